@@ -127,6 +127,10 @@ impl OpenPool {
                 return Ok(Reply::Collected(pool.gc(*most_bytes_per_s, monitor, stop)?));
             }
             PoolRequest::Find => return Ok(Reply::Found(pool.find(monitor, stop)?)),
+            PoolRequest::EstimateFind { sample_bytes, seed } => {
+                let estimate = pool.estimate_find((*sample_bytes, *seed), monitor, stop)?;
+                return Ok(Reply::Estimated(estimate));
+            }
             PoolRequest::PauseFinder { is_paused } => self.pause_finder(*is_paused)?,
             PoolRequest::Check { data } => {
                 let differences = pool.prove_served(MOST_DIFFERENCES)?;

@@ -188,3 +188,28 @@ fn volumes_have_their_turns() {
     assert!(backlogs.iter().all(|blocks| *blocks < 1000), "{backlogs:?}");
     assert!(world.figures().held_back.rate_ns > 0);
 }
+
+#[test]
+fn an_estimate_of_all_blocks_is_what_a_pass_saves_and_changes_nothing() {
+    let finder = FinderTuning { delay: Duration::from_secs(3600), ..FinderTuning::default() };
+    // The second volume has the same contents, and half of the third one is known.
+    let world = World::new(finder, &["a", "b"], 300);
+    world.pool.create_volume("known", 300 * BLOCK as u64, DedupMode::Inline).unwrap();
+    let bytes: Vec<u8> = (0..100).flat_map(|block| content(1 + block, BLOCK)).collect();
+    write(&world.pool.volume("known").unwrap(), 0, &bytes).unwrap();
+    // A block with two references counts once.
+    world.pool.clone_volume("b", "copy").unwrap();
+    let stop = StopFlag::new();
+    let estimate = |bytes| world.pool.estimate_find((bytes, 1), &Silent, &stop).unwrap();
+    let all = estimate(1 << 20);
+    let before = world.pool.stat().unwrap().physical_blocks;
+    assert_eq!((all.blocks, all.sampled_blocks), (600, 600));
+    assert_eq!((all.saved_low_blocks, all.saved_high_blocks), (400, 400));
+    let part = estimate(100 * BLOCK as u64);
+    assert_eq!(part.sampled_blocks, 100);
+    world.pool.find(&Silent, &stop).unwrap();
+    let saved = before - world.pool.stat().unwrap().physical_blocks;
+    assert_eq!(saved, all.saved_blocks);
+    assert!((part.saved_low_blocks..=part.saved_high_blocks).contains(&saved), "{part:?}");
+    assert_eq!(estimate(1 << 20).blocks, 0, "every block has a fingerprint now");
+}

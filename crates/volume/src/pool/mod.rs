@@ -3,6 +3,7 @@
 mod convert;
 mod create;
 mod directory;
+mod estimate;
 mod find;
 mod judge;
 mod live;
@@ -17,6 +18,7 @@ mod stat;
 pub use convert::{Conversion, convert};
 pub use create::PoolOptions;
 pub use directory::PoolDirectory;
+pub use estimate::FindEstimate;
 pub use live::LiveCheck;
 pub use make::NewPool;
 pub use past_loss::RenamedVolume;

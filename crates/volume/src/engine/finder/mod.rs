@@ -11,12 +11,14 @@ mod control;
 mod dirty;
 mod examine;
 mod pace;
+mod sample;
 mod tuning;
 mod work;
 
 pub(crate) use control::FinderControl;
 pub use control::{FinderFigures, FinderState, HeldBack};
 pub(crate) use dirty::{Backlog, DirtyGroups};
+pub(crate) use sample::SampledBlocks;
 pub use tuning::FinderTuning;
 pub(super) use work::work;
 
