@@ -33,7 +33,24 @@ pub trait Clock: Send + Sync {
     fn thread_cpu_ns(&self) -> Option<u64> {
         None
     }
+
+    /// Returns the time in nanoseconds for which processors of this machine had nothing to do, all
+    /// of them together, in steps of some milliseconds. `None` if the clock does not know it.
+    fn idle_cpu_ns(&self) -> Option<u64> {
+        None
+    }
 }
+
+/// The time that processors had nothing to do, by the line of all processors in `/proc/stat`: the
+/// fourth and the fifth number are the ticks spent idle and waiting for disks.
+fn idle_ticks(stat: &str) -> Option<u64> {
+    let mut numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().skip(3);
+    let mut number = || numbers.next()?.parse::<u64>().ok();
+    number()?.checked_add(number()?)
+}
+
+/// Ticks of `/proc/stat` have this length on all architectures of Linux.
+const TICK_NS: u64 = 10_000_000;
 
 const MINUTES_OF_DAY: u64 = 24 * 60;
 
@@ -119,6 +136,11 @@ impl Clock for SystemClock {
         let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let seconds = u64::try_from(used.tv_sec).ok()?;
         Some(seconds * 1_000_000_000 + u64::try_from(used.tv_nsec).ok()?)
+    }
+
+    fn idle_cpu_ns(&self) -> Option<u64> {
+        let stat = std::fs::read_to_string("/proc/stat").ok()?;
+        idle_ticks(&stat)?.checked_mul(TICK_NS)
     }
 }
 
@@ -206,5 +228,13 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert_eq!(ManualClock::new().thread_cpu_ns(), None);
+    }
+
+    #[test]
+    fn idle_time_is_that_of_all_processors() {
+        let stat = "cpu  10 20 30 4000 500 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n";
+        assert_eq!(idle_ticks(stat), Some(4500));
+        assert_eq!(idle_ticks("cpu0 1 2 3 4 5"), None);
+        assert_eq!(idle_ticks(""), None);
     }
 }

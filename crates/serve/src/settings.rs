@@ -38,6 +38,8 @@ pub struct Settings {
     pub finder_window: Option<DailyWindow>,
     /// Most processor time that the finder uses while requests are under way, in percent of a core.
     pub finder_cpu_percent: Option<u32>,
+    /// Bytes of memory for fingerprints that are taken while contents are written.
+    pub finder_memory_bytes: Option<u64>,
     /// Bytes of memory for the metadata of the backends `table` and `btree`.
     pub cache_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
@@ -70,6 +72,8 @@ struct Read {
     finder_window: Option<DailyWindow>,
     #[serde(deserialize_with = "percent")]
     finder_cpu: Option<u32>,
+    #[serde(deserialize_with = "size")]
+    finder_memory: Option<u64>,
     #[serde(alias = "cache_bytes", deserialize_with = "size")]
     cache: Option<u64>,
     #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
@@ -90,6 +94,7 @@ struct Written {
     finder_interval: Option<String>,
     finder_window: Option<String>,
     finder_cpu: Option<u32>,
+    finder_memory: Option<u64>,
     cache: Option<u64>,
     collect_rate: Option<u64>,
     io: Option<&'static str>,
@@ -193,6 +198,7 @@ impl From<Settings> for Written {
             finder_interval: settings.finder_interval_ms.map(span_text),
             finder_window: settings.finder_window.map(|window| window.to_string()),
             finder_cpu: settings.finder_cpu_percent,
+            finder_memory: settings.finder_memory_bytes,
             cache: settings.cache_bytes,
             collect_rate: settings.collect_bytes_per_s,
             io: settings.io.map(IoMode::name),
@@ -221,6 +227,7 @@ impl Read {
             finder_interval_ms: self.finder_interval,
             finder_window: self.finder_window,
             finder_cpu_percent: self.finder_cpu,
+            finder_memory_bytes: self.finder_memory,
             cache_bytes: self.cache,
             collect_bytes_per_s: self.collect_rate,
             io: self.io,
@@ -316,6 +323,7 @@ impl Settings {
             finder_interval_ms: self.finder_interval_ms.or(other.finder_interval_ms),
             finder_window: self.finder_window.or(other.finder_window),
             finder_cpu_percent: self.finder_cpu_percent.or(other.finder_cpu_percent),
+            finder_memory_bytes: self.finder_memory_bytes.or(other.finder_memory_bytes),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
             io: self.io.or(other.io),
@@ -349,6 +357,7 @@ impl Settings {
             window: self.finder_window.or(usual.window),
             bytes_per_s: self.finder_bytes_per_s.or(usual.bytes_per_s),
             busy_cpu_percent: self.finder_cpu_percent.unwrap_or(usual.busy_cpu_percent),
+            memory_bytes: self.finder_memory_bytes.unwrap_or(usual.memory_bytes),
         }
     }
 }
@@ -367,6 +376,7 @@ mod tests {
             finder_interval_ms: Some(600_000),
             finder_window: Some("22:00-06:00".parse().unwrap()),
             finder_cpu_percent: Some(35),
+            finder_memory_bytes: Some(8 << 20),
             cache_bytes: Some(64 << 20),
             collect_bytes_per_s: Some(0),
             io: Some(IoMode::Buffered),
@@ -405,10 +415,12 @@ mod tests {
     fn values_are_those_of_the_options_and_old_names_are_understood() {
         let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
                        finder-delay = \"1m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
-                       finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\ncache = \"64m\"\ncollect-rate = 0\n";
+                       finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
+                       finder-memory = \"8m\"\ncache = \"64m\"\ncollect-rate = 0\n";
         let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
                    finder_delay_ms = 60000\nfinder_bytes_per_s = 1048576\n\
-                   find-interval = \"10m\"\nfind-window = \"22:00-6:00\"\nfinder-cpu = 35\ncache_bytes = 67108864\n\
+                   find-interval = \"10m\"\nfind-window = \"22:00-6:00\"\nfinder-cpu = 35\n\
+                   finder-memory = 8388608\ncache_bytes = 67108864\n\
                    collect_bytes_per_s = 0\n";
         assert_eq!(parse(options).unwrap(), all());
         assert_eq!(parse(old).unwrap(), all());

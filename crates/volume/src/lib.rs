@@ -26,7 +26,7 @@ pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{
     DamagedBlock, FinderFigures, FinderReport, FinderState, FinderTuning, GcReport, HeldBack,
-    SnapshotSpace, VolumeSpace,
+    RememberedFigures, SnapshotSpace, VolumeSpace,
 };
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};

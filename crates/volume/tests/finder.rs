@@ -10,10 +10,11 @@
 mod common;
 
 use common::simulated::Simulation;
-use common::{BLOCK, content, options, read, write};
+use common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
 use gemelo_base::{Clock, ManualClock, Silent, StopFlag};
+use gemelo_device::DeviceError;
 use gemelo_format::DedupMode;
-use gemelo_volume::{FinderFigures, FinderState, FinderTuning, Pool, Tuning};
+use gemelo_volume::{FinderFigures, FinderState, FinderTuning, Pool, Tuning, Volume};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -212,4 +213,61 @@ fn an_estimate_of_all_blocks_is_what_a_pass_saves_and_changes_nothing() {
     assert_eq!(saved, all.saved_blocks);
     assert!((part.saved_low_blocks..=part.saved_high_blocks).contains(&saved), "{part:?}");
     assert_eq!(estimate(1 << 20).blocks, 0, "every block has a fingerprint now");
+}
+
+/// A pool of so few blocks that freed ones are soon written again, with a volume "a".
+fn small_pool(finder: FinderTuning) -> (Simulation, Pool) {
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options(22)).unwrap();
+    let pool = open(&simulation.disks(), Tuning { finder, ..tuning() }).unwrap();
+    pool.create_volume("a", 20 * BLOCK as u64, DedupMode::Offline).unwrap();
+    (simulation, pool)
+}
+
+fn write_each(volume: &Volume, ids: impl Iterator<Item = u64>) {
+    for (lbn, id) in (0..).zip(ids) {
+        write(volume, lbn * BLOCK as u64, &content(id, BLOCK)).unwrap();
+    }
+    flush(volume).unwrap();
+}
+
+#[test]
+fn blocks_whose_fingerprints_are_remembered_are_not_read() {
+    for (memory_bytes, reads) in [(1 << 20, 0), (0, 20)] {
+        let (_simulation, pool) =
+            small_pool(FinderTuning { memory_bytes, ..FinderTuning::default() });
+        write_each(&pool.volume("a").unwrap(), (0..20).map(|lbn| 1 + lbn % 10));
+        let report = pool.find(&Silent, &StopFlag::new()).unwrap();
+        assert_eq!((report.examined_blocks, report.shared_blocks), (20, 10));
+        let figures = pool.stat().unwrap().finder.remembered;
+        assert_eq!((figures.hits, figures.misses), (20 - reads, reads));
+        assert_eq!(figures.taken, 20 - reads);
+        assert_eq!(pool.stat().unwrap().physical_blocks, 10);
+    }
+}
+
+#[test]
+fn a_block_that_is_freed_and_written_again_has_lost_its_fingerprint() {
+    for mode in [DedupMode::Off, DedupMode::Offline] {
+        let (_simulation, pool) = small_pool(FinderTuning::default());
+        let volume = pool.volume("a").unwrap();
+        write_each(&volume, 1..=20);
+        trim(&volume, 0, 20 * BLOCK as u64).unwrap();
+        flush(&volume).unwrap();
+        pool.set_mode("a", mode).unwrap();
+        for (lbn, id) in (0..).zip(101..=120) {
+            write(&volume, lbn * BLOCK as u64, &content(id, BLOCK)).unwrap();
+        }
+        pool.set_mode("a", DedupMode::Offline).unwrap();
+        assert_eq!(pool.find(&Silent, &StopFlag::new()).unwrap().identified_blocks, 20);
+        // The pool has no room for the contents that the blocks had before.
+        pool.create_volume("b", 20 * BLOCK as u64, DedupMode::Inline).unwrap();
+        let inline = pool.volume("b").unwrap();
+        for id in 1..=20 {
+            let written = write(&inline, 0, &content(id, BLOCK));
+            assert!(matches!(written, Err(DeviceError::NoSpace)), "{id}: {written:?}");
+        }
+        write_each(&inline, 101..=120);
+        assert_eq!(read(&inline, 0, BLOCK).unwrap(), content(101, BLOCK));
+    }
 }

@@ -111,6 +111,10 @@ pub(crate) struct Arguments {
     /// a core [default: 20]
     #[arg(long, value_name = "PERCENT")]
     finder_cpu: Option<Percent>,
+    /// Memory for fingerprints that are taken while contents are written, so that the finder need
+    /// not read them; 0 for none [default: 16m]
+    #[arg(long, value_name = "SIZE")]
+    finder_memory: Option<Size>,
     /// Memory for the metadata of the backends table and btree [default: as the pool was made,
     /// 256m]
     #[arg(long, value_name = "SIZE")]
@@ -158,6 +162,7 @@ impl Arguments {
             finder_interval_ms: self.finder_interval.map(milliseconds),
             finder_window: self.finder_window,
             finder_cpu_percent: self.finder_cpu.map(|percent| whole_percent(percent.0)),
+            finder_memory_bytes: self.finder_memory.map(|memory| memory.0),
             cache_bytes: self.cache.map(|cache| cache.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
         };

@@ -2,7 +2,7 @@
 
 use crate::report::StatReport;
 use gemelo_store::BufferFigures;
-use gemelo_volume::{FinderFigures, FinderState, OperationStat, VolumeSummary};
+use gemelo_volume::{FinderFigures, FinderState, OperationStat, RememberedFigures, VolumeSummary};
 use std::fmt::{Display, Write};
 
 /// Renders the figures of a report.
@@ -114,10 +114,47 @@ fn finder_figures(page: &mut Page, finder: &FinderFigures) {
     }
     let help = "Nanoseconds of processor time that it has used.";
     page.counter("finder_cpu_nanoseconds_total", help, finder.cpu_ns);
+    remembered_figures(page, &finder.remembered);
     let held = "finder_held_back_nanoseconds_total";
     page.head(held, "counter", "Nanoseconds for which it waited although blocks were due.");
     for (reason, held_ns) in finder.held_back.named() {
         page.value(held, &[("reason", reason)], held_ns);
+    }
+}
+
+/// Figures of the fingerprints that are taken while contents are written.
+fn remembered_figures(page: &mut Page, remembered: &RememberedFigures) {
+    for (name, help, value) in [
+        ("finder_fingerprints", "Fingerprints that are remembered.", remembered.held),
+        ("finder_fingerprints_capacity", "Most of them.", remembered.capacity),
+    ] {
+        page.gauge(name, help, value);
+    }
+    for (name, help, value) in [
+        (
+            "finder_fingerprints_taken_total",
+            "Fingerprints taken while contents were written.",
+            remembered.taken,
+        ),
+        (
+            "finder_fingerprints_skipped_total",
+            "Blocks of which none was taken, because no core was free.",
+            remembered.skipped,
+        ),
+        ("finder_fingerprints_dropped_total", "Fingerprints dropped.", remembered.dropped),
+        (
+            "finder_fingerprint_hits_total",
+            "Blocks that the finder did not have to read.",
+            remembered.hits,
+        ),
+        ("finder_fingerprint_misses_total", "Blocks that the finder read.", remembered.misses),
+        (
+            "finder_fingerprint_cpu_nanoseconds_total",
+            "Nanoseconds of processor time of taking fingerprints.",
+            remembered.cpu_ns,
+        ),
+    ] {
+        page.counter(name, help, value);
     }
 }
 

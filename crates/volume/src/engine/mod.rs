@@ -32,8 +32,10 @@ pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
 pub(crate) use data::{ContentStore, Space};
-pub use finder::{FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack};
-pub(crate) use finder::{SampledBlocks, Scope};
+pub use finder::{
+    FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack, RememberedFigures,
+};
+pub(crate) use finder::{Remembered, SampledBlocks, Scope};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;
@@ -73,11 +75,14 @@ pub(crate) struct Engine {
     catalogue: Catalogue,
     damages: Damages,
     finder: FinderControl,
+    remembered: Arc<Remembered>,
 }
 
 /// The parts of an engine and the state that it begins with.
 pub(crate) struct EngineParts {
     pub(crate) contents: ContentStore,
+    /// The fingerprints that the store's buffer takes.
+    pub(crate) remembered: Arc<Remembered>,
     pub(crate) metadata: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) superblock: Superblock,
@@ -132,6 +137,7 @@ impl Engine {
             catalogue,
             damages: Damages::default(),
             finder: FinderControl::default(),
+            remembered: parts.remembered,
         }
     }
 

@@ -32,7 +32,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    if arguments.pause || arguments.resume {
+    if arguments.estimate {
+        estimate(arguments, context)
+    } else if arguments.pause || arguments.resume {
         pause(arguments, context)
     } else {
         find(arguments, context)

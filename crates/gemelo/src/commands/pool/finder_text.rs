@@ -26,6 +26,27 @@ pub(super) fn text(report: &StatReport) -> String {
         ),
     ]);
     table.row(["processor time".to_owned(), format_duration_ns(finder.cpu_ns)]);
+    let remembered = &finder.remembered;
+    if remembered.taken > 0 {
+        table.row([
+            "fingerprints taken at writes".to_owned(),
+            format!(
+                "{} in {}, {} without a free core",
+                format_count(remembered.taken),
+                format_duration_ns(remembered.cpu_ns),
+                format_count(remembered.skipped)
+            ),
+        ]);
+        table.row([
+            "blocks not read".to_owned(),
+            format!(
+                "{}, {} read, {} fingerprints dropped",
+                format_count(remembered.hits),
+                format_count(remembered.misses),
+                format_count(remembered.dropped)
+            ),
+        ]);
+    }
     let held = finder.held_back.named().into_iter().filter(|(_, held_ns)| *held_ns > 0);
     let reasons: Vec<String> =
         held.map(|(reason, held_ns)| format!("{reason} {}", format_duration_ns(held_ns))).collect();

@@ -1,6 +1,7 @@
 //! The control and the figures of the finder of the background.
 
 use super::pace::Hold;
+use super::remembered::RememberedFigures;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -115,6 +116,9 @@ pub struct FinderFigures {
     pub cpu_ns: u64,
     /// Nanoseconds for which it waited although blocks were due.
     pub held_back: HeldBack,
+    /// Figures of the fingerprints that are taken while contents are written.
+    #[serde(default)]
+    pub remembered: RememberedFigures,
 }
 
 /// The control of the finder, shared by its thread and the commands.

@@ -11,6 +11,7 @@ mod control;
 mod dirty;
 mod examine;
 mod pace;
+mod remembered;
 mod sample;
 mod tuning;
 mod work;
@@ -18,6 +19,8 @@ mod work;
 pub(crate) use control::FinderControl;
 pub use control::{FinderFigures, FinderState, HeldBack};
 pub(crate) use dirty::{Backlog, DirtyGroups};
+pub(crate) use remembered::Remembered;
+pub use remembered::RememberedFigures;
 pub(crate) use sample::SampledBlocks;
 pub use tuning::FinderTuning;
 pub(super) use work::work;
@@ -198,6 +201,7 @@ impl Engine {
             }
             left = again;
         }
+        report.examined_blocks += left.len() as u64;
         report.aborted_blocks += left.len() as u64;
         let counters = &self.counters;
         add(&counters.examined_blocks, report.examined_blocks);
@@ -236,7 +240,8 @@ impl Engine {
 
     /// Figures of the finder.
     pub(crate) fn finder_figures(&self) -> FinderFigures {
-        let mut figures = self.finder.figures();
+        let mut figures =
+            FinderFigures { remembered: self.remembered.figures(), ..self.finder.figures() };
         let now_ns = self.clock.now_ns();
         for volume in self.offline_volumes() {
             let backlog = volume.backlog();

@@ -19,6 +19,8 @@ pub struct FinderTuning {
     pub bytes_per_s: Option<u64>,
     /// The most processor time that is used while requests are under way, in percent of a core.
     pub busy_cpu_percent: u32,
+    /// Memory in bytes for fingerprints that are taken while contents are written; 0 for none.
+    pub memory_bytes: u64,
 }
 
 impl Default for FinderTuning {
@@ -29,6 +31,7 @@ impl Default for FinderTuning {
             window: None,
             bytes_per_s: None,
             busy_cpu_percent: 20,
+            memory_bytes: 16 << 20,
         }
     }
 }
