@@ -30,6 +30,8 @@ pub struct Settings {
     pub verify_bytes: Option<bool>,
     /// Time in milliseconds after a write before the finder reads the block.
     pub finder_delay_ms: Option<u64>,
+    /// Most time in milliseconds to which that time grows.
+    pub finder_most_delay_ms: Option<u64>,
     /// Most bytes a second that the finder reads.
     pub finder_bytes_per_s: Option<u64>,
     /// Time in milliseconds from the beginning of a round of the finder to that of the next one.
@@ -64,6 +66,8 @@ struct Read {
     finder_delay: Option<u64>,
     #[serde(rename = "finder_delay_ms")]
     old_finder_delay_ms: Option<u64>,
+    #[serde(deserialize_with = "span")]
+    finder_most_delay: Option<u64>,
     #[serde(alias = "finder_bytes_per_s", deserialize_with = "size")]
     finder_rate: Option<u64>,
     #[serde(alias = "find-interval", deserialize_with = "span")]
@@ -90,6 +94,7 @@ struct Written {
     verify_reads: Option<bool>,
     verify_bytes: Option<bool>,
     finder_delay: Option<String>,
+    finder_most_delay: Option<String>,
     finder_rate: Option<u64>,
     finder_interval: Option<String>,
     finder_window: Option<String>,
@@ -194,6 +199,7 @@ impl From<Settings> for Written {
             verify_reads: settings.verify_reads,
             verify_bytes: settings.verify_bytes,
             finder_delay: settings.finder_delay_ms.map(span_text),
+            finder_most_delay: settings.finder_most_delay_ms.map(span_text),
             finder_rate: settings.finder_bytes_per_s,
             finder_interval: settings.finder_interval_ms.map(span_text),
             finder_window: settings.finder_window.map(|window| window.to_string()),
@@ -223,6 +229,7 @@ impl Read {
             verify_reads: self.verify_reads,
             verify_bytes: self.verify_bytes,
             finder_delay_ms: one(self.finder_delay, self.old_finder_delay_ms, "finder-delay")?,
+            finder_most_delay_ms: self.finder_most_delay,
             finder_bytes_per_s: self.finder_rate,
             finder_interval_ms: self.finder_interval,
             finder_window: self.finder_window,
@@ -319,6 +326,7 @@ impl Settings {
             verify_reads: self.verify_reads.or(other.verify_reads),
             verify_bytes: self.verify_bytes.or(other.verify_bytes),
             finder_delay_ms: self.finder_delay_ms.or(other.finder_delay_ms),
+            finder_most_delay_ms: self.finder_most_delay_ms.or(other.finder_most_delay_ms),
             finder_bytes_per_s: self.finder_bytes_per_s.or(other.finder_bytes_per_s),
             finder_interval_ms: self.finder_interval_ms.or(other.finder_interval_ms),
             finder_window: self.finder_window.or(other.finder_window),
@@ -353,6 +361,7 @@ impl Settings {
         let span = |span_ms: Option<u64>, usual| span_ms.map_or(usual, Duration::from_millis);
         FinderTuning {
             delay: span(self.finder_delay_ms, usual.delay),
+            most_delay: span(self.finder_most_delay_ms, usual.most_delay),
             interval: span(self.finder_interval_ms, usual.interval),
             window: self.finder_window.or(usual.window),
             bytes_per_s: self.finder_bytes_per_s.or(usual.bytes_per_s),
@@ -372,6 +381,7 @@ mod tests {
             verify_reads: Some(false),
             verify_bytes: Some(true),
             finder_delay_ms: Some(60_000),
+            finder_most_delay_ms: Some(120_000),
             finder_bytes_per_s: Some(1 << 20),
             finder_interval_ms: Some(600_000),
             finder_window: Some("22:00-06:00".parse().unwrap()),
@@ -414,11 +424,11 @@ mod tests {
     #[test]
     fn values_are_those_of_the_options_and_old_names_are_understood() {
         let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
-                       finder-delay = \"1m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
+                       finder-delay = \"1m\"\nfinder-most-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
                        finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
                        finder-memory = \"8m\"\ncache = \"64m\"\ncollect-rate = 0\n";
         let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
-                   finder_delay_ms = 60000\nfinder_bytes_per_s = 1048576\n\
+                   finder_delay_ms = 60000\nfinder-most-delay = 120\nfinder_bytes_per_s = 1048576\n\
                    find-interval = \"10m\"\nfind-window = \"22:00-6:00\"\nfinder-cpu = 35\n\
                    finder-memory = 8388608\ncache_bytes = 67108864\n\
                    collect_bytes_per_s = 0\n";

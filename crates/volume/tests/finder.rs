@@ -271,3 +271,33 @@ fn a_block_that_is_freed_and_written_again_has_lost_its_fingerprint() {
         assert_eq!(read(&inline, 0, BLOCK).unwrap(), content(101, BLOCK));
     }
 }
+
+#[test]
+fn blocks_that_are_soon_written_again_are_left_alone_and_the_delay_grows() {
+    // One group in 64 is in the sample, so all of the volume is written again each three seconds.
+    let finder = FinderTuning {
+        delay: Duration::from_secs(1),
+        most_delay: Duration::from_secs(16),
+        ..FinderTuning::default()
+    };
+    let world = World::new(finder, &["a"], 8192);
+    let volume = world.pool.volume("a").unwrap();
+    let bytes: Vec<u8> = (0..8192).flat_map(|block| content(1 + block, BLOCK)).collect();
+    let figures = || world.figures();
+    for _ in 0..12 {
+        world.advance_s(3);
+        write(&volume, 0, &bytes).unwrap();
+    }
+    assert!(figures().longest_delay_ns >= 4 * NS_PER_S, "{:?}", figures());
+    assert_eq!(world.pool.volumes()[0].delay_ns, figures().longest_delay_ns);
+    // How much the finder has looked at in between is a question of time.
+    let before = world.examined();
+    assert!(figures().rewritten_blocks + before >= 12 * 8192 - 8192, "{:?}", figures());
+    for _ in 0..3 {
+        world.advance_s(3);
+        write(&volume, 0, &bytes).unwrap();
+        std::thread::sleep(SOME_LOOKS);
+    }
+    assert_eq!(world.examined(), before, "the delay is longer than the distance of rewrites");
+    assert!(figures().wasted_blocks <= figures().sampled_blocks);
+}

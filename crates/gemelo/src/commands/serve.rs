@@ -96,9 +96,13 @@ pub(crate) struct Arguments {
     /// Most data of off-line volumes that the finder reads a second [default: no limit]
     #[arg(long, value_name = "SIZE")]
     finder_rate: Option<Size>,
-    /// Time after a write before the finder reads the block [default: 5s]
+    /// Least time after a write before the finder looks at the block [default: 5s]
     #[arg(long, value_name = "DURATION")]
     finder_delay: Option<Span>,
+    /// Most time after a write before the finder looks at the block: the delay of a volume grows up
+    /// to it while blocks are overwritten soon after the finder looked at them [default: 1m]
+    #[arg(long, value_name = "DURATION")]
+    finder_most_delay: Option<Span>,
     /// Time from the beginning of a round of the finder to that of the next one; 0s to work as soon
     /// as blocks are due [default: 0s]
     #[arg(long, value_name = "DURATION", visible_alias = "find-interval")]
@@ -158,6 +162,7 @@ impl Arguments {
             verify_bytes: self.verify_bytes.then_some(true),
             io: self.io,
             finder_delay_ms: self.finder_delay.map(milliseconds),
+            finder_most_delay_ms: self.finder_most_delay.map(milliseconds),
             finder_bytes_per_s: self.finder_rate.map(|rate| rate.0),
             finder_interval_ms: self.finder_interval.map(milliseconds),
             finder_window: self.finder_window,

@@ -112,6 +112,25 @@ fn finder_figures(page: &mut Page, finder: &FinderFigures) {
     ] {
         page.gauge(name, help, value);
     }
+    for (name, help, value) in [
+        (
+            "finder_rewritten_blocks_total",
+            "Blocks that were written again before they were examined.",
+            finder.rewritten_blocks,
+        ),
+        (
+            "finder_sampled_blocks_total",
+            "Examined blocks of a sample of all blocks.",
+            finder.sampled_blocks,
+        ),
+        (
+            "finder_wasted_blocks_total",
+            "Blocks of the sample that were overwritten soon after they were examined.",
+            finder.wasted_blocks,
+        ),
+    ] {
+        page.counter(name, help, value);
+    }
     let help = "Nanoseconds of processor time that it has used.";
     page.counter("finder_cpu_nanoseconds_total", help, finder.cpu_ns);
     remembered_figures(page, &finder.remembered);
@@ -242,6 +261,11 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
         "volume_oldest_nanoseconds",
         "Nanoseconds since the oldest group of these blocks was marked or looked at.",
         &|volume| volume.oldest_ns,
+    );
+    gauge(
+        "volume_finder_delay_nanoseconds",
+        "Time that a block is left alone by the finder after a write.",
+        &|volume| volume.delay_ns,
     );
     gauge("volume_requests_in_flight", "Requests in progress.", &|volume| {
         volume.load.requests_in_flight

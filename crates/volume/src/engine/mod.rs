@@ -104,7 +104,9 @@ impl Engine {
         let volumes = backend.volumes();
         let hidden = volumes.iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
         let shown = volumes.into_iter().filter(|info| !info.is_hidden).map(|info| {
-            let volume = VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only);
+            let delay = tuning.finder.delay_bounds();
+            let volume =
+                VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only, delay);
             (info.name, volume)
         });
         let catalogue = Catalogue::new(shown.collect(), hidden);

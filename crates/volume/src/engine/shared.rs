@@ -1,6 +1,6 @@
 //! A volume of an open pool, as its clients, the finder and the commands share it.
 
-use super::finder::{Backlog, DirtyGroups};
+use super::finder::{Backlog, DelayBounds, DirtyGroups};
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::counters::VolumeCounters;
 use crate::load::Load;
@@ -37,8 +37,9 @@ impl VolumeShared {
         size_bytes: u64,
         mode: DedupMode,
         read_only: bool,
+        delay: DelayBounds,
     ) -> Arc<Self> {
-        let mut dirty = DirtyGroups::default();
+        let mut dirty = DirtyGroups::new(delay);
         if mode == DedupMode::Offline {
             dirty.mark_all();
         }

@@ -30,6 +30,12 @@ pub struct VolumeSummary {
     pub oldest_ns: u64,
     /// `true` if the finder has to examine the whole volume.
     pub is_swept: bool,
+    /// The time in nanoseconds that the finder leaves a block alone after a write at present.
+    #[serde(default)]
+    pub delay_ns: u64,
+    /// Blocks that were written again before the finder examined them.
+    #[serde(default)]
+    pub rewritten_blocks: u64,
     /// Counts of the volume's activity since the pool was opened.
     pub stat: VolumeStat,
     /// Figures of the volume's load.
@@ -125,6 +131,8 @@ impl Pool {
                 backlog_blocks: backlog.blocks,
                 oldest_ns: backlog.oldest_ns.map_or(0, |at_ns| now_ns.saturating_sub(at_ns)),
                 is_swept: backlog.is_swept,
+                delay_ns: backlog.delay_ns,
+                rewritten_blocks: backlog.rewritten_blocks,
                 stat: shared.map(|volume| volume.counters().read()).unwrap_or_default(),
                 load: shared.map(|volume| volume.load().read()).unwrap_or_default(),
                 record,

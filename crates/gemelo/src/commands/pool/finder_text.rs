@@ -1,7 +1,7 @@
 //! The figures of the finder as text.
 
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_counted, format_duration_ns};
+use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_percent};
 use gemelo_serve::StatReport;
 use gemelo_volume::{FinderFigures, FinderState};
 
@@ -25,6 +25,19 @@ pub(super) fn text(report: &StatReport) -> String {
             format_count(activity.aborted_blocks)
         ),
     ]);
+    table.row([
+        "left alone".to_owned(),
+        format!(
+            "{} that were written again, with a delay of {}",
+            format_counted(finder.rewritten_blocks, "block"),
+            format_duration_ns(finder.longest_delay_ns)
+        ),
+    ]);
+    if finder.sampled_blocks > 0 {
+        let share = finder.wasted_blocks as f64 / finder.sampled_blocks as f64;
+        let text = format!("{} of the blocks looked at", format_percent(share));
+        table.row(["overwritten soon after".to_owned(), text]);
+    }
     table.row(["processor time".to_owned(), format_duration_ns(finder.cpu_ns)]);
     let remembered = &finder.remembered;
     if remembered.taken > 0 {

@@ -112,6 +112,19 @@ pub struct FinderFigures {
     /// Volumes that are gone through as a whole, because it is not known which of their blocks were
     /// written.
     pub swept_volumes: u64,
+    /// The longest delay of an off-line volume at present, in nanoseconds.
+    #[serde(default)]
+    pub longest_delay_ns: u64,
+    /// Blocks that were written again before they were examined, which the delay has avoided.
+    #[serde(default)]
+    pub rewritten_blocks: u64,
+    /// Examined blocks of a sample of all blocks.
+    #[serde(default)]
+    pub sampled_blocks: u64,
+    /// Blocks of that sample that were examined in vain: they were overwritten within the longest
+    /// delay of the settings.
+    #[serde(default)]
+    pub wasted_blocks: u64,
     /// Processor time in nanoseconds that the finder has used, commands included.
     pub cpu_ns: u64,
     /// Nanoseconds for which it waited although blocks were due.

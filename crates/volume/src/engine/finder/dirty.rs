@@ -4,13 +4,14 @@
 //! finder turned the group last (young), and blocks written before and not since (old). A block that
 //! is written again becomes young again, so a block that is written all the time is never due.
 
+use super::rewrites::{DelayBounds, Rewrites};
 use gemelo_base::random::mix_pair;
 use gemelo_format::Lbn;
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 
 /// LBNs of a group: the bits of a word.
-const GROUP_BLOCKS: u64 = u64::BITS as u64;
+pub(super) const GROUP_BLOCKS: u64 = u64::BITS as u64;
 /// Most groups that a volume remembers: some 10 MiB. Further blocks are found by going through the
 /// whole volume.
 const MOST_GROUPS: usize = 131_072;
@@ -44,13 +45,16 @@ struct Sweep {
 }
 
 /// The blocks of a volume that were written since the finder looked at them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DirtyGroups {
     groups: HashTable<Group>,
     /// Each group with the time at which it was marked first or turned, in the order of the times.
     queue: VecDeque<(u64, u64)>,
     marked_blocks: u64,
+    /// Marked blocks that were written again, since the pool was opened.
+    rewritten_blocks: u64,
     sweep: Option<Sweep>,
+    rewrites: Rewrites,
 }
 
 /// The figures of the blocks that wait.
@@ -62,6 +66,14 @@ pub(crate) struct Backlog {
     pub(crate) oldest_ns: Option<u64>,
     /// `true` if the whole volume has to be gone through.
     pub(crate) is_swept: bool,
+    /// The delay at present.
+    pub(crate) delay_ns: u64,
+    /// Marked blocks that were written again before they were examined.
+    pub(crate) rewritten_blocks: u64,
+    /// Examined blocks of a sample.
+    pub(crate) sampled_blocks: u64,
+    /// Those of them that were overwritten within the longest delay.
+    pub(crate) wasted_blocks: u64,
 }
 
 /// The hash of the number of a group.
@@ -70,6 +82,17 @@ fn hash(number: u64) -> u64 {
 }
 
 impl DirtyGroups {
+    pub(crate) const fn new(bounds: DelayBounds) -> Self {
+        Self {
+            groups: HashTable::new(),
+            queue: VecDeque::new(),
+            marked_blocks: 0,
+            rewritten_blocks: 0,
+            sweep: None,
+            rewrites: Rewrites::new(bounds),
+        }
+    }
+
     /// Marks blocks that were written.
     pub(crate) fn mark(&mut self, lbns: impl Iterator<Item = Lbn>, now_ns: u64) {
         let mut run: Option<(u64, u64)> = None;
@@ -90,8 +113,13 @@ impl DirtyGroups {
     }
 
     fn mark_bits(&mut self, number: u64, bits: u64, now_ns: u64) {
-        if let Some(group) = self.groups.find_mut(hash(number), |group| group.number == number) {
+        let hash = hash(number);
+        if Rewrites::has(hash) {
+            self.rewrites.note_written(number, bits, now_ns);
+        }
+        if let Some(group) = self.groups.find_mut(hash, |group| group.number == number) {
             let fresh = bits & !(group.young | group.old);
+            self.rewritten_blocks += u64::from((bits & !fresh).count_ones());
             group.young |= bits;
             group.old &= !bits;
             group.written_ns = now_ns;
@@ -132,19 +160,22 @@ impl DirtyGroups {
 
     /// Forgets all marks.
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        *self =
+            Self { rewritten_blocks: self.rewritten_blocks, ..Self::new(self.rewrites.bounds()) };
     }
 
     /// Returns whether [`Self::take_due`] would return a block, or turn a group. A course through
     /// the whole volume is always due.
-    pub(crate) fn is_due(&self, now_ns: u64, delay_ns: u64) -> bool {
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        let delay_ns = self.rewrites.delay_ns();
         let is_old = |(at_ns, _): &(u64, u64)| now_ns.saturating_sub(*at_ns) >= delay_ns;
         self.sweep.is_some() || self.queue.front().is_some_and(is_old)
     }
 
-    /// Takes at most `most` blocks that were last written at least `delay_ns` ago. A block whose
-    /// group is written all the time may be returned a second delay later.
-    pub(crate) fn take_due(&mut self, now_ns: u64, delay_ns: u64, most: usize) -> Vec<Lbn> {
+    /// Takes at most `most` blocks that were last written at least the delay ago. A block whose group
+    /// is written all the time may be returned a second delay later.
+    pub(crate) fn take_due(&mut self, now_ns: u64, most: usize) -> Vec<Lbn> {
+        let delay_ns = self.rewrites.delay_ns();
         let mut taken = Vec::new();
         while let Some((at_ns, number)) = self.queue.front().copied()
             && now_ns.saturating_sub(at_ns) >= delay_ns
@@ -192,6 +223,9 @@ impl DirtyGroups {
 
     fn note_taken(&mut self, number: u64, bits: u64, taken: &mut Vec<Lbn>) {
         self.marked_blocks -= u64::from(bits.count_ones());
+        if Rewrites::has(hash(number)) {
+            self.rewrites.note_examined(number, bits);
+        }
         let lbns = (0..GROUP_BLOCKS).filter(|bit| bits & (1 << bit) != 0);
         taken.extend(lbns.map(|bit| Lbn(number * GROUP_BLOCKS + bit)));
     }
@@ -225,11 +259,16 @@ impl DirtyGroups {
 
     /// Returns the figures of the blocks that wait.
     pub(crate) fn backlog(&self) -> Backlog {
+        let (sampled_blocks, wasted_blocks) = self.rewrites.wasted();
         Backlog {
             groups: self.groups.len() as u64,
             blocks: self.marked_blocks,
             oldest_ns: self.queue.front().map(|(at_ns, _)| *at_ns),
             is_swept: self.sweep.is_some(),
+            delay_ns: self.rewrites.delay_ns(),
+            rewritten_blocks: self.rewritten_blocks,
+            sampled_blocks,
+            wasted_blocks,
         }
     }
 }
@@ -242,8 +281,17 @@ mod tests {
 
     const DELAY_NS: u64 = 100;
 
+    fn empty() -> DirtyGroups {
+        DirtyGroups::new(DelayBounds { least_ns: DELAY_NS, most_ns: DELAY_NS })
+    }
+
+    fn waiting(dirty: &DirtyGroups) -> (u64, u64, Option<u64>) {
+        let backlog = dirty.backlog();
+        (backlog.groups, backlog.blocks, backlog.oldest_ns)
+    }
+
     fn marked(lbns: impl IntoIterator<Item = u64>, now_ns: u64) -> DirtyGroups {
-        let mut dirty = DirtyGroups::default();
+        let mut dirty = empty();
         dirty.mark(lbns.into_iter().map(Lbn), now_ns);
         dirty
     }
@@ -255,17 +303,14 @@ mod tests {
     #[test]
     fn a_block_is_due_a_delay_after_its_write_and_taken_once() {
         let mut dirty = marked([3, 64, 65], 10);
-        assert_eq!(
-            dirty.backlog(),
-            Backlog { groups: 2, blocks: 3, oldest_ns: Some(10), ..Backlog::default() }
-        );
-        assert!(!dirty.is_due(109, DELAY_NS));
-        assert_eq!(numbers(dirty.take_due(109, DELAY_NS, 99)), []);
-        assert!(dirty.is_due(110, DELAY_NS));
-        assert_eq!(numbers(dirty.take_due(110, DELAY_NS, 2)), [3, 64]);
+        assert_eq!(waiting(&dirty), (2, 3, Some(10)));
+        assert!(!dirty.is_due(109));
+        assert_eq!(numbers(dirty.take_due(109, 99)), []);
+        assert!(dirty.is_due(110));
+        assert_eq!(numbers(dirty.take_due(110, 2)), [3, 64]);
         assert_eq!(dirty.backlog().blocks, 1);
-        assert_eq!(numbers(dirty.take_due(110, DELAY_NS, 2)), [65]);
-        assert_eq!(dirty.backlog(), Backlog::default());
+        assert_eq!(numbers(dirty.take_due(110, 2)), [65]);
+        assert_eq!(waiting(&dirty), (0, 0, None));
     }
 
     #[test]
@@ -273,11 +318,12 @@ mod tests {
         let mut dirty = marked([5, 6], 0);
         for now_ns in (0..1000).step_by(50) {
             dirty.mark([Lbn(5)].into_iter(), now_ns);
-            let taken = numbers(dirty.take_due(now_ns, DELAY_NS, 99));
+            let taken = numbers(dirty.take_due(now_ns, 99));
             assert!(!taken.contains(&5), "at {now_ns}");
             assert_eq!(taken.contains(&6), now_ns == 2 * DELAY_NS, "at {now_ns}");
         }
-        assert_eq!(numbers(dirty.take_due(1050, DELAY_NS, 99)), [5]);
+        assert_eq!(numbers(dirty.take_due(1050, 99)), [5]);
+        assert_eq!(dirty.backlog().rewritten_blocks, 20, "the first of them was the second write");
     }
 
     /// Random writes and takings against the time of each block's last write.
@@ -285,13 +331,13 @@ mod tests {
     fn every_block_is_taken_after_one_delay_and_before_three() {
         for seed in 0..50 {
             let mut random = Random::new(seed);
-            let (mut dirty, mut written) = (DirtyGroups::default(), BTreeMap::new());
+            let (mut dirty, mut written) = (empty(), BTreeMap::new());
             for now_ns in 0..2000 {
                 let lbn = random.below(300);
                 dirty.mark([Lbn(lbn)].into_iter(), now_ns);
                 written.insert(lbn, now_ns);
                 let most = 1 + random.below(8) as usize;
-                let taken = dirty.take_due(now_ns, DELAY_NS, most);
+                let taken = dirty.take_due(now_ns, most);
                 assert!(taken.len() <= most);
                 for lbn in numbers(taken) {
                     let at_ns =

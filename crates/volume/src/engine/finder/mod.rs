@@ -12,6 +12,7 @@ mod dirty;
 mod examine;
 mod pace;
 mod remembered;
+mod rewrites;
 mod sample;
 mod tuning;
 mod work;
@@ -21,6 +22,7 @@ pub use control::{FinderFigures, FinderState, HeldBack};
 pub(crate) use dirty::{Backlog, DirtyGroups};
 pub(crate) use remembered::Remembered;
 pub use remembered::RememberedFigures;
+pub(crate) use rewrites::DelayBounds;
 pub(crate) use sample::SampledBlocks;
 pub use tuning::FinderTuning;
 pub(super) use work::work;
@@ -118,12 +120,7 @@ impl Engine {
 
     /// Returns whether the finder of the background has blocks to examine.
     fn has_due(&self, now_ns: u64) -> bool {
-        let delay_ns = self.finder_delay_ns();
-        self.offline_volumes().iter().any(|volume| volume.dirty().is_due(now_ns, delay_ns))
-    }
-
-    fn finder_delay_ns(&self) -> u64 {
-        u64::try_from(self.tuning.finder.delay.as_nanos()).unwrap_or(u64::MAX)
+        self.offline_volumes().iter().any(|volume| volume.dirty().is_due(now_ns))
     }
 
     fn find_in(
@@ -135,9 +132,7 @@ impl Engine {
         let marked = {
             let mut dirty = volume.dirty();
             match scope {
-                Scope::Due { now_ns } => {
-                    dirty.take_due(now_ns, self.finder_delay_ns(), most_blocks)
-                }
+                Scope::Due { now_ns } => dirty.take_due(now_ns, most_blocks),
                 Scope::Until { until_ns } => dirty.take_until(until_ns, most_blocks),
             }
         };
@@ -249,6 +244,10 @@ impl Engine {
             figures.backlog_blocks += backlog.blocks;
             figures.oldest_ns = figures.oldest_ns.max(oldest_ns);
             figures.swept_volumes += u64::from(backlog.is_swept);
+            figures.rewritten_blocks += backlog.rewritten_blocks;
+            figures.sampled_blocks += backlog.sampled_blocks;
+            figures.wasted_blocks += backlog.wasted_blocks;
+            figures.longest_delay_ns = figures.longest_delay_ns.max(backlog.delay_ns);
         }
         figures
     }
