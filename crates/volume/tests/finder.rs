@@ -243,6 +243,11 @@ fn blocks_whose_fingerprints_are_remembered_are_not_read() {
         assert_eq!((figures.hits, figures.misses), (20 - reads, reads));
         assert_eq!(figures.taken, 20 - reads);
         assert_eq!(pool.stat().unwrap().physical_blocks, 10);
+        let (pool_stat, volume_stat) = (pool.stat().unwrap().activity, pool.volumes()[0].stat);
+        assert_eq!((volume_stat.examined_blocks, volume_stat.found_blocks), (20, 10));
+        assert_eq!((volume_stat.identified_blocks, volume_stat.aborted_blocks), (10, 0));
+        assert_eq!((pool_stat.index_lookups, pool_stat.index_batches), (20, 1));
+        assert_eq!((pool_stat.examined_blocks, pool_stat.found_blocks), (20, 10));
     }
 }
 

@@ -131,6 +131,8 @@ fn finder_figures(page: &mut Page, finder: &FinderFigures) {
     ] {
         page.counter(name, help, value);
     }
+    let help = "Nanoseconds in which it has examined blocks.";
+    page.counter("finder_working_nanoseconds_total", help, finder.working_ns);
     let help = "Nanoseconds of processor time that it has used.";
     page.counter("finder_cpu_nanoseconds_total", help, finder.cpu_ns);
     remembered_figures(page, &finder.remembered);

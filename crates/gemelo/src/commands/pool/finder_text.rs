@@ -1,7 +1,9 @@
 //! The figures of the finder as text.
 
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_percent};
+use gemelo_base::units::{
+    format_count, format_counted, format_duration_ns, format_percent, format_rate,
+};
 use gemelo_serve::StatReport;
 use gemelo_volume::{FinderFigures, FinderState};
 
@@ -25,6 +27,25 @@ pub(super) fn text(report: &StatReport) -> String {
             format_count(activity.aborted_blocks)
         ),
     ]);
+    let block_bytes = f64::from(report.pool.block_bytes);
+    let per_s = |blocks: u64, time_ns: u64| match time_ns {
+        0 => "-".to_owned(),
+        time_ns => format_rate(blocks as f64 * block_bytes * 1e9 / time_ns as f64),
+    };
+    table.row([
+        "while it worked".to_owned(),
+        format!(
+            "{} looked at, {} shared",
+            per_s(activity.examined_blocks, finder.working_ns),
+            per_s(activity.found_blocks, finder.working_ns)
+        ),
+    ]);
+    if let Some(mean) = activity.index_lookups.checked_div(activity.index_batches) {
+        table.row([
+            "index look-ups".to_owned(),
+            format!("{}, {} in a list", format_count(activity.index_lookups), format_count(mean)),
+        ]);
+    }
     table.row([
         "left alone".to_owned(),
         format!(
@@ -38,7 +59,14 @@ pub(super) fn text(report: &StatReport) -> String {
         let text = format!("{} of the blocks looked at", format_percent(share));
         table.row(["overwritten soon after".to_owned(), text]);
     }
-    table.row(["processor time".to_owned(), format_duration_ns(finder.cpu_ns)]);
+    table.row([
+        "processor time".to_owned(),
+        format!(
+            "{}, {} looked at for a core",
+            format_duration_ns(finder.cpu_ns),
+            per_s(activity.examined_blocks, finder.cpu_ns)
+        ),
+    ]);
     let remembered = &finder.remembered;
     if remembered.taken > 0 {
         table.row([

@@ -125,6 +125,10 @@ pub struct FinderFigures {
     /// delay of the settings.
     #[serde(default)]
     pub wasted_blocks: u64,
+    /// Nanoseconds in which the finder has examined blocks, commands included. Blocks divided by
+    /// this time are its throughput.
+    #[serde(default)]
+    pub working_ns: u64,
     /// Processor time in nanoseconds that the finder has used, commands included.
     pub cpu_ns: u64,
     /// Nanoseconds for which it waited although blocks were due.
@@ -141,6 +145,7 @@ pub(crate) struct FinderControl {
     /// Commands that examine everything at once. The background leaves the work to them.
     commands: AtomicU32,
     state: AtomicU8,
+    working_ns: AtomicU64,
     cpu_ns: AtomicU64,
     held_ns: [AtomicU64; Hold::ALL.len()],
     /// The volume whose blocks were examined last, so that each volume has its turn.
@@ -185,6 +190,10 @@ impl FinderControl {
         self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 
+    pub(super) fn add_working(&self, working_ns: u64) {
+        self.working_ns.fetch_add(working_ns, Ordering::Relaxed);
+    }
+
     pub(super) fn last_volume(&self) -> u32 {
         self.last_volume.load(Ordering::Relaxed)
     }
@@ -199,6 +208,7 @@ impl FinderControl {
             self.held_ns.each_ref().map(|sum| sum.load(Ordering::Relaxed));
         FinderFigures {
             state: self.state(),
+            working_ns: self.working_ns.load(Ordering::Relaxed),
             cpu_ns: self.cpu_ns.load(Ordering::Relaxed),
             held_back: HeldBack { paused_ns, window_ns, interval_ns, rate_ns, load_ns },
             ..FinderFigures::default()

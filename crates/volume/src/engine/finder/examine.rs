@@ -5,6 +5,7 @@ use super::super::checked::FingerprintMatch;
 use super::super::{Engine, State, VolumeShared, Wanted};
 use super::FinderReport;
 use crate::backend::Record;
+use crate::counters::add;
 use crate::error::Result;
 use gemelo_format::{Change, Fingerprint, Pbn, Place, VolumeId};
 use gemelo_store::ContentWrite;
@@ -117,6 +118,8 @@ impl Engine {
         &self,
         fingerprints: &[Fingerprint],
     ) -> Result<(Vec<Option<Pbn>>, Vec<Record>)> {
+        add(&self.counters.index_lookups, fingerprints.len() as u64);
+        add(&self.counters.index_batches, 1);
         let mut found = Vec::with_capacity(fingerprints.len());
         let mut records = Vec::with_capacity(fingerprints.len());
         let state = self.state();

@@ -87,10 +87,13 @@ impl Engine {
     /// `None` if there is nothing to examine.
     pub(crate) fn find_next(&self, scope: Scope, most_blocks: usize) -> Result<Option<Found>> {
         self.check_writable()?;
-        let began_ns = self.clock.thread_cpu_ns();
+        let (began_ns, began_cpu_ns) = (self.clock.now_ns(), self.clock.thread_cpu_ns());
         let found = self.find_in_turn(scope, most_blocks);
-        if let (Some(began_ns), Some(ended_ns)) = (began_ns, self.clock.thread_cpu_ns()) {
+        if let (Some(began_ns), Some(ended_ns)) = (began_cpu_ns, self.clock.thread_cpu_ns()) {
             self.finder.add_cpu(ended_ns.saturating_sub(began_ns));
+        }
+        if matches!(found, Ok(Some(_))) {
+            self.finder.add_working(self.clock.now_ns().saturating_sub(began_ns));
         }
         found
     }
@@ -198,11 +201,16 @@ impl Engine {
         }
         report.examined_blocks += left.len() as u64;
         report.aborted_blocks += left.len() as u64;
-        let counters = &self.counters;
-        add(&counters.examined_blocks, report.examined_blocks);
-        add(&counters.found_blocks, report.shared_blocks);
-        add(&counters.identified_blocks, report.identified_blocks);
-        add(&counters.aborted_blocks, report.aborted_blocks);
+        let (pool, own) = (&self.counters, volume.counters());
+        for (of_pool, of_volume, blocks) in [
+            (&pool.examined_blocks, &own.examined_blocks, report.examined_blocks),
+            (&pool.found_blocks, &own.found_blocks, report.shared_blocks),
+            (&pool.identified_blocks, &own.identified_blocks, report.identified_blocks),
+            (&pool.aborted_blocks, &own.aborted_blocks, report.aborted_blocks),
+        ] {
+            add(of_pool, blocks);
+            add(of_volume, blocks);
+        }
         Ok(report)
     }
 
