@@ -4,6 +4,7 @@
 //! earlier versions, which had the unit in their names, are read as well.
 
 use crate::failure::RequestFailure;
+use crate::scrub::ScrubSchedule;
 use gemelo_base::DailyWindow;
 use gemelo_base::units::{parse_duration, parse_percent, parse_size};
 use gemelo_disk::IoMode;
@@ -42,6 +43,10 @@ pub struct Settings {
     pub finder_cpu_percent: Option<u32>,
     /// Bytes of memory for fingerprints that are taken while contents are written.
     pub finder_memory_bytes: Option<u64>,
+    /// Time in milliseconds from the end of a scrub to the next; 0 for no scrubs.
+    pub scrub_interval_ms: Option<u64>,
+    /// Most bytes a second that a scrub by schedule reads.
+    pub scrub_bytes_per_s: Option<u64>,
     /// Bytes of memory for the metadata of the backends `table` and `btree`.
     pub cache_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
@@ -78,6 +83,10 @@ struct Read {
     finder_cpu: Option<u32>,
     #[serde(deserialize_with = "size")]
     finder_memory: Option<u64>,
+    #[serde(deserialize_with = "span")]
+    scrub_interval: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    scrub_rate: Option<u64>,
     #[serde(alias = "cache_bytes", deserialize_with = "size")]
     cache: Option<u64>,
     #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
@@ -100,6 +109,8 @@ struct Written {
     finder_window: Option<String>,
     finder_cpu: Option<u32>,
     finder_memory: Option<u64>,
+    scrub_interval: Option<String>,
+    scrub_rate: Option<u64>,
     cache: Option<u64>,
     collect_rate: Option<u64>,
     io: Option<&'static str>,
@@ -205,6 +216,8 @@ impl From<Settings> for Written {
             finder_window: settings.finder_window.map(|window| window.to_string()),
             finder_cpu: settings.finder_cpu_percent,
             finder_memory: settings.finder_memory_bytes,
+            scrub_interval: settings.scrub_interval_ms.map(span_text),
+            scrub_rate: settings.scrub_bytes_per_s,
             cache: settings.cache_bytes,
             collect_rate: settings.collect_bytes_per_s,
             io: settings.io.map(IoMode::name),
@@ -235,6 +248,8 @@ impl Read {
             finder_window: self.finder_window,
             finder_cpu_percent: self.finder_cpu,
             finder_memory_bytes: self.finder_memory,
+            scrub_interval_ms: self.scrub_interval,
+            scrub_bytes_per_s: self.scrub_rate,
             cache_bytes: self.cache,
             collect_bytes_per_s: self.collect_rate,
             io: self.io,
@@ -332,9 +347,22 @@ impl Settings {
             finder_window: self.finder_window.or(other.finder_window),
             finder_cpu_percent: self.finder_cpu_percent.or(other.finder_cpu_percent),
             finder_memory_bytes: self.finder_memory_bytes.or(other.finder_memory_bytes),
+            scrub_interval_ms: self.scrub_interval_ms.or(other.scrub_interval_ms),
+            scrub_bytes_per_s: self.scrub_bytes_per_s.or(other.scrub_bytes_per_s),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
             io: self.io.or(other.io),
+        }
+    }
+
+    /// Returns the schedule of scrubs.
+    #[must_use]
+    pub fn scrub_schedule(&self) -> ScrubSchedule {
+        let usual = ScrubSchedule::default();
+        let interval_ms = self.scrub_interval_ms.filter(|interval_ms| *interval_ms > 0);
+        ScrubSchedule {
+            interval: interval_ms.map(Duration::from_millis).or(usual.interval),
+            most_bytes_per_s: self.scrub_bytes_per_s.unwrap_or(usual.most_bytes_per_s),
         }
     }
 
@@ -387,6 +415,8 @@ mod tests {
             finder_window: Some("22:00-06:00".parse().unwrap()),
             finder_cpu_percent: Some(35),
             finder_memory_bytes: Some(8 << 20),
+            scrub_interval_ms: Some(604_800_000),
+            scrub_bytes_per_s: Some(8 << 20),
             cache_bytes: Some(64 << 20),
             collect_bytes_per_s: Some(0),
             io: Some(IoMode::Buffered),
@@ -426,10 +456,12 @@ mod tests {
         let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
                        finder-delay = \"1m\"\nfinder-most-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
                        finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
+                       scrub-interval = \"7d\"\nscrub-rate = \"8m\"\n\
                        finder-memory = \"8m\"\ncache = \"64m\"\ncollect-rate = 0\n";
         let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
                    finder_delay_ms = 60000\nfinder-most-delay = 120\nfinder_bytes_per_s = 1048576\n\
                    find-interval = \"10m\"\nfind-window = \"22:00-6:00\"\nfinder-cpu = 35\n\
+                   scrub-interval = \"168h\"\nscrub-rate = 8388608\n\
                    finder-memory = 8388608\ncache_bytes = 67108864\n\
                    collect_bytes_per_s = 0\n";
         assert_eq!(parse(options).unwrap(), all());

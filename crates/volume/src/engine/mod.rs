@@ -31,7 +31,7 @@ mod write;
 pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
-pub(crate) use data::{ContentStore, Space};
+pub(crate) use data::{ContentStore, Pin, Space};
 pub use finder::{
     FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack, RememberedFigures,
 };
@@ -49,7 +49,7 @@ use crate::journal::Journal;
 use crate::pool::Tuning;
 use catalogue::Catalogue;
 use damage::Damages;
-use data::{DataPath, Pin};
+use data::DataPath;
 use finder::FinderControl;
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
@@ -155,8 +155,17 @@ impl Engine {
         &self.fingerprinter
     }
 
+    /// Returns whether contents with equal fingerprints are taken for equal.
+    pub(crate) fn fingerprints_prove_equality(&self) -> bool {
+        !self.tuning.verify_bytes && !self.fingerprinter.must_compare()
+    }
+
     pub(crate) fn now_ns(&self) -> u64 {
         self.clock.now_ns()
+    }
+
+    pub(crate) fn sleep_until_ns(&self, deadline_ns: u64) {
+        self.clock.sleep_until_ns(deadline_ns);
     }
 
     pub(crate) const fn has_background(&self) -> bool {

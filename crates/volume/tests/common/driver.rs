@@ -7,7 +7,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_format::DedupMode;
-use gemelo_volume::{Pool, VolumeError};
+use gemelo_volume::{Pool, ScrubOptions, VolumeError};
 use std::collections::BTreeMap;
 
 /// The number of contents that are written repeatedly, which makes duplicates.
@@ -122,8 +122,9 @@ impl<'a> Driver<'a> {
             87..89 => self.remove(),
             89..91 => self.resize(),
             91..93 => self.rename(),
-            93..96 => self.pool_call(Pool::checkpoint),
-            96 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
+            93..95 => self.pool_call(Pool::checkpoint),
+            95 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
+            96 => self.scrub(),
             97 => self.find(),
             98 => self.grow(),
             _ => self.set_mode(),
@@ -292,6 +293,15 @@ impl<'a> Driver<'a> {
                 self.model.make_durable();
                 Ok(())
             }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Runs a scrub, which changes no content and makes nothing durable.
+    fn scrub(&mut self) -> Result<(), Down> {
+        let options = ScrubOptions { heals: true, most_bytes_per_s: None };
+        match self.pool.scrub(options, &Silent, &StopFlag::new()) {
+            Ok(_) => Ok(()),
             Err(error) => self.failed(&error),
         }
     }

@@ -10,6 +10,7 @@ mod grow;
 mod ls;
 mod outlook;
 mod rm;
+mod scrub;
 mod stat;
 mod stat_text;
 
@@ -39,6 +40,15 @@ enum Action {
     /// A served pool does this in the background, some time after blocks were written. --pause and
     /// --resume control that background work instead.
     Find(find::Arguments),
+    /// Read all contents from the medium, compare them with their checksums, and heal damaged ones
+    ///
+    /// A damaged content is healed if the page cache still holds it, or if another block has it: in
+    /// a volume without deduplication, or in one whose duplicates are not shared yet. The pool may
+    /// be served meanwhile. A served pool with --scrub-interval does this by itself. 'gemelo pool
+    /// stat' shows the progress and the outcome of the last scrub.
+    ///
+    /// The exit status is 4 if damage is left.
+    Scrub(scrub::Arguments),
     /// Check the metadata of a pool, and repair it
     ///
     /// The check of an idle pool reads every page of metadata and counts every reference. The check
@@ -78,6 +88,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Stat(arguments) => stat::run(arguments, context),
         Action::Gc(arguments) => gc::run(arguments, context),
         Action::Find(arguments) => find::run(arguments, context),
+        Action::Scrub(arguments) => scrub::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Convert(arguments) => convert::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),
