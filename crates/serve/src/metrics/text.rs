@@ -1,10 +1,11 @@
 //! The metrics page, in the text format of Prometheus.
 
+use super::finder::finder_figures;
+use super::page::Page;
 use crate::report::StatReport;
 use crate::scrub::ScrubStat;
 use gemelo_store::BufferFigures;
-use gemelo_volume::{FinderFigures, FinderState, OperationStat, RememberedFigures, VolumeSummary};
-use std::fmt::{Display, Write};
+use gemelo_volume::{OperationStat, VolumeSummary};
 
 /// Renders the figures of a report.
 pub(crate) fn render(report: &StatReport) -> String {
@@ -17,41 +18,6 @@ pub(crate) fn render(report: &StatReport) -> String {
     latency_figures(&mut page, &report.volumes);
     server_figures(&mut page, report);
     page.text
-}
-
-#[derive(Default)]
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string does not fail.
-        let _ = writeln!(self.text, "# HELP gemelo_{name} {help}\n# TYPE gemelo_{name} {kind}");
-    }
-
-    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let pairs: Vec<String> =
-            labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
-        let labels =
-            if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
-        let _ = writeln!(self.text, "gemelo_{name}{labels} {value}");
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.head(name, "gauge", help);
-        self.value(name, &[], value);
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.head(name, "counter", help);
-        self.value(name, &[], value);
-    }
-}
-
-/// Escapes the value of a label.
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Figures of the scrub that runs and of the last one.
@@ -115,104 +81,6 @@ fn buffer_figures(page: &mut Page, buffer: &BufferFigures) {
         ("pool_sync_nanoseconds_total", "Nanoseconds of these syncs.", buffer.sync_ns),
         ("pool_runs_total", "Runs of neighbouring contents that were written.", buffer.runs),
         ("pool_run_bytes_total", "Bytes of these runs.", buffer.run_bytes),
-    ] {
-        page.counter(name, help, value);
-    }
-}
-
-/// Figures of the finder.
-fn finder_figures(page: &mut Page, finder: &FinderFigures) {
-    for (name, help, value) in [
-        (
-            "finder_paused",
-            "1 if a user has paused it.",
-            u64::from(finder.state == FinderState::Paused),
-        ),
-        (
-            "finder_working",
-            "1 if it examines blocks.",
-            u64::from(finder.state == FinderState::Working),
-        ),
-        (
-            "finder_backlog_blocks",
-            "Blocks that were written and not examined.",
-            finder.backlog_blocks,
-        ),
-        (
-            "finder_oldest_nanoseconds",
-            "Nanoseconds since the oldest group of them was marked or looked at.",
-            finder.oldest_ns,
-        ),
-        (
-            "finder_swept_volumes",
-            "Volumes whose blocks are all looked at, because none was remembered.",
-            finder.swept_volumes,
-        ),
-    ] {
-        page.gauge(name, help, value);
-    }
-    for (name, help, value) in [
-        (
-            "finder_rewritten_blocks_total",
-            "Blocks that were written again before they were examined.",
-            finder.rewritten_blocks,
-        ),
-        (
-            "finder_sampled_blocks_total",
-            "Examined blocks of a sample of all blocks.",
-            finder.sampled_blocks,
-        ),
-        (
-            "finder_wasted_blocks_total",
-            "Blocks of the sample that were overwritten soon after they were examined.",
-            finder.wasted_blocks,
-        ),
-    ] {
-        page.counter(name, help, value);
-    }
-    let help = "Nanoseconds in which it has examined blocks.";
-    page.counter("finder_working_nanoseconds_total", help, finder.working_ns);
-    let help = "Nanoseconds of processor time that it has used.";
-    page.counter("finder_cpu_nanoseconds_total", help, finder.cpu_ns);
-    remembered_figures(page, &finder.remembered);
-    let held = "finder_held_back_nanoseconds_total";
-    page.head(held, "counter", "Nanoseconds for which it waited although blocks were due.");
-    for (reason, held_ns) in finder.held_back.named() {
-        page.value(held, &[("reason", reason)], held_ns);
-    }
-}
-
-/// Figures of the fingerprints that are taken while contents are written.
-fn remembered_figures(page: &mut Page, remembered: &RememberedFigures) {
-    for (name, help, value) in [
-        ("finder_fingerprints", "Fingerprints that are remembered.", remembered.held),
-        ("finder_fingerprints_capacity", "Most of them.", remembered.capacity),
-    ] {
-        page.gauge(name, help, value);
-    }
-    for (name, help, value) in [
-        (
-            "finder_fingerprints_taken_total",
-            "Fingerprints taken while contents were written.",
-            remembered.taken,
-        ),
-        (
-            "finder_fingerprints_skipped_total",
-            "Blocks of which none was taken, because no core was free.",
-            remembered.skipped,
-        ),
-        ("finder_fingerprints_dropped_total", "Fingerprints dropped.", remembered.dropped),
-        (
-            "finder_fingerprint_hits_total",
-            "Blocks that the finder did not have to read.",
-            remembered.hits,
-        ),
-        ("finder_fingerprint_misses_total", "Blocks that the finder read.", remembered.misses),
-        (
-            "finder_fingerprint_cpu_nanoseconds_total",
-            "Nanoseconds of processor time of taking fingerprints.",
-            remembered.cpu_ns,
-        ),
     ] {
         page.counter(name, help, value);
     }
@@ -394,17 +262,5 @@ fn server_figures(page: &mut Page, report: &StatReport) {
     page.head("volume_connections", "gauge", "Connected clients of the volume.");
     for (volume, clients) in report.volumes.iter().zip(&server.volume_connections) {
         page.value("volume_connections", &[("volume", &volume.record.name)], clients);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_escaped() {
-        let mut page = Page::default();
-        page.value("x", &[("volume", "a\"b\\c\nd")], 1);
-        assert_eq!(page.text, "gemelo_x{volume=\"a\\\"b\\\\c\\nd\"} 1\n");
     }
 }
