@@ -129,6 +129,37 @@ fn an_offline_volume_is_deduplicated_by_hand_and_in_the_background() {
 }
 
 #[test]
+fn the_finder_is_paused_and_resumed_and_tells_what_it_would_save() {
+    let pool = TestPool::new(&[]);
+    fs::write(pool.file("raw"), [noise(3, 1 << 20), noise(3, 1 << 20)].concat()).unwrap();
+    assert!(refused(&["pool", "find", &pool.path(), "--pause"]).contains("no process serves"));
+    done(&["volume", "create", &pool.volume("a"), "--size", "2m", "--dedup", "offline"]);
+    let _served = pool.serve(&["--finder-delay", "0s", "--find-window", "00:00-24:00"]);
+    let said = done(&["pool", "find", &pool.path(), "--pause"]);
+    assert!(said.ends_with("the finder is paused\n"), "{said}");
+    done(&["volume", "import", &pool.file("raw"), &pool.volume("a"), "--force"]);
+    let said = done(&["pool", "find", &pool.path(), "--estimate"]);
+    assert!(said.contains("512 blocks wait (2.00 MiB), 512 of them were read"), "{said}");
+    assert!(said.contains("about 1.00 MiB, at 95 % between 1.00 MiB and 1.00 MiB"), "{said}");
+    // The finder looks every 50 ms.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(pool.stat("/pool/finder/state"), "paused");
+    assert_eq!(pool.stat("/pool/finder/backlog_blocks"), 512);
+    assert_eq!(pool.stat("/pool/physical_blocks"), 512);
+    let text = done(&["pool", "stat", &pool.path()]);
+    assert!(text.contains("paused: 'gemelo pool find --resume' resumes it"), "{text}");
+    assert!(text.contains("512 blocks, the oldest for"), "{text}");
+    assert!(done(&["pool", "find", &pool.path(), "--resume"]).ends_with("is resumed\n"));
+    for _ in 0..400 {
+        if pool.stat("/pool/physical_blocks") == 256 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(25));
+    }
+    panic!("the finder has not found the duplicates in ten seconds");
+}
+
+#[test]
 fn freed_blocks_come_back_by_hand_and_the_file_shrinks() {
     use std::os::unix::fs::MetadataExt;
     let pool = TestPool::new(&[]);

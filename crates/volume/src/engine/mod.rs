@@ -32,7 +32,10 @@ pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
 pub(crate) use data::{ContentStore, Pin, Space};
-pub use finder::FinderReport;
+pub use finder::{
+    FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack, RememberedFigures,
+};
+pub(crate) use finder::{Remembered, SampledBlocks, Scope};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;
@@ -47,6 +50,7 @@ use crate::pool::Tuning;
 use catalogue::Catalogue;
 use damage::Damages;
 use data::DataPath;
+use finder::FinderControl;
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
 use gemelo_format::{Fingerprinter, PoolSeed, Superblock};
@@ -70,11 +74,15 @@ pub(crate) struct Engine {
     log: Log,
     catalogue: Catalogue,
     damages: Damages,
+    finder: FinderControl,
+    remembered: Arc<Remembered>,
 }
 
 /// The parts of an engine and the state that it begins with.
 pub(crate) struct EngineParts {
     pub(crate) contents: ContentStore,
+    /// The fingerprints that the store's buffer takes.
+    pub(crate) remembered: Arc<Remembered>,
     pub(crate) metadata: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) superblock: Superblock,
@@ -96,7 +104,9 @@ impl Engine {
         let volumes = backend.volumes();
         let hidden = volumes.iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
         let shown = volumes.into_iter().filter(|info| !info.is_hidden).map(|info| {
-            let volume = VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only);
+            let delay = tuning.finder.delay_bounds();
+            let volume =
+                VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only, delay);
             (info.name, volume)
         });
         let catalogue = Catalogue::new(shown.collect(), hidden);
@@ -128,6 +138,8 @@ impl Engine {
             log,
             catalogue,
             damages: Damages::default(),
+            finder: FinderControl::default(),
+            remembered: parts.remembered,
         }
     }
 

@@ -1,6 +1,6 @@
 //! A volume of an open pool, as its clients, the finder and the commands share it.
 
-use super::finder::DirtyGroups;
+use super::finder::{Backlog, DelayBounds, DirtyGroups};
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::counters::VolumeCounters;
 use crate::load::Load;
@@ -25,7 +25,7 @@ pub(crate) struct VolumeShared {
     /// its end.
     resizing: OrderedRwLock<()>,
     patch_locks: Vec<OrderedMutex<()>>,
-    /// Groups that the finder has to look at. Only volumes with off-line deduplication use it.
+    /// Blocks that the finder has to look at. Only volumes with off-line deduplication use it.
     dirty: OrderedMutex<DirtyGroups>,
     counters: VolumeCounters,
     load: Load,
@@ -37,8 +37,9 @@ impl VolumeShared {
         size_bytes: u64,
         mode: DedupMode,
         read_only: bool,
+        delay: DelayBounds,
     ) -> Arc<Self> {
-        let mut dirty = DirtyGroups::default();
+        let mut dirty = DirtyGroups::new(delay);
         if mode == DedupMode::Offline {
             dirty.mark_all();
         }
@@ -140,13 +141,13 @@ impl VolumeShared {
         found.map(OrderedMutex::lock).collect()
     }
 
-    /// The groups that the finder has to look at.
+    /// The blocks that the finder has to look at.
     pub(super) fn dirty(&self) -> OrderedGuard<'_, DirtyGroups> {
         self.dirty.lock()
     }
 
-    /// The number of groups that wait for the finder, and whether the whole volume does.
-    pub(crate) fn waiting_groups(&self) -> (u64, bool) {
-        self.dirty().waiting()
+    /// The blocks that wait for the finder.
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.dirty().backlog()
     }
 }

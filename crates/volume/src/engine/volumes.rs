@@ -107,7 +107,8 @@ impl Engine {
             is_hidden: false,
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
-        let new = VolumeShared::new(volume, size_bytes, mode, false);
+        let new =
+            VolumeShared::new(volume, size_bytes, mode, false, self.tuning.finder.delay_bounds());
         // The volume is empty, so the finder has nothing to examine.
         new.dirty().clear();
         catalogue.insert(name, new);
@@ -136,7 +137,13 @@ impl Engine {
             copied?;
             self.log.change(&Change::Show { volume })?;
         }
-        let copy = VolumeShared::new(volume, from.size_bytes(), mode, read_only);
+        let copy = VolumeShared::new(
+            volume,
+            from.size_bytes(),
+            mode,
+            read_only,
+            self.tuning.finder.delay_bounds(),
+        );
         catalogue.insert(name, copy);
         drop(catalogue);
         self.flush()

@@ -4,6 +4,7 @@ mod check;
 mod convert;
 mod create;
 mod find;
+mod finder_text;
 mod gc;
 mod grow;
 mod ls;
@@ -36,7 +37,8 @@ enum Action {
     Gc(gc::Arguments),
     /// Deduplicate all blocks of volumes with off-line deduplication now
     ///
-    /// A served pool does this in the background, some time after blocks were written.
+    /// A served pool does this in the background, some time after blocks were written. --pause and
+    /// --resume control that background work instead.
     Find(find::Arguments),
     /// Read all contents from the medium, compare them with their checksums, and heal damaged ones
     ///

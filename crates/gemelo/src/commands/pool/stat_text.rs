@@ -1,5 +1,6 @@
 //! The figures of a pool as text.
 
+use super::finder_text;
 use crate::dates;
 use crate::table::Table;
 use gemelo_base::units::{
@@ -34,6 +35,7 @@ pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> St
         text += &activity(&report.volumes).render(2);
         text += &latencies(&report.volumes).render(2);
         text += &write_buffer(report).render(2);
+        text += &finder_text::text(report);
     }
     text
 }
