@@ -95,6 +95,11 @@ counters! {
         identified_blocks,
         /// Examined blocks that a write replaced meanwhile, or that could not be read.
         aborted_blocks,
+        /// Blocks that were moved, so that neighbours in a volume are neighbours in the store.
+        arranged_blocks,
+        /// Blocks that were read to be moved and then left where they are, because a request changed
+        /// them meanwhile, or because they could not be read or written.
+        arrange_overtaken_blocks,
         /// Contents that had the fingerprint of another one.
         collisions,
         /// Blocks that were found damaged when they were read.

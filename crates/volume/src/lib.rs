@@ -24,7 +24,10 @@ mod volume_path;
 
 pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
-pub use engine::{DamagedBlock, FinderReport, GcReport, SnapshotSpace, VolumeSpace};
+pub use engine::{
+    ArrangeReport, DamagedBlock, FinderReport, GcReport, LayoutSample, LayoutTuning, SnapshotSpace,
+    VolumeSpace,
+};
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{

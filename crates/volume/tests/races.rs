@@ -473,3 +473,138 @@ fn torn_snapshot(pool: &Pool, last: u64) -> Option<(u64, u64)> {
     pool.remove_volume("s").unwrap();
     (seen.0 != seen.1 && seen.0 != seen.1 + 1).then_some(seen)
 }
+
+/// Blocks of the volume "a" that the arranger has to bring together.
+const SCATTERED: u64 = 32;
+
+fn scattered_world(options: &PoolOptions) -> (World, Vec<u8>) {
+    let world = World::new(options);
+    for lbn in (0..SCATTERED).rev() {
+        write(&world.a, at(lbn), &fresh(lbn)).unwrap();
+    }
+    // What the write buffer holds is not read from the disk.
+    flush(&world.a).unwrap();
+    (world, (0..SCATTERED).flat_map(fresh).collect())
+}
+
+/// Runs the arranger, and `meanwhile` between its look-up and its changes of the map.
+fn while_arranging<T: Send>(
+    world: &World,
+    meanwhile: impl FnOnce() -> T + Send,
+) -> (gemelo_volume::ArrangeReport, T) {
+    let hold = world.simulation.hold(DATA, Call::Read);
+    thread::scope(|scope| {
+        let arranger = scope.spawn(|| {
+            world.pool.arrange(None, &gemelo_base::Silent, &gemelo_base::StopFlag::new())
+        });
+        hold.wait();
+        let other = scope.spawn(meanwhile);
+        release_after(hold, &other);
+        (arranger.join().unwrap().unwrap(), other.join().unwrap())
+    })
+}
+
+#[test]
+fn the_arranger_leaves_alone_what_was_changed_meanwhile() {
+    for backend in BackendKind::ALL {
+        let (world, mut expected) = scattered_world(&PoolOptions { backend, ..options(300) });
+        let (report, ()) = while_arranging(&world, || {
+            write(&world.a, at(3), &fresh(100)).unwrap();
+            trim(&world.a, at(5), BLOCK as u64).unwrap();
+            write(&world.a, at(7) + 10, b"patched").unwrap();
+            // This block gets its old content again, and another PBN.
+            write(&world.a, at(9), &fresh(101)).unwrap();
+            write(&world.a, at(9), &fresh(9)).unwrap();
+            // This one is shared, so it must stay for the other LBN.
+            write(&world.a, at(40), &fresh(11)).unwrap();
+            flush(&world.a).unwrap();
+        });
+        expected[at(3) as usize..at(4) as usize].copy_from_slice(&fresh(100));
+        expected[at(5) as usize..at(6) as usize].fill(0);
+        expected[at(7) as usize + 10..at(7) as usize + 17].copy_from_slice(b"patched");
+        assert_eq!((report.moved_blocks, report.overtaken_blocks), (SCATTERED - 5, 5));
+        assert!(read(&world.a, 0, expected.len()).unwrap() == expected, "a change is undone");
+        assert!(read(&world.a, at(40), BLOCK).unwrap() == fresh(11));
+        assert_eq!(world.pool.prove(10).unwrap(), Vec::<String>::new());
+        flush(&world.a).unwrap();
+        let bytes = world.after_power_cut();
+        assert!(bytes[..expected.len()] == expected, "the map leads to an old place");
+    }
+}
+
+#[test]
+fn the_arranger_keeps_the_blocks_that_it_reads_from_being_reused() {
+    let (world, mut expected) = scattered_world(&options(100));
+    let (report, ()) = while_arranging(&world, || {
+        for lbn in 0..8 {
+            write(&world.a, at(lbn), &fresh(200 + lbn)).unwrap();
+        }
+        flush(&world.a).unwrap();
+        fill(&world.a, SCATTERED, |lbn| fresh(300 + lbn));
+    });
+    for lbn in 0..8 {
+        expected[at(lbn) as usize..at(lbn + 1) as usize].copy_from_slice(&fresh(200 + lbn));
+    }
+    assert_eq!(world.pool.damaged_blocks(), [], "a reused block is not damaged");
+    assert!(read(&world.a, 0, expected.len()).unwrap() == expected);
+    assert!(report.moved_blocks + report.overtaken_blocks <= SCATTERED);
+    assert_eq!(world.pool.prove(10).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn changes_of_a_whole_volume_wait_for_a_chunk_of_the_arranger() {
+    type Change = fn(&Pool) -> Result<(), gemelo_volume::VolumeError>;
+    let changes: [(&str, Change); 5] = [
+        ("snapshot", |pool| pool.snapshot_volume("a", "copy")),
+        ("clone", |pool| pool.clone_volume("a", "copy")),
+        ("resize", |pool| pool.resize_volume("a", at(20))),
+        ("mode", |pool| pool.set_mode("a", DedupMode::Offline)),
+        ("remove", |pool| pool.remove_volume("a")),
+    ];
+    for backend in BackendKind::ALL {
+        for (what, change) in changes {
+            let (world, expected) = scattered_world(&PoolOptions { backend, ..options(300) });
+            let (_, changed) = while_arranging(&world, || change(&world.pool));
+            changed.unwrap();
+            assert_eq!(world.pool.prove(10).unwrap(), Vec::<String>::new(), "{what}");
+            let physical = world.pool.stat().unwrap().physical_blocks;
+            assert!(physical <= SCATTERED, "{backend:?} {what}: {physical} blocks are stored");
+            for name in ["a", "copy"] {
+                let Ok(volume) = world.pool.volume(name) else { continue };
+                let length =
+                    expected.len().min(at(if what == "resize" { 20 } else { 64 }) as usize);
+                assert!(read(&volume, 0, length).unwrap() == expected[..length], "{what} {name}");
+            }
+            if what == "remove" {
+                assert_eq!(physical, 0, "{backend:?}");
+            }
+        }
+    }
+}
+
+/// A writer compares its content with the block that the index had, and the arranger moves that
+/// block meanwhile.
+#[test]
+fn a_writer_shares_a_content_whose_block_is_moved_meanwhile() {
+    let world = World::new(&PoolOptions { capacity_bytes: 100 * BLOCK as u64, ..collisions() });
+    world.pool.set_mode("b", DedupMode::Inline).unwrap();
+    for lbn in (0..SCATTERED).rev() {
+        write(&world.a, at(lbn), &fresh(lbn)).unwrap();
+    }
+    flush(&world.a).unwrap();
+    let hold = world.simulation.hold_at(DATA, Call::Read, world.place_of(&fresh(4)));
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&world.b, 0, &fresh(4)));
+        hold.wait();
+        let arranger = scope.spawn(|| {
+            world.pool.arrange(None, &gemelo_base::Silent, &gemelo_base::StopFlag::new())
+        });
+        release_after(hold, &arranger);
+        writer.join().unwrap().unwrap();
+        assert_eq!(arranger.join().unwrap().unwrap().moved_blocks, SCATTERED);
+    });
+    assert!(read(&world.b, 0, BLOCK).unwrap() == fresh(4));
+    assert_eq!(world.b.stat().duplicate_blocks, 1);
+    assert_eq!(world.pool.stat().unwrap().physical_blocks, SCATTERED);
+    assert_eq!(world.pool.prove(10).unwrap(), Vec::<String>::new());
+}

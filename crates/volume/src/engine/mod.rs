@@ -13,6 +13,7 @@ mod damage;
 mod data;
 mod finder;
 mod health;
+mod layout;
 mod locks;
 mod log;
 mod maintenance;
@@ -33,6 +34,7 @@ pub use collector::GcReport;
 pub use damage::DamagedBlock;
 pub(crate) use data::{ContentStore, Space};
 pub use finder::FinderReport;
+pub use layout::{ArrangeReport, LayoutSample, LayoutTuning};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;
@@ -52,6 +54,7 @@ use gemelo_disk::Disk;
 use gemelo_format::{Fingerprinter, PoolSeed, Superblock};
 use gemelo_store::BufferFigures;
 use health::Health;
+use layout::Ticker;
 use locks::{OrderedRead, OrderedWrite};
 use log::{Log, LogParts, State};
 use std::collections::BTreeMap;
@@ -68,6 +71,8 @@ pub(crate) struct Engine {
     health: Arc<Health>,
     data: Arc<DataPath>,
     log: Log,
+    /// The time of writes for the arranger.
+    ticker: Ticker,
     catalogue: Catalogue,
     damages: Damages,
 }
@@ -119,6 +124,7 @@ impl Engine {
         Self {
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             seed: PoolSeed::of(&superblock),
+            ticker: Ticker::new(clock.now_ns()),
             clock,
             superblock,
             tuning,
@@ -145,6 +151,10 @@ impl Engine {
 
     pub(crate) fn now_ns(&self) -> u64 {
         self.clock.now_ns()
+    }
+
+    pub(crate) fn sleep_until_ns(&self, deadline_ns: u64) {
+        self.clock.sleep_until_ns(deadline_ns);
     }
 
     pub(crate) const fn has_background(&self) -> bool {

@@ -159,6 +159,8 @@ impl Engine {
         for items in changes.items.chunks(MOST_ITEMS) {
             self.write_items(volume, items, &mut failed);
         }
+        let written = changes.items.iter().map(|item| item.lbn);
+        volume.marks().mark(self.blocks_of(volume), written, self.ticker.now());
         if volume.mode() == DedupMode::Offline && !changes.items.is_empty() {
             let lbns = changes.items.iter().map(|item| item.lbn);
             volume.dirty().mark(lbns, self.clock.now_ns());

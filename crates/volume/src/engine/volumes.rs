@@ -110,6 +110,7 @@ impl Engine {
         let new = VolumeShared::new(volume, size_bytes, mode, false);
         // The volume is empty, so the finder has nothing to examine.
         new.dirty().clear();
+        new.marks().end_sweep();
         catalogue.insert(name, new);
         drop(catalogue);
         self.flush()
@@ -209,6 +210,8 @@ impl Engine {
                 self.catalogue.clear_later(id);
             }
         }
+        // Blocks that were shared with it may have one reference now, and can be moved.
+        self.volumes().values().for_each(|other| other.marks().mark_all());
         flushed
     }
 

@@ -23,6 +23,12 @@ pub struct VolumeSummary {
     pub dirty_groups: u64,
     /// `true` if the finder has to examine the whole volume.
     pub is_swept: bool,
+    /// Stretches of blocks that were written since the arranger looked at them.
+    #[serde(default)]
+    pub waiting_stretches: u64,
+    /// `true` if the arranger has to look at the whole volume.
+    #[serde(default)]
+    pub is_layout_swept: bool,
     /// Counts of the volume's activity since the pool was opened.
     pub stat: VolumeStat,
     /// Figures of the volume's load.
@@ -111,7 +117,11 @@ impl Pool {
             let shared = live.get(&record.name);
             let (dirty_groups, is_swept) =
                 shared.map_or((0, false), |volume| volume.waiting_groups());
+            let (waiting_stretches, is_layout_swept) =
+                shared.map_or((0, false), |volume| volume.marks().waiting());
             VolumeSummary {
+                waiting_stretches,
+                is_layout_swept,
                 dirty_groups,
                 is_swept,
                 stat: shared.map(|volume| volume.counters().read()).unwrap_or_default(),

@@ -122,7 +122,8 @@ impl<'a> Driver<'a> {
             87..89 => self.remove(),
             89..91 => self.resize(),
             91..93 => self.rename(),
-            93..96 => self.pool_call(Pool::checkpoint),
+            93..95 => self.pool_call(Pool::checkpoint),
+            95 => self.arrange(),
             96 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
             97 => self.find(),
             98 => self.grow(),
@@ -300,6 +301,13 @@ impl<'a> Driver<'a> {
     fn find(&mut self) -> Result<(), Down> {
         self.pool
             .find(&Silent, &StopFlag::new())
+            .map_or_else(|error| self.failed(&error), |_| Ok(()))
+    }
+
+    /// Runs the arranger, which changes no content either.
+    fn arrange(&mut self) -> Result<(), Down> {
+        self.pool
+            .arrange(None, &Silent, &StopFlag::new())
             .map_or_else(|error| self.failed(&error), |_| Ok(()))
     }
 
