@@ -47,6 +47,8 @@ pub struct ModelVolume {
 pub struct Model {
     pub volumes: BTreeMap<String, ModelVolume>,
     pub after_change: Option<BTreeMap<String, ModelVolume>>,
+    /// Blocks that the arranger has moved.
+    pub moved_blocks: u64,
 }
 
 impl Model {
@@ -306,9 +308,12 @@ impl<'a> Driver<'a> {
 
     /// Runs the arranger, which changes no content either.
     fn arrange(&mut self) -> Result<(), Down> {
-        self.pool
-            .arrange(None, &Silent, &StopFlag::new())
-            .map_or_else(|error| self.failed(&error), |_| Ok(()))
+        let report = match self.pool.arrange(None, &Silent, &StopFlag::new()) {
+            Ok(report) => report,
+            Err(error) => return self.failed(&error),
+        };
+        self.model.moved_blocks += report.moved_blocks;
+        Ok(())
     }
 
     fn any_mode(&mut self) -> DedupMode {
