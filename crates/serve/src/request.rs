@@ -3,7 +3,7 @@
 
 use crate::report::StatReport;
 use gemelo_format::DedupMode;
-use gemelo_volume::{FinderReport, GcReport, LiveCheck, SnapshotSpace, VolumeSpace};
+use gemelo_volume::{ArrangeReport, FinderReport, GcReport, LiveCheck, SnapshotSpace, VolumeSpace};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -78,6 +78,11 @@ pub enum PoolRequest {
     },
     /// Runs the finder over all blocks of off-line volumes.
     Find,
+    /// Brings together what lies scattered in all volumes.
+    Arrange {
+        /// Most bytes a second that are moved; [`None`] for no limit.
+        most_bytes_per_s: Option<u64>,
+    },
     /// Counts the references to all blocks and compares them with the records.
     Check {
         /// `true` to read all contents as well, and to compare them with their checksums.
@@ -108,6 +113,8 @@ pub enum Reply {
     Collected(GcReport),
     /// The reply to [`PoolRequest::Find`].
     Found(FinderReport),
+    /// The reply to [`PoolRequest::Arrange`].
+    Arranged(ArrangeReport),
     /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),
 }

@@ -6,7 +6,7 @@
 use crate::failure::RequestFailure;
 use gemelo_base::units::{parse_duration, parse_size};
 use gemelo_disk::IoMode;
-use gemelo_volume::Tuning;
+use gemelo_volume::{LayoutTuning, Tuning};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -35,6 +35,8 @@ pub struct Settings {
     pub cache_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
     pub collect_bytes_per_s: Option<u64>,
+    /// Most bytes a second that the arranger moves.
+    pub layout_bytes_per_s: Option<u64>,
     /// The way in which contents are written: past the page cache or through it.
     pub io: Option<IoMode>,
 }
@@ -61,6 +63,8 @@ struct Read {
     cache: Option<u64>,
     #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
     collect_rate: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    layout_rate: Option<u64>,
     #[serde(deserialize_with = "io_mode")]
     io: Option<IoMode>,
 }
@@ -76,6 +80,7 @@ struct Written {
     finder_rate: Option<u64>,
     cache: Option<u64>,
     collect_rate: Option<u64>,
+    layout_rate: Option<u64>,
     io: Option<&'static str>,
 }
 
@@ -155,6 +160,7 @@ impl From<Settings> for Written {
             finder_rate: settings.finder_bytes_per_s,
             cache: settings.cache_bytes,
             collect_rate: settings.collect_bytes_per_s,
+            layout_rate: settings.layout_bytes_per_s,
             io: settings.io.map(IoMode::name),
         }
     }
@@ -180,6 +186,7 @@ impl Read {
             finder_bytes_per_s: self.finder_rate,
             cache_bytes: self.cache,
             collect_bytes_per_s: self.collect_rate,
+            layout_bytes_per_s: self.layout_rate,
             io: self.io,
         })
     }
@@ -272,6 +279,7 @@ impl Settings {
             finder_bytes_per_s: self.finder_bytes_per_s.or(other.finder_bytes_per_s),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
+            layout_bytes_per_s: self.layout_bytes_per_s.or(other.layout_bytes_per_s),
             io: self.io.or(other.io),
         }
     }
@@ -291,6 +299,10 @@ impl Settings {
             cache_bytes: self.cache_bytes.unwrap_or(usual.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
             io: self.io.unwrap_or(usual.io),
+            layout: LayoutTuning {
+                bytes_per_s: self.layout_bytes_per_s.unwrap_or(usual.layout.bytes_per_s),
+                ..usual.layout
+            },
             ..usual
         }
     }
@@ -309,6 +321,7 @@ mod tests {
             finder_bytes_per_s: Some(1 << 20),
             cache_bytes: Some(64 << 20),
             collect_bytes_per_s: Some(0),
+            layout_bytes_per_s: Some(20 << 20),
             io: Some(IoMode::Buffered),
         }
     }
@@ -338,10 +351,11 @@ mod tests {
     #[test]
     fn values_are_those_of_the_options_and_old_names_are_understood() {
         let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
-                       finder-delay = \"1m\"\nfinder-rate = \"1m\"\ncache = \"64m\"\ncollect-rate = 0\n";
+                       finder-delay = \"1m\"\nfinder-rate = \"1m\"\ncache = \"64m\"\ncollect-rate = 0\n\
+                       layout-rate = \"20m\"\n";
         let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
                    finder_delay_ms = 60000\nfinder_bytes_per_s = 1048576\ncache_bytes = 67108864\n\
-                   collect_bytes_per_s = 0\n";
+                   collect_bytes_per_s = 0\nlayout-rate = 20971520\n";
         assert_eq!(parse(options).unwrap(), all());
         assert_eq!(parse(old).unwrap(), all());
     }

@@ -25,7 +25,7 @@ mod volume_path;
 pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{
-    ArrangeReport, DamagedBlock, FinderReport, GcReport, LayoutSample, LayoutTuning, SnapshotSpace,
+    ArrangeReport, DamagedBlock, FinderReport, GcReport, LayoutTuning, SnapshotSpace, VolumeLayout,
     VolumeSpace,
 };
 pub use error::VolumeError;

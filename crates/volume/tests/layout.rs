@@ -20,7 +20,7 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_disk::Disk;
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{ArrangeReport, LayoutTuning, Pool, Tuning, Volume};
+use gemelo_volume::{ArrangeReport, LayoutTuning, Pool, Tuning, Volume, VolumeLayout};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl World {
     }
 
     fn share(&self) -> f64 {
-        self.pool.layout_sample("a").unwrap().sequential_share().unwrap()
+        layout_of_a(&self.pool).sequential_share().unwrap()
     }
 
     fn arrange(&self) -> ArrangeReport {
@@ -78,6 +78,10 @@ impl World {
 
 fn arrange(pool: &Pool) -> ArrangeReport {
     pool.arrange(None, &Silent, &StopFlag::new()).unwrap()
+}
+
+fn layout_of_a(pool: &Pool) -> VolumeLayout {
+    pool.volumes().into_iter().find(|volume| volume.record.name == "a").unwrap().layout
 }
 
 fn at(lbn: u64) -> u64 {
@@ -229,10 +233,9 @@ fn shared_blocks_stay_until_they_have_one_reference() {
         assert_eq!(world.arrange().moved_blocks, 0, "{backend:?}");
         assert_eq!(world.pool.stat().unwrap().physical_blocks, physical + 1);
         world.pool.remove_volume("before").unwrap();
-        let summary = world.pool.volumes().pop().unwrap();
-        assert!(summary.is_layout_swept, "blocks may have become movable");
+        assert!(layout_of_a(&world.pool).is_swept, "blocks may have become movable");
         assert!(world.arrange().moved_blocks > BLOCKS - 20, "{backend:?}");
-        assert!(!world.pool.volumes().pop().unwrap().is_layout_swept);
+        assert!(!layout_of_a(&world.pool).is_swept);
         world.assert_intact();
         world.check();
     }
@@ -242,12 +245,12 @@ fn shared_blocks_stay_until_they_have_one_reference() {
 fn blocks_that_the_finder_has_not_examined_are_left_to_it() {
     let world = World::new(BackendKind::Log, DedupMode::Offline);
     assert_eq!(world.arrange().moved_blocks, 0);
-    let summary = world.pool.volumes().pop().unwrap();
-    assert!(summary.waiting_stretches > 0, "they are looked at again");
+    let waiting = layout_of_a(&world.pool).waiting_stretches;
+    assert!(waiting > 0, "they are looked at again");
     let found = world.pool.find(&Silent, &StopFlag::new()).unwrap();
     assert_eq!((found.examined_blocks, found.aborted_blocks), (BLOCKS, 0));
     assert_eq!(world.arrange().moved_blocks, BLOCKS);
-    assert_eq!(world.pool.volumes().pop().unwrap().waiting_stretches, 0);
+    assert_eq!(layout_of_a(&world.pool).waiting_stretches, 0);
     world.assert_intact();
     world.check();
 }
@@ -334,7 +337,7 @@ fn a_volume_that_is_written_in_order_is_left_alone() {
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
-    assert_eq!(pool.layout_sample("a").unwrap().sequential_share(), None);
+    assert_eq!(layout_of_a(&pool).sequential_share(), None);
     for lbn in 0..BLOCKS {
         write(&volume, at(lbn), &content(1 + lbn, BLOCK)).unwrap();
     }
@@ -344,7 +347,7 @@ fn a_volume_that_is_written_in_order_is_left_alone() {
     }
     let report = arrange(&pool);
     assert_eq!((report.examined_blocks, report.moved_blocks), (BLOCKS, 0));
-    let share = pool.layout_sample("a").unwrap().sequential_share().unwrap();
+    let share = layout_of_a(&pool).sequential_share().unwrap();
     assert!((0.9..1.0).contains(&share), "{share}");
 }
 
@@ -381,7 +384,7 @@ fn the_background_waits_its_delay_and_keeps_to_its_rate() {
         LayoutTuning { bytes_per_s: 250 * BLOCK as u64, delay, run_bytes: 8 * BLOCK as u64 };
     let (pool, volume, clock) = in_background(layout);
     let moved = || pool.stat().unwrap().activity.arranged_blocks;
-    let share = || pool.layout_sample("a").unwrap().sequential_share().unwrap();
+    let share = || layout_of_a(&pool).sequential_share().unwrap();
     std::thread::sleep(PAUSE);
     assert_eq!(moved(), 0, "within the delay");
     clock.advance_ns(29_000_000_000);
@@ -403,7 +406,7 @@ fn the_background_waits_its_delay_and_keeps_to_its_rate() {
     }
     assert_eq!(moved(), BLOCKS);
     assert!(share() > 0.95);
-    assert_eq!(pool.volumes().pop().unwrap().waiting_stretches, 0);
+    assert_eq!(layout_of_a(&pool).waiting_stretches, 0);
     assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
     drop(volume);
     pool.close().unwrap();

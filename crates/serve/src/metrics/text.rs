@@ -2,7 +2,7 @@
 
 use crate::report::StatReport;
 use gemelo_store::BufferFigures;
-use gemelo_volume::{OperationStat, VolumeSummary};
+use gemelo_volume::{OperationStat, VolumeLayout, VolumeSummary};
 use std::fmt::{Display, Write};
 
 /// Renders the figures of a report.
@@ -146,6 +146,30 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
     }
 }
 
+/// A figure of the order of a volume: name, help and value.
+type LayoutFigure = (&'static str, &'static str, fn(&VolumeLayout) -> u64);
+
+const LAYOUT_FIGURES: [LayoutFigure; 4] = [
+    (
+        "volume_layout_waiting_stretches",
+        "Stretches written since the arranger looked at them.",
+        |layout| layout.waiting_stretches,
+    ),
+    ("volume_layout_swept", "1 if the arranger looks at the whole volume.", |layout| {
+        u64::from(layout.is_swept)
+    }),
+    (
+        "volume_layout_sampled_pairs",
+        "Pairs of neighbouring blocks in a sample of the volume.",
+        |layout| layout.sampled_pairs,
+    ),
+    (
+        "volume_layout_sequential_pairs",
+        "Pairs of the sample that are neighbours in the store.",
+        |layout| layout.sequential_pairs,
+    ),
+];
+
 fn volume_figures(page: &mut Page, report: &StatReport) {
     let mut gauge = |name: &str, help: &str, of: &dyn Fn(&VolumeSummary) -> u64| {
         page.head(name, "gauge", help);
@@ -157,6 +181,9 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
     gauge("volume_mapped_blocks", "Blocks of the volume that hold data.", &|volume| {
         volume.mapped_blocks
     });
+    for (name, help, of) in LAYOUT_FIGURES {
+        gauge(name, help, &|volume| of(&volume.layout));
+    }
     gauge("volume_requests_in_flight", "Requests in progress.", &|volume| {
         volume.load.requests_in_flight
     });

@@ -34,7 +34,7 @@ pub use collector::GcReport;
 pub use damage::DamagedBlock;
 pub(crate) use data::{ContentStore, Space};
 pub use finder::FinderReport;
-pub use layout::{ArrangeReport, LayoutSample, LayoutTuning};
+pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;

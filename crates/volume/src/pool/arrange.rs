@@ -1,7 +1,7 @@
-//! The arranger as a command, and the order of volumes in figures.
+//! The arranger as a command.
 
 use super::Pool;
-use crate::engine::{ArrangeReport, LayoutSample};
+use crate::engine::ArrangeReport;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
 
@@ -36,14 +36,5 @@ impl Pool {
         })?;
         monitor.finish();
         Ok(report)
-    }
-
-    /// Samples the order of a volume: how many of its neighbouring blocks are neighbours in the
-    /// store. Looks up 8192 blocks at most.
-    ///
-    /// # Errors
-    /// Fails if the pool has no volume of this name, or if metadata cannot be read.
-    pub fn layout_sample(&self, name: &str) -> Result<LayoutSample> {
-        self.engine.layout_sample(name)
     }
 }

@@ -3,6 +3,7 @@
 use super::Pool;
 use crate::backend::CacheFigures;
 use crate::counters::{PoolActivity, VolumeStat};
+use crate::engine::VolumeLayout;
 use crate::error::Result;
 use crate::load::LoadStat;
 use gemelo_format::{BackendKind, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord};
@@ -23,12 +24,9 @@ pub struct VolumeSummary {
     pub dirty_groups: u64,
     /// `true` if the finder has to examine the whole volume.
     pub is_swept: bool,
-    /// Stretches of blocks that were written since the arranger looked at them.
+    /// The order of the volume in the store.
     #[serde(default)]
-    pub waiting_stretches: u64,
-    /// `true` if the arranger has to look at the whole volume.
-    #[serde(default)]
-    pub is_layout_swept: bool,
+    pub layout: VolumeLayout,
     /// Counts of the volume's activity since the pool was opened.
     pub stat: VolumeStat,
     /// Figures of the volume's load.
@@ -117,11 +115,8 @@ impl Pool {
             let shared = live.get(&record.name);
             let (dirty_groups, is_swept) =
                 shared.map_or((0, false), |volume| volume.waiting_groups());
-            let (waiting_stretches, is_layout_swept) =
-                shared.map_or((0, false), |volume| volume.marks().waiting());
             VolumeSummary {
-                waiting_stretches,
-                is_layout_swept,
+                layout: shared.map(|volume| self.engine.layout_of(volume)).unwrap_or_default(),
                 dirty_groups,
                 is_swept,
                 stat: shared.map(|volume| volume.counters().read()).unwrap_or_default(),

@@ -1,5 +1,6 @@
 //! `gemelo pool`: commands on whole pools.
 
+mod arrange;
 mod check;
 mod convert;
 mod create;
@@ -37,6 +38,12 @@ enum Action {
     ///
     /// A served pool does this in the background, some time after blocks were written.
     Find(find::Arguments),
+    /// Store neighbouring blocks of all volumes side by side now
+    ///
+    /// Random overwrites scatter the blocks of a volume, so that sequential reads become slow. A
+    /// served pool brings them together in the background while it is idle and at a limited rate.
+    /// Blocks that are shared, by duplicates or snapshots, stay where they are.
+    Arrange(arrange::Arguments),
     /// Check the metadata of a pool, and repair it
     ///
     /// The check of an idle pool reads every page of metadata and counts every reference. The check
@@ -76,6 +83,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Stat(arguments) => stat::run(arguments, context),
         Action::Gc(arguments) => gc::run(arguments, context),
         Action::Find(arguments) => find::run(arguments, context),
+        Action::Arrange(arguments) => arrange::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Convert(arguments) => convert::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),

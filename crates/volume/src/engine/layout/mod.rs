@@ -21,7 +21,7 @@ mod walk;
 pub(super) mod work;
 
 pub(crate) use marks::{Marks, Tick, Ticker};
-pub use sample::LayoutSample;
+pub use sample::VolumeLayout;
 
 use super::{Engine, State, VolumeShared, Wanted};
 use crate::counters::add;
