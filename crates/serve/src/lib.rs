@@ -17,6 +17,7 @@ mod open_files;
 mod open_pool;
 mod report;
 mod request;
+mod scrub;
 mod service;
 mod settings;
 mod space;
@@ -30,6 +31,7 @@ pub use failure::{Remedy, RequestFailure};
 pub use open_pool::{connected, let_look};
 pub use report::{ServerStat, StatReport, Thresholds};
 pub use request::{CheckedReport, PoolRequest, Reply};
+pub use scrub::{LastScrub, RunningScrub, ScrubSchedule, ScrubStat};
 pub use service::{Addresses, ServeOptions, serve};
 pub use settings::Settings;
 pub use systemd::{InheritedSocket, handed_over};
@@ -38,4 +40,5 @@ pub use transfer::{
 };
 
 /// Names of the files and sockets that this crate makes in the directory of a pool.
-pub const POOL_FILES: [&str; 3] = [control::NAME, control::LOOK_NAME, settings::FILE];
+pub const POOL_FILES: [&str; 5] =
+    [control::NAME, control::LOOK_NAME, settings::FILE, scrub::FILE, scrub::NEW_FILE];

@@ -3,7 +3,9 @@
 
 use crate::report::StatReport;
 use gemelo_format::DedupMode;
-use gemelo_volume::{ArrangeReport, FinderReport, GcReport, LiveCheck, SnapshotSpace, VolumeSpace};
+use gemelo_volume::{
+    ArrangeReport, FinderReport, GcReport, ScrubReport, SnapshotSpace, VolumeSpace,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -88,6 +90,12 @@ pub enum PoolRequest {
         /// `true` to read all contents as well, and to compare them with their checksums.
         data: bool,
     },
+    /// Reads all contents from the medium, compares them with their checksums, and heals what has
+    /// another copy.
+    Scrub {
+        /// Most bytes a second that are read; [`None`] for no limit.
+        most_bytes_per_s: Option<u64>,
+    },
     /// Makes the data store larger.
     Grow {
         /// New size of the data store in bytes.
@@ -115,6 +123,8 @@ pub enum Reply {
     Found(FinderReport),
     /// The reply to [`PoolRequest::Arrange`].
     Arranged(ArrangeReport),
+    /// The reply to [`PoolRequest::Scrub`].
+    Scrubbed(ScrubReport),
     /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),
 }
@@ -125,14 +135,13 @@ pub struct CheckedReport {
     /// Differences between counted and recorded references, one text for each.
     pub differences: Vec<String>,
     /// Result of the check of the contents, if they were read.
-    pub contents: Option<LiveCheck>,
+    pub contents: Option<ScrubReport>,
 }
 
 impl CheckedReport {
     /// Returns whether the check found nothing wrong.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.differences.is_empty()
-            && self.contents.as_ref().is_none_or(|found| found.problems.is_empty())
+        self.differences.is_empty() && self.contents.as_ref().is_none_or(ScrubReport::is_clean)
     }
 }

@@ -4,6 +4,7 @@
 //! earlier versions, which had the unit in their names, are read as well.
 
 use crate::failure::RequestFailure;
+use crate::scrub::ScrubSchedule;
 use gemelo_base::units::{parse_duration, parse_size};
 use gemelo_disk::IoMode;
 use gemelo_volume::{LayoutTuning, Tuning};
@@ -31,6 +32,10 @@ pub struct Settings {
     pub finder_delay_ms: Option<u64>,
     /// Most bytes a second that the finder reads.
     pub finder_bytes_per_s: Option<u64>,
+    /// Time in milliseconds from the end of a scrub to the next; 0 for no scrubs.
+    pub scrub_interval_ms: Option<u64>,
+    /// Most bytes a second that a scrub by schedule reads.
+    pub scrub_bytes_per_s: Option<u64>,
     /// Bytes of memory for the metadata of the backends `table` and `btree`.
     pub cache_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
@@ -59,6 +64,10 @@ struct Read {
     old_finder_delay_ms: Option<u64>,
     #[serde(alias = "finder_bytes_per_s", deserialize_with = "size")]
     finder_rate: Option<u64>,
+    #[serde(deserialize_with = "span")]
+    scrub_interval: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    scrub_rate: Option<u64>,
     #[serde(alias = "cache_bytes", deserialize_with = "size")]
     cache: Option<u64>,
     #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
@@ -78,6 +87,8 @@ struct Written {
     verify_bytes: Option<bool>,
     finder_delay: Option<String>,
     finder_rate: Option<u64>,
+    scrub_interval: Option<String>,
+    scrub_rate: Option<u64>,
     cache: Option<u64>,
     collect_rate: Option<u64>,
     layout_rate: Option<u64>,
@@ -158,6 +169,8 @@ impl From<Settings> for Written {
             verify_bytes: settings.verify_bytes,
             finder_delay: settings.finder_delay_ms.map(span_text),
             finder_rate: settings.finder_bytes_per_s,
+            scrub_interval: settings.scrub_interval_ms.map(span_text),
+            scrub_rate: settings.scrub_bytes_per_s,
             cache: settings.cache_bytes,
             collect_rate: settings.collect_bytes_per_s,
             layout_rate: settings.layout_bytes_per_s,
@@ -184,6 +197,8 @@ impl Read {
             verify_bytes: self.verify_bytes,
             finder_delay_ms: one(self.finder_delay, self.old_finder_delay_ms, "finder-delay")?,
             finder_bytes_per_s: self.finder_rate,
+            scrub_interval_ms: self.scrub_interval,
+            scrub_bytes_per_s: self.scrub_rate,
             cache_bytes: self.cache,
             collect_bytes_per_s: self.collect_rate,
             layout_bytes_per_s: self.layout_rate,
@@ -277,10 +292,23 @@ impl Settings {
             verify_bytes: self.verify_bytes.or(other.verify_bytes),
             finder_delay_ms: self.finder_delay_ms.or(other.finder_delay_ms),
             finder_bytes_per_s: self.finder_bytes_per_s.or(other.finder_bytes_per_s),
+            scrub_interval_ms: self.scrub_interval_ms.or(other.scrub_interval_ms),
+            scrub_bytes_per_s: self.scrub_bytes_per_s.or(other.scrub_bytes_per_s),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
             layout_bytes_per_s: self.layout_bytes_per_s.or(other.layout_bytes_per_s),
             io: self.io.or(other.io),
+        }
+    }
+
+    /// Returns the schedule of scrubs.
+    #[must_use]
+    pub fn scrub_schedule(&self) -> ScrubSchedule {
+        let usual = ScrubSchedule::default();
+        let interval_ms = self.scrub_interval_ms.filter(|interval_ms| *interval_ms > 0);
+        ScrubSchedule {
+            interval: interval_ms.map(Duration::from_millis).or(usual.interval),
+            most_bytes_per_s: self.scrub_bytes_per_s.unwrap_or(usual.most_bytes_per_s),
         }
     }
 
@@ -319,6 +347,8 @@ mod tests {
             verify_bytes: Some(true),
             finder_delay_ms: Some(60_000),
             finder_bytes_per_s: Some(1 << 20),
+            scrub_interval_ms: Some(604_800_000),
+            scrub_bytes_per_s: Some(8 << 20),
             cache_bytes: Some(64 << 20),
             collect_bytes_per_s: Some(0),
             layout_bytes_per_s: Some(20 << 20),
@@ -351,9 +381,10 @@ mod tests {
     #[test]
     fn values_are_those_of_the_options_and_old_names_are_understood() {
         let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
-                       finder-delay = \"1m\"\nfinder-rate = \"1m\"\ncache = \"64m\"\ncollect-rate = 0\n\
-                       layout-rate = \"20m\"\n";
+                       scrub-interval = \"7d\"\nscrub-rate = \"8m\"\nlayout-rate = \"20m\"\n\
+                       finder-delay = \"1m\"\nfinder-rate = \"1m\"\ncache = \"64m\"\ncollect-rate = 0\n";
         let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
+                   scrub-interval = \"168h\"\nscrub-rate = 8388608\n\
                    finder_delay_ms = 60000\nfinder_bytes_per_s = 1048576\ncache_bytes = 67108864\n\
                    collect_bytes_per_s = 0\nlayout-rate = 20971520\n";
         assert_eq!(parse(options).unwrap(), all());

@@ -36,6 +36,21 @@ impl BlockStore {
         u64::from(pbn.number()) * u64::from(self.superblock.block_bytes)
     }
 
+    /// Reads by a list of requests to the disk.
+    fn read_by(&self, reads: &mut [ContentRead<'_>], read_disk: impl FnOnce(&mut [DiskRead<'_>])) {
+        let mut list: Vec<DiskRead<'_>> = Vec::with_capacity(reads.len());
+        for read in reads.iter_mut() {
+            let offset = self.offset(read.pbn) + read.within as u64;
+            debug_assert!(read.within + read.buffer.len() <= self.block_bytes(), "one content");
+            list.push(DiskRead::new(offset, read.buffer));
+        }
+        read_disk(&mut list);
+        let outcomes: Vec<io::Result<()>> = list.into_iter().map(|read| read.outcome).collect();
+        for (read, outcome) in reads.iter_mut().zip(outcomes) {
+            read.outcome = outcome;
+        }
+    }
+
     /// Offsets in bytes of the label, which is block 0, and of its copy, which is the block named
     /// by the superblock.
     pub fn label_offsets(&self) -> impl Iterator<Item = u64> {
@@ -96,17 +111,11 @@ impl Store for BlockStore {
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
-        let mut list: Vec<DiskRead<'_>> = Vec::with_capacity(reads.len());
-        for read in reads.iter_mut() {
-            let offset = self.offset(read.pbn) + read.within as u64;
-            debug_assert!(read.within + read.buffer.len() <= self.block_bytes(), "one content");
-            list.push(DiskRead::new(offset, read.buffer));
-        }
-        self.disk.read_many(&mut list);
-        let outcomes: Vec<io::Result<()>> = list.into_iter().map(|read| read.outcome).collect();
-        for (read, outcome) in reads.iter_mut().zip(outcomes) {
-            read.outcome = outcome;
-        }
+        self.read_by(reads, |list| self.disk.read_many(list));
+    }
+
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.disk.read_medium(list));
     }
 
     fn reserve(&self, writes: &mut [ContentWrite<'_>]) {

@@ -66,6 +66,11 @@ pub trait Store: Send + Sync {
     /// Reads contents, or parts of them.
     fn read(&self, reads: &mut [ContentRead<'_>]);
 
+    /// Reads contents as [`Self::read`] does, but from the medium, past any cache of the system.
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read(reads);
+    }
+
     /// Reserves space for contents, so that their writes need none. Sets the outcome of each write
     /// for which there is no space, and leaves the others alone. A store that cannot reserve does
     /// nothing.

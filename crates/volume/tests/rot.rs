@@ -21,7 +21,7 @@ use gemelo_device::DeviceError;
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
-    LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, record_damage, repair,
+    LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, ScrubOptions, record_damage, repair,
 };
 
 const MODES: [DedupMode; 3] = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];
@@ -286,7 +286,7 @@ fn damage_that_a_check_records_is_not_shared_and_heals() {
 fn a_scrub_of_a_served_pool_finds_damage_and_clears_what_is_good_again() {
     let rotten = Rotten::new(DedupMode::Inline, &options_with(BackendKind::Log, 100));
     rotten.rot();
-    let report = rotten.pool.scrub(&Silent, &StopFlag::new()).unwrap();
+    let report = rotten.pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap();
     assert_eq!(report.problems.len(), 1);
     assert!(
         report.problems[0].ends_with("block 0 of 'a', block 1 of 'a'"),
@@ -301,7 +301,7 @@ fn a_scrub_of_a_served_pool_finds_damage_and_clears_what_is_good_again() {
     let at = (block * BLOCK) as u64;
     rotten.simulation.disks().data.write_at(at, &mark).unwrap();
     assert_eq!(
-        rotten.pool.scrub(&Silent, &StopFlag::new()).unwrap().problems,
+        rotten.pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap().problems,
         Vec::<String>::new()
     );
     rotten.write_mark(3);

@@ -100,6 +100,13 @@ pub(crate) struct Arguments {
     /// Time after a write before the finder reads the block [default: 5s]
     #[arg(long, value_name = "DURATION")]
     finder_delay: Option<Span>,
+    /// Scrub the pool when this time has passed since the end of the last scrub; 0s for never
+    /// [default: never]
+    #[arg(long, value_name = "DURATION")]
+    scrub_interval: Option<Span>,
+    /// Most data that such a scrub reads a second [default: 50m]
+    #[arg(long, value_name = "SIZE")]
+    scrub_rate: Option<Size>,
     /// Memory for the metadata of the backends table and btree [default: as the pool was made,
     /// 256m]
     #[arg(long, value_name = "SIZE")]
@@ -134,7 +141,8 @@ impl Arguments {
         Ok(if self.tls_optional { TlsPolicy::Offered(config) } else { TlsPolicy::Required(config) })
     }
 
-    fn tuning(&self) -> anyhow::Result<Tuning> {
+    /// The settings of the pool, of which options take precedence.
+    fn settings(&self) -> anyhow::Result<Settings> {
         let of_pool = Settings::read(&self.pool)?;
         let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
         let said = Settings {
@@ -144,20 +152,24 @@ impl Arguments {
             io: self.io,
             finder_delay_ms: self.finder_delay.map(milliseconds),
             finder_bytes_per_s: self.finder_rate.map(|rate| rate.0),
+            scrub_interval_ms: self.scrub_interval.map(milliseconds),
+            scrub_bytes_per_s: self.scrub_rate.map(|rate| rate.0),
             cache_bytes: self.cache.map(|cache| cache.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
             layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
         };
-        Ok(Tuning { read_only: self.read_only, ..said.or(of_pool).tuning() })
+        Ok(said.or(of_pool))
     }
 
     fn options(&self) -> anyhow::Result<ServeOptions> {
+        let settings = self.settings()?;
         Ok(ServeOptions {
             // Each protocol of clients is a line here.
             front_ends: vec![Box::new(self.nbd()?)],
             volumes: self.volume.clone(),
-            tuning: self.tuning()?,
+            tuning: Tuning { read_only: self.read_only, ..settings.tuning() },
             metrics: self.metrics,
+            scrub: settings.scrub_schedule(),
             thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
         })
     }

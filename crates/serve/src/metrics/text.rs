@@ -1,6 +1,7 @@
 //! The metrics page, in the text format of Prometheus.
 
 use crate::report::StatReport;
+use crate::scrub::ScrubStat;
 use gemelo_store::BufferFigures;
 use gemelo_volume::{OperationStat, VolumeLayout, VolumeSummary};
 use std::fmt::{Display, Write};
@@ -10,6 +11,7 @@ pub(crate) fn render(report: &StatReport) -> String {
     let mut page = Page::default();
     pool_figures(&mut page, report);
     buffer_figures(&mut page, &report.pool.write_buffer);
+    scrub_figures(&mut page, &report.scrub);
     volume_figures(&mut page, report);
     latency_figures(&mut page, &report.volumes);
     server_figures(&mut page, report);
@@ -49,6 +51,43 @@ impl Page {
 /// Escapes the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Figures of the scrub that runs and of the last one.
+fn scrub_figures(page: &mut Page, scrub: &ScrubStat) {
+    let running = scrub.running.unwrap_or_default();
+    let is_running = u8::from(scrub.running.is_some());
+    page.gauge("pool_scrub_running", "1 while a scrub runs.", is_running);
+    page.gauge(
+        "pool_scrub_checked_contents",
+        "Contents that the present scrub has checked.",
+        running.checked_contents,
+    );
+    page.gauge(
+        "pool_scrub_contents",
+        "Contents of the pool when the present scrub began.",
+        running.contents,
+    );
+    let Some(last) = scrub.last else { return };
+    for (name, help, value) in [
+        (
+            "pool_last_scrub_end_seconds",
+            "Time of the end of the last scrub, in seconds since 1970.",
+            last.ended_utc_s,
+        ),
+        (
+            "pool_last_scrub_healed_contents",
+            "Damaged contents that the last scrub wrote again from another copy.",
+            last.healed_contents,
+        ),
+        (
+            "pool_last_scrub_damaged_contents",
+            "Contents that stayed damaged at the last scrub.",
+            last.damaged_contents,
+        ),
+    ] {
+        page.gauge(name, help, value);
+    }
 }
 
 /// Figures of the write buffer.

@@ -118,6 +118,30 @@ impl WriteBuffer {
         found.collect()
     }
 
+    /// Reads what is held from memory, and the others from the store.
+    fn read_by(&self, reads: &mut [ContentRead<'_>], below: impl Fn(&mut [ContentRead<'_>])) {
+        let found = self.find(reads.iter().map(|read| read.pbn));
+        if found.is_empty() {
+            return below(reads);
+        }
+        for (at, slot) in &found {
+            let Some(read) = reads.get_mut(*at) else { continue };
+            let part = slot.get(read.within..read.within + read.buffer.len());
+            debug_assert!(part.is_some(), "a read ends within its content");
+            read.buffer.copy_from_slice(part.unwrap_or_default());
+            read.outcome = Ok(());
+        }
+        let mut others = others(reads, &found);
+        self.put_back(found);
+        let mut rest: Vec<ContentRead<'_>> = others
+            .iter_mut()
+            .map(|read| ContentRead::new(read.pbn, read.within, &mut *read.buffer))
+            .collect();
+        below(&mut rest);
+        let outcomes: Vec<io::Result<()>> = rest.into_iter().map(|read| read.outcome).collect();
+        others.into_iter().zip(outcomes).for_each(|(read, outcome)| read.outcome = outcome);
+    }
+
     fn put_back(&self, found: Vec<(usize, Slot)>) {
         let mut guarded = self.shared.lock();
         found.into_iter().for_each(|(_, slot)| guarded.state.memory.put_back(slot));
@@ -153,26 +177,11 @@ impl Store for WriteBuffer {
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
-        let found = self.find(reads.iter().map(|read| read.pbn));
-        if found.is_empty() {
-            return self.shared.store.read(reads);
-        }
-        for (at, slot) in &found {
-            let Some(read) = reads.get_mut(*at) else { continue };
-            let part = slot.get(read.within..read.within + read.buffer.len());
-            debug_assert!(part.is_some(), "a read ends within its content");
-            read.buffer.copy_from_slice(part.unwrap_or_default());
-            read.outcome = Ok(());
-        }
-        let mut others = others(reads, &found);
-        self.put_back(found);
-        let mut below: Vec<ContentRead<'_>> = others
-            .iter_mut()
-            .map(|read| ContentRead::new(read.pbn, read.within, &mut *read.buffer))
-            .collect();
-        self.shared.store.read(&mut below);
-        let outcomes: Vec<io::Result<()>> = below.into_iter().map(|read| read.outcome).collect();
-        others.into_iter().zip(outcomes).for_each(|(read, outcome)| read.outcome = outcome);
+        self.read_by(reads, |below| self.shared.store.read(below));
+    }
+
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |below| self.shared.store.read_medium(below));
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {

@@ -1,7 +1,8 @@
 //! Reading contents and comparing each with the checksum in the map.
 //!
-//! A block that fails is read once more, because a transfer can fail where the medium is good. If
-//! it fails again it is damaged: the request gets an error, and the block is noted.
+//! A block that fails is read once more, from the medium, because a transfer or the page cache can
+//! be wrong where the medium is good. If it fails again it is damaged: the request gets an error,
+//! and the block is noted.
 
 use super::Engine;
 use crate::counters::add;
@@ -108,10 +109,30 @@ impl Engine {
         wanted: &[Wanted],
         buffers: impl Iterator<Item = &'b mut [u8]>,
     ) -> Vec<Result<()>> {
+        self.read_and_check(volume, wanted, buffers, |reads| self.data.read(reads))
+    }
+
+    /// Reads blocks as [`Self::read_blocks`] does, but from the medium.
+    pub(crate) fn read_blocks_of_medium<'b>(
+        &self,
+        volume: VolumeId,
+        wanted: &[Wanted],
+        buffers: impl Iterator<Item = &'b mut [u8]>,
+    ) -> Vec<Result<()>> {
+        self.read_and_check(volume, wanted, buffers, |reads| self.data.read_medium(reads))
+    }
+
+    fn read_and_check<'b>(
+        &self,
+        volume: VolumeId,
+        wanted: &[Wanted],
+        buffers: impl Iterator<Item = &'b mut [u8]>,
+        read: impl FnOnce(&mut [ContentRead<'_>]),
+    ) -> Vec<Result<()>> {
         let pairs = wanted.iter().zip(buffers);
         let mut reads: Vec<ContentRead<'_>> =
             pairs.map(|(wanted, buffer)| ContentRead::new(wanted.pbn, 0, buffer)).collect();
-        self.data.read(&mut reads);
+        read(&mut reads);
         let checked = wanted.iter().zip(reads);
         checked.map(|(wanted, mut read)| self.check_read(volume, *wanted, &mut read)).collect()
     }

@@ -9,7 +9,7 @@ use super::locks::{OrderedMutex, Rank};
 use super::{Engine, State};
 use crate::counters::add;
 use crate::error::Result;
-use gemelo_format::{Change, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 
@@ -123,6 +123,49 @@ impl Engine {
         self.damages.forget(pbn);
         add(&self.counters.healed_blocks, 1);
         Ok(())
+    }
+
+    /// Writes the content of a damaged block to that block again. Returns `false` if that is not
+    /// possible. The caller holds a pin since it looked the block up.
+    pub(crate) fn write_again(&self, pbn: Pbn, content: &[u8]) -> Result<bool> {
+        if self.check_writable().is_err() || !self.heal(Some(pbn), content) {
+            return Ok(false);
+        }
+        let mut state = self.state_to_change();
+        let mut records = Vec::new();
+        state.backend().records(&[pbn], &mut records)?;
+        if records.iter().any(|record| record.is_suspect) {
+            self.mend(&mut state, pbn)?;
+        } else {
+            self.damages.forget(pbn);
+            add(&self.counters.healed_blocks, 1);
+        }
+        Ok(true)
+    }
+
+    /// Makes the contents durable that were written again.
+    pub(crate) fn sync_healed(&self) -> Result<()> {
+        // A block without a fingerprint has no mark to clear, so the commit may have nothing to
+        // write and would sync no data.
+        self.data.sync()?;
+        self.flush()
+    }
+
+    /// Writes the content of a suspect block again, if the block still has this fingerprint.
+    pub(crate) fn heal_suspect(
+        &self,
+        pbn: Pbn,
+        fingerprint: Fingerprint,
+        content: &[u8],
+    ) -> Result<bool> {
+        // It keeps the block from being given to another content between the look and the write.
+        let _pin = self.pin();
+        let mut records = Vec::new();
+        self.state().backend().records(&[pbn], &mut records)?;
+        let is_suspect = records.iter().all(|record| {
+            record.references > 0 && record.is_suspect && record.fingerprint == fingerprint
+        });
+        if is_suspect { self.write_again(pbn, content) } else { Ok(false) }
     }
 
     /// The damaged blocks that were found and that are still in use.

@@ -284,7 +284,7 @@ impl Engine {
     }
 
     /// Writes the content of a suspect block to that block again.
-    fn heal(&self, entry: Option<Pbn>, content: &[u8]) -> bool {
+    pub(super) fn heal(&self, entry: Option<Pbn>, content: &[u8]) -> bool {
         let Some(pbn) = entry.filter(|pbn| !self.damages.is_unwritable(*pbn)) else { return false };
         let mut writes = [ContentWrite::new(pbn, content)];
         self.data.write(&mut writes);

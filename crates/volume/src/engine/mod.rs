@@ -32,7 +32,7 @@ mod write;
 pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
-pub(crate) use data::{ContentStore, Space};
+pub(crate) use data::{ContentStore, Pin, Space};
 pub use finder::FinderReport;
 pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
@@ -48,7 +48,7 @@ use crate::journal::Journal;
 use crate::pool::Tuning;
 use catalogue::Catalogue;
 use damage::Damages;
-use data::{DataPath, Pin};
+use data::DataPath;
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
 use gemelo_format::{Fingerprinter, PoolSeed, Superblock};
@@ -147,6 +147,11 @@ impl Engine {
 
     pub(crate) const fn fingerprinter(&self) -> &Fingerprinter {
         &self.fingerprinter
+    }
+
+    /// Returns whether contents with equal fingerprints are taken for equal.
+    pub(crate) fn fingerprints_prove_equality(&self) -> bool {
+        !self.tuning.verify_bytes && !self.fingerprinter.must_compare()
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

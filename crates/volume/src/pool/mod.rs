@@ -6,24 +6,24 @@ mod create;
 mod directory;
 mod find;
 mod judge;
-mod live;
 mod make;
 mod open;
 mod past_loss;
 mod plan;
 mod remove;
 mod repair;
+mod scrub;
 mod stat;
 
 pub use convert::{Conversion, convert};
 pub use create::PoolOptions;
 pub use directory::PoolDirectory;
-pub use live::LiveCheck;
 pub use make::NewPool;
 pub use past_loss::RenamedVolume;
 pub use plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
 pub use remove::{PoolRemoval, RemovalStep};
 pub use repair::{record_damage, repair, repair_outlook};
+pub use scrub::{ScrubOptions, ScrubReport};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::engine::{
@@ -301,6 +301,15 @@ impl Pool {
     /// Fails if metadata cannot be read.
     pub fn prove(&self, most: usize) -> Result<Vec<String>> {
         self.engine.prove(most)
+    }
+
+    /// Counts all references again while requests wait, which takes about a second for ten million
+    /// blocks in memory. Returns descriptions of the differences, at most `most`.
+    ///
+    /// # Errors
+    /// Fails if metadata cannot be read.
+    pub fn prove_served(&self, most: usize) -> Result<Vec<String>> {
+        self.engine.prove_served(most)
     }
 
     /// Ends the background, writes a checkpoint and unlocks the pool. Requests to its volumes must

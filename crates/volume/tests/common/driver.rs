@@ -7,7 +7,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_format::DedupMode;
-use gemelo_volume::{Pool, VolumeError};
+use gemelo_volume::{Pool, ScrubOptions, VolumeError};
 use std::collections::BTreeMap;
 
 /// The number of contents that are written repeatedly, which makes duplicates.
@@ -124,10 +124,14 @@ impl<'a> Driver<'a> {
             87..89 => self.remove(),
             89..91 => self.resize(),
             91..93 => self.rename(),
-            93..95 => self.pool_call(Pool::checkpoint),
-            95 => self.arrange(),
-            96 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
-            97 => self.find(),
+            93 => self.pool_call(Pool::checkpoint),
+            94 => self.arrange(),
+            95 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
+            96 => {
+                let options = ScrubOptions { heals: true, most_bytes_per_s: None };
+                self.done(self.pool.scrub(options, &Silent, &StopFlag::new()))
+            }
+            97 => self.done(self.pool.find(&Silent, &StopFlag::new())),
             98 => self.grow(),
             _ => self.set_mode(),
         }
@@ -299,21 +303,15 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Runs the finder, which changes no content and makes nothing durable.
-    fn find(&mut self) -> Result<(), Down> {
-        self.pool
-            .find(&Silent, &StopFlag::new())
-            .map_or_else(|error| self.failed(&error), |_| Ok(()))
+    /// Settles work that changes no content and makes nothing durable.
+    fn done<T>(&self, outcome: Result<T, VolumeError>) -> Result<(), Down> {
+        outcome.map_or_else(|error| self.failed(&error), |_| Ok(()))
     }
 
-    /// Runs the arranger, which changes no content either.
     fn arrange(&mut self) -> Result<(), Down> {
-        let report = match self.pool.arrange(None, &Silent, &StopFlag::new()) {
-            Ok(report) => report,
-            Err(error) => return self.failed(&error),
-        };
-        self.model.moved_blocks += report.moved_blocks;
-        Ok(())
+        let done = self.pool.arrange(None, &Silent, &StopFlag::new());
+        self.model.moved_blocks += done.as_ref().map_or(0, |report| report.moved_blocks);
+        self.done(done)
     }
 
     fn any_mode(&mut self) -> DedupMode {

@@ -10,6 +10,7 @@ mod grow;
 mod ls;
 mod outlook;
 mod rm;
+mod scrub;
 mod stat;
 mod stat_text;
 
@@ -44,6 +45,15 @@ enum Action {
     /// served pool brings them together in the background while it is idle and at a limited rate.
     /// Blocks that are shared, by duplicates or snapshots, stay where they are.
     Arrange(arrange::Arguments),
+    /// Read all contents from the medium, compare them with their checksums, and heal damaged ones
+    ///
+    /// A damaged content is healed if the page cache still holds it, or if another block has it: in
+    /// a volume without deduplication, or in one whose duplicates are not shared yet. The pool may
+    /// be served meanwhile. A served pool with --scrub-interval does this by itself. 'gemelo pool
+    /// stat' shows the progress and the outcome of the last scrub.
+    ///
+    /// The exit status is 4 if damage is left.
+    Scrub(scrub::Arguments),
     /// Check the metadata of a pool, and repair it
     ///
     /// The check of an idle pool reads every page of metadata and counts every reference. The check
@@ -84,6 +94,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Gc(arguments) => gc::run(arguments, context),
         Action::Find(arguments) => find::run(arguments, context),
         Action::Arrange(arguments) => arrange::run(arguments, context),
+        Action::Scrub(arguments) => scrub::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Convert(arguments) => convert::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),

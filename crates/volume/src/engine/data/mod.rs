@@ -68,10 +68,15 @@ impl DataPath {
         self.store().read(reads);
     }
 
-    /// Reads one whole content.
+    /// Reads contents from the medium, past any cache of the system.
+    pub(crate) fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.store().read_medium(reads);
+    }
+
+    /// Reads one whole content from the medium, for a second look at it.
     pub(crate) fn read_one(&self, pbn: Pbn, content: &mut [u8]) -> Result<()> {
         let mut reads = [ContentRead::new(pbn, 0, content)];
-        self.store().read(&mut reads);
+        self.read_medium(&mut reads);
         let [read] = reads;
         read.outcome.map_err(VolumeError::io(DiskRole::Data, "read"))
     }
