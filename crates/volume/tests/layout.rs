@@ -10,9 +10,10 @@
 
 mod common;
 
+use common::hold::Call;
 use common::scatter::ScatterStore;
 use common::seek::SeekDisk;
-use common::simulated::Simulation;
+use common::simulated::{DATA, Simulation};
 use common::{BLOCK, content, flush, open, options_with, read, trim, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
@@ -288,6 +289,54 @@ fn damaged_blocks_are_never_moved() {
     assert_eq!(pool.stat().unwrap().activity.healed_blocks, 2);
     assert!(read(&volume, 0, expected.len()).unwrap() == expected);
     assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+}
+
+/// A block can be read again after it was found damaged. It stays suspect where it is.
+#[test]
+fn suspect_blocks_are_never_moved() {
+    let world = World::new(BackendKind::Log, DedupMode::Inline);
+    let [data, _] = world.simulation.images();
+    let content = &world.expected[at(5) as usize..at(6) as usize];
+    let place = data.chunks(BLOCK).position(|block| block == content).unwrap() * BLOCK;
+    let offsets = place as u64..(place + BLOCK) as u64;
+    for _ in 0..2 {
+        world.simulation.fail_next(DATA, Call::Read, offsets.clone());
+    }
+    assert!(read(&world.volume, at(5), BLOCK).is_err(), "both reads fail");
+    assert!(read(&world.volume, at(5), BLOCK).unwrap() == content);
+    let report = world.arrange();
+    assert_eq!((report.moved_blocks, report.overtaken_blocks), (BLOCKS - 1, 0));
+    world.assert_intact();
+}
+
+/// The last free blocks are for writes, even if they lie in a row.
+#[test]
+fn the_last_free_blocks_are_left_to_writes() {
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options_with(BackendKind::Log, 500)).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    for name in ["a", "full"] {
+        pool.create_volume(name, BLOCKS * BLOCK as u64, DedupMode::Off).unwrap();
+    }
+    let (volume, other) = (pool.volume("a").unwrap(), pool.volume("full").unwrap());
+    for lbn in (0..32).rev() {
+        write(&volume, at(lbn), &content(1 + lbn, BLOCK)).unwrap();
+    }
+    // A sixteenth of the store is 31 blocks; 40 and 80 blocks are left free.
+    let free = |pool: &Pool| pool.stat().unwrap().free_blocks;
+    let mut lbn = 0;
+    for (left, moved) in [(80, 32), (40, 0)] {
+        while free(&pool) > left {
+            write(&other, at(lbn), &content(1000 + lbn, BLOCK)).unwrap();
+            lbn += 1;
+        }
+        assert_eq!(arrange(&pool).moved_blocks, moved, "{left} blocks are free");
+        flush(&volume).unwrap();
+        for lbn in (0..32).rev() {
+            write(&volume, at(lbn), &content(5000 + left + lbn, BLOCK)).unwrap();
+            flush(&volume).unwrap();
+        }
+    }
 }
 
 /// A pool in which few blocks are free, all of them scattered, is left alone, and its last blocks
