@@ -6,7 +6,7 @@ use crate::backend::Record;
 use crate::engine::read::wanted_at;
 use crate::engine::{Engine, State, VolumeShared, Wanted};
 use crate::error::Result;
-use gemelo_format::{DedupMode, Lbn, Pbn, Place};
+use gemelo_format::{DedupMode, Lbn, Pbn};
 
 /// A block of a chunk.
 #[derive(Debug, Clone, Copy)]
@@ -44,12 +44,16 @@ impl Chunk {
         runs
     }
 
+    /// Returns whether its runs are short. `run_blocks` is the mean length from which they are long
+    /// enough.
+    fn is_scattered(&self, run_blocks: u64) -> bool {
+        self.runs().saturating_mul(run_blocks) > self.blocks.len() as u64
+    }
+
     /// Returns whether moving its blocks is worth the writes: its runs are short, and would become
-    /// half as many at least. `run_blocks` is the mean length from which runs are long enough.
+    /// half as many at least.
     pub(super) fn is_worth(&self, run_blocks: u64) -> bool {
-        let runs = self.runs();
-        let is_scattered = runs.saturating_mul(run_blocks) > self.blocks.len() as u64;
-        is_scattered && self.runs_afterwards() * 2 <= runs
+        self.is_scattered(run_blocks) && self.runs_afterwards() * 2 <= self.runs()
     }
 
     pub(super) fn movable(&self) -> Vec<Wanted> {
@@ -65,36 +69,33 @@ pub(super) fn count_runs(numbers: impl Iterator<Item = u32>) -> u64 {
 }
 
 impl Engine {
-    /// Looks at the blocks of a chunk.
+    /// Looks at the blocks of a chunk. If they are not scattered, none counts as movable, and their
+    /// records are not read: a look at a volume in good order reads the map alone.
     pub(super) fn chunk(&self, volume: &VolumeShared, stretch: Stretch) -> Result<Chunk> {
+        let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
+        let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
         let state = self.state();
-        let (places, records) = placed(&state, volume, stretch)?;
-        let mut chunk = Chunk::default();
+        state.backend().look_up(volume.id(), &lbns, &mut places)?;
         let stored = (stretch.first..).zip(&places).filter_map(wanted_at);
-        for (wanted, record) in stored.zip(records) {
-            let is_movable = is_movable(&state, volume, wanted.lbn, &record);
+        let mut chunk = Chunk {
+            blocks: stored.map(|wanted| ChunkBlock { wanted, is_movable: false }).collect(),
+            unexamined: 0,
+        };
+        if !chunk.is_scattered(self.run_blocks()) {
+            return Ok(chunk);
+        }
+        let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
+        state.backend().records(&pbns, &mut records)?;
+        for (block, record) in chunk.blocks.iter_mut().zip(&records) {
             // A block without a fingerprint is the durable mark of the finder's work. The finder
             // compares its PBN at the end, and would have to begin again.
             let is_unexamined = volume.mode() == DedupMode::Offline && record.fingerprint.is_none();
+            let is_movable = is_movable(&state, volume, block.wanted.lbn, record);
+            block.is_movable = is_movable && !is_unexamined;
             chunk.unexamined += u64::from(is_movable && is_unexamined);
-            chunk.blocks.push(ChunkBlock { wanted, is_movable: is_movable && !is_unexamined });
         }
         Ok(chunk)
     }
-}
-
-/// The places of all LBNs of a stretch, and the records of those that are stored.
-fn placed(
-    state: &State,
-    volume: &VolumeShared,
-    stretch: Stretch,
-) -> Result<(Vec<Place>, Vec<Record>)> {
-    let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
-    let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
-    state.backend().look_up(volume.id(), &lbns, &mut places)?;
-    let pbns: Vec<Pbn> = places.iter().copied().filter_map(Place::pbn).collect();
-    state.backend().records(&pbns, &mut records)?;
-    Ok((places, records))
 }
 
 /// Returns whether this LBN is the only one that refers to its block, and the block is intact.

@@ -64,14 +64,6 @@ impl Default for LayoutTuning {
     }
 }
 
-impl LayoutTuning {
-    /// The mean number of blocks from which the runs of a chunk are long enough. A single block is
-    /// no run, however large it is.
-    fn run_blocks(&self, block_bytes: usize) -> u64 {
-        (self.run_bytes / block_bytes as u64).max(2)
-    }
-}
-
 /// Counts of what the arranger did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ArrangeReport {
@@ -116,6 +108,12 @@ impl Engine {
         volume.size_bytes() / self.block_bytes() as u64
     }
 
+    /// The mean number of blocks from which the runs of a chunk are long enough. A single block is
+    /// no run, however large it is.
+    fn run_blocks(&self) -> u64 {
+        (self.tuning.layout.run_bytes / self.block_bytes() as u64).max(2)
+    }
+
     fn chunk_blocks(&self) -> u64 {
         (CHUNK_BYTES / self.block_bytes()).clamp(1, MOST_CHUNK_BLOCKS) as u64
     }
@@ -143,7 +141,7 @@ impl Engine {
             },
             is_left: chunk.unexamined > 0,
         };
-        if chunk.is_worth(self.tuning.layout.run_blocks(self.block_bytes())) {
+        if chunk.is_worth(self.run_blocks()) {
             self.log.reserve_slots()?;
             self.move_blocks(volume, stretch, &chunk, (room, &mut arranged))?;
             let report = &mut arranged.report;
@@ -170,7 +168,7 @@ impl Engine {
         let blocks = movable.iter().zip(contents.chunks_exact(block_bytes)).zip(&read);
         let good = blocks.filter(|(_, read)| read.is_ok()).map(|(block, _)| block);
         let (good, contents): (Vec<Wanted>, Vec<&[u8]>) = good.unzip();
-        let least = self.tuning.layout.run_blocks(block_bytes) as usize;
+        let least = self.run_blocks() as usize;
         let Some(Places { pbns, taken: _taken }) = room.take(self, good.len(), least) else {
             arranged.report.is_short_of_room = true;
             arranged.is_left = true;
