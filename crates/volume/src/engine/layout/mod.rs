@@ -74,8 +74,8 @@ pub struct ArrangeReport {
     /// Blocks that were read and then left where they are, because a request changed them meanwhile
     /// or because they could not be read or written.
     pub overtaken_blocks: u64,
-    /// Runs of blocks that are neighbours in the store, before and afterwards. Fewer runs mean
-    /// longer ones.
+    /// Runs of blocks that are neighbours in the store, counted in each chunk of 1 MiB, before the
+    /// moves. Fewer runs mean longer ones.
     pub runs_before: u64,
     /// The same afterwards.
     pub runs_after: u64,
