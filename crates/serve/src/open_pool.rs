@@ -130,6 +130,9 @@ impl OpenPool {
             PoolRequest::Collect { most_bytes_per_s } => {
                 return Ok(Reply::Collected(pool.gc(*most_bytes_per_s, monitor, stop)?));
             }
+            PoolRequest::Arrange { most_bytes_per_s } => {
+                return Ok(Reply::Arranged(pool.arrange(*most_bytes_per_s, monitor, stop)?));
+            }
             PoolRequest::Find => return Ok(Reply::Found(pool.find(monitor, stop)?)),
             PoolRequest::EstimateFind { sample_bytes, seed } => {
                 let estimate = pool.estimate_find((*sample_bytes, *seed), monitor, stop)?;

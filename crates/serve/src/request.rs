@@ -4,7 +4,7 @@
 use crate::report::StatReport;
 use gemelo_format::DedupMode;
 use gemelo_volume::{
-    FindEstimate, FinderReport, GcReport, ScrubReport, SnapshotSpace, VolumeSpace,
+    ArrangeReport, FindEstimate, FinderReport, GcReport, ScrubReport, SnapshotSpace, VolumeSpace,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -92,6 +92,11 @@ pub enum PoolRequest {
         /// Seed of the choice of the blocks.
         seed: u64,
     },
+    /// Brings together what lies scattered in all volumes.
+    Arrange {
+        /// Most bytes a second that are moved; [`None`] for no limit.
+        most_bytes_per_s: Option<u64>,
+    },
     /// Counts the references to all blocks and compares them with the records.
     Check {
         /// `true` to read all contents as well, and to compare them with their checksums.
@@ -130,6 +135,8 @@ pub enum Reply {
     Found(FinderReport),
     /// The reply to [`PoolRequest::EstimateFind`].
     Estimated(FindEstimate),
+    /// The reply to [`PoolRequest::Arrange`].
+    Arranged(ArrangeReport),
     /// The reply to [`PoolRequest::Scrub`].
     Scrubbed(ScrubReport),
     /// The reply to [`PoolRequest::Check`].

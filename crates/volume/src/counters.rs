@@ -107,6 +107,11 @@ counters! {
         index_lookups,
         /// Lists in which it has looked them up.
         index_batches,
+        /// Blocks that were moved, so that neighbours in a volume are neighbours in the store.
+        arranged_blocks,
+        /// Blocks that were read to be moved and then left where they are, because a request changed
+        /// them meanwhile, or because they could not be read or written.
+        arrange_overtaken_blocks,
         /// Contents that had the fingerprint of another one.
         collisions,
         /// Blocks that were found damaged when they were read.

@@ -25,8 +25,8 @@ mod volume_path;
 pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{
-    DamagedBlock, FinderFigures, FinderReport, FinderState, FinderTuning, GcReport, HeldBack,
-    RememberedFigures, SnapshotSpace, VolumeSpace,
+    ArrangeReport, DamagedBlock, FinderFigures, FinderReport, FinderState, FinderTuning, GcReport,
+    HeldBack, LayoutTuning, RememberedFigures, SnapshotSpace, VolumeLayout, VolumeSpace,
 };
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};

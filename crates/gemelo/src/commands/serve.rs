@@ -93,6 +93,10 @@ pub(crate) struct Arguments {
     /// Most freed space to give back to the file system a second; 0 for none [default: 64m]
     #[arg(long, value_name = "SIZE")]
     collect_rate: Option<Size>,
+    /// Most data to move a second while the pool is idle, so that neighbouring blocks are stored
+    /// side by side; 0 for none [default: as the pool was made, 50m]
+    #[arg(long, value_name = "SIZE")]
+    layout_rate: Option<Size>,
     /// Most data of off-line volumes that the finder reads a second [default: no limit]
     #[arg(long, value_name = "SIZE")]
     finder_rate: Option<Size>,
@@ -180,6 +184,7 @@ impl Arguments {
             scrub_bytes_per_s: self.scrub_rate.map(|rate| rate.0),
             cache_bytes: self.cache.map(|cache| cache.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
+            layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
         };
         Ok(said.or(of_pool))
     }

@@ -4,7 +4,7 @@
 use super::canvas::{self, Area, Drawing};
 use super::palette::{self, INK};
 use super::rows::{self, MARK};
-use super::scale::Placed;
+use super::scale::{Placed, Reach};
 use super::{Bar, Bars, DrawError};
 use plotters::prelude::Rectangle;
 use plotters::style::Color;
@@ -18,15 +18,15 @@ const PART_OPACITY: [f64; 3] = [1.0, 0.5, 0.25];
 
 /// Draws bars.
 pub(super) fn draw(bars: &Bars) -> Result<Drawing, DrawError> {
-    let ends = bars.bars.iter().flat_map(|bar| {
-        let length: f64 = bar.parts.iter().sum();
-        [Some(length), bar.interval.map(|(_, high)| high)].into_iter().flatten()
-    });
-    let x = Placed::new(&bars.axis, ends.chain([0.0]));
-    canvas::paint(rows::height(bars.bars.len()), |area| draw_on(area, bars, &x))
+    let lengths = || bars.bars.iter().map(|bar| bar.parts.iter().sum());
+    let reach = Reach::of(lengths());
+    let intervals = bars.bars.iter().filter_map(|bar| bar.interval);
+    let ends = intervals.map(|interval| reach.cut(interval).1);
+    let x = Placed::new(&bars.axis, lengths().chain(ends).chain([0.0]));
+    canvas::paint(rows::height(bars.bars.len()), |area| draw_on(area, bars, &x, reach))
 }
 
-fn draw_on(area: &Area<'_>, bars: &Bars, x: &Placed) -> Result<(), DrawError> {
+fn draw_on(area: &Area<'_>, bars: &Bars, x: &Placed, reach: Reach) -> Result<(), DrawError> {
     let count = bars.bars.len() as f64;
     let mut chart = rows::begin(area, x, LEFT, bars.bars.len())?;
     for (number, bar) in bars.bars.iter().enumerate() {
@@ -35,7 +35,7 @@ fn draw_on(area: &Area<'_>, bars: &Bars, x: &Placed) -> Result<(), DrawError> {
         chart.draw_series(rows::texts(x, top, name, bar.value.clone()))?;
         chart.draw_series(parts(bar, x, top))?;
         if let Some(interval) = bar.interval {
-            chart.draw_series(rows::whisker(x, interval, top - MARK, INK))?;
+            chart.draw_series(rows::whisker(x, reach.cut(interval), top - MARK, INK))?;
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use super::page::Page;
 use crate::report::StatReport;
 use crate::scrub::ScrubStat;
 use gemelo_store::BufferFigures;
-use gemelo_volume::{OperationStat, VolumeSummary};
+use gemelo_volume::{OperationStat, VolumeLayout, VolumeSummary};
 
 /// Renders the figures of a report.
 pub(crate) fn render(report: &StatReport) -> String {
@@ -152,6 +152,30 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
     }
 }
 
+/// A figure of the order of a volume: name, help and value.
+type LayoutFigure = (&'static str, &'static str, fn(&VolumeLayout) -> u64);
+
+const LAYOUT_FIGURES: [LayoutFigure; 4] = [
+    (
+        "volume_layout_waiting_stretches",
+        "Stretches written since the arranger looked at them.",
+        |layout| layout.waiting_stretches,
+    ),
+    ("volume_layout_swept", "1 if the arranger looks at the whole volume.", |layout| {
+        u64::from(layout.is_swept)
+    }),
+    (
+        "volume_layout_sampled_pairs",
+        "Pairs of neighbouring blocks in a sample of the volume.",
+        |layout| layout.sampled_pairs,
+    ),
+    (
+        "volume_layout_sequential_pairs",
+        "Pairs of the sample that are neighbours in the store.",
+        |layout| layout.sequential_pairs,
+    ),
+];
+
 fn volume_figures(page: &mut Page, report: &StatReport) {
     let mut gauge = |name: &str, help: &str, of: &dyn Fn(&VolumeSummary) -> u64| {
         page.head(name, "gauge", help);
@@ -176,6 +200,9 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
         "Time that a block is left alone by the finder after a write.",
         &|volume| volume.delay_ns,
     );
+    for (name, help, of) in LAYOUT_FIGURES {
+        gauge(name, help, &|volume| of(&volume.layout));
+    }
     gauge("volume_requests_in_flight", "Requests in progress.", &|volume| {
         volume.load.requests_in_flight
     });

@@ -38,6 +38,8 @@ struct Read {
     scrub_interval: Option<u64>,
     #[serde(deserialize_with = "size")]
     scrub_rate: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    layout_rate: Option<u64>,
     #[serde(alias = "cache_bytes", deserialize_with = "size")]
     cache: Option<u64>,
     #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
@@ -62,6 +64,7 @@ struct Written {
     finder_memory: Option<u64>,
     scrub_interval: Option<String>,
     scrub_rate: Option<u64>,
+    layout_rate: Option<u64>,
     cache: Option<u64>,
     collect_rate: Option<u64>,
     io: Option<&'static str>,
@@ -161,6 +164,7 @@ impl From<Settings> for Written {
             finder_memory: settings.finder_memory_bytes,
             scrub_interval: settings.scrub_interval_ms.map(span_text),
             scrub_rate: settings.scrub_bytes_per_s,
+            layout_rate: settings.layout_bytes_per_s,
             cache: settings.cache_bytes,
             collect_rate: settings.collect_bytes_per_s,
             io: settings.io.map(IoMode::name),
@@ -193,6 +197,7 @@ impl Read {
             finder_memory_bytes: self.finder_memory,
             scrub_interval_ms: self.scrub_interval,
             scrub_bytes_per_s: self.scrub_rate,
+            layout_bytes_per_s: self.layout_rate,
             cache_bytes: self.cache,
             collect_bytes_per_s: self.collect_rate,
             io: self.io,

@@ -10,7 +10,7 @@ use crate::scrub::ScrubSchedule;
 use file::{parse, text_of};
 use gemelo_base::DailyWindow;
 use gemelo_disk::IoMode;
-use gemelo_volume::{FinderTuning, Tuning};
+use gemelo_volume::{FinderTuning, LayoutTuning, Tuning};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -52,6 +52,8 @@ pub struct Settings {
     pub cache_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
     pub collect_bytes_per_s: Option<u64>,
+    /// Most bytes a second that the arranger moves.
+    pub layout_bytes_per_s: Option<u64>,
     /// The way in which contents are written: past the page cache or through it.
     pub io: Option<IoMode>,
 }
@@ -142,6 +144,7 @@ impl Settings {
             scrub_bytes_per_s: self.scrub_bytes_per_s.or(other.scrub_bytes_per_s),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
+            layout_bytes_per_s: self.layout_bytes_per_s.or(other.layout_bytes_per_s),
             io: self.io.or(other.io),
         }
     }
@@ -171,6 +174,10 @@ impl Settings {
             cache_bytes: self.cache_bytes.unwrap_or(usual.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
             io: self.io.unwrap_or(usual.io),
+            layout: LayoutTuning {
+                bytes_per_s: self.layout_bytes_per_s.unwrap_or(usual.layout.bytes_per_s),
+                ..usual.layout
+            },
             ..usual
         }
     }
@@ -210,6 +217,7 @@ mod tests {
             scrub_bytes_per_s: Some(8 << 20),
             cache_bytes: Some(64 << 20),
             collect_bytes_per_s: Some(0),
+            layout_bytes_per_s: Some(20 << 20),
             io: Some(IoMode::Buffered),
         }
     }
@@ -247,14 +255,14 @@ mod tests {
         let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
                        finder-delay = \"1m\"\nfinder-most-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
                        finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
-                       scrub-interval = \"7d\"\nscrub-rate = \"8m\"\n\
+                       scrub-interval = \"7d\"\nscrub-rate = \"8m\"\nlayout-rate = \"20m\"\n\
                        finder-memory = \"8m\"\ncache = \"64m\"\ncollect-rate = 0\n";
         let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
                    finder_delay_ms = 60000\nfinder-most-delay = 120\nfinder_bytes_per_s = 1048576\n\
                    find-interval = \"10m\"\nfind-window = \"22:00-6:00\"\nfinder-cpu = 35\n\
                    scrub-interval = \"168h\"\nscrub-rate = 8388608\n\
                    finder-memory = 8388608\ncache_bytes = 67108864\n\
-                   collect_bytes_per_s = 0\n";
+                   collect_bytes_per_s = 0\nlayout-rate = 20971520\n";
         assert_eq!(parse(options).unwrap(), all());
         assert_eq!(parse(old).unwrap(), all());
     }

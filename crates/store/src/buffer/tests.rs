@@ -356,7 +356,7 @@ struct Seen {
     contents: Mutex<Vec<(u32, u64, Vec<u8>)>>,
 }
 
-impl crate::WriteObserver for Seen {
+impl WriteObserver for Seen {
     fn wants(&self, _contents: usize) -> bool {
         !self.is_unwilling.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -372,7 +372,7 @@ impl crate::WriteObserver for Seen {
 fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written() {
     let (store, seen) = (Arc::new(TestStore::default()), Arc::new(Seen::default()));
     let options = BufferOptions { bytes: 8 * BLOCK as u64, background: false };
-    let observer = Some(Arc::clone(&seen) as Arc<dyn crate::WriteObserver>);
+    let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer).unwrap();
     let write = |number: u32, ticket: u64, id: u64| {

@@ -13,6 +13,7 @@ mod damage;
 mod data;
 mod finder;
 mod health;
+mod layout;
 mod locks;
 mod log;
 mod maintenance;
@@ -36,6 +37,7 @@ pub use finder::{
     FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack, RememberedFigures,
 };
 pub(crate) use finder::{Remembered, SampledBlocks, Scope};
+pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;
@@ -56,6 +58,7 @@ use gemelo_disk::Disk;
 use gemelo_format::{Fingerprinter, PoolSeed, Superblock};
 use gemelo_store::BufferFigures;
 use health::Health;
+use layout::Ticker;
 use locks::{OrderedRead, OrderedWrite};
 use log::{Log, LogParts, State};
 use std::collections::BTreeMap;
@@ -72,6 +75,8 @@ pub(crate) struct Engine {
     health: Arc<Health>,
     data: Arc<DataPath>,
     log: Log,
+    /// The time of writes for the arranger.
+    ticker: Ticker,
     catalogue: Catalogue,
     damages: Damages,
     finder: FinderControl,
@@ -129,6 +134,7 @@ impl Engine {
         Self {
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             seed: PoolSeed::of(&superblock),
+            ticker: Ticker::new(clock.now_ns()),
             clock,
             superblock,
             tuning,

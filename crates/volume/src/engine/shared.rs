@@ -1,6 +1,7 @@
 //! A volume of an open pool, as its clients, the finder and the commands share it.
 
 use super::finder::{Backlog, DelayBounds, DirtyGroups};
+use super::layout::Marks;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::counters::VolumeCounters;
 use crate::load::Load;
@@ -27,6 +28,8 @@ pub(crate) struct VolumeShared {
     patch_locks: Vec<OrderedMutex<()>>,
     /// Blocks that the finder has to look at. Only volumes with off-line deduplication use it.
     dirty: OrderedMutex<DirtyGroups>,
+    /// Stretches that the arranger has to look at.
+    marks: Marks,
     counters: VolumeCounters,
     load: Load,
 }
@@ -54,6 +57,7 @@ impl VolumeShared {
             resizing: OrderedRwLock::new(Rank::Resizing, ()),
             patch_locks: (0..PATCH_LOCKS).map(patch_lock).collect(),
             dirty: OrderedMutex::new(Rank::Dirty, dirty),
+            marks: Marks::new(),
             counters: VolumeCounters::default(),
             load: Load::default(),
         })
@@ -82,6 +86,12 @@ impl VolumeShared {
     /// Sets the size. The caller has closed the gate.
     pub(super) fn set_size(&self, size_bytes: u64) {
         self.size_bytes.store(size_bytes, Ordering::Release);
+        self.marks.restart();
+    }
+
+    /// The stretches that the arranger has to look at.
+    pub(crate) const fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     pub(crate) fn mode(&self) -> DedupMode {

@@ -111,6 +111,7 @@ impl Engine {
             VolumeShared::new(volume, size_bytes, mode, false, self.tuning.finder.delay_bounds());
         // The volume is empty, so the finder has nothing to examine.
         new.dirty().clear();
+        new.marks().end_sweep();
         catalogue.insert(name, new);
         drop(catalogue);
         self.flush()
@@ -216,6 +217,8 @@ impl Engine {
                 self.catalogue.clear_later(id);
             }
         }
+        // Blocks that were shared with it may have one reference now, and can be moved.
+        self.volumes().values().for_each(|other| other.marks().mark_all());
         flushed
     }
 

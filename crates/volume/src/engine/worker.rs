@@ -57,11 +57,12 @@ impl Worker {
         Ok(Self { signal, thread: Some(thread) })
     }
 
-    /// Starts the threads of a pool: maintenance and the finder.
+    /// Starts the threads of a pool: maintenance, the finder and the arranger.
     pub(crate) fn start_all(engine: &Arc<Engine>) -> std::io::Result<Vec<Self>> {
         Ok(vec![
             Self::start(Arc::clone(engine), "gemelo-maintain", super::maintenance::work)?,
             Self::start(Arc::clone(engine), "gemelo-finder", super::finder::work)?,
+            Self::start(Arc::clone(engine), "gemelo-arrange", super::layout::work::work)?,
         ])
     }
 }

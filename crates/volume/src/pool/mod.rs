@@ -1,5 +1,6 @@
 //! Pools: create, open, measure, grow and close them.
 
+mod arrange;
 mod convert;
 mod create;
 mod directory;
@@ -28,7 +29,7 @@ pub use scrub::{ScrubOptions, ScrubReport};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::engine::{
-    DamagedBlock, Engine, FinderTuning, GcReport, SnapshotSpace, VolumeSpace, Worker,
+    DamagedBlock, Engine, FinderTuning, GcReport, LayoutTuning, SnapshotSpace, VolumeSpace, Worker,
 };
 use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
@@ -69,6 +70,8 @@ pub struct Tuning {
     /// Most bytes of memory for contents that are acknowledged and not written yet. The memory
     /// grows as it is needed.
     pub write_buffer_bytes: u64,
+    /// The settings of the arranger.
+    pub layout: LayoutTuning,
 }
 
 impl Default for Tuning {
@@ -85,6 +88,7 @@ impl Default for Tuning {
             collect_bytes_per_s: 64 << 20,
             io: IoMode::Direct,
             write_buffer_bytes: 64 << 20,
+            layout: LayoutTuning::default(),
         }
     }
 }

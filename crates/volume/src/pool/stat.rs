@@ -3,7 +3,7 @@
 use super::Pool;
 use crate::backend::CacheFigures;
 use crate::counters::{PoolActivity, VolumeStat};
-use crate::engine::FinderFigures;
+use crate::engine::{FinderFigures, VolumeLayout};
 use crate::error::Result;
 use crate::load::LoadStat;
 use gemelo_format::{BackendKind, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord};
@@ -36,6 +36,9 @@ pub struct VolumeSummary {
     /// Blocks that were written again before the finder examined them.
     #[serde(default)]
     pub rewritten_blocks: u64,
+    /// The order of the volume in the store.
+    #[serde(default)]
+    pub layout: VolumeLayout,
     /// Counts of the volume's activity since the pool was opened.
     pub stat: VolumeStat,
     /// Figures of the volume's load.
@@ -127,6 +130,7 @@ impl Pool {
             let shared = live.get(&record.name);
             let backlog = shared.map(|volume| volume.backlog()).unwrap_or_default();
             VolumeSummary {
+                layout: shared.map(|volume| self.engine.layout_of(volume)).unwrap_or_default(),
                 dirty_groups: backlog.groups,
                 backlog_blocks: backlog.blocks,
                 oldest_ns: backlog.oldest_ns.map_or(0, |at_ns| now_ns.saturating_sub(at_ns)),
