@@ -306,3 +306,36 @@ fn blocks_that_are_soon_written_again_are_left_alone_and_the_delay_grows() {
     assert_eq!(world.examined(), before, "the delay is longer than the distance of rewrites");
     assert!(figures().wasted_blocks <= figures().sampled_blocks);
 }
+
+#[test]
+fn a_block_that_the_arranger_moves_to_a_freed_place_gets_its_own_fingerprint() {
+    const BLOCKS: u64 = 1024;
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options(4 * BLOCKS)).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let size_bytes = BLOCKS * BLOCK as u64;
+    pool.create_volume("old", size_bytes, DedupMode::Offline).unwrap();
+    pool.create_volume("a", size_bytes, DedupMode::Off).unwrap();
+    let (old, volume) = (pool.volume("old").unwrap(), pool.volume("a").unwrap());
+    write_each(&old, 10_001..=10_000 + BLOCKS);
+    assert_eq!(pool.stat().unwrap().finder.remembered.held, BLOCKS);
+    // An odd factor makes each LBN turn up once, and no two neighbours one after another.
+    for lbn in (0..BLOCKS).map(|number| number * 389 % BLOCKS) {
+        write(&volume, lbn * BLOCK as u64, &content(1 + lbn, BLOCK)).unwrap();
+    }
+    trim(&old, 0, size_bytes).unwrap();
+    flush(&old).unwrap();
+    let report = pool.arrange(None, &Silent, &StopFlag::new()).unwrap();
+    assert_eq!(report.moved_blocks, BLOCKS);
+    pool.set_mode("a", DedupMode::Offline).unwrap();
+    let found = pool.find(&Silent, &StopFlag::new()).unwrap();
+    assert_eq!(found.identified_blocks, BLOCKS);
+    pool.create_volume("b", size_bytes, DedupMode::Inline).unwrap();
+    let inline = pool.volume("b").unwrap();
+    for id in 10_001..=10_000 + BLOCKS {
+        write(&inline, 0, &content(id, BLOCK)).unwrap();
+        assert_eq!(read(&inline, 0, BLOCK).unwrap(), content(id, BLOCK), "content {id}");
+    }
+    write_each(&inline, 1..=BLOCKS);
+    assert_eq!(pool.stat().unwrap().physical_blocks, BLOCKS);
+}

@@ -32,11 +32,10 @@ mod write;
 pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
-pub(crate) use data::{ContentStore, Pin, Space};
-pub use finder::{
-    FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack, RememberedFigures,
-};
-pub(crate) use finder::{Remembered, SampledBlocks, Scope};
+pub use data::RememberedFigures;
+pub(crate) use data::{ContentStore, Pin, Remembered, Space};
+pub use finder::{FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack};
+pub(crate) use finder::{SampledBlocks, Scope};
 pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
@@ -80,7 +79,6 @@ pub(crate) struct Engine {
     catalogue: Catalogue,
     damages: Damages,
     finder: FinderControl,
-    remembered: Arc<Remembered>,
 }
 
 /// The parts of an engine and the state that it begins with.
@@ -117,7 +115,11 @@ impl Engine {
         let catalogue = Catalogue::new(shown.collect(), hidden);
         let counters = Arc::new(PoolCounters::default());
         let health = Arc::new(Health::new(tuning.read_only));
-        let data = Arc::new(DataPath::new(parts.contents, parts.space, Arc::clone(&health)));
+        let data = Arc::new(DataPath::new(
+            (parts.contents, parts.remembered),
+            parts.space,
+            Arc::clone(&health),
+        ));
         let log = Log::new(LogParts {
             disk: parts.metadata,
             superblock: superblock.clone(),
@@ -145,7 +147,6 @@ impl Engine {
             catalogue,
             damages: Damages::default(),
             finder: FinderControl::default(),
-            remembered: parts.remembered,
         }
     }
 

@@ -164,14 +164,10 @@ impl Engine {
         ))
     }
 
-    /// Returns the ticket of a write of fresh blocks whose fingerprints are taken later. Whatever was
-    /// remembered of these PBNs is forgotten.
+    /// Returns the ticket of a write of fresh blocks, if their fingerprints are taken later.
     fn ticket_of(&self, volume: &VolumeShared, pbns: &[Pbn]) -> Option<NonZeroU64> {
-        if volume.mode() == DedupMode::Offline {
-            return self.remembered.expect(pbns);
-        }
-        self.remembered.forget(pbns);
-        None
+        let is_wanted = volume.mode() == DedupMode::Offline;
+        is_wanted.then(|| self.data.remembered().expect(pbns)).flatten()
     }
 
     /// Makes the planned changes whose assumptions still hold.

@@ -1,7 +1,7 @@
 //! The control and the figures of the finder of the background.
 
+use super::super::data::RememberedFigures;
 use super::pace::Hold;
-use super::remembered::RememberedFigures;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 

@@ -35,6 +35,12 @@ fn split_lowest(bits: u64, most: usize) -> (u64, u64) {
     (bits & !rest, rest)
 }
 
+/// The numbers of the bits that are set.
+pub(super) fn set_bits(bits: u64) -> impl Iterator<Item = usize> {
+    let rests = std::iter::successors(Some(bits), |rest| Some(rest & rest.wrapping_sub(1)));
+    rests.take_while(|rest| *rest != 0).map(|rest| rest.trailing_zeros() as usize)
+}
+
 /// The course through the whole volume.
 #[derive(Debug, Clone, Copy)]
 struct Sweep {
@@ -226,8 +232,7 @@ impl DirtyGroups {
         if Rewrites::has(hash(number)) {
             self.rewrites.note_examined(number, bits);
         }
-        let lbns = (0..GROUP_BLOCKS).filter(|bit| bits & (1 << bit) != 0);
-        taken.extend(lbns.map(|bit| Lbn(number * GROUP_BLOCKS + bit)));
+        taken.extend(set_bits(bits).map(|bit| Lbn(number * GROUP_BLOCKS + bit as u64)));
     }
 
     /// Returns whether a block is marked. The course through the whole volume leaves such blocks to

@@ -62,7 +62,7 @@ impl Engine {
     /// Looks for the contents of blocks, and reads those whose fingerprints are not remembered.
     /// Blocks that cannot be read, or are damaged, are left out.
     fn identify(&self, volume: VolumeId, chunk: &[Wanted]) -> Result<Vec<Candidate>> {
-        let recalled = self.remembered.recall(chunk.iter().map(|wanted| wanted.pbn));
+        let recalled = self.data.remembered().recall(chunk.iter().map(|wanted| wanted.pbn));
         let mut known = Vec::with_capacity(chunk.len());
         let mut unread = Vec::new();
         for (own, fingerprint) in chunk.iter().zip(recalled) {
@@ -72,7 +72,7 @@ impl Engine {
             }
         }
         let mut candidates = self.identify_known(&known, &mut unread)?;
-        self.remembered.note_use(candidates.len(), unread.len());
+        self.data.remembered().note_use(candidates.len(), unread.len());
         if !unread.is_empty() {
             candidates.extend(self.identify_read(volume, &unread)?);
         }

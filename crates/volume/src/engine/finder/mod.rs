@@ -11,7 +11,6 @@ mod control;
 mod dirty;
 mod examine;
 mod pace;
-mod remembered;
 mod rewrites;
 mod sample;
 mod tuning;
@@ -20,8 +19,6 @@ mod work;
 pub(crate) use control::FinderControl;
 pub use control::{FinderFigures, FinderState, HeldBack};
 pub(crate) use dirty::{Backlog, DirtyGroups};
-pub(crate) use remembered::Remembered;
-pub use remembered::RememberedFigures;
 pub(crate) use rewrites::DelayBounds;
 pub(crate) use sample::SampledBlocks;
 pub use tuning::FinderTuning;
@@ -244,7 +241,7 @@ impl Engine {
     /// Figures of the finder.
     pub(crate) fn finder_figures(&self) -> FinderFigures {
         let mut figures =
-            FinderFigures { remembered: self.remembered.figures(), ..self.finder.figures() };
+            FinderFigures { remembered: self.data.remembered().figures(), ..self.finder.figures() };
         let now_ns = self.clock.now_ns();
         for volume in self.offline_volumes() {
             let backlog = volume.backlog();

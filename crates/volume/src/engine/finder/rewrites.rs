@@ -5,7 +5,7 @@
 //! write. It gives the distances between two writes of a block, and the share of the examined blocks
 //! that a longer delay would have left alone.
 
-use super::dirty::GROUP_BLOCKS;
+use super::dirty::{GROUP_BLOCKS, set_bits};
 use std::collections::BTreeMap;
 
 /// One group in this many is in the sample.
@@ -111,10 +111,8 @@ impl Rewrites {
             newest_ns: now_ns,
         });
         group.newest_ns = now_ns;
-        for (bit, written_ns) in group.written_ns.iter_mut().enumerate() {
-            if bits & (1 << bit) == 0 {
-                continue;
-            }
+        for bit in set_bits(bits) {
+            let Some(written_ns) = group.written_ns.get_mut(bit) else { continue };
             let before_ns = std::mem::replace(written_ns, now_ns.max(1));
             let distance_ns = now_ns.saturating_sub(before_ns);
             if before_ns > 0 && distance_ns <= most_ns {

@@ -46,7 +46,7 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     while !stop.wait_for(wait) {
         let now_ns = engine.clock.now_ns();
         if let Some(is_free) = core.is_free(now_ns, || engine.clock.idle_cpu_ns()) {
-            engine.remembered.set_core_free(is_free);
+            engine.data.remembered().set_core_free(is_free);
         }
         wait = engine.finder_turn(&mut pace, &mut held);
     }

@@ -1,12 +1,11 @@
 //! Fingerprints that are taken while contents are still in memory, so that the finder need not read
 //! them.
 //!
-//! A write to an off-line volume gets a *ticket*, and the place of each of its PBNs is cleared and
-//! reserved for the ticket before anything is written. The threads that write contents out take the
-//! fingerprints afterwards, if a core is free, and each goes to its place only if that is still
-//! reserved for its ticket. Every other write of a PBN clears its place. A place therefore never has
-//! the fingerprint of an earlier content of its PBN, and a PBN that a map refers to, under a pin, is
-//! not written again. Several PBNs have one place: the newer write gets it, and the older
+//! A PBN that is taken, to be written, loses its place. A write to an off-line volume then gets a
+//! *ticket*, for which the places of its PBNs are reserved before anything is written. The threads
+//! that write contents out take the fingerprints afterwards, if a core is free, and each goes to its
+//! place only if that is still reserved for its ticket. A place therefore never has the fingerprint
+//! of an earlier content of its PBN, and a PBN that a map refers to, under a pin, is not taken. Several PBNs have one place: the newer write gets it, and the older
 //! fingerprint is dropped.
 
 use gemelo_base::Clock;
@@ -166,7 +165,7 @@ impl Remembered {
         Some(ticket)
     }
 
-    /// Prepares for a write of fresh blocks whose fingerprints are not wanted.
+    /// Forgets what is known of blocks, which are going to be written.
     pub(crate) fn forget(&self, pbns: &[Pbn]) {
         // A pool whose volumes are not off-line has never given a ticket.
         if self.is_off() || pbns.is_empty() || self.next_ticket.load(Ordering::Relaxed) == 1 {
@@ -178,7 +177,7 @@ impl Remembered {
 
     /// Returns the fingerprints of blocks that a map refers to. The caller has a pin from before it
     /// looked them up.
-    pub(super) fn recall(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<Option<Fingerprint>> {
+    pub(crate) fn recall(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<Option<Fingerprint>> {
         if self.is_off() {
             return pbns.map(|_| None).collect();
         }
@@ -187,17 +186,17 @@ impl Remembered {
     }
 
     /// Counts blocks that the finder did not have to read, and blocks that it read.
-    pub(super) fn note_use(&self, hits: usize, misses: usize) {
+    pub(crate) fn note_use(&self, hits: usize, misses: usize) {
         self.hits.fetch_add(hits as u64, Ordering::Relaxed);
         self.misses.fetch_add(misses as u64, Ordering::Relaxed);
     }
 
     /// Tells whether a core has nothing to do.
-    pub(super) fn set_core_free(&self, is_free: bool) {
+    pub(crate) fn set_core_free(&self, is_free: bool) {
         self.is_core_free.store(is_free, Ordering::Relaxed);
     }
 
-    pub(super) fn figures(&self) -> RememberedFigures {
+    pub(crate) fn figures(&self) -> RememberedFigures {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (held, dropped) = {
             let places = self.places.lock();
