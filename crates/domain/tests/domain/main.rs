@@ -10,6 +10,7 @@
 mod check;
 mod index;
 mod members;
+mod tap;
 mod tenure;
 
 use gemelo_domain::{
@@ -18,6 +19,7 @@ use gemelo_domain::{
 };
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::simulated::{Client, Faults, World};
+use gemelo_objects::{ObjectError, Request};
 use std::sync::Arc;
 
 /// The home in most tests, and another member.
@@ -73,6 +75,16 @@ impl Domain {
     fn index(&self, member: MemberId) -> Index {
         let clock = Arc::new(self.client.clock());
         Index::new(Arc::new(self.client.clone()), clock, &self.config, member)
+    }
+
+    /// An index whose requests are seen, and may be stopped, before they are sent.
+    fn tapped_index(
+        &self,
+        member: MemberId,
+        before: impl Fn(&Request<'_>) -> Option<ObjectError> + Send + Sync + 'static,
+    ) -> Index {
+        let objects = Arc::new(tap::Tap { client: self.client.clone(), before });
+        Index::new(objects, Arc::new(self.client.clock()), &self.config, member)
     }
 
     fn submit(&self, member: MemberId, changes: &[Change]) -> Vec<Effect> {
