@@ -132,6 +132,17 @@ start() {
     trap - EXIT
 }
 
+# Waits until a process that was killed has ended. In a container nobody may ask for its status, and
+# it stays as a zombie.
+wait_for_end() {
+    local tries
+    for tries in $(seq 600); do
+        grep -qs '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" || return 0
+        sleep 0.05
+    done
+    die "process $1 does not end after SIGKILL"
+}
+
 # Ends the processes that this script started, which are known by their files.
 stop() {
     local file pid
@@ -140,7 +151,7 @@ stop() {
         pid=$(cat "$file")
         grep -qs "$directory" "/proc/$pid/cmdline" || continue
         kill -KILL "$pid"
-        while [ -e "/proc/$pid" ]; do sleep 0.05; done
+        wait_for_end "$pid"
     done
     rm -rf "$directory"
 }

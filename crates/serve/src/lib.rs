@@ -33,7 +33,7 @@ pub use report::{ServerStat, StatReport, Thresholds};
 pub use request::{CheckedReport, PoolRequest, Reply};
 pub use scrub::{LastScrub, RunningScrub, ScrubSchedule, ScrubStat};
 pub use service::{Addresses, ServeOptions, serve};
-pub use settings::Settings;
+pub use settings::{Settings, whole_percent};
 pub use systemd::{InheritedSocket, handed_over};
 pub use transfer::{
     BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,

@@ -130,7 +130,15 @@ impl OpenPool {
             PoolRequest::Collect { most_bytes_per_s } => {
                 return Ok(Reply::Collected(pool.gc(*most_bytes_per_s, monitor, stop)?));
             }
+            PoolRequest::Arrange { most_bytes_per_s } => {
+                return Ok(Reply::Arranged(pool.arrange(*most_bytes_per_s, monitor, stop)?));
+            }
             PoolRequest::Find => return Ok(Reply::Found(pool.find(monitor, stop)?)),
+            PoolRequest::EstimateFind { sample_bytes, seed } => {
+                let estimate = pool.estimate_find((*sample_bytes, *seed), monitor, stop)?;
+                return Ok(Reply::Estimated(estimate));
+            }
+            PoolRequest::PauseFinder { is_paused } => self.pause_finder(*is_paused)?,
             PoolRequest::Check { data } => {
                 let differences = pool.prove_served(MOST_DIFFERENCES)?;
                 let options = ScrubOptions::default();
@@ -147,6 +155,17 @@ impl OpenPool {
             }
         }
         Ok(Reply::Done)
+    }
+
+    /// Pauses or resumes the finder. A pool that is not served has none in the background.
+    fn pause_finder(&self, is_paused: bool) -> Result<(), RequestFailure> {
+        if self.front_ends.get().is_none() {
+            let text = "no process serves the pool, so no finder works in the background: start \
+                        'gemelo serve' first";
+            return Err(RequestFailure::refused(text));
+        }
+        self.pool.pause_finder(is_paused);
+        Ok(())
     }
 
     fn summary(&self, name: &str) -> Result<VolumeSummary, VolumeError> {

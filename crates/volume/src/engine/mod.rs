@@ -13,6 +13,7 @@ mod damage;
 mod data;
 mod finder;
 mod health;
+mod layout;
 mod locks;
 mod log;
 mod maintenance;
@@ -32,7 +33,11 @@ pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
 pub(crate) use data::{ContentStore, Pin, Space};
-pub use finder::FinderReport;
+pub use finder::{
+    FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack, RememberedFigures,
+};
+pub(crate) use finder::{Remembered, SampledBlocks, Scope};
+pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;
@@ -47,11 +52,13 @@ use crate::pool::Tuning;
 use catalogue::Catalogue;
 use damage::Damages;
 use data::DataPath;
+use finder::FinderControl;
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
 use gemelo_format::{Fingerprinter, PoolSeed, Superblock};
 use gemelo_store::BufferFigures;
 use health::Health;
+use layout::Ticker;
 use locks::{OrderedRead, OrderedWrite};
 use log::{Log, LogParts, State};
 use std::collections::BTreeMap;
@@ -68,13 +75,19 @@ pub(crate) struct Engine {
     health: Arc<Health>,
     data: Arc<DataPath>,
     log: Log,
+    /// The time of writes for the arranger.
+    ticker: Ticker,
     catalogue: Catalogue,
     damages: Damages,
+    finder: FinderControl,
+    remembered: Arc<Remembered>,
 }
 
 /// The parts of an engine and the state that it begins with.
 pub(crate) struct EngineParts {
     pub(crate) contents: ContentStore,
+    /// The fingerprints that the store's buffer takes.
+    pub(crate) remembered: Arc<Remembered>,
     pub(crate) metadata: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) superblock: Superblock,
@@ -96,7 +109,9 @@ impl Engine {
         let volumes = backend.volumes();
         let hidden = volumes.iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
         let shown = volumes.into_iter().filter(|info| !info.is_hidden).map(|info| {
-            let volume = VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only);
+            let delay = tuning.finder.delay_bounds();
+            let volume =
+                VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only, delay);
             (info.name, volume)
         });
         let catalogue = Catalogue::new(shown.collect(), hidden);
@@ -119,6 +134,7 @@ impl Engine {
         Self {
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             seed: PoolSeed::of(&superblock),
+            ticker: Ticker::new(clock.now_ns()),
             clock,
             superblock,
             tuning,
@@ -128,6 +144,8 @@ impl Engine {
             log,
             catalogue,
             damages: Damages::default(),
+            finder: FinderControl::default(),
+            remembered: parts.remembered,
         }
     }
 

@@ -1,9 +1,11 @@
 //! The figures of a pool as text.
 
+use super::finder_text;
 use crate::dates;
 use crate::table::Table;
 use gemelo_base::units::{
-    format_count, format_counted, format_duration_ns, format_percent, format_size,
+    format_count, format_counted, format_counted_as, format_duration_ns, format_percent,
+    format_size,
 };
 use gemelo_serve::StatReport;
 use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, SnapshotSpace, VolumeSummary};
@@ -34,6 +36,8 @@ pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> St
         text += &activity(&report.volumes).render(2);
         text += &latencies(&report.volumes).render(2);
         text += &write_buffer(report).render(2);
+        text += &finder_text::text(report);
+        text += &layout(report).render(2);
     }
     text
 }
@@ -169,6 +173,23 @@ fn write_buffer(report: &StatReport) -> Table {
             "{}, mean {}",
             format_count(buffer.runs),
             format_size(mean(buffer.run_bytes, buffer.runs))
+        ),
+    ]);
+    table
+}
+
+/// Describes the work of the arranger, and the stretches of all volumes that wait for it.
+fn layout(report: &StatReport) -> Table {
+    let activity = &report.pool.activity;
+    let waiting = report.volumes.iter().map(|volume| volume.layout.waiting_stretches).sum();
+    let mut table = Table::new();
+    table.row([
+        "brought together".to_owned(),
+        format!(
+            "{}, {} overtaken, {} waiting",
+            format_counted(activity.arranged_blocks, "block"),
+            format_count(activity.arrange_overtaken_blocks),
+            format_counted_as(waiting, "stretch", "stretches")
         ),
     ]);
     table

@@ -151,6 +151,24 @@ impl DataPath {
         Some((pbns, Taken { all: &self.taken, count: wanted as u64 }))
     }
 
+    /// Takes the next run of free blocks at or after `from`, of a length in `lengths`, unless fewer
+    /// than `kept` blocks would stay free. Looks at a part of the store only.
+    pub(crate) fn take_run(&self, from: u32, lengths: (u32, u32), kept: u64) -> RunSearch<'_> {
+        let (least, most) = lengths;
+        let mut space = self.space.lock();
+        if space.free() < kept + u64::from(least) {
+            return RunSearch::Full;
+        }
+        let most = u64::from(most).min(space.free() - kept) as u32;
+        let (run, next) = space.take_free_run(from, least, most);
+        let Some((first, count)) = run else { return next.map_or(RunSearch::End, RunSearch::GoOn) };
+        let numbers = first.number()..first.number() + count;
+        let pbns: Vec<Pbn> = numbers.filter_map(Pbn::new).collect();
+        pbns.iter().for_each(|pbn| self.owners.take(*pbn));
+        self.taken.fetch_add(u64::from(count), Ordering::Relaxed);
+        RunSearch::Found(pbns, Taken { all: &self.taken, count: u64::from(count) })
+    }
+
     /// Frees blocks that were taken, and that nothing has ever referred to.
     pub(crate) fn give_back(&self, pbns: Vec<Pbn>) {
         if !pbns.is_empty() {
@@ -257,6 +275,18 @@ impl DataPath {
         self.space.lock().release_discarded(first, count);
         result.map_err(VolumeError::io(DiskRole::Data, "discard from"))
     }
+}
+
+/// The outcome of a search for a run of free blocks.
+pub(crate) enum RunSearch<'e> {
+    /// The run, whose blocks count as taken until the guard is dropped.
+    Found(Vec<Pbn>, Taken<'e>),
+    /// There is none in the part that was searched. The search goes on here.
+    GoOn(u32),
+    /// There is none up to the end of the store.
+    End,
+    /// Too few blocks are free.
+    Full,
 }
 
 /// Blocks that a write has taken, until it has made its changes or given them back.

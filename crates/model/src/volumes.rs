@@ -1,0 +1,143 @@
+//! Changes of whole volumes: create, remove, copy, change the mode.
+
+use crate::bounds::spend;
+use crate::change::{Change, twin};
+use crate::guard::Guard;
+use crate::numbers::{Cell, Content, LBNS, Mode};
+use crate::set::Set;
+use crate::state::{Copying, Volume};
+use crate::step::Step;
+
+impl Step<'_> {
+    /// Returns whether a change of the whole volume may be made: none of its requests is under way,
+    /// and it is not being copied.
+    fn is_closed(&self, volume: u8) -> bool {
+        !self.has(Guard::GateClosed) || !self.state.is_entered(volume.into())
+    }
+
+    fn is_copied(&self, volume: u8) -> bool {
+        self.state.copying.is_some_and(|copying| copying.from == volume)
+    }
+
+    const fn is_absent(&self, volume: u8) -> bool {
+        matches!(self.state.live.volumes[volume as usize], Volume::Absent)
+    }
+
+    /// Marks a volume for the finder as a whole, if the finder looks after it.
+    fn mark_all(&mut self, volume: u8) {
+        let is_offline = self.state.mode(volume.into()) == Some(Mode::Offline);
+        for cell in Cell::of(volume.into()) {
+            if is_offline && self.state.live.map[cell.at()].is_some() {
+                self.state.dirty.add(cell.0);
+            } else {
+                self.state.dirty.remove(cell.0);
+            }
+        }
+    }
+
+    /// An empty volume is made. The finder has nothing to examine there.
+    pub(crate) fn create(&mut self, volume: u8, mode: Mode) -> Option<()> {
+        if !self.is_absent(volume) || !spend(&mut self.state.budget.volumes) {
+            return None;
+        }
+        self.apply(Change::Create { volume, mode });
+        Cell::of(volume.into()).for_each(|cell| self.acknowledge(cell, Content::ZEROS));
+        Some(())
+    }
+
+    /// A volume is removed.
+    pub(crate) fn remove(&mut self, volume: u8) -> Option<()> {
+        if self.state.mode(volume.into()).is_none()
+            || !self.is_closed(volume)
+            || self.is_copied(volume)
+            || !spend(&mut self.state.budget.volumes)
+        {
+            return None;
+        }
+        self.apply(Change::Remove { volume });
+        self.mark_all(volume);
+        Cell::of(volume.into()).for_each(|cell| self.acknowledge(cell, Content::ABSENT));
+        Some(())
+    }
+
+    /// A volume is copied at once.
+    pub(crate) fn clone_volume(&mut self, from: u8, to: u8) -> Option<()> {
+        self.may_copy(from, to)?;
+        self.apply(Change::Clone { from, to });
+        self.mark_all(to);
+        for cell in Cell::of(from.into()) {
+            let content = self.state.live.content(cell);
+            self.acknowledge(twin(cell, to), content);
+        }
+        Some(())
+    }
+
+    fn may_copy(&mut self, from: u8, to: u8) -> Option<()> {
+        let may = self.state.mode(from.into()).is_some()
+            && self.is_absent(to)
+            && self.is_closed(from)
+            && self.state.copying.is_none()
+            && spend(&mut self.state.budget.volumes);
+        may.then_some(())
+    }
+
+    /// The copy of a volume begins, which is made LBN by LBN while the volume is served.
+    pub(crate) fn begin_copy(&mut self, from: u8, to: u8) -> Option<()> {
+        self.may_copy(from, to)?;
+        self.apply(Change::Begin { from, to });
+        let mut moment = [Content::ZEROS; LBNS];
+        for (content, cell) in moment.iter_mut().zip(Cell::of(from.into())) {
+            *content = self.state.live.content(cell);
+        }
+        self.state.copying = Some(Copying { from, to, copied: Set::EMPTY, moment });
+        Some(())
+    }
+
+    /// The next LBN is copied.
+    pub(crate) fn copy_next(&mut self, lbn: u8) -> Option<()> {
+        let copying = self.state.copying?;
+        if lbn >= self.model.bounds.lbns || copying.copied.has(lbn) {
+            return None;
+        }
+        self.copy(Cell(copying.from * LBNS as u8 + lbn));
+        Some(())
+    }
+
+    /// A complete copy is shown.
+    pub(crate) fn show(&mut self) -> Option<()> {
+        let copying = self.state.copying?;
+        if (0..self.model.bounds.lbns).any(|lbn| !copying.copied.has(lbn)) {
+            return None;
+        }
+        self.state.copying = None;
+        self.apply(Change::Show { volume: copying.to });
+        self.mark_all(copying.to);
+        for (content, cell) in copying.moment.into_iter().zip(Cell::of(copying.to.into())) {
+            self.acknowledge(cell, content);
+        }
+        Some(())
+    }
+
+    /// A hidden volume that a crash has left is removed.
+    pub(crate) fn clear_hidden(&mut self, volume: u8) -> Option<()> {
+        let is_hidden = matches!(self.state.live.volumes[usize::from(volume)], Volume::Hidden(_));
+        if !is_hidden || self.state.copying.is_some() || !self.has(Guard::OpeningClearsHidden) {
+            return None;
+        }
+        self.apply(Change::Remove { volume });
+        Some(())
+    }
+
+    /// A volume gets another mode.
+    pub(crate) fn set_mode(&mut self, volume: u8, mode: Mode) -> Option<()> {
+        if self.state.mode(volume.into()).is_none_or(|before| before == mode)
+            || !self.is_closed(volume)
+            || !spend(&mut self.state.budget.modes)
+        {
+            return None;
+        }
+        self.apply(Change::SetMode { volume, mode });
+        self.mark_all(volume);
+        Some(())
+    }
+}
