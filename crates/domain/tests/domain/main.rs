@@ -58,7 +58,6 @@ impl Journal for Memory {
 
 /// A domain of two members, with one client.
 struct Domain {
-    world: World,
     client: Client,
     config: DomainConfig,
 }
@@ -69,7 +68,7 @@ impl Domain {
         let client = world.client();
         let config = DomainConfig { block_bytes: 4096, depth, fingerprint_id: [1; 16] };
         config.create(&client).unwrap();
-        Self { world, client, config }
+        Self { client, config }
     }
 
     fn index(&self, member: MemberId) -> Index {

@@ -4,7 +4,7 @@ use crate::ceph::Ceph;
 use crate::suite::{Subject, check};
 use gemelo_base::{Clock, SystemClock};
 use gemelo_objects::rados::{ConnectError, Rados, RadosOptions};
-use gemelo_objects::{Guard, ObjectError, Objects, Update};
+use gemelo_objects::{Guard, ObjectError, Objects, Operation, Update};
 use std::process::Command;
 use std::time::Duration;
 
@@ -20,7 +20,46 @@ fn ceph_keeps_the_promises() {
     let missing = ceph.connect("nothing", "test", PATIENCE);
     assert!(matches!(missing, Err(ConnectError::NoPool { .. })), "{missing:?}");
     namespaces_are_apart(&ceph);
+    a_full_cluster_lets_remove(&ceph, &clock);
     a_stopped_cluster_times_out(&ceph, &clock);
+}
+
+/// A full cluster refuses bytes, and lets keys change and objects go: there is room to give
+/// something up.
+fn a_full_cluster_lets_remove(ceph: &Ceph, clock: &dyn Clock) {
+    let client = ceph.connect("gemelo", "full", PATIENCE).unwrap();
+    // The limit of the pool stands for the disks, which a test cannot fill.
+    let set_most_objects = |number: &str| {
+        let conf = ceph.directory().join("ceph.conf");
+        let action = ["osd", "pool", "set-quota", "gemelo", "max_objects", number];
+        let output = Command::new("ceph").arg("--conf").arg(conf).args(action).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let until = |is_full: bool| {
+        let deadline_ns = clock.now_ns() + 60_000_000_000;
+        loop {
+            let outcome = client.perform("grows", Operation::Append { bytes: &[1; 4096] });
+            match outcome {
+                Err(ObjectError::Full { .. }) if is_full => return,
+                Ok(_) if !is_full => return,
+                Ok(_) | Err(ObjectError::Full { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+            assert!(clock.now_ns() < deadline_ns, "the cluster does not become full: {is_full}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    };
+    client.write("goes", 0, b"bytes").unwrap();
+    let set = vec![("key".to_owned(), vec![1])];
+    client.update("keys", &Update { set, ..Update::default() }).unwrap();
+    set_most_objects("1");
+    until(true);
+    let guards = vec![Guard { key: "key".into(), expected: Some(vec![1]) }];
+    let set = vec![("key".to_owned(), vec![2])];
+    client.update("keys", &Update { guards, set, ..Update::default() }).unwrap();
+    client.remove("goes").unwrap();
+    set_most_objects("0");
+    until(false);
 }
 
 fn namespaces_are_apart(ceph: &Ceph) {
