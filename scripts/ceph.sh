@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs a Ceph cluster on this machine, for tests: one monitor, one manager, three OSDs.
 #
-#   scripts/ceph.sh start DIRECTORY    makes DIRECTORY; then DIRECTORY/ceph.conf has the pool "gemelo"
-#   scripts/ceph.sh stop DIRECTORY     ends the processes and removes DIRECTORY
+#   scripts/ceph.sh start DIRECTORY   makes DIRECTORY with ceph.conf, and the pool "gemelo"
+#   scripts/ceph.sh stop DIRECTORY    ends the processes and removes DIRECTORY
 #
 # Nothing is authenticated, and all addresses are local. The packages are those of scripts/setup.sh.
 set -euo pipefail
@@ -39,11 +39,11 @@ free_port() {
 write_configuration() {
     local port
     port=$(free_port)
-    monitor="v2:127.0.0.1:$port"
+    address="v2:127.0.0.1:$port"
     cat >"$conf" <<CONF
 [global]
 fsid = $(cat /proc/sys/kernel/random/uuid)
-mon_host = [$monitor]
+mon_host = [$address]
 public_addr = 127.0.0.1
 auth_cluster_required = none
 auth_service_required = none
@@ -54,6 +54,10 @@ admin_socket = $directory/\$name.asok
 pid_file = $directory/\$name.pid
 log_file = $directory/\$name.log
 crash_dir = $directory
+# The monitor reads these as well. The OSDs are on one host.
+osd_crush_chooseleaf_type = 0
+osd_pool_default_size = 2
+osd_pool_default_min_size = 1
 
 [mon]
 mon_data = $directory/mon
@@ -71,20 +75,16 @@ osd_data = $directory/osd\$id
 osd_objectstore = bluestore
 bluestore_block_size = $OSD_BYTES
 osd_memory_target = 939524096
-osd_crush_chooseleaf_type = 0
-osd_pool_default_size = 2
-osd_pool_default_min_size = 1
 CONF
-    # The monitor reads the defaults of pools, and the rule of the first one.
-    sed -i '/^\[mon\]/i osd_pool_default_size = 2\nosd_pool_default_min_size = 1\nosd_crush_chooseleaf_type = 0\n' "$conf"
 }
 
 start_monitor() {
     local fsid
     fsid=$(awk '$1 == "fsid" { print $3 }' "$conf")
-    monmaptool --create --fsid "$fsid" --addv a "[$monitor]" "$directory/monmap" >/dev/null
-    ceph-mon --conf "$conf" --id a --mkfs --monmap "$directory/monmap" --keyring "$directory/keyring"
-    ceph-mon --conf "$conf" --id a
+    monmaptool --create --fsid "$fsid" --addv a "[$address]" "$directory/monmap" >/dev/null
+    local monitor=(ceph-mon --conf "$conf" --id a)
+    "${monitor[@]}" --mkfs --monmap "$directory/monmap" --keyring "$directory/keyring"
+    "${monitor[@]}"
 }
 
 start_osd() {
@@ -92,8 +92,9 @@ start_osd() {
     mkdir "$directory/osd$number"
     uuid=$(cat /proc/sys/kernel/random/uuid)
     ceph_command osd new "$uuid" "$number" >/dev/null
-    ceph-osd --conf "$conf" --id "$number" --mkfs --osd-uuid "$uuid" &>"$directory/osd.$number.start"
-    ceph-osd --conf "$conf" --id "$number" &>>"$directory/osd.$number.start"
+    local osd=(ceph-osd --conf "$conf" --id "$number")
+    "${osd[@]}" --mkfs --osd-uuid "$uuid" &>"$directory/osd.$number.start"
+    "${osd[@]}" &>>"$directory/osd.$number.start"
 }
 
 start_osds() {
@@ -141,6 +142,11 @@ wait_for_end() {
         sleep 0.05
     done
     die "process $1 does not end after SIGKILL"
+}
+
+# Whether a process runs and is of this cluster; its number may have been given to another one.
+is_ours() {
+    grep -qs "$directory" "/proc/$1/cmdline"
 }
 
 # Ends the processes that this script started, which are known by their files.

@@ -42,8 +42,8 @@ impl Entry {
     }
 }
 
-/// The version that a member's last applied intent gave a shard; 0 before the first one. It tells if
-/// an intent was applied, because no two intents give a shard the same version.
+/// The version that a member's last applied intent gave a shard; 0 before the first one. It tells
+/// if an intent was applied, because no two intents give a shard the same version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Receipt(pub u64);
 

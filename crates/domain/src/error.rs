@@ -68,8 +68,8 @@ pub enum DomainError {
     },
     /// The journal and the index contradict each other.
     #[error(
-        "member {member} changed object '{object}' up to version {found}, and its journal knows only \
-         of version {expected}"
+        "member {member} changed object '{object}' up to version {found}, and its journal knows \
+         only of version {expected}"
     )]
     OutOfOrder {
         /// The member.

@@ -166,8 +166,8 @@ impl Index {
         Ok(count)
     }
 
-    /// Splits the shards that had too many entries when this member changed them, and finishes splits
-    /// that others left.
+    /// Splits the shards that had too many entries when this member changed them, and finishes
+    /// splits that others left.
     ///
     /// # Errors
     /// Fails if the store does. Members that need the shard finish its split.

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// nothing more, and a larger one keeps the shard busy for longer.
 pub const MAX_STEPS: usize = 3000;
 
-/// What a member asks of the index for one content. From the submission on, a block that is published
-/// must keep its content, and a reference that is released must not be used.
+/// What a member asks of the index for one content. From the submission on, a block that is
+/// published must keep its content, and a reference that is released must not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Refer to the content; if no member has it, offer the own block to the others.

@@ -29,8 +29,8 @@ pub struct Letter {
 }
 
 impl Letter {
-    /// The letter about a content, unlike any other: no two intents have the same shard and version,
-    /// and the content and the depth tell the shard.
+    /// The letter about a content, unlike any other: no two intents have the same shard and
+    /// version, and the content and the depth tell the shard.
     #[must_use]
     pub fn new(fingerprint: Fingerprint, intent: &Intent) -> Self {
         let mut key = String::with_capacity(64);

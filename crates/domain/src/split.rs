@@ -1,9 +1,9 @@
 //! Splitting a shard in use.
 //!
 //! Any member may begin a split, and any may finish it, also several at once: each step is guarded,
-//! and repeating it has no effect. The steps are: seal the shard, so that no change takes effect any
-//! more; create the halves; copy the entries; open the halves; mark the shard as split; remove its
-//! entries. The receipts stay, because an intent may ask for its fate later.
+//! and repeating it has no effect. The steps are: seal the shard, so that no change takes effect
+//! any more; create the halves; copy the entries; open the halves; mark the shard as split; remove
+//! its entries. The receipts stay, because an intent may ask for its fate later.
 
 use crate::config::damaged;
 use crate::entry::Entry;

@@ -101,7 +101,8 @@ proptest! {
             (members % 3 > 0).then_some(entry(MemberId(*members), *members))
         });
         let entries = entries.collect();
-        let actions: Vec<_> = steps.iter().map(|(hash, action, _)| (*hash, actions[*action])).collect();
+        let actions = steps.iter().map(|(hash, action, _)| (*hash, actions[*action]));
+        let actions: Vec<_> = actions.collect();
         let intent = sample(&actions, entries);
         let mut bytes = intent.encode();
         prop_assert_eq!(Intent::decode(&bytes), Ok(intent));

@@ -256,7 +256,8 @@ impl Protocol {
             return;
         }
         let intent = state.members[member].journal.clone().expect("a recorded intent");
-        if self.lacks(Weakness::SettleBeforeLetter) && state.crashes > 0 {
+        let has_letters = !letters_of(&intent, false).is_empty();
+        if self.lacks(Weakness::SettleBeforeLetter) && has_letters && state.crashes > 0 {
             // The journal has forgotten the intent when a crash keeps the letter from being sent.
             Self::settle(state, member, true);
             state.crashes -= 1;
@@ -298,7 +299,8 @@ impl Protocol {
         Self::answer(state, message, phase);
     }
 
-    /// An answer reaches the process that waits for it, and is not taken for that of a later intent.
+    /// An answer reaches the process that waits for it, and is not taken for that of a later
+    /// intent.
     fn answer(state: &mut State, message: &Message, phase: Phase) {
         let process = &mut state.members[message.sender];
         let is_waiting = process.phase == Phase::Waiting && process.instance == message.instance;

@@ -217,8 +217,8 @@ impl Pool {
         let mut lengths = [HOLDER_BYTES; 4];
         let [tag, clients, cookies, addresses] = &mut texts;
         let [tag_length, clients_length, cookies_length, addresses_length] = &mut lengths;
-        // SAFETY: each buffer has the length that is given for it; librados writes no more, and ends
-        // each text with a zero byte.
+        // SAFETY: each buffer has the length that is given for it; librados writes no more, and
+        // ends each text with a zero byte.
         let count = unsafe {
             (self.symbols.rados_list_lockers)(
                 self.handle,
