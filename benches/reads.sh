@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Reads of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the servers in turn. Cold reads find nothing in
-# the page cache, warm ones everything. About two minutes with one round.
+# the page cache, warm ones everything. "Arranged" reads follow on "gemelo pool arrange", and nbdkit reads the same file again.
+# About three minutes with one round.
 #
 #   benches/reads.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
@@ -81,6 +82,13 @@ print(sys.argv[1], sys.argv[2], read["iops"], read["bw_bytes"] / 1e6, *latencies
 ' "$who" "$name" >>"$directory/figures"
 }
 
+# arrange SERVER: brings the blocks of a pool together again, after the finder has examined them. Prints what it did.
+arrange() {
+    [ "$1" = nbdkit ] && return
+    "$gemelo" pool find "$directory/pool" >/dev/null
+    echo "$1: $("$gemelo" pool arrange "$directory/pool")"
+}
+
 # measure SERVER FILE: FILE holds the data.
 measure() {
     local random="--bs=4k --rw=randread" sequential="--bs=1m --rw=read --iodepth=4"
@@ -102,6 +110,11 @@ measure() {
         load "$1" overwritten-1m $sequential
         cache warm "$2"
         load "$1" overwritten-warm-1m $sequential
+        arrange "$1"
+        cache cold "$2"
+        load "$1" arranged-1m $sequential
+        cache warm "$2"
+        load "$1" arranged-warm-1m $sequential
     }
 }
 

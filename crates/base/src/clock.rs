@@ -20,7 +20,39 @@ pub trait Clock: Send + Sync {
     fn utc_s(&self) -> Option<u64> {
         None
     }
+
+    /// Returns the minutes since midnight, local time, 0 to 1439. `None` if the clock does not know
+    /// it. A clock without a time zone gives UTC.
+    fn local_minute(&self) -> Option<u16> {
+        let minutes = self.utc_s()? / 60 % MINUTES_OF_DAY;
+        u16::try_from(minutes).ok()
+    }
+
+    /// Returns the processor time in nanoseconds that the calling thread has used. `None` if the
+    /// clock does not know it.
+    fn thread_cpu_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the time in nanoseconds for which processors of this machine had nothing to do, all
+    /// of them together, in steps of some milliseconds. `None` if the clock does not know it.
+    fn idle_cpu_ns(&self) -> Option<u64> {
+        None
+    }
 }
+
+/// The time that processors had nothing to do, by the line of all processors in `/proc/stat`: the
+/// fourth and the fifth number are the ticks spent idle and waiting for disks.
+fn idle_ticks(stat: &str) -> Option<u64> {
+    let mut numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().skip(3);
+    let mut number = || numbers.next()?.parse::<u64>().ok();
+    number()?.checked_add(number()?)
+}
+
+/// Ticks of `/proc/stat` have this length on all architectures of Linux.
+const TICK_NS: u64 = 10_000_000;
+
+const MINUTES_OF_DAY: u64 = 24 * 60;
 
 /// A clock that knows the date. It may jump, so it measures no durations.
 pub trait WallClock: Send + Sync {
@@ -93,6 +125,23 @@ impl Clock for SystemClock {
         // A system whose clock is set to a time before 1970 does not know the time.
         SystemTime::UNIX_EPOCH.elapsed().ok().map(|since| since.as_secs())
     }
+
+    fn local_minute(&self) -> Option<u16> {
+        let now = jiff::Zoned::now();
+        let minutes = i16::from(now.hour()) * 60 + i16::from(now.minute());
+        u16::try_from(minutes).ok()
+    }
+
+    fn thread_cpu_ns(&self) -> Option<u64> {
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let seconds = u64::try_from(used.tv_sec).ok()?;
+        Some(seconds * 1_000_000_000 + u64::try_from(used.tv_nsec).ok()?)
+    }
+
+    fn idle_cpu_ns(&self) -> Option<u64> {
+        let stat = std::fs::read_to_string("/proc/stat").ok()?;
+        idle_ticks(&stat)?.checked_mul(TICK_NS)
+    }
 }
 
 /// A clock for tests. It moves only by [`ManualClock::advance_ns`] and by sleeping. Its origin is
@@ -158,5 +207,34 @@ mod tests {
         clock.advance_ns(1);
         assert_eq!(clock.now_ns(), 51);
         assert_eq!(clock.date(), SystemTime::UNIX_EPOCH + Duration::from_nanos(51));
+    }
+
+    #[test]
+    fn minutes_of_the_day_follow_the_date() {
+        let clock = ManualClock::new();
+        // The origin is 22:13:20.
+        assert_eq!(clock.local_minute(), Some(22 * 60 + 13));
+        clock.advance_ns(2 * 3600 * 1_000_000_000);
+        assert_eq!(clock.local_minute(), Some(13));
+        assert!(SystemClock::new().local_minute().unwrap() < 24 * 60);
+    }
+
+    #[test]
+    fn a_thread_that_works_uses_processor_time() {
+        let clock = SystemClock::new();
+        let began_ns = clock.thread_cpu_ns().unwrap();
+        let mut sum = 0u64;
+        while clock.thread_cpu_ns().unwrap() == began_ns {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert_eq!(ManualClock::new().thread_cpu_ns(), None);
+    }
+
+    #[test]
+    fn idle_time_is_that_of_all_processors() {
+        let stat = "cpu  10 20 30 4000 500 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n";
+        assert_eq!(idle_ticks(stat), Some(4500));
+        assert_eq!(idle_ticks("cpu0 1 2 3 4 5"), None);
+        assert_eq!(idle_ticks(""), None);
     }
 }

@@ -9,6 +9,7 @@
 
 mod bytes;
 pub mod clock;
+mod daily;
 mod failure;
 pub mod monitor;
 mod permutation;
@@ -19,6 +20,7 @@ pub mod values;
 
 pub use bytes::is_zero;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
+pub use daily::DailyWindow;
 pub use failure::{Classified, FailureKind};
 pub use monitor::{Monitor, Recorder, Silent, Unit};
 pub use permutation::Permutation;

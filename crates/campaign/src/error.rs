@@ -28,6 +28,14 @@ pub enum CampaignError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The directory of a new campaign cannot be created.
+    #[error("cannot create the directory of the campaign, {}", path.display())]
+    Directory {
+        /// Path of the directory.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
     /// Another process runs or cleans the campaign.
     #[error("another process runs or cleans the campaign in {}: wait until it ends", .0.display())]
     Locked(PathBuf),
@@ -68,6 +76,7 @@ impl Classified for CampaignError {
             Self::Plan(error) => error.kind(),
             Self::Record(error) => error.kind(),
             Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::Directory { source, .. } => FailureKind::of_io(source).untouched(),
             Self::Locked(_) => FailureKind::InUse,
             Self::Exists(_) | Self::Absent(_) | Self::OtherPlan(_) | Self::NothingToRun(_) => {
                 FailureKind::BadInput

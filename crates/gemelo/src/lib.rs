@@ -7,6 +7,7 @@
 mod commands;
 mod confirm;
 mod context;
+mod dates;
 mod exit;
 mod files;
 mod json;

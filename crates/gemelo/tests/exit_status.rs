@@ -27,6 +27,7 @@ const ON_POOLS: &[&[&str]] = &[
     &["pool", "stat", "POOL"],
     &["pool", "gc", "POOL"],
     &["pool", "find", "POOL"],
+    &["pool", "arrange", "POOL"],
     &["pool", "check", "POOL"],
     &["pool", "check", "POOL", "--repair", "--yes"],
     &["pool", "check", "POOL", "--data"],

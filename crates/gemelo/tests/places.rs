@@ -263,12 +263,12 @@ fn a_pool_that_a_benchmark_has_can_be_looked_at() {
 fn a_benchmark_opens_a_pool_with_the_pools_settings() {
     let pool = TestPool::new(&[]);
     done(&["volume", "create", &pool.volume("disk"), "--size", "4m"]);
-    std::fs::write(pool.file("pool/settings.toml"), "io = \"fast\"\n").unwrap();
+    fs::write(pool.file("pool/settings.toml"), "io = \"fast\"\n").unwrap();
     let target = format!("pool:{}", pool.volume("disk"));
     let words = ["bench", "--target", &target, "--distribution", "unique", "--bytes", "64k"];
     let text = refused(&words);
     assert!(text.contains("settings.toml: line 1: expected \"direct\""), "{text}");
-    std::fs::write(pool.file("pool/settings.toml"), "io = \"buffered\"\n").unwrap();
+    fs::write(pool.file("pool/settings.toml"), "io = \"buffered\"\n").unwrap();
     done(&words);
     pool.assert_clean();
 }

@@ -128,6 +128,82 @@ fn an_offline_volume_is_deduplicated_by_hand_and_in_the_background() {
     panic!("the background has not found the duplicates in ten seconds");
 }
 
+/// Writes each of 512 blocks of a volume once, so that neighbours are not written one after another.
+fn scatter(pool: &TestPool, volume: &str) {
+    use gemelo_device::{BlockDevice, Durability, Operation, Request};
+    let clock = Arc::new(SystemClock::new());
+    let open = Pool::open(Path::new(&pool.path()), Tuning::default(), clock).unwrap();
+    let device = open.volume(volume).unwrap();
+    for number in 0..512u64 {
+        // 189 has no divisor in common with 512.
+        let (offset, data) = (number * 189 % 512 * 4096, noise(1000 + number, 4096));
+        let operation = Operation::Write { offset, data: &data, durability: Durability::Flushed };
+        let mut batch = [Request { operation, outcome: Ok(()) }];
+        device.execute(&mut batch);
+        assert!(batch[0].outcome.is_ok());
+    }
+    drop(device);
+    open.close().unwrap();
+}
+
+#[test]
+fn a_scattered_volume_is_stored_in_order_again() {
+    let pool = TestPool::new(&["--layout-rate", "0"]);
+    let settings = fs::read_to_string(pool.file("pool/settings.toml")).unwrap();
+    assert_eq!(settings, "layout-rate = 0\n");
+    for (name, is_served) in [("a", false), ("b", true)] {
+        let volume = pool.volume(name);
+        done(&["volume", "create", &volume, "--size", "2m"]);
+        scatter(&pool, name);
+        let served = is_served.then(|| pool.serve(&[]));
+        let in_order = || {
+            let said = done(&["volume", "stat", &volume]);
+            let line = said.lines().find(|line| line.contains("stored in order")).unwrap();
+            line.split("order").nth(1).unwrap().trim().to_owned()
+        };
+        assert_eq!(in_order(), "0.00 %");
+        let said = done(&["pool", "arrange", &pool.path()]);
+        assert!(said.contains(" 512 moved, 0 overwritten"), "{said}");
+        assert_eq!(in_order(), "100.00 %");
+        if is_served {
+            assert!(done(&["pool", "stat", &pool.path()]).contains("512 blocks, 0 overtaken"));
+        }
+        drop(served);
+    }
+    pool.assert_clean();
+}
+
+#[test]
+fn the_finder_is_paused_and_resumed_and_tells_what_it_would_save() {
+    let pool = TestPool::new(&[]);
+    fs::write(pool.file("raw"), [noise(3, 1 << 20), noise(3, 1 << 20)].concat()).unwrap();
+    assert!(refused(&["pool", "find", &pool.path(), "--pause"]).contains("no process serves"));
+    done(&["volume", "create", &pool.volume("a"), "--size", "2m", "--dedup", "offline"]);
+    let _served = pool.serve(&["--finder-delay", "0s", "--find-window", "00:00-24:00"]);
+    let said = done(&["pool", "find", &pool.path(), "--pause"]);
+    assert!(said.ends_with("the finder is paused\n"), "{said}");
+    done(&["volume", "import", &pool.file("raw"), &pool.volume("a"), "--force"]);
+    let said = done(&["pool", "find", &pool.path(), "--estimate"]);
+    assert!(said.contains("512 blocks wait (2.00 MiB), 512 of them were read"), "{said}");
+    assert!(said.contains("about 1.00 MiB, at 95 % between 1.00 MiB and 1.00 MiB"), "{said}");
+    // The finder looks every 50 ms.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(pool.stat("/pool/finder/state"), "paused");
+    assert_eq!(pool.stat("/pool/finder/backlog_blocks"), 512);
+    assert_eq!(pool.stat("/pool/physical_blocks"), 512);
+    let text = done(&["pool", "stat", &pool.path()]);
+    assert!(text.contains("paused: 'gemelo pool find --resume' resumes it"), "{text}");
+    assert!(text.contains("512 blocks, the oldest for"), "{text}");
+    assert!(done(&["pool", "find", &pool.path(), "--resume"]).ends_with("is resumed\n"));
+    for _ in 0..400 {
+        if pool.stat("/pool/physical_blocks") == 256 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(25));
+    }
+    panic!("the finder has not found the duplicates in ten seconds");
+}
+
 #[test]
 fn freed_blocks_come_back_by_hand_and_the_file_shrinks() {
     use std::os::unix::fs::MetadataExt;

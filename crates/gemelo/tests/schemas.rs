@@ -42,6 +42,7 @@ const COMMANDS: &[&str] = &[
     "compare --a DIR/first DIR/second --b DIR/second DIR/first --all --confidence 99",
     "compare DIR/first DIR/second --figure all/operations_per_s",
     "pool stat DIR/pool",
+    "pool stat DIR/scrubbed",
     "pool ls DIR",
     "pool check DIR/pool",
     "pool check DIR/pool --data",
@@ -139,6 +140,9 @@ fn place() -> tempfile::TempDir {
     ] {
         assert_eq!(gemelo(words).status, 0, "{words:?}");
     }
+    let scrubbed = path("scrubbed").to_str().unwrap().to_owned();
+    assert_eq!(gemelo(&["pool", "create", &scrubbed, "--capacity", "32m"]).status, 0);
+    assert_eq!(gemelo(&["pool", "scrub", &scrubbed]).status, 0);
     for name in ["first", "second"] {
         let path = path(name);
         let words = ["suite", "--target", "null:", "--file-size", "64k", "--json"];

@@ -20,6 +20,9 @@ pub const RUNS_DIRECTORY: &str = "runs";
 /// The reason why the record of a campaign cannot be read.
 #[derive(Debug, Error)]
 pub enum RecordError {
+    /// The directory has no plan of a campaign.
+    #[error("{} is not the directory of a campaign: it has no {CAMPAIGN_FILE}", .0.display())]
+    NoCampaign(PathBuf),
     /// Reading the file failed.
     #[error("cannot read {}", path.display())]
     Read {
@@ -67,7 +70,15 @@ pub fn run_directory(campaign: &Path, id: &str) -> PathBuf {
 /// # Errors
 /// Fails if `campaign.json` is missing, is not JSON, or has another schema.
 pub fn read_campaign(directory: &Path) -> Result<CampaignRecord, RecordError> {
-    read(directory.join(CAMPAIGN_FILE), CAMPAIGN_SCHEMA)
+    let is_absent = |source: &io::Error| {
+        matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    };
+    match read(directory.join(CAMPAIGN_FILE), CAMPAIGN_SCHEMA) {
+        Err(RecordError::Read { source, .. }) if is_absent(&source) => {
+            Err(RecordError::NoCampaign(directory.to_owned()))
+        }
+        outcome => outcome,
+    }
 }
 
 /// Reads the record of the run `id`.

@@ -9,8 +9,8 @@
 //! counts, for which the gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997) holds
 //! even if counts are small.
 
+use crate::copies::CopyCounts;
 use crate::result::{ConfidenceInterval, EstimateResult, RangeInterval};
-use crate::tally::CopyCounts;
 use gemelo_content::{range_index, range_start};
 
 /// The normal quantile of a two-sided 95 % interval.

@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod budget;
+mod copies;
 mod error;
 mod estimate;
 mod fingerprint;
@@ -21,7 +22,6 @@ mod locality;
 mod nature;
 mod options;
 mod plan;
-mod queue;
 mod read;
 mod request;
 mod result;

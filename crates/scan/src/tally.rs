@@ -1,6 +1,7 @@
 //! The figures of a block size, computed from counted contents one after another. Scans and merges
 //! share this code, so that both give the same figures.
 
+use crate::copies::CopyCounts;
 use crate::estimate::{self, SampleScale};
 use crate::fingerprint::ScanFingerprint;
 use crate::levels::LevelSample;
@@ -18,9 +19,6 @@ use std::collections::BTreeMap;
 
 /// The number of contents in the list of the most repeated.
 const MOST_REPEATED: usize = 10;
-
-/// Numbers of copies below this limit are counted in an array instead of a map.
-const SMALL_COPIES: usize = 4096;
 
 /// The values of one distinct content.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,33 +57,6 @@ impl BlockTotals {
         self.padding_bytes = self.padding_bytes.saturating_add(other.padding_bytes);
         self.zero_blocks = self.zero_blocks.saturating_add(other.zero_blocks);
         self.zero_bytes = self.zero_bytes.saturating_add(other.zero_bytes);
-    }
-}
-
-/// The number of contents for each number of copies.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CopyCounts {
-    small: Vec<u64>,
-    large: BTreeMap<u64, u64>,
-}
-
-impl CopyCounts {
-    fn add(&mut self, copies: u64) {
-        if self.small.is_empty() {
-            self.small = vec![0; SMALL_COPIES];
-        }
-        match usize::try_from(copies).ok().and_then(|index| self.small.get_mut(index)) {
-            Some(count) => *count += 1,
-            None => *self.large.entry(copies).or_insert(0) += 1,
-        }
-    }
-
-    /// Returns (copies, contents) pairs, in ascending order.
-    pub(crate) fn classes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let small = (0u64..).zip(self.small.iter().copied());
-        small
-            .chain(self.large.iter().map(|(copies, count)| (*copies, *count)))
-            .filter(|(_, count)| *count > 0)
     }
 }
 

@@ -17,6 +17,7 @@ mod open_files;
 mod open_pool;
 mod report;
 mod request;
+mod scrub;
 mod service;
 mod settings;
 mod space;
@@ -30,12 +31,14 @@ pub use failure::{Remedy, RequestFailure};
 pub use open_pool::{connected, let_look};
 pub use report::{ServerStat, StatReport, Thresholds};
 pub use request::{CheckedReport, PoolRequest, Reply};
+pub use scrub::{LastScrub, RunningScrub, ScrubSchedule, ScrubStat};
 pub use service::{Addresses, ServeOptions, serve};
-pub use settings::Settings;
+pub use settings::{Settings, whole_percent};
 pub use systemd::{InheritedSocket, handed_over};
 pub use transfer::{
     BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,
 };
 
 /// Names of the files and sockets that this crate makes in the directory of a pool.
-pub const POOL_FILES: [&str; 3] = [control::NAME, control::LOOK_NAME, settings::FILE];
+pub const POOL_FILES: [&str; 5] =
+    [control::NAME, control::LOOK_NAME, settings::FILE, scrub::FILE, scrub::NEW_FILE];

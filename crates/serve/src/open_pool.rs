@@ -4,12 +4,15 @@ use crate::control::Looks;
 use crate::failure::{Remedy, RequestFailure};
 use crate::report::{ServerStat, StatReport, Thresholds, used_share, warnings};
 use crate::request::{CheckedReport, PoolRequest, Reply};
+use crate::scrub::{ScrubStat, Scrubs};
 use crate::settings::Settings;
 use crate::space::SpaceCounter;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, FrontEndFigures, Listening};
-use gemelo_volume::{DamagedBlock, Pool, Tuning, VolumeError, VolumeSummary};
+use gemelo_volume::{
+    DamagedBlock, Pool, ScrubOptions, ScrubReport, Tuning, VolumeError, VolumeSummary,
+};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -27,6 +30,7 @@ pub(crate) struct OpenPool {
     /// The front ends, once the pool is served.
     front_ends: OnceLock<Vec<Arc<dyn Listening>>>,
     space: SpaceCounter,
+    scrubs: Scrubs,
 }
 
 impl OpenPool {
@@ -38,8 +42,8 @@ impl OpenPool {
         let pool = Pool::open(directory, tuning, Arc::new(SystemClock::new()))?;
         let directory = directory.to_owned();
         let (is_only_looked_at, front_ends) = (false, OnceLock::new());
-        let space = SpaceCounter::default();
-        Ok(Self { pool, directory, thresholds, is_only_looked_at, front_ends, space })
+        let (space, scrubs) = (SpaceCounter::default(), Scrubs::new(&directory));
+        Ok(Self { pool, directory, thresholds, is_only_looked_at, front_ends, space, scrubs })
     }
 
     /// Opens the pool with its own settings. `is_only_looked_at` opens it read-only.
@@ -126,11 +130,24 @@ impl OpenPool {
             PoolRequest::Collect { most_bytes_per_s } => {
                 return Ok(Reply::Collected(pool.gc(*most_bytes_per_s, monitor, stop)?));
             }
+            PoolRequest::Arrange { most_bytes_per_s } => {
+                return Ok(Reply::Arranged(pool.arrange(*most_bytes_per_s, monitor, stop)?));
+            }
             PoolRequest::Find => return Ok(Reply::Found(pool.find(monitor, stop)?)),
+            PoolRequest::EstimateFind { sample_bytes, seed } => {
+                let estimate = pool.estimate_find((*sample_bytes, *seed), monitor, stop)?;
+                return Ok(Reply::Estimated(estimate));
+            }
+            PoolRequest::PauseFinder { is_paused } => self.pause_finder(*is_paused)?,
             PoolRequest::Check { data } => {
                 let differences = pool.prove_served(MOST_DIFFERENCES)?;
-                let contents = data.then(|| pool.scrub(monitor, stop)).transpose()?;
+                let options = ScrubOptions::default();
+                let contents = data.then(|| pool.scrub(options, monitor, stop)).transpose()?;
                 return Ok(Reply::Checked(CheckedReport { differences, contents }));
+            }
+            PoolRequest::Scrub { most_bytes_per_s } => {
+                let options = ScrubOptions { most_bytes_per_s: *most_bytes_per_s, heals: true };
+                return Ok(Reply::Scrubbed(self.scrub(options, monitor, stop)?));
             }
             PoolRequest::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,
             PoolRequest::Attach => {
@@ -138,6 +155,17 @@ impl OpenPool {
             }
         }
         Ok(Reply::Done)
+    }
+
+    /// Pauses or resumes the finder. A pool that is not served has none in the background.
+    fn pause_finder(&self, is_paused: bool) -> Result<(), RequestFailure> {
+        if self.front_ends.get().is_none() {
+            let text = "no process serves the pool, so no finder works in the background: start \
+                        'gemelo serve' first";
+            return Err(RequestFailure::refused(text));
+        }
+        self.pool.pause_finder(is_paused);
+        Ok(())
     }
 
     fn summary(&self, name: &str) -> Result<VolumeSummary, VolumeError> {
@@ -196,12 +224,27 @@ impl OpenPool {
     pub(crate) fn stat(&self) -> Result<StatReport, VolumeError> {
         let front_ends = self.front_ends.get().map(Vec::as_slice);
         let report = report_on(&self.pool, &self.directory, front_ends, &self.thresholds)?;
-        Ok(StatReport { read_only: report.read_only && !self.is_only_looked_at, ..report })
+        let read_only = report.read_only && !self.is_only_looked_at;
+        Ok(StatReport { read_only, scrub: self.scrubs.stat(), ..report })
     }
 
     /// Reports on the pool to other processes while this one has it without serving it.
     pub(crate) fn stat_for_others(&self) -> Result<StatReport, VolumeError> {
         Ok(StatReport { holder_process_id: Some(std::process::id()), ..self.stat()? })
+    }
+
+    pub(crate) const fn scrubs(&self) -> &Scrubs {
+        &self.scrubs
+    }
+
+    /// Scrubs the pool and keeps the outcome.
+    pub(crate) fn scrub(
+        &self,
+        options: ScrubOptions,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<ScrubReport, RequestFailure> {
+        self.scrubs.run(&self.pool, options, monitor, stop)
     }
 
     /// Returns the damaged blocks that were found since the pool was opened and are still in use.
@@ -276,6 +319,7 @@ fn report_on(
         holder_process_id: None,
         damage: damage_of(pool),
         damaged_blocks: pool.damaged_blocks(),
+        scrub: ScrubStat::default(),
         read_only: pool.is_read_only(),
         warnings: Vec::new(),
     };

@@ -1,5 +1,6 @@
 //! The figures of a pool and its server, and the warnings that follow from them.
 
+use crate::scrub::ScrubStat;
 use gemelo_base::units::{format_counted, format_size};
 use gemelo_volume::{DamagedBlock, PoolStat, VolumeSummary};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,9 @@ pub struct StatReport {
     /// Damaged blocks that were found since then and are still in use.
     #[serde(default)]
     pub damaged_blocks: Vec<DamagedBlock>,
+    /// The scrub that runs, and the last one that ended.
+    #[serde(default)]
+    pub scrub: ScrubStat,
     /// `true` if the pool refuses changes.
     pub read_only: bool,
     /// Warnings that hold now.

@@ -3,7 +3,9 @@
 
 use crate::report::StatReport;
 use gemelo_format::DedupMode;
-use gemelo_volume::{FinderReport, GcReport, LiveCheck, SnapshotSpace, VolumeSpace};
+use gemelo_volume::{
+    ArrangeReport, FindEstimate, FinderReport, GcReport, ScrubReport, SnapshotSpace, VolumeSpace,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -78,10 +80,33 @@ pub enum PoolRequest {
     },
     /// Runs the finder over all blocks of off-line volumes.
     Find,
+    /// Pauses or resumes the finder of the background of a served pool.
+    PauseFinder {
+        /// `true` to pause it.
+        is_paused: bool,
+    },
+    /// Estimates what running the finder would save.
+    EstimateFind {
+        /// Most bytes of contents that are read.
+        sample_bytes: u64,
+        /// Seed of the choice of the blocks.
+        seed: u64,
+    },
+    /// Brings together what lies scattered in all volumes.
+    Arrange {
+        /// Most bytes a second that are moved; [`None`] for no limit.
+        most_bytes_per_s: Option<u64>,
+    },
     /// Counts the references to all blocks and compares them with the records.
     Check {
         /// `true` to read all contents as well, and to compare them with their checksums.
         data: bool,
+    },
+    /// Reads all contents from the medium, compares them with their checksums, and heals what has
+    /// another copy.
+    Scrub {
+        /// Most bytes a second that are read; [`None`] for no limit.
+        most_bytes_per_s: Option<u64>,
     },
     /// Makes the data store larger.
     Grow {
@@ -108,6 +133,12 @@ pub enum Reply {
     Collected(GcReport),
     /// The reply to [`PoolRequest::Find`].
     Found(FinderReport),
+    /// The reply to [`PoolRequest::EstimateFind`].
+    Estimated(FindEstimate),
+    /// The reply to [`PoolRequest::Arrange`].
+    Arranged(ArrangeReport),
+    /// The reply to [`PoolRequest::Scrub`].
+    Scrubbed(ScrubReport),
     /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),
 }
@@ -118,14 +149,13 @@ pub struct CheckedReport {
     /// Differences between counted and recorded references, one text for each.
     pub differences: Vec<String>,
     /// Result of the check of the contents, if they were read.
-    pub contents: Option<LiveCheck>,
+    pub contents: Option<ScrubReport>,
 }
 
 impl CheckedReport {
     /// Returns whether the check found nothing wrong.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.differences.is_empty()
-            && self.contents.as_ref().is_none_or(|found| found.problems.is_empty())
+        self.differences.is_empty() && self.contents.as_ref().is_none_or(ScrubReport::is_clean)
     }
 }

@@ -7,6 +7,7 @@ use crate::failure::{Remedy, RequestFailure, with_causes};
 use crate::metrics::{self, MetricsServer, render};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
+use crate::scrub::{self, ScrubSchedule};
 use crate::{open_files, systemd, watch};
 use gemelo_base::{Classified, Monitor, StopFlag};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
@@ -27,6 +28,8 @@ pub struct ServeOptions {
     pub tuning: Tuning,
     /// Address at which metrics are served over HTTP.
     pub metrics: Option<SocketAddr>,
+    /// The times and the rate of scrubs.
+    pub scrub: ScrubSchedule,
     /// Shares of use at which the server warns.
     pub thresholds: Thresholds,
 }
@@ -157,7 +160,9 @@ impl Service {
         };
         let closing = StopFlag::new();
         let mut helpers =
-            vec![watch::start(Arc::clone(&pool), monitor, stop.clone()).map_err(failed)?];
+            vec![watch::start(Arc::clone(&pool), monitor.clone(), stop.clone()).map_err(failed)?];
+        let scrubs = scrub::start(Arc::clone(&pool), options.scrub, monitor, closing.clone());
+        helpers.extend(scrubs.map_err(failed)?);
         if let Some(metrics) = metrics {
             helpers
                 .push(start_metrics(metrics, Arc::clone(&pool), closing.clone()).map_err(failed)?);

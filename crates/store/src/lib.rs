@@ -14,7 +14,7 @@ mod laid_out;
 mod request;
 
 pub use block::BlockStore;
-pub use buffer::{BufferFigures, BufferOptions, WriteBuffer};
+pub use buffer::{BufferFigures, BufferOptions, WriteBuffer, WriteObserver};
 pub use disks::PoolDisks;
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 

@@ -2,6 +2,7 @@
 
 use gemelo_format::Pbn;
 use std::io;
+use std::num::NonZeroU64;
 
 /// A read of a content, or of a part of it.
 #[derive(Debug)]
@@ -30,14 +31,17 @@ pub struct ContentWrite<'a> {
     pub pbn: Pbn,
     /// The new bytes.
     pub content: &'a [u8],
+    /// The number by which a [`crate::WriteObserver`] knows this write of the PBN from others;
+    /// [`None`] if no observer wants it.
+    pub ticket: Option<NonZeroU64>,
     /// Set by the store. After an error the content may be anything.
     pub outcome: io::Result<()>,
 }
 
 impl<'a> ContentWrite<'a> {
-    /// Makes a request without an outcome.
+    /// Makes a request without an outcome and without a ticket.
     pub const fn new(pbn: Pbn, content: &'a [u8]) -> Self {
-        Self { pbn, content, outcome: Ok(()) }
+        Self { pbn, content, ticket: None, outcome: Ok(()) }
     }
 }
 

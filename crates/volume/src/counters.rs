@@ -68,6 +68,14 @@ counters! {
         flushes,
         /// Requests that failed.
         failed_requests,
+        /// Blocks that the finder has looked at.
+        examined_blocks,
+        /// Blocks of these whose content was known, so that their own copy was freed.
+        found_blocks,
+        /// Blocks of these whose content became known to the index.
+        identified_blocks,
+        /// Blocks of these that a write replaced meanwhile, or that could not be read.
+        aborted_blocks,
     }
 }
 
@@ -87,7 +95,7 @@ counters! {
         failed_checkpoints,
         /// Blocks given back by the collector to the system.
         discarded_blocks,
-        /// Blocks of off-line volumes that the finder has read and fingerprinted.
+        /// Blocks of off-line volumes that the finder has looked at.
         examined_blocks,
         /// Examined blocks whose content was known, so that their own copy was freed.
         found_blocks,
@@ -95,6 +103,15 @@ counters! {
         identified_blocks,
         /// Examined blocks that a write replaced meanwhile, or that could not be read.
         aborted_blocks,
+        /// Fingerprints that the finder has looked up in the index.
+        index_lookups,
+        /// Lists in which it has looked them up.
+        index_batches,
+        /// Blocks that were moved, so that neighbours in a volume are neighbours in the store.
+        arranged_blocks,
+        /// Blocks that were read to be moved and then left where they are, because a request changed
+        /// them meanwhile, or because they could not be read or written.
+        arrange_overtaken_blocks,
         /// Contents that had the fingerprint of another one.
         collisions,
         /// Blocks that were found damaged when they were read.

@@ -24,13 +24,17 @@ mod volume_path;
 
 pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
-pub use engine::{DamagedBlock, FinderReport, GcReport, SnapshotSpace, VolumeSpace};
+pub use engine::{
+    ArrangeReport, DamagedBlock, FinderFigures, FinderReport, FinderState, FinderTuning, GcReport,
+    HeldBack, LayoutTuning, RememberedFigures, SnapshotSpace, VolumeLayout, VolumeSpace,
+};
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval, PoolStat,
-    RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook, RepairPlan, ScrubOptions,
-    ScrubReport, Tuning, VolumeSummary, convert, record_damage, repair, repair_outlook,
+    Conversion, FindEstimate, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval,
+    PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook, RepairPlan,
+    ScrubOptions, ScrubReport, Tuning, VolumeSummary, convert, record_damage, repair,
+    repair_outlook,
 };
 pub use volume::Volume;
 pub use volume_path::{VolumePath, VolumePathError};

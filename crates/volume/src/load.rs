@@ -111,6 +111,21 @@ impl Load {
         }
     }
 
+    /// The requests that are under way.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// The requests that have ended so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.requests.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The sum of the latencies of all requests that have ended.
+    pub(crate) fn busy_ns(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.total_ns.load(Ordering::Relaxed)).sum()
+    }
+
     pub(crate) fn read(&self) -> LoadStat {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let operations = OperationKind::ALL.into_iter().zip(&self.kinds);

@@ -31,8 +31,9 @@ const ROUNDS: u64 = 2000;
 /// The most steps between two crashes.
 const MOST_STEPS: u64 = 400;
 
-/// Runs a pool until it has crashed several times. Returns the number of crashes.
-fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> u64 {
+/// Runs a pool until it has crashed several times. Returns the number of crashes, and of blocks that
+/// the arranger has moved.
+fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> (u64, u64) {
     let mut random = Random::new(seed);
     let mut simulation = Simulation::new(random.next_u64()).with_store(open_store);
     Pool::format(&simulation.disks(), &options_with(backend, POOL_BLOCKS)).unwrap();
@@ -61,7 +62,7 @@ fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> u64 {
     pool.close().unwrap();
     let pool = open_ticking(&simulation.disks(), tuning()).unwrap();
     check_recovered(&pool, &mut model);
-    crashes
+    (crashes, model.moved_blocks)
 }
 
 fn check_from_outside(simulation: &Simulation) {
@@ -84,18 +85,22 @@ fn crash_while_opening(simulation: Simulation, random: &mut Random) -> Simulatio
 
 fn crash_again_and_again(backend: BackendKind, open_store: OpenStore, most: u64) {
     let first = first_seed();
-    let mut crashes = 0;
+    let (mut crashes, mut moved) = (0, 0);
     for seed in first..first + rounds(most) {
         let result = std::panic::catch_unwind(|| live(backend, open_store, seed));
         match result {
-            Ok(count) => crashes += count,
+            Ok((count, blocks)) => {
+                crashes += count;
+                moved += blocks;
+            }
             Err(panic) => {
                 eprintln!("{backend:?}: again with GEMELO_TEST_SEED={seed} GEMELO_TEST_ROUNDS=1");
                 std::panic::resume_unwind(panic);
             }
         }
     }
-    eprintln!("{backend:?}: {crashes} crashes");
+    eprintln!("{backend:?}: {crashes} crashes, {moved} blocks moved");
+    assert!(moved > 0 || most < ROUNDS, "the arranger has moved nothing");
 }
 
 #[test]

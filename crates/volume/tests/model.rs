@@ -21,7 +21,7 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::{BlockStore, OpenStore};
-use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
+use gemelo_volume::{FinderTuning, Pool, PoolOptions, Tuning, Volume, VolumeError};
 
 fn work(seed: u64, options: &PoolOptions, tuning: &Tuning, open_store: OpenStore) {
     let mut random = Random::new(seed);
@@ -158,7 +158,8 @@ fn the_finder_waits_its_delay_and_keeps_to_its_rate() {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options(5000)).unwrap();
     let clock = std::sync::Arc::new(gemelo_base::ManualClock::new());
-    let tuning = Tuning { finder_bytes_per_s: Some(1024 * BLOCK as u64), ..Tuning::default() };
+    let finder = FinderTuning { bytes_per_s: Some(1024 * BLOCK as u64), ..FinderTuning::default() };
+    let tuning = Tuning { finder, ..Tuning::default() };
     let pool = Pool::open_disks(simulation.disks(), tuning, clock.clone()).unwrap();
     pool.create_volume("a", 2048 * BLOCK as u64, DedupMode::Offline).unwrap();
     let bytes: Vec<u8> = (0..2048).flat_map(|block| content(1 + block % 1024, BLOCK)).collect();
@@ -167,10 +168,10 @@ fn the_finder_waits_its_delay_and_keeps_to_its_rate() {
     let pause = || std::thread::sleep(std::time::Duration::from_millis(300));
     pause();
     assert_eq!(examined(), 0, "within the delay");
-    clock.advance_ns(tuning.finder_delay.as_nanos() as u64);
+    clock.advance_ns(finder.delay.as_nanos() as u64);
     eventually(|| examined() == 1024);
     pause();
-    assert_eq!(examined(), 1024, "a group a second");
+    assert_eq!(examined(), 1024, "a second's worth");
     clock.advance_ns(1_000_000_000);
     eventually(|| examined() == 2048);
     assert_eq!(pool.stat().unwrap().physical_blocks, 1024);

@@ -16,7 +16,7 @@ use common::simulated::{DATA, METADATA, Simulation};
 use common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
 use gemelo_device::DeviceError;
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind, Layout, PAGE_BYTES};
-use gemelo_volume::{Pool, PoolOptions, Volume};
+use gemelo_volume::{FinderTuning, Pool, PoolOptions, Tuning, Volume};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -43,7 +43,9 @@ impl World {
     fn new(options: &PoolOptions) -> Self {
         let simulation = Simulation::new(1);
         Pool::format(&simulation.disks(), options).unwrap();
-        let pool = open(&simulation.disks(), tuning()).unwrap();
+        // The finder reads every block, so that its reads can be held.
+        let finder = FinderTuning { memory_bytes: 0, ..FinderTuning::default() };
+        let pool = open(&simulation.disks(), Tuning { finder, ..tuning() }).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
         pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Offline).unwrap();
         let (a, b) = (pool.volume("a").unwrap(), pool.volume("b").unwrap());

@@ -20,7 +20,8 @@ pub(super) fn prepare(directory: &Path, resume: bool) -> Result<PathBuf, Campaig
         _ => {}
     }
     let runs = directory.join(RUNS_DIRECTORY);
-    std::fs::create_dir_all(&runs).map_err(CampaignError::io("create", &runs))?;
+    std::fs::create_dir_all(&runs)
+        .map_err(|source| CampaignError::Directory { path: directory.to_owned(), source })?;
     directory.canonicalize().map_err(CampaignError::io("find", directory))
 }
 

@@ -41,8 +41,17 @@ const POOL_OPTIONS: [&str; 8] = [
     "metadata",
 ];
 
-const SERVE_OPTIONS: [&str; 6] =
-    ["finder-delay", "finder-rate", "collect-rate", "busy-wait", "memory", "most-connections"];
+const SERVE_OPTIONS: [&str; 9] = [
+    "finder-delay",
+    "finder-most-delay",
+    "finder-rate",
+    "finder-cpu",
+    "finder-memory",
+    "collect-rate",
+    "busy-wait",
+    "memory",
+    "most-connections",
+];
 
 /// The way in which the load reaches the volume.
 #[derive(Debug)]

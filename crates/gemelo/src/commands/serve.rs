@@ -6,12 +6,15 @@ use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::values::{OnOff, io_mode_parser};
 use clap::Args;
+use gemelo_base::DailyWindow;
 use gemelo_base::values::{Percent, Size, Span};
 use gemelo_disk::IoMode;
 use gemelo_nbd::server::{
     ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
 };
-use gemelo_serve::{Addresses, InheritedSocket, ServeOptions, Settings, Thresholds, handed_over};
+use gemelo_serve::{
+    Addresses, InheritedSocket, ServeOptions, Settings, Thresholds, handed_over, whole_percent,
+};
 use gemelo_volume::Tuning;
 use permissions::{FileMode, GroupId};
 use std::net::SocketAddr;
@@ -90,12 +93,43 @@ pub(crate) struct Arguments {
     /// Most freed space to give back to the file system a second; 0 for none [default: 64m]
     #[arg(long, value_name = "SIZE")]
     collect_rate: Option<Size>,
+    /// Most data to move a second while the pool is idle, so that neighbouring blocks are stored
+    /// side by side; 0 for none [default: as the pool was made, 50m]
+    #[arg(long, value_name = "SIZE")]
+    layout_rate: Option<Size>,
     /// Most data of off-line volumes that the finder reads a second [default: no limit]
     #[arg(long, value_name = "SIZE")]
     finder_rate: Option<Size>,
-    /// Time after a write before the finder reads the block [default: 5s]
+    /// Least time after a write before the finder looks at the block [default: 5s]
     #[arg(long, value_name = "DURATION")]
     finder_delay: Option<Span>,
+    /// Most time after a write before the finder looks at the block: the delay of a volume grows up
+    /// to it while blocks are overwritten soon after the finder looked at them [default: 1m]
+    #[arg(long, value_name = "DURATION")]
+    finder_most_delay: Option<Span>,
+    /// Time from the beginning of a round of the finder to that of the next one; 0s to work as soon
+    /// as blocks are due [default: 0s]
+    #[arg(long, value_name = "DURATION", visible_alias = "find-interval")]
+    finder_interval: Option<Span>,
+    /// Part of each day, in local time, in which the finder works, such as 01:00-05:00 [default: the
+    /// whole day]
+    #[arg(long, value_name = "FROM-TO", visible_alias = "find-window")]
+    finder_window: Option<DailyWindow>,
+    /// Most processor time that the finder uses while clients have requests under way, in percent of
+    /// a core [default: 20]
+    #[arg(long, value_name = "PERCENT")]
+    finder_cpu: Option<Percent>,
+    /// Memory for fingerprints that are taken while contents are written, so that the finder need
+    /// not read them; 0 for none [default: 16m]
+    #[arg(long, value_name = "SIZE")]
+    finder_memory: Option<Size>,
+    /// Scrub the pool when this time has passed since the end of the last scrub; 0s for never
+    /// [default: never]
+    #[arg(long, value_name = "DURATION")]
+    scrub_interval: Option<Span>,
+    /// Most data that such a scrub reads a second [default: 50m]
+    #[arg(long, value_name = "SIZE")]
+    scrub_rate: Option<Size>,
     /// Memory for the metadata of the backends table and btree [default: as the pool was made,
     /// 256m]
     #[arg(long, value_name = "SIZE")]
@@ -130,7 +164,8 @@ impl Arguments {
         Ok(if self.tls_optional { TlsPolicy::Offered(config) } else { TlsPolicy::Required(config) })
     }
 
-    fn tuning(&self) -> anyhow::Result<Tuning> {
+    /// The settings of the pool, of which options take precedence.
+    fn settings(&self) -> anyhow::Result<Settings> {
         let of_pool = Settings::read(&self.pool)?;
         let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
         let said = Settings {
@@ -139,20 +174,30 @@ impl Arguments {
             verify_bytes: self.verify_bytes.then_some(true),
             io: self.io,
             finder_delay_ms: self.finder_delay.map(milliseconds),
+            finder_most_delay_ms: self.finder_most_delay.map(milliseconds),
             finder_bytes_per_s: self.finder_rate.map(|rate| rate.0),
+            finder_interval_ms: self.finder_interval.map(milliseconds),
+            finder_window: self.finder_window,
+            finder_cpu_percent: self.finder_cpu.map(|percent| whole_percent(percent.0)),
+            finder_memory_bytes: self.finder_memory.map(|memory| memory.0),
+            scrub_interval_ms: self.scrub_interval.map(milliseconds),
+            scrub_bytes_per_s: self.scrub_rate.map(|rate| rate.0),
             cache_bytes: self.cache.map(|cache| cache.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
+            layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
         };
-        Ok(Tuning { read_only: self.read_only, ..said.or(of_pool).tuning() })
+        Ok(said.or(of_pool))
     }
 
     fn options(&self) -> anyhow::Result<ServeOptions> {
+        let settings = self.settings()?;
         Ok(ServeOptions {
             // Each protocol of clients is a line here.
             front_ends: vec![Box::new(self.nbd()?)],
             volumes: self.volume.clone(),
-            tuning: self.tuning()?,
+            tuning: Tuning { read_only: self.read_only, ..settings.tuning() },
             metrics: self.metrics,
+            scrub: settings.scrub_schedule(),
             thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
         })
     }

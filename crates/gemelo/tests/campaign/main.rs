@@ -13,6 +13,7 @@ mod common;
 
 mod commands;
 mod killed;
+mod kinds;
 mod plans;
 mod runs;
 

@@ -138,3 +138,26 @@ fn parameters_are_set_and_kept_in_the_copy_of_the_plan() {
         unknown.err
     );
 }
+
+#[test]
+fn directories_that_do_not_fit_are_refused_and_named() {
+    let place = Place::with(
+        "[campaign]\nname = 'x'\n[[target]]\nname = 't'\ndirectory = {}\n[[workload]]\nname = 'w'\n\
+         bench = { bytes = '64k', file-size = '64k' }\n",
+    );
+    let directory = place.path("");
+    let words = directory.to_str().unwrap();
+    for command in ["report", "clean"] {
+        let ran = gemelo(&["campaign", command, words]);
+        assert_eq!(ran.status, 2, "{}", ran.err);
+        let expected = format!("{words} is not the directory of a campaign");
+        assert!(ran.err.contains(&expected), "{}", ran.err);
+    }
+    let ran = run(place.plan().to_str().unwrap(), "/proc/x".as_ref(), &[]);
+    assert_eq!(ran.status, 2, "{}", ran.err);
+    assert!(
+        ran.err.contains("cannot create the directory of the campaign, /proc/x"),
+        "{}",
+        ran.err
+    );
+}

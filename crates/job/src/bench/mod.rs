@@ -9,7 +9,7 @@ mod sweep;
 pub use error::{ExecuteError, ResolveError};
 pub use execute::{BenchRun, check, run};
 pub use resolve::{JobInput, ResolvedJob};
-pub use sweep::swept;
+pub use sweep::{SweepError, swept};
 
 use crate::{JobEnvironment, JobOptions};
 use gemelo_base::random::fresh_word;

@@ -2,7 +2,28 @@
 
 use crate::job_file::{self, JobFileError};
 use crate::{JobOptions, Sweep};
+use gemelo_base::{Classified, FailureKind};
 use gemelo_target::Targets;
+use thiserror::Error;
+
+/// The reason why an option cannot be swept: that of a job file with a line for each value, without
+/// the number of the line.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct SweepError(String);
+
+impl Classified for SweepError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
+}
+
+impl From<JobFileError> for SweepError {
+    fn from(error: JobFileError) -> Self {
+        let text = error.to_string();
+        Self(text.strip_prefix("line 1: ").map_or_else(|| text.clone(), str::to_owned))
+    }
+}
 
 /// Returns the jobs with each value of the swept option in turn. A value takes precedence over the
 /// options of the job. The names of the jobs state the value.
@@ -13,7 +34,7 @@ pub fn swept(
     jobs: &[JobOptions],
     sweep: &Sweep,
     targets: &Targets,
-) -> Result<Vec<JobOptions>, JobFileError> {
+) -> Result<Vec<JobOptions>, SweepError> {
     let mut all = Vec::with_capacity(jobs.len() * sweep.values.len());
     for value in &sweep.values {
         // The keys of job files are the options, so a line of a job file is one option.
@@ -58,7 +79,7 @@ mod tests {
         ] {
             let error = swept(&[JobOptions::default()], &wrong.parse().unwrap(), &Targets::new());
             let error = error.unwrap_err().to_string();
-            assert!(error.contains(message), "{error}");
+            assert!(error.starts_with(message), "{error}");
         }
     }
 }

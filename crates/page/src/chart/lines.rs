@@ -2,7 +2,7 @@
 
 use super::canvas::{self, Area, Drawing, LETTER, WIDTH};
 use super::palette::{self, FAINT, GRID, RULE};
-use super::scale::Placed;
+use super::scale::{Placed, Reach};
 use super::{DrawError, Line, Lines};
 use plotters::chart::ChartContext;
 use plotters::coord::cartesian::Cartesian2d;
@@ -33,7 +33,8 @@ pub(super) fn draw(lines: &Lines) -> Result<Drawing, DrawError> {
     let points = || lines.lines.iter().flat_map(|line| &line.points);
     let intervals = || lines.lines.iter().flat_map(|line| &line.intervals);
     let x = Placed::new(&lines.x, points().map(|point| point.0));
-    let ends = intervals().flat_map(|(low, high)| [*low, *high]);
+    let reach = Reach::of(points().map(|point| point.1));
+    let ends = intervals().flat_map(|interval| <[f64; 2]>::from(reach.cut(*interval)));
     let y = Placed::new(&lines.y, points().map(|point| point.1).chain(ends));
     let (legend, rows) = legend(&lines.lines);
     let top = TEXT_ROW * (rows as f64 + 1.0) + 8.0;
@@ -44,11 +45,16 @@ pub(super) fn draw(lines: &Lines) -> Result<Drawing, DrawError> {
         area.draw(&Text::new(y.title.clone(), at, title))?;
         draw_legend(area, &legend)?;
         let (_, plot) = area.split_vertically(canvas::steps(top));
-        draw_plot(&plot, lines, &x, &y)
+        draw_plot(&plot, lines, (&x, &y), reach)
     })
 }
 
-fn draw_plot(area: &Area<'_>, lines: &Lines, x: &Placed, y: &Placed) -> Result<(), DrawError> {
+fn draw_plot(
+    area: &Area<'_>,
+    lines: &Lines,
+    (x, y): (&Placed, &Placed),
+    reach: Reach,
+) -> Result<(), DrawError> {
     let left = canvas::text_width(y.label_letters()) + 12.0;
     let mut chart = ChartBuilder::on(area)
         .margin_right(canvas::steps(22.0))
@@ -68,7 +74,7 @@ fn draw_plot(area: &Area<'_>, lines: &Lines, x: &Placed, y: &Placed) -> Result<(
         .x_desc(x.title.clone())
         .draw()?;
     for line in &lines.lines {
-        draw_line(&mut chart, line, x, y)?;
+        draw_line(&mut chart, line, (x, y), reach)?;
     }
     Ok(())
 }
@@ -76,16 +82,17 @@ fn draw_plot(area: &Area<'_>, lines: &Lines, x: &Placed, y: &Placed) -> Result<(
 fn draw_line(
     chart: &mut Context<'_, '_>,
     line: &Line,
-    x: &Placed,
-    y: &Placed,
+    (x, y): (&Placed, &Placed),
+    reach: Reach,
 ) -> Result<(), DrawError> {
     let colour = palette::target(line.colour).rgb();
     let (opacity, width) = if line.is_thin { (THIN_OPACITY, 1.25) } else { (1.0, 2.0) };
     let style = colour.mix(opacity).stroke_width(canvas::steps(width) as u32);
     let place = |(across, up): (f64, f64)| Some((x.place(across)?, y.place(up)?));
     let points: Vec<(f64, f64)> = line.points.iter().copied().filter_map(place).collect();
-    for (point, (low, high)) in line.points.iter().zip(&line.intervals) {
-        if let (Some(from), Some(to)) = (place((point.0, *low)), place((point.0, *high))) {
+    for (point, interval) in line.points.iter().zip(&line.intervals) {
+        let (low, high) = reach.cut(*interval);
+        if let (Some(from), Some(to)) = (place((point.0, low)), place((point.0, high))) {
             chart.draw_series([PathElement::new(vec![from, to], style)])?;
         }
     }

@@ -8,6 +8,7 @@ mod canvas;
 mod lines;
 pub(crate) mod palette;
 mod ratios;
+mod rows;
 mod scale;
 
 pub(crate) use canvas::{Drawing, font_size};

@@ -1,15 +1,16 @@
 //! Ratios to a baseline: a dot and an interval for each, on a logarithmic axis with a line at 1.
 
-use super::bars::{AXIS, MARK, NAME, ROW, whisker};
 use super::canvas::{self, Area, Drawing};
-use super::palette::{self, FAINT, GRID, INK, RULE};
+use super::palette::{self, RULE};
+use super::rows::{self, MARK, NAME};
 use super::scale::Placed;
 use super::{Axis, AxisKind, DrawError, Ratio, Ratios};
 use crate::quantity::{Unit, significant};
-use plotters::prelude::{ChartBuilder, Circle, PathElement, Text};
-use plotters::style::text_anchor::{HPos, VPos};
+use plotters::prelude::{Circle, PathElement};
 use plotters::style::{Color, ShapeStyle};
 
+/// Space to the left of the axis, in units.
+const LEFT: f64 = 12.0;
 /// Space between the text of a row and the line at 1, as a share of the row.
 const REST: f64 = 0.16;
 /// Radius of a dot, in units.
@@ -24,47 +25,23 @@ pub(super) fn draw(ratios: &Ratios) -> Result<Drawing, DrawError> {
         [row.ratio, low, high]
     });
     let x = Placed::new(&axis, values.chain([ratios.reach.0, ratios.reach.1, 0.95, 1.05]));
-    let height = ROW * ratios.rows.len() as f64 + AXIS;
-    canvas::paint(height as u32, |area| draw_on(area, ratios, &x))
+    canvas::paint(rows::height(ratios.rows.len()), |area| draw_on(area, ratios, &x))
 }
 
 fn draw_on(area: &Area<'_>, ratios: &Ratios, x: &Placed) -> Result<(), DrawError> {
     let count = ratios.rows.len() as f64;
-    let mut chart = ChartBuilder::on(area)
-        .margin_left(canvas::steps(12.0))
-        .margin_right(canvas::steps(26.0))
-        .x_label_area_size(canvas::steps(AXIS))
-        .build_cartesian_2d(x.clone(), 0f64..count)?;
-    chart
-        .configure_mesh()
-        .disable_y_mesh()
-        .disable_y_axis()
-        .max_light_lines(0)
-        .set_all_tick_mark_size(canvas::steps(canvas::TICK))
-        .bold_line_style(GRID.rgb().stroke_width(canvas::STEPS))
-        .axis_style(RULE.rgb().stroke_width(canvas::STEPS))
-        .label_style(canvas::text(FAINT, HPos::Center, VPos::Top))
-        .axis_desc_style(canvas::text(FAINT, HPos::Center, VPos::Top))
-        .x_desc(x.title.clone())
-        .draw()?;
+    let mut chart = rows::begin(area, x, LEFT, ratios.rows.len())?;
     let one = x.place(1.0).unwrap_or(0.0);
     let line = RULE.rgb().stroke_width(canvas::steps(1.5) as u32);
     for (number, row) in ratios.rows.iter().enumerate() {
         let top = count - number as f64;
         let colour = palette::target(row.colour);
-        let (left, right) = (
-            canvas::text(colour, HPos::Left, VPos::Center),
-            canvas::text(INK, HPos::Right, VPos::Center),
-        );
-        chart.draw_series([
-            Text::new(row.label.clone(), (x.low, top - NAME), left),
-            Text::new(value_of(row), (x.high, top - NAME), right),
-        ])?;
+        chart.draw_series(rows::texts(x, top, (&row.label, colour), value_of(row)))?;
         // The line at 1 leaves out the text, which it would cross.
         let part = vec![(one, top - 1.0), (one, top - NAME - REST)];
         chart.draw_series([PathElement::new(part, line)])?;
         if let Some(interval) = row.interval {
-            chart.draw_series(whisker(x, interval, top - MARK, colour))?;
+            chart.draw_series(rows::whisker(x, interval, top - MARK, colour))?;
         }
         if let Some(place) = x.place(row.ratio) {
             chart.draw_series(dot(row, (place, top - MARK)))?;

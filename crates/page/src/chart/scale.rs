@@ -51,6 +51,31 @@ const LINEAR_TICKS: f64 = 5.0;
 /// The highest share that an axis of nines shows: 0.999999.
 const MOST_NINES: f64 = 6.0;
 
+/// The part of intervals that a linear axis shows. The interval of a few repetitions that differ
+/// may be many times the values, and reach below zero where no value can be. It would hide the
+/// values, so it is cut at zero and at twice the largest value. Tables state it as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reach {
+    least: f64,
+    most: f64,
+}
+
+impl Reach {
+    /// Returns the reach beside these values.
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> Self {
+        let (mut least, mut most) = (0.0f64, 0.0f64);
+        for value in values.filter(|value| value.is_finite()) {
+            (least, most) = (least.min(value), most.max(value));
+        }
+        Self { least: 2.0 * least, most: 2.0 * most }
+    }
+
+    /// Returns the shown part of an interval.
+    pub(super) const fn cut(self, (low, high): (f64, f64)) -> (f64, f64) {
+        (low.max(self.least), high.min(self.most))
+    }
+}
+
 impl Placed {
     /// Places an axis for these values.
     pub(crate) fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Self {
@@ -291,6 +316,15 @@ mod tests {
     fn labels(unit: Unit, kind: AxisKind, values: &[f64]) -> Vec<String> {
         let placed = Placed::new(&Axis::new("t", unit, kind), values.iter().copied());
         placed.ticks.into_iter().map(|(_, label)| label).collect()
+    }
+
+    #[test]
+    fn a_wide_interval_does_not_hide_the_values() {
+        let reach = Reach::of([3.0, 50.0].into_iter());
+        assert_eq!(reach.cut((-700.0, 900.0)), (0.0, 100.0));
+        assert_eq!(reach.cut((40.0, 60.0)), (40.0, 60.0));
+        // Where values are below zero, as those of a change may be, intervals are shown there too.
+        assert_eq!(Reach::of([-2.0, 1.0].into_iter()).cut((-9.0, 9.0)), (-4.0, 2.0));
     }
 
     #[test]

@@ -3,11 +3,12 @@
 
 mod blocks;
 mod large;
+mod queue;
 mod router;
 mod worker;
 
 pub(crate) use blocks::{SizeCounts, SizeState};
-pub(crate) use large::LargeFile;
+pub(crate) use queue::Queue;
 pub(crate) use worker::{Counted, Session, Worker};
 
 /// The bytes of a large file that one reader takes at once.

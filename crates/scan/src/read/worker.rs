@@ -3,9 +3,9 @@
 use super::PIECE_BYTES;
 use super::blocks::{BLOCK_BITS, ChunkPlace, SizeCounts, SizeState, SizeWorker, note_zero_place};
 use super::large::{FileRef, LargeFile, Piece, is_sparse};
+use super::queue::{Queue, Work};
 use crate::halt::Halt;
 use crate::options::ScanOptions;
-use crate::queue::{Queue, Work};
 use crate::set::{ContentLocation, locked};
 use crate::trouble::Troubles;
 use crate::walk::{Batch, Names, WalkCounts, count};

@@ -1,54 +1,60 @@
 //! The metrics page, in the text format of Prometheus.
 
+use super::finder::finder_figures;
+use super::page::Page;
 use crate::report::StatReport;
+use crate::scrub::ScrubStat;
 use gemelo_store::BufferFigures;
-use gemelo_volume::{OperationStat, VolumeSummary};
-use std::fmt::{Display, Write};
+use gemelo_volume::{OperationStat, VolumeLayout, VolumeSummary};
 
 /// Renders the figures of a report.
 pub(crate) fn render(report: &StatReport) -> String {
     let mut page = Page::default();
     pool_figures(&mut page, report);
     buffer_figures(&mut page, &report.pool.write_buffer);
+    finder_figures(&mut page, &report.pool.finder);
+    scrub_figures(&mut page, &report.scrub);
     volume_figures(&mut page, report);
     latency_figures(&mut page, &report.volumes);
     server_figures(&mut page, report);
     page.text
 }
 
-#[derive(Default)]
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string does not fail.
-        let _ = writeln!(self.text, "# HELP gemelo_{name} {help}\n# TYPE gemelo_{name} {kind}");
+/// Figures of the scrub that runs and of the last one.
+fn scrub_figures(page: &mut Page, scrub: &ScrubStat) {
+    let running = scrub.running.unwrap_or_default();
+    let is_running = u8::from(scrub.running.is_some());
+    page.gauge("pool_scrub_running", "1 while a scrub runs.", is_running);
+    page.gauge(
+        "pool_scrub_checked_contents",
+        "Contents that the present scrub has checked.",
+        running.checked_contents,
+    );
+    page.gauge(
+        "pool_scrub_contents",
+        "Contents of the pool when the present scrub began.",
+        running.contents,
+    );
+    let Some(last) = scrub.last else { return };
+    for (name, help, value) in [
+        (
+            "pool_last_scrub_end_seconds",
+            "Time of the end of the last scrub, in seconds since 1970.",
+            last.ended_utc_s,
+        ),
+        (
+            "pool_last_scrub_healed_contents",
+            "Damaged contents that the last scrub wrote again from another copy.",
+            last.healed_contents,
+        ),
+        (
+            "pool_last_scrub_damaged_contents",
+            "Contents that stayed damaged at the last scrub.",
+            last.damaged_contents,
+        ),
+    ] {
+        page.gauge(name, help, value);
     }
-
-    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let pairs: Vec<String> =
-            labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
-        let labels =
-            if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
-        let _ = writeln!(self.text, "gemelo_{name}{labels} {value}");
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.head(name, "gauge", help);
-        self.value(name, &[], value);
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.head(name, "counter", help);
-        self.value(name, &[], value);
-    }
-}
-
-/// Escapes the value of a label.
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Figures of the write buffer.
@@ -146,6 +152,30 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
     }
 }
 
+/// A figure of the order of a volume: name, help and value.
+type LayoutFigure = (&'static str, &'static str, fn(&VolumeLayout) -> u64);
+
+const LAYOUT_FIGURES: [LayoutFigure; 4] = [
+    (
+        "volume_layout_waiting_stretches",
+        "Stretches written since the arranger looked at them.",
+        |layout| layout.waiting_stretches,
+    ),
+    ("volume_layout_swept", "1 if the arranger looks at the whole volume.", |layout| {
+        u64::from(layout.is_swept)
+    }),
+    (
+        "volume_layout_sampled_pairs",
+        "Pairs of neighbouring blocks in a sample of the volume.",
+        |layout| layout.sampled_pairs,
+    ),
+    (
+        "volume_layout_sequential_pairs",
+        "Pairs of the sample that are neighbours in the store.",
+        |layout| layout.sequential_pairs,
+    ),
+];
+
 fn volume_figures(page: &mut Page, report: &StatReport) {
     let mut gauge = |name: &str, help: &str, of: &dyn Fn(&VolumeSummary) -> u64| {
         page.head(name, "gauge", help);
@@ -157,6 +187,22 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
     gauge("volume_mapped_blocks", "Blocks of the volume that hold data.", &|volume| {
         volume.mapped_blocks
     });
+    gauge("volume_backlog_blocks", "Blocks that wait for the finder.", &|volume| {
+        volume.backlog_blocks
+    });
+    gauge(
+        "volume_oldest_nanoseconds",
+        "Nanoseconds since the oldest group of these blocks was marked or looked at.",
+        &|volume| volume.oldest_ns,
+    );
+    gauge(
+        "volume_finder_delay_nanoseconds",
+        "Time that a block is left alone by the finder after a write.",
+        &|volume| volume.delay_ns,
+    );
+    for (name, help, of) in LAYOUT_FIGURES {
+        gauge(name, help, &|volume| of(&volume.layout));
+    }
     gauge("volume_requests_in_flight", "Requests in progress.", &|volume| {
         volume.load.requests_in_flight
     });
@@ -243,17 +289,5 @@ fn server_figures(page: &mut Page, report: &StatReport) {
     page.head("volume_connections", "gauge", "Connected clients of the volume.");
     for (volume, clients) in report.volumes.iter().zip(&server.volume_connections) {
         page.value("volume_connections", &[("volume", &volume.record.name)], clients);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_escaped() {
-        let mut page = Page::default();
-        page.value("x", &[("volume", "a\"b\\c\nd")], 1);
-        assert_eq!(page.text, "gemelo_x{volume=\"a\\\"b\\\\c\\nd\"} 1\n");
     }
 }

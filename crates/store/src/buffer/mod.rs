@@ -27,6 +27,7 @@ use gemelo_base::Clock;
 use gemelo_format::{FormatError, Pbn};
 use memory::{Slot, fill};
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use writer::Shared;
@@ -45,6 +46,16 @@ pub struct BufferOptions {
     pub background: bool,
 }
 
+/// Sees contents on their way to the store below, while they are still in memory.
+pub trait WriteObserver: Send + Sync {
+    /// Returns whether it wants to see this many contents now.
+    fn wants(&self, contents: usize) -> bool;
+
+    /// Sees contents that were written out: each PBN with the ticket and the bytes of its write. A
+    /// newer write of the PBN may have followed. The calling thread writes out nothing meanwhile.
+    fn written(&self, contents: &[(Pbn, NonZeroU64, &[u8])]);
+}
+
 /// A store that acknowledges writes from memory; see the module.
 pub struct WriteBuffer {
     shared: Arc<Shared>,
@@ -52,7 +63,8 @@ pub struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Makes a buffer over a store. Nothing else may write to the store from now on.
+    /// Makes a buffer over a store. Nothing else may write to the store from now on. The observer
+    /// sees contents that were written out.
     ///
     /// # Errors
     /// Fails if a thread cannot be started.
@@ -60,8 +72,9 @@ impl WriteBuffer {
         store: Arc<dyn Store>,
         options: BufferOptions,
         clock: Arc<dyn Clock>,
+        observer: Option<Arc<dyn WriteObserver>>,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(store, options, clock));
+        let shared = Arc::new(Shared::new(store, options, clock, observer));
         let mut buffer = Self { shared, threads: Vec::new() };
         if options.background {
             for _ in 0..THREADS {
@@ -103,7 +116,8 @@ impl WriteBuffer {
             };
             let (now, later) = rest.split_at_mut(slots.len());
             now.iter().zip(&mut slots).for_each(|(write, slot)| fill(slot, write.content));
-            self.shared.insert(now.iter().map(|write| write.pbn).zip(slots));
+            let contents = now.iter().zip(slots);
+            self.shared.insert(contents.map(|(write, slot)| (write.pbn, write.ticket, slot)));
             rest = later;
         }
     }

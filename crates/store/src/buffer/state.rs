@@ -4,24 +4,44 @@ use super::memory::{Memory, Slot};
 use gemelo_format::Pbn;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 /// The contents of one PBN. At least one of the two fields is set.
 #[derive(Debug, Default)]
 struct Held {
-    /// The newest content and its number, if it is not being written.
-    waiting: Option<(u64, Slot)>,
+    /// The newest content, if it is not being written.
+    waiting: Option<Content>,
     /// A content that is being written. A newer one waits until it is done, so that the older one
     /// never overwrites it.
     flying: Option<Slot>,
 }
 
+/// A content.
+#[derive(Debug)]
+pub(super) struct Content {
+    number: u64,
+    /// The ticket of its write.
+    ticket: Option<NonZeroU64>,
+    pub(super) slot: Slot,
+}
+
 /// Contents of neighbouring PBNs, in order, that are being written.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Each PBN with the number and the bytes of its content.
-    pub(super) contents: Vec<(Pbn, u64, Slot)>,
+    pub(super) contents: Vec<(Pbn, Content)>,
     oldest: u64,
+}
+
+impl Run {
+    /// Returns the contents whose writes have tickets. The caller gives up the slots under the lock
+    /// of the buffer.
+    pub(super) fn ticketed(&self) -> Vec<(Pbn, NonZeroU64, Slot)> {
+        let contents = self.contents.iter();
+        contents
+            .filter_map(|(pbn, content)| Some((*pbn, content.ticket?, Arc::clone(&content.slot))))
+            .collect()
+    }
 }
 
 /// The state of a buffer. It is guarded by one lock, and nothing is copied or written under it.
@@ -100,15 +120,16 @@ impl State {
     }
 
     /// Holds the newest content of a PBN.
-    pub(super) fn insert(&mut self, pbn: Pbn, content: Slot) {
+    pub(super) fn insert(&mut self, pbn: Pbn, ticket: Option<NonZeroU64>, slot: Slot) {
         let held = self.held.entry(pbn).or_default();
-        if let Some((_, old)) = &mut held.waiting {
+        if let Some(waiting) = &mut held.waiting {
             // It keeps its place, so that a block that is written all the time is written out.
-            let old = std::mem::replace(old, content);
+            let old = std::mem::replace(&mut waiting.slot, slot);
+            waiting.ticket = ticket;
             self.memory.put_back(old);
             return;
         }
-        held.waiting = Some((self.next_number, content));
+        held.waiting = Some(Content { number: self.next_number, ticket, slot });
         self.queue.insert(self.next_number, pbn);
         self.next_number += 1;
     }
@@ -116,7 +137,7 @@ impl State {
     /// Returns the newest content that is held of a PBN.
     pub(super) fn find(&self, pbn: Pbn) -> Option<Slot> {
         let held = self.held.get(&pbn)?;
-        let waiting = held.waiting.as_ref().map(|(_, content)| content);
+        let waiting = held.waiting.as_ref().map(|content| &content.slot);
         waiting.or(held.flying.as_ref()).map(Arc::clone)
     }
 
@@ -141,12 +162,12 @@ impl State {
         let mut contents = Vec::with_capacity(count);
         for pbn in pbns {
             let Some(held) = self.held.get_mut(&pbn) else { continue };
-            let Some((number, content)) = held.waiting.take() else { continue };
-            held.flying = Some(Arc::clone(&content));
-            self.queue.remove(&number);
-            contents.push((pbn, number, content));
+            let Some(content) = held.waiting.take() else { continue };
+            held.flying = Some(Arc::clone(&content.slot));
+            self.queue.remove(&content.number);
+            contents.push((pbn, content));
         }
-        let oldest = contents.iter().map(|(_, number, _)| *number).min()?;
+        let oldest = contents.iter().map(|(_, content)| content.number).min()?;
         self.flights.insert(oldest);
         Some(Run { contents, oldest })
     }
@@ -154,20 +175,20 @@ impl State {
     /// Ends the writing of a run. A content that could not be written is held on.
     pub(super) fn settle(&mut self, run: Run, outcomes: Vec<io::Result<()>>) {
         self.flights.remove(&run.oldest);
-        for ((pbn, number, content), outcome) in run.contents.into_iter().zip(outcomes) {
+        for ((pbn, content), outcome) in run.contents.into_iter().zip(outcomes) {
             let Some(held) = self.held.get_mut(&pbn) else { continue };
             if let Some(flown) = held.flying.take() {
                 drop(flown);
             }
             match outcome {
                 Err(error) if held.waiting.is_none() => {
-                    held.waiting = Some((number, content));
+                    held.waiting = Some(content);
                     self.failed.insert(pbn);
                     self.failure = Some(error);
                     continue;
                 }
                 // A newer content makes up for a failure.
-                Ok(()) | Err(_) => self.memory.put_back(content),
+                Ok(()) | Err(_) => self.memory.put_back(content.slot),
             }
             if held.waiting.is_none() {
                 self.held.remove(&pbn);
@@ -178,8 +199,8 @@ impl State {
     /// Has the contents that could not be written wait for another try.
     pub(super) fn retry_failed(&mut self) {
         for pbn in std::mem::take(&mut self.failed) {
-            if let Some((number, _)) = self.held.get(&pbn).and_then(|held| held.waiting.as_ref()) {
-                self.queue.insert(*number, pbn);
+            if let Some(content) = self.held.get(&pbn).and_then(|held| held.waiting.as_ref()) {
+                self.queue.insert(content.number, pbn);
             }
         }
         self.failure = None;
@@ -191,10 +212,10 @@ impl State {
         let held = self.held.range_mut(first..).take_while(|(pbn, _)| pbn.number() < end);
         let (mut empty, mut is_still) = (Vec::new(), true);
         for (pbn, held) in held {
-            if let Some((number, content)) = held.waiting.take() {
-                self.queue.remove(&number);
+            if let Some(content) = held.waiting.take() {
+                self.queue.remove(&content.number);
                 self.failed.remove(pbn);
-                self.memory.put_back(content);
+                self.memory.put_back(content.slot);
             }
             if held.flying.is_some() {
                 is_still = false;

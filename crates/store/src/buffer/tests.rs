@@ -109,7 +109,7 @@ fn buffer(slots: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
     let store = Arc::new(TestStore::default());
     let options = BufferOptions { bytes: slots * BLOCK as u64, background };
     let below = Arc::clone(&store) as Arc<dyn Store>;
-    let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new())).unwrap();
+    let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), None).unwrap();
     (store, buffer)
 }
 
@@ -347,4 +347,50 @@ proptest! {
             prop_assert!(held <= slots.max(2) * BLOCK as u64, "{} bytes", held);
         }
     }
+}
+
+/// Keeps what it sees.
+#[derive(Default)]
+struct Seen {
+    is_unwilling: std::sync::atomic::AtomicBool,
+    contents: Mutex<Vec<(u32, u64, Vec<u8>)>>,
+}
+
+impl WriteObserver for Seen {
+    fn wants(&self, _contents: usize) -> bool {
+        !self.is_unwilling.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn written(&self, contents: &[(Pbn, NonZeroU64, &[u8])]) {
+        let seen = contents.iter();
+        let seen = seen.map(|(pbn, ticket, bytes)| (pbn.number(), ticket.get(), bytes.to_vec()));
+        self.contents.lock().extend(seen);
+    }
+}
+
+#[test]
+fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written() {
+    let (store, seen) = (Arc::new(TestStore::default()), Arc::new(Seen::default()));
+    let options = BufferOptions { bytes: 8 * BLOCK as u64, background: false };
+    let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
+    let below = Arc::clone(&store) as Arc<dyn Store>;
+    let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer).unwrap();
+    let write = |number: u32, ticket: u64, id: u64| {
+        let bytes = content(id);
+        let ticket = NonZeroU64::new(ticket);
+        buffer.write(&mut [ContentWrite { ticket, ..ContentWrite::new(pbn(number), &bytes) }]);
+    };
+    write(3, 1, 30);
+    write(4, 0, 40);
+    write(3, 2, 33);
+    write(5, 7, 50);
+    assert!(seen.contents.lock().is_empty());
+    buffer.sync().unwrap();
+    assert_eq!(*seen.contents.lock(), [(3, 2, content(33)), (5, 7, content(50))]);
+    assert_eq!(buffer.figures().held_bytes, 0, "the memory is free again");
+    seen.is_unwilling.store(true, std::sync::atomic::Ordering::Relaxed);
+    write(6, 8, 60);
+    buffer.sync().unwrap();
+    assert_eq!(seen.contents.lock().len(), 2);
+    assert_eq!(buffer.figures().held_bytes, 0);
 }

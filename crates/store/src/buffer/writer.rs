@@ -4,11 +4,12 @@ use super::BufferOptions;
 use super::figures::{BufferFigures, Counts};
 use super::memory::{Memory, Slot};
 use super::state::{Run, State};
-use crate::{ContentWrite, Store};
+use crate::{ContentWrite, Store, WriteObserver};
 use gemelo_base::Clock;
 use gemelo_format::Pbn;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -42,6 +43,7 @@ pub(super) struct Guarded {
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    observer: Option<Arc<dyn WriteObserver>>,
     has_threads: bool,
     run_blocks: usize,
     start_blocks: usize,
@@ -76,6 +78,7 @@ impl Shared {
         store: Arc<dyn Store>,
         options: BufferOptions,
         clock: Arc<dyn Clock>,
+        observer: Option<Arc<dyn WriteObserver>>,
     ) -> Self {
         let block_bytes = store.block_bytes().max(1);
         let wanted = usize::try_from(options.bytes).unwrap_or(usize::MAX) / block_bytes;
@@ -100,6 +103,7 @@ impl Shared {
             ahead: Ahead::default(),
             store,
             clock,
+            observer,
         }
     }
 
@@ -214,10 +218,10 @@ impl Shared {
     }
 
     /// Holds contents.
-    pub(super) fn insert(&self, contents: impl Iterator<Item = (Pbn, Slot)>) {
+    pub(super) fn insert(&self, contents: impl Iterator<Item = (Pbn, Option<NonZeroU64>, Slot)>) {
         let mut guarded = self.lock();
         let was_empty = guarded.state.waiting() == 0;
-        contents.for_each(|(pbn, slot)| guarded.state.insert(pbn, slot));
+        contents.for_each(|(pbn, ticket, slot)| guarded.state.insert(pbn, ticket, slot));
         self.note_held(&guarded);
         if was_empty || self.is_due(&guarded) {
             self.work.notify_one();
@@ -276,16 +280,51 @@ impl Shared {
             self.work.notify_one();
         }
         let outcomes = MutexGuard::unlocked(guarded, || self.write_contents(&run));
+        let is_written = outcomes.iter().all(Result::is_ok);
+        let seen = if is_written { self.to_be_seen(guarded, &run) } else { Vec::new() };
         guarded.state.settle(run, outcomes);
         self.note_held(guarded);
         self.settled.notify_all();
+        if !seen.is_empty() {
+            self.show(guarded, seen);
+        }
         true
+    }
+
+    /// Returns the contents of a run that the observer wants to see. It sees none while writers wait
+    /// for room.
+    fn to_be_seen(&self, guarded: &Guarded, run: &Run) -> Vec<(Pbn, NonZeroU64, Slot)> {
+        match &self.observer {
+            Some(observer) if guarded.starving == 0 => {
+                let seen = run.ticketed();
+                if seen.is_empty() || observer.wants(seen.len()) {
+                    return seen;
+                }
+                // The run still has the slots.
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Shows contents to the observer, after the waits for their writing have ended.
+    fn show(&self, guarded: &mut MutexGuard<'_, Guarded>, seen: Vec<(Pbn, NonZeroU64, Slot)>) {
+        MutexGuard::unlocked(guarded, || {
+            let written: Vec<(Pbn, NonZeroU64, &[u8])> =
+                seen.iter().map(|(pbn, ticket, slot)| (*pbn, *ticket, &slot[..])).collect();
+            if let Some(observer) = &self.observer {
+                observer.written(&written);
+            }
+        });
+        seen.into_iter().for_each(|(_, _, slot)| guarded.state.memory.put_back(slot));
+        // A writer may have waited for the room that is there now.
+        self.settled.notify_all();
     }
 
     fn write_contents(&self, run: &Run) -> Vec<io::Result<()>> {
         let contents = run.contents.iter();
         let mut writes: Vec<ContentWrite<'_>> =
-            contents.map(|(pbn, _, content)| ContentWrite::new(*pbn, content)).collect();
+            contents.map(|(pbn, content)| ContentWrite::new(*pbn, &content.slot)).collect();
         self.store.write(&mut writes);
         self.counts.add_run(writes.iter().map(|write| write.content.len() as u64).sum());
         writes.into_iter().map(|write| write.outcome).collect()

@@ -40,6 +40,11 @@ impl Catalogue {
         self.names.read().clone()
     }
 
+    /// Calls with each volume. The caller takes no lock meanwhile.
+    pub(super) fn for_each(&self, mut each: impl FnMut(&VolumeShared)) {
+        self.names.read().values().for_each(|volume| each(volume));
+    }
+
     /// The number of volumes.
     pub(crate) fn len(&self) -> usize {
         self.names.read().len()

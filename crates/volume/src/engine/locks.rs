@@ -42,7 +42,7 @@ pub(crate) enum Rank {
     Names,
     /// The metadata, the open commit and the copies under way.
     State,
-    /// The groups of a volume that the finder has to look at.
+    /// The blocks of a volume that the finder has to look at.
     Dirty,
     /// Damaged blocks that were found.
     Damages,

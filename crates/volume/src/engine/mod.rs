@@ -13,6 +13,7 @@ mod damage;
 mod data;
 mod finder;
 mod health;
+mod layout;
 mod locks;
 mod log;
 mod maintenance;
@@ -31,8 +32,11 @@ mod write;
 pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
-pub(crate) use data::{ContentStore, Pin, Space};
-pub use finder::FinderReport;
+pub use data::RememberedFigures;
+pub(crate) use data::{ContentStore, Pin, Remembered, Space};
+pub use finder::{FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack};
+pub(crate) use finder::{SampledBlocks, Scope};
+pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;
@@ -47,11 +51,13 @@ use crate::pool::Tuning;
 use catalogue::Catalogue;
 use damage::Damages;
 use data::DataPath;
+use finder::FinderControl;
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
 use gemelo_format::{Fingerprinter, PoolSeed, Superblock};
 use gemelo_store::BufferFigures;
 use health::Health;
+use layout::Ticker;
 use locks::{OrderedRead, OrderedWrite};
 use log::{Log, LogParts, State};
 use std::collections::BTreeMap;
@@ -68,13 +74,18 @@ pub(crate) struct Engine {
     health: Arc<Health>,
     data: Arc<DataPath>,
     log: Log,
+    /// The time of writes for the arranger.
+    ticker: Ticker,
     catalogue: Catalogue,
     damages: Damages,
+    finder: FinderControl,
 }
 
 /// The parts of an engine and the state that it begins with.
 pub(crate) struct EngineParts {
     pub(crate) contents: ContentStore,
+    /// The fingerprints that the store's buffer takes.
+    pub(crate) remembered: Arc<Remembered>,
     pub(crate) metadata: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) superblock: Superblock,
@@ -96,13 +107,19 @@ impl Engine {
         let volumes = backend.volumes();
         let hidden = volumes.iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
         let shown = volumes.into_iter().filter(|info| !info.is_hidden).map(|info| {
-            let volume = VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only);
+            let delay = tuning.finder.delay_bounds();
+            let volume =
+                VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only, delay);
             (info.name, volume)
         });
         let catalogue = Catalogue::new(shown.collect(), hidden);
         let counters = Arc::new(PoolCounters::default());
         let health = Arc::new(Health::new(tuning.read_only));
-        let data = Arc::new(DataPath::new(parts.contents, parts.space, Arc::clone(&health)));
+        let data = Arc::new(DataPath::new(
+            (parts.contents, parts.remembered),
+            parts.space,
+            Arc::clone(&health),
+        ));
         let log = Log::new(LogParts {
             disk: parts.metadata,
             superblock: superblock.clone(),
@@ -119,6 +136,7 @@ impl Engine {
         Self {
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             seed: PoolSeed::of(&superblock),
+            ticker: Ticker::new(clock.now_ns()),
             clock,
             superblock,
             tuning,
@@ -128,6 +146,7 @@ impl Engine {
             log,
             catalogue,
             damages: Damages::default(),
+            finder: FinderControl::default(),
         }
     }
 
@@ -141,6 +160,11 @@ impl Engine {
 
     pub(crate) const fn fingerprinter(&self) -> &Fingerprinter {
         &self.fingerprinter
+    }
+
+    /// Returns whether contents with equal fingerprints are taken for equal.
+    pub(crate) fn fingerprints_prove_equality(&self) -> bool {
+        !self.tuning.verify_bytes && !self.fingerprinter.must_compare()
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

@@ -12,6 +12,7 @@ use crate::error::Result;
 use gemelo_base::is_zero;
 use gemelo_format::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place};
 use hashbrown::HashTable;
+use std::num::NonZeroU64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
@@ -73,6 +74,8 @@ pub(super) struct Plan<'p, 'a> {
     /// The records of the found blocks.
     records: Vec<Record>,
     most_references: u32,
+    /// The ticket of the fresh blocks whose fingerprints are taken later.
+    ticket: Option<NonZeroU64>,
     items: std::marker::PhantomData<&'p Item<'a>>,
 }
 
@@ -109,6 +112,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             checksums: Vec::new(),
             records: Vec::new(),
             most_references: u32::MAX,
+            ticket: None,
             items: std::marker::PhantomData,
         }
     }

@@ -159,9 +159,8 @@ impl Engine {
         for items in changes.items.chunks(MOST_ITEMS) {
             self.write_items(volume, items, &mut failed);
         }
-        if volume.mode() == DedupMode::Offline && !changes.items.is_empty() {
-            let lbns = changes.items.iter().map(|item| item.lbn);
-            volume.dirty().mark(lbns, self.clock.now_ns());
+        if !changes.items.is_empty() {
+            self.mark_written(volume, &changes.items);
         }
         drop(reads);
         drop(changes);
@@ -169,6 +168,15 @@ impl Engine {
             request.outcome = outcome;
         }
         self.finish_segment(volume, segment, has_immediate);
+    }
+
+    /// Tells the arranger and the finder of blocks that were written.
+    fn mark_written(&self, volume: &VolumeShared, items: &[Item<'_>]) {
+        let lbns = items.iter().map(|item| item.lbn);
+        volume.marks().mark(self.blocks_of(volume), lbns.clone(), self.ticker.now());
+        if volume.mode() == DedupMode::Offline {
+            volume.dirty().mark(lbns, self.clock.now_ns());
+        }
     }
 
     /// Checks a request before anything is changed.

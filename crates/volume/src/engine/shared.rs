@@ -1,6 +1,7 @@
 //! A volume of an open pool, as its clients, the finder and the commands share it.
 
-use super::finder::DirtyGroups;
+use super::finder::{Backlog, DelayBounds, DirtyGroups};
+use super::layout::Marks;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::counters::VolumeCounters;
 use crate::load::Load;
@@ -25,8 +26,10 @@ pub(crate) struct VolumeShared {
     /// its end.
     resizing: OrderedRwLock<()>,
     patch_locks: Vec<OrderedMutex<()>>,
-    /// Groups that the finder has to look at. Only volumes with off-line deduplication use it.
+    /// Blocks that the finder has to look at. Only volumes with off-line deduplication use it.
     dirty: OrderedMutex<DirtyGroups>,
+    /// Stretches that the arranger has to look at.
+    marks: Marks,
     counters: VolumeCounters,
     load: Load,
 }
@@ -37,8 +40,9 @@ impl VolumeShared {
         size_bytes: u64,
         mode: DedupMode,
         read_only: bool,
+        delay: DelayBounds,
     ) -> Arc<Self> {
-        let mut dirty = DirtyGroups::default();
+        let mut dirty = DirtyGroups::new(delay);
         if mode == DedupMode::Offline {
             dirty.mark_all();
         }
@@ -53,6 +57,7 @@ impl VolumeShared {
             resizing: OrderedRwLock::new(Rank::Resizing, ()),
             patch_locks: (0..PATCH_LOCKS).map(patch_lock).collect(),
             dirty: OrderedMutex::new(Rank::Dirty, dirty),
+            marks: Marks::new(),
             counters: VolumeCounters::default(),
             load: Load::default(),
         })
@@ -81,6 +86,12 @@ impl VolumeShared {
     /// Sets the size. The caller has closed the gate.
     pub(super) fn set_size(&self, size_bytes: u64) {
         self.size_bytes.store(size_bytes, Ordering::Release);
+        self.marks.restart();
+    }
+
+    /// The stretches that the arranger has to look at.
+    pub(crate) const fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     pub(crate) fn mode(&self) -> DedupMode {
@@ -140,13 +151,13 @@ impl VolumeShared {
         found.map(OrderedMutex::lock).collect()
     }
 
-    /// The groups that the finder has to look at.
+    /// The blocks that the finder has to look at.
     pub(super) fn dirty(&self) -> OrderedGuard<'_, DirtyGroups> {
         self.dirty.lock()
     }
 
-    /// The number of groups that wait for the finder, and whether the whole volume does.
-    pub(crate) fn waiting_groups(&self) -> (u64, bool) {
-        self.dirty().waiting()
+    /// The blocks that wait for the finder.
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.dirty().backlog()
     }
 }

@@ -107,9 +107,11 @@ impl Engine {
             is_hidden: false,
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
-        let new = VolumeShared::new(volume, size_bytes, mode, false);
+        let new =
+            VolumeShared::new(volume, size_bytes, mode, false, self.tuning.finder.delay_bounds());
         // The volume is empty, so the finder has nothing to examine.
         new.dirty().clear();
+        new.marks().end_sweep();
         catalogue.insert(name, new);
         drop(catalogue);
         self.flush()
@@ -136,7 +138,13 @@ impl Engine {
             copied?;
             self.log.change(&Change::Show { volume })?;
         }
-        let copy = VolumeShared::new(volume, from.size_bytes(), mode, read_only);
+        let copy = VolumeShared::new(
+            volume,
+            from.size_bytes(),
+            mode,
+            read_only,
+            self.tuning.finder.delay_bounds(),
+        );
         catalogue.insert(name, copy);
         drop(catalogue);
         self.flush()
@@ -209,6 +217,8 @@ impl Engine {
                 self.catalogue.clear_later(id);
             }
         }
+        // Blocks that were shared with it may have one reference now, and can be moved.
+        self.volumes().values().for_each(|other| other.marks().mark_all());
         flushed
     }
 

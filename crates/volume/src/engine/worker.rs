@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Interval at which a worker checks whether there is work.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// Tells a worker to stop.
 #[derive(Default)]
@@ -19,9 +19,14 @@ pub(super) struct StopSignal {
 impl StopSignal {
     /// Waits for one interval. Returns `true` if the worker has to stop.
     pub(super) fn wait(&self) -> bool {
+        self.wait_for(LOOK)
+    }
+
+    /// Waits for this time. Returns `true` if the worker has to stop.
+    pub(super) fn wait_for(&self, time: Duration) -> bool {
         let mut stop = self.stop.lock();
-        if !*stop {
-            self.raised.wait_for(&mut stop, LOOK);
+        if !*stop && !time.is_zero() {
+            self.raised.wait_for(&mut stop, time);
         }
         *stop
     }
@@ -52,11 +57,12 @@ impl Worker {
         Ok(Self { signal, thread: Some(thread) })
     }
 
-    /// Starts the threads of a pool: maintenance and the finder.
+    /// Starts the threads of a pool: maintenance, the finder and the arranger.
     pub(crate) fn start_all(engine: &Arc<Engine>) -> std::io::Result<Vec<Self>> {
         Ok(vec![
             Self::start(Arc::clone(engine), "gemelo-maintain", super::maintenance::work)?,
             Self::start(Arc::clone(engine), "gemelo-finder", super::finder::work)?,
+            Self::start(Arc::clone(engine), "gemelo-arrange", super::layout::work::work)?,
         ])
     }
 }

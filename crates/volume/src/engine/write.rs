@@ -9,7 +9,8 @@ use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, DiskRole, Lbn, Pbn, Place};
+use gemelo_format::{Change, DedupMode, DiskRole, Lbn, Pbn, Place};
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -138,7 +139,8 @@ impl Engine {
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
         let Some((taken, _taken)) = self.data.take(wanted) else { return Ok(Pass::Full(wanted)) };
-        plan.place(taken);
+        let ticket = self.ticket_of(volume, &taken);
+        plan.place(taken, ticket);
         plan.write(self, failed);
         let mut made =
             Made { done: vec![false; plan.len()], overtaken: Vec::new(), unused: Vec::new() };
@@ -160,6 +162,12 @@ impl Engine {
         Ok(Pass::Overtaken(
             made.overtaken.into_iter().filter_map(|at| items.get(at).copied()).collect(),
         ))
+    }
+
+    /// Returns the ticket of a write of fresh blocks, if their fingerprints are taken later.
+    fn ticket_of(&self, volume: &VolumeShared, pbns: &[Pbn]) -> Option<NonZeroU64> {
+        let is_wanted = volume.mode() == DedupMode::Offline;
+        is_wanted.then(|| self.data.remembered().expect(pbns)).flatten()
     }
 
     /// Makes the planned changes whose assumptions still hold.

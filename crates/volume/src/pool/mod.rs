@@ -1,8 +1,10 @@
 //! Pools: create, open, measure, grow and close them.
 
+mod arrange;
 mod convert;
 mod create;
 mod directory;
+mod estimate;
 mod find;
 mod judge;
 mod make;
@@ -17,6 +19,7 @@ mod stat;
 pub use convert::{Conversion, convert};
 pub use create::PoolOptions;
 pub use directory::PoolDirectory;
+pub use estimate::FindEstimate;
 pub use make::NewPool;
 pub use past_loss::RenamedVolume;
 pub use plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
@@ -25,7 +28,9 @@ pub use repair::{record_damage, repair, repair_outlook};
 pub use scrub::{ScrubOptions, ScrubReport};
 pub use stat::{PoolStat, VolumeSummary};
 
-use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace, Worker};
+use crate::engine::{
+    DamagedBlock, Engine, FinderTuning, GcReport, LayoutTuning, SnapshotSpace, VolumeSpace, Worker,
+};
 use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::{Clock, Monitor, StopFlag};
@@ -55,11 +60,8 @@ pub struct Tuning {
     /// `true` if commits, checkpoints and the search for duplicates run in the background.
     /// Otherwise each runs only when it is asked for or a request needs it.
     pub background: bool,
-    /// The time that a block is left alone by the finder after a write. Blocks that are soon
-    /// written again are then not examined.
-    pub finder_delay: Duration,
-    /// The most bytes per second that the finder reads in the background.
-    pub finder_bytes_per_s: Option<u64>,
+    /// The settings of the finder.
+    pub finder: FinderTuning,
     /// The most freed bytes per second that the background gives back to the system; 0 for none.
     pub collect_bytes_per_s: u64,
     /// The way in which contents are written. Only a pool that is opened by its directory follows
@@ -68,6 +70,8 @@ pub struct Tuning {
     /// Most bytes of memory for contents that are acknowledged and not written yet. The memory
     /// grows as it is needed.
     pub write_buffer_bytes: u64,
+    /// The settings of the arranger.
+    pub layout: LayoutTuning,
 }
 
 impl Default for Tuning {
@@ -80,11 +84,11 @@ impl Default for Tuning {
             most_references: u32::MAX,
             cache_bytes: 256 << 20,
             background: true,
-            finder_delay: Duration::from_secs(5),
-            finder_bytes_per_s: None,
+            finder: FinderTuning::default(),
             collect_bytes_per_s: 64 << 20,
             io: IoMode::Direct,
             write_buffer_bytes: 64 << 20,
+            layout: LayoutTuning::default(),
         }
     }
 }

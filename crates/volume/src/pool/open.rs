@@ -3,15 +3,15 @@
 use super::past_loss::PastLoss;
 use super::{LossChoice, Pool, Tuning};
 use crate::backend::{self, BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend};
-use crate::engine::{ContentStore, Engine, EngineParts, Space, Worker};
+use crate::engine::{ContentStore, Engine, EngineParts, Remembered, Space, Worker};
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use gemelo_base::Clock;
 use gemelo_format::{
-    AtLoss, DiskRole, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place, PoolSeed, Root,
-    Superblock, Version, VolumeId, find_roots, read_superblock, replay_journal,
+    AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place,
+    PoolSeed, Root, Superblock, Version, VolumeId, find_roots, read_superblock, replay_journal,
 };
-use gemelo_store::{BufferOptions, PoolDisks, Store, WriteBuffer};
+use gemelo_store::{BufferOptions, PoolDisks, Store, WriteBuffer, WriteObserver};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -226,9 +226,15 @@ impl Pool {
                 )?;
             }
         }
-        let contents = contents_of(store, &tuning, &clock)?;
+        let remembered = Arc::new(Remembered::new(
+            (tuning.finder.memory_bytes, backend.totals().data_blocks),
+            Fingerprinter::new(superblock.fingerprint, superblock.key),
+            Arc::clone(&clock),
+        ));
+        let contents = contents_of(store, &tuning, &clock, &remembered)?;
         let engine = Engine::new(EngineParts {
             contents,
+            remembered,
             metadata: disks.metadata,
             clock,
             superblock,
@@ -267,12 +273,14 @@ fn contents_of(
     store: Arc<dyn Store>,
     tuning: &Tuning,
     clock: &Arc<dyn Clock>,
+    remembered: &Arc<Remembered>,
 ) -> Result<ContentStore> {
     if tuning.read_only {
         return Ok(ContentStore::Plain(store));
     }
     let options = BufferOptions { bytes: tuning.write_buffer_bytes, background: tuning.background };
-    let buffer = WriteBuffer::new(store, options, Arc::clone(clock))
+    let observer = Arc::clone(remembered) as Arc<dyn WriteObserver>;
+    let buffer = WriteBuffer::new(store, options, Arc::clone(clock), Some(observer))
         .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
     Ok(ContentStore::Buffered(buffer))
 }

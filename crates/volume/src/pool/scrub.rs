@@ -268,7 +268,7 @@ impl<'e> Scrub<'e> {
 
     fn wants_copies(&self) -> bool {
         self.options.heals
-            && !self.engine.fingerprinter().must_compare()
+            && self.engine.fingerprints_prove_equality()
             && self.damaged.values().any(|damage| !damage.fingerprint.is_none())
     }
 

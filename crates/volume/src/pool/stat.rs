@@ -3,6 +3,7 @@
 use super::Pool;
 use crate::backend::CacheFigures;
 use crate::counters::{PoolActivity, VolumeStat};
+use crate::engine::{FinderFigures, VolumeLayout};
 use crate::error::Result;
 use crate::load::LoadStat;
 use gemelo_format::{BackendKind, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord};
@@ -19,10 +20,25 @@ pub struct VolumeSummary {
     pub record: VolumeRecord,
     /// Blocks of the volume that hold a content.
     pub mapped_blocks: u64,
-    /// Groups of 1024 blocks that the finder has not examined since they were written.
+    /// Groups of 64 blocks with blocks that the finder has not examined since they were written.
     pub dirty_groups: u64,
+    /// These blocks.
+    #[serde(default)]
+    pub backlog_blocks: u64,
+    /// Nanoseconds since the oldest of these groups was marked or looked at last.
+    #[serde(default)]
+    pub oldest_ns: u64,
     /// `true` if the finder has to examine the whole volume.
     pub is_swept: bool,
+    /// The time in nanoseconds that the finder leaves a block alone after a write at present.
+    #[serde(default)]
+    pub delay_ns: u64,
+    /// Blocks that were written again before the finder examined them.
+    #[serde(default)]
+    pub rewritten_blocks: u64,
+    /// The order of the volume in the store.
+    #[serde(default)]
+    pub layout: VolumeLayout,
     /// Counts of the volume's activity since the pool was opened.
     pub stat: VolumeStat,
     /// Figures of the volume's load.
@@ -73,6 +89,9 @@ pub struct PoolStat {
     /// Figures of the write buffer since the pool was opened.
     #[serde(default)]
     pub write_buffer: BufferFigures,
+    /// Figures of the finder since the pool was opened.
+    #[serde(default)]
+    pub finder: FinderFigures,
     /// Counts of the pool's activity since it was opened.
     pub activity: PoolActivity,
 }
@@ -101,7 +120,7 @@ impl Pool {
         };
         let names: BTreeMap<VolumeId, String> =
             records.iter().map(|(_, record)| (record.id, record.name.clone())).collect();
-        let live = self.engine.volumes();
+        let (live, now_ns) = (self.engine.volumes(), self.engine.now_ns());
         let summary = |(mapped_blocks, mut record): (u64, VolumeRecord)| {
             if let Origin::Clone { volume, name } = &mut record.birth.origin
                 && let Some(present) = names.get(volume)
@@ -109,11 +128,15 @@ impl Pool {
                 name.clone_from(present);
             }
             let shared = live.get(&record.name);
-            let (dirty_groups, is_swept) =
-                shared.map_or((0, false), |volume| volume.waiting_groups());
+            let backlog = shared.map(|volume| volume.backlog()).unwrap_or_default();
             VolumeSummary {
-                dirty_groups,
-                is_swept,
+                layout: shared.map(|volume| self.engine.layout_of(volume)).unwrap_or_default(),
+                dirty_groups: backlog.groups,
+                backlog_blocks: backlog.blocks,
+                oldest_ns: backlog.oldest_ns.map_or(0, |at_ns| now_ns.saturating_sub(at_ns)),
+                is_swept: backlog.is_swept,
+                delay_ns: backlog.delay_ns,
+                rewritten_blocks: backlog.rewritten_blocks,
                 stat: shared.map(|volume| volume.counters().read()).unwrap_or_default(),
                 load: shared.map(|volume| volume.load().read()).unwrap_or_default(),
                 record,
@@ -157,6 +180,7 @@ impl Pool {
             generation: journal.generation,
             volumes: engine.volume_count(),
             write_buffer: engine.buffer_figures(),
+            finder: engine.finder_figures(),
             activity: engine.activity(),
         })
     }

@@ -47,6 +47,8 @@ pub struct ModelVolume {
 pub struct Model {
     pub volumes: BTreeMap<String, ModelVolume>,
     pub after_change: Option<BTreeMap<String, ModelVolume>>,
+    /// Blocks that the arranger has moved.
+    pub moved_blocks: u64,
 }
 
 impl Model {
@@ -122,10 +124,14 @@ impl<'a> Driver<'a> {
             87..89 => self.remove(),
             89..91 => self.resize(),
             91..93 => self.rename(),
-            93..95 => self.pool_call(Pool::checkpoint),
+            93 => self.pool_call(Pool::checkpoint),
+            94 => self.arrange(),
             95 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
-            96 => self.scrub(),
-            97 => self.find(),
+            96 => {
+                let options = ScrubOptions { heals: true, most_bytes_per_s: None };
+                self.done(self.pool.scrub(options, &Silent, &StopFlag::new()))
+            }
+            97 => self.done(self.pool.find(&Silent, &StopFlag::new())),
             98 => self.grow(),
             _ => self.set_mode(),
         }
@@ -297,20 +303,15 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Runs a scrub, which changes no content and makes nothing durable.
-    fn scrub(&mut self) -> Result<(), Down> {
-        let options = ScrubOptions { heals: true, most_bytes_per_s: None };
-        match self.pool.scrub(options, &Silent, &StopFlag::new()) {
-            Ok(_) => Ok(()),
-            Err(error) => self.failed(&error),
-        }
+    /// Settles work that changes no content and makes nothing durable.
+    fn done<T>(&self, outcome: Result<T, VolumeError>) -> Result<(), Down> {
+        outcome.map_or_else(|error| self.failed(&error), |_| Ok(()))
     }
 
-    /// Runs the finder, which changes no content and makes nothing durable.
-    fn find(&mut self) -> Result<(), Down> {
-        self.pool
-            .find(&Silent, &StopFlag::new())
-            .map_or_else(|error| self.failed(&error), |_| Ok(()))
+    fn arrange(&mut self) -> Result<(), Down> {
+        let done = self.pool.arrange(None, &Silent, &StopFlag::new());
+        self.model.moved_blocks += done.as_ref().map_or(0, |report| report.moved_blocks);
+        self.done(done)
     }
 
     fn any_mode(&mut self) -> DedupMode {

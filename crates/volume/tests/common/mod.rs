@@ -10,6 +10,7 @@ pub mod hold;
 pub mod judge;
 pub mod medium;
 pub mod scatter;
+pub mod seek;
 pub mod simulated;
 pub mod storm;
 
@@ -17,7 +18,7 @@ use gemelo_base::{Clock, ManualClock, random::mix_pair};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::BackendKind;
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
+use gemelo_volume::{LayoutTuning, Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,6 +46,8 @@ pub fn tuning() -> Tuning {
         cache_bytes: 64 << 10,
         // It is full now and then, so that writers write out, too.
         write_buffer_bytes: 24 * BLOCK as u64,
+        // Small volumes are brought together, too.
+        layout: LayoutTuning { run_bytes: 8 * BLOCK as u64, ..LayoutTuning::default() },
         ..Tuning::default()
     }
 }

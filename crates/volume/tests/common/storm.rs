@@ -135,7 +135,8 @@ impl Storm<'_> {
             let (result, is_flush) = match random.below(20) {
                 0..6 => (self.pool.checkpoint(), true),
                 6..13 => (self.pool.find(&Silent, &StopFlag::new()).map(drop), false),
-                13..16 => (self.pool.gc(None, &Silent, &StopFlag::new()).map(drop), false),
+                13..15 => (self.pool.arrange(None, &Silent, &StopFlag::new()).map(drop), false),
+                15 => (self.pool.gc(None, &Silent, &StopFlag::new()).map(drop), false),
                 16 => (self.grow(&mut random), false),
                 _ => (self.pool.flush(), true),
             };

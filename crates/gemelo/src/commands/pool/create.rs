@@ -56,6 +56,10 @@ pub(crate) struct Arguments {
     /// are buffered in any case [default: direct]
     #[arg(long, value_name = "direct|buffered", value_parser = io_mode_parser())]
     io: Option<IoMode>,
+    /// Most data to move a second while the pool is idle, so that neighbouring blocks are stored
+    /// side by side; 0 for none [default: 50m]
+    #[arg(long, value_name = "SIZE")]
+    layout_rate: Option<Size>,
     /// Overwrite a device that holds data, if it is given with --data or --metadata
     #[arg(long)]
     force: bool,
@@ -103,6 +107,7 @@ impl Arguments {
             verify_bytes: self.verify_bytes.then_some(true),
             io: self.io,
             cache_bytes: self.cache.map(|cache| cache.0),
+            layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
             ..Settings::default()
         }
     }

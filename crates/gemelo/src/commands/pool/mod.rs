@@ -1,14 +1,17 @@
 //! `gemelo pool`: commands on whole pools.
 
+mod arrange;
 mod check;
 mod convert;
 mod create;
 mod find;
+mod finder_text;
 mod gc;
 mod grow;
 mod ls;
 mod outlook;
 mod rm;
+mod scrub;
 mod stat;
 mod stat_text;
 
@@ -35,8 +38,24 @@ enum Action {
     Gc(gc::Arguments),
     /// Deduplicate all blocks of volumes with off-line deduplication now
     ///
-    /// A served pool does this in the background, some time after blocks were written.
+    /// A served pool does this in the background, some time after blocks were written. --pause and
+    /// --resume control that background work instead.
     Find(find::Arguments),
+    /// Store neighbouring blocks of all volumes side by side now
+    ///
+    /// Random overwrites scatter the blocks of a volume, so that sequential reads become slow. A
+    /// served pool brings them together in the background while it is idle and at a limited rate.
+    /// Blocks that are shared, by duplicates or snapshots, stay where they are.
+    Arrange(arrange::Arguments),
+    /// Read all contents from the medium, compare them with their checksums, and heal damaged ones
+    ///
+    /// A damaged content is healed if the page cache still holds it, or if another block has it: in
+    /// a volume without deduplication, or in one whose duplicates are not shared yet. The pool may
+    /// be served meanwhile. A served pool with --scrub-interval does this by itself. 'gemelo pool
+    /// stat' shows the progress and the outcome of the last scrub.
+    ///
+    /// The exit status is 4 if damage is left.
+    Scrub(scrub::Arguments),
     /// Check the metadata of a pool, and repair it
     ///
     /// The check of an idle pool reads every page of metadata and counts every reference. The check
@@ -76,6 +95,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Stat(arguments) => stat::run(arguments, context),
         Action::Gc(arguments) => gc::run(arguments, context),
         Action::Find(arguments) => find::run(arguments, context),
+        Action::Arrange(arguments) => arrange::run(arguments, context),
+        Action::Scrub(arguments) => scrub::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Convert(arguments) => convert::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),

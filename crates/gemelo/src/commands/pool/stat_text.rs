@@ -1,8 +1,11 @@
 //! The figures of a pool as text.
 
+use super::finder_text;
+use crate::dates;
 use crate::table::Table;
 use gemelo_base::units::{
-    format_count, format_counted, format_duration_ns, format_percent, format_size,
+    format_count, format_counted, format_counted_as, format_duration_ns, format_percent,
+    format_size,
 };
 use gemelo_serve::StatReport;
 use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, SnapshotSpace, VolumeSummary};
@@ -16,6 +19,7 @@ pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> St
     text += "\nMetadata\n";
     text += &metadata(report).render(2);
     text += &damaged(report);
+    text += &scrub(report);
     if let Some(process) = report.holder_process_id {
         text += &format!("\nIn use by process {process}\n");
     }
@@ -32,6 +36,8 @@ pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> St
         text += &activity(&report.volumes).render(2);
         text += &latencies(&report.volumes).render(2);
         text += &write_buffer(report).render(2);
+        text += &finder_text::text(report);
+        text += &layout(report).render(2);
     }
     text
 }
@@ -56,6 +62,34 @@ fn damaged(report: &StatReport) -> String {
         };
     }
     text
+}
+
+/// Describes the scrub that runs and the last one.
+fn scrub(report: &StatReport) -> String {
+    let mut table = Table::new();
+    if let Some(running) = report.scrub.running {
+        let share = running.checked_contents as f64 / running.contents.max(1) as f64;
+        let text = format!(
+            "{} of {}, {}",
+            format_count(running.checked_contents),
+            format_counted(running.contents, "content"),
+            format_percent(share.min(1.0))
+        );
+        table.row(["running".to_owned(), text]);
+    }
+    if let Some(last) = report.scrub.last {
+        let text = format!(
+            "{}, {} checked in {}, {} healed, {} damaged",
+            dates::utc(Some(last.ended_utc_s)),
+            format_counted(last.checked_contents, "content"),
+            format_duration_ns(last.elapsed_ns),
+            format_count(last.healed_contents),
+            format_count(last.damaged_contents)
+        );
+        table.row(["last".to_owned(), text]);
+    }
+    let text = table.render(2);
+    if text.is_empty() { text } else { format!("\nScrub\n{text}") }
 }
 
 fn space(report: &StatReport) -> String {
@@ -139,6 +173,23 @@ fn write_buffer(report: &StatReport) -> Table {
             "{}, mean {}",
             format_count(buffer.runs),
             format_size(mean(buffer.run_bytes, buffer.runs))
+        ),
+    ]);
+    table
+}
+
+/// Describes the work of the arranger, and the stretches of all volumes that wait for it.
+fn layout(report: &StatReport) -> Table {
+    let activity = &report.pool.activity;
+    let waiting = report.volumes.iter().map(|volume| volume.layout.waiting_stretches).sum();
+    let mut table = Table::new();
+    table.row([
+        "brought together".to_owned(),
+        format!(
+            "{}, {} overtaken, {} waiting",
+            format_counted(activity.arranged_blocks, "block"),
+            format_count(activity.arrange_overtaken_blocks),
+            format_counted_as(waiting, "stretch", "stretches")
         ),
     ]);
     table

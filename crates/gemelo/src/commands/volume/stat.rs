@@ -9,7 +9,7 @@ use crate::pools;
 use crate::table::Table;
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::{format_count, format_size};
+use gemelo_base::units::{format_count, format_percent, format_size};
 use gemelo_volume::{VolumePath, VolumeSummary};
 use serde::Serialize;
 use std::path::Path;
@@ -42,6 +42,9 @@ struct Input<'a> {
 struct Figures<'a> {
     #[serde(flatten)]
     volume: &'a VolumeSummary,
+    /// Share of neighbouring blocks that are neighbours in the store, from a sample; absent if the
+    /// volume has no neighbouring blocks.
+    sequential_share: Option<f64>,
     /// Bytes of the blocks that only this volume refers to; absent unless it was asked for.
     exclusive_bytes: Option<u64>,
     /// Bytes of the blocks that other volumes refer to as well; absent unless it was asked for.
@@ -66,6 +69,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     access.close()?;
     let figures = Figures {
         volume,
+        sequential_share: volume.layout.sequential_share(),
         exclusive_bytes: space.map(|space| space.exclusive_blocks * block_bytes),
         shared_bytes: space.map(|space| space.shared_blocks * block_bytes),
     };
@@ -77,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 fn text(figures: &Figures<'_>, block_bytes: u64, is_served: bool) -> String {
-    let Figures { volume, exclusive_bytes, shared_bytes } = figures;
+    let Figures { volume, sequential_share, exclusive_bytes, shared_bytes } = figures;
     let record = &volume.record;
     let mut table = Table::new();
     table.row(["size".to_owned(), format_size(record.size_bytes)]);
@@ -86,6 +90,9 @@ fn text(figures: &Figures<'_>, block_bytes: u64, is_served: bool) -> String {
         if let Some(bytes) = bytes {
             table.row([name.to_owned(), format_size(*bytes)]);
         }
+    }
+    if let Some(share) = sequential_share {
+        table.row(["stored in order".to_owned(), format_percent(*share)]);
     }
     table.row(["dedup", name_of(record.mode)]);
     table.row(["access", if record.read_only { "read" } else { "write" }]);

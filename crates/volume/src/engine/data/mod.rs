@@ -9,6 +9,7 @@
 mod contents;
 mod owners;
 mod readers;
+mod remembered;
 mod space;
 
 use super::health::{Health, Syncs};
@@ -20,6 +21,8 @@ use gemelo_store::{BufferFigures, ContentComparison, ContentRead, ContentWrite, 
 use owners::Owners;
 pub(crate) use readers::Pin;
 use readers::{Readers, Retired};
+pub(crate) use remembered::Remembered;
+pub use remembered::RememberedFigures;
 pub(crate) use space::Space;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +41,7 @@ pub(crate) struct DataPath {
     taken: AtomicU64,
     /// Held while free blocks are discarded, because they are not in `space` then.
     discarding: OrderedMutex<()>,
+    remembered: Arc<Remembered>,
 }
 
 /// Blocks that no durable state refers to, counted at one instant.
@@ -49,7 +53,12 @@ pub(crate) struct Unmapped {
 }
 
 impl DataPath {
-    pub(crate) fn new(contents: ContentStore, space: Space, health: Arc<Health>) -> Self {
+    /// The buffer of the contents shows them to the remembered fingerprints.
+    pub(crate) fn new(
+        (contents, remembered): (ContentStore, Arc<Remembered>),
+        space: Space,
+        health: Arc<Health>,
+    ) -> Self {
         Self {
             contents,
             health,
@@ -60,6 +69,7 @@ impl DataPath {
             retired: OrderedMutex::new(Rank::Retired, Retired::default()),
             taken: AtomicU64::new(0),
             discarding: OrderedMutex::new(Rank::Discarding, ()),
+            remembered,
         }
     }
 
@@ -148,7 +158,29 @@ impl DataPath {
         debug_assert_eq!(pbns.len(), wanted, "as many blocks as were free");
         pbns.iter().for_each(|pbn| self.owners.take(*pbn));
         self.taken.fetch_add(wanted as u64, Ordering::Relaxed);
+        drop(space);
+        self.remembered.forget(&pbns);
         Some((pbns, Taken { all: &self.taken, count: wanted as u64 }))
+    }
+
+    /// Takes the next run of free blocks at or after `from`, of a length in `lengths`, unless fewer
+    /// than `kept` blocks would stay free. Looks at a part of the store only.
+    pub(crate) fn take_run(&self, from: u32, lengths: (u32, u32), kept: u64) -> RunSearch<'_> {
+        let (least, most) = lengths;
+        let mut space = self.space.lock();
+        if space.free() < kept + u64::from(least) {
+            return RunSearch::Full;
+        }
+        let most = u64::from(most).min(space.free() - kept) as u32;
+        let (run, next) = space.take_free_run(from, least, most);
+        let Some((first, count)) = run else { return next.map_or(RunSearch::End, RunSearch::GoOn) };
+        let numbers = first.number()..first.number() + count;
+        let pbns: Vec<Pbn> = numbers.filter_map(Pbn::new).collect();
+        pbns.iter().for_each(|pbn| self.owners.take(*pbn));
+        self.taken.fetch_add(u64::from(count), Ordering::Relaxed);
+        drop(space);
+        self.remembered.forget(&pbns);
+        RunSearch::Found(pbns, Taken { all: &self.taken, count: u64::from(count) })
     }
 
     /// Frees blocks that were taken, and that nothing has ever referred to.
@@ -167,6 +199,12 @@ impl DataPath {
         let was_free = self.space.lock().claim(pbn);
         debug_assert!(was_free, "block {} is not free", pbn.number());
         self.owners.take(pbn);
+        self.remembered.forget(&[pbn]);
+    }
+
+    /// The fingerprints of blocks, which are forgotten when a block is taken.
+    pub(crate) fn remembered(&self) -> &Remembered {
+        &self.remembered
     }
 
     /// Notes that the metadata refer to a block that was taken.
@@ -257,6 +295,18 @@ impl DataPath {
         self.space.lock().release_discarded(first, count);
         result.map_err(VolumeError::io(DiskRole::Data, "discard from"))
     }
+}
+
+/// The outcome of a search for a run of free blocks.
+pub(crate) enum RunSearch<'e> {
+    /// The run, whose blocks count as taken until the guard is dropped.
+    Found(Vec<Pbn>, Taken<'e>),
+    /// There is none in the part that was searched. The search goes on here.
+    GoOn(u32),
+    /// There is none up to the end of the store.
+    End,
+    /// Too few blocks are free.
+    Full,
 }
 
 /// Blocks that a write has taken, until it has made its changes or given them back.

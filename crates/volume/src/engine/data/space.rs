@@ -4,6 +4,8 @@ use gemelo_format::Pbn;
 
 /// Words that a search for freed blocks looks at while writers wait: some 50 µs.
 const LOOKED_AT: u32 = 16_384;
+/// The same for a search for free blocks, which lie among others: less than 100 µs.
+const MIXED_LOOKED_AT: u32 = 2048;
 
 /// A bitmap of the PBNs, with a bitmap of its full words above it. Free PBNs are given in ascending
 /// order from the last ones on, so that blocks written together have numbers in a row, which a
@@ -218,6 +220,57 @@ impl Space {
         (None, (at < end).then_some(at))
     }
 
+    /// Takes the first run of free PBNs at or after `from` that has at least `least` of them, at
+    /// most `most`. Looks at no more than `MIXED_LOOKED_AT` words; returns the same as
+    /// [`Self::take_freed_run`].
+    pub(crate) fn take_free_run(
+        &mut self,
+        from: u32,
+        least: u32,
+        most: u32,
+    ) -> (Option<(Pbn, u32)>, Option<u32>) {
+        let end = u32::try_from(self.blocks).unwrap_or(u32::MAX);
+        let look_end = end.min(from.saturating_add(MIXED_LOOKED_AT * 64));
+        let mut at = from;
+        while at < look_end {
+            let used = self
+                .words
+                .get(at as usize / 64)
+                .map_or(64, |bits| (*bits >> (at % 64)).trailing_ones());
+            if used > 0 {
+                at = at.saturating_add(used.min(64 - at % 64));
+                continue;
+            }
+            let count = self.free_from(at, most);
+            if count >= least.max(1)
+                && let Some(first) = Pbn::new(at)
+            {
+                (at..at + count).filter_map(Pbn::new).for_each(|pbn| {
+                    self.claim(pbn);
+                });
+                return (Some((first, count)), Some(at + count));
+            }
+            at = at.saturating_add(count.max(1));
+        }
+        (None, (at < end).then_some(at))
+    }
+
+    /// The number of free PBNs in a row from this one on, at most `most`.
+    fn free_from(&self, first: u32, most: u32) -> u32 {
+        let mut count = 0;
+        while count < most {
+            let at = first + count;
+            let Some(bits) = self.words.get(at as usize / 64) else { break };
+            let left = 64 - at % 64;
+            let free = (*bits >> (at % 64)).trailing_zeros().min(left);
+            count += free;
+            if free < left {
+                break;
+            }
+        }
+        count.min(most)
+    }
+
     /// Returns the first word with a free PBN, from the cursor on and then from the start.
     fn next_word(&self) -> Option<usize> {
         self.word_from(self.cursor).or_else(|| self.word_from(0))
@@ -288,13 +341,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_what_a_set_does(steps in prop::collection::vec((0u8..5, 0u32..500), 1..200), blocks in 1u64..500) {
+        fn it_does_what_a_set_does(steps in prop::collection::vec((0u8..6, 0u32..500), 1..200), blocks in 1u64..500) {
             let mut space = Space::new(blocks);
             let mut free: BTreeSet<u32> = (1..blocks as u32).collect();
             let mut used: Vec<Pbn> = Vec::new();
             let mut freed: BTreeSet<u32> = BTreeSet::new();
             for (kind, number) in steps {
                 match kind {
+                    5 => {
+                        let (run, next) = space.take_free_run(number, 3, 70);
+                        let is_start = |pbn: &u32| (*pbn..pbn + 3).all(|pbn| free.contains(&pbn));
+                        let expected = free.range(number..).copied().find(is_start);
+                        prop_assert_eq!(run.map(|(first, _)| first.number()), expected);
+                        if let Some((first, count)) = run {
+                            let end = first.number() + count;
+                            prop_assert!((3..=70).contains(&count));
+                            prop_assert!(count == 70 || !free.contains(&end), "a longer run");
+                            prop_assert_eq!(next, Some(end));
+                            for pbn in first.number()..end {
+                                prop_assert!(free.remove(&pbn));
+                                used.extend(Pbn::new(pbn));
+                            }
+                        } else {
+                            prop_assert_eq!(next, None);
+                        }
+                    }
                     4 => {
                         let (run, _) = space.take_freed_run(number, 2, 9);
                         if let Some((first, count)) = run {

@@ -7,10 +7,12 @@ use crate::engine::{Engine, State};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, DiskRole, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use gemelo_store::ContentWrite;
+use std::num::NonZeroU64;
 
 impl<'p, 'a: 'p> Plan<'p, 'a> {
-    /// Gives each fresh block its PBN.
-    pub(in crate::engine) fn place(&mut self, pbns: Vec<Pbn>) {
+    /// Gives each fresh block its PBN, and the ticket with which it is written.
+    pub(in crate::engine) fn place(&mut self, pbns: Vec<Pbn>, ticket: Option<NonZeroU64>) {
+        self.ticket = ticket;
         let fresh = self.blocks.iter_mut().filter(|block| block.step == Step::Fresh);
         for (block, pbn) in fresh.zip(pbns) {
             block.pbn = Some(pbn);
@@ -23,11 +25,12 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             Step::Heal(pbn) => Some(pbn),
             _ => block.pbn,
         };
-        let mut writes: Vec<ContentWrite<'_>> = self
-            .blocks
-            .iter()
-            .filter_map(|block| Some(ContentWrite::new(target(block)?, block.content)))
-            .collect();
+        let ticketed = |block: &Block<'p>| {
+            let ticket = self.ticket.filter(|_| block.pbn.is_some());
+            let write = ContentWrite::new(target(block)?, block.content);
+            Some(ContentWrite { ticket, ..write })
+        };
+        let mut writes: Vec<ContentWrite<'_>> = self.blocks.iter().filter_map(ticketed).collect();
         engine.data.write(&mut writes);
         let mut lost: Vec<Pbn> = Vec::new();
         for write in writes {

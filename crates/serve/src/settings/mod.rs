@@ -3,11 +3,14 @@
 //! Keys and values are those of the options of `gemelo serve`: `commit-interval = "1s"`. Keys of
 //! earlier versions, which had the unit in their names, are read as well.
 
+mod file;
+
 use crate::failure::RequestFailure;
-use gemelo_base::units::{parse_duration, parse_size};
+use crate::scrub::ScrubSchedule;
+use file::{parse, text_of};
+use gemelo_base::DailyWindow;
 use gemelo_disk::IoMode;
-use gemelo_volume::Tuning;
-use serde::{Deserialize, Deserializer, Serialize};
+use gemelo_volume::{FinderTuning, LayoutTuning, Tuning};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -29,176 +32,38 @@ pub struct Settings {
     pub verify_bytes: Option<bool>,
     /// Time in milliseconds after a write before the finder reads the block.
     pub finder_delay_ms: Option<u64>,
+    /// Most time in milliseconds to which that time grows.
+    pub finder_most_delay_ms: Option<u64>,
     /// Most bytes a second that the finder reads.
     pub finder_bytes_per_s: Option<u64>,
+    /// Time in milliseconds from the beginning of a round of the finder to that of the next one.
+    pub finder_interval_ms: Option<u64>,
+    /// The part of each day in which the finder works.
+    pub finder_window: Option<DailyWindow>,
+    /// Most processor time that the finder uses while requests are under way, in percent of a core.
+    pub finder_cpu_percent: Option<u32>,
+    /// Bytes of memory for fingerprints that are taken while contents are written.
+    pub finder_memory_bytes: Option<u64>,
+    /// Time in milliseconds from the end of a scrub to the next; 0 for no scrubs.
+    pub scrub_interval_ms: Option<u64>,
+    /// Most bytes a second that a scrub by schedule reads.
+    pub scrub_bytes_per_s: Option<u64>,
     /// Bytes of memory for the metadata of the backends `table` and `btree`.
     pub cache_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
     pub collect_bytes_per_s: Option<u64>,
+    /// Most bytes a second that the arranger moves.
+    pub layout_bytes_per_s: Option<u64>,
     /// The way in which contents are written: past the page cache or through it.
     pub io: Option<IoMode>,
 }
 
-/// The file as it is read, with the names of options and those of earlier versions.
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-struct Read {
-    #[serde(deserialize_with = "span")]
-    commit_interval: Option<u64>,
-    #[serde(rename = "commit_interval_ms")]
-    old_commit_interval_ms: Option<u64>,
-    #[serde(alias = "verify_reads", deserialize_with = "switch")]
-    verify_reads: Option<bool>,
-    #[serde(alias = "verify_bytes")]
-    verify_bytes: Option<bool>,
-    #[serde(deserialize_with = "span")]
-    finder_delay: Option<u64>,
-    #[serde(rename = "finder_delay_ms")]
-    old_finder_delay_ms: Option<u64>,
-    #[serde(alias = "finder_bytes_per_s", deserialize_with = "size")]
-    finder_rate: Option<u64>,
-    #[serde(alias = "cache_bytes", deserialize_with = "size")]
-    cache: Option<u64>,
-    #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
-    collect_rate: Option<u64>,
-    #[serde(deserialize_with = "io_mode")]
-    io: Option<IoMode>,
-}
-
-/// The file as it is written.
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Written {
-    commit_interval: Option<String>,
-    verify_reads: Option<bool>,
-    verify_bytes: Option<bool>,
-    finder_delay: Option<String>,
-    finder_rate: Option<u64>,
-    cache: Option<u64>,
-    collect_rate: Option<u64>,
-    io: Option<&'static str>,
-}
-
-/// A value in the form of an option, or a number.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Value {
-    Number(u64),
-    Text(String),
-}
-
-impl Value {
-    fn text(&self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Text(text) => text.clone(),
-        }
-    }
-}
-
-/// Reads a switch: `true` and `false`, or `"on"` and `"off"` as the option has it.
-fn switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a boolean, \"on\" or \"off\"")]
-    enum Switch {
-        Bool(bool),
-        Word(Word),
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "kebab-case")]
-    enum Word {
-        On,
-        Off,
-    }
-    Ok(Some(match Switch::deserialize(deserializer)? {
-        Switch::Bool(is_on) => is_on,
-        Switch::Word(word) => matches!(word, Word::On),
-    }))
-}
-
-/// Reads the name of a mode of input and output.
-fn io_mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IoMode>, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    let unknown = || serde::de::Error::custom("expected \"direct\" or \"buffered\"");
-    IoMode::from_name(&name).ok_or_else(unknown).map(Some)
-}
-
-/// Reads a size in bytes, such as `"256m"` or `268435456`.
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    parse_size(&value.text()).map(Some).map_err(serde::de::Error::custom)
-}
-
-/// Reads a duration in milliseconds from `"5s"`, or from `5`, which means seconds.
-fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    let span = parse_duration(&value.text()).map_err(serde::de::Error::custom)?;
-    Ok(Some(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
-}
-
-/// Formats a duration in the form of an option.
-fn span_text(span_ms: u64) -> String {
-    if span_ms.is_multiple_of(1000) {
-        format!("{}s", span_ms / 1000)
-    } else {
-        format!("{span_ms}ms")
-    }
-}
-
-impl From<Settings> for Written {
-    fn from(settings: Settings) -> Self {
-        Self {
-            commit_interval: settings.commit_interval_ms.map(span_text),
-            verify_reads: settings.verify_reads,
-            verify_bytes: settings.verify_bytes,
-            finder_delay: settings.finder_delay_ms.map(span_text),
-            finder_rate: settings.finder_bytes_per_s,
-            cache: settings.cache_bytes,
-            collect_rate: settings.collect_bytes_per_s,
-            io: settings.io.map(IoMode::name),
-        }
-    }
-}
-
-impl Read {
-    fn settings(self) -> Result<Settings, String> {
-        let one = |new: Option<u64>, old: Option<u64>, name: &str| match (new, old) {
-            (Some(_), Some(_)) => {
-                Err(format!("'{name}' is set twice, also as '{}_ms'", name.replace('-', "_")))
-            }
-            (new, old) => Ok(new.or(old)),
-        };
-        Ok(Settings {
-            commit_interval_ms: one(
-                self.commit_interval,
-                self.old_commit_interval_ms,
-                "commit-interval",
-            )?,
-            verify_reads: self.verify_reads,
-            verify_bytes: self.verify_bytes,
-            finder_delay_ms: one(self.finder_delay, self.old_finder_delay_ms, "finder-delay")?,
-            finder_bytes_per_s: self.finder_rate,
-            cache_bytes: self.cache,
-            collect_bytes_per_s: self.collect_rate,
-            io: self.io,
-        })
-    }
-}
-
-/// Parses the file. An error names the line, unless it is about the whole file.
-fn parse(text: &str) -> Result<Settings, String> {
-    let read: Read = toml::from_str(text).map_err(|error| {
-        // The place of an error about the whole file has several lines.
-        let place = error
-            .span()
-            .filter(|span| text.get(span.clone()).is_some_and(|part| !part.contains('\n')));
-        let before = place.and_then(|span| text.get(..span.start));
-        let line = before.map_or_else(String::new, |before| {
-            format!("line {}: ", before.matches('\n').count() + 1)
-        });
-        format!("{line}{}", error.message().trim_end())
-    })?;
-    read.settings()
+/// Returns a share from 0 to 1 in percent, rounded, and at least 1: with 0, the finder would never
+/// work.
+#[must_use]
+pub fn whole_percent(share: f64) -> u32 {
+    // The cast is safe: a share is at most 1.
+    (share * 100.0).round().clamp(1.0, 100.0) as u32
 }
 
 impl Settings {
@@ -246,7 +111,7 @@ impl Settings {
         }
         let failed =
             |error: &dyn std::error::Error| RequestFailure::of(&path.display().to_string(), error);
-        let text = toml::to_string(&Written::from(*self)).map_err(|error| failed(&error))?;
+        let text = text_of(*self).map_err(|error| failed(&error))?;
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -269,10 +134,29 @@ impl Settings {
             verify_reads: self.verify_reads.or(other.verify_reads),
             verify_bytes: self.verify_bytes.or(other.verify_bytes),
             finder_delay_ms: self.finder_delay_ms.or(other.finder_delay_ms),
+            finder_most_delay_ms: self.finder_most_delay_ms.or(other.finder_most_delay_ms),
             finder_bytes_per_s: self.finder_bytes_per_s.or(other.finder_bytes_per_s),
+            finder_interval_ms: self.finder_interval_ms.or(other.finder_interval_ms),
+            finder_window: self.finder_window.or(other.finder_window),
+            finder_cpu_percent: self.finder_cpu_percent.or(other.finder_cpu_percent),
+            finder_memory_bytes: self.finder_memory_bytes.or(other.finder_memory_bytes),
+            scrub_interval_ms: self.scrub_interval_ms.or(other.scrub_interval_ms),
+            scrub_bytes_per_s: self.scrub_bytes_per_s.or(other.scrub_bytes_per_s),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
+            layout_bytes_per_s: self.layout_bytes_per_s.or(other.layout_bytes_per_s),
             io: self.io.or(other.io),
+        }
+    }
+
+    /// Returns the schedule of scrubs.
+    #[must_use]
+    pub fn scrub_schedule(&self) -> ScrubSchedule {
+        let usual = ScrubSchedule::default();
+        let interval_ms = self.scrub_interval_ms.filter(|interval_ms| *interval_ms > 0);
+        ScrubSchedule {
+            interval: interval_ms.map(Duration::from_millis).or(usual.interval),
+            most_bytes_per_s: self.scrub_bytes_per_s.unwrap_or(usual.most_bytes_per_s),
         }
     }
 
@@ -286,12 +170,29 @@ impl Settings {
                 .map_or(usual.commit_interval, Duration::from_millis),
             verify_reads: self.verify_reads.unwrap_or(usual.verify_reads),
             verify_bytes: self.verify_bytes.unwrap_or(usual.verify_bytes),
-            finder_delay: self.finder_delay_ms.map_or(usual.finder_delay, Duration::from_millis),
-            finder_bytes_per_s: self.finder_bytes_per_s.or(usual.finder_bytes_per_s),
+            finder: self.finder_tuning(),
             cache_bytes: self.cache_bytes.unwrap_or(usual.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
             io: self.io.unwrap_or(usual.io),
+            layout: LayoutTuning {
+                bytes_per_s: self.layout_bytes_per_s.unwrap_or(usual.layout.bytes_per_s),
+                ..usual.layout
+            },
             ..usual
+        }
+    }
+
+    fn finder_tuning(&self) -> FinderTuning {
+        let usual = FinderTuning::default();
+        let span = |span_ms: Option<u64>, usual| span_ms.map_or(usual, Duration::from_millis);
+        FinderTuning {
+            delay: span(self.finder_delay_ms, usual.delay),
+            most_delay: span(self.finder_most_delay_ms, usual.most_delay),
+            interval: span(self.finder_interval_ms, usual.interval),
+            window: self.finder_window.or(usual.window),
+            bytes_per_s: self.finder_bytes_per_s.or(usual.bytes_per_s),
+            busy_cpu_percent: self.finder_cpu_percent.unwrap_or(usual.busy_cpu_percent),
+            memory_bytes: self.finder_memory_bytes.unwrap_or(usual.memory_bytes),
         }
     }
 }
@@ -306,9 +207,17 @@ mod tests {
             verify_reads: Some(false),
             verify_bytes: Some(true),
             finder_delay_ms: Some(60_000),
+            finder_most_delay_ms: Some(120_000),
             finder_bytes_per_s: Some(1 << 20),
+            finder_interval_ms: Some(600_000),
+            finder_window: Some("22:00-06:00".parse().unwrap()),
+            finder_cpu_percent: Some(35),
+            finder_memory_bytes: Some(8 << 20),
+            scrub_interval_ms: Some(604_800_000),
+            scrub_bytes_per_s: Some(8 << 20),
             cache_bytes: Some(64 << 20),
             collect_bytes_per_s: Some(0),
+            layout_bytes_per_s: Some(20 << 20),
             io: Some(IoMode::Buffered),
         }
     }
@@ -323,7 +232,13 @@ mod tests {
         assert_eq!(all().tuning().commit_interval, Duration::from_millis(250));
         let path = directory.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
-        for line in ["commit-interval = \"250ms\"", "finder-delay = \"60s\"", "collect-rate = 0"] {
+        for line in [
+            "commit-interval = \"250ms\"",
+            "finder-delay = \"60s\"",
+            "finder-window = \"22:00-06:00\"",
+            "finder-cpu = 35",
+            "collect-rate = 0",
+        ] {
             assert!(text.contains(line), "{text}");
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
@@ -338,10 +253,16 @@ mod tests {
     #[test]
     fn values_are_those_of_the_options_and_old_names_are_understood() {
         let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
-                       finder-delay = \"1m\"\nfinder-rate = \"1m\"\ncache = \"64m\"\ncollect-rate = 0\n";
+                       finder-delay = \"1m\"\nfinder-most-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
+                       finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
+                       scrub-interval = \"7d\"\nscrub-rate = \"8m\"\nlayout-rate = \"20m\"\n\
+                       finder-memory = \"8m\"\ncache = \"64m\"\ncollect-rate = 0\n";
         let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
-                   finder_delay_ms = 60000\nfinder_bytes_per_s = 1048576\ncache_bytes = 67108864\n\
-                   collect_bytes_per_s = 0\n";
+                   finder_delay_ms = 60000\nfinder-most-delay = 120\nfinder_bytes_per_s = 1048576\n\
+                   find-interval = \"10m\"\nfind-window = \"22:00-6:00\"\nfinder-cpu = 35\n\
+                   scrub-interval = \"168h\"\nscrub-rate = 8388608\n\
+                   finder-memory = 8388608\ncache_bytes = 67108864\n\
+                   collect_bytes_per_s = 0\nlayout-rate = 20971520\n";
         assert_eq!(parse(options).unwrap(), all());
         assert_eq!(parse(old).unwrap(), all());
     }
@@ -352,6 +273,8 @@ mod tests {
         for (text, parts) in [
             ("\ncommit-intervall = 3", &["line 2", "commit-intervall"][..]),
             ("cache = \"much\"", &["line 1", "much"]),
+            ("finder-window = \"1-5\"", &["line 1", "01:00-05:00"]),
+            ("finder-cpu = 120", &["line 1", "120"]),
             ("verify-reads = 7", &["line 1", "boolean"]),
             ("io = \"fast\"", &["line 1", "direct"]),
             ("commit-interval = 5\ncommit_interval_ms = 5000", &["commit-interval", "twice"]),

@@ -1,8 +1,8 @@
 //! The bounded queue between the walk and the readers, and the list of large files that several
 //! readers share.
 
+use super::large::LargeFile;
 use crate::halt::Halt;
-use crate::read::LargeFile;
 use crate::set::locked;
 use crate::walk::{Batch, Ended};
 use std::collections::VecDeque;

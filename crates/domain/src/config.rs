@@ -1,0 +1,125 @@
+//! The settings of a domain, in the object `domain`.
+
+use crate::codec::{Reader, Reason, Writer};
+use crate::header::{HEADER_KEY, ShardHeader, ShardState};
+use crate::shard::{MAX_DEPTH, Shard};
+use crate::{DomainError, Result};
+use gemelo_objects::{Guard, ObjectError, Objects, Operation, Request, Update};
+
+/// The object with the settings.
+const DOMAIN_OBJECT: &str = "domain";
+/// The key of the settings.
+const CONFIG_KEY: &str = "config";
+/// The entries that a shard is planned for, so that it is not soon split.
+const PLANNED_ENTRIES: u64 = 50_000;
+/// Shards created at once.
+const CREATED_AT_ONCE: usize = 256;
+
+/// The settings that all members of a domain share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DomainConfig {
+    /// The bytes of a block.
+    pub block_bytes: u32,
+    /// The bits of a fingerprint that choose a shard that was never split.
+    pub depth: u8,
+    /// Identifies the fingerprint's kind and key without giving the key away.
+    pub fingerprint_id: [u8; 16],
+}
+
+impl DomainConfig {
+    /// Returns the bits for a planned number of distinct contents.
+    #[must_use]
+    pub fn depth_for(contents: u64) -> u8 {
+        let shards = contents.div_ceil(PLANNED_ENTRIES).max(1).next_power_of_two();
+        (shards.trailing_zeros() as u8).min(MAX_DEPTH)
+    }
+
+    /// Creates the domain. A creation that was interrupted is continued by another one with the
+    /// same settings.
+    ///
+    /// # Errors
+    /// Fails if a domain with other settings exists.
+    pub fn create(&self, objects: &dyn Objects) -> Result<()> {
+        if self.depth > MAX_DEPTH {
+            let reason = format!("{} shard bits; the most are {MAX_DEPTH}", self.depth);
+            return Err(DomainError::Invalid { reason });
+        }
+        let set = vec![(CONFIG_KEY.into(), self.encode(false))];
+        let update = Update { creates: true, set, ..Update::default() };
+        match objects.update(DOMAIN_OBJECT, &update) {
+            Ok(()) => {}
+            Err(ObjectError::Exists { .. }) => match read(objects)? {
+                Some((found, is_ready)) if found == *self && !is_ready => {}
+                _ => return Err(DomainError::Exists),
+            },
+            Err(error) => return Err(error.into()),
+        }
+        self.create_shards(objects)?;
+        let expected = Some(self.encode(false));
+        let guards = vec![Guard { key: CONFIG_KEY.into(), expected }];
+        let set = vec![(CONFIG_KEY.into(), self.encode(true))];
+        Ok(objects.update(DOMAIN_OBJECT, &Update { guards, set, ..Update::default() })?)
+    }
+
+    /// Reads the settings of a domain.
+    ///
+    /// # Errors
+    /// Fails if there is none, or if its creation was interrupted.
+    pub fn open(objects: &dyn Objects) -> Result<Self> {
+        match read(objects)? {
+            Some((config, true)) => Ok(config),
+            _ => Err(DomainError::NoDomain),
+        }
+    }
+
+    fn create_shards(&self, objects: &dyn Objects) -> Result<()> {
+        let header = ShardHeader::new(ShardState::Open).encode();
+        let set = vec![(HEADER_KEY.into(), header)];
+        let update = Update { creates: true, set, ..Update::default() };
+        let names: Vec<String> = Shard::all(self.depth).map(Shard::object).collect();
+        for names in names.chunks(CREATED_AT_ONCE) {
+            let create = |name| Request::new(name, Operation::Update(&update));
+            let mut requests: Vec<_> = names.iter().map(String::as_str).map(create).collect();
+            objects.execute(&mut requests);
+            for request in requests {
+                match request.outcome {
+                    // An earlier attempt created it; no member uses it yet.
+                    Err(ObjectError::Exists { .. }) => {}
+                    outcome => outcome?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn encode(&self, is_ready: bool) -> Vec<u8> {
+        let writer = Writer::new(u8::from(is_ready)).u32(self.block_bytes);
+        writer.u32(u32::from(self.depth)).bytes(&self.fingerprint_id).finish(CONFIG_KEY)
+    }
+
+    fn decode(value: &[u8]) -> std::result::Result<(Self, bool), Reason> {
+        let mut reader = Reader::new(CONFIG_KEY, value)?;
+        let is_ready = reader.tag == 1;
+        let block_bytes = reader.u32()?;
+        let depth = u8::try_from(reader.u32()?).ok().filter(|depth| *depth <= MAX_DEPTH);
+        let depth = depth.ok_or("it has too many shards")?;
+        let config = Self { block_bytes, depth, fingerprint_id: reader.array()? };
+        reader.finish()?;
+        Ok((config, is_ready))
+    }
+}
+
+fn read(objects: &dyn Objects) -> Result<Option<(DomainConfig, bool)>> {
+    let mut values = match objects.get_keys(DOMAIN_OBJECT, &[CONFIG_KEY.into()]) {
+        Err(ObjectError::NotFound { .. }) => return Ok(None),
+        values => values?,
+    };
+    let Some(value) = values.pop().flatten() else { return Ok(None) };
+    let damaged = |reason| damaged(DOMAIN_OBJECT, CONFIG_KEY, reason);
+    DomainConfig::decode(&value).map(Some).map_err(damaged)
+}
+
+/// Returns the error about a damaged value.
+pub(crate) fn damaged(object: &str, key: &str, reason: Reason) -> DomainError {
+    DomainError::Damaged { object: object.into(), key: key.into(), reason }
+}

@@ -1,0 +1,102 @@
+//! The entries of the index, and the receipts of members.
+
+use crate::codec::{Reader, Reason, Writer};
+use gemelo_format::Pbn;
+use std::fmt;
+
+/// The number of a member in its domain. Numbers are never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u32);
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:08x}", self.0)
+    }
+}
+
+/// What the index knows of a content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// The member in whose store the content lies.
+    pub home: MemberId,
+    /// The content's block there.
+    pub pbn: Pbn,
+    /// The members that refer to the content. At 0 the home may take the entry out.
+    pub members: u32,
+}
+
+impl Entry {
+    pub(crate) fn encode(&self, key: &str) -> Vec<u8> {
+        let Self { home, pbn, members } = self;
+        Writer::new(0).u32(home.0).u64(u64::from(pbn.number())).u32(*members).finish(key)
+    }
+
+    pub(crate) fn decode(key: &str, value: &[u8]) -> Result<Self, Reason> {
+        let mut reader = Reader::new(key, value)?;
+        let home = MemberId(reader.u32()?);
+        let pbn = u32::try_from(reader.u64()?).ok().and_then(Pbn::new);
+        let pbn = pbn.ok_or("its PBN is out of range")?;
+        let members = reader.u32()?;
+        reader.finish()?;
+        Ok(Self { home, pbn, members })
+    }
+}
+
+/// The version that a member's last applied intent gave a shard; 0 before the first one. It tells
+/// if an intent was applied, because no two intents give a shard the same version.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Receipt(pub u64);
+
+impl Receipt {
+    /// Returns the key of a member's receipt in a shard.
+    #[must_use]
+    pub fn key(member: MemberId) -> String {
+        format!("r.{member}")
+    }
+
+    pub(crate) fn encode(self, key: &str) -> Vec<u8> {
+        Writer::new(0).u64(self.0).finish(key)
+    }
+
+    /// Decodes the value.
+    ///
+    /// # Errors
+    /// Fails with the reason if it is damaged.
+    pub fn decode(key: &str, value: Option<&[u8]>) -> Result<Self, Reason> {
+        let Some(value) = value else { return Ok(Self(0)) };
+        let mut reader = Reader::new(key, value)?;
+        let receipt = Self(reader.u64()?);
+        reader.finish()?;
+        Ok(receipt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_entry_is_read_back_and_a_changed_byte_is_detected(
+            home: u32, pbn in 1..u32::MAX, members: u32, place in 0..24usize, flip in 1..=255u8,
+        ) {
+            let entry = Entry { home: MemberId(home), pbn: Pbn::new(pbn).unwrap(), members };
+            let mut value = entry.encode("f.1");
+            prop_assert_eq!(value.len(), 24);
+            prop_assert_eq!(Entry::decode("f.1", &value), Ok(entry));
+            prop_assert!(Entry::decode("f.2", &value).is_err());
+            prop_assert!(Entry::decode("f.1", &value[..23]).is_err());
+            value[place] ^= flip;
+            prop_assert!(Entry::decode("f.1", &value).is_err());
+        }
+    }
+
+    #[test]
+    fn a_missing_receipt_is_of_no_version() {
+        assert_eq!(Receipt::decode("r", None), Ok(Receipt(0)));
+        let value = Receipt(7).encode("r");
+        assert_eq!(Receipt::decode("r", Some(&value)), Ok(Receipt(7)));
+        assert!(Receipt::decode("s", Some(&value)).is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! A domain: the pools that share contents across hosts, called members, and their common index in
+//! a shared store.
+//!
+//! The index counts, for each content, the members that refer to it. A change of the index is an
+//! [`Intent`]: the member's journal holds it before it is sent, it takes effect at most once, and
+//! [`Index::resume`] finds out after a crash if it did. `docs/internals/domain.md` describes the
+//! protocol and why it is safe. The blocks of a member are left to the engine.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod check;
+mod codec;
+mod config;
+mod entry;
+mod error;
+mod header;
+mod index;
+mod intent;
+mod mail;
+mod members;
+mod shard;
+mod split;
+mod tenure;
+mod wire;
+
+pub use check::{Claim, Claims, Finding, check};
+pub use config::DomainConfig;
+pub use entry::{Entry, MemberId, Receipt};
+pub use error::{DomainError, JournalError};
+pub use header::{ShardHeader, ShardState};
+pub use index::{Index, Journal, Settled, Verdict};
+pub use intent::{Action, Change, Effect, Intent, MAX_STEPS, ShardView, Step, plan, verdict};
+pub use mail::{Letter, mailbox_name};
+pub use members::{Members, NewMember};
+pub use shard::{MAX_DEPTH, Shard, fingerprint_key, fingerprint_of_key};
+pub use tenure::{Client, Tenure};
+
+/// The result of most functions of this crate.
+pub type Result<T> = std::result::Result<T, DomainError>;

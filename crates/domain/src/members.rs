@@ -1,0 +1,147 @@
+//! The members of a domain: their names and numbers, in the object `members`.
+
+use crate::codec::{Reader, Writer};
+use crate::config::damaged;
+use crate::entry::MemberId;
+use crate::{DomainError, Result};
+use gemelo_objects::{Guard, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Update};
+
+const MEMBERS_OBJECT: &str = "members";
+/// The key of the number of the next member.
+const NEXT_KEY: &str = "next";
+const NAME_PREFIX: &str = "name.";
+/// The longest name: a key has 256 bytes.
+const MAX_NAME_BYTES: usize = 200;
+/// Attempts to register while others do.
+const MAX_ATTEMPTS: u32 = 20;
+
+/// A member to register.
+#[derive(Debug, Clone, Copy)]
+pub struct NewMember<'a> {
+    /// The name, unique in the domain.
+    pub name: &'a str,
+    /// A fresh random number. It tells this registration from another one of the same name, if the
+    /// store's answer is lost.
+    pub token: u64,
+}
+
+/// The list of members.
+pub struct Members<'a> {
+    objects: &'a dyn Objects,
+}
+
+struct Record {
+    member: MemberId,
+    token: u64,
+}
+
+impl<'a> Members<'a> {
+    /// Returns the members of the domain in these objects.
+    #[must_use]
+    pub const fn new(objects: &'a dyn Objects) -> Self {
+        Self { objects }
+    }
+
+    /// Registers a member and returns its number. A call whose answer was lost may be repeated with
+    /// the same token.
+    ///
+    /// # Errors
+    /// Fails if the name is taken, or if the store fails.
+    pub fn add(&self, new: &NewMember<'_>) -> Result<MemberId> {
+        if new.name.is_empty() || new.name.len() > MAX_NAME_BYTES || new.name.contains('\0') {
+            let reason =
+                format!("a member's name has 1 to {MAX_NAME_BYTES} bytes and no zero byte");
+            return Err(DomainError::Invalid { reason });
+        }
+        let key = format!("{NAME_PREFIX}{}", new.name);
+        // Without guards the update creates the object.
+        self.objects.update(MEMBERS_OBJECT, &Update::default())?;
+        for _ in 0..MAX_ATTEMPTS {
+            let keys = [NEXT_KEY.to_owned(), key.clone()];
+            let values = self.objects.get_keys(MEMBERS_OBJECT, &keys)?;
+            let [next, present] = values.as_slice() else { continue };
+            if let Some(value) = present {
+                let record = Record::decode(&key, value)?;
+                let is_mine = record.token == new.token;
+                let taken = DomainError::MemberExists { name: new.name.into() };
+                return if is_mine { Ok(record.member) } else { Err(taken) };
+            }
+            let member = MemberId(next.as_ref().map_or(Ok(1), |value| decode_next(value))?);
+            let record = Record { member, token: new.token };
+            let update = Update {
+                guards: vec![Guard { key: NEXT_KEY.into(), expected: next.clone() }],
+                set: vec![(NEXT_KEY.into(), encode_next(member.0 + 1)), record.encode(key.clone())],
+                ..Update::default()
+            };
+            match self.objects.update(MEMBERS_OBJECT, &update) {
+                Ok(()) => return Ok(member),
+                Err(ObjectError::Guard { .. } | ObjectError::TimedOut { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(DomainError::Contended { changes: 1, rounds: MAX_ATTEMPTS })
+    }
+
+    /// Returns the number of a member.
+    ///
+    /// # Errors
+    /// Fails if there is no member of this name.
+    pub fn find(&self, name: &str) -> Result<MemberId> {
+        let key = format!("{NAME_PREFIX}{name}");
+        let missing = || DomainError::NoMember { name: name.into() };
+        let values = match self.objects.get_keys(MEMBERS_OBJECT, std::slice::from_ref(&key)) {
+            Err(ObjectError::NotFound { .. }) => return Err(missing()),
+            values => values?,
+        };
+        let value = values.into_iter().next().flatten().ok_or_else(missing)?;
+        Ok(Record::decode(&key, &value)?.member)
+    }
+
+    /// Returns the names and numbers of all members, by name.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn list(&self) -> Result<Vec<(String, MemberId)>> {
+        let (mut members, mut after) = (Vec::new(), String::new());
+        loop {
+            let range = KeyRange { after: &after, prefix: NAME_PREFIX, limit: MAX_PAGE_KEYS };
+            let page = match self.objects.list_keys(MEMBERS_OBJECT, range) {
+                Err(ObjectError::NotFound { .. }) => return Ok(members),
+                page => page?,
+            };
+            for (key, value) in &page.entries {
+                let name = key.strip_prefix(NAME_PREFIX).unwrap_or(key);
+                members.push((name.to_owned(), Record::decode(key, value)?.member));
+            }
+            match page.entries.last() {
+                Some((last, _)) if page.has_more => after.clone_from(last),
+                _ => return Ok(members),
+            }
+        }
+    }
+}
+
+impl Record {
+    fn encode(&self, key: String) -> (String, Vec<u8>) {
+        let value = Writer::new(0).u32(self.member.0).u64(self.token).finish(&key);
+        (key, value)
+    }
+
+    fn decode(key: &str, value: &[u8]) -> Result<Self> {
+        let read = || {
+            let mut reader = Reader::new(key, value)?;
+            let record = Self { member: MemberId(reader.u32()?), token: reader.u64()? };
+            reader.finish().map(|()| record)
+        };
+        read().map_err(|reason| damaged(MEMBERS_OBJECT, key, reason))
+    }
+}
+
+fn encode_next(next: u32) -> Vec<u8> {
+    Writer::new(0).u32(next).finish(NEXT_KEY)
+}
+
+fn decode_next(value: &[u8]) -> Result<u32> {
+    let next = Reader::new(NEXT_KEY, value).and_then(|mut reader| reader.u32());
+    next.map_err(|reason| damaged(MEMBERS_OBJECT, NEXT_KEY, reason))
+}

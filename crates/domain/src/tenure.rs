@@ -1,0 +1,212 @@
+//! The right to serve a member: an exclusive lock with a lease, and the record of its holder.
+//!
+//! A lock whose lease is over names no holder, but its last holder may only be slow. The member's
+//! object therefore keeps the last holder's instance, and a new holder fences it before it reads or
+//! writes anything else.
+
+use crate::codec::{Reader, Reason, Writer};
+use crate::config::damaged;
+use crate::entry::MemberId;
+use crate::{DomainError, Result};
+use gemelo_base::Clock;
+use gemelo_objects::{Guard, Instance, LockName, Locks, ObjectError, Objects, Update};
+use std::time::Duration;
+
+const LOCK: &str = "serve";
+/// The key of the last holder.
+const HOLDER_KEY: &str = "holder";
+/// Attempts to write the record while others try to take the member, or while answers are lost.
+const MAX_ATTEMPTS: u32 = 20;
+
+/// The right to serve a member. It ends with the lease, unless it is renewed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenure {
+    member: MemberId,
+    epoch: u64,
+    lease: Duration,
+    ends_ns: u64,
+}
+
+/// The last holder of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Record {
+    epoch: u64,
+    /// `None` if the holder handed the member over.
+    instance: Option<Instance>,
+}
+
+/// A client: its objects and its locks.
+pub trait Client: Objects + Locks {}
+impl<T: Objects + Locks + ?Sized> Client for T {}
+
+impl Tenure {
+    /// Takes a member that no host serves, or whose holder's lease is over. The last holder is
+    /// fenced unless it handed the member over.
+    ///
+    /// # Errors
+    /// Fails with [`DomainError::InUse`] if another client serves the member.
+    pub fn take(
+        client: &(impl Client + ?Sized),
+        clock: &dyn Clock,
+        member: MemberId,
+        lease: Duration,
+    ) -> Result<Self> {
+        let object = member_object(member);
+        let lock = LockName { object: &object, name: LOCK };
+        for _ in 0..MAX_ATTEMPTS {
+            // The lease is counted from before the request, so that it is over here first.
+            let begun_ns = clock.now_ns();
+            match client.lock(lock, lease) {
+                Err(ObjectError::Held { holder, .. }) => return Err(DomainError::InUse { holder }),
+                Err(ObjectError::TimedOut { .. }) => continue,
+                outcome => outcome?,
+            }
+            if let Some(epoch) = register(client, &object)? {
+                let ends_ns = begun_ns.saturating_add(nanoseconds(lease));
+                return Ok(Self { member, epoch, lease, ends_ns });
+            }
+        }
+        Err(DomainError::Contended { changes: 1, rounds: MAX_ATTEMPTS })
+    }
+
+    /// Takes a member from the client that serves it now, which is fenced at once.
+    ///
+    /// # Errors
+    /// Fails if another client takes the member at the same time.
+    pub fn seize(
+        client: &(impl Client + ?Sized),
+        clock: &dyn Clock,
+        member: MemberId,
+        lease: Duration,
+    ) -> Result<Self> {
+        let object = member_object(member);
+        let lock = LockName { object: &object, name: LOCK };
+        let holder = client.holder(lock)?;
+        if let Some(holder) = holder.filter(|holder| holder.instance != client.instance()) {
+            client.fence(&holder.instance)?;
+            match client.break_lock(lock, &holder) {
+                Ok(()) | Err(ObjectError::NotHeld { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Self::take(client, clock, member, lease)
+    }
+
+    /// Prolongs the lease, counted from now.
+    ///
+    /// # Errors
+    /// Fails with [`DomainError::NotHeld`] if the lease is over. The host must stop serving.
+    pub fn renew(&mut self, client: &(impl Client + ?Sized), clock: &dyn Clock) -> Result<()> {
+        let object = member_object(self.member);
+        let begun_ns = clock.now_ns();
+        match client.renew(LockName { object: &object, name: LOCK }, self.lease) {
+            Ok(()) => {
+                self.ends_ns = begun_ns.saturating_add(nanoseconds(self.lease));
+                Ok(())
+            }
+            Err(ObjectError::NotHeld { .. }) => Err(DomainError::NotHeld),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Hands the member over: the next holder need not fence this client. All writes of the member
+    /// must have been answered before.
+    ///
+    /// # Errors
+    /// Fails if the store does. The next holder then fences this client.
+    pub fn end(self, client: &(impl Client + ?Sized)) -> Result<()> {
+        let object = member_object(self.member);
+        let held = Record { epoch: self.epoch, instance: Some(client.instance()) };
+        let free = Record { epoch: self.epoch, instance: None };
+        match client.update(&object, &replace(Some(held.encode()), &free)) {
+            Err(ObjectError::Guard { .. }) => return Err(DomainError::NotHeld),
+            outcome => outcome?,
+        }
+        match client.unlock(LockName { object: &object, name: LOCK }) {
+            // The lease was over by itself, after the record was written.
+            Err(ObjectError::NotHeld { .. }) => Ok(()),
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// Returns whether the lease is valid. A host whose lease is over must not answer requests: a
+    /// new holder may have changed the volumes.
+    #[must_use]
+    pub fn is_valid(&self, clock: &dyn Clock) -> bool {
+        clock.now_ns() < self.ends_ns
+    }
+
+    /// Returns the member.
+    #[must_use]
+    pub const fn member(&self) -> MemberId {
+        self.member
+    }
+
+    /// Returns how often the member was taken.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Returns when the lease ends, in nanoseconds of the client's clock.
+    #[must_use]
+    pub const fn ends_ns(&self) -> u64 {
+        self.ends_ns
+    }
+}
+
+fn member_object(member: MemberId) -> String {
+    format!("member.{member}")
+}
+
+fn nanoseconds(lease: Duration) -> u64 {
+    u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Fences the last holder and writes this client as the holder. Returns `None` if the attempt must
+/// be repeated: another client wrote the record, or the answer was lost.
+fn register(client: &(impl Client + ?Sized), object: &str) -> Result<Option<u64>> {
+    let me = client.instance();
+    let values = match client.get_keys(object, &[HOLDER_KEY.into()]) {
+        Err(ObjectError::TimedOut { .. }) => return Ok(None),
+        values => values?,
+    };
+    let value = values.into_iter().next().flatten();
+    let last = value.as_deref().map(Record::decode).transpose();
+    let last = last.map_err(|reason| damaged(object, HOLDER_KEY, reason))?;
+    let epoch = last.as_ref().map_or(0, |last| last.epoch);
+    match last.and_then(|last| last.instance) {
+        Some(instance) if instance == me => return Ok(Some(epoch)),
+        Some(instance) => match client.fence(&instance) {
+            Err(ObjectError::TimedOut { .. }) => return Ok(None),
+            outcome => outcome?,
+        },
+        None => {}
+    }
+    let record = Record { epoch: epoch + 1, instance: Some(me) };
+    match client.update(object, &replace(value, &record)) {
+        Ok(()) => Ok(Some(record.epoch)),
+        Err(ObjectError::Guard { .. } | ObjectError::TimedOut { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn replace(expected: Option<Vec<u8>>, record: &Record) -> Update {
+    let guards = vec![Guard { key: HOLDER_KEY.into(), expected }];
+    Update { guards, set: vec![(HOLDER_KEY.into(), record.encode())], ..Update::default() }
+}
+
+impl Record {
+    fn encode(&self) -> Vec<u8> {
+        let address = self.instance.as_ref().map_or(&[][..], |instance| instance.0.as_bytes());
+        Writer::new(0).u64(self.epoch).bytes(address).finish(HOLDER_KEY)
+    }
+
+    fn decode(value: &[u8]) -> std::result::Result<Self, Reason> {
+        let mut reader = Reader::new(HOLDER_KEY, value)?;
+        let epoch = reader.u64()?;
+        let address = std::str::from_utf8(reader.rest()).map_err(|_| "its address is no text")?;
+        let instance = (!address.is_empty()).then(|| Instance(address.into()));
+        Ok(Self { epoch, instance })
+    }
+}

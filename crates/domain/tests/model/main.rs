@@ -1,0 +1,130 @@
+//! The protocol of a domain in a model checker: every order of steps, crashes, lost and late calls
+//! and take-overs of two and three members, within a budget.
+//!
+//! The model takes plans, guarded updates and verdicts from the crate itself. It adds what a member
+//! does with them: its journal, its blocks and its letters. Each rule of the protocol can be left
+//! out (`Weakness`), and the checker must then find a state that breaks a promise.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking"
+)]
+
+mod member;
+mod promises;
+mod state;
+mod steps;
+
+use state::{Budget, Protocol, Weakness};
+use stateright::{Checker, HasDiscoveries, Model};
+
+/// Whether minutes may be taken, and some gigabytes of memory.
+fn is_long() -> bool {
+    std::env::var("GEMELO_TEST_ROUNDS").is_ok()
+}
+
+fn holds(members: usize, contents: usize, budget: Budget) {
+    let protocol = Protocol { members, contents, budget, weakness: None };
+    let checker = protocol.checker().threads(2).spawn_dfs().join();
+    eprintln!("{members} members, {contents} contents: {} states", checker.unique_state_count());
+    checker.assert_properties();
+}
+
+#[test]
+fn two_members_keep_the_promises_over_a_take_over() {
+    holds(2, 1, Budget { writes: 2, crashes: 1, faults: 0 });
+}
+
+#[test]
+fn two_members_keep_the_promises_over_a_lost_call() {
+    holds(2, 1, Budget { writes: 2, crashes: 0, faults: 1 });
+}
+
+#[test]
+fn two_members_keep_the_promises_over_several_faults() {
+    let faults = if is_long() { 2 } else { 1 };
+    holds(2, 1, Budget { writes: 1, crashes: 2, faults });
+}
+
+#[test]
+fn two_members_with_two_contents_keep_the_promises() {
+    holds(2, 2, Budget { writes: 1, crashes: 1, faults: 1 });
+}
+
+#[test]
+fn three_members_keep_the_promises() {
+    holds(3, 1, Budget { writes: 1, crashes: 0, faults: 1 });
+    if is_long() {
+        holds(3, 1, Budget { writes: 1, crashes: 1, faults: 0 });
+    }
+}
+
+/// Checks that a promise is broken without a rule, so that each rule is known to be needed. The
+/// crashes and faults are those that it takes to break it.
+fn is_missed(weakness: Weakness, crashes: u8, faults: u8) {
+    let budget = Budget { writes: 2, crashes, faults };
+    let protocol = Protocol { members: 2, contents: 1, budget, weakness: Some(weakness) };
+    let checker =
+        protocol.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let found = checker.discoveries();
+    let broken = promises::ALL.iter().any(|promise| found.contains_key(promise));
+    assert!(broken, "nothing misses {weakness:?}");
+}
+
+#[test]
+fn the_guard_on_the_header_is_needed() {
+    is_missed(Weakness::NoHeaderGuard, 0, 0);
+}
+
+#[test]
+fn an_intent_is_not_void_because_a_guard_failed() {
+    is_missed(Weakness::AssumeVoid, 0, 1);
+}
+
+#[test]
+fn an_intent_is_not_applied_because_a_guard_failed() {
+    is_missed(Weakness::AssumeApplied, 0, 0);
+}
+
+#[test]
+fn the_journal_comes_before_the_write() {
+    is_missed(Weakness::SendFirst, 1, 0);
+}
+
+#[test]
+fn a_block_is_kept_from_the_record_on() {
+    is_missed(Weakness::PinLate, 0, 0);
+}
+
+#[test]
+fn a_reference_is_not_used_once_its_release_is_recorded() {
+    is_missed(Weakness::UseWhileReleasing, 0, 0);
+}
+
+#[test]
+fn letters_come_before_the_journal_forgets() {
+    is_missed(Weakness::SettleBeforeLetter, 1, 0);
+}
+
+#[test]
+fn letters_come_after_the_write() {
+    is_missed(Weakness::LetterFirst, 0, 0);
+}
+
+#[test]
+fn letters_have_keys_of_their_own() {
+    is_missed(Weakness::OneLetterPerContent, 0, 0);
+}
+
+#[test]
+fn the_home_asks_the_index_before_it_frees() {
+    is_missed(Weakness::FreeOnLetter, 0, 0);
+}
+
+#[test]
+fn the_old_holder_is_fenced() {
+    is_missed(Weakness::NoFence, 1, 0);
+}

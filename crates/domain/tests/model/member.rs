@@ -1,0 +1,201 @@
+//! A member of the model: its durable state, and what the running process knows.
+
+use crate::state::{Budget, Letter, id, number};
+use gemelo_domain::{Action, Effect, Intent};
+use gemelo_format::Pbn;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A block of a member.
+pub(crate) type Block = (usize, Pbn);
+
+/// What a member durably knows of one content.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Local {
+    /// Whether the member's volumes have the content.
+    pub(crate) is_used: bool,
+    /// The block of its own that the volumes refer to, while no reference is taken.
+    pub(crate) own: Option<Pbn>,
+    /// The block that the member has a reference to.
+    pub(crate) claim: Option<Block>,
+    /// The block whose release is to be done, or done again.
+    pub(crate) releasing: Option<Block>,
+    /// The own block that is in the index, or may be.
+    pub(crate) pinned: Option<Pbn>,
+}
+
+/// Where the running process is with its one intent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Idle,
+    /// The shard was read.
+    Planned(Intent),
+    /// The intent is in the journal and was not sent.
+    Recorded,
+    /// The intent was sent, and no answer has come.
+    Waiting,
+    /// It is unknown if the intent was applied; also after a crash.
+    Unknown,
+    /// A guard failed.
+    Refused,
+    /// The fate is known, and letters are to be sent.
+    Known(bool),
+    /// Letters were sent.
+    Told,
+    /// The letters about this content that were read have to be removed.
+    Dealt(usize),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Member {
+    pub(crate) instance: u8,
+    pub(crate) locals: Vec<Local>,
+    /// The content of each block in use.
+    pub(crate) blocks: BTreeMap<Pbn, usize>,
+    /// The intent in the journal.
+    pub(crate) journal: Option<Intent>,
+    pub(crate) phase: Phase,
+    /// Letters that the process has read, and not yet dealt with.
+    pub(crate) letters: BTreeSet<Letter>,
+    /// The plan of an old process of this member that still runs.
+    pub(crate) ghost: Option<(u8, Intent)>,
+    pub(crate) writes: u8,
+}
+
+impl Member {
+    pub(crate) fn new(contents: usize, budget: Budget) -> Self {
+        Self {
+            instance: 0,
+            locals: vec![Local::default(); contents],
+            blocks: BTreeMap::new(),
+            journal: None,
+            phase: Phase::Idle,
+            letters: BTreeSet::new(),
+            ghost: None,
+            writes: budget.writes,
+        }
+    }
+
+    /// A volume writes the content: into a block of its own, unless the member has the content.
+    pub(crate) fn write(&mut self, content: usize, uses_releasing: bool) {
+        let has_reference = self.locals[content].claim.is_some();
+        let reuses = uses_releasing && self.locals[content].releasing.is_some();
+        if !has_reference && !reuses && self.locals[content].own.is_none() {
+            let pinned = self.locals[content].pinned;
+            let pbn = pinned.unwrap_or_else(|| self.allocate(content));
+            self.locals[content].own = Some(pbn);
+        }
+        let local = &mut self.locals[content];
+        if reuses {
+            local.claim = local.releasing;
+        }
+        local.is_used = true;
+    }
+
+    fn allocate(&mut self, content: usize) -> Pbn {
+        let free =
+            (1..).find_map(|number| Pbn::new(number).filter(|pbn| !self.blocks.contains_key(pbn)));
+        let pbn = free.expect("PBNs are many");
+        self.blocks.insert(pbn, content);
+        pbn
+    }
+
+    /// A volume overwrites the content.
+    pub(crate) fn overwrite(&mut self, content: usize) {
+        self.locals[content].is_used = false;
+        self.locals[content].own = None;
+        self.free_unused(content);
+    }
+
+    /// Frees the content's blocks that neither the volumes nor the index refer to.
+    pub(crate) fn free_unused(&mut self, content: usize) {
+        let local = &self.locals[content];
+        let kept = [local.own, local.pinned, self.planned()];
+        self.blocks.retain(|pbn, held| *held != content || kept.contains(&Some(*pbn)));
+    }
+
+    /// The block that a plan would publish, which is kept meanwhile.
+    fn planned(&self) -> Option<Pbn> {
+        let Phase::Planned(intent) = &self.phase else { return None };
+        match intent.steps[0].change.action {
+            Action::Publish(pbn) => Some(pbn),
+            _ => None,
+        }
+    }
+
+    /// What the record of an intent does in the member.
+    pub(crate) fn record(&mut self, content: usize, intent: &Intent, pins: bool) {
+        let (change, effect) = intent.effects().next().expect("one change");
+        let local = &mut self.locals[content];
+        if let (Effect::Published(pbn), true) = (effect, pins) {
+            local.pinned = Some(pbn);
+        }
+        if change.action == Action::Release {
+            local.releasing = local.claim.take().or(local.releasing);
+        }
+        self.journal = Some(intent.clone());
+    }
+
+    /// What the fate of an intent does in the member.
+    pub(crate) fn settle(&mut self, me: usize, content: usize, intent: &Intent, applied: bool) {
+        let (change, effect) = intent.effects().next().expect("one change");
+        let local = &mut self.locals[content];
+        match effect {
+            Effect::Published(pbn) if applied => {
+                local.pinned = Some(pbn);
+                local.claim = Some((me, pbn));
+                local.own = None;
+            }
+            Effect::Published(_) => local.pinned = None,
+            Effect::Shared(home, pbn) if applied => {
+                local.claim = Some((number(home), pbn));
+                local.own = None;
+            }
+            Effect::Withdrawn(_) if applied => local.pinned = None,
+            _ => {}
+        }
+        if applied && change.action == Action::Release {
+            local.releasing = None;
+        }
+        self.free_unused(content);
+        self.journal = None;
+        self.phase = match change.action {
+            Action::Reclaim if applied && !self.letters.is_empty() => Phase::Dealt(content),
+            _ => Phase::Idle,
+        };
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle && self.journal.is_none()
+    }
+
+    /// Another host takes the member over: only what is durable remains.
+    pub(crate) fn take_over(&mut self) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        if let Phase::Planned(intent) = phase {
+            self.ghost = Some((self.instance, intent));
+        }
+        self.instance += 1;
+        self.letters.clear();
+        for content in 0..self.locals.len() {
+            self.free_unused(content);
+        }
+        if self.journal.is_some() {
+            self.phase = Phase::Unknown;
+        }
+    }
+}
+
+pub(crate) fn letters_of(intent: &Intent, one_per_content: bool) -> Vec<(usize, Letter)> {
+    let sender = number(intent.member);
+    let version = if one_per_content { 0 } else { intent.receipt().0 };
+    let unlike = if one_per_content { 0 } else { sender };
+    let letter = |(change, effect): (gemelo_domain::Change, Effect)| match effect {
+        Effect::Released { tell: Some(home) } => {
+            let content = crate::state::content(change.fingerprint);
+            Some((number(home), (content, unlike, version)))
+        }
+        _ => None,
+    };
+    debug_assert_eq!(id(sender), intent.member);
+    intent.effects().filter_map(letter).collect()
+}

@@ -1,0 +1,43 @@
+//! `gemelo pool arrange`.
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::pools;
+use clap::Args;
+use gemelo_base::units::format_count;
+use gemelo_base::values::Size;
+use gemelo_serve::{PoolRequest, Reply};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The pool's directory
+    #[arg(value_name = "POOL")]
+    pool: PathBuf,
+    /// Most data to move a second [default: no limit]
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<Size>,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let request = PoolRequest::Arrange { most_bytes_per_s: arguments.rate.map(|rate| rate.0) };
+    let Reply::Arranged(report) = pools::change(&arguments.pool, &request, context)? else {
+        return Err(pools::other_version());
+    };
+    context.print(&format!(
+        "{} blocks looked at: {} moved, {} overwritten meanwhile or unreadable; \
+         {} runs before, {} now\n",
+        format_count(report.examined_blocks),
+        format_count(report.moved_blocks),
+        format_count(report.overtaken_blocks),
+        format_count(report.runs_before),
+        format_count(report.runs_after)
+    ))?;
+    if report.is_short_of_room {
+        context.print(
+            "some blocks stay scattered, because the pool has too little free space in a row: \
+             grow it, or remove something\n",
+        )?;
+    }
+    Ok(Outcome::Done)
+}

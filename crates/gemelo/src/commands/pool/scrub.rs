@@ -1,0 +1,42 @@
+//! `gemelo pool scrub`.
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::pools;
+use clap::Args;
+use gemelo_base::units::{format_count, format_counted};
+use gemelo_base::values::Size;
+use gemelo_serve::{PoolRequest, Reply};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The pool's directory
+    #[arg(value_name = "POOL")]
+    pool: PathBuf,
+    /// Most data to read a second [default: no limit]
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<Size>,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let request = PoolRequest::Scrub { most_bytes_per_s: arguments.rate.map(|rate| rate.0) };
+    let Reply::Scrubbed(report) = pools::change(&arguments.pool, &request, context)? else {
+        return Err(pools::other_version());
+    };
+    let mut text: String =
+        report.problems.iter().map(|problem| format!("lost: {problem}\n")).collect();
+    if report.more_problems > 0 {
+        text += &format!("and {} more\n", format_count(report.more_problems));
+    }
+    text += &format!(
+        "{} compared with their checksums, {} healed from other copies\n",
+        format_counted(report.checked_contents, "content"),
+        format_count(report.healed_contents)
+    );
+    if !report.is_clean() {
+        text += "reads of damaged blocks fail until their contents are written again or restored\n";
+    }
+    context.print(&text)?;
+    Ok(if report.is_clean() { Outcome::Done } else { Outcome::FoundDamage })
+}

@@ -1,0 +1,86 @@
+//! Locks with a lease, and fencing.
+
+use crate::Result;
+use std::fmt;
+use std::time::Duration;
+
+/// The identity of one connection of a client to the store, under which it can be fenced. RADOS
+/// takes the network address, which is never used twice.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instance(pub String);
+
+impl fmt::Display for Instance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A lock of an object. An object may have several, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockName<'a> {
+    /// The object.
+    pub object: &'a str,
+    /// The name of the lock.
+    pub name: &'a str,
+}
+
+/// The client that holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The client's name in the store, by which its lock can be broken.
+    pub client: String,
+    /// The text that distinguishes several holds of one client.
+    pub cookie: String,
+    /// The instance to fence before the lock is broken.
+    pub instance: Instance,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} at {}", self.client, self.instance)
+    }
+}
+
+/// Exclusive locks with a lease, and fencing of other clients.
+pub trait Locks: Send + Sync {
+    /// Returns the identity of this client.
+    fn instance(&self) -> Instance;
+
+    /// Takes the lock for the duration of the lease, or prolongs it if this client holds it. The
+    /// object is created if it does not exist.
+    ///
+    /// # Errors
+    /// Fails with [`crate::ObjectError::Held`] if another client holds the lock.
+    fn lock(&self, lock: LockName<'_>, lease: Duration) -> Result<()>;
+
+    /// Prolongs the lock, counted from now.
+    ///
+    /// # Errors
+    /// Fails with [`crate::ObjectError::NotHeld`] if the lease is over or the lock was broken.
+    fn renew(&self, lock: LockName<'_>, lease: Duration) -> Result<()>;
+
+    /// Gives the lock back.
+    ///
+    /// # Errors
+    /// Fails with [`crate::ObjectError::NotHeld`] if this client does not hold it.
+    fn unlock(&self, lock: LockName<'_>) -> Result<()>;
+
+    /// Returns the holder. A holder whose lease is over is none.
+    ///
+    /// # Errors
+    /// Fails if the store does not answer.
+    fn holder(&self, lock: LockName<'_>) -> Result<Option<Holder>>;
+
+    /// Takes the lock away from its holder. The holder must be fenced before.
+    ///
+    /// # Errors
+    /// Fails with [`crate::ObjectError::NotHeld`] if it is not the holder any more.
+    fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()>;
+
+    /// Excludes a client from the store. When this returns, no operation of that client takes
+    /// effect on an object after an operation of this client on that object.
+    ///
+    /// # Errors
+    /// Fails if the store does not answer.
+    fn fence(&self, instance: &Instance) -> Result<()>;
+}

@@ -1,0 +1,112 @@
+//! Connecting to a cluster.
+
+use super::sys::{Cluster, Code, LIBRARY, Pool, Symbols, c_text};
+use super::{NOT_FOUND, Rados};
+use gemelo_base::{Classified, FailureKind};
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+
+/// The configuration that Ceph's own programs read.
+const DEFAULT_CONFIGURATION: &str = "/etc/ceph/ceph.conf";
+
+/// Where and how to connect.
+#[derive(Debug, Clone)]
+pub struct RadosOptions<'a> {
+    /// The configuration file; `None` for the one of the system.
+    pub configuration: Option<&'a Path>,
+    /// The name of the Ceph user, without `client.`.
+    pub user: &'a str,
+    /// The pool.
+    pub pool: &'a str,
+    /// The namespace in the pool.
+    pub namespace: &'a str,
+    /// How long an operation may take before its outcome counts as unknown.
+    pub timeout: Duration,
+}
+
+/// The reason why no connection was made.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The library is missing, or too old.
+    #[error("cannot load {LIBRARY}: install Ceph's client library (Debian's package librados2)")]
+    Library {
+        /// The error of the loader.
+        source: libloading::Error,
+    },
+    /// The configuration cannot be used.
+    #[error("cannot use the Ceph configuration '{path}'")]
+    Configuration {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// The cluster does not answer, or refuses the user.
+    #[error("cannot connect to the Ceph cluster of '{path}' as client.{user}")]
+    Connect {
+        /// The configuration file.
+        path: PathBuf,
+        /// The user.
+        user: String,
+        /// The error.
+        source: io::Error,
+    },
+    /// The pool does not exist.
+    #[error("the Ceph cluster has no pool '{pool}': create it with 'ceph osd pool create'")]
+    NoPool {
+        /// The pool.
+        pool: String,
+    },
+}
+
+impl Classified for ConnectError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Connect { .. } => FailureKind::Failed,
+            Self::Library { .. } | Self::Configuration { .. } | Self::NoPool { .. } => {
+                FailureKind::BadInput
+            }
+        }
+    }
+}
+
+impl Rados {
+    /// Connects to a cluster.
+    ///
+    /// # Errors
+    /// Fails if the library is missing, the cluster does not answer, or the pool does not exist.
+    pub fn connect(options: &RadosOptions<'_>) -> Result<Self, ConnectError> {
+        let symbols = Symbols::load().map_err(|source| ConnectError::Library { source })?;
+        let path = options.configuration.unwrap_or_else(|| Path::new(DEFAULT_CONFIGURATION));
+        let io = |code: Code| io::Error::from_raw_os_error(code.0);
+        let refused = |code| ConnectError::Connect {
+            path: path.into(),
+            user: options.user.into(),
+            source: io(code),
+        };
+        let unusable = |code| ConnectError::Configuration { path: path.into(), source: io(code) };
+        let user = c_text(&format!("client.{}", options.user));
+        let cluster = Cluster::new(symbols, &user).map_err(refused)?;
+        let c_path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        cluster.read_configuration(&c_path).map_err(unusable)?;
+        let seconds = c_text(&options.timeout.as_secs().max(1).to_string());
+        for name in [c"rados_osd_op_timeout", c"rados_mon_op_timeout", c"client_mount_timeout"] {
+            cluster.set(name, &seconds).map_err(unusable)?;
+        }
+        cluster.connect().map_err(refused)?;
+        let cluster = Arc::new(cluster);
+        let pool = c_text(options.pool);
+        let pool = Pool::open(&cluster, &pool, &c_text(options.namespace));
+        let pool = pool.map_err(|code| match code.0 {
+            NOT_FOUND => ConnectError::NoPool { pool: options.pool.into() },
+            _ => refused(code),
+        })?;
+        let instance = cluster.instance().map_err(refused)?;
+        Ok(Self { cluster, pool, instance })
+    }
+}

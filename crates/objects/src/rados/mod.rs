@@ -1,0 +1,237 @@
+//! Ceph RADOS: the objects of one namespace of a pool, through `librados`, which is loaded when the
+//! first connection is made.
+
+mod connect;
+mod sys;
+
+pub use connect::{ConnectError, RadosOptions};
+
+use crate::{
+    Holder, Instance, KeyPage, LockName, Locks, ObjectError, Objects, Operation, Request, Result,
+};
+use std::ffi::CString;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use sys::{Answer, Cluster, Code, InFlight, Pool, ReadWhat, WriteWhat, c_text};
+
+/// Error numbers of Linux, which librados uses on every system.
+const NOT_FOUND: i32 = 2;
+const BUSY: i32 = 16;
+const EXISTS: i32 = 17;
+const NO_SPACE: i32 = 28;
+const EXCLUDED: i32 = 108;
+const TIMED_OUT: i32 = 110;
+const QUOTA: i32 = 122;
+const CANCELED: i32 = 125;
+
+/// The cookie of all locks: a client holds a lock at most once.
+const COOKIE: &str = "gemelo";
+/// How long a fence lasts. The monitors keep it in their map, so it must end; a process that slept
+/// for so long has lost its connections.
+const FENCE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A client of a RADOS cluster.
+#[derive(Debug)]
+pub struct Rados {
+    cluster: Arc<Cluster>,
+    pool: Pool,
+    instance: Instance,
+}
+
+impl Rados {
+    fn error(&self, code: Code, action: &'static str, object: &str) -> ObjectError {
+        let object = object.to_owned();
+        match code.0 {
+            NOT_FOUND => ObjectError::NotFound { object },
+            EXISTS => ObjectError::Exists { object },
+            NO_SPACE | QUOTA => ObjectError::Full { object },
+            EXCLUDED => ObjectError::Fenced { instance: self.instance.clone() },
+            TIMED_OUT => ObjectError::TimedOut { action, object },
+            number => {
+                ObjectError::Io { action, object, source: io::Error::from_raw_os_error(number) }
+            }
+        }
+    }
+
+    fn submit<'a>(
+        &'a self,
+        object: &str,
+        operation: &'a mut Operation<'_>,
+    ) -> std::result::Result<InFlight<'a>, Code> {
+        let name = c_text(object);
+        let what = match operation {
+            Operation::Read { offset, buffer, .. } => {
+                return InFlight::read(&self.pool, &name, ReadWhat::Bytes(*offset, buffer));
+            }
+            Operation::Stat { .. } => {
+                return InFlight::read(&self.pool, &name, ReadWhat::Length);
+            }
+            Operation::GetKeys { keys, .. } => {
+                return InFlight::read(&self.pool, &name, ReadWhat::Keys(keys));
+            }
+            Operation::ListKeys { range, .. } => {
+                let limit = range.bounded_limit() as u64;
+                let what = ReadWhat::Range(c_text(range.after), c_text(range.prefix), limit);
+                return InFlight::read(&self.pool, &name, what);
+            }
+            Operation::Write { offset, bytes } => WriteWhat::Bytes(*offset, bytes),
+            Operation::Append { bytes } => WriteWhat::Append(bytes),
+            Operation::Zero { offset, length } => WriteWhat::Zero(*offset, *length),
+            Operation::Truncate { length } => WriteWhat::Truncate(*length),
+            Operation::Create => WriteWhat::Create,
+            Operation::Remove => WriteWhat::Remove,
+            Operation::Update(update) => WriteWhat::Keys(update),
+        };
+        InFlight::write(&self.pool, &name, what)
+    }
+
+    fn settle(
+        &self,
+        request: &mut Request<'_>,
+        result: std::result::Result<(), Code>,
+        answer: Answer,
+    ) {
+        let (verb, object) = (request.operation.verb(), request.object);
+        request.outcome = match (result, &request.operation) {
+            (Ok(()), _) => {
+                answer.fill(&mut request.operation);
+                Ok(())
+            }
+            (Err(Code(CANCELED)), Operation::Update(update)) => {
+                let guard = update.guards.get(answer.failed_guard.unwrap_or(0));
+                let key = guard.map(|guard| guard.key.clone()).unwrap_or_default();
+                Err(ObjectError::Guard { object: object.into(), key })
+            }
+            (Err(code), _) => Err(self.error(code, verb, object)),
+        };
+    }
+}
+
+impl Answer {
+    fn fill(self, operation: &mut Operation<'_>) {
+        match operation {
+            Operation::Read { filled, .. } => *filled = self.filled,
+            Operation::Stat { length } => *length = self.length,
+            Operation::ListKeys { page, .. } => *page = self.page,
+            Operation::GetKeys { keys, values } => *values = in_order(keys, self.page),
+            _ => {}
+        }
+    }
+}
+
+/// Brings values, which are sorted by key, into the order of the keys that were asked for.
+fn in_order(keys: &[String], page: KeyPage) -> Vec<Option<Vec<u8>>> {
+    let entries = page.entries;
+    let place = |key: &String| entries.binary_search_by(|(found, _)| found.cmp(key)).ok();
+    let value = |key| place(key).and_then(|place| entries.get(place));
+    keys.iter().map(|key| value(key).map(|(_, value)| value.clone())).collect()
+}
+
+impl Objects for Rados {
+    fn execute(&self, requests: &mut [Request<'_>]) {
+        let mut answers = Vec::with_capacity(requests.len());
+        {
+            let mut in_flight = Vec::with_capacity(requests.len());
+            for request in &mut *requests {
+                in_flight.push(match request.operation.validate(request.object) {
+                    Ok(()) => Ok(self.submit(request.object, &mut request.operation)),
+                    Err(error) => Err(error),
+                });
+            }
+            for submitted in in_flight {
+                answers.push(submitted.map(|submitted| match submitted {
+                    Ok(operation) => operation.finish(),
+                    Err(code) => (Err(code), Answer::default()),
+                }));
+            }
+        }
+        for (request, answer) in requests.iter_mut().zip(answers) {
+            match answer {
+                Ok((result, answer)) => self.settle(request, result, answer),
+                Err(error) => request.outcome = Err(error),
+            }
+        }
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        let listed = self.pool.list(|name| {
+            let name = String::from_utf8_lossy(name);
+            if name.starts_with(prefix) {
+                names.push(name.into_owned());
+            }
+        });
+        listed.map_err(|code| self.error(code, "list", prefix))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+impl Rados {
+    fn lock_error(&self, code: Code, lock: LockName<'_>) -> ObjectError {
+        match code.0 {
+            NOT_FOUND => {
+                ObjectError::NotHeld { object: lock.object.into(), lock: lock.name.into() }
+            }
+            _ => self.error(code, "lock", lock.object),
+        }
+    }
+
+    fn take(&self, lock: LockName<'_>, lease: Duration, must_renew: bool) -> Result<()> {
+        let names = (c_text(lock.object), c_text(lock.name), c_text(COOKIE));
+        let taken = self.pool.lock(&names.0, &names.1, &names.2, lease, must_renew);
+        match taken {
+            Err(Code(BUSY)) if must_renew => Err(self.lock_error(Code(NOT_FOUND), lock)),
+            Err(Code(BUSY)) => match self.holder(lock)? {
+                Some(holder) => Err(ObjectError::Held {
+                    object: lock.object.into(),
+                    lock: lock.name.into(),
+                    holder: Box::new(holder),
+                }),
+                // Its lease ended in between: the lock is free, and the caller tries again.
+                None => Err(self.error(Code(TIMED_OUT), "lock", lock.object)),
+            },
+            taken => taken.map_err(|code| self.lock_error(code, lock)),
+        }
+    }
+}
+
+impl Locks for Rados {
+    fn instance(&self) -> Instance {
+        self.instance.clone()
+    }
+
+    fn lock(&self, lock: LockName<'_>, lease: Duration) -> Result<()> {
+        self.take(lock, lease, false)
+    }
+
+    fn renew(&self, lock: LockName<'_>, lease: Duration) -> Result<()> {
+        self.take(lock, lease, true)
+    }
+
+    fn unlock(&self, lock: LockName<'_>) -> Result<()> {
+        let names = (c_text(lock.object), c_text(lock.name), c_text(COOKIE));
+        let unlocked = self.pool.unlock(&names.0, &names.1, &names.2);
+        unlocked.map_err(|code| self.lock_error(code, lock))
+    }
+
+    fn holder(&self, lock: LockName<'_>) -> Result<Option<Holder>> {
+        match self.pool.holder(&c_text(lock.object), &c_text(lock.name)) {
+            Err(Code(NOT_FOUND)) => Ok(None),
+            holder => holder.map_err(|code| self.lock_error(code, lock)),
+        }
+    }
+
+    fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()> {
+        let names = (c_text(lock.object), c_text(lock.name));
+        let client: CString = c_text(&holder.client);
+        let broken = self.pool.break_lock(&names.0, &names.1, &client, &c_text(&holder.cookie));
+        broken.map_err(|code| self.lock_error(code, lock))
+    }
+
+    fn fence(&self, instance: &Instance) -> Result<()> {
+        let excluded = self.cluster.exclude(&c_text(&instance.0), FENCE);
+        excluded.map_err(|code| self.error(code, "fence a client of", "the cluster"))
+    }
+}

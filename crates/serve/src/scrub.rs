@@ -1,0 +1,340 @@
+//! Scrubs of an open pool: one at a time, by a command or by the schedule of a served pool; their
+//! progress, and the outcome of the last one, which is kept in the pool's directory.
+
+use crate::failure::RequestFailure;
+use crate::open_pool::OpenPool;
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
+use gemelo_volume::{Pool, ScrubOptions, ScrubReport};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The file with the outcome of the last scrub.
+pub(crate) const FILE: &str = "scrub.json";
+/// The name under which a new version of it is written.
+pub(crate) const NEW_FILE: &str = "scrub.json.new";
+/// Permissions of the file: the owner's alone, as of all files of a pool.
+const MODE: u32 = 0o600;
+/// Most bytes of that file that are read.
+const MOST_FILE_BYTES: u64 = 4096;
+/// Interval at which the schedule looks at the time and at its stop flag.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The schedule of scrubs of a served pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubSchedule {
+    /// Time from the end of a scrub to the begin of the next; [`None`] for no scrubs.
+    pub interval: Option<Duration>,
+    /// Most bytes a second that a scrub reads.
+    pub most_bytes_per_s: u64,
+}
+
+impl Default for ScrubSchedule {
+    /// No scrubs, and a rate that leaves most of any disk to clients.
+    fn default() -> Self {
+        Self { interval: None, most_bytes_per_s: 50 << 20 }
+    }
+}
+
+/// The scrub that runs, and the last one that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScrubStat {
+    /// The progress of the present scrub.
+    pub running: Option<RunningScrub>,
+    /// The outcome of the last scrub that came to its end.
+    pub last: Option<LastScrub>,
+}
+
+/// The progress of a scrub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RunningScrub {
+    /// Contents checked so far.
+    pub checked_contents: u64,
+    /// Contents of the pool when the scrub began.
+    pub contents: u64,
+}
+
+/// The outcome of a scrub that came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LastScrub {
+    /// Time of its end, in seconds since 1970, UTC.
+    pub ended_utc_s: u64,
+    /// Duration in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Contents compared with their checksums.
+    pub checked_contents: u64,
+    /// Damaged contents that were written again from another copy.
+    pub healed_contents: u64,
+    /// Contents that stayed damaged.
+    pub damaged_contents: u64,
+}
+
+/// The scrubs of a pool.
+#[derive(Debug)]
+pub(crate) struct Scrubs {
+    file: PathBuf,
+    running: Mutex<Option<Arc<Progress>>>,
+    last: Mutex<Option<LastScrub>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The values are replaced as a whole, so they are sound after a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Scrubs {
+    pub(crate) fn new(directory: &Path) -> Self {
+        let file = directory.join(FILE);
+        let last = Mutex::new(read_last(&file));
+        Self { file, running: Mutex::default(), last }
+    }
+
+    pub(crate) fn stat(&self) -> ScrubStat {
+        let running = lock(&self.running).as_ref().map(|progress| progress.figures());
+        ScrubStat { running, last: *lock(&self.last) }
+    }
+
+    /// Scrubs the pool, unless another scrub runs.
+    pub(crate) fn run(
+        &self,
+        pool: &Pool,
+        options: ScrubOptions,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<ScrubReport, RequestFailure> {
+        let progress = Arc::new(Progress::default());
+        let _running = Running::begin(self, &progress)?;
+        let clock = SystemClock::new();
+        let report = pool.scrub(options, &Watched { progress: &progress, monitor }, stop)?;
+        let last = LastScrub {
+            ended_utc_s: clock.utc_s().unwrap_or_default(),
+            elapsed_ns: clock.now_ns(),
+            checked_contents: report.checked_contents,
+            healed_contents: report.healed_contents,
+            damaged_contents: report.problems.len() as u64 + report.more_problems,
+        };
+        *lock(&self.last) = Some(last);
+        if let Err(error) = write_last(&self.file, &last) {
+            monitor.warn(&format!(
+                "{}: cannot keep the outcome of the scrub: {error}",
+                self.file.display()
+            ));
+        }
+        Ok(report)
+    }
+
+    /// Returns whether the schedule wants a scrub now. A pool that was never scrubbed is due.
+    fn is_due(&self, interval: Duration, now_utc_s: u64) -> bool {
+        let last = *lock(&self.last);
+        last.is_none_or(|last| now_utc_s >= last.ended_utc_s.saturating_add(interval.as_secs()))
+    }
+}
+
+/// The entry of a scrub under way, which ends with this value.
+struct Running<'s>(&'s Scrubs);
+
+impl<'s> Running<'s> {
+    fn begin(scrubs: &'s Scrubs, progress: &Arc<Progress>) -> Result<Self, RequestFailure> {
+        let mut running = lock(&scrubs.running);
+        if let Some(other) = running.as_ref() {
+            let RunningScrub { checked_contents, contents } = other.figures();
+            return Err(RequestFailure::refused(format!(
+                "a scrub of the pool runs already and has checked {checked_contents} of {contents} \
+                 contents: wait until it has ended; 'gemelo pool stat' shows its progress"
+            )));
+        }
+        *running = Some(Arc::clone(progress));
+        Ok(Self(scrubs))
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.running) = None;
+    }
+}
+
+/// The progress of the first phase of a scrub, which checks the contents.
+#[derive(Debug, Default)]
+struct Progress {
+    phases: AtomicU64,
+    checked: AtomicU64,
+    contents: AtomicU64,
+}
+
+impl Progress {
+    fn figures(&self) -> RunningScrub {
+        RunningScrub {
+            checked_contents: self.checked.load(Ordering::Relaxed),
+            contents: self.contents.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A monitor that also keeps the progress for others.
+struct Watched<'m> {
+    progress: &'m Progress,
+    monitor: &'m dyn Monitor,
+}
+
+impl Monitor for Watched<'_> {
+    fn begin(&self, phase: &str, unit: Unit, total: Option<u64>) {
+        if self.progress.phases.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.progress.contents.store(total.unwrap_or_default(), Ordering::Relaxed);
+        }
+        self.monitor.begin(phase, unit, total);
+    }
+
+    fn set_total(&self, total: u64) {
+        self.monitor.set_total(total);
+    }
+
+    fn advance(&self, amount: u64) {
+        if self.progress.phases.load(Ordering::Relaxed) == 1 {
+            self.progress.checked.fetch_add(amount, Ordering::Relaxed);
+        }
+        self.monitor.advance(amount);
+    }
+
+    fn show(&self, figures: &str) {
+        self.monitor.show(figures);
+    }
+
+    fn warn(&self, message: &str) {
+        self.monitor.warn(message);
+    }
+
+    fn log(&self, message: &str) {
+        self.monitor.log(message);
+    }
+
+    fn finish(&self) {
+        self.monitor.finish();
+    }
+}
+
+/// Reads the outcome of the last scrub. A file that cannot be read or understood is the same as
+/// none: the pool is then due.
+fn read_last(file: &Path) -> Option<LastScrub> {
+    let is_small = fs::metadata(file).is_ok_and(|status| status.len() <= MOST_FILE_BYTES);
+    let text = is_small.then(|| fs::read_to_string(file).ok()).flatten()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn write_last(file: &Path, last: &LastScrub) -> std::io::Result<()> {
+    let new = file.with_file_name(NEW_FILE);
+    let mut options = OpenOptions::new();
+    let mut written = options.write(true).create(true).truncate(true).mode(MODE).open(&new)?;
+    written.write_all(&serde_json::to_vec(last)?)?;
+    fs::rename(&new, file)
+}
+
+/// Starts the thread that scrubs a served pool by its schedule, until `stop` is raised.
+pub(crate) fn start(
+    pool: Arc<OpenPool>,
+    schedule: ScrubSchedule,
+    monitor: Arc<dyn Monitor>,
+    stop: StopFlag,
+) -> std::io::Result<Option<JoinHandle<()>>> {
+    let Some(interval) = schedule.interval else { return Ok(None) };
+    let work = move || {
+        let clock = SystemClock::new();
+        // After a failure the next try is a whole interval later.
+        let mut not_before_s = 0;
+        while !stop.is_raised() {
+            std::thread::sleep(LOOK);
+            let Some(now_s) = clock.utc_s() else { continue };
+            if now_s < not_before_s || !pool.scrubs().is_due(interval, now_s) {
+                continue;
+            }
+            not_before_s = now_s.saturating_add(interval.as_secs());
+            scrub_by_schedule(&pool, schedule, &*monitor, &stop);
+        }
+    };
+    std::thread::Builder::new().name("gemelo-scrub".into()).spawn(work).map(Some)
+}
+
+fn scrub_by_schedule(
+    pool: &OpenPool,
+    schedule: ScrubSchedule,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) {
+    let options = ScrubOptions { most_bytes_per_s: Some(schedule.most_bytes_per_s), heals: true };
+    match pool.scrub(options, &Quiet(monitor), stop) {
+        Ok(report) if report.is_clean() => monitor.log(&format!(
+            "scrub: {} contents checked, {} healed",
+            report.checked_contents, report.healed_contents
+        )),
+        Ok(report) => monitor.warn(&format!(
+            "scrub: {} contents are damaged and have no other copy: 'gemelo pool stat' lists them",
+            report.problems.len() as u64 + report.more_problems
+        )),
+        Err(_) if stop.is_raised() => {}
+        Err(failure) => monitor.warn(&format!("the scrub failed: {failure}")),
+    }
+}
+
+/// A monitor that passes on messages and no progress: a server has no place for it.
+struct Quiet<'m>(&'m dyn Monitor);
+
+impl Monitor for Quiet<'_> {
+    fn begin(&self, _phase: &str, _unit: Unit, _total: Option<u64>) {}
+    fn set_total(&self, _total: u64) {}
+    fn advance(&self, _amount: u64) {}
+    fn finish(&self) {}
+
+    fn warn(&self, message: &str) {
+        self.0.warn(message);
+    }
+
+    fn log(&self, message: &str) {
+        self.0.log(message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_outcome_is_kept_and_decides_when_the_next_scrub_is_due() {
+        let directory = tempfile::tempdir().unwrap();
+        let day = Duration::from_secs(86_400);
+        let scrubs = Scrubs::new(directory.path());
+        assert!(scrubs.is_due(day, 5), "a pool that was never scrubbed");
+        let last = LastScrub { ended_utc_s: 1000, checked_contents: 7, ..LastScrub::default() };
+        write_last(&scrubs.file, &last).unwrap();
+        let scrubs = Scrubs::new(directory.path());
+        assert_eq!(scrubs.stat(), ScrubStat { running: None, last: Some(last) });
+        assert!(!scrubs.is_due(day, 87_399) && scrubs.is_due(day, 87_400));
+        fs::write(&scrubs.file, "nonsense").unwrap();
+        assert!(Scrubs::new(directory.path()).is_due(day, 1001));
+    }
+
+    #[test]
+    fn one_scrub_runs_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let scrubs = Scrubs::new(directory.path());
+        let progress = Arc::new(Progress::default());
+        let watched = Watched { progress: &progress, monitor: &gemelo_base::Silent };
+        let running = Running::begin(&scrubs, &progress).unwrap();
+        watched.begin("Checking contents", Unit::Items, Some(10));
+        watched.advance(4);
+        watched.begin("Looking for copies", Unit::Items, None);
+        watched.advance(100);
+        let figures = RunningScrub { checked_contents: 4, contents: 10 };
+        assert_eq!(scrubs.stat().running, Some(figures));
+        let refused = Running::begin(&scrubs, &progress).err().unwrap();
+        assert!(refused.text.contains("4 of 10 contents"), "{refused}");
+        drop(running);
+        assert_eq!(scrubs.stat().running, None);
+        assert!(Running::begin(&scrubs, &progress).is_ok());
+    }
+}

@@ -1,0 +1,247 @@
+//! The control and the figures of the finder of the background.
+
+use super::super::data::RememberedFigures;
+use super::pace::Hold;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// The activity of the finder of the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FinderState {
+    /// No block is due.
+    #[default]
+    Idle,
+    /// It examines blocks.
+    Working,
+    /// A user has paused it.
+    Paused,
+    /// Blocks are due, and it is outside of the window of the day.
+    Window,
+    /// Blocks are due, and the interval between two rounds has not passed.
+    Interval,
+    /// Blocks are due, and it has read as many bytes as its rate allows.
+    Rate,
+    /// Blocks are due, the pool is busy, and the finder has used its share of a core.
+    Load,
+}
+
+impl FinderState {
+    const ALL: [Self; 7] = [
+        Self::Idle,
+        Self::Working,
+        Self::Paused,
+        Self::Window,
+        Self::Interval,
+        Self::Rate,
+        Self::Load,
+    ];
+
+    /// The name of the state in figures.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Working => "working",
+            Self::Paused => "paused",
+            Self::Window => "window",
+            Self::Interval => "interval",
+            Self::Rate => "rate",
+            Self::Load => "load",
+        }
+    }
+}
+
+impl From<Hold> for FinderState {
+    fn from(hold: Hold) -> Self {
+        match hold {
+            Hold::Paused => Self::Paused,
+            Hold::Window => Self::Window,
+            Hold::Interval => Self::Interval,
+            Hold::Rate => Self::Rate,
+            Hold::Load => Self::Load,
+        }
+    }
+}
+
+/// Nanoseconds for which the finder of the background waited although blocks were due, by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HeldBack {
+    /// Because a user had paused it.
+    pub paused_ns: u64,
+    /// Because it was outside of the window of the day.
+    pub window_ns: u64,
+    /// Because the interval between two rounds had not passed.
+    pub interval_ns: u64,
+    /// Because of its rate.
+    pub rate_ns: u64,
+    /// Because the pool was busy.
+    pub load_ns: u64,
+}
+
+impl HeldBack {
+    /// The name of each reason with its nanoseconds.
+    #[must_use]
+    pub const fn named(&self) -> [(&'static str, u64); Hold::ALL.len()] {
+        [
+            (Hold::Paused.name(), self.paused_ns),
+            (Hold::Window.name(), self.window_ns),
+            (Hold::Interval.name(), self.interval_ns),
+            (Hold::Rate.name(), self.rate_ns),
+            (Hold::Load.name(), self.load_ns),
+        ]
+    }
+
+    /// Nanoseconds of all reasons.
+    #[must_use]
+    pub const fn total_ns(&self) -> u64 {
+        self.paused_ns + self.window_ns + self.interval_ns + self.rate_ns + self.load_ns
+    }
+}
+
+/// Figures of the finder since the pool was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FinderFigures {
+    /// The activity of the finder of the background.
+    pub state: FinderState,
+    /// Marked blocks of off-line volumes that wait to be examined. Blocks of a volume that is gone
+    /// through as a whole are not among them.
+    pub backlog_blocks: u64,
+    /// Nanoseconds since the oldest group of these blocks was marked or looked at last.
+    pub oldest_ns: u64,
+    /// Volumes that are gone through as a whole, because it is not known which of their blocks were
+    /// written.
+    pub swept_volumes: u64,
+    /// The longest delay of an off-line volume at present, in nanoseconds.
+    #[serde(default)]
+    pub longest_delay_ns: u64,
+    /// Blocks that were written again before they were examined, which the delay has avoided.
+    #[serde(default)]
+    pub rewritten_blocks: u64,
+    /// Examined blocks of a sample of all blocks.
+    #[serde(default)]
+    pub sampled_blocks: u64,
+    /// Blocks of that sample that were examined in vain: they were overwritten within the longest
+    /// delay of the settings.
+    #[serde(default)]
+    pub wasted_blocks: u64,
+    /// Nanoseconds in which the finder has examined blocks, commands included. Blocks divided by
+    /// this time are its throughput.
+    #[serde(default)]
+    pub working_ns: u64,
+    /// Processor time in nanoseconds that the finder has used, commands included.
+    pub cpu_ns: u64,
+    /// Nanoseconds for which it waited although blocks were due.
+    pub held_back: HeldBack,
+    /// Figures of the fingerprints that are taken while contents are written.
+    #[serde(default)]
+    pub remembered: RememberedFigures,
+}
+
+/// The control of the finder, shared by its thread and the commands.
+#[derive(Debug, Default)]
+pub(crate) struct FinderControl {
+    is_paused: AtomicBool,
+    /// Commands that examine everything at once. The background leaves the work to them.
+    commands: AtomicU32,
+    state: AtomicU8,
+    working_ns: AtomicU64,
+    cpu_ns: AtomicU64,
+    held_ns: [AtomicU64; Hold::ALL.len()],
+    /// The volume whose blocks were examined last, so that each volume has its turn.
+    last_volume: AtomicU32,
+}
+
+impl FinderControl {
+    pub(crate) fn set_paused(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the background from working until the result is dropped.
+    pub(crate) fn command(&self) -> FinderCommand<'_> {
+        self.commands.fetch_add(1, Ordering::Relaxed);
+        FinderCommand(&self.commands)
+    }
+
+    pub(super) fn has_command(&self) -> bool {
+        self.commands.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn set_state(&self, state: FinderState) {
+        self.state.store(state as u8, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> FinderState {
+        let number = usize::from(self.state.load(Ordering::Relaxed));
+        FinderState::ALL.get(number).copied().unwrap_or_default()
+    }
+
+    pub(super) fn add_held(&self, hold: Hold, held_ns: u64) {
+        if let Some(sum) = self.held_ns.get(hold as usize) {
+            sum.fetch_add(held_ns, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn add_cpu(&self, cpu_ns: u64) {
+        self.cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_working(&self, working_ns: u64) {
+        self.working_ns.fetch_add(working_ns, Ordering::Relaxed);
+    }
+
+    pub(super) fn last_volume(&self) -> u32 {
+        self.last_volume.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_last_volume(&self, number: u32) {
+        self.last_volume.store(number, Ordering::Relaxed);
+    }
+
+    /// The figures, without those of the backlog.
+    pub(super) fn figures(&self) -> FinderFigures {
+        let [paused_ns, window_ns, interval_ns, rate_ns, load_ns] =
+            self.held_ns.each_ref().map(|sum| sum.load(Ordering::Relaxed));
+        FinderFigures {
+            state: self.state(),
+            working_ns: self.working_ns.load(Ordering::Relaxed),
+            cpu_ns: self.cpu_ns.load(Ordering::Relaxed),
+            held_back: HeldBack { paused_ns, window_ns, interval_ns, rate_ns, load_ns },
+            ..FinderFigures::default()
+        }
+    }
+}
+
+/// A command that examines everything at once, until it is dropped.
+pub(crate) struct FinderCommand<'c>(&'c AtomicU32);
+
+impl Drop for FinderCommand<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_and_reason_is_told_apart() {
+        let control = FinderControl::default();
+        assert_eq!(control.figures().state, FinderState::Idle);
+        for (hold, held_ns) in Hold::ALL.into_iter().zip(1..) {
+            control.set_state(hold.into());
+            control.add_held(hold, held_ns);
+            assert_eq!(control.figures().state.name(), hold.name());
+        }
+        let held = control.figures().held_back;
+        let expected = [("paused", 1), ("window", 2), ("interval", 3), ("rate", 4), ("load", 5)];
+        assert_eq!((held.named(), held.total_ns()), (expected, 15));
+        control.set_state(FinderState::Working);
+        assert_eq!(control.figures().state, FinderState::Working);
+    }
+}

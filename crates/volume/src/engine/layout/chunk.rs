@@ -1,0 +1,148 @@
+//! A chunk: some consecutive blocks of a volume, the order in which they are stored, and the
+//! decision whether it is worth bringing them together.
+
+use super::marks::Stretch;
+use crate::backend::Record;
+use crate::engine::read::wanted_at;
+use crate::engine::{Engine, State, VolumeShared, Wanted};
+use crate::error::Result;
+use gemelo_format::{DedupMode, Lbn, Pbn};
+
+/// A block of a chunk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChunkBlock {
+    pub(super) wanted: Wanted,
+    pub(super) is_movable: bool,
+}
+
+/// The stored blocks of some consecutive LBNs, in the order of these.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    pub(super) blocks: Vec<ChunkBlock>,
+    /// Blocks that the finder has to examine first.
+    pub(super) unexamined: u64,
+}
+
+impl Chunk {
+    /// The number of runs: blocks whose PBNs follow one another are one run.
+    pub(super) fn runs(&self) -> u64 {
+        count_runs(self.blocks.iter().map(|block| block.wanted.pbn.number()))
+    }
+
+    /// The number of runs if the movable blocks had PBNs in a row.
+    fn runs_afterwards(&self) -> u64 {
+        let mut runs = 0;
+        let mut last: Option<ChunkBlock> = None;
+        for block in &self.blocks {
+            let follows = last.is_some_and(|last| {
+                let is_next = last.wanted.pbn.number() + 1 == block.wanted.pbn.number();
+                last.is_movable == block.is_movable && (block.is_movable || is_next)
+            });
+            runs += u64::from(!follows);
+            last = Some(*block);
+        }
+        runs
+    }
+
+    /// Returns whether its runs are short. `run_blocks` is the mean length from which they are long
+    /// enough.
+    fn is_scattered(&self, run_blocks: u64) -> bool {
+        self.runs().saturating_mul(run_blocks) > self.blocks.len() as u64
+    }
+
+    /// Returns whether moving its blocks is worth the writes: its runs are short, and would become
+    /// half as many at least.
+    pub(super) fn is_worth(&self, run_blocks: u64) -> bool {
+        self.is_scattered(run_blocks) && self.runs_afterwards() * 2 <= self.runs()
+    }
+
+    pub(super) fn movable(&self) -> Vec<Wanted> {
+        let movable = self.blocks.iter().filter(|block| block.is_movable);
+        movable.map(|block| block.wanted).collect()
+    }
+}
+
+/// The number of runs of consecutive numbers.
+pub(super) fn count_runs(numbers: impl Iterator<Item = u32>) -> u64 {
+    let mut last = None;
+    numbers.filter(|number| last.replace(*number) != number.checked_sub(1)).count() as u64
+}
+
+impl Engine {
+    /// Looks at the blocks of a chunk. If they are not scattered, none counts as movable, and their
+    /// records are not read: a look at a volume in good order reads the map alone.
+    pub(super) fn chunk(&self, volume: &VolumeShared, stretch: Stretch) -> Result<Chunk> {
+        let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
+        let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
+        let state = self.state();
+        state.backend().look_up(volume.id(), &lbns, &mut places)?;
+        let stored = (stretch.first..).zip(&places).filter_map(wanted_at);
+        let mut chunk = Chunk {
+            blocks: stored.map(|wanted| ChunkBlock { wanted, is_movable: false }).collect(),
+            unexamined: 0,
+        };
+        if !chunk.is_scattered(self.run_blocks()) {
+            return Ok(chunk);
+        }
+        let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
+        state.backend().records(&pbns, &mut records)?;
+        for (block, record) in chunk.blocks.iter_mut().zip(&records) {
+            // A block without a fingerprint is the durable mark of the finder's work. The finder
+            // compares its PBN at the end, and would have to begin again.
+            let is_unexamined = volume.mode() == DedupMode::Offline && record.fingerprint.is_none();
+            let is_movable = is_movable(&state, volume, block.wanted.lbn, record);
+            block.is_movable = is_movable && !is_unexamined;
+            chunk.unexamined += u64::from(is_movable && is_unexamined);
+        }
+        Ok(chunk)
+    }
+}
+
+/// Returns whether this LBN is the only one that refers to its block, and the block is intact.
+///
+/// A block with more references stays, because the others would keep the old place. The references
+/// of a part of a map that volumes share are counted once, so all blocks there stay, too.
+pub(super) fn is_movable(state: &State, volume: &VolumeShared, lbn: Lbn, record: &Record) -> bool {
+    record.references == 1
+        && !record.is_suspect
+        && !state.backend().is_in_shared_part(volume.id(), lbn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_format::Checksum;
+
+    /// A chunk with these PBNs; negative ones are not movable.
+    fn chunk(pbns: &[i32]) -> Chunk {
+        let block = |(lbn, number): (u64, &i32)| {
+            let pbn = Pbn::new(number.unsigned_abs()).unwrap();
+            let wanted = Wanted { lbn: Lbn(lbn), pbn, checksum: Checksum(0) };
+            ChunkBlock { wanted, is_movable: *number > 0 }
+        };
+        Chunk { blocks: (0..).zip(pbns).map(block).collect(), unexamined: 0 }
+    }
+
+    #[test]
+    fn runs_are_counted_before_and_after() {
+        for (pbns, before, after) in [
+            (&[][..], 0, 0),
+            (&[5, 6, 7], 1, 1),
+            (&[5, 7, 6], 3, 1),
+            (&[9, -4, 3, -5, -6, 8], 5, 5),
+            (&[9, 2, 7, -4, -5, 1, 3], 6, 3),
+        ] {
+            let chunk = chunk(pbns);
+            assert_eq!((chunk.runs(), chunk.runs_afterwards()), (before, after), "{pbns:?}");
+        }
+    }
+
+    #[test]
+    fn only_short_runs_that_become_few_are_worth_it() {
+        assert!(chunk(&[9, 2, 7, 4]).is_worth(4));
+        assert!(!chunk(&[1, 2, 3, 4]).is_worth(4));
+        assert!(!chunk(&[1, 2, 3, 4, 11, 12, 13, 14]).is_worth(4), "long enough");
+        assert!(chunk(&[1, 2, 3, 4, 11, 12, 13, 14]).is_worth(8));
+        assert!(!chunk(&[9, -4, 3, -8, 6, -2]).is_worth(4), "shared blocks are in between");
+    }
+}

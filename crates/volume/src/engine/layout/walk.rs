@@ -1,0 +1,190 @@
+//! The order in which stretches are arranged: in the background by their marks, and by a command
+//! all of them.
+
+use super::marks::{Marks, Stretch};
+use super::{ArrangeReport, Engine, Room, Tick, is_full};
+use crate::engine::VolumeShared;
+use crate::error::Result;
+use gemelo_format::{Lbn, VolumeId};
+use std::sync::Arc;
+
+/// A stretch of a volume of which some chunks are left.
+struct Current {
+    volume: Arc<VolumeShared>,
+    stretch: Stretch,
+}
+
+/// The progress of one thread that arranges.
+#[derive(Default)]
+pub(super) struct Walk {
+    current: Option<Current>,
+    /// The volume of the last stretch. The next stretch is looked for in the volume after it.
+    last: Option<VolumeId>,
+    pub(super) room: Room,
+}
+
+/// Which stretches are due.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    /// Stretches that were written last no later than this.
+    pub(super) until: Tick,
+    /// Whether stretches are due of which it is unknown when they were written.
+    pub(super) sweeps: bool,
+}
+
+impl Engine {
+    /// Arranges one chunk of a stretch that is due. Returns `None` if there is none.
+    pub(super) fn arrange_next(&self, walk: &mut Walk, due: Due) -> Result<Option<ArrangeReport>> {
+        self.check_writable()?;
+        if walk.current.is_none() {
+            walk.current = self.next_stretch(walk.last, due)?;
+        }
+        let Some(Current { volume, stretch }) = walk.current.take() else { return Ok(None) };
+        walk.last = Some(volume.id());
+        let removed = volume.enter();
+        let blocks = self.blocks_of(&volume);
+        let chunk = self.first_chunk(stretch, blocks);
+        let marks = volume.marks();
+        // A stretch that was written since it was taken is marked, and will be taken again.
+        if *removed || chunk.first >= chunk.end || marks.is_marked(blocks, Lbn(chunk.first)) {
+            return Ok(Some(ArrangeReport::default()));
+        }
+        let left = Stretch { first: chunk.end, ..stretch };
+        let again = || marks.mark(blocks, std::iter::once(Lbn(chunk.first)), self.ticker.now());
+        // A copy refers to all blocks, and the blocks would be stored twice.
+        if volume.may_be_copied() {
+            again();
+            return Ok(Some(ArrangeReport::default()));
+        }
+        let arranged = match self.arrange_chunk(&volume, chunk, &mut walk.room) {
+            Ok(arranged) => arranged,
+            Err(error) => {
+                again();
+                return Err(error);
+            }
+        };
+        drop(removed);
+        if arranged.is_left {
+            again();
+        } else if left.first < left.end {
+            walk.current = Some(Current { volume, stretch: left });
+        }
+        Ok(Some(arranged.report))
+    }
+
+    fn first_chunk(&self, stretch: Stretch, blocks: u64) -> Stretch {
+        let Stretch { first, end } = stretch;
+        Stretch { first, end: end.min(blocks).min(first + self.chunk_blocks()) }
+    }
+
+    /// Takes a stretch that is due, of the first volume after `last` that has one.
+    fn next_stretch(&self, last: Option<VolumeId>, due: Due) -> Result<Option<Current>> {
+        let mut volumes: Vec<_> = self.volumes().into_values().collect();
+        volumes.sort_by_key(|volume| (Some(volume.id()) <= last, volume.id()));
+        for volume in volumes {
+            let removed = volume.enter();
+            if *removed {
+                continue;
+            }
+            let blocks = self.blocks_of(&volume);
+            let mut found = volume.marks().take(blocks, due.until);
+            if found.is_none() && due.sweeps {
+                found = self.sweep_on(&volume, blocks)?;
+            }
+            drop(removed);
+            if let Some(stretch) = found {
+                return Ok(Some(Current { volume, stretch }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Moves the sweep of a volume on, and returns the stretch that it comes to.
+    fn sweep_on(&self, volume: &VolumeShared, blocks: u64) -> Result<Option<Stretch>> {
+        let marks = volume.marks();
+        let Some(from) = marks.sweep_from() else { return Ok(None) };
+        let mapped = self.state().backend().next_mapped(volume.id(), from, Lbn(blocks))?;
+        let stretch = mapped.map(|lbn| Marks::stretch_of(blocks, lbn));
+        marks.go_on(from, stretch.map(|stretch| Lbn(stretch.end)));
+        Ok(stretch)
+    }
+
+    /// Arranges all stretches of all volumes, whether marked or not, until `each` returns an error.
+    pub(crate) fn arrange_all(
+        &self,
+        mut each: impl FnMut(&ArrangeReport) -> Result<()>,
+    ) -> Result<ArrangeReport> {
+        let (mut total, mut room) = (ArrangeReport::default(), Room::default());
+        for volume in self.volumes().into_values() {
+            volume.marks().end_sweep();
+            room.forget();
+            let done = self.arrange_volume(&volume, &mut room, &mut |report| {
+                total.add(*report);
+                each(report)
+            });
+            if done.is_err() || total.is_short_of_room {
+                volume.marks().mark_all();
+            }
+            done?;
+        }
+        Ok(total)
+    }
+
+    fn arrange_volume(
+        &self,
+        volume: &VolumeShared,
+        room: &mut Room,
+        each: &mut dyn FnMut(&ArrangeReport) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = Lbn(0);
+        loop {
+            let report = {
+                let removed = volume.enter();
+                let blocks = self.blocks_of(volume);
+                if *removed || volume.may_be_copied() {
+                    return Ok(());
+                }
+                let mapped = self.state().backend().next_mapped(volume.id(), next, Lbn(blocks))?;
+                let Some(first) = mapped else { return Ok(()) };
+                let first = first.0 / self.chunk_blocks() * self.chunk_blocks();
+                let chunk = self.first_chunk(Stretch { first, end: blocks }, blocks);
+                next = Lbn(chunk.end);
+                // A stretch of several chunks may be written again after its first chunk is done.
+                if Marks::stretch_of(blocks, Lbn(first)).first == first {
+                    volume.marks().clear(blocks, Lbn(first));
+                }
+                self.arrange_with_room(volume, chunk, room)?
+            };
+            each(&report)?;
+        }
+    }
+
+    /// Arranges a chunk. Without room it makes the moves so far durable, which frees the old
+    /// places, and tries once more.
+    fn arrange_with_room(
+        &self,
+        volume: &VolumeShared,
+        chunk: Stretch,
+        room: &mut Room,
+    ) -> Result<ArrangeReport> {
+        let arranged = self.arrange_chunk(volume, chunk, room)?;
+        let again = std::iter::once(Lbn(chunk.first));
+        if !arranged.report.is_short_of_room {
+            if arranged.is_left {
+                volume.marks().mark(self.blocks_of(volume), again, self.ticker.now());
+            }
+            return Ok(arranged.report);
+        }
+        match self.flush() {
+            Err(error) if is_full(&error) => return Ok(arranged.report),
+            other => other?,
+        }
+        self.reclaim_all();
+        room.forget();
+        let arranged = self.arrange_chunk(volume, chunk, room)?;
+        if arranged.is_left {
+            volume.marks().mark(self.blocks_of(volume), again, self.ticker.now());
+        }
+        Ok(arranged.report)
+    }
+}

@@ -1,0 +1,141 @@
+//! The arranger's thread: works while the pool is idle, within its rate.
+
+use super::Tick;
+use super::walk::{Due, Walk};
+use crate::engine::Engine;
+use crate::engine::worker::StopSignal;
+
+/// A pool is idle while requests were under way for less than this part of the time between two
+/// looks.
+const BUSY_PART: u64 = 20;
+/// An allowance that was not used is saved up for this part of a second.
+const SAVED_PART: u64 = 5;
+/// Bytes by which a look at a chunk counts even if nothing is moved. It bounds the processor time
+/// that looking at volumes in good order takes.
+const LOOK_BYTES: u64 = 32 << 10;
+/// Pause after everything was done: 1 s.
+const REST_NS: u64 = 1_000_000_000;
+/// Pause after a failure, or when there was no room: 10 s.
+const FAILED_REST_NS: u64 = 10_000_000_000;
+
+/// Bytes that may be moved at present.
+struct Allowance {
+    bytes_per_s: u64,
+    bytes: i64,
+    at_ns: u64,
+}
+
+impl Allowance {
+    const fn new(bytes_per_s: u64, now_ns: u64) -> Self {
+        Self { bytes_per_s, bytes: 0, at_ns: now_ns }
+    }
+
+    fn earn(&mut self, now_ns: u64) {
+        let elapsed_ns = now_ns.saturating_sub(self.at_ns);
+        let earned = u128::from(self.bytes_per_s) * u128::from(elapsed_ns) / 1_000_000_000;
+        let most = i64::try_from(self.bytes_per_s / SAVED_PART).unwrap_or(i64::MAX);
+        let earned = i64::try_from(earned).unwrap_or(most);
+        self.bytes = self.bytes.saturating_add(earned).min(most);
+        self.at_ns = now_ns;
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub_unsigned(bytes);
+    }
+
+    const fn is_left(&self) -> bool {
+        self.bytes > 0
+    }
+}
+
+/// Tells whether requests leave the pool time.
+struct Idleness {
+    busy_ns: u64,
+    at_ns: u64,
+}
+
+impl Idleness {
+    const fn new(now_ns: u64) -> Self {
+        Self { busy_ns: 0, at_ns: now_ns }
+    }
+
+    /// Returns whether the pool was idle since the last look.
+    fn look(&mut self, engine: &Engine, now_ns: u64) -> bool {
+        let busy_ns = engine.busy_ns();
+        let busy = busy_ns.saturating_sub(self.busy_ns);
+        let elapsed = now_ns.saturating_sub(self.at_ns);
+        (self.busy_ns, self.at_ns) = (busy_ns, now_ns);
+        busy.saturating_mul(BUSY_PART) <= elapsed && !engine.has_requests()
+    }
+}
+
+impl Engine {
+    /// Time that requests of all volumes took since the pool was opened.
+    fn busy_ns(&self) -> u64 {
+        let volumes = self.volumes();
+        volumes.values().map(|volume| volume.load().busy_ns()).fold(0, u64::saturating_add)
+    }
+
+    /// Returns whether requests are under way.
+    fn has_requests(&self) -> bool {
+        self.volumes().values().any(|volume| volume.load().in_flight() > 0)
+    }
+}
+
+/// The work of the thread.
+pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
+    let tuning = engine.tuning.layout;
+    let delay_ns = u64::try_from(tuning.delay.as_nanos()).unwrap_or(u64::MAX);
+    let began_ns = engine.clock.now_ns();
+    let mut allowance = Allowance::new(tuning.bytes_per_s, began_ns);
+    let mut idleness = Idleness::new(began_ns);
+    let (mut walk, mut rest_until_ns) = (Walk::default(), 0);
+    while !stop.wait() {
+        let now_ns = engine.clock.now_ns();
+        engine.ticker.set(Tick::of(now_ns));
+        allowance.earn(now_ns);
+        let is_idle = idleness.look(engine, now_ns);
+        if !is_idle || now_ns < rest_until_ns || tuning.bytes_per_s == 0 {
+            continue;
+        }
+        // A tick is only known to be over when the next one has begun.
+        let until = Tick::before(now_ns.saturating_sub(delay_ns));
+        let sweeps = now_ns.saturating_sub(began_ns) >= delay_ns;
+        while allowance.is_left() && !engine.has_requests() && !stop.is_raised() {
+            let rest_ns = match engine.arrange_next(&mut walk, Due { until, sweeps }) {
+                Ok(Some(report)) => {
+                    let bytes = report.moved_blocks * engine.block_bytes() as u64;
+                    allowance.spend(bytes.max(LOOK_BYTES));
+                    if report.is_short_of_room { FAILED_REST_NS } else { 0 }
+                }
+                Ok(None) => REST_NS,
+                Err(_) => FAILED_REST_NS,
+            };
+            if rest_ns > 0 {
+                walk.room.forget();
+                rest_until_ns = now_ns.saturating_add(rest_ns);
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_allowed_than_the_rate_and_a_short_burst() {
+        let mut allowance = Allowance::new(1000, 0);
+        assert!(!allowance.is_left());
+        allowance.earn(100_000_000);
+        assert_eq!(allowance.bytes, 100);
+        allowance.earn(60_000_000_000);
+        assert_eq!(allowance.bytes, 200, "a fifth of a second is saved up");
+        allowance.spend(700);
+        allowance.earn(60_500_000_000);
+        assert!(!allowance.is_left());
+        allowance.earn(60_501_000_000);
+        assert_eq!(allowance.bytes, 1);
+    }
+}
