@@ -81,13 +81,12 @@ impl Tenure {
     ) -> Result<Self> {
         let object = member_object(member);
         let lock = LockName { object: &object, name: LOCK };
-        if let Some(holder) = client.holder(lock)? {
-            if holder.instance != client.instance() {
-                client.fence(&holder.instance)?;
-                match client.break_lock(lock, &holder) {
-                    Ok(()) | Err(ObjectError::NotHeld { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
+        let holder = client.holder(lock)?;
+        if let Some(holder) = holder.filter(|holder| holder.instance != client.instance()) {
+            client.fence(&holder.instance)?;
+            match client.break_lock(lock, &holder) {
+                Ok(()) | Err(ObjectError::NotHeld { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Self::take(client, clock, member, lease)

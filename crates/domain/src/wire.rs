@@ -147,7 +147,13 @@ impl Read {
         Request::new(&self.object, Operation::get_keys(&self.keys))
     }
 
-    pub(crate) fn new(shard: Shard, numbers: Vec<usize>, changes: &[Change]) -> Self {
+    /// Reads the changes of a shard in the order of their keys: librados and the servers sort them
+    /// otherwise. Changes of one content keep their order.
+    pub(crate) fn new(shard: Shard, mut numbers: Vec<usize>, changes: &[Change]) -> Self {
+        let bytes_of = |number: &usize| {
+            changes.get(*number).map_or([0; 16], |change| change.fingerprint.to_bytes())
+        };
+        numbers.sort_by_cached_key(bytes_of);
         let chosen = numbers.iter().filter_map(|number| changes.get(*number));
         let keys = ShardView::keys(chosen.map(|change| change.fingerprint));
         Self { shard, object: shard.object(), numbers, keys }

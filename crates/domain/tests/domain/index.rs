@@ -6,7 +6,9 @@ use gemelo_domain::{
     Action, Change, DomainConfig, DomainError, Effect, Intent, Shard, Verdict, mailbox_name,
 };
 use gemelo_objects::simulated::{Faults, World};
-use gemelo_objects::{KeyRange, ObjectError, Objects};
+use gemelo_objects::{KeyRange, ObjectError, Objects, Operation, Update};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 #[test]
 fn a_content_is_published_shared_released_and_collected() {
@@ -56,6 +58,30 @@ fn all(prefix: &str) -> KeyRange<'_> {
     KeyRange { after: "", prefix, limit: 1000 }
 }
 
+/// A member that was cut off settles what it had sent before it sends anything else.
+#[test]
+fn what_is_unknown_is_settled_before_anything_else_is_sent() {
+    let domain = Domain::new(0);
+    let is_cut = Arc::new(AtomicBool::new(true));
+    let cut = Arc::clone(&is_cut);
+    let mut index = domain.tapped_index(HOME, move |request| {
+        let is_update = matches!(request.operation, Operation::Update(_));
+        let object = request.object.to_owned();
+        let is_lost = is_update && cut.load(Ordering::Relaxed);
+        is_lost.then_some(ObjectError::TimedOut { action: "update", object })
+    });
+    let mut journal = Memory::default();
+    let outcome = index.submit(&[publish(1, 1)], &mut journal);
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, DomainError::Object(ObjectError::TimedOut { .. })), "{error:?}");
+    assert_eq!(journal.open.len(), 1);
+    is_cut.store(false, Ordering::Relaxed);
+    assert_eq!(index.submit(&[publish(2, 2)], &mut journal).unwrap(), [Effect::Published(pbn(2))]);
+    assert_eq!(journal.verdicts, [Verdict::Applied, Verdict::Applied]);
+    assert!(journal.open.is_empty());
+    assert_eq!(domain.submit(OTHER, &[publish(1, 9)]), [Effect::Shared(HOME, pbn(1))]);
+}
+
 /// After a crash between the write and the end of the journal's record, the intent is found to be
 /// applied, and its letter is sent.
 #[test]
@@ -86,7 +112,6 @@ fn an_intent_that_was_not_sent_is_void_or_applied_later() {
     let resumed = |other_changes: bool| {
         let domain = Domain::new(0);
         let mut journal = Memory::default();
-        domain.world.set_faults(Faults { lost_calls: 0, ..Faults::NONE });
         let mut index = domain.index(HOME);
         index.submit(&[publish(1, 1)], &mut journal).unwrap();
         // The client dies when the read is answered and the intent recorded.
@@ -148,6 +173,59 @@ fn a_shard_is_split_in_use_and_members_with_old_knowledge_follow() {
     for (number, effect) in (1..).zip(effects) {
         assert_eq!(effect, Effect::Shared(HOME, pbn(number)));
     }
+}
+
+/// A copy of a split that arrives late must not undo what happened in the half since.
+#[test]
+fn a_late_copy_of_a_split_changes_nothing() {
+    let domain = Domain::new(0);
+    let changes: Vec<Change> = (0..50).map(|number| publish(number, 1)).collect();
+    domain.submit(HOME, &changes);
+    let late: Arc<Mutex<Option<Update>>> = Arc::default();
+    let delayed = Arc::clone(&late);
+    let mut index = domain.tapped_index(HOME, move |request| {
+        let Operation::Update(update) = &request.operation else { return None };
+        let is_copy = request.object == "index.0" && update.set.len() > 1;
+        let mut delayed = delayed.lock().unwrap();
+        if !is_copy || delayed.is_some() {
+            return None;
+        }
+        *delayed = Some((*update).clone());
+        Some(ObjectError::TimedOut { action: "update", object: request.object.into() })
+    });
+    index = index.with_split_above(10);
+    index.submit(&[publish(50, 1)], &mut Memory::default()).unwrap();
+    assert_eq!(index.split_large().unwrap(), 1);
+    let released: Vec<Change> = (0..50).map(release).collect();
+    domain.submit(HOME, &released);
+    let late = late.lock().unwrap().take().unwrap();
+    let outcome = domain.client.update("index.0", &late);
+    assert!(matches!(outcome, Err(ObjectError::Guard { .. })), "{outcome:?}");
+}
+
+/// A letter that arrives while the home removes an older one about the same content stays.
+#[test]
+fn removing_a_letter_leaves_a_newer_one_about_the_same_content() {
+    let domain = Arc::new(Domain::new(0));
+    domain.submit(HOME, &[publish(7, 3)]);
+    domain.submit(OTHER, &[publish(7, 9)]);
+    domain.submit(HOME, &[release(7)]);
+    domain.submit(OTHER, &[release(7)]);
+    domain.submit(OTHER, &[publish(7, 9)]);
+    let (other, is_first) = (Arc::clone(&domain), AtomicBool::new(true));
+    let mut home = domain.tapped_index(HOME, move |request| {
+        let is_removal = matches!(&request.operation, Operation::Update(update)
+            if request.object == mailbox_name(HOME) && !update.remove.is_empty());
+        if is_removal && is_first.swap(false, Ordering::Relaxed) {
+            other.submit(OTHER, &[release(7)]);
+        }
+        None
+    });
+    let mut journal = Memory::default();
+    assert_eq!(home.collect(10, &mut journal).unwrap(), 1);
+    assert!(journal.verdicts.is_empty());
+    assert_eq!(home.collect(10, &mut journal).unwrap(), 1, "the newer letter is there");
+    assert_eq!(journal.verdicts, [Verdict::Applied]);
 }
 
 #[test]

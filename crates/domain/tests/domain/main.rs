@@ -10,6 +10,7 @@
 mod check;
 mod index;
 mod members;
+mod tap;
 mod tenure;
 
 use gemelo_domain::{
@@ -18,6 +19,7 @@ use gemelo_domain::{
 };
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::simulated::{Client, Faults, World};
+use gemelo_objects::{ObjectError, Request};
 use std::sync::Arc;
 
 /// The home in most tests, and another member.
@@ -56,7 +58,6 @@ impl Journal for Memory {
 
 /// A domain of two members, with one client.
 struct Domain {
-    world: World,
     client: Client,
     config: DomainConfig,
 }
@@ -67,12 +68,22 @@ impl Domain {
         let client = world.client();
         let config = DomainConfig { block_bytes: 4096, depth, fingerprint_id: [1; 16] };
         config.create(&client).unwrap();
-        Self { world, client, config }
+        Self { client, config }
     }
 
     fn index(&self, member: MemberId) -> Index {
         let clock = Arc::new(self.client.clock());
         Index::new(Arc::new(self.client.clone()), clock, &self.config, member)
+    }
+
+    /// An index whose requests are seen, and may be stopped, before they are sent.
+    fn tapped_index(
+        &self,
+        member: MemberId,
+        before: impl Fn(&Request<'_>) -> Option<ObjectError> + Send + Sync + 'static,
+    ) -> Index {
+        let objects = Arc::new(tap::Tap { client: self.client.clone(), before });
+        Index::new(objects, Arc::new(self.client.clock()), &self.config, member)
     }
 
     fn submit(&self, member: MemberId, changes: &[Change]) -> Vec<Effect> {

@@ -302,7 +302,7 @@ impl Protocol {
     fn answer(state: &mut State, message: &Message, phase: Phase) {
         let process = &mut state.members[message.sender];
         let is_waiting = process.phase == Phase::Waiting && process.instance == message.instance;
-        let awaited = process.journal.as_ref().map(|intent| intent.receipt());
+        let awaited = process.journal.as_ref().map(Intent::receipt);
         if is_waiting && awaited == Some(message.receipt) {
             process.phase = phase;
         }

@@ -201,10 +201,10 @@ impl World {
     pub(super) fn take_answer(&self, client: &Instance, ticket: Ticket) -> Option<Result<Answer>> {
         let mut state = self.shared.state.lock();
         let answer = state.answers.remove(&ticket);
-        if let Some(Ok(Answer::Epoch(epoch))) = &answer {
-            if let Some(condition) = state.clients.get_mut(client) {
-                condition.epoch = condition.epoch.max(*epoch);
-            }
+        if let Some(Ok(Answer::Epoch(epoch))) = &answer
+            && let Some(condition) = state.clients.get_mut(client)
+        {
+            condition.epoch = condition.epoch.max(*epoch);
         }
         answer
     }

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod ceph;
 mod rados;
 mod simulated;
 mod suite;

@@ -1,104 +1,84 @@
 //! Ceph: the common suite on a cluster that the test starts, and connections that fail.
 
+use crate::ceph::Ceph;
 use crate::suite::{Subject, check};
 use gemelo_base::{Clock, SystemClock};
 use gemelo_objects::rados::{ConnectError, Rados, RadosOptions};
-use gemelo_objects::{Guard, ObjectError, Objects, Update};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use gemelo_objects::{Guard, ObjectError, Objects, Operation, Update};
+use std::process::Command;
 use std::time::Duration;
 
-/// A cluster that ends with the test.
-struct Ceph {
-    _parent: tempfile::TempDir,
-    directory: PathBuf,
-}
-
-fn script(action: &str, directory: &Path) -> Output {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/ceph.sh");
-    Command::new(script).arg(action).arg(directory).output().unwrap()
-}
-
-impl Ceph {
-    /// Starts a cluster. Without its programs the test prints a line and ends. With
-    /// `GEMELO_REQUIRE_TOOLS` set, on machines where everything must be installed, it fails.
-    fn start() -> Option<Self> {
-        let parent = tempfile::tempdir().unwrap();
-        let directory = parent.path().join("ceph");
-        let output = script("start", &directory);
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        if message.contains("not installed") {
-            assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "{message}");
-            eprintln!("not tested: {message}");
-            return None;
-        }
-        assert!(output.status.success(), "{message}");
-        Some(Self { _parent: parent, directory })
-    }
-
-    fn connect(&self, pool: &str) -> Result<Rados, ConnectError> {
-        Rados::connect(&RadosOptions {
-            configuration: Some(&self.directory.join("ceph.conf")),
-            user: "admin",
-            pool,
-            namespace: "test",
-            timeout: Duration::from_secs(20),
-        })
-    }
-}
-
-impl Drop for Ceph {
-    fn drop(&mut self) {
-        let output = script("stop", &self.directory);
-        if !std::thread::panicking() {
-            assert!(output.status.success(), "{output:?}");
-        }
-    }
-}
+/// Longer than an operation takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn ceph_keeps_the_promises() {
     let Some(ceph) = Ceph::start() else { return };
     let clock = SystemClock::new();
-    let connect = || ceph.connect("gemelo").unwrap();
+    let connect = || ceph.connect("gemelo", "test", PATIENCE).unwrap();
     check(&Subject { connect: &|| Box::new(connect()), clock: &clock });
-    let missing = ceph.connect("nothing");
+    let missing = ceph.connect("nothing", "test", PATIENCE);
     assert!(matches!(missing, Err(ConnectError::NoPool { .. })), "{missing:?}");
     namespaces_are_apart(&ceph);
+    a_full_cluster_lets_remove(&ceph, &clock);
     a_stopped_cluster_times_out(&ceph, &clock);
 }
 
+/// A full cluster refuses bytes, and lets keys change and objects go: there is room to give
+/// something up.
+fn a_full_cluster_lets_remove(ceph: &Ceph, clock: &dyn Clock) {
+    let client = ceph.connect("gemelo", "full", PATIENCE).unwrap();
+    // The limit of the pool stands for the disks, which a test cannot fill.
+    let set_most_objects = |number: &str| {
+        let conf = ceph.directory().join("ceph.conf");
+        let action = ["osd", "pool", "set-quota", "gemelo", "max_objects", number];
+        let output = Command::new("ceph").arg("--conf").arg(conf).args(action).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let until = |is_full: bool| {
+        let deadline_ns = clock.now_ns() + 60_000_000_000;
+        loop {
+            let outcome = client.perform("grows", Operation::Append { bytes: &[1; 4096] });
+            match outcome {
+                Err(ObjectError::Full { .. }) if is_full => return,
+                Ok(_) if !is_full => return,
+                Ok(_) | Err(ObjectError::Full { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+            assert!(clock.now_ns() < deadline_ns, "the cluster does not become full: {is_full}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    };
+    client.write("goes", 0, b"bytes").unwrap();
+    let set = vec![("key".to_owned(), vec![1])];
+    client.update("keys", &Update { set, ..Update::default() }).unwrap();
+    set_most_objects("1");
+    until(true);
+    let guards = vec![Guard { key: "key".into(), expected: Some(vec![1]) }];
+    let set = vec![("key".to_owned(), vec![2])];
+    client.update("keys", &Update { guards, set, ..Update::default() }).unwrap();
+    client.remove("goes").unwrap();
+    set_most_objects("0");
+    until(false);
+}
+
 fn namespaces_are_apart(ceph: &Ceph) {
-    let one = ceph.connect("gemelo").unwrap();
-    let other = Rados::connect(&RadosOptions {
-        configuration: Some(&ceph.directory.join("ceph.conf")),
-        user: "admin",
-        pool: "gemelo",
-        namespace: "other",
-        timeout: Duration::from_secs(20),
-    });
+    let one = ceph.connect("gemelo", "test", PATIENCE).unwrap();
+    let other = ceph.connect("gemelo", "other", PATIENCE).unwrap();
     one.write("apart", 0, b"one").unwrap();
-    let other = other.unwrap();
     assert!(matches!(other.stat("apart"), Err(ObjectError::NotFound { .. })));
     assert!(other.list("").unwrap().is_empty());
 }
 
 /// Stops the OSDs for a while: an update times out, and takes effect at most once.
 fn a_stopped_cluster_times_out(ceph: &Ceph, clock: &dyn Clock) {
-    let client = Rados::connect(&RadosOptions {
-        configuration: Some(&ceph.directory.join("ceph.conf")),
-        user: "admin",
-        pool: "gemelo",
-        namespace: "test",
-        timeout: Duration::from_secs(2),
-    });
-    let client = client.unwrap();
+    let client = ceph.connect("gemelo", "test", Duration::from_secs(2)).unwrap();
     let set = |value: u8| vec![("key".to_owned(), vec![value])];
     client.update("slow", &Update { set: set(1), ..Update::default() }).unwrap();
     let osds = ["osd.0.pid", "osd.1.pid", "osd.2.pid"];
     let signal = |name: &str| {
         for osd in osds {
-            let pid = std::fs::read_to_string(ceph.directory.join(osd)).unwrap();
+            let pid = std::fs::read_to_string(ceph.directory().join(osd)).unwrap();
             let status = Command::new("kill").args([name, pid.trim()]).status().unwrap();
             assert!(status.success());
         }

@@ -161,7 +161,7 @@ impl<'a> InFlight<'a> {
                     offset,
                 ),
                 WriteWhat::Append(bytes) => {
-                    (symbols.rados_write_op_append)(operation, bytes.as_ptr().cast(), bytes.len())
+                    (symbols.rados_write_op_append)(operation, bytes.as_ptr().cast(), bytes.len());
                 }
                 WriteWhat::Zero(offset, length) => {
                     (symbols.rados_write_op_zero)(operation, offset, length);
@@ -172,7 +172,7 @@ impl<'a> InFlight<'a> {
                 }
                 WriteWhat::Remove => (symbols.rados_write_op_remove)(operation),
                 WriteWhat::Keys(update) => {
-                    add_update(symbols, operation, update, self.places.guards.iter_mut())
+                    add_update(symbols, operation, update, self.places.guards.iter_mut());
                 }
             }
         }

@@ -117,7 +117,9 @@ impl LogBackend {
             // Pages beyond the end of the disk are zeroed, so they fail their checksums.
             buffer.get_mut(bytes..run.len() * PAGE_BYTES).unwrap_or_default().fill(0);
             let part = buffer.get_mut(..bytes).unwrap_or_default();
-            disk.read_at(offset, part).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+            if !part.is_empty() {
+                disk.read_at(offset, part).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+            }
             for ((key, page), image) in run.iter().zip(buffer.as_chunks::<PAGE_BYTES>().0) {
                 let is_good = self.pager.seed.checksum(image) == page.checksum;
                 self.load_page(*key, *page, is_good.then_some(image), damage);
