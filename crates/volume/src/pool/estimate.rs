@@ -25,7 +25,8 @@ pub struct FindEstimate {
     pub blocks: u64,
     /// Blocks of these that were read and fingerprinted.
     pub sampled_blocks: u64,
-    /// Blocks that would be freed, by the best guess.
+    /// A guess of the blocks that would be freed: the geometric mean of the bounds, so that neither
+    /// bound is missed by a greater factor than the other.
     pub saved_blocks: u64,
     /// The lower bound of the blocks that would be freed, at 95 %.
     pub saved_low_blocks: u64,
@@ -39,12 +40,13 @@ impl FindEstimate {
     fn of(sample: &SampledBlocks, block_bytes: u32) -> Self {
         let distinct = Distinct::of(sample);
         let saved = |distinct: f64| (sample.blocks as f64 - distinct).round().max(0.0) as u64;
+        let (low, high) = (saved(distinct.most), saved(distinct.least));
         Self {
             blocks: sample.blocks,
             sampled_blocks: sample.sampled,
-            saved_blocks: saved(distinct.guess),
-            saved_low_blocks: saved(distinct.most),
-            saved_high_blocks: saved(distinct.least),
+            saved_blocks: (low as f64 * high as f64).sqrt().round() as u64,
+            saved_low_blocks: low,
+            saved_high_blocks: high,
             block_bytes,
         }
     }
@@ -53,7 +55,6 @@ impl FindEstimate {
 /// The number of contents that would be new to the index.
 struct Distinct {
     least: f64,
-    guess: f64,
     most: f64,
 }
 
@@ -66,7 +67,7 @@ impl Distinct {
         if sample.sampled == sample.blocks || sample.sampled == 0 {
             let exact = once + more;
             let most = if sample.sampled == 0 { blocks } else { exact };
-            return Self { least: exact, guess: most, most };
+            return Self { least: exact, most };
         }
         let factor = blocks / sampled;
         let new: f64 = counts.clone().sum();
@@ -84,7 +85,7 @@ impl Distinct {
         let least = by_pairs.max(once + more);
         let most_once = once + NORMAL_95 * once.sqrt() + POISSON_NONE_95;
         let most = (most_once * factor + more).min(blocks).max(least);
-        Self { least, guess: (once * factor.sqrt() + more).clamp(least, most), most }
+        Self { least, most }
     }
 }
 

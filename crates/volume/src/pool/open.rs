@@ -226,12 +226,9 @@ impl Pool {
                 )?;
             }
         }
-        let remembered = Arc::new(Remembered::new(
-            (tuning.finder.memory_bytes, backend.totals().data_blocks),
-            Fingerprinter::new(superblock.fingerprint, superblock.key),
-            Arc::clone(&clock),
-        ));
-        let contents = contents_of(store, &tuning, &clock, &remembered)?;
+        let data_blocks = backend.totals().data_blocks;
+        let (contents, remembered) =
+            contents_of((store, data_blocks), &superblock, &tuning, &clock)?;
         let engine = Engine::new(EngineParts {
             contents,
             remembered,
@@ -268,21 +265,27 @@ impl Pool {
     }
 }
 
-/// Returns the plain store for a pool that is read only, and else a buffer over it.
+/// Returns the plain store for a pool that is read only, and else a buffer over it, with the
+/// fingerprints that it remembers.
 fn contents_of(
-    store: Arc<dyn Store>,
+    (store, data_blocks): (Arc<dyn Store>, u64),
+    superblock: &Superblock,
     tuning: &Tuning,
     clock: &Arc<dyn Clock>,
-    remembered: &Arc<Remembered>,
-) -> Result<ContentStore> {
+) -> Result<(ContentStore, Arc<Remembered>)> {
+    let remembered = Arc::new(Remembered::new(
+        (tuning.finder.memory_bytes, data_blocks),
+        Fingerprinter::new(superblock.fingerprint, superblock.key),
+        Arc::clone(clock),
+    ));
     if tuning.read_only {
-        return Ok(ContentStore::Plain(store));
+        return Ok((ContentStore::Plain(store), remembered));
     }
     let options = BufferOptions { bytes: tuning.write_buffer_bytes, background: tuning.background };
-    let observer = Arc::clone(remembered) as Arc<dyn WriteObserver>;
+    let observer = Arc::clone(&remembered) as Arc<dyn WriteObserver>;
     let buffer = WriteBuffer::new(store, options, Arc::clone(clock), Some(observer))
         .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
-    Ok(ContentStore::Buffered(buffer))
+    Ok((ContentStore::Buffered(buffer), remembered))
 }
 
 /// Makes durable what the opening has read. The earlier process may have been killed between a

@@ -5,19 +5,38 @@ use gemelo_base::units::{
     format_count, format_counted, format_duration_ns, format_percent, format_rate,
 };
 use gemelo_serve::StatReport;
-use gemelo_volume::{FinderFigures, FinderState};
+use gemelo_volume::{FinderFigures, FinderState, RememberedFigures};
 
 /// Returns the figures of the finder of a served pool; nothing for a pool that has never had work
 /// for it.
 pub(super) fn text(report: &StatReport) -> String {
     let finder = &report.pool.finder;
-    if *finder == FinderFigures::default() {
+    let has_worked = report.pool.activity.examined_blocks > 0 || finder.held_back.total_ns() > 0;
+    if !has_worked && finder.backlog_blocks == 0 && finder.state == FinderState::Idle {
         return String::new();
     }
     let mut table = Table::new();
     table.row(["state", state(finder.state)]);
     table.row(["waiting".to_owned(), waiting(finder)]);
-    let activity = &report.pool.activity;
+    work(&mut table, report);
+    if finder.longest_delay_ns > 0 {
+        hot_blocks(&mut table, finder);
+    }
+    if finder.remembered.taken > 0 {
+        remembered(&mut table, &finder.remembered);
+    }
+    let held = finder.held_back.named().into_iter().filter(|(_, held_ns)| *held_ns > 0);
+    let reasons: Vec<String> =
+        held.map(|(reason, held_ns)| format!("{reason} {}", format_duration_ns(held_ns))).collect();
+    if !reasons.is_empty() {
+        table.row(["held back".to_owned(), reasons.join(", ")]);
+    }
+    format!("\nFinder\n{}", table.render(2))
+}
+
+/// Describes the blocks that were looked at, and the time that it took.
+fn work(table: &mut Table, report: &StatReport) {
+    let (activity, finder) = (&report.pool.activity, &report.pool.finder);
     table.row([
         "looked at".to_owned(),
         format!(
@@ -47,6 +66,18 @@ pub(super) fn text(report: &StatReport) -> String {
         ]);
     }
     table.row([
+        "processor time".to_owned(),
+        format!(
+            "{}, {} looked at for a core",
+            format_duration_ns(finder.cpu_ns),
+            per_s(activity.examined_blocks, finder.cpu_ns)
+        ),
+    ]);
+}
+
+/// Describes what the delay has avoided, and what it has not.
+fn hot_blocks(table: &mut Table, finder: &FinderFigures) {
+    table.row([
         "left alone".to_owned(),
         format!(
             "{} that were written again, with a delay of {}",
@@ -59,42 +90,28 @@ pub(super) fn text(report: &StatReport) -> String {
         let text = format!("{} of the blocks looked at", format_percent(share));
         table.row(["overwritten soon after".to_owned(), text]);
     }
+}
+
+/// Describes the fingerprints that were taken at writes.
+fn remembered(table: &mut Table, remembered: &RememberedFigures) {
     table.row([
-        "processor time".to_owned(),
+        "fingerprints taken at writes".to_owned(),
         format!(
-            "{}, {} looked at for a core",
-            format_duration_ns(finder.cpu_ns),
-            per_s(activity.examined_blocks, finder.cpu_ns)
+            "{} in {}, {} without a free core",
+            format_count(remembered.taken),
+            format_duration_ns(remembered.cpu_ns),
+            format_count(remembered.skipped)
         ),
     ]);
-    let remembered = &finder.remembered;
-    if remembered.taken > 0 {
-        table.row([
-            "fingerprints taken at writes".to_owned(),
-            format!(
-                "{} in {}, {} without a free core",
-                format_count(remembered.taken),
-                format_duration_ns(remembered.cpu_ns),
-                format_count(remembered.skipped)
-            ),
-        ]);
-        table.row([
-            "blocks not read".to_owned(),
-            format!(
-                "{}, {} read, {} fingerprints dropped",
-                format_count(remembered.hits),
-                format_count(remembered.misses),
-                format_count(remembered.dropped)
-            ),
-        ]);
-    }
-    let held = finder.held_back.named().into_iter().filter(|(_, held_ns)| *held_ns > 0);
-    let reasons: Vec<String> =
-        held.map(|(reason, held_ns)| format!("{reason} {}", format_duration_ns(held_ns))).collect();
-    if !reasons.is_empty() {
-        table.row(["held back".to_owned(), reasons.join(", ")]);
-    }
-    format!("\nFinder\n{}", table.render(2))
+    table.row([
+        "blocks not read".to_owned(),
+        format!(
+            "{}, {} read, {} fingerprints dropped",
+            format_count(remembered.hits),
+            format_count(remembered.misses),
+            format_count(remembered.dropped)
+        ),
+    ]);
 }
 
 const fn state(state: FinderState) -> &'static str {
