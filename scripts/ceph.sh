@@ -64,7 +64,7 @@ mon_data = $directory/mon
 mon_allow_pool_size_one = true
 # The machine's own disk may be almost full, which is no concern of a test.
 mon_data_avail_warn = 1
-mon_data_avail_crit = 1
+mon_data_avail_crit = 0
 
 [mgr]
 mgr_data = $directory/mgr

@@ -91,6 +91,7 @@ const READERS: &[Reader] = &[
     reader(&["pool", "stat", "INPUT", "--json", "OUTPUT"]),
     reader(&["pool", "gc", "INPUT"]),
     reader(&["pool", "find", "INPUT"]),
+    reader(&["pool", "scrub", "INPUT"]),
     reader(&["pool", "arrange", "INPUT"]),
     reader(&["pool", "check", "INPUT", "--repair"]),
     reader(&["pool", "convert", "INPUT"]),

@@ -132,7 +132,9 @@ fn an_offline_volume_is_deduplicated_by_hand_and_in_the_background() {
 fn scatter(pool: &TestPool, volume: &str) {
     use gemelo_device::{BlockDevice, Durability, Operation, Request};
     let clock = Arc::new(SystemClock::new());
-    let open = Pool::open(Path::new(&pool.path()), Tuning::default(), clock).unwrap();
+    // The arranger of the background would bring the blocks together.
+    let tuning = Tuning { background: false, ..Tuning::default() };
+    let open = Pool::open(Path::new(&pool.path()), tuning, clock).unwrap();
     let device = open.volume(volume).unwrap();
     for number in 0..512u64 {
         // 189 has no divisor in common with 512.

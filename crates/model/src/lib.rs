@@ -9,6 +9,8 @@
 //! The crate contains no code of the engine. The tests compare the two: the model must explain
 //! what the engine does.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod action;
 mod bounds;
 mod change;

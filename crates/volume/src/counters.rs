@@ -13,6 +13,8 @@ macro_rules! counters {
 
         $(#[$stat_meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+        // Result files of earlier versions lack later counters.
+        #[serde(default)]
         pub struct $stat {
             $($(#[$doc])* pub $name: u64),*
         }

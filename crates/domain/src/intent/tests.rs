@@ -1,3 +1,5 @@
+//! Tests of intents: their encoding, their effect on entries, and what a receipt tells.
+
 use super::*;
 use proptest::prelude::*;
 

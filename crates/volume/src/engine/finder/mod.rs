@@ -35,8 +35,8 @@ use std::sync::Arc;
 const SWEPT_AT_ONCE: u64 = 1024;
 /// Bytes that are read and fingerprinted between two holds of the state's lock.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Rounds for the blocks of a step. Every round settles the first copy of each content; what is left
-/// after that many was overtaken by writes, and they have marked the blocks again.
+/// Rounds for the blocks of a step. Every round settles the first copy of each content, unless the
+/// index changes meanwhile. What is left after that many is marked again.
 const MOST_ROUNDS: u32 = 4;
 
 /// Counts of what the finder did.
@@ -195,6 +195,10 @@ impl Engine {
                 again.extend(self.examine_chunk(volume, chunk, &mut report)?);
             }
             left = again;
+        }
+        if !left.is_empty() {
+            let lbns = left.iter().map(|wanted| wanted.lbn);
+            volume.dirty().mark(lbns, self.now_ns());
         }
         report.examined_blocks += left.len() as u64;
         report.aborted_blocks += left.len() as u64;
