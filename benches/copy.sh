@@ -10,43 +10,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}
-gemelo="${GEMELO:-$PWD/target/release/gemelo}"
-[ -x "$gemelo" ] || { echo "build first: make build" >&2; exit 1; }
-for tool in nbdcopy nbdkit python3; do
-    command -v "$tool" >/dev/null || { echo "benches/copy.sh needs $tool" >&2; exit 1; }
-done
 mb=${MB:-1024}
-directory=$(mktemp -d "${BENCH_DIR:-/var/tmp}/gemelo-copy.XXXXXX")
-server=
-finish() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    wait 2>/dev/null || true
-    rm -rf "$directory"
-}
-trap finish EXIT
+# shellcheck source=benches/lib/server.sh
+. benches/lib/server.sh
+begin copy nbdcopy nbdkit python3
 source=$directory/source
-socket=$directory/socket
 pool=$directory/pool
 uri="nbd+unix:///?socket=$socket"
-
-# start PROGRAM...: a server in the background, until it listens.
-start() {
-    "$@" >/dev/null 2>"$directory/log" &
-    server=$!
-    for _ in $(seq 200); do
-        [ -S "$socket" ] && return
-        sleep 0.05
-    done
-    echo "$1 does not listen" >&2
-    exit 1
-}
-
-stop() {
-    kill "$server"
-    wait "$server" || true
-    server=
-    rm -f "$socket"
-}
 
 # copied WHO WHAT PROGRAM...: appends MB/s, a sync of the file system included.
 copied() {
@@ -84,7 +54,6 @@ for _ in $(seq "$rounds"); do
     copied nbdkit nbdcopy-in nbdcopy "$source" "$uri"
     copied nbdkit nbdcopy-out nbdcopy "$uri" null:
     stop
-    rm "$directory/file"
     for mode in ${MODES:-off inline offline}; do
         create "$mode"
         start "$gemelo" serve "$pool" --listen "unix:$socket"
@@ -92,7 +61,6 @@ for _ in $(seq "$rounds"); do
         copied "$mode" nbdcopy-out nbdcopy "$uri" null:
         nbdcopy "$uri" - | cmp "$source" -
         stop
-        rm -rf "$pool"
     done
 done
 

@@ -12,39 +12,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}
 shift || true
-gemelo="${GEMELO:-$PWD/target/release/gemelo}"
-[ -x "$gemelo" ] || { echo "build first: make build" >&2; exit 1; }
-for tool in fio nbdkit python3; do
-    command -v "$tool" >/dev/null || { echo "benches/latency.sh needs $tool" >&2; exit 1; }
-done
-directory=$(mktemp -d "${BENCH_DIR:-/var/tmp}/gemelo-latency.XXXXXX")
-server=
-finish() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    wait 2>/dev/null || true
-    rm -rf "$directory"
-}
-trap finish EXIT
-
-# start PROGRAM...: a server in the background, until it listens.
-start() {
-    "$@" >/dev/null 2>"$directory/log" &
-    server=$!
-    for _ in $(seq 200); do
-        [ -S "$directory/socket" ] && return
-        sleep 0.05
-    done
-    echo "$1 does not listen" >&2
-    exit 1
-}
-
-stop() {
-    kill "$server"
-    wait "$server" || true
-    server=
-    rm -rf "$directory/pool" "$directory/file" "$directory/socket"
-    sync
-}
+# shellcheck source=benches/lib/server.sh
+. benches/lib/server.sh
+begin latency fio nbdkit python3
 
 # load SERVER NAME SECONDS OPTIONS...: appends one line of figures.
 load() {

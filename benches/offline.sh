@@ -15,44 +15,21 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}
 shift || true
-gemelo="${GEMELO:-$PWD/target/release/gemelo}"
-[ -x "$gemelo" ] || { echo "build first: make build" >&2; exit 1; }
-command -v python3 >/dev/null || { echo "benches/offline.sh needs python3" >&2; exit 1; }
-directory=$(mktemp -d "${BENCH_DIR:-/var/tmp}/gemelo-offline.XXXXXX")
 size=${MB:-512}m
 seconds=${SECONDS_LOAD:-5}
 delay=${DELAY:-1s}
-server=
-finish() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    wait 2>/dev/null || true
-    rm -rf "$directory"
-}
-trap finish EXIT
+# shellcheck source=benches/lib/server.sh
+. benches/lib/server.sh
+begin offline python3
 
-# start MODE OPTIONS...: serves a new pool with a volume of this mode.
-start() {
+# serve MODE OPTIONS...: serves a new pool with a volume of this mode.
+serve() {
     local mode=$1
     shift
     "$gemelo" pool create "$directory/pool" --capacity 16g >/dev/null
     "$gemelo" volume create "$directory/pool/disk" --size "$size" --dedup "$mode" >/dev/null
-    "$gemelo" serve "$directory/pool" --listen "unix:$directory/socket" --finder-delay "$delay" --finder-most-delay "$delay" \
-        "$@" >/dev/null 2>"$directory/log" &
-    server=$!
-    for _ in $(seq 200); do
-        [ -S "$directory/socket" ] && return
-        sleep 0.05
-    done
-    cat "$directory/log" >&2
-    exit 1
-}
-
-stop() {
-    kill "$server"
-    wait "$server" || true
-    server=
-    rm -rf "$directory/pool" "$directory/socket"
-    sync
+    start "$gemelo" serve "$directory/pool" --listen "unix:$socket" --finder-delay "$delay" \
+        --finder-most-delay "$delay" "$@"
 }
 
 stat() {
@@ -111,7 +88,7 @@ END
 for _ in $(seq "$rounds"); do
     rate=
     for mode in off offline; do
-        start "$mode" "$@"
+        serve "$mode" "$@"
         load "$mode" peak
         # Half of what a volume without deduplication reaches in this round.
         [ -n "$rate" ] || rate=$(awk '$1 == "off" && $2 == "peak" { rate = int($3 / 2) } END { print rate }' "$directory/figures")
@@ -119,12 +96,12 @@ for _ in $(seq "$rounds"); do
         stop
     done
     # A core is free at a tenth of the peak or so, and fingerprints are taken.
-    start offline --finder-memory 64m "$@"
+    serve offline --finder-memory 64m "$@"
     "$gemelo" pool find "$directory/pool" --pause >/dev/null
     write fill --block-size 64k --rate 2000
     settle remembered
     stop
-    start offline --finder-memory 0 --io buffered "$@"
+    serve offline --finder-memory 0 --io buffered "$@"
     "$gemelo" pool find "$directory/pool" --pause >/dev/null
     write fill --block-size 64k
     settle page-cache

@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# One server at a time, for the benchmarks of served volumes, which source this file from the top of the checkout.
+#
+# It sets `gemelo`, the program to measure; after `begin`, `directory` is a new directory that goes away at the end, and
+# `socket` the place at which servers listen.
+gemelo="${GEMELO:-$PWD/target/release/gemelo}"
+server=
+
+# begin NAME TOOL...: checks that the program and the tools are there, and makes the directory.
+begin() {
+    local name=$1 tool
+    shift
+    [ -x "$gemelo" ] || { echo "build first: make build" >&2; exit 1; }
+    for tool in "$@"; do
+        command -v "$tool" >/dev/null || { echo "benches/$name.sh needs $tool" >&2; exit 1; }
+    done
+    directory=$(mktemp -d "${BENCH_DIR:-/var/tmp}/gemelo-$name.XXXXXX")
+    socket=$directory/socket
+    trap finish EXIT
+}
+
+finish() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    wait 2>/dev/null || true
+    rm -rf "$directory"
+}
+
+# start PROGRAM...: a server in the background, until it listens.
+start() {
+    "$@" >/dev/null 2>"$directory/log" &
+    server=$!
+    for _ in $(seq 200); do
+        [ -S "$socket" ] && return
+        sleep 0.05
+    done
+    cat "$directory/log" >&2
+    echo "$1 does not listen" >&2
+    exit 1
+}
+
+# stop: ends the server and removes its pool or file.
+stop() {
+    kill "$server"
+    wait "$server" || true
+    server=
+    rm -rf "$directory/pool" "$directory/file" "$socket"
+    sync
+}
