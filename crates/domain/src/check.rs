@@ -15,12 +15,12 @@ use gemelo_objects::{MAX_PAGE_KEYS, Objects};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
-/// What a member's own records say about a content of the index.
+/// The records of a member about a content of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// The content.
     pub fingerprint: Fingerprint,
-    /// Where the member believes that the content lies.
+    /// The place of the content, as the member knows it.
     pub home: MemberId,
     /// The block there.
     pub pbn: Pbn,

@@ -14,7 +14,7 @@ impl fmt::Display for MemberId {
     }
 }
 
-/// What the index knows of a content.
+/// The knowledge of the index about a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The member in whose store the content lies.

@@ -23,7 +23,7 @@ const ROUNDS_BEFORE_HELP: u32 = 5;
 /// recovers it as a whole.
 const SPLIT_ABOVE: u64 = 200_000;
 
-/// Whether an intent took effect.
+/// The fate of an intent: applied or void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It took effect, once.

@@ -33,11 +33,11 @@ pub enum Action {
 pub struct Change {
     /// The content.
     pub fingerprint: Fingerprint,
-    /// What to do.
+    /// The requested action.
     pub action: Action,
 }
 
-/// What a change did.
+/// The effect of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// The member's own block is in the index, and must keep its content.

@@ -2,7 +2,7 @@
 
 use crate::numbers::Mode;
 
-/// How much there is of everything.
+/// The sizes of the model.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Blocks of the data store, at most 7.

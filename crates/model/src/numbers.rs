@@ -66,9 +66,9 @@ impl Fingerprint {
 }
 
 impl Content {
-    /// What an unmapped LBN shows.
+    /// The content of an unmapped LBN.
     pub const ZEROS: Self = Self(0);
-    /// What an LBN shows whose volume does not exist.
+    /// The content of an LBN whose volume does not exist.
     pub const ABSENT: Self = Self(7);
 }
 

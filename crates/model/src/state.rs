@@ -39,7 +39,7 @@ impl Metadata {
         found
     }
 
-    /// What a client sees at an LBN, if each content is where its entry leads.
+    /// The content that a client reads at an LBN, if each content is where its entry leads.
     pub(crate) fn content(&self, cell: Cell) -> Content {
         match self.volumes[cell.volume()] {
             Volume::Shown(_) => self.map[cell.at()].map_or(Content::ZEROS, |entry| entry.checksum),
@@ -61,7 +61,7 @@ impl Stored {
     pub(crate) const NOTHING: Self = Self { content: Content::ZEROS, medium: Set::of(0) };
 }
 
-/// Where each block is that has no reference.
+/// The place of each block that has no reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Space {
     pub(crate) free: Set,
@@ -75,7 +75,7 @@ pub(crate) struct Space {
     pub(crate) discarding: Set,
 }
 
-/// How far the closed commit is.
+/// The progress of the closed commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     /// There is no closed commit.
@@ -177,7 +177,7 @@ pub(crate) enum Candidate {
     Examined { own: Entry, round: u8, fingerprint: Fingerprint, entry: Option<Pbn>, is_equal: bool },
 }
 
-/// What is remembered of a block so that the finder need not read it.
+/// The fingerprint remembered of a block, so that the finder need not read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Remembered {
     Nothing,
@@ -213,14 +213,14 @@ pub(crate) struct Copying {
     pub(crate) moment: [Content; LBNS],
 }
 
-/// What clients know of an LBN.
+/// The knowledge of the clients about an LBN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct History {
     /// The content that was acknowledged last.
     pub(crate) last: Content,
-    /// What may be there after a power cut.
+    /// The contents that may be there after a power cut.
     pub(crate) allowed: Set,
-    /// What was written since the last commit was closed.
+    /// The contents written since the last commit was closed.
     pub(crate) since: Set,
 }
 

@@ -8,7 +8,7 @@ use stateright::{Checker, Model};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// What happens in every search.
+/// The events of every search.
 const ALWAYS: &str = "Write Store Change Search Examine Settle Close BeginSync EndSync WriteCommit \
                       SyncCommit FreezeForRoot SyncRoot";
 const OFFLINE: Option<Mode> = Some(Mode::Offline);

@@ -21,7 +21,7 @@ mod steps;
 use state::{Budget, Protocol, Weakness};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Whether minutes may be taken, and some gigabytes of memory.
+/// Returns `true` if the test may take minutes, and some gigabytes of memory.
 fn is_long() -> bool {
     std::env::var("GEMELO_TEST_ROUNDS").is_ok()
 }

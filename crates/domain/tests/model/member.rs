@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A block of a member.
 pub(crate) type Block = (usize, Pbn);
 
-/// What a member durably knows of one content.
+/// The durable knowledge of a member about one content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Local {
-    /// Whether the member's volumes have the content.
+    /// `true` if the member's volumes have the content.
     pub(crate) is_used: bool,
     /// The block of its own that the volumes refer to, while no reference is taken.
     pub(crate) own: Option<Pbn>,
@@ -23,7 +23,7 @@ pub(crate) struct Local {
     pub(crate) pinned: Option<Pbn>,
 }
 
-/// Where the running process is with its one intent.
+/// The progress of the running process with its one intent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Idle,
@@ -122,7 +122,7 @@ impl Member {
         }
     }
 
-    /// What the record of an intent does in the member.
+    /// Applies the record of an intent to the member.
     pub(crate) fn record(&mut self, content: usize, intent: &Intent, pins: bool) {
         let (change, effect) = intent.effects().next().expect("one change");
         let local = &mut self.locals[content];
@@ -135,7 +135,7 @@ impl Member {
         self.journal = Some(intent.clone());
     }
 
-    /// What the fate of an intent does in the member.
+    /// Applies the fate of an intent to the member.
     pub(crate) fn settle(&mut self, me: usize, content: usize, intent: &Intent, applied: bool) {
         let (change, effect) = intent.effects().next().expect("one change");
         let local = &mut self.locals[content];

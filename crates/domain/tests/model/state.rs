@@ -22,7 +22,7 @@ pub(crate) enum Weakness {
     NoFence,
 }
 
-/// How often things happen, so that there are finitely many states.
+/// Limits of the number of events, so that there are finitely many states.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     /// Contents that each member writes.

@@ -14,10 +14,10 @@ pub(crate) type Content = u64;
 /// A block of a member.
 pub(crate) type Block = (MemberId, Pbn);
 
-/// What a member records of one content.
+/// The record of a member about one content.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Local {
-    /// Whether the member's volumes have the content.
+    /// `true` if the member's volumes have the content.
     pub(crate) is_used: bool,
     /// The own block that volumes refer to, while no reference is taken.
     pub(crate) own: Option<Pbn>,

@@ -33,7 +33,7 @@ const FAULTS_UNTIL_NS: u64 = 2_000_000_000;
 /// Seeds that are tried unless another number is set.
 const SEEDS: u64 = 60;
 
-/// What all seeds did, so that a run that does nothing is noticed.
+/// Counts over all seeds, so that a run that does nothing is noticed.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) published: AtomicU64,

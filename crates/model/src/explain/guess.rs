@@ -9,7 +9,7 @@ use crate::set::Set;
 use crate::state::{Candidate, Client, History, Phase, Plan, State};
 use crate::step::Protocol;
 
-/// What a thread does.
+/// The work of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Work {
     Idle,

@@ -22,7 +22,7 @@ pub(crate) const THREADS: usize = 4;
 /// Runs of the model that are kept at a time. More would be a search without end.
 const MOST_GUESSES: usize = 500_000;
 
-/// What a thread asks the engine for.
+/// A request of a thread to the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Write a block; only of the first two threads.
@@ -44,7 +44,7 @@ pub enum Request {
     },
 }
 
-/// What a thread was answered.
+/// The answer that a thread got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// It was done.
@@ -76,7 +76,7 @@ pub enum Event {
     Discard(Pbn),
     /// The power is cut, and the pool is opened again.
     CutPower,
-    /// What all LBNs show while nothing is under way.
+    /// The contents of all LBNs while nothing is under way.
     Shown(Vec<Content>),
 }
 

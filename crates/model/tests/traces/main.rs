@@ -38,7 +38,7 @@ fn protocol(compares: bool) -> Protocol {
 
 /// Runs of a test, unless others are asked for.
 const USUAL_ROUNDS: u64 = 96;
-/// What happens in these runs.
+/// The events of these runs.
 const HAPPENINGS: &str = "Write Read Trim Flush Find Checkpoint Done Content Refused Found CutPower \
                           Shown BeginSync EndSync SyncCommit Discard Store Share Unmap Identify \
                           SetMode Remove Clone";

@@ -59,7 +59,7 @@ fn format(machine: &Machine, seed: u64) {
 
 /// A run of the engine.
 pub struct Run {
-    /// What was seen of it.
+    /// The part of it that was seen.
     pub events: Vec<Event>,
     /// Blocks that a write or the finder had looked up, and that others changed meanwhile.
     pub overtaken: u64,
@@ -118,7 +118,7 @@ fn overtaken_in(pool: &Pool) -> u64 {
     by_writes + pool.stat().unwrap().activity.aborted_blocks
 }
 
-/// What a thread does between two openings.
+/// The work of a thread between two openings.
 fn live(pool: &Pool, machine: &Machine, number: usize, seed: u64) {
     let mut random = Random::new(seed);
     let requests = match number {
