@@ -5,13 +5,14 @@ use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_volume::{Pool, ScrubOptions, ScrubReport};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -83,11 +84,6 @@ pub(crate) struct Scrubs {
     last: Mutex<Option<LastScrub>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The values are replaced as a whole, so they are sound after a panic.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Scrubs {
     pub(crate) fn new(directory: &Path) -> Self {
         let file = directory.join(FILE);
@@ -96,8 +92,8 @@ impl Scrubs {
     }
 
     pub(crate) fn stat(&self) -> ScrubStat {
-        let running = lock(&self.running).as_ref().map(|progress| progress.figures());
-        ScrubStat { running, last: *lock(&self.last) }
+        let running = self.running.lock().as_ref().map(|progress| progress.figures());
+        ScrubStat { running, last: *self.last.lock() }
     }
 
     /// Scrubs the pool, unless another scrub runs.
@@ -119,7 +115,7 @@ impl Scrubs {
             healed_contents: report.healed_contents,
             damaged_contents: report.problems.len() as u64 + report.more_problems,
         };
-        *lock(&self.last) = Some(last);
+        *self.last.lock() = Some(last);
         if let Err(error) = write_last(&self.file, &last) {
             monitor.warn(&format!(
                 "{}: cannot keep the outcome of the scrub: {error}",
@@ -131,7 +127,7 @@ impl Scrubs {
 
     /// Returns whether the schedule wants a scrub now. A pool that was never scrubbed is due.
     fn is_due(&self, interval: Duration, now_utc_s: u64) -> bool {
-        let last = *lock(&self.last);
+        let last = *self.last.lock();
         last.is_none_or(|last| now_utc_s >= last.ended_utc_s.saturating_add(interval.as_secs()))
     }
 }
@@ -141,7 +137,7 @@ struct Running<'s>(&'s Scrubs);
 
 impl<'s> Running<'s> {
     fn begin(scrubs: &'s Scrubs, progress: &Arc<Progress>) -> Result<Self, RequestFailure> {
-        let mut running = lock(&scrubs.running);
+        let mut running = scrubs.running.lock();
         if let Some(other) = running.as_ref() {
             let RunningScrub { checked_contents, contents } = other.figures();
             return Err(RequestFailure::refused(format!(
@@ -156,7 +152,7 @@ impl<'s> Running<'s> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        *lock(&self.0.running) = None;
+        *self.0.running.lock() = None;
     }
 }
 
