@@ -11,8 +11,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}
 mb=${MB:-1024}
-# shellcheck source=benches/lib/server.sh
-. benches/lib/server.sh
+# shellcheck source=benches/lib/server.bash
+. benches/lib/server.bash
 begin copy nbdcopy nbdkit python3
 source=$directory/source
 pool=$directory/pool

@@ -12,8 +12,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}
 shift || true
-# shellcheck source=benches/lib/server.sh
-. benches/lib/server.sh
+# shellcheck source=benches/lib/server.bash
+. benches/lib/server.bash
 begin latency fio nbdkit python3
 
 # load SERVER NAME SECONDS OPTIONS...: appends one line of figures.

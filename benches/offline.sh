@@ -18,8 +18,8 @@ shift || true
 size=${MB:-512}m
 seconds=${SECONDS_LOAD:-5}
 delay=${DELAY:-1s}
-# shellcheck source=benches/lib/server.sh
-. benches/lib/server.sh
+# shellcheck source=benches/lib/server.bash
+. benches/lib/server.bash
 begin offline python3
 
 # serve MODE OPTIONS...: serves a new pool with a volume of this mode.

@@ -13,8 +13,8 @@ cd "$(dirname "$0")/.."
 rounds=${1:-3}
 shift || true
 size=${MB:-512}m
-# shellcheck source=benches/lib/server.sh
-. benches/lib/server.sh
+# shellcheck source=benches/lib/server.bash
+. benches/lib/server.bash
 begin reads fio nbdkit python3
 
 # fill OPTIONS...: writes all blocks once.
