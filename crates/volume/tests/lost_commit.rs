@@ -333,7 +333,10 @@ fn the_system_clock_marks_an_idle_pool() {
 }
 
 /// Opens the pool of [`long_commit`] with pages of its metadata disk that cannot be read.
-fn open_unreadable(images: &[Vec<u8>; 2], pages: &[usize]) -> (Simulation, Result<Pool, VolumeError>) {
+fn open_unreadable(
+    images: &[Vec<u8>; 2],
+    pages: &[usize],
+) -> (Simulation, Result<Pool, VolumeError>) {
     let simulation = Simulation::of_images(1, images.clone());
     for page in pages {
         let start = (page * PAGE) as u64;
@@ -377,7 +380,8 @@ fn a_commit_that_may_be_in_unreadable_pages_is_not_taken_for_one_that_never_was(
         let mut rotten = images.clone();
         rotten[1][copies[1] * PAGE + PAGE + 9] ^= 1;
         let both = |page: usize| vec![copies[0] + page, copies[1] + page];
-        let cases = [(&images, both(0)), (&images, both(pages - 1)), (&rotten, vec![copies[0] + 1])];
+        let cases =
+            [(&images, both(0)), (&images, both(pages - 1)), (&rotten, vec![copies[0] + 1])];
         for (images, case) in cases {
             let (_, pool) = open_unreadable(images, &case);
             let error = pool.err().unwrap_or_else(|| panic!("{backend:?}: {case:?} of {copies:?}"));

@@ -79,8 +79,8 @@ impl JournalReader<'_> {
         let outside = pages.iter().filter(|page| !self.is_replayed(**page)).count() as u64;
         let is_begun = left.iter().any(|at| at.header.number == self.number);
         let may_begin = [self.head, 0].iter().any(|start| pages.contains(start));
-        let is_hidden = is_begun && outside > 0
-            || may_begin && outside >= self.ring.version.commit_copies();
+        let is_hidden =
+            is_begun && outside > 0 || may_begin && outside >= self.ring.version.commit_copies();
         match error.filter(|_| is_hidden) {
             Some(error) => Err(FormatError::io(DiskRole::Metadata, "read")(error)),
             None => Ok(pages.len() as u64),

@@ -104,7 +104,13 @@ pub fn replay_journal<E: From<FormatError>>(
     let ring_bytes = superblock.journal_pages * PAGE_BYTES as u64;
     let seed = PoolSeed::of(superblock);
     let reader = JournalReader {
-        ring: Ring { disk, ring_bytes, seed, version: superblock.version, unreadable: RefCell::default() },
+        ring: Ring {
+            disk,
+            ring_bytes,
+            seed,
+            version: superblock.version,
+            unreadable: RefCell::default(),
+        },
         root,
         head: root.journal_offset.min(ring_bytes),
         number: root.next_commit,

@@ -162,7 +162,8 @@ impl Ring<'_> {
         let fits = header
             .copy_bytes()
             .is_some_and(|bytes| bytes <= self.ring_bytes.saturating_sub(offset));
-        let bytes = header.copy_bytes().filter(|_| fits).and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes =
+            header.copy_bytes().filter(|_| fits).and_then(|bytes| usize::try_from(bytes).ok());
         let Some(bytes) = bytes else { return Ok(None) };
         let mut copy = self.read(offset, bytes)?;
         // The length of the copy is larger than that of the payload, so it has 64 bits, too.
