@@ -44,7 +44,7 @@ pub struct Walk {
     pub data_blocks: u64,
     /// Blocks that fit on the data disk at its present length.
     pub(crate) present_blocks: u64,
-    /// All volumes.
+    /// The volumes and their maps, by the number of the volume.
     pub volumes: BTreeMap<VolumeId, WalkVolume>,
     /// Fingerprints by PBN.
     pub fingerprints: HashMap<u32, Fingerprint>,

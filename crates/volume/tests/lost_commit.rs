@@ -36,7 +36,7 @@ const RING: std::ops::Range<usize> = 8..8 + JOURNAL_BYTES / PAGE;
 /// Room for all commits of a test.
 const JOURNAL_BYTES: usize = 512 << 10;
 
-/// A small pool.
+/// The options of a small pool, so that commits wrap around.
 fn options(backend: BackendKind, blocks: u64) -> PoolOptions {
     PoolOptions { journal_bytes: Some(JOURNAL_BYTES as u64), ..options_with(backend, blocks) }
 }

@@ -21,7 +21,7 @@ pub enum PoolTargetError {
     Open {
         /// Directory of the pool.
         directory: PathBuf,
-        /// The engine's error.
+        /// The error with which the engine refused.
         source: VolumeError,
     },
     /// Another process has opened the pool.
@@ -31,7 +31,7 @@ pub enum PoolTargetError {
         place.directory.display(), place.volume
     )]
     InUse {
-        /// The requested volume.
+        /// The volume as the target names it.
         place: PoolVolume,
         /// The process that has opened the pool.
         holder: String,
@@ -42,7 +42,7 @@ pub enum PoolTargetError {
         place.directory.display(), place.volume
     )]
     NoVolume {
-        /// The requested volume.
+        /// The volume as the target names it.
         place: PoolVolume,
         /// The names of the pool's volumes, or "none".
         known: String,
@@ -52,7 +52,7 @@ pub enum PoolTargetError {
     Settle {
         /// Directory of the pool.
         directory: PathBuf,
-        /// The engine's error.
+        /// The error with which the engine refused.
         source: VolumeError,
     },
     /// Closing the pool failed, so the latest writes may not be durable.
@@ -60,7 +60,7 @@ pub enum PoolTargetError {
     Close {
         /// Directory of the pool.
         directory: PathBuf,
-        /// The engine's error.
+        /// The error with which the engine refused.
         source: VolumeError,
     },
 }

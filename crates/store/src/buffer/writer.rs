@@ -305,8 +305,8 @@ impl Shared {
         true
     }
 
-    /// Returns the contents of a run that the observer wants to see. It sees none while writers wait
-    /// for room.
+    /// Returns the contents of a run that the observer wants to see. It sees none while writers
+    /// wait for room.
     fn to_be_seen(&self, guarded: &Guarded, run: &Run) -> Vec<(Pbn, NonZeroU64, Slot)> {
         match &self.observer {
             Some(observer) if guarded.starving == 0 => {
