@@ -1,6 +1,6 @@
 //! Counts of what a member has shared.
 
-use gemelo_domain::{Effect, Intent};
+use gemelo_domain::{Action, Effect, Intent};
 
 /// Counts since the member was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,13 +27,15 @@ impl Figures {
             self.void += 1;
             return;
         }
-        for (_, effect) in intent.effects() {
-            let counter = match effect {
-                Effect::Published(_) => &mut self.published,
-                Effect::Shared(..) => &mut self.shared,
-                Effect::Released { .. } => &mut self.released,
-                Effect::Withdrawn(_) => &mut self.withdrawn,
-                Effect::Nothing => &mut self.lost,
+        for (change, effect) in intent.effects() {
+            let counter = match (change.action, effect) {
+                (_, Effect::Published(_)) => &mut self.published,
+                (_, Effect::Shared(..)) => &mut self.shared,
+                (_, Effect::Released { .. }) => &mut self.released,
+                (_, Effect::Withdrawn(_)) => &mut self.withdrawn,
+                (Action::Release, Effect::Nothing) => &mut self.lost,
+                // The content was taken up again, or its letter came twice.
+                (_, Effect::Nothing) => continue,
             };
             *counter += 1;
         }

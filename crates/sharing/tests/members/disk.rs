@@ -28,6 +28,7 @@ pub(crate) struct ObjectDisk {
     name: String,
     length: AtomicU64,
     is_broken: Arc<AtomicBool>,
+    failed_reads: Arc<AtomicU64>,
 }
 
 pub(crate) fn data_name(member: MemberId) -> String {
@@ -107,14 +108,24 @@ fn read_ranges(
 }
 
 impl ObjectDisk {
-    pub(crate) fn open(client: &Client, name: String, is_broken: &Arc<AtomicBool>) -> Self {
+    pub(crate) fn open(
+        client: &Client,
+        name: String,
+        (is_broken, failed_reads): (&Arc<AtomicBool>, &Arc<AtomicU64>),
+    ) -> Self {
         let keys = [LENGTH_KEY.to_owned()];
         let length = (0..ATTEMPTS).find_map(|_| match client.get_keys(&name, &keys) {
             Ok(values) => values[0].as_deref().map(|bytes| bytes.try_into().unwrap()),
             Err(_) => None,
         });
         let length = AtomicU64::new(length.map_or(0, u64::from_le_bytes));
-        Self { client: client.clone(), name, length, is_broken: Arc::clone(is_broken) }
+        Self {
+            client: client.clone(),
+            name,
+            length,
+            is_broken: Arc::clone(is_broken),
+            failed_reads: Arc::clone(failed_reads),
+        }
     }
 
     /// Sends changes until their outcomes are known.
@@ -181,6 +192,8 @@ impl Disk for ObjectDisk {
             outcomes.push(&mut read.outcome);
         }
         let done = read_ranges(&self.client, &mut ranges, true);
+        let failed = done.iter().filter(|outcome| outcome.is_err()).count();
+        self.failed_reads.fetch_add(failed as u64, Ordering::Relaxed);
         outcomes.into_iter().zip(done).for_each(|(outcome, done)| *outcome = done);
     }
 

@@ -12,7 +12,9 @@
 mod disk;
 mod domain;
 mod member;
+mod model;
 mod proof;
+mod simulation;
 mod together;
 
 /// Bytes of a block.

@@ -26,6 +26,8 @@ pub(crate) struct Member {
     pub(crate) tenure: Tenure,
     pub(crate) client: Client,
     pub(crate) is_broken: Arc<AtomicBool>,
+    /// Reads of the own disks that failed.
+    pub(crate) failed_reads: Arc<AtomicU64>,
 }
 
 /// The reason why a process ends.
@@ -58,8 +60,13 @@ impl From<DeviceError> for Failure {
     }
 }
 
-fn disks(client: &Client, member: MemberId, is_broken: &Arc<AtomicBool>) -> PoolDisks {
-    let disk = |name| Arc::new(ObjectDisk::open(client, name, is_broken));
+fn disks(
+    client: &Client,
+    member: MemberId,
+    is_broken: &Arc<AtomicBool>,
+    failed_reads: &Arc<AtomicU64>,
+) -> PoolDisks {
+    let disk = |name| Arc::new(ObjectDisk::open(client, name, (is_broken, failed_reads)));
     PoolDisks::new(disk(data_name(member)), disk(format!("meta.{member}")))
 }
 
@@ -73,7 +80,7 @@ pub(crate) fn format(client: &Client, member: MemberId, backend: BackendKind, bl
         backend,
         ..PoolOptions::default()
     };
-    Pool::format(&disks(client, member, &Arc::default()), &options).unwrap();
+    Pool::format(&disks(client, member, &Arc::default(), &Arc::default()), &options).unwrap();
 }
 
 fn tuning() -> Tuning {
@@ -106,11 +113,13 @@ impl Member {
         let parts =
             SharingParts { objects, clock: clock.clone(), config, member, foreign, options };
         let sharing = Sharing::load(parts)?;
-        let is_broken = Arc::default();
-        let disks = disks(client, member, &is_broken).with_keeper(sharing.keeper());
+        let (is_broken, failed_reads) = (Arc::default(), Arc::default());
+        let disks = disks(client, member, &is_broken, &failed_reads).with_keeper(sharing.keeper());
         let pool = Pool::open_disks(disks, tuning(), clock)?;
-        assert!(!pool.is_read_only() || is_broken.load(Ordering::Relaxed), "{:?}", pool.damage());
-        Ok(Self { pool, sharing, others, tenure, client: client.clone(), is_broken })
+        let is_excused =
+            is_broken.load(Ordering::Relaxed) || failed_reads.load(Ordering::Relaxed) > 0;
+        assert!(!pool.is_read_only() || is_excused, "{:?}", pool.damage());
+        Ok(Self { pool, sharing, others, tenure, client: client.clone(), is_broken, failed_reads })
     }
 
     pub(crate) fn id(&self) -> MemberId {
@@ -119,7 +128,8 @@ impl Member {
 
     /// The disks of the member, for the offline check of the closed pool.
     pub(crate) fn disks(&self) -> PoolDisks {
-        disks(&self.client, self.id(), &self.is_broken).with_keeper(self.sharing.keeper())
+        disks(&self.client, self.id(), &self.is_broken, &self.failed_reads)
+            .with_keeper(self.sharing.keeper())
     }
 
     /// Returns whether what this process found and did may be told to clients.
