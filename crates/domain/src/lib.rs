@@ -17,8 +17,10 @@ mod header;
 mod index;
 mod intent;
 mod mail;
+mod member_values;
 mod members;
 mod shard;
+mod shared;
 mod split;
 mod tenure;
 mod wire;
@@ -31,8 +33,10 @@ pub use header::{ShardHeader, ShardState};
 pub use index::{Index, Journal, Settled, Verdict};
 pub use intent::{Action, Change, Effect, Intent, MAX_STEPS, ShardView, Step, plan, verdict};
 pub use mail::{Letter, mailbox_name};
+pub use member_values::MemberValues;
 pub use members::{Members, NewMember};
 pub use shard::{MAX_DEPTH, Shard, fingerprint_key, fingerprint_of_key};
+pub use shared::SharedSettings;
 pub use tenure::{Client, Tenure};
 
 /// The result of most functions of this crate.
