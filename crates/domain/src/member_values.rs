@@ -38,6 +38,16 @@ impl<'a> MemberValues<'a> {
         value.map(Some).map_err(|reason| damaged(&object, key, reason))
     }
 
+    /// Removes values. A missing one is no error.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn remove(&self, keys: &[&str]) -> Result<()> {
+        let remove = keys.iter().map(|key| (*key).to_owned()).collect();
+        let update = Update { remove, ..Update::default() };
+        Ok(self.objects.update(&member_object(self.member), &update)?)
+    }
+
     /// Sets values, all of them or none.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::standing::Standing;
 use crate::uri::DomainUri;
 use gemelo_base::{ManualClock, random};
 use gemelo_domain::{
-    Client, DomainConfig, DomainError, MemberId, MemberValues, Members, NewMember, SharedSettings,
+    Client, DomainConfig, DomainError, IndexFigures, MemberId, MemberValues, Members, NewMember, SharedSettings,
     Tenure,
 };
 use gemelo_objects::rados::{Rados, RadosOptions};
@@ -154,6 +154,14 @@ impl DomainClient {
     #[must_use]
     pub fn index(&self) -> &dyn Objects {
         &*self.index
+    }
+
+    /// Returns the figures of the index.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn index_figures(&self) -> Result<IndexFigures> {
+        Ok(IndexFigures::read(&*self.index)?)
     }
 
     /// Returns the number of a member, which is registered if the domain has none of this name.

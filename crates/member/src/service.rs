@@ -171,7 +171,7 @@ impl Service {
         })
     }
 
-    /// Removes the objects of both disks, and the lengths.
+    /// Removes the objects of both disks and their lengths. The member has no pool then.
     ///
     /// # Errors
     /// Fails if the store does. Another removal removes the rest.
@@ -196,7 +196,8 @@ impl Service {
                 }
             }
         }
-        Ok(())
+        let values = MemberValues::new(&*client.index, self.member());
+        Ok(values.remove(&MemberDisk::ALL.map(MemberDisk::length_key))?)
     }
 
     /// Hands the member over: waits for what is in flight, and gives the tenure up, so that another

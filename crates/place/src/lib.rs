@@ -10,6 +10,7 @@ mod error;
 mod member;
 mod open;
 mod place;
+mod removal;
 mod runtime;
 mod volume_path;
 
@@ -17,4 +18,5 @@ pub use error::PlaceError;
 pub use member::MemberPlace;
 pub use open::{HeldDisks, PlacedPool, Use};
 pub use place::PoolPlace;
+pub use removal::MemberRemoval;
 pub use volume_path::{VolumePath, VolumePathError};

@@ -2,9 +2,10 @@
 
 use crate::error::Result;
 use crate::runtime;
-use gemelo_base::{Clock, SystemClock};
+use gemelo_base::{Clock, StopFlag, SystemClock};
 use gemelo_domain::DomainError;
 use gemelo_member::{DomainClient, MemberError, MemberUri, Service};
+use gemelo_volume::VolumeError;
 use parking_lot::Mutex;
 use std::fmt;
 use std::io;
@@ -16,6 +17,9 @@ use std::time::Duration;
 /// storage server that died is noticed after 20 seconds (`osd_heartbeat_grace`), and until then a
 /// renewal may have to wait.
 const LEASE: Duration = Duration::from_secs(30);
+
+/// Interval between two looks at a member that is being handed over.
+const HAND_OVER_LOOK: Duration = Duration::from_millis(50);
 
 /// A member of a domain. Copies share one connection, which the first use makes.
 #[derive(Clone)]
@@ -74,6 +78,32 @@ impl MemberPlace {
         let mut service = Service::take(&self.client()?, &self.uri.name, &clock, self.lease)?;
         service.keep()?;
         Ok(service)
+    }
+
+    /// Returns how often a client took the member.
+    ///
+    /// # Errors
+    /// Fails if there is no such member, or if the cluster does not answer.
+    pub fn epoch(&self) -> Result<u64> {
+        Ok(self.client()?.look(&self.uri.name)?.epoch)
+    }
+
+    /// Waits until the client that has taken the member as the given one has given it up.
+    ///
+    /// # Errors
+    /// Fails if the cluster does not answer, or if the wait was stopped.
+    pub fn wait_for_hand_over(&self, epoch: u64, stop: &StopFlag) -> Result<()> {
+        let client = self.client()?;
+        loop {
+            let look = client.look(&self.uri.name)?;
+            if look.holder.is_none() || look.epoch != epoch {
+                return Ok(());
+            }
+            if stop.is_raised() {
+                return Err(VolumeError::Interrupted.into());
+            }
+            std::thread::sleep(HAND_OVER_LOOK);
+        }
     }
 
     pub(crate) fn host_directory(&self) -> Result<PathBuf> {

@@ -8,11 +8,11 @@ use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_serve::PoolRequest;
-use gemelo_volume::VolumePath;
+use gemelo_place::VolumePath;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory and the volume's name
+    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// Size of the volume, a multiple of the pool's block size
