@@ -143,7 +143,7 @@ impl Arguments {
     /// Prints what was found, and writes it as JSON if that was asked for.
     fn finish(
         &self,
-        found: &CheckFindings,
+        found: &CheckFindings<'_>,
         text: &str,
         context: &Context,
     ) -> anyhow::Result<Outcome> {
@@ -171,7 +171,7 @@ struct Input<'a> {
 
 /// The findings of a check. Those of a served pool lack what only its disks tell.
 #[derive(Serialize)]
-struct CheckFindings {
+struct CheckFindings<'a> {
     /// `true` if nothing is wrong, or if a repair lost nothing.
     is_sound: bool,
     is_served: bool,
@@ -181,6 +181,8 @@ struct CheckFindings {
     more_problems: u64,
     checked_contents: Option<u64>,
     lost_blocks: Option<u64>,
+    /// What a repair gives up, if there is something to repair.
+    repair_outlook: Option<&'a RepairOutlook>,
 }
 
 #[derive(Serialize)]
@@ -267,6 +269,7 @@ fn show_idle(
         more_problems: report.more_problems,
         checked_contents: arguments.data.then_some(report.checked_contents),
         lost_blocks: Some(report.lost_blocks),
+        repair_outlook: (!report.is_clean()).then_some(outlook),
     };
     arguments.finish(&found, &text, context)
 }
@@ -320,6 +323,7 @@ fn show_served(
         more_problems: contents.map_or(0, |found| found.more_problems),
         checked_contents: contents.map(|found| found.checked_contents),
         lost_blocks: None,
+        repair_outlook: None,
     };
     arguments.finish(&found, &text, context)
 }
