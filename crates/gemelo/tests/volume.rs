@@ -65,6 +65,21 @@ fn volumes_are_made_listed_renamed_resized_set_and_removed() {
 }
 
 #[test]
+fn an_export_is_for_its_owner_alone_unless_the_file_was_there() {
+    use std::os::unix::fs::PermissionsExt;
+    let pool = TestPool::new(&[]);
+    let (raw, back) = (pool.file("raw"), pool.file("back"));
+    fs::write(&raw, noise(1, 5000)).unwrap();
+    done(&["volume", "import", &raw, &pool.volume("a")]);
+    let mode = || fs::metadata(&back).unwrap().permissions().mode() & 0o777;
+    done(&["volume", "export", &pool.volume("a"), &back]);
+    assert_eq!(mode(), 0o600);
+    fs::set_permissions(&back, fs::Permissions::from_mode(0o640)).unwrap();
+    done(&["volume", "export", &pool.volume("a"), &back, "--force"]);
+    assert_eq!(mode(), 0o640);
+}
+
+#[test]
 fn what_is_imported_comes_out_the_same_and_holes_stay_holes() {
     use std::os::unix::fs::MetadataExt;
     idle_and_served(|pool| {

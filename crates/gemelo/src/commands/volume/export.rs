@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
-use crate::files::{self, NewFile};
+use crate::files::{self, NewFile, Readers};
 use crate::json::{JsonOption, Made};
 use crate::pools;
 use anyhow::{Context as _, anyhow};
@@ -107,7 +107,7 @@ impl Arguments {
             let size_bytes = devices.first().map_or(0, |device| device.geometry().size_bytes);
             return run(Sink::Device(self.open_device(size_bytes)?));
         }
-        let file = NewFile::create(&self.output, self.force)?;
+        let file = NewFile::create_for(Readers::Owner, &self.output, self.force)?;
         match file.file().filter(|_| file.is_regular()) {
             Some(handle) => {
                 let exported = run(Sink::NewFile(handle.try_clone().with_context(about)?))?;
