@@ -231,6 +231,13 @@ impl Pool {
                 )?;
             }
         }
+        let keeper = disks.keeper();
+        let held = match &keeper {
+            Some(keeper) if !is_read_only => {
+                keeper.opened(space.blocks(), &|pbn| space.is_used(pbn))
+            }
+            _ => Vec::new(),
+        };
         let data_blocks = backend.totals().data_blocks;
         let (contents, remembered) =
             contents_of((store, data_blocks), &superblock, &tuning, &clock)?;
@@ -243,6 +250,8 @@ impl Pool {
             tuning,
             backend,
             space,
+            keeper,
+            held,
             journal,
             next_commit,
             generation,
