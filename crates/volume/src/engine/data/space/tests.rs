@@ -123,7 +123,7 @@ fn a_search_looks_at_a_bounded_part_and_says_where_to_go_on() {
     let last = take_all(&mut space);
     space.release(last);
     let far = 64 * LOOKED_AT;
-    assert_eq!(space.take_freed_run(1, 1, 1), (None, Some(1 + far)));
+    assert_eq!(space.take_freed_run(64, 1, 1), (None, Some(64 + far)));
     assert_eq!(space.take_freed_run(far, 2, 9), (None, None), "there is one block");
     assert_eq!(space.take_freed_run(far, 1, 9), (Some((last, 1)), Some(blocks)));
     space.release_discarded(last, 1);
