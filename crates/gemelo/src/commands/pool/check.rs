@@ -13,10 +13,12 @@ use gemelo_base::units::{format_count, format_counted};
 use gemelo_check::{CheckOptions, CheckReport, Problem, check};
 use gemelo_disk::DiskAccess;
 use gemelo_place::{PlaceError, PoolPlace};
-use gemelo_serve::{CheckedReport, PoolRequest, Purpose, Reply, RequestFailure, Settings};
+use gemelo_serve::{
+    CheckedReport, PoolRequest, Purpose, Reply, RequestFailure, Settings, mark_damaged,
+};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
-    LossChoice, RepairOptions, RepairOutlook, VolumeError, record_damage, repair, repair_outlook,
+    LossChoice, RepairOptions, RepairOutlook, VolumeError, repair, repair_outlook,
 };
 use serde::Serialize;
 
@@ -74,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             if !arguments.repair || checked.report.is_clean() {
                 drop(disks);
                 held.release().map_err(about)?;
-                record(&arguments.pool, &checked.report, context);
+                mark_damaged(&arguments.pool, &checked.report.damaged_blocks, &*context.monitor);
                 return show_idle(arguments, &checked, settings.as_ref(), context);
             }
             let choice = arguments.choose(&checked.outlook, context)?;
@@ -193,24 +195,6 @@ struct CheckFindings<'a> {
 struct FoundProblem {
     what: String,
     loses_data: bool,
-}
-
-/// Sees to it that nothing shares contents that were found damaged. Where the pool cannot be
-/// written nothing can be shared either.
-fn record(pool: &PoolPlace, report: &CheckReport, context: &Context) {
-    if report.damaged_blocks.is_empty() {
-        return;
-    }
-    let recorded = pool.open_disks(DiskAccess::Exclusive).and_then(|held| {
-        record_damage(&held.disks(), &report.damaged_blocks)?;
-        held.release()
-    });
-    if let Err(error) = recorded {
-        context.monitor.warn(&format!(
-            "the damaged blocks could not be marked in the pool, so that new writes of their contents may \
-             be shared with them: {error}"
-        ));
-    }
 }
 
 /// A line for settings that make no sense, if they do not.
