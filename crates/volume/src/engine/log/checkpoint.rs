@@ -93,7 +93,7 @@ impl Log {
             // The committer is held, so a count of the blocks finds these here or there.
             self.retire(&mut freed);
         }
-        self.note_waiting(&committer);
+        self.publish(&committer);
         drop(committer);
         add(&self.counters.checkpoints, 1);
         Ok(())
