@@ -15,6 +15,7 @@
 
 mod figures;
 mod memory;
+mod queue;
 mod state;
 #[cfg(test)]
 mod tests;
