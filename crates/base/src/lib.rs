@@ -14,6 +14,7 @@ mod failure;
 pub mod monitor;
 mod permutation;
 pub mod random;
+pub mod scheduling;
 pub mod stop;
 pub mod units;
 pub mod values;

@@ -2,6 +2,7 @@
 
 use super::memory::{Memory, Slot};
 use super::queue::Queue;
+use super::unseen::Written;
 use gemelo_base::random::mix_pair;
 use gemelo_format::Pbn;
 use hashbrown::HashTable;
@@ -50,7 +51,7 @@ pub(super) struct Run {
 impl Run {
     /// Returns the contents whose writes have tickets. The caller gives up the slots under the lock
     /// of the buffer.
-    pub(super) fn ticketed(&self) -> Vec<(Pbn, NonZeroU64, Slot)> {
+    pub(super) fn ticketed(&self) -> Vec<Written> {
         let contents = self.contents.iter();
         contents
             .filter_map(|(pbn, content)| Some((*pbn, content.ticket?, Arc::clone(&content.slot))))
