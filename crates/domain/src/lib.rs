@@ -9,16 +9,19 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod check;
-mod codec;
+pub mod codec;
 mod config;
 mod entry;
 mod error;
+mod figures;
 mod header;
 mod index;
 mod intent;
 mod mail;
+mod member_values;
 mod members;
 mod shard;
+mod shared;
 mod split;
 mod tenure;
 mod wire;
@@ -27,12 +30,15 @@ pub use check::{Claim, Claims, Finding, check};
 pub use config::DomainConfig;
 pub use entry::{Entry, MemberId, Receipt};
 pub use error::{DomainError, JournalError};
+pub use figures::IndexFigures;
 pub use header::{ShardHeader, ShardState};
 pub use index::{Index, Journal, Settled, Verdict};
 pub use intent::{Action, Change, Effect, Intent, MAX_STEPS, ShardView, Step, plan, verdict};
 pub use mail::{Letter, mailbox_name};
+pub use member_values::MemberValues;
 pub use members::{Members, NewMember};
 pub use shard::{MAX_DEPTH, Shard, fingerprint_key, fingerprint_of_key};
+pub use shared::SharedSettings;
 pub use tenure::{Client, Tenure};
 
 /// The result of most functions of this crate.

@@ -50,6 +50,8 @@ pub struct PoolOptions {
     pub metadata: Option<PathBuf>,
     /// `true` to use a device even if it holds data.
     pub force: bool,
+    /// The key of the fingerprints; a random one by default.
+    pub key: Option<[u8; 32]>,
 }
 
 impl Default for PoolOptions {
@@ -63,6 +65,7 @@ impl Default for PoolOptions {
             data: None,
             metadata: None,
             force: false,
+            key: None,
         }
     }
 }
@@ -155,7 +158,7 @@ impl Pool {
             version: Version::V2,
             block_bytes: options.block_bytes,
             pool_id: random_bytes()?,
-            key: random_bytes()?,
+            key: options.key.map_or_else(random_bytes, Ok)?,
             fingerprint: options.fingerprint,
             backend: options.backend,
             journal_pages: options.journal_pages(),

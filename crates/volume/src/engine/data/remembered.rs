@@ -34,8 +34,8 @@ pub struct RememberedFigures {
     pub taken: u64,
     /// Blocks of which none was taken, because there was no processor time for it.
     pub skipped: u64,
-    /// Fingerprints that were dropped, because their blocks were freed and written again, or because
-    /// newer blocks took their places.
+    /// Fingerprints that were dropped, because their blocks were freed and written again, or
+    /// because newer blocks took their places.
     pub dropped: u64,
     /// Blocks that the finder did not read, because it had their fingerprints.
     pub hits: u64,
