@@ -15,6 +15,7 @@ pub mod live;
 pub mod monitor;
 mod permutation;
 pub mod random;
+pub mod scheduling;
 pub mod stop;
 pub mod units;
 pub mod values;
