@@ -27,7 +27,7 @@ pub enum DomainError {
     #[error("there is no domain here: create it with 'gemelo domain create'")]
     NoDomain,
     /// The namespace holds a domain already.
-    #[error("a domain exists here already, with other settings")]
+    #[error("a domain exists here already")]
     Exists,
     /// The settings of a new domain are invalid.
     #[error("invalid domain: {reason}")]
