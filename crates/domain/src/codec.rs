@@ -9,30 +9,39 @@ const VERSION: u8 = 1;
 const FRAME_BYTES: usize = 5;
 
 /// A value being encoded.
-pub(crate) struct Writer(Vec<u8>);
+pub struct Writer(Vec<u8>);
 
 impl Writer {
-    pub(crate) fn new(tag: u8) -> Self {
+    /// Begins a value. The tag is the byte after the version.
+    #[must_use]
+    pub fn new(tag: u8) -> Self {
         Self(vec![VERSION, tag, 0, 0])
     }
 
-    pub(crate) fn u32(mut self, number: u32) -> Self {
+    /// Appends a number.
+    #[must_use]
+    pub fn u32(mut self, number: u32) -> Self {
         self.0.extend(number.to_le_bytes());
         self
     }
 
-    pub(crate) fn u64(mut self, number: u64) -> Self {
+    /// Appends a number.
+    #[must_use]
+    pub fn u64(mut self, number: u64) -> Self {
         self.0.extend(number.to_le_bytes());
         self
     }
 
-    pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
+    /// Appends bytes.
+    #[must_use]
+    pub fn bytes(mut self, bytes: &[u8]) -> Self {
         self.0.extend(bytes);
         self
     }
 
-    /// Appends the checksum.
-    pub(crate) fn finish(mut self, key: &str) -> Vec<u8> {
+    /// Appends the checksum and returns the value.
+    #[must_use]
+    pub fn finish(mut self, key: &str) -> Vec<u8> {
         let checksum = checksum(key, &self.0);
         self.0.extend(checksum.to_le_bytes());
         self.0
@@ -40,20 +49,23 @@ impl Writer {
 }
 
 /// A value being decoded. Each method fails if the value is too short.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     /// The byte after the version, whose meaning depends on the kind of value.
-    pub(crate) tag: u8,
+    pub tag: u8,
     rest: &'a [u8],
 }
 
 /// The reason why a value is damaged.
-pub(crate) type Reason = &'static str;
+pub type Reason = &'static str;
 
 const SHORT: Reason = "it is too short";
 
 impl<'a> Reader<'a> {
     /// Checks the version and the checksum.
-    pub(crate) fn new(key: &str, value: &'a [u8]) -> Result<Self, Reason> {
+    ///
+    /// # Errors
+    /// Fails with the reason if either is wrong.
+    pub fn new(key: &str, value: &'a [u8]) -> Result<Self, Reason> {
         let Some((body, sum)) = value.split_last_chunk::<4>() else { return Err(SHORT) };
         let &[version, tag, 0, 0, ref rest @ ..] = body else { return Err(SHORT) };
         if value.len() < FRAME_BYTES || checksum(key, body) != u32::from_le_bytes(*sum) {
@@ -65,29 +77,49 @@ impl<'a> Reader<'a> {
         Ok(Self { tag, rest })
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Reason> {
+    /// Reads bytes.
+    ///
+    /// # Errors
+    /// Fails if the value is too short.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Reason> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(SHORT)?;
         self.rest = rest;
         Ok(*head)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Reason> {
+    /// Reads a number.
+    ///
+    /// # Errors
+    /// Fails if the value is too short.
+    pub fn u32(&mut self) -> Result<u32, Reason> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Reason> {
+    /// Reads a number.
+    ///
+    /// # Errors
+    /// Fails if the value is too short.
+    pub fn u64(&mut self) -> Result<u64, Reason> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
+    /// Returns whether everything was read.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    pub(crate) fn rest(self) -> &'a [u8] {
+    /// Returns what was not read yet.
+    #[must_use]
+    pub fn rest(self) -> &'a [u8] {
         self.rest
     }
 
-    pub(crate) fn finish(self) -> Result<(), Reason> {
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// Fails if something was not read.
+    pub fn finish(self) -> Result<(), Reason> {
         if self.rest.is_empty() { Ok(()) } else { Err("it is too long") }
     }
 }

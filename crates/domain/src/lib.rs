@@ -9,7 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod check;
-mod codec;
+pub mod codec;
 mod config;
 mod entry;
 mod error;

@@ -1,6 +1,6 @@
-//! The two disks of a pool, and the kind of store on one of them.
+//! The two disks of a pool, the kind of store on one of them, and the keeper of its blocks.
 
-use crate::{BlockStore, OpenStore, Store};
+use crate::{BlockStore, Keeper, OpenStore, Store};
 use gemelo_disk::Disk;
 use gemelo_format::Superblock;
 use std::sync::Arc;
@@ -13,19 +13,33 @@ pub struct PoolDisks {
     /// The disk that holds the metadata.
     pub metadata: Arc<dyn Disk>,
     open_store: OpenStore,
+    keeper: Option<Arc<dyn Keeper>>,
 }
 
 impl PoolDisks {
     /// Takes the disks of a pool whose contents are in a [`BlockStore`].
     #[must_use]
     pub fn new(data: Arc<dyn Disk>, metadata: Arc<dyn Disk>) -> Self {
-        Self { data, metadata, open_store: BlockStore::open }
+        Self { data, metadata, open_store: BlockStore::open, keeper: None }
     }
 
     /// Returns the same disks, with the contents in another kind of store.
     #[must_use]
     pub fn with_store(self, open_store: OpenStore) -> Self {
         Self { open_store, ..self }
+    }
+
+    /// Returns the same disks of a pool that shares contents with others. The pool is used with its
+    /// keeper alone: without one, blocks that others use would be overwritten.
+    #[must_use]
+    pub fn with_keeper(self, keeper: Arc<dyn Keeper>) -> Self {
+        Self { keeper: Some(keeper), ..self }
+    }
+
+    /// Returns the keeper of the pool's blocks, if there is one.
+    #[must_use]
+    pub fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+        self.keeper.clone()
     }
 
     /// Returns the same data disk, with other metadata.
@@ -37,6 +51,10 @@ impl PoolDisks {
     /// Opens the store of the pool with this superblock.
     #[must_use]
     pub fn store(&self, superblock: &Superblock) -> Arc<dyn Store> {
-        (self.open_store)(Arc::clone(&self.data), superblock)
+        let store = (self.open_store)(Arc::clone(&self.data), superblock);
+        match &self.keeper {
+            Some(keeper) => keeper.store_over(store),
+            None => store,
+        }
     }
 }

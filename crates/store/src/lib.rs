@@ -10,12 +10,14 @@
 mod block;
 mod buffer;
 mod disks;
+mod keeper;
 mod laid_out;
 mod request;
 
 pub use block::BlockStore;
 pub use buffer::{BufferFigures, BufferOptions, WriteBuffer, WriteObserver};
 pub use disks::PoolDisks;
+pub use keeper::Keeper;
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 
 use gemelo_disk::Disk;

@@ -21,7 +21,7 @@ pub enum PoolTargetError {
     Open {
         /// The place of the pool.
         place: PoolPlace,
-        /// The error.
+        /// The error with which the pool was refused.
         source: PlaceError,
     },
     /// Another process has opened the pool.
@@ -31,7 +31,7 @@ pub enum PoolTargetError {
         place.0.pool, place.0.name
     )]
     InUse {
-        /// The requested volume.
+        /// The volume as the target names it.
         place: PoolVolume,
         /// The process that has opened the pool.
         holder: String,
@@ -42,7 +42,7 @@ pub enum PoolTargetError {
         place.0.pool, place.0.name
     )]
     NoVolume {
-        /// The requested volume.
+        /// The volume as the target names it.
         place: PoolVolume,
         /// The names of the pool's volumes, or "none".
         known: String,
@@ -52,7 +52,7 @@ pub enum PoolTargetError {
     Settle {
         /// The place of the pool.
         place: PoolPlace,
-        /// The error.
+        /// The error with which the pool was refused.
         source: PlaceError,
     },
     /// Closing the pool failed, so the latest writes may not be durable.
@@ -60,7 +60,7 @@ pub enum PoolTargetError {
     Close {
         /// The place of the pool.
         place: PoolPlace,
-        /// The error.
+        /// The error with which the pool was refused.
         source: PlaceError,
     },
 }

@@ -138,7 +138,8 @@ struct VolumeTarget {
     place: PoolVolume,
     /// `None` once the target is finished.
     placed: Option<PlacedPool>,
-    /// The result of [`PoolHost::opened`]. It may hold the pool for moments, so it goes before the pool.
+    /// The result of [`PoolHost::opened`]. It may hold the pool for moments, so it goes before the
+    /// pool.
     shown: Option<Box<dyn Send + Sync>>,
     volume: Volume,
     at_start: AtStart,

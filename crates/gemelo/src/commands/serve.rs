@@ -124,12 +124,12 @@ pub(crate) struct Arguments {
     /// as blocks are due [default: 0s]
     #[arg(long, value_name = "DURATION", visible_alias = "find-interval")]
     finder_interval: Option<Span>,
-    /// Part of each day, in local time, in which the finder works, such as 01:00-05:00 [default: the
-    /// whole day]
+    /// Part of each day, in local time, in which the finder works, such as 01:00-05:00 [default:
+    /// the whole day]
     #[arg(long, value_name = "FROM-TO", visible_alias = "find-window")]
     finder_window: Option<DailyWindow>,
-    /// Most processor time that the finder uses while clients have requests under way, in percent of
-    /// a core [default: 20]
+    /// Most processor time that the finder uses while clients have requests under way, in percent
+    /// of a core [default: 20]
     #[arg(long, value_name = "PERCENT")]
     finder_cpu: Option<Percent>,
     /// Memory for fingerprints that are taken while contents are written, so that the finder need

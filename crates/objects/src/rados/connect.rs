@@ -14,18 +14,18 @@ use thiserror::Error;
 /// The configuration that Ceph's own programs read.
 const DEFAULT_CONFIGURATION: &str = "/etc/ceph/ceph.conf";
 
-/// Where and how to connect.
+/// The cluster, the user, and the place in the cluster of a connection.
 #[derive(Debug, Clone)]
 pub struct RadosOptions<'a> {
     /// The configuration file; `None` for the one of the system.
     pub configuration: Option<&'a Path>,
     /// The name of the Ceph user, without `client.`.
     pub user: &'a str,
-    /// The pool.
+    /// The name of the pool.
     pub pool: &'a str,
     /// The namespace in the pool.
     pub namespace: &'a str,
-    /// How long an operation may take before its outcome counts as unknown.
+    /// The longest time of an operation. Its outcome counts as unknown afterwards.
     pub timeout: Duration,
 }
 
@@ -41,19 +41,19 @@ pub enum ConnectError {
     /// The configuration cannot be used.
     #[error("cannot use the Ceph configuration '{path}'")]
     Configuration {
-        /// The file.
+        /// The path of the configuration file.
         path: PathBuf,
-        /// The error.
+        /// The reason that librados gives.
         source: io::Error,
     },
     /// The cluster does not answer, or refuses the user.
     #[error("cannot connect to the Ceph cluster of '{path}' as client.{user}")]
     Connect {
-        /// The configuration file.
+        /// The path of the configuration file.
         path: PathBuf,
-        /// The user.
+        /// The name of the Ceph user.
         user: String,
-        /// The error.
+        /// The reason that librados gives.
         source: io::Error,
     },
     /// The pool cannot be opened.
@@ -67,7 +67,7 @@ pub enum ConnectError {
     /// The pool does not exist.
     #[error("the Ceph cluster has no pool '{pool}': create it with 'ceph osd pool create'")]
     NoPool {
-        /// The pool.
+        /// The name of the pool.
         pool: String,
     },
 }

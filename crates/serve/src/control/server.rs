@@ -100,7 +100,7 @@ impl Control {
     }
 }
 
-/// A connected client.
+/// The connection of a client of the control socket.
 struct Client {
     thread: JoinHandle<()>,
     stream: UnixStream,

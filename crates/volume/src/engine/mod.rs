@@ -54,8 +54,8 @@ use data::DataPath;
 use finder::FinderControl;
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
-use gemelo_format::{Fingerprinter, PoolSeed, Superblock};
-use gemelo_store::BufferFigures;
+use gemelo_format::{Fingerprinter, Pbn, PoolSeed, Superblock};
+use gemelo_store::{BufferFigures, Keeper};
 use health::Health;
 use layout::Ticker;
 use locks::{OrderedRead, OrderedWrite};
@@ -92,6 +92,9 @@ pub(crate) struct EngineParts {
     pub(crate) tuning: Tuning,
     pub(crate) backend: Box<dyn MetadataBackend>,
     pub(crate) space: Space,
+    /// The keeper of the blocks, and those that it holds and nothing refers to.
+    pub(crate) keeper: Option<Arc<dyn Keeper>>,
+    pub(crate) held: Vec<Pbn>,
     pub(crate) journal: Journal,
     /// The number of the next commit.
     pub(crate) next_commit: u64,
@@ -117,9 +120,10 @@ impl Engine {
         let health = Arc::new(Health::new(tuning.read_only));
         let data = Arc::new(DataPath::new(
             (parts.contents, parts.remembered),
-            parts.space,
+            (parts.space, parts.keeper),
             Arc::clone(&health),
         ));
+        data.hold_unused(&parts.held);
         let log = Log::new(LogParts {
             disk: parts.metadata,
             superblock: superblock.clone(),
@@ -238,6 +242,16 @@ impl Engine {
         self.data.free_blocks()
     }
 
+    /// Frees blocks that the keeper held.
+    pub(crate) fn free_kept(&self, pbns: &[Pbn]) {
+        self.data.free_held(pbns);
+    }
+
+    /// Blocks that the keeper holds and nothing refers to.
+    pub(crate) fn held_blocks(&self) -> u64 {
+        self.data.unmapped().held
+    }
+
     /// Figures of the journal.
     pub(crate) fn journal_figures(&self) -> JournalFigures {
         self.log.journal_figures()
@@ -259,7 +273,7 @@ impl Engine {
     }
 
     /// Counts references and free blocks again. A freed block is in the open commit, in one that
-    /// waits, retired or free. It goes from one to the next under locks that are held together
+    /// waits, retired, held or free. It goes from one to the next under locks that are held together
     /// here, so that each block is counted once.
     pub(crate) fn prove(&self, most: usize) -> Result<Vec<String>> {
         let log = self.log.still();
@@ -267,7 +281,7 @@ impl Engine {
         let mut wrong = backend.prove(most)?;
         let totals = backend.totals();
         let unmapped = self.data.unmapped();
-        let freed = log.freed_blocks() + unmapped.retired;
+        let freed = log.freed_blocks() + unmapped.retired + unmapped.held;
         let usable = totals.data_blocks.saturating_sub(self.superblock.reserved_blocks());
         let expected = usable.saturating_sub(totals.physical + freed);
         let free = unmapped.free;

@@ -7,6 +7,7 @@ mod directory;
 mod estimate;
 mod find;
 mod judge;
+mod keep;
 mod make;
 mod open;
 mod past_loss;

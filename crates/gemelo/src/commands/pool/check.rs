@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     yes: bool,
     #[command(flatten)]
     json: JsonOutput,
-    /// With --repair, what to do about a commit of the journal that is lost: keep the later ones, or go
-    /// back to the state before it [default: asked for; skip with --yes]
+    /// With --repair, what to do about a commit of the journal that is lost: keep the later ones,
+    /// or go back to the state before it [default: asked for; skip with --yes]
     #[arg(long, value_name = "CHOICE", requires = "repair")]
     lost_commit: Option<LostCommit>,
 }
@@ -124,8 +124,8 @@ impl Checked {
 }
 
 impl Arguments {
-    /// Asks whether to give up what a repair cannot keep, if there is anything, and what to do about a
-    /// lost commit, if there is a choice.
+    /// Asks whether to give up what a repair cannot keep, if there is anything, and what to do
+    /// about a lost commit, if there is a choice.
     fn choose(&self, outlook: &RepairOutlook, context: &Context) -> anyhow::Result<LossChoice> {
         let chosen = self.lost_commit.map(LossChoice::from);
         let choice = chosen.unwrap_or(LossChoice::Skip);
@@ -194,8 +194,8 @@ struct FoundProblem {
     loses_data: bool,
 }
 
-/// Sees to it that nothing shares contents that were found damaged. Where the pool cannot be written
-/// nothing can be shared either.
+/// Sees to it that nothing shares contents that were found damaged. Where the pool cannot be
+/// written nothing can be shared either.
 fn record(pool: &PoolPlace, report: &CheckReport, context: &Context) {
     if report.damaged_blocks.is_empty() {
         return;

@@ -2,9 +2,10 @@
 //!
 //! A block of the data store is owned in one way at a time. It is *free*; *taken* by a write that
 //! has not made its change yet, or by the collector; *mapped*, when the metadata refer to it;
-//! freed by a change that is not durable yet, which the log keeps; or *retired*, when no durable
-//! state refers to it and a request may still read it. [`DataPath`] has the free, the taken and
-//! the retired ones. Debug builds check the owner at each step.
+//! freed by a change that is not durable yet, which the log keeps; *retired*, when no durable state
+//! refers to it and a request may still read it; or *held* by the keeper of a pool that shares
+//! contents with others. [`DataPath`] has the free, the taken, the retired and the held ones. Debug
+//! builds check the owner at each step.
 
 mod contents;
 mod owners;
@@ -17,7 +18,7 @@ use super::locks::{OrderedGuard, OrderedMutex, Rank};
 use crate::error::{Result, VolumeError};
 pub(crate) use contents::ContentStore;
 use gemelo_format::{DiskRole, Pbn};
-use gemelo_store::{BufferFigures, ContentComparison, ContentRead, ContentWrite, Store};
+use gemelo_store::{BufferFigures, ContentComparison, ContentRead, ContentWrite, Keeper, Store};
 use owners::Owners;
 pub(crate) use readers::Pin;
 use readers::{Readers, Retired};
@@ -39,7 +40,10 @@ pub(crate) struct DataPath {
     /// Blocks that writes under way have taken. It grows with the space locked alone, so that the
     /// sum of these and the free blocks is known at one instant.
     taken: AtomicU64,
-    /// Held while free blocks are discarded, because they are not in `space` then.
+    keeper: Option<Arc<dyn Keeper>>,
+    /// Blocks that the keeper holds and nothing refers to. It changes with the space locked.
+    held: AtomicU64,
+    /// Locked while free blocks are discarded, because they are not in `space` then.
     discarding: OrderedMutex<()>,
     remembered: Arc<Remembered>,
 }
@@ -50,16 +54,19 @@ pub(crate) struct Unmapped {
     pub(crate) free: u64,
     pub(crate) retired: u64,
     pub(crate) taken: u64,
+    pub(crate) held: u64,
 }
 
 impl DataPath {
     /// The buffer of the contents shows them to the remembered fingerprints.
     pub(crate) fn new(
         (contents, remembered): (ContentStore, Arc<Remembered>),
-        space: Space,
+        (space, keeper): (Space, Option<Arc<dyn Keeper>>),
         health: Arc<Health>,
     ) -> Self {
         Self {
+            keeper,
+            held: AtomicU64::new(0),
             contents,
             health,
             syncs: Syncs::new(DiskRole::Data),
@@ -228,10 +235,55 @@ impl DataPath {
         if retired.len() > 0 {
             let mut space = self.space.lock();
             retired.collect(&self.readers, |pbn| {
-                self.owners.free(pbn);
-                space.release(pbn);
+                if self.keeper.as_ref().is_some_and(|keeper| keeper.keep(pbn)) {
+                    self.owners.hold(pbn);
+                    self.held.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    self.owners.free(pbn);
+                    space.release(pbn);
+                }
             });
         }
+    }
+
+    /// Keeps blocks that nothing refers to, and that the keeper holds since the pool was opened.
+    pub(crate) fn hold_unused(&self, pbns: &[Pbn]) {
+        let mut space = self.space.lock();
+        for pbn in pbns {
+            let was_free = space.claim(*pbn);
+            debug_assert!(was_free, "block {} is held and in use", pbn.number());
+            self.owners.hold_unused(*pbn);
+        }
+        self.held.fetch_add(pbns.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Frees blocks that the keeper held.
+    pub(crate) fn free_held(&self, pbns: &[Pbn]) {
+        let mut space = self.space.lock();
+        for pbn in pbns {
+            self.owners.free_held(*pbn);
+            space.release(*pbn);
+        }
+        self.held.fetch_sub(pbns.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Tells the keeper of blocks whose contents and fingerprints are durable.
+    pub(crate) fn note_identified(&self, pbns: &[Pbn]) {
+        if let Some(keeper) = &self.keeper
+            && !pbns.is_empty()
+        {
+            keeper.identified(pbns);
+        }
+    }
+
+    /// Returns whether the pool shares contents with others.
+    pub(crate) const fn has_keeper(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Returns whether the block would not become free if it lost its references.
+    pub(crate) fn is_kept(&self, pbn: Pbn) -> bool {
+        self.keeper.as_ref().is_some_and(|keeper| keeper.is_kept(pbn))
     }
 
     /// Frees the retired blocks that no request reads any more. Returns the number that is left.
@@ -255,7 +307,8 @@ impl DataPath {
         let retired = self.retired.lock();
         let space = self.space.lock();
         let taken = self.taken.load(Ordering::Relaxed);
-        Unmapped { free: space.free(), retired: retired.len() as u64, taken }
+        let held = self.held.load(Ordering::Relaxed);
+        Unmapped { free: space.free(), retired: retired.len() as u64, taken, held }
     }
 
     /// Waits until no free block is being discarded, and lets no discard begin meanwhile.

@@ -1,8 +1,9 @@
 //! A debug build's check that each block has one owner at a time; nothing in a release build.
 //!
 //! A block goes from free to taken, from taken to mapped or back to free, from mapped to retired,
-//! and from retired to free. The bitmap of the space knows free blocks from others. This keeps the
-//! taken and the retired ones apart from the mapped ones.
+//! and from retired to free. A keeper may hold a retired block before it is free. The bitmap of the
+//! space knows free blocks from others. This keeps the taken, the retired and the held ones apart
+//! from the mapped ones.
 
 use gemelo_format::Pbn;
 
@@ -17,6 +18,7 @@ pub(super) struct Owners {
 enum Owner {
     Taken,
     Retired,
+    Held,
 }
 
 #[cfg(debug_assertions)]
@@ -48,6 +50,23 @@ impl Owners {
         self.leave(pbn, Owner::Retired);
     }
 
+    /// The keeper holds a block that was retired.
+    pub(super) fn hold(&self, pbn: Pbn) {
+        self.leave(pbn, Owner::Retired);
+        self.hold_unused(pbn);
+    }
+
+    /// The keeper holds a block that nothing refers to since the pool was opened.
+    pub(super) fn hold_unused(&self, pbn: Pbn) {
+        let before = self.owners.lock().insert(pbn, Owner::Held);
+        assert!(before.is_none(), "block {} is held and {before:?}", pbn.number());
+    }
+
+    /// A block that the keeper held is free.
+    pub(super) fn free_held(&self, pbn: Pbn) {
+        self.leave(pbn, Owner::Held);
+    }
+
     fn leave(&self, pbn: Pbn, owner: Owner) {
         let before = self.owners.lock().remove(&pbn);
         assert!(before == Some(owner), "block {} is {before:?}, not {owner:?}", pbn.number());
@@ -65,6 +84,9 @@ impl Owners {
     pub(super) const fn give_back(&self, _: Pbn) {}
     pub(super) const fn retire(&self, _: Pbn) {}
     pub(super) const fn free(&self, _: Pbn) {}
+    pub(super) const fn hold(&self, _: Pbn) {}
+    pub(super) const fn hold_unused(&self, _: Pbn) {}
+    pub(super) const fn free_held(&self, _: Pbn) {}
 }
 
 #[cfg(all(test, debug_assertions))]

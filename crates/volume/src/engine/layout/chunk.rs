@@ -90,7 +90,9 @@ impl Engine {
             // A block without a fingerprint is the durable mark of the finder's work. The finder
             // compares its PBN at the end, and would have to begin again.
             let is_unexamined = volume.mode() == DedupMode::Offline && record.fingerprint.is_none();
-            let is_movable = is_movable(&state, volume, block.wanted.lbn, record);
+            // The old place of a kept block would not become free.
+            let is_movable = is_movable(&state, volume, block.wanted.lbn, record)
+                && !self.data.is_kept(block.wanted.pbn);
             block.is_movable = is_movable && !is_unexamined;
             chunk.unexamined += u64::from(is_movable && is_unexamined);
         }

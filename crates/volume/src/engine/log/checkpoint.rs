@@ -88,11 +88,9 @@ impl Log {
         let garbage = self.write().backend.finish();
         drop(garbage);
         let mut committer = held.unwrap_or_else(|| self.committer.lock());
-        let mut freed = committer.note_root(mark.generation, mark.journal_offset, mark.next_commit);
-        if !freed.is_empty() {
-            // The committer is held, so a count of the blocks finds these here or there.
-            self.retire(&mut freed);
-        }
+        let effects = committer.note_root(mark.generation, mark.journal_offset, mark.next_commit);
+        // The committer is held, so a count of the blocks finds these here or there.
+        self.take_effect(effects);
         self.note_waiting(&committer);
         drop(committer);
         add(&self.counters.checkpoints, 1);

@@ -20,8 +20,8 @@ const JOURNAL_PER_COMMIT: u64 = 4;
 /// another one may follow it. More wait only while the journal cannot be written, and then writers
 /// get its error instead of taking more memory.
 const WAITING_BOUNDS: u64 = 2;
-/// Bytes of memory of a block that a commit has freed.
-const FREED_BYTES: u64 = size_of::<Pbn>() as u64;
+/// Bytes of memory of a block that a commit has freed or identified.
+const PBN_BYTES: u64 = size_of::<Pbn>() as u64;
 /// The background makes an open commit durable at this part of the bound, so that writers do not
 /// wait for syncs.
 const BOUND_PER_BACKGROUND: u64 = 4;
@@ -30,13 +30,43 @@ const BOUND_PER_BACKGROUND: u64 = 4;
 pub(super) struct OpenCommit {
     number: u64,
     buffer: Vec<u8>,
-    freed: Vec<Pbn>,
+    effects: Effects,
     stores_data: bool,
+    /// `true` if somebody wants to know which blocks are identified.
+    notes_identified: bool,
+}
+
+/// The blocks of which something becomes true when a commit is durable.
+#[derive(Default)]
+pub(super) struct Effects {
+    /// Blocks that have lost their last reference.
+    pub(super) freed: Vec<Pbn>,
+    /// Blocks whose fingerprints are known.
+    pub(super) identified: Vec<Pbn>,
+}
+
+impl Effects {
+    /// Adds the effects of a later commit.
+    fn append(&mut self, mut later: Self) {
+        self.freed.append(&mut later.freed);
+        self.identified.append(&mut later.identified);
+    }
+
+    /// Returns the bytes of memory of this many blocks.
+    const fn bytes(&self) -> u64 {
+        (self.freed.len() + self.identified.len()) as u64 * PBN_BYTES
+    }
 }
 
 impl OpenCommit {
-    pub(super) fn new(number: u64) -> Self {
-        Self { number, buffer: vec![0; COMMIT_HEADER_BYTES], freed: Vec::new(), stores_data: false }
+    pub(super) fn new(number: u64, notes_identified: bool) -> Self {
+        Self {
+            number,
+            buffer: vec![0; COMMIT_HEADER_BYTES],
+            effects: Effects::default(),
+            stores_data: false,
+            notes_identified,
+        }
     }
 
     /// Makes a change of the metadata and appends it.
@@ -45,7 +75,10 @@ impl OpenCommit {
         backend: &mut dyn MetadataBackend,
         change: &Change,
     ) -> Result<()> {
-        backend.apply(std::slice::from_ref(change), &mut self.freed)?;
+        backend.apply(std::slice::from_ref(change), &mut self.effects.freed)?;
+        if self.notes_identified {
+            self.effects.identified.extend(identified_by(change));
+        }
         // A block whose content was written again is named by the change that says so.
         self.stores_data |= matches!(change, Change::Store { .. } | Change::Suspect { .. });
         change.encode(&mut self.buffer);
@@ -70,7 +103,7 @@ impl OpenCommit {
     }
 
     pub(super) const fn freed_blocks(&self) -> usize {
-        self.freed.len()
+        self.effects.freed.len()
     }
 
     /// Returns the number of the commit that makes all changes so far durable.
@@ -80,11 +113,20 @@ impl OpenCommit {
 
     /// Closes the open commit and begins the next one.
     pub(super) fn close(&mut self) -> ClosedCommit {
-        let next = Self::new(self.number + 1);
-        let Self { number, buffer, freed, stores_data } = std::mem::replace(self, next);
-        let bytes =
-            buffer.len().next_multiple_of(PAGE_BYTES) as u64 + freed.len() as u64 * FREED_BYTES;
-        ClosedCommit { number, buffer, freed, bytes, stores_data, is_built: false }
+        let next = Self::new(self.number + 1, self.notes_identified);
+        let Self { number, buffer, effects, stores_data, .. } = std::mem::replace(self, next);
+        let bytes = buffer.len().next_multiple_of(PAGE_BYTES) as u64 + effects.bytes();
+        ClosedCommit { number, buffer, effects, bytes, stores_data, is_built: false }
+    }
+}
+
+/// Returns the block that a change gives a fingerprint.
+fn identified_by(change: &Change) -> Option<Pbn> {
+    match change {
+        Change::Store { pbn, fingerprint, .. } | Change::Identify { pbn, fingerprint } => {
+            (!fingerprint.is_none()).then_some(*pbn)
+        }
+        _ => None,
     }
 }
 
@@ -92,7 +134,7 @@ impl OpenCommit {
 pub(super) struct ClosedCommit {
     number: u64,
     buffer: Vec<u8>,
-    freed: Vec<Pbn>,
+    effects: Effects,
     /// Bytes of memory that the commit takes.
     bytes: u64,
     /// `true` while the commit refers to contents that no sync has covered.
@@ -135,7 +177,7 @@ impl Committer {
 
     /// Returns the number of blocks that the waiting commits free once they are durable.
     pub(super) fn freed_blocks(&self) -> usize {
-        self.waiting.iter().map(|commit| commit.freed.len()).sum()
+        self.waiting.iter().map(|commit| commit.effects.freed.len()).sum()
     }
 
     /// Returns the bytes of memory that the waiting commits take.
@@ -155,27 +197,27 @@ impl Committer {
         self.waiting.push_back(commit);
     }
 
-    /// Notes a root that is durable, with all commits before `next_commit`. Returns the blocks that
-    /// were freed by those of them that were still waiting.
+    /// Notes a root that is durable, with all commits before `next_commit`. Returns the effects of
+    /// those of them that were still waiting.
     pub(super) fn note_root(
         &mut self,
         generation: u64,
         journal_offset: u64,
         next_commit: u64,
-    ) -> Vec<Pbn> {
+    ) -> Effects {
         debug_assert_eq!(generation, self.generation + 1, "roots follow one another");
         self.generation = generation;
         self.journal.trim(journal_offset);
         self.journal.marker().note_root(next_commit);
-        let mut freed = Vec::new();
+        let mut effects = Effects::default();
         if self.durable + 1 < next_commit {
             for commit in self.waiting.drain(..) {
                 debug_assert!(commit.number < next_commit, "a commit after the root is not in it");
                 self.durable = commit.number;
-                freed.extend(commit.freed);
+                effects.append(commit.effects);
             }
         }
-        freed
+        effects
     }
 }
 
@@ -263,10 +305,10 @@ impl Log {
             committer.durable = commit.number;
             add(&self.counters.commits, 1);
             add(&self.counters.journal_bytes, commit.buffer.len() as u64);
-            let mut freed = std::mem::take(&mut commit.freed);
+            let effects = std::mem::take(&mut commit.effects);
             committer.waiting.pop_front();
             self.note_waiting(committer);
-            self.retire(&mut freed);
+            self.take_effect(effects);
         }
         Ok(Written::All)
     }
@@ -282,10 +324,13 @@ impl Log {
         Ok(())
     }
 
-    /// Gives blocks that no durable state refers to back to the data path.
-    pub(super) fn retire(&self, freed: &mut Vec<Pbn>) {
-        debug_assert!(self.is_unreferenced(freed), "a freed block has a reference");
-        self.data.retire(freed);
+    /// Tells the data path of blocks that are identified durably, and gives it those that no durable
+    /// state refers to. A block may be identified and freed by the same commits.
+    pub(super) fn take_effect(&self, effects: Effects) {
+        let Effects { mut freed, identified } = effects;
+        debug_assert!(self.is_unreferenced(&freed), "a freed block has a reference");
+        self.data.note_identified(&identified);
+        self.data.retire(&mut freed);
     }
 
     /// Returns whether no map entry refers to these blocks, as far as their records can be read.

@@ -23,7 +23,7 @@ use crate::counters::PoolCounters;
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use crate::pool::Tuning;
-use commit::Committer;
+use commit::{Committer, OpenCommit};
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
 use gemelo_format::{DiskRole, PAGE_BYTES, PoolSeed, Superblock};
@@ -85,6 +85,7 @@ impl Log {
     pub(crate) fn new(parts: LogParts) -> Self {
         let LogParts { backend, journal, next_commit, generation, .. } = parts;
         let committer = Committer::new(journal, next_commit - 1, generation);
+        let open = OpenCommit::new(next_commit, parts.data.has_keeper());
         Self {
             seed: PoolSeed::of(&parts.superblock),
             disk: parts.disk,
@@ -95,7 +96,7 @@ impl Log {
             health: parts.health,
             data: parts.data,
             syncs: Syncs::new(DiskRole::Metadata),
-            state: OrderedRwLock::new(Rank::State, State::new(backend, next_commit)),
+            state: OrderedRwLock::new(Rank::State, State::new(backend, open)),
             group: GroupCommit::default(),
             committer: OrderedMutex::new(Rank::Committer, committer),
             checkpointer: OrderedMutex::new(Rank::Checkpoint, ()),

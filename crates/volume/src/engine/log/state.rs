@@ -17,11 +17,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(super) fn new(backend: Box<dyn MetadataBackend>, next_commit: u64) -> Self {
-        Self { backend, open: OpenCommit::new(next_commit), copies: Vec::new() }
+    pub(super) fn new(backend: Box<dyn MetadataBackend>, open: OpenCommit) -> Self {
+        Self { backend, open, copies: Vec::new() }
     }
 
-    /// The metadata.
+    /// The backend that has the metadata.
     pub(crate) fn backend(&self) -> &dyn MetadataBackend {
         &*self.backend
     }

@@ -1,0 +1,343 @@
+//! The state of a member's blocks, in memory.
+
+use crate::bits::Bits;
+use crate::borrowed::Borrowed;
+use crate::ledger::Loaded;
+use crate::record::{Kind, Place};
+use gemelo_domain::Action;
+use gemelo_format::{Fingerprint, Pbn};
+use std::collections::{BTreeMap, HashMap};
+
+/// A state that few blocks have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aside {
+    /// The content lies here, and the reference to the other place is to be released.
+    Restored {
+        place: Place,
+        /// `true` once the ledger has it, so that the reference may be released.
+        is_durable: bool,
+    },
+    /// The content lies here and is never shared.
+    Alone,
+}
+
+/// The progress of a change that the member asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// No intent has it: it can be given up.
+    Planned,
+    /// An intent has it: its fate has to be found out.
+    Recorded,
+}
+
+/// The state of a member's blocks; see the module. A block that is kept and in no other table is
+/// published.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    /// Blocks that the pool must not give to another content.
+    kept: Bits,
+    /// Kept blocks to which the pool does not refer.
+    unreferenced: Bits,
+    /// Identified blocks that are not kept and may be published.
+    candidates: Bits,
+    /// Kept blocks whose reference is to be released, or that are to be freed.
+    due: Bits,
+    /// Kept blocks that the index has and to which this member does not refer.
+    lent: Bits,
+    borrowed: Borrowed,
+    aside: BTreeMap<Pbn, Aside>,
+    /// Blocks that are being published.
+    publishing: HashMap<Pbn, Progress>,
+    /// Blocks whose references are being released, by content.
+    by_content: HashMap<[u8; 16], Pbn>,
+    /// The same blocks.
+    releasing: HashMap<Pbn, Progress>,
+    /// Blocks that are free and not given back to the pool yet.
+    freed: Vec<Pbn>,
+}
+
+impl Blocks {
+    /// Makes the state from the ledger.
+    pub(crate) fn of(loaded: &Loaded) -> Self {
+        let mut blocks = Self::default();
+        for (pbn, record) in &loaded.records {
+            blocks.kept.insert(*pbn);
+            blocks.set_kind(*pbn, record.kind);
+        }
+        for one in &loaded.in_flight {
+            for (step, released) in one.intent.steps.iter().zip(&one.released) {
+                if let Action::Publish(pbn) = step.change.action {
+                    blocks.kept.insert(pbn);
+                    blocks.publishing.insert(pbn, Progress::Recorded);
+                }
+                if let Some(pbn) = released {
+                    blocks.due.remove(*pbn);
+                    blocks.by_content.insert(step.change.fingerprint.to_bytes(), *pbn);
+                    blocks.releasing.insert(*pbn, Progress::Recorded);
+                }
+            }
+        }
+        blocks
+    }
+
+    /// Notes which blocks the opened pool refers to. Returns the kept ones to which it does not.
+    pub(crate) fn note_used(&mut self, blocks: u64, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn> {
+        let mut held = Vec::new();
+        for pbn in (1..u32::try_from(blocks).unwrap_or(u32::MAX)).filter_map(Pbn::new) {
+            if is_used(pbn) {
+                self.identify(pbn);
+            } else if self.kept.contains(pbn) {
+                held.push(pbn);
+            }
+        }
+        held.iter().for_each(|pbn| self.lose_last_reference(*pbn));
+        held
+    }
+
+    /// Notes an identified block.
+    pub(crate) fn identify(&mut self, pbn: Pbn) {
+        if !self.kept.contains(pbn) {
+            self.candidates.insert(pbn);
+        }
+    }
+
+    /// Notes that the pool does not refer to a block any more. Returns whether it is kept.
+    pub(crate) fn drop_reference(&mut self, pbn: Pbn) -> bool {
+        self.candidates.remove(pbn);
+        let is_kept = self.kept.contains(pbn);
+        if is_kept {
+            self.lose_last_reference(pbn);
+        }
+        is_kept
+    }
+
+    fn lose_last_reference(&mut self, pbn: Pbn) {
+        self.unreferenced.insert(pbn);
+        self.note_due(pbn);
+    }
+
+    /// Marks a block as due if the next release has something to do for it.
+    fn note_due(&mut self, pbn: Pbn) {
+        let is_in_flight = self.publishing.contains_key(&pbn) || self.releasing.contains_key(&pbn);
+        let is_unreferenced = self.unreferenced.contains(pbn);
+        let is_due = match self.aside.get(&pbn) {
+            Some(Aside::Restored { is_durable, .. }) => *is_durable,
+            Some(Aside::Alone) => is_unreferenced,
+            None => is_unreferenced && !self.lent.contains(pbn),
+        };
+        if is_due && !is_in_flight {
+            self.due.insert(pbn);
+        }
+    }
+
+    pub(crate) fn is_kept(&self, pbn: Pbn) -> bool {
+        self.kept.contains(pbn)
+    }
+
+    pub(crate) const fn borrowed(&self) -> &Borrowed {
+        &self.borrowed
+    }
+
+    /// Returns the relation of a block to the domain, if it is kept and not being published.
+    pub(crate) fn kind(&self, pbn: Pbn) -> Option<Kind> {
+        if !self.kept.contains(pbn) || self.publishing.contains_key(&pbn) && !self.is_other(pbn) {
+            return None;
+        }
+        Some(match (self.aside.get(&pbn), self.borrowed.get(pbn)) {
+            (Some(Aside::Restored { place, .. }), _) => Kind::Restored(*place),
+            (Some(Aside::Alone), _) => Kind::Alone,
+            (None, Some(place)) => Kind::Borrowed(place),
+            (None, None) if self.lent.contains(pbn) => Kind::Lent,
+            (None, None) => Kind::Published,
+        })
+    }
+
+    fn is_other(&self, pbn: Pbn) -> bool {
+        self.aside.contains_key(&pbn) || self.borrowed.get(pbn).is_some()
+    }
+
+    /// Sets the relation of a kept block to the domain.
+    pub(crate) fn set_kind(&mut self, pbn: Pbn, kind: Kind) {
+        debug_assert!(self.kept.contains(pbn), "block {} is not kept", pbn.number());
+        self.borrowed.remove(pbn);
+        self.aside.remove(&pbn);
+        self.lent.remove(pbn);
+        match kind {
+            Kind::Published => {}
+            Kind::Lent => {
+                self.lent.insert(pbn);
+            }
+            Kind::Borrowed((home, content)) => self.borrowed.insert(pbn, home, content),
+            Kind::Restored(place) => {
+                self.aside.insert(pbn, Aside::Restored { place, is_durable: true });
+            }
+            Kind::Alone => {
+                self.aside.insert(pbn, Aside::Alone);
+            }
+        }
+        self.note_due(pbn);
+    }
+
+    /// Notes that the content of a borrowed block was written to the block itself.
+    pub(crate) fn restore(&mut self, pbn: Pbn) {
+        if let Some(place) = self.borrowed.get(pbn) {
+            self.borrowed.remove(pbn);
+            self.aside.insert(pbn, Aside::Restored { place, is_durable: false });
+        }
+    }
+
+    /// Returns the restored blocks of which the ledger does not know yet.
+    pub(crate) fn restored(&self) -> Vec<(Pbn, Place)> {
+        let fresh = |(pbn, aside): (&Pbn, &Aside)| match aside {
+            Aside::Restored { place, is_durable: false } => Some((*pbn, *place)),
+            _ => None,
+        };
+        self.aside.iter().filter_map(fresh).collect()
+    }
+
+    /// Takes candidates, which are kept from now on.
+    pub(crate) fn take_candidates(&mut self, most: usize) -> Vec<Pbn> {
+        let taken = self.candidates.take(most);
+        for pbn in &taken {
+            self.kept.insert(*pbn);
+            self.publishing.insert(*pbn, Progress::Planned);
+        }
+        taken
+    }
+
+    /// Ends the publishing of a block that no intent has. It is a candidate again if
+    /// `is_candidate`, and free if the pool does not refer to it any more.
+    pub(crate) fn give_up(&mut self, pbn: Pbn, is_candidate: bool) {
+        if self.publishing.get(&pbn) != Some(&Progress::Planned) {
+            return;
+        }
+        self.publishing.remove(&pbn);
+        if self.unreferenced.contains(pbn) {
+            self.free(pbn);
+        } else {
+            self.kept.remove(pbn);
+            if is_candidate {
+                self.candidates.insert(pbn);
+            }
+        }
+    }
+
+    /// Returns the blocks that no intent has and that are being published.
+    pub(crate) fn planned(&self) -> Vec<Pbn> {
+        let planned = self.publishing.iter().filter(|(_, state)| **state == Progress::Planned);
+        planned.map(|(pbn, _)| *pbn).collect()
+    }
+
+    /// Sets the progress of a block that is being published.
+    pub(crate) fn note_publishing(&mut self, pbn: Pbn, progress: Progress) {
+        if let Some(state) = self.publishing.get_mut(&pbn) {
+            *state = progress;
+        }
+    }
+
+    /// Ends the publishing of a block whose relation was set.
+    pub(crate) fn end_publishing(&mut self, pbn: Pbn) {
+        self.publishing.remove(&pbn);
+        self.note_due(pbn);
+    }
+
+    /// Takes blocks that are due.
+    pub(crate) fn take_due(&mut self, most: usize) -> Vec<Pbn> {
+        self.due.take(most)
+    }
+
+    /// Puts a block back that was due.
+    pub(crate) fn put_back_due(&mut self, pbn: Pbn) {
+        self.due.insert(pbn);
+    }
+
+    /// Begins the release of a block's reference to a content. Returns `false` if another block's
+    /// reference to the content is being released.
+    pub(crate) fn begin_release(&mut self, fingerprint: Fingerprint, pbn: Pbn) -> bool {
+        let content = fingerprint.to_bytes();
+        if self.by_content.contains_key(&content) {
+            return false;
+        }
+        self.by_content.insert(content, pbn);
+        self.releasing.insert(pbn, Progress::Planned);
+        true
+    }
+
+    /// Returns the block whose reference to a content is being released.
+    pub(crate) fn released(&self, fingerprint: Fingerprint) -> Option<Pbn> {
+        self.by_content.get(&fingerprint.to_bytes()).copied()
+    }
+
+    /// Sets the progress of a release.
+    pub(crate) fn note_releasing(&mut self, fingerprint: Fingerprint, progress: Progress) {
+        let pbn = self.released(fingerprint);
+        if let Some(state) = pbn.and_then(|pbn| self.releasing.get_mut(&pbn)) {
+            *state = progress;
+        }
+    }
+
+    /// Ends the release of a reference.
+    pub(crate) fn end_release(&mut self, fingerprint: Fingerprint) {
+        if let Some(pbn) = self.by_content.remove(&fingerprint.to_bytes()) {
+            self.releasing.remove(&pbn);
+        }
+    }
+
+    /// Gives up the releases that no intent has: their blocks are due again.
+    pub(crate) fn give_up_releases(&mut self) {
+        let planned = self.releasing.extract_if(|_, state| *state == Progress::Planned);
+        let planned: Vec<Pbn> = planned.map(|(pbn, _)| pbn).collect();
+        self.by_content.retain(|_, pbn| self.releasing.contains_key(pbn));
+        planned.into_iter().for_each(|pbn| self.note_due(pbn));
+    }
+
+    /// Frees a kept block of which the ledger knows nothing any more. A block to which the pool
+    /// refers is the pool's own again.
+    pub(crate) fn free(&mut self, pbn: Pbn) {
+        if !self.kept.remove(pbn) {
+            return;
+        }
+        self.borrowed.remove(pbn);
+        self.aside.remove(&pbn);
+        self.lent.remove(pbn);
+        self.due.remove(pbn);
+        if self.unreferenced.remove(pbn) {
+            self.freed.push(pbn);
+        }
+    }
+
+    /// Takes the blocks that are free, to give them back to the pool.
+    pub(crate) fn take_freed(&mut self) -> Vec<Pbn> {
+        std::mem::take(&mut self.freed)
+    }
+
+    /// Returns the counts of blocks.
+    pub(crate) fn figures(&self) -> BlockFigures {
+        let bits = [&self.kept, &self.unreferenced, &self.candidates, &self.due, &self.lent];
+        BlockFigures {
+            kept: self.kept.len(),
+            borrowed: self.borrowed.len(),
+            lent: self.lent.len(),
+            waiting: self.candidates.len(),
+            due: self.due.len(),
+            memory_bytes: bits.iter().map(|bits| bits.bytes()).sum::<u64>() + self.borrowed.bytes(),
+        }
+    }
+}
+
+/// Counts of a member's blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BlockFigures {
+    /// Blocks of which the ledger knows.
+    pub kept: u64,
+    /// Blocks whose contents lie at other places.
+    pub borrowed: u64,
+    /// Blocks that other members use, and this one does not.
+    pub lent: u64,
+    /// Identified blocks that wait for being published.
+    pub waiting: u64,
+    /// Blocks whose references wait for being released.
+    pub due: u64,
+    /// Memory of the tables in bytes.
+    pub memory_bytes: u64,
+}

@@ -1,0 +1,109 @@
+//! The places of borrowed contents, in memory.
+
+use crate::record::Place;
+use gemelo_domain::MemberId;
+use gemelo_format::Pbn;
+
+/// Blocks of a group. A group without borrowed blocks takes 8 bytes.
+const GROUP_BLOCKS: usize = 256;
+
+/// The places of a group's blocks.
+#[derive(Debug)]
+struct Group {
+    /// Entries that are in use.
+    used: usize,
+    /// Home and PBN; a PBN of 0 is no entry.
+    entries: [[u32; 2]; GROUP_BLOCKS],
+}
+
+/// A table from PBN to the place of its content: 8 bytes for each block of a group that has a
+/// borrowed one.
+#[derive(Debug, Default)]
+pub(crate) struct Borrowed {
+    groups: Vec<Option<Box<Group>>>,
+    count: u64,
+}
+
+const fn place(pbn: Pbn) -> (usize, usize) {
+    (pbn.index() / GROUP_BLOCKS, pbn.index() % GROUP_BLOCKS)
+}
+
+impl Borrowed {
+    pub(crate) fn get(&self, pbn: Pbn) -> Option<Place> {
+        let (group, at) = place(pbn);
+        let [home, content] = self.groups.get(group)?.as_ref()?.entries.get(at)?;
+        Pbn::new(*content).map(|content| (MemberId(*home), content))
+    }
+
+    pub(crate) fn insert(&mut self, pbn: Pbn, home: MemberId, content: Pbn) {
+        let (group, at) = place(pbn);
+        if group >= self.groups.len() {
+            self.groups.resize_with(group + 1, || None);
+        }
+        let Some(slot) = self.groups.get_mut(group) else { return };
+        let empty = || Box::new(Group { used: 0, entries: [[0; 2]; GROUP_BLOCKS] });
+        let group = slot.get_or_insert_with(empty);
+        if let Some(entry) = group.entries.get_mut(at) {
+            let is_new = *entry == [0; 2];
+            group.used += usize::from(is_new);
+            self.count += u64::from(is_new);
+            *entry = [home.0, content.number()];
+        }
+    }
+
+    /// Removes a block, and the memory of its group if it was the last one.
+    pub(crate) fn remove(&mut self, pbn: Pbn) {
+        let (group, at) = place(pbn);
+        let Some(slot) = self.groups.get_mut(group) else { return };
+        let Some(entries) = slot else { return };
+        let Some(entry) = entries.entries.get_mut(at) else { return };
+        if std::mem::take(entry) != [0; 2] {
+            entries.used -= 1;
+            self.count -= 1;
+        }
+        if entries.used == 0 {
+            *slot = None;
+        }
+    }
+
+    pub(crate) const fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the bytes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        let groups = self.groups.iter().flatten().count() * size_of::<Group>();
+        (groups + self.groups.capacity() * size_of::<Option<Box<Group>>>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn it_does_what_a_map_does(steps in prop::collection::vec((0..3u8, 1..600u32), 1..200)) {
+            let (mut borrowed, mut map) = (Borrowed::default(), BTreeMap::new());
+            for (number, (kind, pbn)) in steps.into_iter().enumerate() {
+                let pbn = Pbn::new(pbn).unwrap();
+                if kind == 0 {
+                    borrowed.remove(pbn);
+                    map.remove(&pbn);
+                } else {
+                    let home = MemberId(number as u32);
+                    borrowed.insert(pbn, home, Pbn::FIRST);
+                    map.insert(pbn, (home, Pbn::FIRST));
+                }
+                prop_assert_eq!(borrowed.get(pbn), map.get(&pbn).copied());
+                prop_assert_eq!(borrowed.len(), map.len() as u64);
+            }
+            for pbn in map.keys().copied().collect::<Vec<_>>() {
+                borrowed.remove(pbn);
+            }
+            prop_assert!(borrowed.groups.iter().all(Option::is_none));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Counts of what a member has shared.
+
+use gemelo_domain::{Action, Effect, Intent};
+
+/// Counts since the member was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// Contents that this member has published first.
+    pub published: u64,
+    /// Contents that the index had already.
+    pub shared: u64,
+    /// Shared contents that were not borrowed, because their bytes differ or cannot be read.
+    pub refused: u64,
+    /// References that were given up.
+    pub released: u64,
+    /// Own contents that were taken out of the index.
+    pub withdrawn: u64,
+    /// References that the index did not have. It is 0 unless index or ledger are damaged.
+    pub lost: u64,
+    /// Intents that met changes of other members, and were planned again.
+    pub void: u64,
+}
+
+impl Figures {
+    pub(crate) fn count(&mut self, intent: &Intent, is_applied: bool) {
+        if !is_applied {
+            self.void += 1;
+            return;
+        }
+        for (change, effect) in intent.effects() {
+            let counter = match (change.action, effect) {
+                (_, Effect::Published(_)) => &mut self.published,
+                (_, Effect::Shared(..)) => &mut self.shared,
+                (_, Effect::Released { .. }) => &mut self.released,
+                (_, Effect::Withdrawn(_)) => &mut self.withdrawn,
+                (Action::Release, Effect::Nothing) => &mut self.lost,
+                // The content was taken up again, or its letter came twice.
+                (_, Effect::Nothing) => continue,
+            };
+            *counter += 1;
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The member's journal: what follows for its blocks from intents.
+
+use crate::blocks::Progress;
+use crate::compare::Comparison;
+use crate::error::Result;
+use crate::figures::Figures;
+use crate::ledger::InFlight;
+use crate::record::{Kind, Record};
+use crate::shared::Shared;
+use gemelo_domain::{Action, Change, Effect, Intent, Journal, JournalError, Settled, Verdict};
+use gemelo_format::{Fingerprint, Pbn};
+use std::collections::BTreeMap;
+
+/// The journal of the index, in the member's ledger.
+pub(crate) struct LedgerJournal<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) figures: &'a mut Figures,
+}
+
+/// What follows for blocks from the intents that were applied.
+#[derive(Default)]
+struct Consequences {
+    /// Blocks that were published or shared, and their new kinds.
+    taken: Vec<(Pbn, Record)>,
+    /// Released blocks that are kept, and their new kinds.
+    kept: Vec<(Pbn, Record)>,
+    /// Blocks of which the ledger forgets.
+    forgotten: Vec<Pbn>,
+}
+
+impl Journal for LedgerJournal<'_> {
+    fn record(&mut self, intents: &[Intent]) -> std::result::Result<(), JournalError> {
+        let in_flight: Vec<InFlight> = {
+            let mut blocks = self.shared.blocks.write();
+            for change in intents.iter().flat_map(|intent| &intent.steps).map(|step| step.change) {
+                match change.action {
+                    Action::Publish(pbn) => blocks.note_publishing(pbn, Progress::Recorded),
+                    _ => blocks.note_releasing(change.fingerprint, Progress::Recorded),
+                }
+            }
+            let released = |change: Change| match change.action {
+                Action::Release => blocks.released(change.fingerprint),
+                _ => None,
+            };
+            let one = |intent: &Intent| InFlight {
+                intent: intent.clone(),
+                released: intent.steps.iter().map(|step| released(step.change)).collect(),
+            };
+            intents.iter().map(one).collect()
+        };
+        let recorded = self.shared.ledger.lock().add_intents(&in_flight);
+        if recorded.is_err() {
+            // The ledger may have them nevertheless. They are settled before anything else.
+            self.shared.orphans.lock().extend(in_flight);
+        }
+        recorded.map_err(|error| -> JournalError { Box::new(error) })
+    }
+
+    fn settle(&mut self, settled: &[Settled<'_>]) -> std::result::Result<(), JournalError> {
+        self.settle_all(settled).map_err(|error| -> JournalError { Box::new(error) })
+    }
+}
+
+impl LedgerJournal<'_> {
+    /// The order matters. The ledger knows where a content lies before its own place is given up,
+    /// and it forgets an intent before a block becomes free. Each step may be repeated.
+    fn settle_all(&mut self, settled: &[Settled<'_>]) -> Result<()> {
+        let applied: Vec<&Intent> = settled
+            .iter()
+            .filter(|settled| settled.verdict == Verdict::Applied)
+            .map(|settled| settled.intent)
+            .collect();
+        let consequences = self.consequences(&applied)?;
+        self.shared.ledger.lock().write(&consequences.records())?;
+        let mut borrowed = Vec::new();
+        {
+            let mut blocks = self.shared.blocks.write();
+            for (pbn, record) in &consequences.taken {
+                blocks.set_kind(*pbn, record.kind);
+                borrowed.extend(matches!(record.kind, Kind::Borrowed(_)).then_some(*pbn));
+            }
+        }
+        self.shared.discard(borrowed)?;
+        let intents = settled.iter().map(|settled| settled.intent);
+        self.shared.ledger.lock().remove_intents(intents)?;
+        self.finish(settled, &consequences);
+        Ok(())
+    }
+
+    /// Returns what follows from applied intents, and changes nothing.
+    fn consequences(&self, applied: &[&Intent]) -> Result<Consequences> {
+        let mut found = Consequences::default();
+        let mut comparison = Comparison::new(self.shared);
+        {
+            let blocks = self.shared.blocks.read();
+            for (change, effect) in applied.iter().flat_map(|intent| intent.effects()) {
+                let fingerprint = change.fingerprint;
+                match (change.action, effect) {
+                    (Action::Publish(pbn), Effect::Published(_)) => {
+                        found.taken.push((pbn, Record { fingerprint, kind: Kind::Published }));
+                    }
+                    (Action::Publish(pbn), Effect::Shared(home, content)) => {
+                        let place = (home, content);
+                        match blocks.kind(pbn) {
+                            // It was decided before, and its own place may be gone.
+                            Some(kind) => found.taken.push((pbn, Record { fingerprint, kind })),
+                            None => comparison.add(pbn, fingerprint, place),
+                        }
+                    }
+                    (Action::Release, effect) => {
+                        if let Some(pbn) = blocks.released(fingerprint) {
+                            found.add_released(pbn, fingerprint, (blocks.kind(pbn), effect));
+                        }
+                    }
+                    (Action::Reclaim, Effect::Withdrawn(pbn)) => found.forgotten.push(pbn),
+                    _ => {}
+                }
+            }
+        }
+        found.taken.extend(comparison.run()?);
+        Ok(found)
+    }
+
+    /// Makes the consequences known that the ledger has.
+    fn finish(&mut self, settled: &[Settled<'_>], consequences: &Consequences) {
+        let mut blocks = self.shared.blocks.write();
+        for settled in settled {
+            let is_applied = settled.verdict == Verdict::Applied;
+            self.figures.count(settled.intent, is_applied);
+            // Each content occurs once in an intent of this crate, so that no block of a void one
+            // is in the index: those of `blocks_if_void`, and those that would have been shared.
+            for change in settled.intent.steps.iter().map(|step| step.change) {
+                match change.action {
+                    Action::Publish(pbn) if is_applied => blocks.end_publishing(pbn),
+                    Action::Publish(pbn) => blocks.note_publishing(pbn, Progress::Planned),
+                    Action::Release if is_applied => blocks.end_release(change.fingerprint),
+                    Action::Release => {
+                        blocks.note_releasing(change.fingerprint, Progress::Planned);
+                    }
+                    Action::Share | Action::Reclaim => {}
+                }
+            }
+        }
+        for (pbn, record) in &consequences.kept {
+            if blocks.is_kept(*pbn) {
+                blocks.set_kind(*pbn, record.kind);
+            }
+        }
+        consequences.forgotten.iter().for_each(|pbn| blocks.free(*pbn));
+        let taken = consequences.taken.iter().map(|(_, record)| record.kind);
+        self.figures.refused +=
+            taken.filter(|kind| matches!(kind, Kind::Restored(_))).count() as u64;
+    }
+}
+
+impl Consequences {
+    /// Adds a block whose reference was released.
+    fn add_released(
+        &mut self,
+        pbn: Pbn,
+        fingerprint: Fingerprint,
+        (kind, effect): (Option<Kind>, Effect),
+    ) {
+        let withdrawn = match effect {
+            Effect::Withdrawn(withdrawn) => Some(withdrawn),
+            _ => None,
+        };
+        // The block itself, or another own block that lent the content to this one.
+        self.forgotten.extend(withdrawn);
+        let kept = match kind {
+            // Other members refer to it.
+            Some(Kind::Published | Kind::Lent) if withdrawn != Some(pbn) => Some(Kind::Lent),
+            Some(Kind::Restored(_) | Kind::Alone) => Some(Kind::Alone),
+            _ => None,
+        };
+        match kept {
+            Some(kind) => self.kept.push((pbn, Record { fingerprint, kind })),
+            None if withdrawn != Some(pbn) => self.forgotten.push(pbn),
+            None => {}
+        }
+    }
+
+    /// Returns the changes of the ledger.
+    fn records(&self) -> BTreeMap<Pbn, Option<Record>> {
+        let kept = self.taken.iter().chain(&self.kept);
+        let kept = kept.map(|(pbn, record)| (*pbn, Some(*record)));
+        kept.chain(self.forgotten.iter().map(|pbn| (*pbn, None))).collect()
+    }
+}

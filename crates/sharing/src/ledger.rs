@@ -1,0 +1,376 @@
+//! The durable ledger of a member: the records of its blocks, and its intents in flight.
+//!
+//! Records are keys of page objects, `ledger.<member>.<page>`; intents are keys of the head object,
+//! `ledger.<member>`. Each object has a version that every update raises and is guarded by. The
+//! member's holder is the only writer, so an update whose answer was lost can be sent again: if its
+//! guard fails and the version is the one that it sets, it was applied. A copy of it that arrives
+//! later changes nothing.
+
+use crate::error::{Result, SharingError};
+use crate::record::{Record, key_of, pbn_of_key};
+use gemelo_base::Clock;
+use gemelo_domain::codec::{Reader, Reason, Writer};
+use gemelo_domain::{DomainError, Intent, MemberId};
+use gemelo_format::Pbn;
+use gemelo_objects::{
+    Guard, KeyPage, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Operation, Request, Update,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Blocks whose records are in one object: the store keeps the keys of an object together.
+const PAGE_BLOCKS: u32 = 1 << 16;
+/// Objects that are read or written together.
+const OBJECTS_AT_ONCE: usize = 32;
+/// Keys that are read of an object at once.
+const KEYS_AT_ONCE: usize = 4096;
+/// Attempts of a request whose outcome is unknown.
+const MAX_ATTEMPTS: u32 = 20;
+/// The first pause after an attempt; it doubles, up to the longest one.
+const FIRST_PAUSE_NS: u64 = 1_000_000;
+const MAX_PAUSE_NS: u64 = 128_000_000;
+const VERSION_KEY: &str = "version";
+const INTENT_PREFIX: &str = "i.";
+
+/// An intent, and the block of each of its steps that releases one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InFlight {
+    pub(crate) intent: Intent,
+    pub(crate) released: Vec<Option<Pbn>>,
+}
+
+/// The changes of one object.
+#[derive(Debug, Default)]
+struct Changes {
+    set: Vec<(String, Vec<u8>)>,
+    remove: Vec<String>,
+}
+
+/// The ledger of a member that this client serves.
+pub(crate) struct Ledger {
+    objects: Arc<dyn Objects>,
+    clock: Arc<dyn Clock>,
+    member: MemberId,
+    /// The version of each object that exists.
+    versions: BTreeMap<String, u64>,
+    /// Updates that were sent and of which it is unknown if they were applied. They come first in
+    /// the next change.
+    doubtful: Vec<(String, Update)>,
+}
+
+/// Everything that a ledger holds.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) records: Vec<(Pbn, Record)>,
+    pub(crate) in_flight: Vec<InFlight>,
+}
+
+impl Ledger {
+    /// Reads the ledger. The last holder of the member must be fenced.
+    ///
+    /// # Errors
+    /// Fails if the store fails or a value is damaged.
+    pub(crate) fn load(
+        objects: Arc<dyn Objects>,
+        clock: Arc<dyn Clock>,
+        member: MemberId,
+    ) -> Result<(Self, Loaded)> {
+        let mut ledger =
+            Self { objects, clock, member, versions: BTreeMap::new(), doubtful: Vec::new() };
+        let names = ledger.retry(|objects| objects.list(&ledger.head()))?;
+        let mut loaded = Loaded::default();
+        for names in names.chunks(OBJECTS_AT_ONCE) {
+            ledger.load_some(names, &mut loaded)?;
+        }
+        Ok((ledger, loaded))
+    }
+
+    fn load_some(&mut self, names: &[String], loaded: &mut Loaded) -> Result<()> {
+        let mut open: Vec<(&String, String)> =
+            names.iter().map(|name| (name, String::new())).collect();
+        while !open.is_empty() {
+            let pages = self.retry(|objects| {
+                let mut requests: Vec<Request<'_>> = open.iter().map(list_after).collect();
+                objects.execute(&mut requests);
+                let page =
+                    |request: Request<'_>| request.outcome.map(|()| page_of(request.operation));
+                requests.into_iter().map(page).collect::<std::result::Result<Vec<_>, _>>()
+            })?;
+            let mut rest = Vec::new();
+            for ((name, _), page) in open.into_iter().zip(pages) {
+                for (key, value) in &page.entries {
+                    self.take(name, (key, value), loaded)
+                        .map_err(|reason| damaged(name, key, reason))?;
+                }
+                let last = page.entries.into_iter().next_back().filter(|_| page.has_more);
+                rest.extend(last.map(|(key, _)| (name, key)));
+            }
+            open = rest;
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        name: &str,
+        (key, value): (&str, &[u8]),
+        loaded: &mut Loaded,
+    ) -> std::result::Result<(), Reason> {
+        if key == VERSION_KEY {
+            self.versions.insert(name.into(), decode_version(value)?);
+        } else if key.starts_with(INTENT_PREFIX) {
+            loaded.in_flight.push(InFlight::decode(value)?);
+        } else {
+            let pbn = pbn_of_key(key).ok_or("it is no block")?;
+            loaded.records.push((pbn, Record::decode(key, value)?));
+        }
+        Ok(())
+    }
+
+    /// Returns the records of blocks, in the order of the list.
+    ///
+    /// # Errors
+    /// Fails if the store fails or a record is damaged.
+    pub(crate) fn read(&self, pbns: &[Pbn]) -> Result<Vec<Option<Record>>> {
+        let mut by_object: BTreeMap<String, Vec<(usize, String)>> = BTreeMap::new();
+        for (at, pbn) in pbns.iter().enumerate() {
+            by_object.entry(self.page(*pbn)).or_default().push((at, key_of(*pbn)));
+        }
+        let mut found = vec![None; pbns.len()];
+        for (name, keys) in by_object {
+            if !self.versions.contains_key(&name) {
+                continue;
+            }
+            for keys in keys.chunks(KEYS_AT_ONCE) {
+                let (places, keys): (Vec<usize>, Vec<String>) = keys.iter().cloned().unzip();
+                let values = self.retry(|objects| objects.get_keys(&name, &keys))?;
+                for ((at, key), value) in places.into_iter().zip(&keys).zip(values) {
+                    let record = value.map(|value| Record::decode(key, &value)).transpose();
+                    let record = record.map_err(|reason| damaged(&name, key, reason))?;
+                    if let Some(slot) = found.get_mut(at) {
+                        *slot = record;
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sets records, and removes those that are `None`. It is durable when this returns.
+    ///
+    /// # Errors
+    /// Fails if the store does. Then some of the records may have been changed.
+    pub(crate) fn write(&mut self, records: &BTreeMap<Pbn, Option<Record>>) -> Result<()> {
+        let mut changes: BTreeMap<String, Changes> = BTreeMap::new();
+        for (pbn, record) in records {
+            let key = key_of(*pbn);
+            let page = changes.entry(self.page(*pbn)).or_default();
+            match record {
+                Some(record) => {
+                    let value = record.encode(&key);
+                    page.set.push((key, value));
+                }
+                None => page.remove.push(key),
+            }
+        }
+        self.change(changes)
+    }
+
+    /// Records intents. They are durable when this returns.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub(crate) fn add_intents(&mut self, intents: &[InFlight]) -> Result<()> {
+        let set = intents.iter().map(|one| (intent_key(&one.intent), one.encode())).collect();
+        self.change(BTreeMap::from([(self.head(), Changes { set, remove: Vec::new() })]))
+    }
+
+    /// Removes intents that are settled.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub(crate) fn remove_intents<'a>(
+        &mut self,
+        intents: impl Iterator<Item = &'a Intent>,
+    ) -> Result<()> {
+        let remove = intents.map(intent_key).collect();
+        self.change(BTreeMap::from([(self.head(), Changes { set: Vec::new(), remove })]))
+    }
+
+    fn head(&self) -> String {
+        format!("ledger.{}", self.member)
+    }
+
+    fn page(&self, pbn: Pbn) -> String {
+        format!("ledger.{}.{:04x}", self.member, pbn.number() / PAGE_BLOCKS)
+    }
+
+    /// Finds out about the updates whose outcome is unknown.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub(crate) fn resolve(&mut self) -> Result<()> {
+        let doubtful = std::mem::take(&mut self.doubtful);
+        if doubtful.is_empty() { Ok(()) } else { self.send(doubtful, true) }
+    }
+
+    /// Changes objects, each as a whole.
+    fn change(&mut self, changes: BTreeMap<String, Changes>) -> Result<()> {
+        self.resolve()?;
+        let mut updates: Vec<(String, Update)> =
+            changes.into_iter().map(|(name, changes)| self.update(name, changes)).collect();
+        while !updates.is_empty() {
+            let rest = updates.split_off(updates.len().min(OBJECTS_AT_ONCE));
+            self.send(std::mem::replace(&mut updates, rest), false)?;
+        }
+        Ok(())
+    }
+
+    fn update(&self, name: String, Changes { mut set, remove }: Changes) -> (String, Update) {
+        let version = self.versions.get(&name).copied();
+        let expected = version.map(encode_version);
+        set.push((VERSION_KEY.into(), encode_version(version.unwrap_or(0) + 1)));
+        let guards = vec![Guard { key: VERSION_KEY.into(), expected }];
+        (name, Update { creates: version.is_none(), guards, set, remove })
+    }
+
+    /// Sends updates until each was applied. `was_sent` is true if they were sent before.
+    fn send(&mut self, mut open: Vec<(String, Update)>, mut was_sent: bool) -> Result<()> {
+        for attempt in 0..MAX_ATTEMPTS {
+            let mut requests: Vec<Request<'_>> = open.iter().map(update_of).collect();
+            self.objects.execute(&mut requests);
+            let outcomes: Vec<_> = requests.into_iter().map(|request| request.outcome).collect();
+            let mut unknown = None;
+            for (one, outcome) in std::mem::take(&mut open).into_iter().zip(outcomes) {
+                match self.judge(&one.0, outcome, was_sent) {
+                    Ok(()) => self.note_version(&one.0),
+                    Err(error) if is_unknown(&error) => {
+                        unknown = Some(error);
+                        open.push(one);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            // All that are left have an unknown outcome.
+            was_sent = true;
+            match unknown {
+                None => return Ok(()),
+                Some(error) if attempt + 1 == MAX_ATTEMPTS => {
+                    self.doubtful = open;
+                    return Err(error);
+                }
+                Some(_) => self.pause(attempt),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether an update was applied. An error with an unknown outcome leaves it open.
+    fn judge(
+        &self,
+        name: &str,
+        outcome: std::result::Result<(), ObjectError>,
+        was_sent: bool,
+    ) -> Result<()> {
+        match outcome {
+            Err(ObjectError::Guard { .. } | ObjectError::Exists { .. }) if was_sent => {
+                self.expect_applied(name)
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    fn note_version(&mut self, name: &str) {
+        *self.versions.entry(name.into()).or_insert(0) += 1;
+    }
+
+    /// Proves that an update was applied whose guard failed when it was sent again.
+    fn expect_applied(&self, name: &str) -> Result<()> {
+        let keys = [VERSION_KEY.to_owned()];
+        let values = self.retry(|objects| objects.get_keys(name, &keys))?;
+        let value = values.first().and_then(Option::as_deref).unwrap_or_default();
+        let version = decode_version(value).map_err(|reason| damaged(name, VERSION_KEY, reason))?;
+        let expected = self.versions.get(name).copied().unwrap_or(0) + 1;
+        if version == expected {
+            return Ok(());
+        }
+        Err(damaged(name, VERSION_KEY, "another client has changed the ledger"))
+    }
+
+    fn retry<T>(
+        &self,
+        run: impl Fn(&dyn Objects) -> std::result::Result<T, ObjectError>,
+    ) -> Result<T> {
+        for attempt in 1..MAX_ATTEMPTS {
+            match run(&*self.objects) {
+                Err(error) if error.is_unknown() => self.pause(attempt - 1),
+                outcome => return Ok(outcome?),
+            }
+        }
+        Ok(run(&*self.objects)?)
+    }
+
+    fn pause(&self, attempt: u32) {
+        let pause_ns = FIRST_PAUSE_NS.checked_shl(attempt).unwrap_or(MAX_PAUSE_NS);
+        self.clock.sleep_until_ns(self.clock.now_ns().saturating_add(pause_ns.min(MAX_PAUSE_NS)));
+    }
+}
+
+const fn is_unknown(error: &SharingError) -> bool {
+    matches!(error, SharingError::Domain(DomainError::Object(error)) if error.is_unknown())
+}
+
+/// Returns the request for the keys of an object after this one.
+fn list_after<'a>((name, after): &'a (&String, String)) -> Request<'a> {
+    let range = KeyRange { after, prefix: "", limit: MAX_PAGE_KEYS };
+    Request::new(name, Operation::ListKeys { range, page: KeyPage::default() })
+}
+
+fn update_of((name, update): &(String, Update)) -> Request<'_> {
+    Request::new(name, Operation::Update(update))
+}
+
+fn page_of(operation: Operation<'_>) -> KeyPage {
+    match operation {
+        Operation::ListKeys { page, .. } => page,
+        _ => KeyPage::default(),
+    }
+}
+
+fn damaged(object: &str, key: &str, reason: Reason) -> SharingError {
+    SharingError::Domain(DomainError::Damaged { object: object.into(), key: key.into(), reason })
+}
+
+fn encode_version(version: u64) -> Vec<u8> {
+    Writer::new(0).u64(version).finish(VERSION_KEY)
+}
+
+fn decode_version(value: &[u8]) -> std::result::Result<u64, Reason> {
+    let mut reader = Reader::new(VERSION_KEY, value)?;
+    let version = reader.u64()?;
+    reader.finish().map(|()| version)
+}
+
+/// No two intents give a shard the same version, so the key is the intent's alone.
+fn intent_key(intent: &Intent) -> String {
+    let (shard, version) = (intent.shard, intent.receipt().0);
+    format!("{INTENT_PREFIX}{:02}.{:08x}.{version:016x}", shard.depth(), shard.bits())
+}
+
+impl InFlight {
+    fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(0).u32(self.released.len() as u32);
+        for pbn in &self.released {
+            writer = writer.u32(pbn.map_or(0, Pbn::number));
+        }
+        writer.bytes(&self.intent.encode()).finish("")
+    }
+
+    fn decode(value: &[u8]) -> std::result::Result<Self, Reason> {
+        let mut reader = Reader::new("", value)?;
+        let count = reader.u32()?;
+        let released = (0..count).map(|_| reader.u32().map(Pbn::new));
+        let released = released.collect::<std::result::Result<_, _>>()?;
+        Ok(Self { released, intent: Intent::decode(reader.rest())? })
+    }
+}

@@ -1,0 +1,31 @@
+//! A pool as a member of a domain: contents that several members have are stored once.
+//!
+//! No LBN is ever mapped to another member. A PBN is the number of a content, and not a place: the
+//! content of a *borrowed* PBN lies in the store of its home, where it is read. [`Sharing`] keeps
+//! the member's ledger: which blocks are published, lent or borrowed, and which changes of the
+//! index are in flight. The engine sees a [`gemelo_store::Keeper`] and a store over its own.
+//! `docs/internals/domain.md` describes the rules and why they are safe.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod bits;
+mod blocks;
+mod borrowed;
+mod claims;
+mod compare;
+mod error;
+mod figures;
+mod foreign;
+mod journal;
+mod ledger;
+mod record;
+mod shared;
+mod sharing;
+mod store;
+
+pub use blocks::BlockFigures;
+pub use claims::{KeptBlock, LedgerClaims};
+pub use error::{Result, SharingError};
+pub use figures::Figures;
+pub use foreign::{ForeignContents, ForeignRead};
+pub use sharing::{Round, Sharing, SharingOptions, SharingParts};

@@ -1,0 +1,131 @@
+//! The state that the store, the keeper and the worker of a member share.
+
+use crate::blocks::Blocks;
+use crate::error::{Result, SharingError};
+use crate::foreign::ForeignContents;
+use crate::ledger::{InFlight, Ledger};
+use crate::record::{Kind, Record};
+use gemelo_domain::MemberId;
+use gemelo_format::Pbn;
+use gemelo_store::Store;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Waits for requests that read own places: one each 100 µs, for 30 s at most. A disk that needs
+/// longer is taken for one that hangs.
+const READER_WAIT: Duration = Duration::from_micros(100);
+const MOST_READER_WAITS: u32 = 300_000;
+
+/// The shared state of a member. A thread takes the ledger before the blocks.
+pub(crate) struct Shared {
+    pub(crate) member: MemberId,
+    pub(crate) ledger: Mutex<Ledger>,
+    pub(crate) blocks: RwLock<Blocks>,
+    /// Intents that the ledger has and the index does not know of.
+    pub(crate) orphans: Mutex<Vec<InFlight>>,
+    pub(crate) foreign: Arc<dyn ForeignContents>,
+    /// `true` to compare bytes before a block is borrowed.
+    pub(crate) compares: bool,
+    /// The store of the open pool, without foreign contents.
+    below: Mutex<Option<Arc<dyn Store>>>,
+    /// Cloned by each request that reads own places.
+    readers: Mutex<Arc<()>>,
+}
+
+/// The state that a member begins with.
+pub(crate) struct SharedParts {
+    pub(crate) member: MemberId,
+    pub(crate) ledger: Ledger,
+    pub(crate) blocks: Blocks,
+    pub(crate) orphans: Vec<InFlight>,
+    pub(crate) foreign: Arc<dyn ForeignContents>,
+    pub(crate) compares: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(parts: SharedParts) -> Self {
+        let SharedParts { member, ledger, blocks, orphans, foreign, compares } = parts;
+        Self {
+            member,
+            ledger: Mutex::new(ledger),
+            blocks: RwLock::new(blocks),
+            orphans: Mutex::new(orphans),
+            foreign,
+            compares,
+            below: Mutex::new(None),
+            readers: Mutex::new(Arc::new(())),
+        }
+    }
+
+    pub(crate) fn set_below(&self, below: Arc<dyn Store>) {
+        *self.below.lock() = Some(below);
+    }
+
+    /// Returns the store of the open pool.
+    pub(crate) fn below(&self) -> Result<Arc<dyn Store>> {
+        self.below.lock().clone().ok_or(SharingError::NoPool)
+    }
+
+    /// Notes a request that reads own places, until the value is dropped. It is noted before the
+    /// places are looked up.
+    pub(crate) fn enter(&self) -> Arc<()> {
+        Arc::clone(&self.readers.lock())
+    }
+
+    /// Waits until the requests have ended that may read own places which were looked up before.
+    fn await_readers(&self) -> Result<()> {
+        let before = std::mem::replace(&mut *self.readers.lock(), Arc::new(()));
+        for _ in 0..MOST_READER_WAITS {
+            if Arc::strong_count(&before) == 1 {
+                return Ok(());
+            }
+            std::thread::sleep(READER_WAIT);
+        }
+        let source = io::Error::from(io::ErrorKind::TimedOut);
+        Err(SharingError::Contents { action: "wait for readers of", source })
+    }
+
+    /// Gives up the own places of borrowed blocks. The ledger has them as borrowed.
+    pub(crate) fn discard(&self, mut pbns: Vec<Pbn>) -> Result<()> {
+        if pbns.is_empty() {
+            return Ok(());
+        }
+        self.await_readers()?;
+        let below = self.below()?;
+        pbns.sort_unstable();
+        for run in pbns.chunk_by(|one, next| one.number() + 1 == next.number()) {
+            let Some(first) = run.first() else { continue };
+            let count = u32::try_from(run.len()).unwrap_or(u32::MAX);
+            below
+                .discard(*first, count)
+                .map_err(|source| SharingError::Contents { action: "give up", source })?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable which borrowed blocks have their contents at their own places again. The
+    /// contents must be durable.
+    pub(crate) fn sync_restored(&self) -> Result<()> {
+        let restored = self.blocks.read().restored();
+        if restored.is_empty() {
+            return Ok(());
+        }
+        let mut ledger = self.ledger.lock();
+        let pbns: Vec<Pbn> = restored.iter().map(|(pbn, _)| *pbn).collect();
+        let known = ledger.read(&pbns)?;
+        let mut records = BTreeMap::new();
+        for ((pbn, place), record) in restored.iter().zip(known) {
+            let Some(Record { fingerprint, .. }) = record else { continue };
+            records.insert(*pbn, Some(Record { fingerprint, kind: Kind::Restored(*place) }));
+        }
+        ledger.write(&records)?;
+        let mut blocks = self.blocks.write();
+        for (pbn, place) in restored {
+            blocks.set_kind(pbn, Kind::Restored(place));
+        }
+        Ok(())
+    }
+}

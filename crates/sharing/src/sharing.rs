@@ -1,0 +1,268 @@
+//! A member that shares contents: publishes and borrows them, releases references, and reads its
+//! mailbox.
+
+use crate::blocks::{BlockFigures, Blocks};
+use crate::error::Result;
+use crate::figures::Figures;
+use crate::foreign::ForeignContents;
+use crate::journal::LedgerJournal;
+use crate::ledger::Ledger;
+use crate::record::{Kind, Record};
+use crate::shared::{Shared, SharedParts};
+use crate::store::LedgerKeeper;
+use gemelo_base::Clock;
+use gemelo_domain::{Action, Change, DomainConfig, Index, MemberId};
+use gemelo_format::{Fingerprint, Pbn};
+use gemelo_objects::Objects;
+use gemelo_store::Keeper;
+use gemelo_volume::Pool;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// A member, as this process serves it. The caller has its tenure.
+pub struct SharingParts {
+    /// The store of the domain.
+    pub objects: Arc<dyn Objects>,
+    /// The clock of pauses between attempts.
+    pub clock: Arc<dyn Clock>,
+    /// The settings of the domain.
+    pub config: DomainConfig,
+    /// The member.
+    pub member: MemberId,
+    /// The stores of the other members.
+    pub foreign: Arc<dyn ForeignContents>,
+    /// Whether and how much is done at once.
+    pub options: SharingOptions,
+}
+
+/// The options of sharing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharingOptions {
+    /// `true` to compare bytes before a block is borrowed.
+    pub compares: bool,
+    /// Most contents that are submitted to the index together. More are faster, and keep the
+    /// member's shards busy for longer.
+    pub batch: usize,
+    /// Most letters that are read at once.
+    pub letters: usize,
+    /// Entries above which a shard is split; [`None`] for the usual number.
+    pub split_above: Option<u64>,
+}
+
+impl Default for SharingOptions {
+    fn default() -> Self {
+        Self { compares: false, batch: 16_384, letters: 1000, split_above: None }
+    }
+}
+
+/// The work of one round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Round {
+    /// Contents that were published or shared.
+    pub published: usize,
+    /// References that were released.
+    pub released: usize,
+    /// Letters that were dealt with.
+    pub letters: usize,
+}
+
+impl Round {
+    /// Returns whether there was nothing to do.
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
+        self.published == 0 && self.released == 0 && self.letters == 0
+    }
+}
+
+/// A member that shares contents; see the module.
+pub struct Sharing {
+    shared: Arc<Shared>,
+    options: SharingOptions,
+    worker: Mutex<Worker>,
+}
+
+/// The part that one thread uses at a time.
+struct Worker {
+    index: Index,
+    figures: Figures,
+}
+
+impl Sharing {
+    /// Reads the ledger of a member whose last holder is fenced. The pool is opened afterwards,
+    /// with [`Self::keeper`].
+    ///
+    /// # Errors
+    /// Fails if the store fails or the ledger is damaged.
+    pub fn load(parts: SharingParts) -> Result<Self> {
+        let SharingParts { objects, clock, config, member, foreign, options } = parts;
+        let (ledger, loaded) = Ledger::load(Arc::clone(&objects), Arc::clone(&clock), member)?;
+        let blocks = Blocks::of(&loaded);
+        let index = Index::new(objects, clock, &config, member);
+        let index = match options.split_above {
+            Some(entries) => index.with_split_above(entries),
+            None => index,
+        };
+        let compares = options.compares;
+        let orphans = loaded.in_flight;
+        let shared =
+            Shared::new(SharedParts { member, ledger, blocks, orphans, foreign, compares });
+        let worker = Mutex::new(Worker { index, figures: Figures::default() });
+        Ok(Self { shared: Arc::new(shared), options, worker })
+    }
+
+    /// Returns the keeper with which the member's pool has to be opened.
+    #[must_use]
+    pub fn keeper(&self) -> Arc<dyn Keeper> {
+        Arc::new(LedgerKeeper { shared: Arc::clone(&self.shared) })
+    }
+
+    /// Does one round of work for the open pool: settles what an earlier round or process left,
+    /// releases references, publishes contents and reads letters.
+    ///
+    /// # Errors
+    /// Fails if the store or the pool does. The next round goes on.
+    pub fn work(&self, pool: &Pool) -> Result<Round> {
+        let mut worker = self.worker.lock();
+        let round = self.round(&mut worker, pool);
+        self.free(pool);
+        round
+    }
+
+    fn round(&self, worker: &mut Worker, pool: &Pool) -> Result<Round> {
+        self.resume(worker)?;
+        let released = self.release(worker)?;
+        // Blocks become free before more are published, because a full pool waits for them.
+        self.free(pool);
+        let published = self.publish(worker, pool)?;
+        let letters = self.collect(worker)?;
+        worker.index.split_large()?;
+        Ok(Round { published, released, letters })
+    }
+
+    /// Settles intents that the ledger has and the index does not know of.
+    fn resume(&self, worker: &mut Worker) -> Result<()> {
+        let Worker { index, figures } = worker;
+        self.shared.ledger.lock().resolve()?;
+        let orphans: Vec<_> = self.shared.orphans.lock().drain(..).map(|one| one.intent).collect();
+        let resumed = index.resume(orphans, &mut LedgerJournal { shared: &self.shared, figures });
+        self.give_up_planned();
+        Ok(resumed?)
+    }
+
+    /// Releases references that are due, and frees blocks that only the ledger keeps.
+    fn release(&self, worker: &mut Worker) -> Result<usize> {
+        let Worker { index, figures } = worker;
+        let due = self.shared.blocks.write().take_due(self.options.batch);
+        if due.is_empty() {
+            return Ok(0);
+        }
+        let changes = self.plan_releases(&due).inspect_err(|_| {
+            let mut blocks = self.shared.blocks.write();
+            blocks.give_up_releases();
+            due.iter().for_each(|pbn| blocks.put_back_due(*pbn));
+        })?;
+        let submitted =
+            index.submit(&changes, &mut LedgerJournal { shared: &self.shared, figures });
+        self.shared.blocks.write().give_up_releases();
+        submitted?;
+        Ok(changes.len())
+    }
+
+    fn plan_releases(&self, due: &[Pbn]) -> Result<Vec<Change>> {
+        let mut ledger = self.shared.ledger.lock();
+        let records = ledger.read(due)?;
+        let forgotten: BTreeMap<Pbn, Option<Record>> = due
+            .iter()
+            .zip(&records)
+            .filter(|(_, record)| record.is_none_or(|record| record.kind == Kind::Alone))
+            .map(|(pbn, _)| (*pbn, None))
+            .collect();
+        if !forgotten.is_empty() {
+            ledger.write(&forgotten)?;
+        }
+        let mut blocks = self.shared.blocks.write();
+        forgotten.keys().for_each(|pbn| blocks.free(*pbn));
+        let mut changes = Vec::with_capacity(due.len());
+        for (pbn, record) in due.iter().zip(records) {
+            let Some(Record { fingerprint, .. }) = record.filter(|_| !forgotten.contains_key(pbn))
+            else {
+                continue;
+            };
+            if blocks.begin_release(fingerprint, *pbn) {
+                changes.push(Change { fingerprint, action: Action::Release });
+            } else {
+                blocks.put_back_due(*pbn);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Publishes contents that are identified durably.
+    fn publish(&self, worker: &mut Worker, pool: &Pool) -> Result<usize> {
+        let Worker { index, figures } = worker;
+        // They are kept from here on, so that their records in the pool stay as they are.
+        let pbns = self.shared.blocks.write().take_candidates(self.options.batch);
+        if pbns.is_empty() {
+            return Ok(0);
+        }
+        let submitted = pool.fingerprints_of(&pbns).map_err(Into::into).and_then(|found| {
+            let changes = self.plan_publishing(&pbns, found);
+            let mut journal = LedgerJournal { shared: &self.shared, figures };
+            index.submit(&changes, &mut journal)?;
+            Ok(changes.len())
+        });
+        self.give_up_planned();
+        submitted
+    }
+
+    fn plan_publishing(&self, pbns: &[Pbn], found: Vec<Option<Fingerprint>>) -> Vec<Change> {
+        let mut blocks = self.shared.blocks.write();
+        let mut contents = HashSet::with_capacity(pbns.len());
+        let mut changes = Vec::with_capacity(pbns.len());
+        for (pbn, fingerprint) in pbns.iter().zip(found) {
+            match fingerprint {
+                // Damaged, or not referred to any more.
+                None => blocks.give_up(*pbn, false),
+                // A second block with the content waits for the next round.
+                Some(fingerprint) if !contents.insert(fingerprint.to_bytes()) => {
+                    blocks.give_up(*pbn, true);
+                }
+                Some(fingerprint) => {
+                    changes.push(Change { fingerprint, action: Action::Publish(*pbn) });
+                }
+            }
+        }
+        changes
+    }
+
+    fn collect(&self, worker: &mut Worker) -> Result<usize> {
+        let Worker { index, figures } = worker;
+        let mut journal = LedgerJournal { shared: &self.shared, figures };
+        Ok(index.collect(self.options.letters, &mut journal)?)
+    }
+
+    /// Makes blocks candidates again that no intent has.
+    fn give_up_planned(&self) {
+        let mut blocks = self.shared.blocks.write();
+        blocks.planned().into_iter().for_each(|pbn| blocks.give_up(pbn, true));
+    }
+
+    /// Gives blocks back to the pool.
+    fn free(&self, pool: &Pool) {
+        let freed = self.shared.blocks.write().take_freed();
+        pool.free_kept(&freed);
+    }
+
+    /// Returns counts since the member was opened.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.worker.lock().figures
+    }
+
+    /// Returns counts of the member's blocks.
+    #[must_use]
+    pub fn block_figures(&self) -> BlockFigures {
+        self.shared.blocks.read().figures()
+    }
+}

@@ -1,0 +1,157 @@
+//! The store of a member: contents that lie in the stores of other members are read there.
+
+use crate::foreign::ForeignRead;
+use crate::record::Place;
+use crate::shared::Shared;
+use gemelo_format::{FormatError, Pbn};
+use gemelo_store::{ContentRead, ContentWrite, Keeper, Store};
+use std::io;
+use std::sync::Arc;
+
+/// A store over the member's own one. A borrowed PBN is read at the home of its content. A write to
+/// it goes to its own place, from where it is read from then on.
+pub(crate) struct SharedStore {
+    below: Arc<dyn Store>,
+    shared: Arc<Shared>,
+}
+
+impl SharedStore {
+    /// Returns the borrowed blocks of a list, by their numbers in the list.
+    fn borrowed(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<(usize, Place)> {
+        let blocks = self.shared.blocks.read();
+        if blocks.borrowed().len() == 0 {
+            return Vec::new();
+        }
+        let found =
+            pbns.enumerate().filter_map(|(at, pbn)| Some((at, blocks.borrowed().get(pbn)?)));
+        found.collect()
+    }
+
+    fn read_by(&self, reads: &mut [ContentRead<'_>], below: impl Fn(&mut [ContentRead<'_>])) {
+        let _reading = self.shared.enter();
+        let borrowed = self.borrowed(reads.iter().map(|read| read.pbn));
+        if borrowed.is_empty() {
+            return below(reads);
+        }
+        let mut places = borrowed.into_iter().peekable();
+        let (mut own, mut foreign) = (Vec::new(), Vec::new());
+        for (at, read) in reads.iter_mut().enumerate() {
+            let ContentRead { pbn, within, buffer, outcome } = read;
+            match places.next_if(|(number, _)| *number == at) {
+                Some((_, (home, content))) if home != self.shared.member => {
+                    let (within, pbn) = (*within, content);
+                    let read = ForeignRead { home, pbn, within, buffer, outcome: Ok(()) };
+                    foreign.push((outcome, read));
+                }
+                found => {
+                    let pbn = found.map_or(*pbn, |(_, (_, content))| content);
+                    own.push((outcome, ContentRead::new(pbn, *within, buffer)));
+                }
+            }
+        }
+        let (outcomes, mut list): (Vec<_>, Vec<_>) = own.into_iter().unzip();
+        below(&mut list);
+        outcomes.into_iter().zip(list).for_each(|(outcome, read)| *outcome = read.outcome);
+        let (outcomes, mut list): (Vec<_>, Vec<_>) = foreign.into_iter().unzip();
+        if !list.is_empty() {
+            self.shared.foreign.read(&mut list);
+        }
+        outcomes.into_iter().zip(list).for_each(|(outcome, read)| *outcome = read.outcome);
+    }
+}
+
+impl Store for SharedStore {
+    fn block_bytes(&self) -> usize {
+        self.below.block_bytes()
+    }
+
+    fn blocks(&self) -> io::Result<u64> {
+        self.below.blocks()
+    }
+
+    fn enlarge(&self, blocks: u64) -> io::Result<()> {
+        self.below.enlarge(blocks)
+    }
+
+    fn write_labels(&self) -> Result<(), FormatError> {
+        self.below.write_labels()
+    }
+
+    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
+        self.below.check_labels()
+    }
+
+    fn read(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read(list));
+    }
+
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read_medium(list));
+    }
+
+    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
+        self.below.reserve(writes);
+    }
+
+    fn wants_reserve_ahead(&self) -> bool {
+        self.below.wants_reserve_ahead()
+    }
+
+    fn reserve_ahead(&self) {
+        self.below.reserve_ahead();
+    }
+
+    /// A borrowed block is written only to heal it, by its own content.
+    fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        self.below.write(writes);
+        let borrowed = self.borrowed(writes.iter().map(|write| write.pbn));
+        if !borrowed.is_empty() {
+            let mut blocks = self.shared.blocks.write();
+            let written = borrowed.iter().filter_map(|(at, _)| writes.get(*at));
+            let written = written.filter(|write| write.outcome.is_ok());
+            written.for_each(|write| blocks.restore(write.pbn));
+        }
+    }
+
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        self.below.discard(first, count)
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        self.below.least_discard_blocks()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.below.sync()?;
+        self.shared.sync_restored().map_err(io::Error::other)
+    }
+}
+
+/// The keeper of a member's blocks.
+pub(crate) struct LedgerKeeper {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Keeper for LedgerKeeper {
+    fn store_over(&self, below: Arc<dyn Store>) -> Arc<dyn Store> {
+        self.shared.set_below(Arc::clone(&below));
+        Arc::new(SharedStore { below, shared: Arc::clone(&self.shared) })
+    }
+
+    fn opened(&self, blocks: u64, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn> {
+        self.shared.blocks.write().note_used(blocks, is_used)
+    }
+
+    fn identified(&self, pbns: &[Pbn]) {
+        let mut blocks = self.shared.blocks.write();
+        pbns.iter().for_each(|pbn| blocks.identify(*pbn));
+    }
+
+    fn keep(&self, pbn: Pbn) -> bool {
+        self.shared.blocks.write().drop_reference(pbn)
+    }
+
+    fn is_kept(&self, pbn: Pbn) -> bool {
+        self.shared.blocks.read().is_kept(pbn)
+    }
+}

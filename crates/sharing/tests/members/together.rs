@@ -1,0 +1,71 @@
+//! Two members without faults: what they have in common is stored once.
+
+use crate::member::{Member, content, flush, read, trim, write};
+use crate::proof::{expect_clean, expect_nothing_left};
+use crate::{domain, member};
+use gemelo_base::{Silent, StopFlag};
+use gemelo_domain::MemberId;
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_objects::simulated::{Faults, World};
+
+const BLOCKS: u64 = 64;
+
+fn fill(member: &Member, name: &str, mode: DedupMode, ids: impl Iterator<Item = u64>) {
+    member.pool.create_volume(name, BLOCKS * crate::BLOCK as u64, mode).unwrap();
+    let volume = member.pool.volume(name).unwrap();
+    (0..).zip(ids).for_each(|(lbn, id)| write(&volume, lbn, &content(id)).unwrap());
+    flush(&volume).unwrap();
+    member.pool.find(&Silent, &StopFlag::new()).unwrap();
+    member.pool.flush().unwrap();
+}
+
+fn expect(member: &Member, name: &str, ids: impl Iterator<Item = u64>) {
+    let volume = member.pool.volume(name).unwrap();
+    (0..).zip(ids).for_each(|(lbn, id)| assert_eq!(read(&volume, lbn).unwrap(), content(id)));
+}
+
+fn two_members(compares: bool, backend: BackendKind) {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let config = domain::create(&client, 2);
+    let start = |number| {
+        member::format(&client, MemberId(number), backend, 300);
+        Member::start(&client, config, MemberId(number), compares).unwrap()
+    };
+    let (one, two) = (start(1), start(2));
+    fill(&one, "vm", DedupMode::Inline, 1..=40);
+    one.work_off().unwrap();
+    fill(&two, "vm", DedupMode::Offline, 21..=60);
+    two.work_off().unwrap();
+    let (first, second) = (one.sharing.block_figures(), two.sharing.block_figures());
+    assert_eq!((first.kept, first.borrowed), (40, 0));
+    assert_eq!((second.kept, second.borrowed), (40, 20), "60 contents are stored once");
+    expect(&one, "vm", 1..=40);
+    expect(&two, "vm", 21..=60);
+    expect_clean(&client, &[&one, &two]);
+
+    // The home gives its contents up, and the other member keeps them.
+    trim(&one.pool.volume("vm").unwrap(), 0, BLOCKS).unwrap();
+    one.pool.flush().unwrap();
+    one.work_off().unwrap();
+    let first = one.sharing.block_figures();
+    assert_eq!((first.kept, first.lent), (20, 20));
+    assert_eq!(one.pool.held_blocks(), 20);
+    expect(&two, "vm", 21..=60);
+    expect_clean(&client, &[&one, &two]);
+
+    // The last one gives them up, and the home hears of it.
+    two.pool.remove_volume("vm").unwrap();
+    two.pool.gc(None, &Silent, &StopFlag::new()).unwrap();
+    two.work_off().unwrap();
+    one.work_off().unwrap();
+    expect_nothing_left(&client, &[&one, &two]);
+}
+
+#[test]
+fn members_store_equal_contents_once_and_free_them_in_the_end() {
+    for backend in BackendKind::ALL {
+        two_members(true, backend);
+        two_members(false, backend);
+    }
+}

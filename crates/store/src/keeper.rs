@@ -1,0 +1,30 @@
+//! The keeper of blocks whose contents other pools use, or that lie in other pools.
+
+use crate::Store;
+use gemelo_format::Pbn;
+use std::sync::Arc;
+
+/// Keeps blocks of a pool from being given to other contents, beyond the pool's own references.
+///
+/// An open pool tells its keeper which blocks have known contents, and asks it before it frees a
+/// block. The calls come from the threads that make commits durable, with locks held: they answer
+/// from memory and call nothing of the pool.
+pub trait Keeper: Send + Sync {
+    /// Returns the store that is to be used in place of the pool's own one below.
+    fn store_over(&self, below: Arc<dyn Store>) -> Arc<dyn Store>;
+
+    /// Learns that the pool was opened for writing, which blocks its durable state refers to, and
+    /// the number of blocks. Returns the kept blocks to which the state does not refer: they are
+    /// not free.
+    fn opened(&self, blocks: u64, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn>;
+
+    /// Learns of blocks whose contents and fingerprints have become durable.
+    fn identified(&self, pbns: &[Pbn]);
+
+    /// Decides about a block that has lost its last reference, durably, and that no request reads
+    /// any more. `true` keeps it, until the keeper's owner gives it back to the pool.
+    fn keep(&self, pbn: Pbn) -> bool;
+
+    /// Returns whether the block would be kept now, so that moving its content frees nothing.
+    fn is_kept(&self, pbn: Pbn) -> bool;
+}

@@ -1,0 +1,34 @@
+//! The part of a pool that the owner of its keeper uses; see [`gemelo_store::Keeper`].
+
+use super::Pool;
+use crate::error::Result;
+use gemelo_format::{Fingerprint, Pbn};
+
+impl Pool {
+    /// Returns the fingerprint of each block, in the order of the list; `None` for a block that
+    /// nothing refers to, that is not identified, or that is damaged.
+    ///
+    /// # Errors
+    /// Fails if metadata cannot be read.
+    pub fn fingerprints_of(&self, pbns: &[Pbn]) -> Result<Vec<Option<Fingerprint>>> {
+        let mut records = Vec::with_capacity(pbns.len());
+        self.engine.state().backend().records(pbns, &mut records)?;
+        let fit = |record: &crate::backend::Record| {
+            let is_fit =
+                record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect;
+            is_fit.then_some(record.fingerprint)
+        };
+        Ok(records.iter().map(fit).collect())
+    }
+
+    /// Frees blocks that the keeper held and that nothing refers to.
+    pub fn free_kept(&self, pbns: &[Pbn]) {
+        self.engine.free_kept(pbns);
+    }
+
+    /// Returns the number of blocks that the keeper holds and that nothing refers to.
+    #[must_use]
+    pub fn held_blocks(&self) -> u64 {
+        self.engine.held_blocks()
+    }
+}
