@@ -277,6 +277,37 @@ fn after_a_write_of_unknown_fate_nothing_is_written_and_the_next_host_fences() {
     assert!(host.client.write("data.00000001.0", 0, b"late").is_err(), "it is fenced");
 }
 
+/// A write of metadata that was sent before the take-over arrives long after it.
+#[test]
+fn no_late_write_of_the_last_process_changes_metadata_that_were_not_read_yet() {
+    for number in 0..12 {
+        let domain = Domain::new(number);
+        // The names of the objects, and with them their servers, differ.
+        let setter = domain.host();
+        (0..number).for_each(|other| {
+            setter.domain.register(&format!("other {other}")).unwrap();
+        });
+        setter.domain.register("last").unwrap();
+        let take = |host: &Host| {
+            let clock: Arc<dyn Clock> = Arc::new(host.client.clock());
+            Service::take(&host.domain, "last", &clock, LEASE).unwrap()
+        };
+        let host = domain.host();
+        let service = take(&host);
+        let metadata = service.disks().metadata;
+        metadata.write_at(3 * OBJECT, b"old").unwrap();
+        let timeout_ns = 100_000_000_000;
+        domain.world.set_faults(Faults { late_calls: 1000, timeout_ns, ..Faults::NONE });
+        assert!(metadata.write_at(3 * OBJECT, b"new").is_err());
+        domain.world.set_faults(Faults::NONE);
+        let next = take(&domain.host());
+        domain.world.sleep_until_ns(domain.world.now_ns() + 2 * timeout_ns);
+        let mut buffer = [0; 3];
+        next.disks().metadata.read_at(3 * OBJECT, &mut buffer).unwrap();
+        assert_eq!(&buffer, b"old", "with {number} other members");
+    }
+}
+
 #[test]
 fn reads_are_repeated() {
     let domain = Domain::new(1);
