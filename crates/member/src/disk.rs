@@ -171,10 +171,13 @@ impl ObjectDisk {
             let mut requests = Vec::with_capacity(pieces.len());
             for (piece, name) in pieces.iter().zip(&names) {
                 let length = piece.length as u64;
-                requests.push(Request::new(name, match length {
-                    OBJECT_BYTES => Operation::Remove,
-                    _ => Operation::Zero { offset: piece.offset, length },
-                }));
+                requests.push(Request::new(
+                    name,
+                    match length {
+                        OBJECT_BYTES => Operation::Remove,
+                        _ => Operation::Zero { offset: piece.offset, length },
+                    },
+                ));
             }
             let _in_flight = self.context.flight.enter(0);
             self.context.check_writable()?;

@@ -190,7 +190,10 @@ mod tests {
         assert_eq!((member.name.as_str(), member.domain.user()), ("one", "admin"));
         assert_eq!(member.to_string(), "rados:vms/prod/one");
         let (member, volume) = MemberUri::with_volume("rados:vms/prod/one/disk:id=joe").unwrap();
-        assert_eq!((member.to_string().as_str(), volume.as_str()), ("rados:vms/prod/one:id=joe", "disk"));
+        assert_eq!(
+            (member.to_string().as_str(), volume.as_str()),
+            ("rados:vms/prod/one:id=joe", "disk")
+        );
     }
 
     #[test]

@@ -65,7 +65,10 @@ mod tests {
     #[test]
     fn the_last_slash_parts_pool_and_volume() {
         let volume: VolumePath = "/srv/a/b".parse().unwrap();
-        assert_eq!((volume.pool.directory(), volume.name.as_str()), (Some(Path::new("/srv/a")), "b"));
+        assert_eq!(
+            (volume.pool.directory(), volume.name.as_str()),
+            (Some(Path::new("/srv/a")), "b")
+        );
         for text in ["", "b", "/b", "/srv/a/"] {
             let error = text.parse::<VolumePath>().unwrap_err().to_string();
             assert!(error.contains(&format!("'{text}'")), "{error}");

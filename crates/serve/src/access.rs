@@ -56,7 +56,9 @@ pub(crate) fn open_patiently<T>(
         match open() {
             Err(OpenError::Pool(error))
                 if error.is_in_use()
-                    && !is_pointless() && !stop.is_raised() && clock.now_ns() <= WAIT_NS =>
+                    && !is_pointless()
+                    && !stop.is_raised()
+                    && clock.now_ns() <= WAIT_NS =>
             {
                 clock.sleep_until_ns(clock.now_ns() + ATTEMPT_EVERY_NS);
             }

@@ -134,8 +134,7 @@ impl Service {
     ) -> Result<(Self, Addresses), RequestFailure> {
         let about = |failure: RequestFailure| failure.about_place(place);
         let directory = place.host_directory();
-        let directory =
-            directory.map_err(|error| about(RequestFailure::of_place(&error)))?;
+        let directory = directory.map_err(|error| about(RequestFailure::of_place(&error)))?;
         for front_end in &options.front_ends {
             front_end.check().map_err(|error| of_front_end(&error))?;
         }

@@ -207,7 +207,8 @@ impl TestPool {
     }
 
     fn access(&self) -> PoolAccess {
-        PoolAccess::open(&self.path().as_path().into(), Purpose::Look, &Silent, &StopFlag::new()).unwrap()
+        PoolAccess::open(&self.path().as_path().into(), Purpose::Look, &Silent, &StopFlag::new())
+            .unwrap()
     }
 }
 

@@ -28,4 +28,5 @@ pub use claims::{KeptBlock, LedgerClaims};
 pub use error::{Result, SharingError};
 pub use figures::Figures;
 pub use foreign::{ForeignContents, ForeignRead};
+pub use ledger::remove_ledger;
 pub use sharing::{Round, Sharing, SharingOptions, SharingParts};

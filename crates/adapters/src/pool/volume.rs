@@ -151,9 +151,7 @@ impl VolumeTarget {
         self.shown = None;
         let Some(placed) = self.placed.take() else { return Ok(()) };
         let place = || self.place.0.pool.clone();
-        Ok(placed
-            .close()
-            .map_err(|source| PoolTargetError::Close { place: place(), source })?)
+        Ok(placed.close().map_err(|source| PoolTargetError::Close { place: place(), source })?)
     }
 }
 

@@ -70,10 +70,10 @@ impl JournalReader<'_> {
         })
     }
 
-    /// Fails if the next commit may be in pages that the disk could not read. A durable commit has a
-    /// header at the front of each copy, and the first copy begins at the head or at the ring's
-    /// start. So as many pages as copies hide it, one of them there. If a header of it was found and
-    /// no copy is good, one page is enough. Returns the number of unreadable pages.
+    /// Fails if the next commit may be in pages that the disk could not read. A durable commit has
+    /// a header at the front of each copy, and the first copy begins at the head or at the ring's
+    /// start. So as many pages as copies hide it, one of them there. If a header of it was found
+    /// and no copy is good, one page is enough. Returns the number of unreadable pages.
     fn check_readable(&self, left: &[Commit]) -> Result<u64, FormatError> {
         let Unreadable { pages, error } = self.ring.unreadable.take();
         let outside = pages.iter().filter(|page| !self.is_replayed(**page)).count() as u64;

@@ -93,7 +93,8 @@ pub struct Replayed {
 /// Reads the commits from a root on, and calls `apply` with each.
 ///
 /// # Errors
-/// Fails if the disk cannot be read where a commit may be that no other page shows, if a commit cannot be decoded, or if `apply` fails.
+/// Fails if the disk cannot be read where a commit may be that no other page shows, if a commit
+/// cannot be decoded, or if `apply` fails.
 pub fn replay_journal<E: From<FormatError>>(
     disk: &dyn Disk,
     superblock: &Superblock,

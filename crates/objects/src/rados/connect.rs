@@ -138,9 +138,8 @@ fn open_pool(cluster: &Arc<Cluster>, pool: &str, namespace: &str) -> Result<Pool
     let opened = Pool::open(cluster, &c_text(pool), &c_text(namespace));
     opened.map_err(|code| match code.0 {
         NOT_FOUND => ConnectError::NoPool { pool: pool.into() },
-        number => ConnectError::Pool {
-            pool: pool.into(),
-            source: io::Error::from_raw_os_error(number),
-        },
+        number => {
+            ConnectError::Pool { pool: pool.into(), source: io::Error::from_raw_os_error(number) }
+        }
     })
 }

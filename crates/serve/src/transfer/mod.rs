@@ -341,9 +341,8 @@ mod tests {
             Err(TransferError::Volume { action: "read", offset, source })
         };
         for places in [[Some(9), Some(4), None], [None, Some(4), Some(9)], [Some(4), None, None]] {
-            let ended = run_workers(&places, |place| {
-                place.map_or(Err(TransferError::Interrupted), failed)
-            });
+            let ended =
+                run_workers(&places, |place| place.map_or(Err(TransferError::Interrupted), failed));
             assert!(matches!(ended, Err(TransferError::Volume { offset: 4, .. })), "{ended:?}");
         }
         assert!(run_workers(&[1, 2], |_| Ok(())).is_ok());

@@ -1,5 +1,6 @@
 //! `gemelo domain`: domains of deduplication across hosts.
 
+mod check;
 mod create;
 mod ls;
 mod stat;
@@ -27,8 +28,13 @@ enum Action {
     ///
     /// The pool holds the index and the metadata of the members and must be replicated. Contents
     /// can be in another pool, which may be erasure-coded. All members have the block size and the
-    /// fingerprints of the domain. A creation that was interrupted is completed by the same command.
+    /// fingerprints of the domain. A creation that was interrupted is completed by the same
+    /// command.
     Create(create::Arguments),
+    /// Compare the ledgers of all members with the index
+    ///
+    /// No member may be served meanwhile. A check takes them all, so that nothing changes.
+    Check(check::Arguments),
     /// List the members of a domain, with the clients that serve them
     Ls(ls::Arguments),
     /// Show the settings of a domain and the figures of its index
@@ -67,6 +73,7 @@ impl DomainArguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     match &arguments.action {
         Action::Create(arguments) => create::run(arguments, context),
+        Action::Check(arguments) => check::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),
         Action::Stat(arguments) => stat::run(arguments, context),
     }

@@ -16,8 +16,7 @@ use gemelo_place::{PlaceError, PoolPlace};
 use gemelo_serve::{CheckedReport, PoolRequest, Purpose, Reply, RequestFailure, Settings};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
-    LossChoice, RepairOptions, RepairOutlook, VolumeError, record_damage, repair,
-    repair_outlook,
+    LossChoice, RepairOptions, RepairOutlook, VolumeError, record_damage, repair, repair_outlook,
 };
 use serde::Serialize;
 

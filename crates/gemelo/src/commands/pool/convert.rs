@@ -23,8 +23,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         return Err(bad_input(anyhow!("{name}: a member of a domain never had format version 1")));
     };
     let about = |error| RequestFailure::from(error).about(&name.to_string());
-    let converted =
-        Pool::convert(directory, &*context.monitor, &context.stop).map_err(about)?;
+    let converted = Pool::convert(directory, &*context.monitor, &context.stop).map_err(about)?;
     let mut text = format!("{name}: converted to format version 2\n");
     if let Some(old) = &converted.old_metadata {
         text += &format!(

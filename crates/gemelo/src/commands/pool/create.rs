@@ -33,8 +33,8 @@ pub(crate) struct Arguments {
     /// whole device]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
-    /// Size of a block, the unit of deduplication: a power of two from 512 bytes to 1m [default: 4k,
-    /// or as the domain was created]
+    /// Size of a block, the unit of deduplication: a power of two from 512 bytes to 1m [default:
+    /// 4k, or as the domain was created]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<Size>,
     /// Backend that keeps the metadata

@@ -22,7 +22,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         let why = "only this host can have a pool in a directory: stop its server instead";
         return Err(bad_input(anyhow!("{pool}: {why}")));
     };
-    let epoch = member.epoch().map_err(|error| anyhow::Error::from(error).context(pool.to_string()))?;
+    let epoch =
+        member.epoch().map_err(|error| anyhow::Error::from(error).context(pool.to_string()))?;
     let access = pools::open(pool, Purpose::Look, context)?;
     let asked = pools::ask(&access, &PoolRequest::HandOver, context);
     access.close()?;

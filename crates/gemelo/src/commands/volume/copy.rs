@@ -4,8 +4,8 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
 use clap::Args;
-use gemelo_serve::PoolRequest;
 use gemelo_place::VolumePath;
+use gemelo_serve::PoolRequest;
 
 #[derive(Debug, Args)]
 pub(crate) struct Snapshot {

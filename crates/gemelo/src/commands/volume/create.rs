@@ -7,8 +7,8 @@ use crate::pools;
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
-use gemelo_serve::PoolRequest;
 use gemelo_place::VolumePath;
+use gemelo_serve::PoolRequest;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

@@ -10,10 +10,10 @@ use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_format::MAX_NAME_BYTES;
+use gemelo_place::VolumePath;
 use gemelo_serve::{
     PoolAccess, PoolRequest, Purpose, Source, StatReport, Transferred, connected, import,
 };
-use gemelo_place::VolumePath;
 use std::fs::File;
 use std::io::Seek;
 use std::os::unix::fs::FileTypeExt;
