@@ -123,6 +123,7 @@ const OTHERS: &[&[&str]] = &[
     &["campaign", "run"],
     &["completions"],
     &["distribution", "fit"],
+    &["domain", "check"],
     &["domain", "create"],
     &["domain", "ls"],
     &["domain", "stat"],

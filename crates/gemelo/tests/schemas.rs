@@ -105,7 +105,8 @@ not-testable = "it needs two hosts"
 "#;
 
 /// Schemas of commands that need a Ceph cluster. `members.rs` runs these commands.
-const OF_CEPH: [&str; 2] = ["domain.schema.json", "domain-list.schema.json"];
+const OF_CEPH: [&str; 3] =
+    ["domain.schema.json", "domain-check.schema.json", "domain-list.schema.json"];
 
 fn place() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
