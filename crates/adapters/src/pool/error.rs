@@ -10,8 +10,10 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum PoolTargetError {
     /// The name does not give both a pool and a volume.
-    #[error("invalid target 'pool:{place}': give pool:DIRECTORY/VOLUME, or \
-         pool:rados:POOL/NAMESPACE/MEMBER/VOLUME for a member of a domain")]
+    #[error(
+        "invalid target 'pool:{place}': give pool:DIRECTORY/VOLUME, or \
+         pool:rados:POOL/NAMESPACE/MEMBER/VOLUME for a member of a domain"
+    )]
     Shape {
         /// The text after `pool:`.
         place: String,
@@ -21,8 +23,8 @@ pub enum PoolTargetError {
     Open {
         /// The place of the pool.
         place: PoolPlace,
-        /// The error with which the pool was refused.
-        source: PlaceError,
+        /// The error with which the pool refused.
+        source: Box<PlaceError>,
     },
     /// Another process has opened the pool.
     #[error(
@@ -52,7 +54,7 @@ pub enum PoolTargetError {
     Settle {
         /// The place of the pool.
         place: PoolPlace,
-        /// The error with which the pool was refused.
+        /// The error with which the pool refused.
         source: PlaceError,
     },
     /// Closing the pool failed, so the latest writes may not be durable.
@@ -60,7 +62,7 @@ pub enum PoolTargetError {
     Close {
         /// The place of the pool.
         place: PoolPlace,
-        /// The error with which the pool was refused.
+        /// The error with which the pool refused.
         source: PlaceError,
     },
 }
