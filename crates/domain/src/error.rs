@@ -42,7 +42,10 @@ pub enum DomainError {
         name: String,
     },
     /// There is no member of this name.
-    #[error("there is no member '{name}'")]
+    #[error(
+        "there is no member '{name}': 'gemelo domain ls' lists those that exist, and 'gemelo pool \
+         create' makes one"
+    )]
     NoMember {
         /// The name that was asked for.
         name: String,

@@ -32,6 +32,17 @@ pub enum PlaceError {
         /// Blocks of which the ledger knows.
         blocks: u64,
     },
+    /// A member cannot be checked now.
+    #[error(
+        "member '{name}' cannot be taken for the check: end the process that serves it, and check \
+         again"
+    )]
+    NotFree {
+        /// The name of the member.
+        name: String,
+        /// The error with which the member was refused.
+        source: Box<MemberError>,
+    },
     /// No thread can be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
@@ -100,6 +111,7 @@ impl Classified for PlaceError {
             Self::Member(error) => error.kind(),
             Self::Sharing(error) => error.kind(),
             Self::Shares { .. } => FailureKind::InUse,
+            Self::NotFree { source, .. } => source.kind(),
             Self::Thread(source) => FailureKind::of_io(source),
             Self::OnlyMember => FailureKind::Bug,
             Self::OnlyDirectory { .. } => FailureKind::BadInput,
