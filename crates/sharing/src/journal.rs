@@ -76,7 +76,10 @@ impl LedgerJournal<'_> {
         {
             let mut blocks = self.shared.blocks.write();
             for (pbn, record) in &consequences.taken {
-                blocks.set_kind(*pbn, record.kind);
+                // A block that was healed meanwhile is read at its own place.
+                if !blocks.is_restoring(*pbn) {
+                    blocks.set_kind(*pbn, record.kind);
+                }
                 borrowed.extend(matches!(record.kind, Kind::Borrowed(_)).then_some(*pbn));
             }
         }
@@ -101,7 +104,7 @@ impl LedgerJournal<'_> {
                     }
                     (Action::Publish(pbn), Effect::Shared(home, content)) => {
                         let place = (home, content);
-                        match blocks.kind(pbn) {
+                        match blocks.durable_kind(pbn) {
                             // It was decided before, and its own place may be gone.
                             Some(kind) => found.taken.push((pbn, Record { fingerprint, kind })),
                             None => comparison.add(pbn, fingerprint, place),

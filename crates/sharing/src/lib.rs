@@ -22,6 +22,7 @@ mod record;
 mod shared;
 mod sharing;
 mod store;
+mod worker;
 
 pub use blocks::BlockFigures;
 pub use claims::{KeptBlock, LedgerClaims};
@@ -29,3 +30,4 @@ pub use error::{Result, SharingError};
 pub use figures::Figures;
 pub use foreign::{ForeignContents, ForeignRead};
 pub use sharing::{Round, Sharing, SharingOptions, SharingParts};
+pub use worker::SharingWorker;

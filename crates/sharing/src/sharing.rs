@@ -19,6 +19,8 @@ use gemelo_volume::Pool;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// A member, as this process serves it. The caller has its tenure.
 pub struct SharingParts {
@@ -39,20 +41,29 @@ pub struct SharingParts {
 /// The options of sharing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharingOptions {
-    /// `true` to compare bytes before a block is borrowed.
+    /// `true` to compare bytes before a block is borrowed, also where fingerprints prove equality.
     pub compares: bool,
     /// Most contents that are submitted to the index together. More are faster, and keep the
     /// member's shards busy for longer.
     pub batch: usize,
     /// Most letters that are read at once.
     pub letters: usize,
+    /// Pause of the background between two rounds of which the first finds nothing to do. Letters
+    /// and new contents wait for this long at most.
+    pub idle_pause: Duration,
     /// Entries above which a shard is split; [`None`] for the usual number.
     pub split_above: Option<u64>,
 }
 
 impl Default for SharingOptions {
     fn default() -> Self {
-        Self { compares: false, batch: 16_384, letters: 1000, split_above: None }
+        Self {
+            compares: false,
+            batch: 16_384,
+            letters: 1000,
+            idle_pause: Duration::from_millis(500),
+            split_above: None,
+        }
     }
 }
 
@@ -77,8 +88,8 @@ impl Round {
 
 /// A member that shares contents; see the module.
 pub struct Sharing {
-    shared: Arc<Shared>,
-    options: SharingOptions,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) options: SharingOptions,
     worker: Mutex<Worker>,
 }
 
@@ -124,6 +135,8 @@ impl Sharing {
     /// Fails if the store or the pool does. The next round goes on.
     pub fn work(&self, pool: &Pool) -> Result<Round> {
         let mut worker = self.worker.lock();
+        let compares = self.options.compares || !pool.fingerprints_prove_equality();
+        self.shared.compares.store(compares, Ordering::Relaxed);
         let round = self.round(&mut worker, pool);
         self.free(pool);
         round

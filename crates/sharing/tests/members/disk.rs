@@ -7,6 +7,7 @@
 use gemelo_base::Clock;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_domain::MemberId;
+use gemelo_format::Pbn;
 use gemelo_objects::simulated::Client;
 use gemelo_objects::{ObjectError, Objects, Operation, Request, Update};
 use gemelo_sharing::{ForeignContents, ForeignRead};
@@ -230,6 +231,13 @@ impl Disk for ObjectDisk {
         let end = (offset + length).min(self.length.load(Ordering::Relaxed));
         self.write_bytes(offset, &vec![0xDD; end.saturating_sub(offset) as usize])
     }
+}
+
+/// Overwrites a block of a member by other bytes, as rot does.
+pub(crate) fn damage(client: &Client, member: MemberId, pbn: Pbn) {
+    let offset = u64::from(pbn.number()) * crate::BLOCK as u64;
+    let name = chunk_name(&data_name(member), offset / CHUNK);
+    client.write(&name, offset % CHUNK, &[0xAB; crate::BLOCK]).unwrap();
 }
 
 /// The contents of other members, which lie at PBN times block size of their data disks.
