@@ -20,14 +20,24 @@ pub enum FailureKind {
     Damaged,
     /// Space, memory or another limited resource is used up. The user has to free some of it.
     Exhausted,
+    /// This process may not act for a member of a domain any more: another host may have taken the
+    /// member. The user has to ask that host, or to start again.
+    Displaced,
     /// The program contradicts itself. The user has to report it.
     Bug,
 }
 
 impl FailureKind {
     /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::BadInput, Self::InUse, Self::Failed, Self::Damaged, Self::Exhausted, Self::Bug];
+    pub const ALL: [Self; 7] = [
+        Self::BadInput,
+        Self::InUse,
+        Self::Failed,
+        Self::Damaged,
+        Self::Exhausted,
+        Self::Displaced,
+        Self::Bug,
+    ];
 
     /// Returns the kind of a failed system call. A file that is missing or may not be read is
     /// [`FailureKind::Failed`] here, because only the caller knows whether the user named it.

@@ -21,7 +21,7 @@ pub enum CampaignError {
     /// An operation on a file failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// The attempted action.
+        /// The attempted action, as a verb.
         action: &'static str,
         /// Path of the file.
         path: PathBuf,
@@ -109,7 +109,7 @@ pub(crate) enum StepError {
     /// A program cannot be started.
     #[error("cannot start '{program}'")]
     Start { program: String, source: io::Error },
-    /// A program failed.
+    /// A program ended with a status other than 0.
     #[error("'{program}' ended with {status}{}", said(output))]
     Program { program: String, status: String, output: String },
     /// A program took too long.

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A target or a workload of a plan.
 #[derive(Debug)]
 pub struct Member {
-    /// Name.
+    /// Name in the plan.
     pub name: String,
     /// One line about it.
     pub description: String,
@@ -22,9 +22,9 @@ pub struct Member {
 pub struct Outlook {
     /// Title of the report.
     pub title: String,
-    /// The targets.
+    /// The targets, in the order of the plan.
     pub targets: Vec<Member>,
-    /// The workloads.
+    /// The workloads, in the order of the plan.
     pub workloads: Vec<Member>,
     /// The runs in their order, without those that wide confidence intervals may add.
     pub runs: Vec<PlannedRun>,

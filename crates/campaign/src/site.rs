@@ -20,7 +20,7 @@ const READY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The place of one run.
 pub(crate) struct Site<'a> {
-    /// This program.
+    /// The path of this program, which the steps of a run call.
     pub(crate) program: &'a Path,
     /// Directory for everything that the run makes and removes.
     pub(crate) work: PathBuf,

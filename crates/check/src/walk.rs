@@ -2,6 +2,7 @@
 
 use crate::CheckReport;
 use crate::store::{TreeReader, compare_counts, compare_index};
+use gemelo_base::units::format_counted;
 use gemelo_disk::Disk;
 use gemelo_format::{
     AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
@@ -43,7 +44,7 @@ pub struct Walk {
     pub data_blocks: u64,
     /// Blocks that fit on the data disk at its present length.
     pub(crate) present_blocks: u64,
-    /// All volumes.
+    /// The volumes and their maps, by the number of the volume.
     pub volumes: BTreeMap<VolumeId, WalkVolume>,
     /// Fingerprints by PBN.
     pub fingerprints: HashMap<u32, Fingerprint>,
@@ -130,6 +131,10 @@ impl Walk {
         })?;
         for number in replayed.mended {
             report.add(false, format!("both copies of commit {number} are damaged in part"));
+        }
+        if replayed.unreadable_pages > 0 {
+            let pages = format_counted(replayed.unreadable_pages, "page");
+            report.add(false, format!("{pages} of the journal cannot be read"));
         }
         if let Some(lost) = replayed.lost {
             report.add(true, lost.what);

@@ -96,7 +96,7 @@ fn missing(side: &Side, other: &Side, name: &str) -> Vec<String> {
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{share} is not a loss: give a share from 0 to 1, such as 0.05 for 5 %")]
 pub struct SlowdownError {
-    /// The number.
+    /// The number that was given.
     pub share: f64,
 }
 

@@ -79,9 +79,9 @@ pub struct Row {
     pub figure: String,
     /// The direction in which the figure improves.
     pub better: Better,
-    /// The figure before.
+    /// The figure of the first result.
     pub before: Measured,
-    /// The figure after.
+    /// The figure of the second result.
     pub after: Measured,
     /// The ratio of after to before. It is `None` if the figure was zero before.
     pub ratio: Option<Estimate>,
@@ -95,7 +95,7 @@ pub struct Row {
     pub hedges_g: Option<f64>,
     /// Cliff's delta.
     pub cliffs_delta: f64,
-    /// The verdict.
+    /// The verdict, after the correction for many comparisons.
     pub verdict: Verdict,
     /// Repetitions on each side that would make the noise small enough, if they are too few.
     pub repetitions_needed: Option<u32>,

@@ -9,7 +9,7 @@ pub struct Settings {
     /// Confidence level of intervals. The correction for many comparisons keeps the probability of
     /// one wrong verdict or more below the rest to one.
     pub confidence: Confidence,
-    /// The figures.
+    /// The figures that are compared.
     pub selection: Selection,
 }
 
@@ -25,7 +25,7 @@ pub enum Selection {
     /// The figures by which people judge a run: rates, mean and 99th percentile of latencies, use
     /// of processors and memory, space.
     Main,
-    /// All figures.
+    /// All figures that both results have.
     All,
     /// The figures with these names, with or without the name of a job in front.
     Named(Vec<String>),

@@ -23,9 +23,9 @@ const SERIAL_BITS: u32 = 48;
      processes, and a process at most 2^48 unique contents"
 )]
 pub struct UniqueIdError {
-    /// The requested process.
+    /// The requested number of the process.
     pub process: u32,
-    /// The requested serial.
+    /// The requested serial number within the process.
     pub serial: u64,
 }
 

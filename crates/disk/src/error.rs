@@ -43,7 +43,7 @@ pub enum DiskError {
     /// The device holds data, which would be overwritten.
     #[error("'{path}' holds {what}")]
     HoldsData {
-        /// The device.
+        /// The path of the device.
         path: PathBuf,
         /// The kind of data, such as "an XFS file system", or just "data".
         what: String,
@@ -53,13 +53,13 @@ pub enum DiskError {
         "there is no device '{path}': files are not made in /dev, where they would be in memory"
     )]
     NoDevice {
-        /// The path.
+        /// The path that was to be opened.
         path: PathBuf,
     },
     /// The path is neither a file nor a block device.
     #[error("'{path}' is {found}: name a file or a block device")]
     NoDisk {
-        /// The path.
+        /// The path that was to be opened.
         path: PathBuf,
         /// The kind of file at the path.
         found: &'static str,

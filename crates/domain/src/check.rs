@@ -18,14 +18,14 @@ use thiserror::Error;
 /// The records of a member about a content of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Claim {
-    /// The content.
+    /// The fingerprint of the content.
     pub fingerprint: Fingerprint,
     /// The place of the content, as the member knows it.
     pub home: MemberId,
-    /// The block there.
+    /// The PBN of the content in its home.
     pub pbn: Pbn,
-    /// Whether the member refers to the content, so that the index counts it. A home that does not
-    /// refer to a content may still lend it.
+    /// `true` if the member refers to the content, so that the index counts it. A home that does
+    /// not refer to a content may still lend it.
     pub is_counted: bool,
 }
 
@@ -48,9 +48,9 @@ pub enum Finding {
     /// The count differs from the members that refer to the content.
     #[error("content {content}: the index counts {counted} members, and {found} refer to it")]
     Count {
-        /// The content.
+        /// The key of the content in the index.
         content: String,
-        /// The index's count.
+        /// Members according to the index.
         counted: u32,
         /// Members whose records refer to it.
         found: u32,
@@ -58,51 +58,51 @@ pub enum Finding {
     /// A member refers to a content that the index does not have.
     #[error("content {content}: member {member} refers to it, and the index does not have it")]
     Missing {
-        /// The content.
+        /// The key that the content would have.
         content: String,
-        /// The member.
+        /// The member that refers to it.
         member: MemberId,
     },
     /// A home keeps a block for the index that the index does not know: it is never freed.
     #[error("content {content}: member {member} keeps it for a domain that does not have it")]
     Leaked {
-        /// The content.
+        /// The key that the content would have.
         content: String,
-        /// The home.
+        /// The member that keeps it.
         member: MemberId,
     },
     /// A member and the index differ in where the content lies.
     #[error("content {content}: member {member} expects it elsewhere than the index has it")]
     Elsewhere {
-        /// The content.
+        /// The key of the content in the index.
         content: String,
-        /// The member.
+        /// The member that expects it elsewhere.
         member: MemberId,
     },
     /// The home does not keep a content that the index says is there.
     #[error("content {content}: its home, member {home}, does not keep it")]
     NotKept {
-        /// The content.
+        /// The key of the content in the index.
         content: String,
-        /// The home.
+        /// The home according to the index.
         home: MemberId,
     },
     /// No member refers to a content and its home was not told: it is never freed.
     #[error("content {content}: no member refers to it, and its home, member {home}, was not told")]
     NotTold {
-        /// The content.
+        /// The key of the content in the index.
         content: String,
-        /// The home.
+        /// The home according to the index.
         home: MemberId,
     },
     /// The header of a shard has a wrong number of entries.
     #[error("shard '{shard}' has {found} entries, and its header says {expected}")]
     Entries {
-        /// The shard's object.
+        /// The name of the shard's object.
         shard: String,
-        /// The entries found.
+        /// Entries that the shard has.
         found: u64,
-        /// The header's number.
+        /// Entries according to the header.
         expected: u64,
     },
 }

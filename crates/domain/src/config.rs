@@ -3,11 +3,12 @@
 use crate::codec::{Reader, Reason, Writer};
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::shard::{MAX_DEPTH, Shard};
+use crate::shared::SharedSettings;
 use crate::{DomainError, Result};
 use gemelo_objects::{Guard, ObjectError, Objects, Operation, Request, Update};
 
 /// The object with the settings.
-const DOMAIN_OBJECT: &str = "domain";
+pub(crate) const DOMAIN_OBJECT: &str = "domain";
 /// The key of the settings.
 const CONFIG_KEY: &str = "config";
 /// The entries that a shard is planned for, so that it is not soon split.
@@ -40,11 +41,25 @@ impl DomainConfig {
     /// # Errors
     /// Fails if a domain with other settings exists.
     pub fn create(&self, objects: &dyn Objects) -> Result<()> {
+        self.create_with(objects, Vec::new())
+    }
+
+    /// Creates the domain together with what its members share, whose fingerprints the settings
+    /// name.
+    ///
+    /// # Errors
+    /// Fails as [`Self::create`] does.
+    pub fn create_shared(&self, objects: &dyn Objects, shared: &SharedSettings) -> Result<()> {
+        self.create_with(objects, shared.encode())
+    }
+
+    fn create_with(&self, objects: &dyn Objects, more: Vec<(String, Vec<u8>)>) -> Result<()> {
         if self.depth > MAX_DEPTH {
             let reason = format!("{} shard bits; the most are {MAX_DEPTH}", self.depth);
             return Err(DomainError::Invalid { reason });
         }
-        let set = vec![(CONFIG_KEY.into(), self.encode(false))];
+        let mut set = vec![(CONFIG_KEY.into(), self.encode(false))];
+        set.extend(more);
         let update = Update { creates: true, set, ..Update::default() };
         match objects.update(DOMAIN_OBJECT, &update) {
             Ok(()) => {}
@@ -70,6 +85,14 @@ impl DomainConfig {
             Some((config, true)) => Ok(config),
             _ => Err(DomainError::NoDomain),
         }
+    }
+
+    /// Reads the settings of a domain whose creation was interrupted, so that it can be continued.
+    ///
+    /// # Errors
+    /// Fails if the store does, or if the settings are damaged.
+    pub fn unfinished(objects: &dyn Objects) -> Result<Option<Self>> {
+        Ok(read(objects)?.filter(|(_, is_ready)| !is_ready).map(|(config, _)| config))
     }
 
     fn create_shards(&self, objects: &dyn Objects) -> Result<()> {

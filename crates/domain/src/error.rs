@@ -16,9 +16,9 @@ pub enum DomainError {
     /// A value in the store is damaged.
     #[error("key '{key}' of object '{object}' is damaged: {reason}")]
     Damaged {
-        /// The object.
+        /// The object that has the value.
         object: String,
-        /// The key.
+        /// The key of the value.
         key: String,
         /// The rule that the value breaks.
         reason: &'static str,
@@ -38,13 +38,13 @@ pub enum DomainError {
     /// The name of a member is taken.
     #[error("member '{name}' exists already")]
     MemberExists {
-        /// The name.
+        /// The name that was asked for.
         name: String,
     },
     /// There is no member of this name.
     #[error("there is no member '{name}'")]
     NoMember {
-        /// The name.
+        /// The name that was asked for.
         name: String,
     },
     /// Another host serves the member.
@@ -63,7 +63,7 @@ pub enum DomainError {
     Contended {
         /// Changes that were not applied.
         changes: usize,
-        /// Attempts.
+        /// Attempts until the member gave up.
         rounds: u32,
     },
     /// The journal and the index contradict each other.
@@ -72,9 +72,9 @@ pub enum DomainError {
          only of version {expected}"
     )]
     OutOfOrder {
-        /// The member.
+        /// The number of the member.
         member: u32,
-        /// The shard's object.
+        /// The name of the shard's object.
         object: String,
         /// The version of the receipt in the store.
         found: u64,

@@ -22,7 +22,7 @@ pub enum ShardState {
 /// as it was read: a change that was planned before another one took effect never takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShardHeader {
-    /// The state.
+    /// Open for changes, or a step of a split.
     pub state: ShardState,
     /// The number of changes.
     pub version: u64,

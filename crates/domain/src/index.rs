@@ -35,9 +35,9 @@ pub enum Verdict {
 /// An intent whose fate is known.
 #[derive(Debug, Clone, Copy)]
 pub struct Settled<'a> {
-    /// The intent.
+    /// The intent, as the journal has it.
     pub intent: &'a Intent,
-    /// Its fate.
+    /// The fate of the intent.
     pub verdict: Verdict,
 }
 

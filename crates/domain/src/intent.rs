@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// nothing more, and a larger one keeps the shard busy for longer.
 pub const MAX_STEPS: usize = 3000;
 
-/// What a member asks of the index for one content. From the submission on, a block that is
+/// The request of a member to the index about one content. From the submission on, a block that is
 /// published must keep its content, and a reference that is released must not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
@@ -31,9 +31,9 @@ pub enum Action {
 /// A change that a member asks for. It must not publish or share a content that it refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Change {
-    /// The content.
+    /// The fingerprint of the content.
     pub fingerprint: Fingerprint,
-    /// The requested action.
+    /// The action that the member asks for.
     pub action: Action,
 }
 
@@ -58,7 +58,7 @@ pub enum Effect {
 /// A change with the entry that it found, from which everything else follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// The change.
+    /// The change that was planned.
     pub change: Change,
     /// The entry before the change.
     pub before: Option<Entry>,
@@ -97,7 +97,7 @@ fn release(member: MemberId, entry: Entry) -> (Effect, Option<Entry>) {
 /// A shard as it was read: its header and the entries asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardView {
-    /// The header.
+    /// The header as it was read, which guards the write.
     pub header: ShardHeader,
     /// The entries, in the order of the changes.
     pub entries: Vec<Option<Entry>>,
@@ -134,9 +134,9 @@ impl ShardView {
 /// intent before it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Intent {
-    /// The shard.
+    /// The shard that all changes belong to.
     pub shard: Shard,
-    /// The member.
+    /// The member that asks for the changes.
     pub member: MemberId,
     /// The header that the shard must have.
     pub header: ShardHeader,

@@ -97,6 +97,24 @@ impl<'a> Members<'a> {
         Ok(Record::decode(&key, &value)?.member)
     }
 
+    /// Takes a member from the list. Its number is not used again.
+    ///
+    /// # Errors
+    /// Fails if the name has another number by now, or if the store fails.
+    pub fn remove(&self, name: &str, member: MemberId) -> Result<()> {
+        let key = format!("{NAME_PREFIX}{name}");
+        let values = self.objects.get_keys(MEMBERS_OBJECT, std::slice::from_ref(&key))?;
+        let value = values.into_iter().next().flatten();
+        let no_member = || DomainError::NoMember { name: name.into() };
+        let value = value.ok_or_else(no_member)?;
+        if Record::decode(&key, &value)?.member != member {
+            return Err(no_member());
+        }
+        let guards = vec![Guard { key: key.clone(), expected: Some(value) }];
+        let update = Update { guards, remove: vec![key], ..Update::default() };
+        Ok(self.objects.update(MEMBERS_OBJECT, &update)?)
+    }
+
     /// Returns the names and numbers of all members, by name.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::config::damaged;
 use crate::entry::MemberId;
 use crate::{DomainError, Result};
 use gemelo_base::Clock;
-use gemelo_objects::{Guard, Instance, LockName, Locks, ObjectError, Objects, Update};
+use gemelo_objects::{Guard, Holder, Instance, LockName, Locks, ObjectError, Objects, Update};
 use std::time::Duration;
 
 const LOCK: &str = "serve";
@@ -136,6 +136,27 @@ impl Tenure {
         clock.now_ns() < self.ends_ns
     }
 
+    /// Returns the client that serves a member now, and how often the member was taken. A client
+    /// whose lease is over serves it no more.
+    ///
+    /// # Errors
+    /// Fails if the store does, or if the record of the holder is damaged.
+    pub fn look(
+        client: &(impl Client + ?Sized),
+        member: MemberId,
+    ) -> Result<(Option<Holder>, u64)> {
+        let object = member_object(member);
+        let holder = client.holder(LockName { object: &object, name: LOCK })?;
+        let values = match client.get_keys(&object, &[HOLDER_KEY.into()]) {
+            Err(ObjectError::NotFound { .. }) => return Ok((holder, 0)),
+            values => values?,
+        };
+        let record = values.into_iter().next().flatten();
+        let record = record.as_deref().map(Record::decode).transpose();
+        let record = record.map_err(|reason| damaged(&object, HOLDER_KEY, reason))?;
+        Ok((holder, record.map_or(0, |record| record.epoch)))
+    }
+
     /// Returns the member.
     #[must_use]
     pub const fn member(&self) -> MemberId {
@@ -155,7 +176,7 @@ impl Tenure {
     }
 }
 
-fn member_object(member: MemberId) -> String {
+pub(crate) fn member_object(member: MemberId) -> String {
     format!("member.{member}")
 }
 

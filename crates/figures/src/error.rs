@@ -26,7 +26,7 @@ pub enum FiguresError {
     TooLarge {
         /// Path of the file.
         path: PathBuf,
-        /// The limit.
+        /// The largest permitted size in bytes.
         most_bytes: u64,
     },
     /// The text is not JSON, or its structure is not that of its schema.

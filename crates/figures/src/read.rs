@@ -35,7 +35,7 @@ pub enum Kind {
     Scan,
     /// `gemelo pool stat`.
     Pool,
-    /// `fio`.
+    /// The JSON output of `fio`.
     Fio,
 }
 
@@ -46,7 +46,7 @@ pub struct RawResult {
     pub kind: Kind,
     /// Program, machine and time. Files of `fio` have none.
     pub provenance: Option<Provenance>,
-    /// The figures.
+    /// The figures of the result, by name.
     pub figures: Figures,
     /// The warnings of the file.
     pub warnings: Vec<String>,

@@ -15,7 +15,7 @@ pub struct RandomVariable {
     pub round: f64,
 }
 
-/// A probability distribution.
+/// A distribution from which a script draws random numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Law {
     /// Uniform distribution between two bounds.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A number that is fixed, or drawn at each use.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Quantity {
-    /// A fixed number.
+    /// A number that does not change during the run.
     Fixed(f64),
     /// A number drawn from a random variable.
     Drawn(Arc<RandomVariable>),
@@ -191,7 +191,7 @@ pub struct WorkloadPlan {
     pub histogram: bool,
 }
 
-/// A resolved command.
+/// A command whose variables have values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// Prints a line.

@@ -15,7 +15,7 @@ pub enum Change {
         volume: VolumeId,
         /// The LBN that is mapped.
         lbn: Lbn,
-        /// The fresh block.
+        /// The block, to which nothing referred before.
         pbn: Pbn,
         /// The fingerprint of the content, or none if the block may not be shared.
         fingerprint: Fingerprint,
@@ -28,7 +28,7 @@ pub enum Change {
         volume: VolumeId,
         /// The LBN that is mapped.
         lbn: Lbn,
-        /// The existing block.
+        /// The block, to which other LBNs refer already.
         pbn: Pbn,
         /// The checksum of the content.
         checksum: Checksum,
@@ -37,7 +37,7 @@ pub enum Change {
     Unmap {
         /// The volume of the LBNs.
         volume: VolumeId,
-        /// The first LBN.
+        /// The first LBN that is unmapped.
         first: Lbn,
         /// The number of LBNs.
         count: u64,
@@ -53,7 +53,7 @@ pub enum Change {
     Rename {
         /// The id of the volume.
         volume: VolumeId,
-        /// The new name.
+        /// The name that the volume gets.
         name: String,
     },
     /// Resizes a volume.
@@ -80,7 +80,7 @@ pub enum Change {
     SetMode {
         /// The id of the volume.
         volume: VolumeId,
-        /// The new mode.
+        /// The mode that the volume gets.
         mode: DedupMode,
     },
     /// Enlarges the data store.
@@ -90,7 +90,7 @@ pub enum Change {
     },
     /// Gives a fingerprint to a block that was stored without one.
     Identify {
-        /// The block.
+        /// The block whose content was fingerprinted.
         pbn: Pbn,
         /// The fingerprint of its content.
         fingerprint: Fingerprint,
@@ -125,7 +125,7 @@ pub enum Change {
         source: VolumeId,
         /// The volume that they are copied to, where these LBNs were unmapped.
         volume: VolumeId,
-        /// The first LBN.
+        /// The first LBN of the range.
         first: Lbn,
         /// The number of LBNs.
         count: u64,
@@ -139,7 +139,7 @@ pub enum Change {
     },
     /// Marks a block as damaged, or clears the mark of a block whose content was written anew.
     Suspect {
-        /// The block.
+        /// The block whose content is doubtful.
         pbn: Pbn,
         /// `true` if the block is damaged.
         is_suspect: bool,
@@ -148,7 +148,7 @@ pub enum Change {
     Lose {
         /// The volume of the LBNs.
         volume: VolumeId,
-        /// The first LBN.
+        /// The first LBN of the range.
         first: Lbn,
         /// The number of LBNs.
         count: u64,

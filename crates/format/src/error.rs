@@ -11,7 +11,7 @@ pub enum FormatError {
     /// The storage below failed.
     #[error("cannot {action} the {disk}")]
     Io {
-        /// The failed disk.
+        /// The disk on which the request failed.
         disk: DiskRole,
         /// The attempted action, as a verb.
         action: &'static str,
@@ -27,7 +27,7 @@ pub enum FormatError {
     /// Metadata fails its checksum, or contradicts itself.
     #[error("the metadata is damaged: {what}")]
     Damaged {
-        /// The damaged part.
+        /// The name of the damaged part.
         what: String,
     },
 }

@@ -104,7 +104,7 @@ impl Root {
 /// The roots that were found.
 #[derive(Debug)]
 pub struct RootSearch {
-    /// The newest root.
+    /// The root with the highest number.
     pub newest: Root,
     /// The newest root before that one.
     pub older: Option<Root>,

@@ -268,7 +268,7 @@ pub struct StoreTable {
     pub counts: Tree,
     /// Fingerprints by PBN.
     pub fingerprints: Tree,
-    /// The index.
+    /// The tree that finds blocks by fingerprint.
     pub index: Tree,
     /// The number of the index's buckets, if it is a hash table.
     pub buckets: u32,

@@ -61,10 +61,10 @@ pub struct TableVolume {
     pub pages: Vec<PageRef>,
 }
 
-/// The whole table.
+/// The table of volumes, as a checkpoint has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Table {
-    /// All volumes.
+    /// The volumes, in the order of their numbers.
     pub volumes: Vec<TableVolume>,
     /// The pages of the records.
     pub records: Vec<PageRef>,

@@ -140,7 +140,7 @@ impl Fingerprint {
         self.0 as u64
     }
 
-    /// The upper half.
+    /// The upper 64 bits.
     #[inline]
     #[must_use]
     pub const fn high(self) -> u64 {

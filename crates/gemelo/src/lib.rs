@@ -32,5 +32,6 @@ pub fn main() -> ExitCode {
         Ok(context) => context,
         Err(error) => return exit::exit_code(&Err(error)),
     };
+    exit::end_at_loss();
     exit::exit_code(&commands::run(arguments, &context))
 }

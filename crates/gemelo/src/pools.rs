@@ -3,20 +3,20 @@
 use crate::context::Context;
 use anyhow::anyhow;
 use gemelo_adapters::{NbdAdapter, PoolAdapter, PoolHost};
+use gemelo_place::PoolPlace;
 use gemelo_serve::{PoolAccess, PoolRequest, Purpose, Reply, Settings, StatReport};
 use gemelo_target::{AdapterError, Targets};
 use gemelo_volume::{Pool, SnapshotSpace, Tuning, VolumeSpace};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Weak;
 
 /// Opens a pool, or connects to the process that serves it.
 pub(crate) fn open(
-    directory: &Path,
+    place: &PoolPlace,
     purpose: Purpose,
     context: &Context,
 ) -> anyhow::Result<PoolAccess> {
-    Ok(PoolAccess::open(directory, purpose, &*context.monitor, &context.stop)?)
+    Ok(PoolAccess::open(place, purpose, &*context.monitor, &context.stop)?)
 }
 
 /// Returns the kinds of storage that load can run against. While a target has a pool open, other
@@ -29,13 +29,13 @@ pub(crate) fn targets() -> Targets {
 struct CommandLine;
 
 impl PoolHost for CommandLine {
-    fn tuning(&self, directory: &Path) -> Result<Tuning, AdapterError> {
-        let settings = Settings::read(directory).map_err(AdapterError::new)?;
+    fn tuning(&self, place: &PoolPlace) -> Result<Tuning, AdapterError> {
+        let settings = Settings::read(place).map_err(AdapterError::new)?;
         Ok(settings.tuning())
     }
 
-    fn opened(&self, directory: &Path, pool: Weak<Pool>) -> Option<Box<dyn Send + Sync>> {
-        let looks = gemelo_serve::let_look(directory, pool)?;
+    fn opened(&self, place: &PoolPlace, pool: Weak<Pool>) -> Option<Box<dyn Send + Sync>> {
+        let looks = gemelo_serve::let_look(place, pool)?;
         Some(Box::new(looks))
     }
 }
@@ -51,11 +51,11 @@ pub(crate) fn ask(
 
 /// Opens a pool, performs one request that changes it, and closes it.
 pub(crate) fn change(
-    directory: &Path,
+    place: &PoolPlace,
     request: &PoolRequest,
     context: &Context,
 ) -> anyhow::Result<Reply> {
-    let access = open(directory, Purpose::Change, context)?;
+    let access = open(place, Purpose::Change, context)?;
     let reply = ask(&access, request, context);
     let closed = access.close();
     let reply = reply?;
@@ -64,8 +64,8 @@ pub(crate) fn change(
 }
 
 /// Opens a pool, returns its figures, and closes it.
-pub(crate) fn stat(directory: &Path, context: &Context) -> anyhow::Result<StatReport> {
-    let access = open(directory, Purpose::Look, context)?;
+pub(crate) fn stat(place: &PoolPlace, context: &Context) -> anyhow::Result<StatReport> {
+    let access = open(place, Purpose::Look, context)?;
     let report = stat_of(&access, context)?;
     access.close()?;
     Ok(report)

@@ -1,8 +1,10 @@
 //! Types of option values: block sizes and switches.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use gemelo_base::units::{self, UnitError};
 use gemelo_disk::IoMode;
+use gemelo_place::PoolPlace;
+use std::ffi::OsString;
 use std::str::FromStr;
 
 /// A block size in bytes, from 1 byte to 1 GiB.
@@ -30,6 +32,14 @@ impl FromStr for BlockSize {
 pub(crate) fn io_mode_parser() -> impl TypedValueParser<Value = IoMode> {
     PossibleValuesParser::new(IoMode::ALL.map(IoMode::name))
         .try_map(|name| IoMode::from_name(&name).ok_or("no such mode"))
+}
+
+/// Reads the place of a pool. A directory may have any name.
+pub(crate) fn pool_place_parser() -> impl TypedValueParser<Value = PoolPlace> {
+    OsStringValueParser::new().try_map(|name: OsString| match name.into_string() {
+        Ok(text) => text.parse(),
+        Err(name) => Ok(PoolPlace::Directory(name.into())),
+    })
 }
 
 /// A switch that is on unless it is turned off.

@@ -128,7 +128,8 @@ fn an_offline_volume_is_deduplicated_by_hand_and_in_the_background() {
     panic!("the background has not found the duplicates in ten seconds");
 }
 
-/// Writes each of 512 blocks of a volume once, so that neighbours are not written one after another.
+/// Writes each of 512 blocks of a volume once, so that neighbours are not written one after
+/// another.
 fn scatter(pool: &TestPool, volume: &str, seed: u64) {
     use gemelo_device::{BlockDevice, Durability, Operation, Request};
     let clock = Arc::new(SystemClock::new());

@@ -225,6 +225,21 @@ fn a_plan_and_an_estimate_say_what_they_are() {
 }
 
 #[test]
+fn savings_are_told_by_directory_and_by_files() {
+    let data = Data::new();
+    for name in ["first", "second"] {
+        data.blocks(&format!("{name}/x"), 1..=100, b"");
+    }
+    data.blocks("second/y", 200..=249, b"");
+    let text = done(&["scan", &data.text(""), "--by-directory"]);
+    let row = line(&text, &format!("{} ", data.text("second")));
+    assert!(row.ends_with(" 600.00 KiB 200.00 KiB 33.33 % 0 B 200.00 KiB"), "{text}");
+    assert!(text.contains("\n  400.00 KiB saved, 400.00 KiB in 2 files\n"), "{text}");
+    assert!(text.contains(&format!("\n    {}\n", data.text("first/x"))), "{text}");
+    assert!(!done(&["scan", &data.text("")]).contains("by directory"));
+}
+
+#[test]
 fn what_cannot_be_read_gives_status_1_and_all_the_rest() {
     let data = Data::new();
     let file = data.blocks("file", 1..=10, b"");

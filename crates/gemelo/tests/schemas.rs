@@ -27,6 +27,7 @@ const COMMANDS: &[&str] = &[
     "scan DIR/data",
     "scan DIR/data --block-size 4k,8k --estimate",
     "scan DIR --memory 64m --exclude *.x --tail skip",
+    "scan DIR/data --by-directory=2",
     "scan DIR/data --plan",
     "trace stat DIR/trace",
     "bench --target null: --file-size 64k --bytes 64k",

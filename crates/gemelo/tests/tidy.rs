@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Lines of a source file; most have a third of it.
 const MOST_LINES: usize = 500;
+/// Columns of a line of a comment or a document.
+const MOST_COLUMNS: usize = 100;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -53,6 +55,24 @@ fn source_files_are_short_and_say_what_they_are_responsible_for() {
             "{} has {lines} lines, more than {MOST_LINES}",
             path.display()
         );
+    }
+}
+
+/// The formatter breaks lines of code, but not those of comments.
+#[test]
+fn comments_are_not_wider_than_code() {
+    for path in files(&root(), ".rs") {
+        for (number, line) in read(&path).lines().enumerate() {
+            let is_comment = line.trim_start().starts_with("//");
+            // An address cannot be broken.
+            let is_address = line.trim_start_matches(['/', ' ', '!']).starts_with("http");
+            assert!(
+                !is_comment || is_address || line.chars().count() <= MOST_COLUMNS,
+                "{}:{} has more than {MOST_COLUMNS} columns",
+                path.display(),
+                number + 1
+            );
+        }
     }
 }
 

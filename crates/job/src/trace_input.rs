@@ -45,7 +45,7 @@ pub struct TraceInput {
 /// The traces that were read, as results keep them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReadTrace {
-    /// The trace files.
+    /// The trace files, which are read in this order.
     pub traces: Vec<PathBuf>,
     /// The format of each trace.
     pub formats: Vec<String>,

@@ -194,8 +194,8 @@ impl Classified for LogError {
 /// Calls `each` for every operation of a log. Returns the block size and the number of processes.
 ///
 /// # Errors
-/// Fails if the log cannot be read, is damaged or was cut short. `each` was called for the records before
-/// that.
+/// Fails if the log cannot be read, is damaged or was cut short. `each` was called for the records
+/// before that.
 pub fn read_log(
     from: &mut dyn Read,
     mut each: impl FnMut(LogRecord),

@@ -46,8 +46,8 @@ impl Bounds {
     };
 }
 
-/// How often things may happen in a run. The finder, commits and recovery need no bound, because
-/// they return to states that were seen.
+/// The numbers of times that things may happen in a run. The finder, commits and recovery need no
+/// bound, because they return to states that were seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Writes of a block.

@@ -10,79 +10,79 @@ use crate::step::Step;
 pub enum Change {
     /// An LBN gets a fresh block.
     Store {
-        /// The LBN.
+        /// The LBN that was written.
         cell: Cell,
-        /// The block.
+        /// The block, to which nothing referred before.
         pbn: Pbn,
-        /// Its content.
+        /// The content of the block.
         content: Content,
         /// Its fingerprint, if it is known.
         fingerprint: Option<Fingerprint>,
     },
     /// An LBN gets a block that has other references.
     Share {
-        /// The LBN.
+        /// The LBN that gets the block.
         cell: Cell,
-        /// The block.
+        /// The block, to which other LBNs refer.
         pbn: Pbn,
         /// The content that must be there.
         content: Content,
     },
     /// An LBN loses its block.
     Unmap {
-        /// The LBN.
+        /// The LBN that is unmapped.
         cell: Cell,
     },
     /// A block gets its fingerprint.
     Identify {
-        /// The block.
+        /// The block that was examined.
         pbn: Pbn,
-        /// Its fingerprint.
+        /// The fingerprint of its content.
         fingerprint: Fingerprint,
     },
     /// An empty volume is made.
     Create {
-        /// The volume.
+        /// The number of the new volume.
         volume: u8,
-        /// Its deduplication.
+        /// The mode of deduplication it begins with.
         mode: Mode,
     },
     /// A volume is removed with its map.
     Remove {
-        /// The volume.
+        /// The number of the volume.
         volume: u8,
     },
     /// A volume is copied at once.
     Clone {
         /// The volume that is copied.
         from: u8,
-        /// The new volume.
+        /// The number of the new volume.
         to: u8,
     },
     /// A hidden volume is made, to which another is copied LBN by LBN.
     Begin {
         /// The volume that is copied.
         from: u8,
-        /// The new volume.
+        /// The number of the new volume.
         to: u8,
     },
     /// A place of a volume is copied to the hidden one.
     Copy {
         /// The LBN of the source.
         cell: Cell,
-        /// The hidden volume.
+        /// The number of the hidden volume.
         to: u8,
     },
     /// A hidden volume is complete.
     Show {
-        /// The volume.
+        /// The number of the hidden volume.
         volume: u8,
     },
     /// A volume gets another deduplication.
     SetMode {
-        /// The volume.
+        /// The number of the volume.
         volume: u8,
-        /// Its deduplication.
+        /// The new mode of deduplication.
         mode: Mode,
     },
 }

@@ -34,8 +34,8 @@ impl Step<'_> {
         Some(())
     }
 
-    /// Decides on a write without a lock. The look-up is one hold of the state's lock; the pin keeps
-    /// all blocks that it finds.
+    /// Decides on a write without a lock. The look-up is one hold of the state's lock; the pin
+    /// keeps all blocks that it finds.
     fn plan(&mut self, client: u8, cell: Cell, content: Content) {
         let is_inline = self.state.mode(cell.volume()) == Some(Mode::Inline);
         let fingerprint = is_inline.then(|| self.model.fingerprint(content));

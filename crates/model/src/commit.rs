@@ -1,8 +1,8 @@
 //! Commits and checkpoints, as `engine/log/` makes them.
 //!
 //! One commit at a time goes to the journal: it is closed, the contents are synced if it refers to
-//! new ones, it is written, and the journal is synced. Then the flush is acknowledged, and the blocks
-//! that it freed are retired. A commit without room waits for a root that contains it.
+//! new ones, it is written, and the journal is synced. Then the flush is acknowledged, and the
+//! blocks that it freed are retired. A commit without room waits for a root that contains it.
 
 use crate::bounds::spend;
 use crate::guard::Guard;
@@ -166,7 +166,7 @@ impl Step<'_> {
         self.retire_closed();
     }
 
-    /// What a flush acknowledges: each block has what the commit has, or what was written since.
+    /// Checks what a flush acknowledges: each block has the content of the commit, or a later one.
     fn promise(&mut self) {
         for cell in Cell::all() {
             let history = &mut self.state.history[cell.at()];

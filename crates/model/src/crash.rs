@@ -1,8 +1,8 @@
 //! Power cuts, kills and recovery.
 //!
 //! A power cut leaves the state of the last durable commit or root, or the one that was being
-//! written. The journal is replayed change by change in the engine; here the state after each commit
-//! is kept, which is the same. Of a content that was not synced it leaves any version.
+//! written. The journal is replayed change by change in the engine; here the state after each
+//! commit is kept, which is the same. Of a content that was not synced it leaves any version.
 
 use crate::bounds::spend;
 use crate::guard::Guard;

@@ -9,8 +9,8 @@ pub enum Guard {
     /// The finder shares a block only if the index still leads to it, and its record has the
     /// fingerprint and a reference.
     FinderChecksEntry,
-    /// A writer shares a block only if its record still has the fingerprint and a reference. Without
-    /// it a freed block is shared: the published "block freed while in use".
+    /// A writer shares a block only if its record still has the fingerprint and a reference.
+    /// Without it a freed block is shared: the published "block freed while in use".
     WriterChecksRecord,
     /// A writer that found no block for a content looks again before it stores the content.
     WriterLooksAgain,

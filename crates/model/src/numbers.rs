@@ -22,7 +22,7 @@ macro_rules! number {
         $(#[$about])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(
-            /// The number.
+            /// The number, from 0 on.
             pub u8,
         );
 
@@ -97,7 +97,7 @@ impl Cell {
 /// The deduplication of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// None.
+    /// No block is shared.
     Off,
     /// Before a write is acknowledged.
     Inline,

@@ -171,8 +171,9 @@ impl Numbering {
     }
 }
 
-/// Numbers the blocks and the clients anew, so that states that differ in their numbers alone become
-/// equal. Only for a protocol with all guards: there are no states that a crash may go back to.
+/// Numbers the blocks and the clients anew, so that states that differ in their numbers alone
+/// become equal. Only for a protocol with all guards: there are no states that a crash may go back
+/// to.
 pub(crate) fn renumber(state: &mut State, bounds: &Bounds) {
     let blocks = bounds.blocks;
     renumber_blocks(state, blocks);

@@ -15,7 +15,7 @@ pub enum TlsError {
     File {
         /// The expected kind of PEM section.
         what: &'static str,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the PEM reader.
         #[source]

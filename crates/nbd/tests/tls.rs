@@ -12,10 +12,18 @@ mod support;
 use gemelo_device::Export;
 use gemelo_nbd::client::{Client, ClientError, NbdUri, ReplyWait, Submission};
 use gemelo_nbd::server::{ServerConfig, TlsError, TlsPolicy, tls_from_files};
+use gemelo_nbd::wire::{
+    InfoRequest, OPTION_REPLY_HEADER_BYTES, OptionCode, OptionHeader, OptionReplyHeader,
+    OptionReplyKind,
+};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use support::memory::MemoryDevice;
+use support::raw::greeted;
 use support::{PATIENCE, TestServer, all_of, bytes, python_with_libnbd, run, tool};
 
 /// Makes an authority and the certificates of a server and a client in a directory, under the names
@@ -334,5 +342,61 @@ fn an_rsa_key_of_a_size_that_is_not_supported_is_refused_with_those_that_are() {
     assert!(matches!(refused, TlsError::Key(_)), "{message}");
     for part in [key.to_str().unwrap(), "2048, 3072 or 4096 bits", "openssl genpkey"] {
         assert!(message.contains(part), "{message}");
+    }
+}
+
+/// Sends an option, and returns the kind and the data of each reply up to the last.
+fn ask(
+    stream: &mut (impl Read + Write),
+    option: OptionCode,
+    data: &[u8],
+) -> Vec<(OptionReplyKind, Vec<u8>)> {
+    let header = OptionHeader { option, length: data.len() as u32 };
+    stream.write_all(&[&header.encode(), data].concat()).unwrap();
+    let mut replies = Vec::new();
+    loop {
+        let mut header = [0; OPTION_REPLY_HEADER_BYTES];
+        stream.read_exact(&mut header).unwrap();
+        let header = OptionReplyHeader::decode(&header).unwrap();
+        let mut data = vec![0; header.length as usize];
+        stream.read_exact(&mut data).unwrap();
+        replies.push((header.kind, data));
+        if header.kind != OptionReplyKind::INFO {
+            return replies;
+        }
+    }
+}
+
+/// "Usage of TLS" of the protocol: an attacker could have agreed on it in the client's place.
+#[test]
+fn what_was_agreed_on_without_encryption_is_forgotten() {
+    const SEND_DF: u16 = 1 << 7;
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    let TlsPolicy::Required(config) = policy(directory.path(), false) else { panic!("no policy") };
+    let (server, _) = serve(TlsPolicy::Offered(config));
+    let mut plain = greeted(&server);
+    plain.write_all(&3u32.to_be_bytes()).unwrap();
+    let acknowledged = vec![(OptionReplyKind::ACK, Vec::new())];
+    assert_eq!(ask(&mut plain, OptionCode::STRUCTURED_REPLY, &[]), acknowledged);
+    assert_eq!(ask(&mut plain, OptionCode::STARTTLS, &[]), acknowledged);
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_file(directory.path().join("ca-cert.pem")).unwrap())
+        .unwrap();
+    let client = rustls::ClientConfig::builder().with_root_certificates(roots);
+    let client = Arc::new(client.with_no_client_auth());
+    let name = "localhost".try_into().unwrap();
+    let session = rustls::ClientConnection::new(client, name).unwrap();
+    let mut encrypted = rustls::StreamOwned::new(session, plain);
+    let asked = InfoRequest { name: "disk", wanted: vec![] }.encode();
+    for (agrees, expected) in [(false, 0), (true, SEND_DF)] {
+        if agrees {
+            assert_eq!(ask(&mut encrypted, OptionCode::STRUCTURED_REPLY, &[]), acknowledged);
+        }
+        let replies = ask(&mut encrypted, OptionCode::INFO, &asked);
+        let (_, export) = replies.iter().find(|(_, data)| data.starts_with(&[0, 0])).unwrap();
+        assert_eq!(u16::from_be_bytes([export[10], export[11]]) & SEND_DF, expected);
     }
 }

@@ -11,19 +11,19 @@ pub enum ObjectError {
     /// The object does not exist.
     #[error("object '{object}' does not exist")]
     NotFound {
-        /// The object.
+        /// The name of the object.
         object: String,
     },
     /// An object that was to be created exists.
     #[error("object '{object}' exists already")]
     Exists {
-        /// The object.
+        /// The name of the object.
         object: String,
     },
     /// A value is not the expected one; nothing was changed.
     #[error("key '{key}' of object '{object}' has another value than expected")]
     Guard {
-        /// The object.
+        /// The name of the object.
         object: String,
         /// The first key whose value differs.
         key: String,
@@ -31,9 +31,9 @@ pub enum ObjectError {
     /// Another client holds the lock.
     #[error("lock '{lock}' of object '{object}' is held by {holder}")]
     Held {
-        /// The object.
+        /// The name of the object that has the lock.
         object: String,
-        /// The lock.
+        /// The name of the lock.
         lock: String,
         /// The client that held the lock when it was asked for.
         holder: Box<Holder>,
@@ -41,21 +41,21 @@ pub enum ObjectError {
     /// The client does not hold the lock, or its lease is over.
     #[error("lock '{lock}' of object '{object}' is not held any more")]
     NotHeld {
-        /// The object.
+        /// The name of the object that has the lock.
         object: String,
-        /// The lock.
+        /// The name of the lock.
         lock: String,
     },
     /// Another client has fenced this one. No operation of this client takes effect any more.
     #[error("another host has fenced this client, {instance}; it must start again")]
     Fenced {
-        /// This client.
+        /// The address by which the store knows this client.
         instance: Instance,
     },
     /// The store has no space.
     #[error("the store has no space for object '{object}': add storage or remove data")]
     Full {
-        /// The object.
+        /// The name of the object.
         object: String,
     },
     /// The store did not answer in time. The operation may have been applied.
@@ -63,7 +63,7 @@ pub enum ObjectError {
     TimedOut {
         /// The attempted action, as a verb.
         action: &'static str,
-        /// The object.
+        /// The name of the object.
         object: String,
     },
     /// The request itself is invalid.
@@ -71,7 +71,7 @@ pub enum ObjectError {
     Invalid {
         /// The attempted action, as a verb.
         action: &'static str,
-        /// The object.
+        /// The name of the object.
         object: String,
         /// The rule that the request breaks.
         reason: &'static str,
@@ -81,7 +81,7 @@ pub enum ObjectError {
     Io {
         /// The attempted action, as a verb.
         action: &'static str,
-        /// The object.
+        /// The name of the object.
         object: String,
         /// The error of the store.
         source: io::Error,

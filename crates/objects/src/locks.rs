@@ -18,7 +18,7 @@ impl fmt::Display for Instance {
 /// A lock of an object. An object may have several, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockName<'a> {
-    /// The object.
+    /// The name of the object that has the lock.
     pub object: &'a str,
     /// The name of the lock.
     pub name: &'a str,

@@ -5,7 +5,7 @@ use crate::{MAX_KEY_BYTES, MAX_PAGE_KEYS, ObjectError, Result};
 /// An operation on one object, with its outcome.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The object.
+    /// The name of the object.
     pub object: &'a str,
     /// The operation. Its results are set if the outcome is a success.
     pub operation: Operation<'a>,
@@ -37,17 +37,17 @@ pub enum Operation<'a> {
     Write {
         /// The byte at which the write begins.
         offset: u64,
-        /// The bytes.
+        /// The bytes that replace those from the offset on.
         bytes: &'a [u8],
     },
     /// Writes bytes at the end, and creates the object if it does not exist.
     Append {
-        /// The bytes.
+        /// The bytes that are added at the end.
         bytes: &'a [u8],
     },
     /// Replaces bytes within the object by zeros. A missing object stays missing.
     Zero {
-        /// The first byte.
+        /// The offset of the first byte.
         offset: u64,
         /// The number of bytes.
         length: u64,
@@ -68,7 +68,7 @@ pub enum Operation<'a> {
     },
     /// Asks for the values of keys.
     GetKeys {
-        /// The keys.
+        /// The keys whose values are asked for.
         keys: &'a [String],
         /// Result: the values in the order of the keys.
         values: Vec<Option<Vec<u8>>>,
@@ -108,14 +108,14 @@ impl KeyRange<'_> {
 pub struct KeyPage {
     /// Keys and values, sorted by key.
     pub entries: Vec<(String, Vec<u8>)>,
-    /// Whether more keys follow.
+    /// `true` if more keys follow.
     pub has_more: bool,
 }
 
 /// A condition on the value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Guard {
-    /// The key.
+    /// The key that is compared.
     pub key: String,
     /// The value that the key must have; `None` if it must have none.
     pub expected: Option<Vec<u8>>,
@@ -126,9 +126,9 @@ pub struct Guard {
 /// value with a missing one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Update {
-    /// Whether the object must not exist and is created.
+    /// `true` if the object must not exist and is created.
     pub creates: bool,
-    /// The conditions.
+    /// The conditions that must hold together.
     pub guards: Vec<Guard>,
     /// Keys and their new values.
     pub set: Vec<(String, Vec<u8>)>,

@@ -3,7 +3,7 @@
 
 use crate::chart::Chart;
 
-/// A report.
+/// A report: sections with text, tables and pictures.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Document {
     /// Title, one line.

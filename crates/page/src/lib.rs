@@ -39,7 +39,7 @@ pub const MARKDOWN_FILE: &str = "report.md";
 /// Name of the file with all figures of all runs in the directory of a campaign.
 pub const FIGURES_FILE: &str = "figures.csv";
 
-/// A report.
+/// A report, from which the files in all formats are made.
 #[derive(Debug)]
 pub struct Report {
     document: Document,
@@ -101,7 +101,7 @@ impl Report {
 pub struct File {
     /// Path, relative to the directory of the report.
     pub path: PathBuf,
-    /// Content.
+    /// The bytes of the file.
     pub bytes: Vec<u8>,
 }
 

@@ -44,12 +44,12 @@ pub struct CampaignRecord {
     pub warnings: Vec<String>,
 }
 
-/// A published work.
+/// A published work whose experiments a plan repeats.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paper {
     /// Short name, such as `dedis-2016`.
     pub id: String,
-    /// Title.
+    /// Title of the work.
     pub title: String,
     /// Authors, in order.
     pub authors: Vec<String>,

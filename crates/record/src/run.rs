@@ -24,7 +24,7 @@ pub struct RunRecord {
     pub started_at: String,
     /// Length of the whole run, including making and removing the target.
     pub elapsed_ns: u64,
-    /// The outcome.
+    /// The way in which the run ended.
     pub outcome: Outcome,
     /// The phases of the run, in order of time.
     #[serde(default)]

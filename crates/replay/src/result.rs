@@ -15,7 +15,7 @@ pub struct ReplayResult {
     pub reads: ReplayFigures,
     /// Figures of the writes.
     pub writes: ReplayFigures,
-    /// Flushes.
+    /// Number of flushes.
     pub flushes: u64,
     /// Trims. A trim that crosses from the part of one process to another's counts several times.
     pub trims: u64,

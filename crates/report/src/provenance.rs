@@ -10,7 +10,7 @@ pub struct Provenance {
     pub version: String,
     /// The command line, program name included.
     pub command_line: Vec<String>,
-    /// The host name.
+    /// The name of the host that made the result.
     pub host: String,
     /// The kernel's name and release, and the machine architecture.
     pub kernel: String,

@@ -16,7 +16,7 @@ pub struct ResultFile<Input, Measured> {
     pub provenance: Provenance,
     /// The input after defaults were filled in and the files it names were read.
     pub input: Input,
-    /// The measurements.
+    /// The measurements, whose fields the schema describes.
     pub result: Measured,
     /// Advice to the user, computed from the measurements.
     pub warnings: Vec<String>,

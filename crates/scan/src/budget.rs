@@ -3,6 +3,7 @@
 use crate::nature;
 use crate::request::{Counting, ScanRequest};
 use crate::set::{LEAST_SAMPLE_BYTES, SetLimit};
+use crate::sharing::SHARING_BYTES;
 
 /// The memory per block size for locality occurrences and most-repeated candidates, in bytes.
 const SIZE_BYTES: u64 = 2 << 20;
@@ -75,7 +76,8 @@ impl<'r> Budget<'r> {
     fn shared_bytes(&self) -> u64 {
         let sizes = self.request.block_bytes.iter();
         let sample = |size: &u32| self.nature_contents(*size) * u64::from(*size) + SIZE_BYTES;
-        ONCE_BYTES + sizes.map(sample).sum::<u64>()
+        let sharing = self.request.directory_depth.map_or(0, |_| SHARING_BYTES);
+        ONCE_BYTES + sharing + sizes.map(sample).sum::<u64>()
     }
 
     /// Returns the number of reading threads: the requested number, or the number for which the

@@ -15,6 +15,7 @@ mod budget;
 mod copies;
 mod error;
 mod estimate;
+mod file_ref;
 mod fingerprint;
 mod halt;
 mod levels;
@@ -28,6 +29,7 @@ mod result;
 mod saved;
 mod scan;
 mod set;
+mod sharing;
 mod tally;
 mod trouble;
 mod walk;
@@ -41,9 +43,9 @@ pub use options::{
 pub use plan::{PlanResult, PlanSize, plan};
 pub use request::{Counting, ScanRequest, TailPolicy, ZeroPolicy};
 pub use result::{
-    BlockSizeResult, ConfidenceInterval, ENTROPY_STEPS, Effort, EstimateResult, FileCounts,
-    LocalityResult, NatureClass, NatureFigures, NatureResult, RangeInterval, RangeResult, Repeated,
-    ScanResult,
+    BlockSizeResult, ConfidenceInterval, DirectoryResult, ENTROPY_STEPS, Effort, EstimateResult,
+    FileCounts, FileGroup, LocalityResult, NatureClass, NatureFigures, NatureResult, RangeInterval,
+    RangeResult, Repeated, ScanResult, SharingResult,
 };
 pub use saved::{MOST_SETS, Saved, SavedSetError, merge_sets};
 pub use scan::{scan, scan_and_save};

@@ -215,7 +215,7 @@ impl PlannedFiles {
 fn for_each_file(batch: &Batch, mut each: impl FnMut(usize, Stat)) {
     for index in 0..batch.names.len() {
         let Some(name) = batch.names.get(index) else { continue };
-        let stat = match &batch.directory {
+        let stat = match &batch.place.directory {
             Some(directory) => rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW),
             None => rustix::fs::stat(name),
         };

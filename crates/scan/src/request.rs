@@ -78,6 +78,9 @@ pub struct ScanRequest {
     pub one_file_system: bool,
     /// `true` if a file counts once for each of its hard links that the scan finds.
     pub count_hard_links: bool,
+    /// The depth below the paths down to which directories get figures of their own; `None` for
+    /// none. With 0, each path has them.
+    pub directory_depth: Option<u32>,
     /// `true` if a second walk finds the bytes of all files while the scan reads, so that the
     /// monitor can show the remaining time. It costs one more `stat` call for every file.
     pub find_total: bool,
@@ -97,6 +100,7 @@ impl Default for ScanRequest {
             exclude: Vec::new(),
             one_file_system: false,
             count_hard_links: false,
+            directory_depth: None,
             find_total: false,
         }
     }

@@ -25,6 +25,57 @@ pub struct ScanResult {
     pub effort: Effort,
     /// The figures of each block size, in ascending order of sizes.
     pub block_sizes: Vec<BlockSizeResult>,
+    /// The figures by directory and by group of files, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<SharingResult>,
+}
+
+/// The directories and files that share contents, at the smallest block size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SharingResult {
+    /// The block size in bytes.
+    pub block_bytes: u32,
+    /// The share of distinct contents from which the saved bytes are estimated; with 1 they are
+    /// exact.
+    pub sampled_share: f64,
+    /// The directories with data, in descending order of saved bytes.
+    pub directories: Vec<DirectoryResult>,
+    /// The groups of files that save most by their common contents, in descending order. Each
+    /// content belongs to one group: that of all files that have it. Zero blocks belong to none.
+    pub file_groups: Vec<FileGroup>,
+}
+
+/// The figures of a directory and of all below it that have no figures of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DirectoryResult {
+    /// The path of the directory, or of a file or device that was given.
+    pub path: String,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// The bytes of all blocks.
+    pub data_bytes: u64,
+    /// The bytes of the blocks of zeros.
+    pub zero_bytes: u64,
+    /// The part of the bytes saved in the scan that is due to this directory. Each copy of a
+    /// content bears an equal part of the one that is stored.
+    pub saved_bytes: u64,
+    /// The bytes that deduplication saves within this directory alone.
+    pub saved_alone_bytes: u64,
+    /// The bytes of distinct contents that no other directory has.
+    pub only_here_bytes: u64,
+}
+
+/// Files with common contents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileGroup {
+    /// The number of files. A group of one file has contents that repeat in it.
+    pub files: u64,
+    /// The paths of the first of them.
+    pub paths: Vec<String>,
+    /// The bytes of one copy of each content that these files have, and no others.
+    pub distinct_bytes: u64,
+    /// The bytes saved if each of these contents is stored once.
+    pub saved_bytes: u64,
 }
 
 /// The counts of files, and of names that were not read.

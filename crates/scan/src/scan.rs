@@ -13,6 +13,7 @@ use crate::read::{Counted, Queue, Session, SizeCounts, SizeState, Worker};
 use crate::result::{BlockSizeResult, Effort, FileCounts, ScanResult};
 use crate::saved::{Saved, SavedSetError, Saving, SetHead, SizeHead};
 use crate::set::{self, ContentLocation, CountingSet, locked};
+use crate::sharing::sharing_result;
 use crate::tally::{Row, Tally};
 use crate::trouble::Troubles;
 use crate::walk::{Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
@@ -20,6 +21,7 @@ use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
@@ -29,8 +31,9 @@ use std::sync::atomic::Ordering;
 /// After `stop` is raised, the result covers the data that was read by then, and
 /// [`ScanResult::partial`] is set.
 ///
-/// # Errors Fails if a path cannot be scanned at all, if threads cannot be started, or if a
-/// temporary file cannot be read back.
+/// # Errors
+/// Fails if a path cannot be scanned at all, if threads cannot be started, or if a temporary file
+/// cannot be read back.
 pub fn scan(
     options: &ScanOptions,
     monitor: &dyn Monitor,
@@ -42,8 +45,9 @@ pub fn scan(
 /// Scans the paths of the options and writes the fingerprint set to `save`, which must be an empty
 /// file opened for reading and writing.
 ///
-/// # Errors Fails as [`scan`], and if the options ask for an estimate. If the set cannot be
-/// written, [`Saved::set`] holds the error.
+/// # Errors
+/// Fails as [`scan`], and if the options ask for an estimate. If the set cannot be written,
+/// [`Saved::set`] holds the error.
 pub fn scan_and_save(
     options: &ScanOptions,
     save: Option<&File>,
@@ -75,6 +79,8 @@ struct ReadData {
     batch_starts: Vec<u64>,
     /// The bytes of all batches.
     position_bytes: u64,
+    /// The directories with figures of their own, by number.
+    directories: Vec<PathBuf>,
 }
 
 fn read_all(
@@ -103,7 +109,7 @@ fn read_all(
         batch_bytes: &batch_bytes,
     };
     monitor.begin("reading", Unit::Bytes, known_total(roots));
-    let counted = run_threads(&session, roots)?;
+    let (counted, directories) = run_threads(&session, roots)?;
     if let Some(error) = halt.take_failure() {
         monitor.warn(&format!(
             "the scan ended early, and its figures cover only the data that was read: \
@@ -133,7 +139,8 @@ fn read_all(
         })
         .collect();
     let partial = halt.is_raised();
-    Ok(ReadData { partial, files, counts: counted.sizes, sizes, batch_starts, position_bytes })
+    let counts = counted.sizes;
+    Ok(ReadData { partial, files, counts, sizes, batch_starts, position_bytes, directories })
 }
 
 /// Returns the bytes of all paths, if they are known without a walk.
@@ -142,7 +149,11 @@ fn known_total(roots: &[Root]) -> Option<u64> {
     are_files.then(|| roots.iter().map(|root| root.size_bytes).sum())
 }
 
-fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanError> {
+/// Runs the walk and the readers. Returns all counts, and the directories by number.
+fn run_threads(
+    session: &Session<'_>,
+    roots: &[Root],
+) -> Result<(Counted, Vec<PathBuf>), ScanError> {
     let start = |source| ScanError::Thread { source };
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
     std::thread::scope(|scope| {
@@ -171,7 +182,7 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        Ok(all)
+        Ok((all, walker.directories.into_paths()))
     })
 }
 
@@ -219,6 +230,7 @@ impl ReadData {
     ) -> Result<Saved, ScanError> {
         let request = options.request();
         let mut effort = Effort::default();
+        let mut found_sharing = None;
         let ready: Vec<ReadySize<'_>> = self
             .sizes
             .into_iter()
@@ -226,6 +238,12 @@ impl ReadData {
             .map(|(state, counts)| {
                 effort.table_bytes += state.set.peak_bytes();
                 effort.spilled_bytes += state.set.spilled_bytes();
+                let sharing = state.sharing.map(|sampler| {
+                    let (sample, zeros) = (sampler.finish(), counts.zero_totals(request.zeros));
+                    let totals = &counts.directories;
+                    sharing_result(state.block_bytes, &sample, &self.directories, totals, zeros)
+                });
+                found_sharing = found_sharing.take().or(sharing);
                 ReadySize {
                     options,
                     block_bytes: state.block_bytes,
@@ -258,6 +276,7 @@ impl ReadData {
             files: self.files,
             effort,
             block_sizes,
+            sharing: found_sharing,
         };
         Ok(Saved { result, set: saving.finish(&head) })
     }

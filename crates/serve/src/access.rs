@@ -7,7 +7,7 @@ use crate::open_pool::{OpenError, OpenPool};
 use crate::request::{PoolRequest, Reply};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Connect, ConnectError};
-use gemelo_volume::VolumeError;
+use gemelo_place::{PlaceError, PoolPlace, Use};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub enum Purpose {
 
 /// A pool that performs requests, in this process or in another.
 pub struct PoolAccess {
+    place: PoolPlace,
+    /// The directory of this host in which the process that has the pool listens.
     directory: PathBuf,
     had: PoolHolder,
 }
@@ -52,8 +54,11 @@ pub(crate) fn open_patiently<T>(
     let clock = SystemClock::new();
     loop {
         match open() {
-            Err(OpenError::Pool(VolumeError::InUse { .. }))
-                if !is_pointless() && !stop.is_raised() && clock.now_ns() <= WAIT_NS =>
+            Err(OpenError::Pool(error))
+                if error.is_in_use()
+                    && !is_pointless()
+                    && !stop.is_raised()
+                    && clock.now_ns() <= WAIT_NS =>
             {
                 clock.sleep_until_ns(clock.now_ns() + ATTEMPT_EVERY_NS);
             }
@@ -78,39 +83,42 @@ impl PoolAccess {
     /// Fails if there is no such pool, if it cannot be opened, or if the process that has it does
     /// not answer.
     pub fn open(
-        directory: &Path,
+        place: &PoolPlace,
         purpose: Purpose,
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<Self, RequestFailure> {
-        let directory = directory.to_owned();
+        let failed = |error: &PlaceError| RequestFailure::of_place(error).about_place(place);
+        let directory = place.host_directory().map_err(|error| failed(&error))?;
         // A pool that is served read-only could be opened here as well, but only the server knows
         // its clients and figures.
         if purpose != Purpose::Change && control::is_answering(&directory, HolderKind::Server) {
-            return Ok(Self { directory, had: PoolHolder::Elsewhere(HolderKind::Server) });
+            let (place, had) = (place.clone(), PoolHolder::Elsewhere(HolderKind::Server));
+            return Ok(Self { place, directory, had });
         }
-        let open = || OpenPool::open_as_set(&directory, purpose != Purpose::Change);
+        let used = if purpose == Purpose::Look { Use::Look } else { Use::Hold };
+        let open = || OpenPool::open_as_set(place, used, purpose != Purpose::Change);
         let error = match open_patiently(stop, open, || who_answers(&directory, purpose).is_some())
         {
             Ok(pool) => {
                 pool.damage().iter().for_each(|damage| monitor.warn(damage));
-                return Ok(Self::here(directory, pool, purpose));
+                return Ok(Self::here(place, directory, pool, purpose));
             }
             Err(error) => error,
         };
         match (error, who_answers(&directory, purpose)) {
             // The serving process has read its settings; the present file does not matter.
-            (OpenError::Pool(VolumeError::InUse { .. }) | OpenError::Settings(_), Some(asked)) => {
-                Ok(Self { directory, had: PoolHolder::Elsewhere(asked) })
+            (OpenError::Pool(error), _) if !error.is_in_use() => Err(failed(&error)),
+            (OpenError::Pool(_) | OpenError::Settings(_), Some(asked)) => {
+                let (place, had) = (place.clone(), PoolHolder::Elsewhere(asked));
+                Ok(Self { place, directory, had })
             }
-            (OpenError::Pool(error), _) => {
-                Err(RequestFailure::of_opening(&error).about(&directory.display().to_string()))
-            }
+            (OpenError::Pool(error), None) => Err(failed(&error)),
             (OpenError::Settings(failure), None) => Err(failure),
         }
     }
 
-    fn here(directory: PathBuf, pool: OpenPool, purpose: Purpose) -> Self {
+    fn here(place: &PoolPlace, directory: PathBuf, pool: OpenPool, purpose: Purpose) -> Self {
         let pool = Arc::new(pool);
         let weak = Arc::downgrade(&pool);
         let figures = move || Some(weak.upgrade()?.stat_for_others());
@@ -118,7 +126,7 @@ impl PoolAccess {
         let looks = (purpose == Purpose::Change)
             .then(|| Looks::open(&directory, Box::new(figures)).ok())
             .flatten();
-        Self { directory, had: PoolHolder::Here(pool, looks) }
+        Self { place: place.clone(), directory, had: PoolHolder::Here(pool, looks) }
     }
 
     /// Returns whether another process has the pool and answers for it.
@@ -137,7 +145,7 @@ impl PoolAccess {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<Reply, RequestFailure> {
-        let about = |failure: RequestFailure| failure.about(&self.directory.display().to_string());
+        let about = |failure: RequestFailure| failure.about_place(&self.place);
         let answer = match &self.had {
             PoolHolder::Here(pool, _) => pool.perform(request, monitor, stop),
             PoolHolder::Elsewhere(asked) => {
@@ -161,7 +169,7 @@ impl PoolAccess {
         name: &str,
         connect: Connect,
     ) -> Result<Arc<dyn BlockDevice>, RequestFailure> {
-        let about = |failure: RequestFailure| failure.about(&self.directory.display().to_string());
+        let about = |failure: RequestFailure| failure.about_place(&self.place);
         match &self.had {
             PoolHolder::Here(pool, _) => pool.device(name).map_err(|error| about(error.into())),
             PoolHolder::Elsewhere(_) => attach(&self.directory, name, connect).map_err(about),
@@ -199,10 +207,10 @@ fn attach(
 
 /// Closes a pool. If a thread that hangs still has a reference to it, writes a checkpoint instead,
 /// so that the next opening is as quick.
-pub(crate) fn close(pool: Arc<OpenPool>) -> Result<(), VolumeError> {
+pub(crate) fn close(pool: Arc<OpenPool>) -> Result<(), PlaceError> {
     match Arc::try_unwrap(pool) {
         Ok(pool) => pool.close(),
         Err(held) if held.is_read_only() => Ok(()),
-        Err(held) => held.checkpoint(),
+        Err(held) => Ok(held.checkpoint()?),
     }
 }

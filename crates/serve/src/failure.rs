@@ -2,6 +2,7 @@
 
 use gemelo_base::{Classified, FailureKind};
 use gemelo_disk::DiskError;
+use gemelo_place::{PlaceError, PoolPlace};
 use gemelo_volume::VolumeError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -66,6 +67,19 @@ impl RequestFailure {
         Self { kind: failure.kind.untouched(), remedy, ..failure }
     }
 
+    /// Makes the error of a pool that cannot be opened or used at its place.
+    pub(crate) fn of_place(error: &PlaceError) -> Self {
+        match error {
+            PlaceError::Volume(error) => Self::of_opening(error),
+            error => Self::of_error(error),
+        }
+    }
+
+    /// Puts the name of the pool before the message.
+    pub(crate) fn about_place(self, place: &PoolPlace) -> Self {
+        self.about(&place.to_string())
+    }
+
     /// Makes a failure with the text and the kind of an error.
     pub(crate) fn of_error(error: &(impl Classified + 'static)) -> Self {
         let remedy = (error as &(dyn std::error::Error + 'static))
@@ -110,6 +124,15 @@ const fn remedy_of(error: &VolumeError) -> Option<Remedy> {
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+impl From<PlaceError> for RequestFailure {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            PlaceError::Volume(error) => error.into(),
+            error => Self::of_error(&error),
+        }
+    }
 }
 
 impl From<VolumeError> for RequestFailure {

@@ -22,6 +22,7 @@ mod service;
 mod settings;
 mod space;
 mod systemd;
+mod tenured;
 mod transfer;
 mod watch;
 
@@ -33,7 +34,7 @@ pub use report::{ServerStat, StatReport, Thresholds};
 pub use request::{CheckedReport, PoolRequest, Reply};
 pub use scrub::{LastScrub, RunningScrub, ScrubSchedule, ScrubStat};
 pub use service::{Addresses, ServeOptions, serve};
-pub use settings::{Settings, whole_percent};
+pub use settings::{FILE as SETTINGS, Settings, whole_percent};
 pub use systemd::{InheritedSocket, handed_over};
 pub use transfer::{
     BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,

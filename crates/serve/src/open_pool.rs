@@ -7,13 +7,16 @@ use crate::request::{CheckedReport, PoolRequest, Reply};
 use crate::scrub::{ScrubStat, Scrubs};
 use crate::settings::Settings;
 use crate::space::SpaceCounter;
+use crate::tenured::Tenured;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, FrontEndFigures, Listening};
+use gemelo_member::MemberError;
+use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
 use gemelo_volume::{
     DamagedBlock, Pool, ScrubOptions, ScrubReport, Tuning, VolumeError, VolumeSummary,
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Most differences that a check names.
@@ -21,8 +24,8 @@ const MOST_DIFFERENCES: usize = 1000;
 
 /// A pool that this process has open.
 pub(crate) struct OpenPool {
-    pool: Pool,
-    directory: PathBuf,
+    placed: Arc<PlacedPool>,
+    place: PoolPlace,
     thresholds: Thresholds,
     /// `true` if a command opened the pool read-only because it changes nothing. Reports do not
     /// call such a pool read-only.
@@ -35,27 +38,33 @@ pub(crate) struct OpenPool {
 
 impl OpenPool {
     pub(crate) fn open(
-        directory: &Path,
+        place: &PoolPlace,
+        used: Use,
         tuning: Tuning,
         thresholds: Thresholds,
-    ) -> Result<Self, VolumeError> {
-        let pool = Pool::open(directory, tuning, Arc::new(SystemClock::new()))?;
-        let directory = directory.to_owned();
+    ) -> Result<Self, PlaceError> {
+        let placed = Arc::new(place.open(used, tuning, Arc::new(SystemClock::new()))?);
         let (is_only_looked_at, front_ends) = (false, OnceLock::new());
-        let (space, scrubs) = (SpaceCounter::default(), Scrubs::new(&directory));
-        Ok(Self { pool, directory, thresholds, is_only_looked_at, front_ends, space, scrubs })
+        let (space, scrubs) = (SpaceCounter::default(), Scrubs::new(place, &placed));
+        let place = place.clone();
+        Ok(Self { placed, place, thresholds, is_only_looked_at, front_ends, space, scrubs })
     }
 
     /// Opens the pool with its own settings. `is_only_looked_at` opens it read-only.
     pub(crate) fn open_as_set(
-        directory: &Path,
+        place: &PoolPlace,
+        used: Use,
         is_only_looked_at: bool,
     ) -> Result<Self, OpenError> {
-        let settings = Settings::read(directory).map_err(OpenError::Settings)?;
+        let settings = Settings::read(place).map_err(OpenError::Settings)?;
         let tuning = Tuning { read_only: is_only_looked_at, ..settings.tuning() };
         let opened =
-            Self::open(directory, tuning, Thresholds::default()).map_err(OpenError::Pool)?;
+            Self::open(place, used, tuning, Thresholds::default()).map_err(OpenError::Pool)?;
         Ok(Self { is_only_looked_at, ..opened })
+    }
+
+    fn pool(&self) -> &Pool {
+        self.placed.pool()
     }
 
     /// Sets the front ends that serve the pool. They are asked for connections and figures.
@@ -64,42 +73,64 @@ impl OpenPool {
         let _ = self.front_ends.set(front_ends);
     }
 
-    /// Stops the background work and closes the pool.
-    pub(crate) fn close(self) -> Result<(), VolumeError> {
-        self.pool.close()
+    /// Stops the background work, closes the pool and lets other processes have it.
+    pub(crate) fn close(self) -> Result<(), PlaceError> {
+        let Self { placed, scrubs, .. } = self;
+        drop(scrubs);
+        match Arc::try_unwrap(placed) {
+            Ok(placed) => placed.close(),
+            Err(held) => Ok(held.pool().checkpoint()?),
+        }
     }
 
     /// Writes a checkpoint for callers that do not hold the only reference and cannot close the
     /// pool.
     pub(crate) fn checkpoint(&self) -> Result<(), VolumeError> {
-        self.pool.checkpoint()
+        self.pool().checkpoint()
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        self.pool.is_read_only()
+        self.pool().is_read_only()
     }
 
     /// Returns a warning for each damage that was found when the pool was opened.
     pub(crate) fn damage(&self) -> Vec<String> {
-        damage_of(&self.pool)
+        damage_of(self.pool())
     }
 
     pub(crate) fn volume_names(&self) -> Vec<String> {
-        self.pool.volumes().into_iter().map(|volume| volume.record.name).collect()
+        self.pool().volumes().into_iter().map(|volume| volume.record.name).collect()
     }
 
     pub(crate) fn device(&self, name: &str) -> Result<Arc<dyn BlockDevice>, VolumeError> {
-        Ok(Arc::new(self.pool.volume(name)?))
+        let volume = self.pool().volume(name)?;
+        Ok(match self.placed.standing() {
+            None => Arc::new(volume),
+            Some(standing) => Arc::new(Tenured::new(volume, standing)),
+        })
     }
 
-    /// Performs a request.
+    /// Performs a request. A member that another process may have taken by now answers nothing.
     pub(crate) fn perform(
         &self,
         request: &PoolRequest,
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<Reply, RequestFailure> {
-        let pool = &self.pool;
+        let reply = self.perform_here(request, monitor, stop);
+        match self.placed.standing().map(|standing| standing.check()) {
+            Some(Err(why)) => Err(RequestFailure::of_error(&MemberError::from(why))),
+            _ => reply,
+        }
+    }
+
+    fn perform_here(
+        &self,
+        request: &PoolRequest,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<Reply, RequestFailure> {
+        let pool = self.pool();
         match request {
             PoolRequest::Stat => return Ok(Reply::Stat(Box::new(self.stat()?))),
             PoolRequest::VolumeSpace { name } => {
@@ -150,6 +181,11 @@ impl OpenPool {
                 return Ok(Reply::Scrubbed(self.scrub(options, monitor, stop)?));
             }
             PoolRequest::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,
+            PoolRequest::HandOver => {
+                return Err(RequestFailure::refused(
+                    "no process of this host serves the member, so there is nothing to hand over",
+                ));
+            }
             PoolRequest::Attach => {
                 return Err(RequestFailure::refused("only a served pool can be attached to"));
             }
@@ -164,12 +200,12 @@ impl OpenPool {
                         'gemelo serve' first";
             return Err(RequestFailure::refused(text));
         }
-        self.pool.pause_finder(is_paused);
+        self.pool().pause_finder(is_paused);
         Ok(())
     }
 
     fn summary(&self, name: &str) -> Result<VolumeSummary, VolumeError> {
-        let found = self.pool.volumes().into_iter().find(|volume| volume.record.name == name);
+        let found = self.pool().volumes().into_iter().find(|volume| volume.record.name == name);
         found.ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })
     }
 
@@ -188,7 +224,7 @@ impl OpenPool {
             let failure = RequestFailure::refused(format!("volume '{name}' holds data"));
             return Err(failure.with_remedy(Remedy::ForceRemoval));
         }
-        self.pool.remove_volume(name)?;
+        self.pool().remove_volume(name)?;
         for front_end in self.front_ends.get().into_iter().flatten() {
             front_end.disconnect(name);
         }
@@ -211,7 +247,7 @@ impl OpenPool {
             return Err(RequestFailure::refused(text).with_remedy(Remedy::ForceCut));
         }
         let clients = connected(self.connections(name) as u64);
-        self.pool.resize_volume(name, size_bytes)?;
+        self.pool().resize_volume(name, size_bytes)?;
         if let (Some(clients), true) = (clients, size_bytes < volume.record.size_bytes) {
             monitor.warn(&format!(
                 "volume '{name}' was cut under {clients}: requests beyond its new end fail"
@@ -223,7 +259,7 @@ impl OpenPool {
     /// Reports on the pool and its server.
     pub(crate) fn stat(&self) -> Result<StatReport, VolumeError> {
         let front_ends = self.front_ends.get().map(Vec::as_slice);
-        let report = report_on(&self.pool, &self.directory, front_ends, &self.thresholds)?;
+        let report = report_on(self.pool(), &self.place, front_ends, &self.thresholds)?;
         let read_only = report.read_only && !self.is_only_looked_at;
         Ok(StatReport { read_only, scrub: self.scrubs.stat(), ..report })
     }
@@ -244,12 +280,12 @@ impl OpenPool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<ScrubReport, RequestFailure> {
-        self.scrubs.run(&self.pool, options, monitor, stop)
+        self.scrubs.run(self.pool(), options, monitor, stop)
     }
 
     /// Returns the damaged blocks that were found since the pool was opened and are still in use.
     pub(crate) fn damaged_blocks(&self) -> Vec<DamagedBlock> {
-        self.pool.damaged_blocks()
+        self.pool().damaged_blocks()
     }
 
     pub(crate) fn thresholds(&self) -> &Thresholds {
@@ -301,13 +337,13 @@ fn server_stat(front_ends: &[Arc<dyn Listening>], volumes: &[VolumeSummary]) -> 
 /// Reports on a pool, and on its server if it is served.
 fn report_on(
     pool: &Pool,
-    directory: &Path,
+    place: &PoolPlace,
     front_ends: Option<&[Arc<dyn Listening>]>,
     thresholds: &Thresholds,
 ) -> Result<StatReport, VolumeError> {
     let stat = pool.stat()?;
     let volumes = pool.volumes();
-    let file_system_free_bytes = free_below(directory);
+    let file_system_free_bytes = place.directory().and_then(free_below);
     let server = front_ends.map(|front_ends| server_stat(front_ends, &volumes));
     let mut report = StatReport {
         dedup_ratio: stat.dedup_ratio(),
@@ -331,27 +367,28 @@ fn report_on(
 /// serve, until the result is dropped. Returns [`None`] if no socket can be made, for example in a
 /// read-only directory; other processes then wait.
 #[must_use]
-pub fn let_look(directory: &Path, pool: Weak<Pool>) -> Option<Looks> {
-    let place = directory.to_owned();
+pub fn let_look(place: &PoolPlace, pool: Weak<Pool>) -> Option<Looks> {
+    let directory = place.host_directory().ok()?;
+    let place = place.clone();
     let figures = move || {
         let report = report_on(&*pool.upgrade()?, &place, None, &Thresholds::default());
         let holder_process_id = Some(std::process::id());
         Some(report.map(|report| StatReport { holder_process_id, ..report }))
     };
-    Looks::open(directory, Box::new(figures)).ok()
+    Looks::open(&directory, Box::new(figures)).ok()
 }
 
 /// The reason why a pool was not opened with its settings.
 pub(crate) enum OpenError {
     Settings(RequestFailure),
-    Pool(VolumeError),
+    Pool(PlaceError),
 }
 
 impl From<OpenError> for RequestFailure {
     fn from(error: OpenError) -> Self {
         match error {
             OpenError::Settings(failure) => failure,
-            OpenError::Pool(error) => Self::of_opening(&error),
+            OpenError::Pool(error) => Self::of_place(&error),
         }
     }
 }

@@ -113,6 +113,8 @@ pub enum PoolRequest {
         /// New size of the data store in bytes.
         capacity_bytes: u64,
     },
+    /// Ends the service of a member in good order, so that another process can take it at once.
+    HandOver,
     /// Gives the connection to a front end, which exports all volumes over it.
     Attach,
 }

@@ -1,9 +1,11 @@
 //! Scrubs of an open pool: one at a time, by a command or by the schedule of a served pool; their
-//! progress, and the outcome of the last one, which is kept in the pool's directory.
+//! progress, and the outcome of the last one, which is kept in the pool's directory or with the
+//! member.
 
 use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
+use gemelo_place::{PlacedPool, PoolPlace};
 use gemelo_volume::{Pool, ScrubOptions, ScrubReport};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -11,8 +13,8 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -77,18 +79,23 @@ pub struct LastScrub {
 }
 
 /// The scrubs of a pool.
-#[derive(Debug)]
 pub(crate) struct Scrubs {
-    file: PathBuf,
+    kept: Kept,
     running: Mutex<Option<Arc<Progress>>>,
     last: Mutex<Option<LastScrub>>,
 }
 
 impl Scrubs {
-    pub(crate) fn new(directory: &Path) -> Self {
-        let file = directory.join(FILE);
-        let last = Mutex::new(read_last(&file));
-        Self { file, running: Mutex::default(), last }
+    pub(crate) fn new(place: &PoolPlace, placed: &Arc<PlacedPool>) -> Self {
+        match place.directory() {
+            Some(directory) => Self::keeping(Kept::File(directory.join(FILE))),
+            None => Self::keeping(Kept::Value(place.clone(), Arc::downgrade(placed))),
+        }
+    }
+
+    fn keeping(kept: Kept) -> Self {
+        let last = Mutex::new(kept.read());
+        Self { kept, running: Mutex::default(), last }
     }
 
     pub(crate) fn stat(&self) -> ScrubStat {
@@ -116,11 +123,8 @@ impl Scrubs {
             damaged_contents: report.problems.len() as u64 + report.more_problems,
         };
         *self.last.lock() = Some(last);
-        if let Err(error) = write_last(&self.file, &last) {
-            monitor.warn(&format!(
-                "{}: cannot keep the outcome of the scrub: {error}",
-                self.file.display()
-            ));
+        if let Err(error) = self.kept.write(&last) {
+            monitor.warn(&format!("cannot keep the outcome of the scrub: {error}"));
         }
         Ok(report)
     }
@@ -215,6 +219,39 @@ impl Monitor for Watched<'_> {
     }
 }
 
+/// Where the outcome of the last scrub is kept.
+enum Kept {
+    /// In a file of the pool's directory.
+    File(PathBuf),
+    /// In a value of the member.
+    Value(PoolPlace, Weak<PlacedPool>),
+}
+
+impl Kept {
+    fn read(&self) -> Option<LastScrub> {
+        match self {
+            Self::File(file) => read_last(file),
+            Self::Value(place, _) => {
+                let text = place.read_text(FILE).ok()?.ok().flatten()?;
+                serde_json::from_str(&text).ok()
+            }
+        }
+    }
+
+    fn write(&self, last: &LastScrub) -> Result<(), RequestFailure> {
+        match self {
+            Self::File(file) => write_last(file, last)
+                .map_err(|error| RequestFailure::of(&file.display().to_string(), &error)),
+            Self::Value(_, placed) => {
+                let Some(placed) = placed.upgrade() else { return Ok(()) };
+                let text = serde_json::to_string(last)
+                    .map_err(|error| RequestFailure::of("the outcome of a scrub", &error))?;
+                Ok(placed.write_value(FILE, &text)?)
+            }
+        }
+    }
+}
+
 /// Reads the outcome of the last scrub. A file that cannot be read or understood is the same as
 /// none: the pool is then due.
 fn read_last(file: &Path) -> Option<LastScrub> {
@@ -303,21 +340,21 @@ mod tests {
     fn the_outcome_is_kept_and_decides_when_the_next_scrub_is_due() {
         let directory = tempfile::tempdir().unwrap();
         let day = Duration::from_secs(86_400);
-        let scrubs = Scrubs::new(directory.path());
+        let scrubs = Scrubs::keeping(Kept::File(directory.path().join(FILE)));
         assert!(scrubs.is_due(day, 5), "a pool that was never scrubbed");
         let last = LastScrub { ended_utc_s: 1000, checked_contents: 7, ..LastScrub::default() };
-        write_last(&scrubs.file, &last).unwrap();
-        let scrubs = Scrubs::new(directory.path());
+        write_last(&directory.path().join(FILE), &last).unwrap();
+        let scrubs = Scrubs::keeping(Kept::File(directory.path().join(FILE)));
         assert_eq!(scrubs.stat(), ScrubStat { running: None, last: Some(last) });
         assert!(!scrubs.is_due(day, 87_399) && scrubs.is_due(day, 87_400));
-        fs::write(&scrubs.file, "nonsense").unwrap();
-        assert!(Scrubs::new(directory.path()).is_due(day, 1001));
+        fs::write(directory.path().join(FILE), "nonsense").unwrap();
+        assert!(Scrubs::keeping(Kept::File(directory.path().join(FILE))).is_due(day, 1001));
     }
 
     #[test]
     fn one_scrub_runs_at_a_time() {
         let directory = tempfile::tempdir().unwrap();
-        let scrubs = Scrubs::new(directory.path());
+        let scrubs = Scrubs::keeping(Kept::File(directory.path().join(FILE)));
         let progress = Arc::new(Progress::default());
         let watched = Watched { progress: &progress, monitor: &gemelo_base::Silent };
         let running = Running::begin(&scrubs, &progress).unwrap();

@@ -9,13 +9,17 @@ use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
 use crate::scrub::{self, ScrubSchedule};
 use crate::{open_files, systemd, watch};
-use gemelo_base::{Classified, Monitor, StopFlag};
+use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
+use gemelo_place::{PoolPlace, Use};
 use gemelo_volume::Tuning;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+
+/// Interval between two attempts of a standby to take the pool. It adds to the time of a fail-over.
+const STAND_BY_LOOK_NS: u64 = 200_000_000;
 
 /// The front ends of a server and its options.
 #[derive(Default)]
@@ -32,6 +36,8 @@ pub struct ServeOptions {
     pub scrub: ScrubSchedule,
     /// Shares of use at which the server warns.
     pub thresholds: Thresholds,
+    /// `true` to wait until no other process has the pool.
+    pub standby: bool,
 }
 
 /// The addresses at which a service listens.
@@ -50,13 +56,13 @@ pub struct Addresses {
 /// # Errors
 /// Fails if the pool cannot be opened or closed, or if a front end fails.
 pub fn serve(
-    directory: &Path,
+    place: &PoolPlace,
     options: ServeOptions,
     monitor: Arc<dyn Monitor>,
     stop: &StopFlag,
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), RequestFailure> {
-    let (service, addresses) = Service::start(directory, options, monitor, stop)?;
+    let (service, addresses) = Service::start(place, options, monitor, stop)?;
     ready(&addresses);
     systemd::notify("READY=1");
     let served = run_all(&service.front_ends, stop);
@@ -121,16 +127,18 @@ struct Service {
 
 impl Service {
     fn start(
-        directory: &Path,
+        place: &PoolPlace,
         options: ServeOptions,
         monitor: Arc<dyn Monitor>,
         stop: &StopFlag,
     ) -> Result<(Self, Addresses), RequestFailure> {
-        let about = |failure: RequestFailure| failure.about(&directory.display().to_string());
+        let about = |failure: RequestFailure| failure.about_place(place);
+        let directory = place.host_directory();
+        let directory = directory.map_err(|error| about(RequestFailure::of_place(&error)))?;
         for front_end in &options.front_ends {
             front_end.check().map_err(|error| of_front_end(&error))?;
         }
-        let pool = open(directory, &options, &*monitor, stop).map_err(about)?;
+        let pool = open((place, &directory), &options, &*monitor, stop).map_err(about)?;
         let read_only = options.tuning.read_only;
         let front_ends = listen(options.front_ends, options.volumes, &pool, &monitor)?;
         pool.set_front_ends(front_ends.clone());
@@ -146,7 +154,7 @@ impl Service {
             monitor.warn(&warning);
         }
         let failed = |error: std::io::Error| RequestFailure::of("cannot start to serve", &error);
-        let control = match open_control(directory, &pool, transfers.clone(), &monitor) {
+        let control = match open_control(&directory, &pool, transfers.clone(), (&monitor, stop)) {
             Ok(control) => Some(control),
             Err(error) if read_only => {
                 monitor.warn(&format!(
@@ -190,17 +198,20 @@ impl Service {
 
 /// Opens the pool, reports its damage, and checks that the volumes to export exist.
 fn open(
-    directory: &Path,
+    (place, directory): (&PoolPlace, &Path),
     options: &ServeOptions,
     monitor: &dyn Monitor,
     stop: &StopFlag,
 ) -> Result<Arc<OpenPool>, RequestFailure> {
     let open = || {
-        OpenPool::open(directory, options.tuning, options.thresholds.clone())
+        OpenPool::open(place, Use::Hold, options.tuning, options.thresholds.clone())
             .map_err(OpenError::Pool)
     };
     let is_served = || control::is_answering(directory, HolderKind::Server);
-    let pool = open_patiently(stop, open, is_served)?;
+    let pool = match options.standby {
+        true => stand_by(place, stop, open, monitor)?,
+        false => open_patiently(stop, open, is_served)?,
+    };
     for damage in pool.damage() {
         monitor.warn(&damage);
     }
@@ -213,6 +224,33 @@ fn open(
         pool.device(name)?;
     }
     Ok(Arc::new(pool))
+}
+
+/// Opens the pool as soon as no other process has it.
+fn stand_by(
+    place: &PoolPlace,
+    stop: &StopFlag,
+    open: impl Fn() -> Result<OpenPool, OpenError>,
+    monitor: &dyn Monitor,
+) -> Result<OpenPool, RequestFailure> {
+    let clock = SystemClock::new();
+    let mut is_told = false;
+    loop {
+        match open() {
+            Err(OpenError::Pool(error)) if error.is_in_use() => {
+                if !std::mem::replace(&mut is_told, true) {
+                    let holder = error.holder().unwrap_or_default();
+                    monitor.log(&format!("{place}: standing by while {holder} serves"));
+                    systemd::notify("READY=1\nSTATUS=standing by");
+                }
+            }
+            other => return Ok(other?),
+        }
+        if stop.is_raised() {
+            return Err(RequestFailure::midway("stopped while standing by"));
+        }
+        clock.sleep_until_ns(clock.now_ns() + STAND_BY_LOOK_NS);
+    }
 }
 
 /// Binds the addresses of all front ends.
@@ -252,12 +290,13 @@ fn open_control(
     directory: &Path,
     pool: &Arc<OpenPool>,
     transfers: Option<Arc<dyn Transfers>>,
-    monitor: &Arc<dyn Monitor>,
+    (monitor, stop): (&Arc<dyn Monitor>, &StopFlag),
 ) -> std::io::Result<Control> {
     if control::is_answering(directory, HolderKind::Server) {
         return Err(std::io::ErrorKind::AddrInUse.into());
     }
-    Control::open(directory, Arc::clone(pool), transfers, Arc::clone(monitor))
+    let ends = (Arc::clone(monitor), stop.clone());
+    Control::open(directory, Arc::clone(pool), transfers, ends)
 }
 
 fn start_metrics(

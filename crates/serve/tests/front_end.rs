@@ -195,7 +195,7 @@ impl TestPool {
         let (tell, told) = std::sync::mpsc::channel();
         let (path, flag) = (self.path(), stop.clone());
         let serving = std::thread::spawn(move || {
-            serve(&path, options, monitor, &flag, |addresses| {
+            serve(&path.as_path().into(), options, monitor, &flag, |addresses| {
                 tell.send(addresses.clients.clone()).unwrap();
             })
         });
@@ -207,7 +207,8 @@ impl TestPool {
     }
 
     fn access(&self) -> PoolAccess {
-        PoolAccess::open(&self.path(), Purpose::Look, &Silent, &StopFlag::new()).unwrap()
+        PoolAccess::open(&self.path().as_path().into(), Purpose::Look, &Silent, &StopFlag::new())
+            .unwrap()
     }
 }
 

@@ -17,7 +17,8 @@ fn a_raised_stop_flag_ends_the_computation_and_the_next_one_succeeds() {
     let pool = Pool::open(&path, Tuning::default(), Arc::new(SystemClock::new())).unwrap();
     pool.create_volume("a", 1 << 20, DedupMode::Inline).unwrap();
     pool.close().unwrap();
-    let access = PoolAccess::open(&path, Purpose::Read, &Silent, &StopFlag::new()).unwrap();
+    let access =
+        PoolAccess::open(&path.as_path().into(), Purpose::Read, &Silent, &StopFlag::new()).unwrap();
     let raised = StopFlag::new();
     raised.raise();
     let of_all = PoolRequest::VolumeSpace { name: None };

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{level} is not a confidence level: give a number from 0.5 to 0.9999, such as 0.95")]
 pub struct ConfidenceError {
-    /// The number.
+    /// The number that was given.
     pub level: f64,
 }
 
@@ -102,7 +102,7 @@ impl Interval {
 /// A value computed from a sample, with its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The value.
+    /// The value computed from the sample.
     pub value: f64,
     /// The interval, or `None` if the sample is too small for one.
     pub interval: Option<Interval>,

@@ -31,7 +31,7 @@ pub enum TimelineError {
     /// A value is not a number, or too large for sums of squares.
     #[error("the value {value} cannot be used: values are from -1e150 to 1e150")]
     OutOfRange {
-        /// The value.
+        /// The value that is out of range.
         value: f64,
     },
 }

@@ -20,7 +20,7 @@ pub enum TestMethod {
 /// The outcome of a test of two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TestOutcome {
-    /// The method.
+    /// The test that gave the probability.
     pub method: TestMethod,
     /// Welch's t, or Mann and Whitney's U of the second sample. It is infinite if two samples
     /// without any spread differ.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A trace format.
+/// A format in which traces are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TraceFormat {
     /// FIU IODedup: web-vm, mail and homes. An MD5 for every 4096 or 512 bytes; hashes are not

@@ -111,8 +111,8 @@ counters! {
         index_batches,
         /// Blocks that were moved, so that neighbours in a volume are neighbours in the store.
         arranged_blocks,
-        /// Blocks that were read to be moved and then left where they are, because a request changed
-        /// them meanwhile, or because they could not be read or written.
+        /// Blocks that were read to be moved and then left where they are, because a request
+        /// changed them meanwhile, or because they could not be read or written.
         arrange_overtaken_blocks,
         /// Contents that had the fingerprint of another one.
         collisions,

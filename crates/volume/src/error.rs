@@ -53,7 +53,7 @@ pub enum VolumeError {
          file system"
     )]
     LostDisk {
-        /// The link.
+        /// The path of the link.
         path: PathBuf,
         /// The place that the link names.
         target: PathBuf,
@@ -88,7 +88,7 @@ pub enum VolumeError {
     /// The metadata does not match its checksum, or contradicts itself.
     #[error("the metadata is damaged: {what}")]
     Damaged {
-        /// The damaged part.
+        /// The name of the damaged part.
         what: String,
     },
     /// The pool failed before and takes no changes until it is opened anew.

@@ -20,7 +20,6 @@ mod marker;
 mod pool;
 mod sync;
 mod volume;
-mod volume_path;
 
 pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
@@ -37,4 +36,3 @@ pub use pool::{
     repair_outlook,
 };
 pub use volume::Volume;
-pub use volume_path::{VolumePath, VolumePathError};

@@ -31,8 +31,8 @@ const ROUNDS: u64 = 2000;
 /// The most steps between two crashes.
 const MOST_STEPS: u64 = 400;
 
-/// Runs a pool until it has crashed several times. Returns the number of crashes, and of blocks that
-/// the arranger has moved.
+/// Runs a pool until it has crashed several times. Returns the number of crashes, and of blocks
+/// that the arranger has moved.
 fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> (u64, u64) {
     let mut random = Random::new(seed);
     let mut simulation = Simulation::new(random.next_u64()).with_store(open_store);

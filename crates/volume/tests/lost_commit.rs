@@ -13,7 +13,7 @@ mod common;
 #[path = "lost_commit/story.rs"]
 mod story;
 
-use common::simulated::Simulation;
+use common::simulated::{METADATA, Simulation};
 use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag, SystemClock};
@@ -36,7 +36,7 @@ const RING: std::ops::Range<usize> = 8..8 + JOURNAL_BYTES / PAGE;
 /// Room for all commits of a test.
 const JOURNAL_BYTES: usize = 512 << 10;
 
-/// A small pool.
+/// The options of a small pool, so that commits wrap around.
 fn options(backend: BackendKind, blocks: u64) -> PoolOptions {
     PoolOptions { journal_bytes: Some(JOURNAL_BYTES as u64), ..options_with(backend, blocks) }
 }
@@ -329,5 +329,63 @@ fn the_system_clock_marks_an_idle_pool() {
     while marked(&simulation) < last {
         assert!(since.elapsed() < Duration::from_secs(60), "no mark");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Opens the pool of [`long_commit`] with pages of its metadata disk that cannot be read.
+fn open_unreadable(
+    images: &[Vec<u8>; 2],
+    pages: &[usize],
+) -> (Simulation, Result<Pool, VolumeError>) {
+    let simulation = Simulation::of_images(1, images.clone());
+    for page in pages {
+        let start = (page * PAGE) as u64;
+        simulation.make_unreadable(METADATA, start..start + PAGE as u64);
+    }
+    let pool = open(&simulation.disks(), tuning());
+    (simulation, pool)
+}
+
+#[test]
+fn a_commit_is_replayed_if_one_of_its_copies_can_be_read() {
+    for backend in BackendKind::ALL {
+        let (simulation, bytes) = long_commit(backend);
+        let images = simulation.images();
+        let (copies, pages) = commits(&images[1]).into_values().next_back().unwrap();
+        let whole = |copy: usize| (copies[copy]..copies[copy] + pages).collect::<Vec<_>>();
+        let mut cases = vec![whole(0), whole(1), vec![copies[0], copies[1] + 1]];
+        cases.extend(whole(0).into_iter().chain(whole(1)).map(|page| vec![page]));
+        // No commit was written there yet.
+        cases.push(vec![copies[1] + pages]);
+        for case in cases {
+            let (simulation, pool) = open_unreadable(&images, &case);
+            let what = format!("{backend:?}: pages {case:?} of {copies:?}");
+            let pool = pool.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let found = read(&pool.volume("a").unwrap(), 0, bytes.len()).unwrap();
+            assert!(found == bytes, "{what}");
+            assert!(pool.damage().iter().any(|line| line.contains("cannot read")), "{what}");
+            let report = check_data(&simulation.disks());
+            let problems: Vec<_> = report.problems.iter().map(|one| one.loses_data).collect();
+            assert_eq!(problems, [false], "{what}: {:?}", report.problems);
+        }
+    }
+}
+
+#[test]
+fn a_commit_that_may_be_in_unreadable_pages_is_not_taken_for_one_that_never_was() {
+    for backend in BackendKind::ALL {
+        let (simulation, _) = long_commit(backend);
+        let images = simulation.images();
+        let (copies, pages) = commits(&images[1]).into_values().next_back().unwrap();
+        let mut rotten = images.clone();
+        rotten[1][copies[1] * PAGE + PAGE + 9] ^= 1;
+        let both = |page: usize| vec![copies[0] + page, copies[1] + page];
+        let cases =
+            [(&images, both(0)), (&images, both(pages - 1)), (&rotten, vec![copies[0] + 1])];
+        for (images, case) in cases {
+            let (_, pool) = open_unreadable(images, &case);
+            let error = pool.err().unwrap_or_else(|| panic!("{backend:?}: {case:?} of {copies:?}"));
+            assert!(matches!(error, VolumeError::Io { .. }), "{error}");
+        }
     }
 }

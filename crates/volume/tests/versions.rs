@@ -25,6 +25,9 @@ use std::path::PathBuf;
 const KEPT: [BackendKind; 4] =
     [BackendKind::Log, BackendKind::Ram, BackendKind::Table, BackendKind::BTree];
 
+/// The pages of the metadata disk that flush marks are written to.
+const FLUSH_MARKS: std::ops::Range<usize> = 6 * 4096..8 * 4096;
+
 /// The two disks of a pool that is kept for a version, data first.
 fn kept(version: u32, backend: BackendKind) -> [Vec<u8>; 2] {
     ["data", "metadata"].map(|disk| {
@@ -103,6 +106,7 @@ fn an_older_pool_is_checked_refused_and_converted() {
         let lost = convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
         assert_eq!(lost, 0);
         assert!(old.images() == before, "nothing of the old pool was written");
+        assert!(new.images()[1][FLUSH_MARKS].iter().all(|byte| *byte == 0), "{backend:?}: a mark");
         let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
         let report = check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);

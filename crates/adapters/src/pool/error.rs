@@ -2,36 +2,38 @@
 
 use super::PoolVolume;
 use gemelo_base::{Classified, FailureKind};
+use gemelo_place::{PlaceError, PoolPlace};
 use gemelo_target::{AdapterError, TargetError};
-use gemelo_volume::VolumeError;
-use std::path::PathBuf;
 use thiserror::Error;
 
 /// The reason why a volume of a pool is refused as a target, or cannot be opened or closed.
 #[derive(Debug, Error)]
 pub enum PoolTargetError {
     /// The name does not give both a pool and a volume.
-    #[error("invalid target 'pool:{place}': give pool:DIRECTORY/VOLUME")]
+    #[error(
+        "invalid target 'pool:{place}': give pool:DIRECTORY/VOLUME, or \
+         pool:rados:POOL/NAMESPACE/MEMBER/VOLUME for a member of a domain"
+    )]
     Shape {
         /// The text after `pool:`.
         place: String,
     },
     /// The pool cannot be opened.
-    #[error("cannot open the pool {}", directory.display())]
+    #[error("cannot open the pool {place}")]
     Open {
-        /// Directory of the pool.
-        directory: PathBuf,
-        /// The engine's error.
-        source: VolumeError,
+        /// The place of the pool.
+        place: PoolPlace,
+        /// The error with which the pool refused.
+        source: PlaceError,
     },
     /// Another process has opened the pool.
     #[error(
         "the pool {} is in use by {holder}: if that process serves the pool, give the export as \
          target, nbd+unix:///{}?socket=PATH; if not, wait until it has ended",
-        place.directory.display(), place.volume
+        place.0.pool, place.0.name
     )]
     InUse {
-        /// The requested volume.
+        /// The volume as the target names it.
         place: PoolVolume,
         /// The process that has opened the pool.
         holder: String,
@@ -39,29 +41,29 @@ pub enum PoolTargetError {
     /// The pool has no volume of this name.
     #[error(
         "the pool {} has no volume '{}': it has {known}",
-        place.directory.display(), place.volume
+        place.0.pool, place.0.name
     )]
     NoVolume {
-        /// The requested volume.
+        /// The volume as the target names it.
         place: PoolVolume,
         /// The names of the pool's volumes, or "none".
         known: String,
     },
     /// The search for duplicates failed.
-    #[error("cannot look for duplicates in the pool {}", directory.display())]
+    #[error("cannot look for duplicates in the pool {place}")]
     Settle {
-        /// Directory of the pool.
-        directory: PathBuf,
-        /// The engine's error.
-        source: VolumeError,
+        /// The place of the pool.
+        place: PoolPlace,
+        /// The error with which the pool refused.
+        source: PlaceError,
     },
     /// Closing the pool failed, so the latest writes may not be durable.
-    #[error("cannot close the pool {}", directory.display())]
+    #[error("cannot close the pool {place}")]
     Close {
-        /// Directory of the pool.
-        directory: PathBuf,
-        /// The engine's error.
-        source: VolumeError,
+        /// The place of the pool.
+        place: PoolPlace,
+        /// The error with which the pool refused.
+        source: PlaceError,
     },
 }
 

@@ -1,4 +1,5 @@
-//! Volumes of a pool: names of the form `pool:DIRECTORY/VOLUME`.
+//! Volumes of a pool: names of the form `pool:DIRECTORY/VOLUME` or
+//! `pool:rados:POOL/NAMESPACE/MEMBER/VOLUME`.
 
 mod error;
 mod queue;
@@ -6,33 +7,27 @@ mod volume;
 
 pub use error::PoolTargetError;
 
+use gemelo_place::{PoolPlace, VolumePath};
 use gemelo_target::{Adapter, AdapterError, Storage, TargetError, TargetUri};
-use gemelo_volume::{Pool, Tuning, VolumePath};
+use gemelo_volume::{Pool, Tuning};
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use volume::VolumeStorage;
 
-/// A volume and the directory of its pool.
+/// A volume and the place of its pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolVolume {
-    /// Directory of the pool.
-    pub directory: PathBuf,
-    /// Name of the volume.
-    pub volume: String,
-}
+pub struct PoolVolume(pub VolumePath);
 
 impl PoolVolume {
     fn parse(place: &str) -> Result<Self, PoolTargetError> {
-        let VolumePath { pool, name } =
-            place.parse().map_err(|_| PoolTargetError::Shape { place: place.to_owned() })?;
-        Ok(Self { directory: pool, volume: name })
+        let path = place.parse();
+        path.map(Self).map_err(|_| PoolTargetError::Shape { place: place.to_owned() })
     }
 }
 
 impl fmt::Display for PoolVolume {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "pool:{}/{}", self.directory.display(), self.volume)
+        write!(formatter, "pool:{}", self.0)
     }
 }
 
@@ -42,23 +37,23 @@ pub trait PoolHost: Send + Sync {
     ///
     /// # Errors
     /// Fails if the settings of the pool cannot be read.
-    fn tuning(&self, directory: &Path) -> Result<Tuning, AdapterError>;
+    fn tuning(&self, place: &PoolPlace) -> Result<Tuning, AdapterError>;
 
     /// Takes notice of a pool that a target has opened for writing, so that the program can show
     /// its figures to others meanwhile. The result is dropped before the pool is closed. Other
     /// processes can open a read-only pool themselves, so this is not called for these.
-    fn opened(&self, directory: &Path, pool: Weak<Pool>) -> Option<Box<dyn Send + Sync>>;
+    fn opened(&self, place: &PoolPlace, pool: Weak<Pool>) -> Option<Box<dyn Send + Sync>>;
 }
 
 /// A host that opens pools with the defaults of the engine and shows them to nobody.
 struct PlainHost;
 
 impl PoolHost for PlainHost {
-    fn tuning(&self, _directory: &Path) -> Result<Tuning, AdapterError> {
+    fn tuning(&self, _place: &PoolPlace) -> Result<Tuning, AdapterError> {
         Ok(Tuning::default())
     }
 
-    fn opened(&self, _directory: &Path, _pool: Weak<Pool>) -> Option<Box<dyn Send + Sync>> {
+    fn opened(&self, _place: &PoolPlace, _pool: Weak<Pool>) -> Option<Box<dyn Send + Sync>> {
         None
     }
 }
@@ -88,7 +83,7 @@ impl Adapter for PoolAdapter {
     }
 
     fn forms(&self) -> &'static [&'static str] {
-        &["pool:DIRECTORY/VOLUME"]
+        &["pool:DIRECTORY/VOLUME", "pool:rados:POOL/NAMESPACE/MEMBER/VOLUME"]
     }
 
     fn storage(&self, uri: &TargetUri) -> Result<Arc<dyn Storage>, TargetError> {
@@ -104,12 +99,12 @@ mod tests {
 
     #[test]
     fn a_name_has_a_directory_and_a_volume() {
-        for text in ["pool:/a b/c/disk", "pool:dir/disk"] {
+        for text in ["pool:/a b/c/disk", "pool:dir/disk", "pool:rados:a/b/c/disk:id=x"] {
             let uri = TargetUri::from(text);
             assert_eq!(PoolVolume::parse(uri.parts().1).unwrap().to_string(), text);
             assert!(!PoolAdapter::default().storage(&uri).unwrap().has_engines());
         }
-        for text in ["pool:a", "pool:/b", "pool:a/"] {
+        for text in ["pool:a", "pool:/b", "pool:a/", "pool:rados:a/b/c"] {
             let error = PoolAdapter::default().storage(&text.into()).err().unwrap();
             assert!(
                 error.to_string().contains(text) && error.kind() == FailureKind::BadInput,

@@ -8,6 +8,7 @@ use super::{PoolHost, PoolTargetError, PoolVolume};
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::BlockDevice;
 use gemelo_format::DedupMode;
+use gemelo_place::{PlacedPool, Use};
 use gemelo_target::{
     AtStart, DedupPolicy, PlaceAccess, PlaceLayout, PlannedTarget, PoolFigures, Queue,
     QueueOptions, Storage, Target, TargetError,
@@ -29,8 +30,9 @@ impl Storage for VolumeStorage {
     }
 
     fn capacity(&self) -> Result<Option<u64>, TargetError> {
-        let pool = self.open(Tuning { read_only: true, background: false, ..self.tuning()? })?;
-        Ok(Some(summary(&pool, &self.place)?.record.size_bytes))
+        let tuning = Tuning { read_only: true, background: false, ..self.tuning()? };
+        let placed = self.open(Use::Look, tuning)?;
+        Ok(Some(summary(placed.pool(), &self.place)?.record.size_bytes))
     }
 
     fn plan(&self, layout: &PlaceLayout) -> Result<Box<dyn PlannedTarget>, TargetError> {
@@ -41,7 +43,7 @@ impl Storage for VolumeStorage {
 /// A volume that was checked and can carry the layout, with its open pool.
 struct PlannedVolume {
     place: PoolVolume,
-    pool: Pool,
+    placed: PlacedPool,
     volume: Volume,
     at_start: AtStart,
     layout: PlaceLayout,
@@ -56,7 +58,7 @@ impl fmt::Debug for PlannedVolume {
 
 fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, PoolTargetError> {
     let volumes = pool.volumes();
-    if let Some(found) = volumes.iter().find(|volume| volume.record.name == place.volume) {
+    if let Some(found) = volumes.iter().find(|volume| volume.record.name == place.0.name) {
         return Ok(found.clone());
     }
     let names: Vec<String> = volumes.into_iter().map(|volume| volume.record.name).collect();
@@ -66,16 +68,15 @@ fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, PoolTargetE
 
 impl VolumeStorage {
     fn tuning(&self) -> Result<Tuning, TargetError> {
-        Ok(self.host.tuning(&self.place.directory)?)
+        Ok(self.host.tuning(&self.place.0.pool)?)
     }
 
-    fn open(&self, tuning: Tuning) -> Result<Pool, PoolTargetError> {
-        let (place, directory) = (&self.place, &self.place.directory);
-        Pool::open(directory, tuning, Arc::new(SystemClock::new())).map_err(|error| match error {
-            VolumeError::InUse { holder } => {
-                PoolTargetError::InUse { place: place.clone(), holder }
-            }
-            source => PoolTargetError::Open { directory: directory.clone(), source },
+    fn open(&self, used: Use, tuning: Tuning) -> Result<PlacedPool, PoolTargetError> {
+        let place = &self.place.0.pool;
+        let opened = place.open(used, tuning, Arc::new(SystemClock::new()));
+        opened.map_err(|source| match source.holder() {
+            Some(holder) => PoolTargetError::InUse { place: self.place.clone(), holder },
+            None => PoolTargetError::Open { place: place.clone(), source },
         })
     }
 
@@ -87,8 +88,9 @@ impl VolumeStorage {
             return Err(TargetError::NoDirect { path: path() });
         }
         let writes = layout.access.writes();
-        let pool = self.open(Tuning { read_only: !writes, ..self.tuning()? })?;
-        let found = summary(&pool, place)?;
+        let placed = self.open(Use::Hold, Tuning { read_only: !writes, ..self.tuning()? })?;
+        let pool = placed.pool();
+        let found = summary(pool, place)?;
         if found.record.size_bytes < need_bytes {
             return Err(TargetError::TooSmall {
                 path: path(),
@@ -102,14 +104,14 @@ impl VolumeStorage {
         if layout.access == PlaceAccess::Create && !layout.force && found.mapped_blocks > 0 {
             return Err(TargetError::HoldsData { path: path(), what: "data".to_owned() });
         }
-        let volume = pool.volume(&place.volume).map_err(|source| PoolTargetError::Open {
-            directory: place.directory.clone(),
-            source,
+        let volume = pool.volume(&place.0.name).map_err(|source| PoolTargetError::Open {
+            place: place.0.pool.clone(),
+            source: source.into(),
         })?;
         let at_start = if found.mapped_blocks == 0 { AtStart::Zeros } else { AtStart::Unknown };
         Ok(PlannedVolume {
             place: place.clone(),
-            pool,
+            placed,
             volume,
             at_start,
             layout: *layout,
@@ -120,14 +122,14 @@ impl VolumeStorage {
 
 impl PlannedTarget for PlannedVolume {
     fn prepare(self: Box<Self>) -> Result<Box<dyn Target>, TargetError> {
-        let Self { place, pool, volume, at_start, layout, host } = *self;
-        let pool = Arc::new(pool);
+        let Self { place, placed, volume, at_start, layout, host } = *self;
+        let pool = placed.pool();
         let shown = if pool.is_read_only() {
             None
         } else {
-            host.opened(&place.directory, Arc::downgrade(&pool))
+            host.opened(&place.0.pool, Arc::downgrade(pool))
         };
-        Ok(Box::new(VolumeTarget { place, pool: Some(pool), shown, volume, at_start, layout }))
+        Ok(Box::new(VolumeTarget { place, placed: Some(placed), shown, volume, at_start, layout }))
     }
 }
 
@@ -135,8 +137,9 @@ impl PlannedTarget for PlannedVolume {
 struct VolumeTarget {
     place: PoolVolume,
     /// `None` once the target is finished.
-    pool: Option<Arc<Pool>>,
-    /// The result of [`PoolHost::opened`]. It may hold the pool for moments, so it goes before the pool.
+    placed: Option<PlacedPool>,
+    /// The result of [`PoolHost::opened`]. It may hold the pool for moments, so it goes before the
+    /// pool.
     shown: Option<Box<dyn Send + Sync>>,
     volume: Volume,
     at_start: AtStart,
@@ -146,16 +149,9 @@ struct VolumeTarget {
 impl VolumeTarget {
     fn close(&mut self) -> Result<(), TargetError> {
         self.shown = None;
-        let Some(pool) = self.pool.take() else { return Ok(()) };
-        let directory = || self.place.directory.clone();
-        let closed = match Arc::try_unwrap(pool) {
-            Ok(pool) => pool.close(),
-            // Another thread is reading the pool's figures and still holds it, so it is not closed
-            // now. A checkpoint makes the next opening as quick as a close does.
-            Err(held) if held.is_read_only() => Ok(()),
-            Err(held) => held.checkpoint(),
-        };
-        Ok(closed.map_err(|source| PoolTargetError::Close { directory: directory(), source })?)
+        let Some(placed) = self.placed.take() else { return Ok(()) };
+        let place = || self.place.0.pool.clone();
+        Ok(placed.close().map_err(|source| PoolTargetError::Close { place: place(), source })?)
     }
 }
 
@@ -183,7 +179,7 @@ impl Target for VolumeTarget {
     }
 
     fn pool_figures(&self) -> Option<PoolFigures> {
-        let pool = self.pool.as_ref()?;
+        let pool = self.placed.as_ref()?.pool();
         let stat = pool.stat().ok()?;
         let volume = summary(pool, &self.place).ok()?;
         Some(PoolFigures {
@@ -201,12 +197,12 @@ impl Target for VolumeTarget {
     fn settle(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<(), TargetError> {
         let is_offline =
             self.pool_figures().is_some_and(|figures| figures.mode == DedupPolicy::Offline);
-        let Some(pool) = self.pool.as_ref().filter(|_| is_offline) else { return Ok(()) };
-        match pool.find(monitor, stop) {
+        let Some(placed) = self.placed.as_ref().filter(|_| is_offline) else { return Ok(()) };
+        match placed.pool().find(monitor, stop) {
             Ok(_) | Err(VolumeError::Interrupted) => Ok(()),
             Err(source) => {
-                let directory = self.place.directory.clone();
-                Err(PoolTargetError::Settle { directory, source }.into())
+                let (place, source) = (self.place.0.pool.clone(), source.into());
+                Err(PoolTargetError::Settle { place, source }.into())
             }
         }
     }

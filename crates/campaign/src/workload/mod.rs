@@ -81,7 +81,7 @@ pub(crate) struct Measured {
 /// A step of a workload.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// An action.
+    /// An action, such as a bench job or a shell command.
     Act(Box<dyn Action>),
     /// A pause, in which the background work of a target goes on.
     Idle(Duration),

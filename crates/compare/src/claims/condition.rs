@@ -70,7 +70,7 @@ pub enum Relation {
     AtMost(f64),
     /// The number differs from `value` by at most `share` of its magnitude.
     About {
-        /// The published number.
+        /// The number as the paper published it.
         value: f64,
         /// The accepted difference, as a share.
         share: f64,

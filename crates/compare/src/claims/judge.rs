@@ -34,7 +34,7 @@ pub struct ConditionOutcome {
     pub condition: String,
     /// The number that was computed, with its interval, if there are runs.
     pub measured: Option<Estimate>,
-    /// The verdict.
+    /// The verdict on this condition.
     pub verdict: ClaimVerdict,
 }
 

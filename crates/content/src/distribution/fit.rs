@@ -295,7 +295,8 @@ fn share_out(
         )));
     }
     let (others, left) = (contents - 1, duplicates.saturating_sub(most));
-    if most > duplicates || left < others || (others == 0 && left > 0) {
+    // With one content no duplicates are left here.
+    if most > duplicates || left < others {
         return Err(unfit(format!(
             "one content with {most} duplicates leaves {left} of {duplicates} for the other \
              {others} contents, which have at least one each: ask for more blocks or fewer most \

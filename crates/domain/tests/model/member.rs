@@ -35,7 +35,7 @@ pub(crate) enum Phase {
     Waiting,
     /// It is unknown if the intent was applied; also after a crash.
     Unknown,
-    /// A guard failed.
+    /// A guard failed, and nothing was changed.
     Refused,
     /// The fate is known, and letters are to be sent.
     Known(bool),

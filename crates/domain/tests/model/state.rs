@@ -68,7 +68,7 @@ pub(crate) struct Keys {
 /// A letter to a home: the content, and what makes it unlike other letters.
 pub(crate) type Letter = (usize, usize, u64);
 
-/// All that exists.
+/// The members, the store, and the calls on their way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     /// The keys of the one shard.

@@ -57,7 +57,7 @@ pub enum WorkloadError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A flowop failed.
+    /// An operation of a flowop failed.
     #[error("{process}, {thread}: {flowop} cannot {what}")]
     Flowop {
         /// Name of the process.

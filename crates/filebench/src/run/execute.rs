@@ -58,8 +58,8 @@ struct Executor<'a> {
 /// Runs a program. Invalid filesets and data sources are refused before any file is touched.
 ///
 /// # Errors
-/// Fails if a fileset is in a place that must not be touched, or a data source cannot be opened. Later
-/// failures are in the outcome.
+/// Fails if a fileset is in a place that must not be touched, or a data source cannot be opened.
+/// Later failures are in the outcome.
 pub fn execute(
     program: &Program,
     options: &Options,

@@ -19,7 +19,7 @@ pub(super) enum End {
     Finished,
     /// A flowop found no file that it could use.
     OutOfFiles(String),
-    /// A flowop failed.
+    /// An operation of a flowop failed, which ends the run.
     Failed(WorkloadError),
 }
 

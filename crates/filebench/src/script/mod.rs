@@ -28,7 +28,7 @@ use std::sync::Arc;
 use syntax::{At, Command};
 use values::Value;
 
-/// A parsed script.
+/// A script that was parsed, with its commands in order.
 #[derive(Debug, Clone)]
 pub struct Script {
     name: String,
@@ -78,8 +78,8 @@ impl Script {
     /// Sets variables and resolves all names. `overrides` take precedence over `set` in the script.
     ///
     /// # Errors
-    /// Fails if a name is unknown, a value is outside its range, or an override is not a value of the
-    /// language.
+    /// Fails if a name is unknown, a value is outside its range, or an override is not a value of
+    /// the language.
     pub fn compile(&self, overrides: &[(String, String)]) -> Result<Program, ScriptError> {
         let mut values = BTreeMap::new();
         for (name, text) in overrides {

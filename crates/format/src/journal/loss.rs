@@ -1,9 +1,9 @@
 //! Telling the end of the journal from damage, and measuring what is lost.
 
-use super::reader::Found;
+use super::reader::{Found, Unreadable};
 use super::{JournalReader, LostHistory, Replayed};
 use crate::error::FormatError;
-use crate::{Commit, FlushMarks};
+use crate::{Commit, DiskRole, FlushMarks};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -44,6 +44,7 @@ impl JournalReader<'_> {
         };
         let left: Vec<Commit> =
             headers.iter().filter(|at| at.header.number >= next).copied().collect();
+        let unreadable_pages = self.check_readable(&left)?;
         let newest = left.iter().map(|at| at.header.number).max();
         let marked = marks.newest.map(|mark| mark.commit).filter(|commit| *commit >= next);
         let generation = left.iter().map(|at| at.header.generation).max();
@@ -63,9 +64,36 @@ impl JournalReader<'_> {
             lost,
             last: self.last,
             mended: self.mended,
+            unreadable_pages,
             marks,
             undone,
         })
+    }
+
+    /// Fails if the next commit may be in pages that the disk could not read. A durable commit has
+    /// a header at the front of each copy, and the first copy begins at the head or at the ring's
+    /// start. So as many pages as copies hide it, one of them there. If a header of it was found
+    /// and no copy is good, one page is enough. Returns the number of unreadable pages.
+    fn check_readable(&self, left: &[Commit]) -> Result<u64, FormatError> {
+        let Unreadable { pages, error } = self.ring.unreadable.take();
+        let outside = pages.iter().filter(|page| !self.is_replayed(**page)).count() as u64;
+        let is_begun = left.iter().any(|at| at.header.number == self.number);
+        let may_begin = [self.head, 0].iter().any(|start| pages.contains(start));
+        let is_hidden =
+            is_begun && outside > 0 || may_begin && outside >= self.ring.version.commit_copies();
+        match error.filter(|_| is_hidden) {
+            Some(error) => Err(FormatError::io(DiskRole::Metadata, "read")(error)),
+            None => Ok(pages.len() as u64),
+        }
+    }
+
+    /// Returns whether a page lies in the part of the ring that the replayed commits take.
+    fn is_replayed(&self, page: u64) -> bool {
+        let (tail, head) = (self.root.journal_offset, self.head);
+        match head < tail {
+            true => page >= tail || page < head,
+            false => (tail..head).contains(&page),
+        }
     }
 
     fn describe_loss(

@@ -13,6 +13,7 @@ use crate::{
 use gemelo_disk::Disk;
 use loss::Gaps;
 use reader::{Found, Ring};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Converts a byte offset in the ring to a byte offset on the metadata disk.
@@ -80,6 +81,8 @@ pub struct Replayed {
     /// Commits that were put together from two damaged copies. The newest commit is not among them,
     /// because a crash may have torn it.
     pub mended: Vec<u64>,
+    /// Pages of the journal that the disk could not read. No commit needs them.
+    pub unreadable_pages: u64,
     /// The flush marks of the pool.
     pub marks: FlushMarks,
     /// Blocks of each volume that commits changed which were not replayed, as far as those can be
@@ -90,7 +93,8 @@ pub struct Replayed {
 /// Reads the commits from a root on, and calls `apply` with each.
 ///
 /// # Errors
-/// Fails if the disk cannot be read, if a commit cannot be decoded, or if `apply` fails.
+/// Fails if the disk cannot be read where a commit may be that no other page shows, if a commit
+/// cannot be decoded, or if `apply` fails.
 pub fn replay_journal<E: From<FormatError>>(
     disk: &dyn Disk,
     superblock: &Superblock,
@@ -101,7 +105,13 @@ pub fn replay_journal<E: From<FormatError>>(
     let ring_bytes = superblock.journal_pages * PAGE_BYTES as u64;
     let seed = PoolSeed::of(superblock);
     let reader = JournalReader {
-        ring: Ring { disk, ring_bytes, seed, version: superblock.version },
+        ring: Ring {
+            disk,
+            ring_bytes,
+            seed,
+            version: superblock.version,
+            unreadable: RefCell::default(),
+        },
         root,
         head: root.journal_offset.min(ring_bytes),
         number: root.next_commit,
@@ -129,7 +139,8 @@ struct JournalReader<'d> {
 }
 
 impl JournalReader<'_> {
-    /// A commit counts if one of its copies is good, or both together. The whole ring is searched
+    /// A commit counts if one of its copies is good, or both together. A page that the disk cannot
+    /// read is one that is damaged, unless it can hide a commit. The whole ring is searched
     /// before the end of the journal is believed: a later commit means that the one that should be
     /// next was damaged.
     fn replay<E: From<FormatError>>(

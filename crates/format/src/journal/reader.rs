@@ -8,10 +8,15 @@ use crate::{
     VolumeId,
 };
 use gemelo_disk::Disk;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 /// Bytes that are read at once in a search for commits.
 const SCAN_BYTES: usize = 1 << 20;
+/// Most pages of the ring that may be unreadable. A disk can take seconds to give up on each, and
+/// one with more of them is failing as a whole.
+const MOST_UNREADABLE_PAGES: usize = 64;
 
 /// A commit that was read.
 pub(super) struct Found {
@@ -27,6 +32,16 @@ pub(super) struct Ring<'d> {
     pub(super) ring_bytes: u64,
     pub(super) seed: PoolSeed,
     pub(super) version: Version,
+    pub(super) unreadable: RefCell<Unreadable>,
+}
+
+/// The pages of the ring that the disk could not read.
+#[derive(Default)]
+pub(super) struct Unreadable {
+    /// Offsets of the pages in bytes from the ring's start.
+    pub(super) pages: BTreeSet<u64>,
+    /// The first error.
+    pub(super) error: Option<io::Error>,
 }
 
 impl Ring<'_> {
@@ -110,10 +125,28 @@ impl Ring<'_> {
 
     fn read(&self, offset: u64, bytes: usize) -> Result<Vec<u8>> {
         let mut buffer = vec![0; bytes];
-        self.disk
-            .read_at(ring_offset(offset), &mut buffer)
-            .map_err(FormatError::io(DiskRole::Metadata, "read"))?;
+        self.read_pages(offset, &mut buffer)?;
         Ok(buffer)
+    }
+
+    /// Reads whole pages. Pages that the disk cannot read are noted, and are zeros, which fit no
+    /// checksum.
+    fn read_pages(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        if self.disk.read_at(ring_offset(offset), buffer).is_ok() {
+            return Ok(());
+        }
+        for (page, at) in buffer.chunks_mut(PAGE_BYTES).zip((offset..).step_by(PAGE_BYTES)) {
+            let Err(error) = self.disk.read_at(ring_offset(at), page) else { continue };
+            let mut unreadable = self.unreadable.borrow_mut();
+            unreadable.pages.insert(at);
+            let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
+            if is_end || unreadable.pages.len() > MOST_UNREADABLE_PAGES {
+                return Err(FormatError::io(DiskRole::Metadata, "read")(error));
+            }
+            unreadable.error.get_or_insert(error);
+            page.fill(0);
+        }
+        Ok(())
     }
 
     fn header_at(&self, offset: u64, number: u64) -> Result<Option<CommitHeader>> {
@@ -129,10 +162,13 @@ impl Ring<'_> {
         let fits = header
             .copy_bytes()
             .is_some_and(|bytes| bytes <= self.ring_bytes.saturating_sub(offset));
-        let Some(length) = usize::try_from(header.payload_bytes).ok().filter(|_| fits) else {
-            return Ok(None);
-        };
-        let payload = self.read(offset + COMMIT_HEADER_BYTES as u64, length)?;
+        let bytes =
+            header.copy_bytes().filter(|_| fits).and_then(|bytes| usize::try_from(bytes).ok());
+        let Some(bytes) = bytes else { return Ok(None) };
+        let mut copy = self.read(offset, bytes)?;
+        // The length of the copy is larger than that of the payload, so it has 64 bits, too.
+        copy.truncate(COMMIT_HEADER_BYTES + header.payload_bytes as usize);
+        let payload = copy.split_off(COMMIT_HEADER_BYTES.min(copy.len()));
         Ok(header.fits(&payload, self.seed).then_some(payload))
     }
 
@@ -144,9 +180,7 @@ impl Ring<'_> {
         while offset < self.ring_bytes {
             let bytes = (self.ring_bytes - offset).min(SCAN_BYTES as u64);
             let part = buffer.get_mut(..bytes as usize).unwrap_or_default();
-            self.disk
-                .read_at(ring_offset(offset), part)
-                .map_err(FormatError::io(DiskRole::Metadata, "read"))?;
+            self.read_pages(offset, part)?;
             for (page, at) in part.chunks(PAGE_BYTES).zip((offset..).step_by(PAGE_BYTES)) {
                 let header = CommitHeader::decode(page, self.seed);
                 found.extend(

@@ -6,6 +6,7 @@ mod compare;
 mod completions;
 pub(crate) mod dedisbench;
 mod distribution;
+mod domain;
 mod filebench;
 mod generate;
 mod log;
@@ -63,6 +64,8 @@ enum Command {
     Trace(Box<trace::Arguments>),
     /// Create, list, check, grow and remove pools
     Pool(pool::Arguments),
+    /// Create and inspect domains, whose pools share contents across hosts
+    Domain(domain::Arguments),
     /// Create, copy, fill, read and remove the volumes of a pool
     Volume(volume::Arguments),
     /// Export the volumes of a pool over NBD
@@ -95,6 +98,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Report(arguments) => report::run(&arguments, context),
         Command::Trace(arguments) => trace::run(&arguments, context),
         Command::Pool(arguments) => pool::run(&arguments, context),
+        Command::Domain(arguments) => domain::run(&arguments, context),
         Command::Volume(arguments) => volume::run(&arguments, context),
         Command::Serve(arguments) => serve::run(&arguments, context),
         Command::Completions(arguments) => completions::run(&arguments, context),

@@ -3,15 +3,17 @@
 mod permissions;
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
-use crate::values::{OnOff, io_mode_parser};
-use clap::Args;
+use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::values::{OnOff, io_mode_parser, pool_place_parser};
+use anyhow::anyhow;
+use clap::{Args, ValueHint};
 use gemelo_base::DailyWindow;
 use gemelo_base::values::{Percent, Size, Span};
 use gemelo_disk::IoMode;
 use gemelo_nbd::server::{
     ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
 };
+use gemelo_place::PoolPlace;
 use gemelo_serve::{
     Addresses, InheritedSocket, ServeOptions, Settings, Thresholds, handed_over, whole_percent,
 };
@@ -22,11 +24,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The shortest lease. It is renewed every second, and the store counts whole seconds.
+const LEAST_LEASE: Duration = Duration::from_secs(3);
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory
-    #[arg(value_name = "POOL")]
-    pool: PathBuf,
+    /// The pool: its directory, or rados:POOL/NAMESPACE/MEMBER
+    #[arg(value_name = "POOL", value_parser = pool_place_parser(), value_hint = ValueHint::AnyPath)]
+    pool: PoolPlace,
+    /// Wait until no other process has the pool, and serve it then: the standby of a member of a
+    /// domain takes over when the host that serves it dies or hands it over
+    #[arg(long)]
+    standby: bool,
+    /// Time after which another host may take a member of a domain whose server does not renew its
+    /// lease; at least 3s [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    lease: Option<Span>,
     /// Address to listen at: unix:PATH or tcp:HOST:PORT, where HOST is a name or an address; may be
     /// given several times
     #[arg(long, value_name = "ADDRESS")]
@@ -111,12 +124,12 @@ pub(crate) struct Arguments {
     /// as blocks are due [default: 0s]
     #[arg(long, value_name = "DURATION", visible_alias = "find-interval")]
     finder_interval: Option<Span>,
-    /// Part of each day, in local time, in which the finder works, such as 01:00-05:00 [default: the
-    /// whole day]
+    /// Part of each day, in local time, in which the finder works, such as 01:00-05:00 [default:
+    /// the whole day]
     #[arg(long, value_name = "FROM-TO", visible_alias = "find-window")]
     finder_window: Option<DailyWindow>,
-    /// Most processor time that the finder uses while clients have requests under way, in percent of
-    /// a core [default: 20]
+    /// Most processor time that the finder uses while clients have requests under way, in percent
+    /// of a core [default: 20]
     #[arg(long, value_name = "PERCENT")]
     finder_cpu: Option<Percent>,
     /// Memory for fingerprints that are taken while contents are written, so that the finder need
@@ -164,9 +177,27 @@ impl Arguments {
         Ok(if self.tls_optional { TlsPolicy::Offered(config) } else { TlsPolicy::Required(config) })
     }
 
+    /// The place of the pool, with the lease that was asked for.
+    fn place(&self) -> anyhow::Result<PoolPlace> {
+        let lease = self.lease.map_or(Ok(None), |lease| match lease.0 {
+            span if span < LEAST_LEASE => {
+                Err(bad_input(anyhow!("--lease is too short: give at least 3s")))
+            }
+            span => Ok(Some(span)),
+        })?;
+        Ok(match (self.pool.clone(), lease) {
+            (PoolPlace::Member(member), Some(lease)) => PoolPlace::Member(member.with_lease(lease)),
+            (PoolPlace::Directory(path), Some(_)) => {
+                let why = "a pool in a directory is locked without a lease";
+                return Err(bad_input(anyhow!("{}: leave out --lease: {why}", path.display())));
+            }
+            (place, None) => place,
+        })
+    }
+
     /// The settings of the pool, of which options take precedence.
-    fn settings(&self) -> anyhow::Result<Settings> {
-        let of_pool = Settings::read(&self.pool)?;
+    fn settings(&self, place: &PoolPlace) -> anyhow::Result<Settings> {
+        let of_pool = Settings::read(place)?;
         let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
         let said = Settings {
             commit_interval_ms: self.commit_interval.map(milliseconds),
@@ -189,8 +220,8 @@ impl Arguments {
         Ok(said.or(of_pool))
     }
 
-    fn options(&self) -> anyhow::Result<ServeOptions> {
-        let settings = self.settings()?;
+    fn options(&self, place: &PoolPlace) -> anyhow::Result<ServeOptions> {
+        let settings = self.settings(place)?;
         Ok(ServeOptions {
             // Each protocol of clients is a line here.
             front_ends: vec![Box::new(self.nbd()?)],
@@ -199,6 +230,7 @@ impl Arguments {
             metrics: self.metrics,
             scrub: settings.scrub_schedule(),
             thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
+            standby: self.standby,
         })
     }
 
@@ -237,7 +269,8 @@ fn unless_zero(span: Span) -> Option<Duration> {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let options = arguments.options()?;
+    let place = arguments.place()?;
+    let options = arguments.options(&place)?;
     let monitor = Arc::clone(&context.monitor);
     // The server serves even if nothing reads its output.
     let ready = |addresses: &Addresses| {
@@ -246,7 +279,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             addresses.metrics.map(|address| format!("metrics at http://{address}/metrics\n"));
         let _ = context.print(&nbd.chain(metrics).collect::<String>());
     };
-    gemelo_serve::serve(&arguments.pool, options, monitor, &context.stop, ready)?;
+    gemelo_serve::serve(&place, options, monitor, &context.stop, ready)?;
     let _ = context.print("stopped\n");
     Ok(Outcome::Done)
 }

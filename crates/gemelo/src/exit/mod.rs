@@ -4,8 +4,10 @@
 
 mod advice;
 mod kind;
+mod loss;
 
 pub(crate) use kind::{OrBadInput, bad_input, midway};
+pub(crate) use loss::end_at_loss;
 
 use gemelo_base::FailureKind;
 use gemelo_base::units::{format_line, format_lines};
@@ -41,6 +43,8 @@ const fn status(kind: FailureKind) -> u8 {
         FailureKind::InUse => 3,
         FailureKind::Damaged => 4,
         FailureKind::Exhausted => 5,
+        // 6 is the status of a comparison.
+        FailureKind::Displaced => 7,
         // EX_SOFTWARE of sysexits.h: "an internal software error has been detected".
         FailureKind::Bug => 70,
     }

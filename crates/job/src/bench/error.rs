@@ -18,7 +18,7 @@ pub enum ResolveError {
     InJob {
         /// Name of the job.
         name: String,
-        /// The reason.
+        /// The reason for which the job is refused.
         source: Box<ResolveError>,
     },
     /// The content options are invalid.
@@ -71,7 +71,7 @@ pub enum ResolveError {
     /// An option has no effect in any of the jobs.
     #[error("{option} has no effect here, because it is for {purpose}: leave it out")]
     NoEffect {
-        /// The option.
+        /// The name of the option.
         option: &'static str,
         /// The jobs in which the option has an effect.
         purpose: &'static str,
@@ -79,7 +79,7 @@ pub enum ResolveError {
     /// An option was given that the suite decides itself.
     #[error("the suite sets {option} itself: leave it out")]
     OfSuite {
-        /// The option.
+        /// The name of the option.
         option: &'static str,
     },
 }
@@ -102,7 +102,7 @@ pub enum ExecuteError {
     Plan {
         /// Name of the job.
         job: String,
-        /// The reason.
+        /// The error of the target.
         source: TargetError,
     },
     /// The target cannot be prepared.
@@ -110,7 +110,7 @@ pub enum ExecuteError {
     Prepare {
         /// Name of the job.
         job: String,
-        /// The reason.
+        /// The error of the target.
         source: TargetError,
     },
     /// The job cannot continue with the files of the job before it.
@@ -118,7 +118,7 @@ pub enum ExecuteError {
     Continue {
         /// Name of the job.
         job: String,
-        /// The reason.
+        /// The rule that the job breaks.
         source: JobError,
     },
     /// The run cannot begin.
@@ -126,7 +126,7 @@ pub enum ExecuteError {
     Begin {
         /// Name of the job.
         job: String,
-        /// The reason.
+        /// The error that ended the run.
         source: gemelo_load::RunError,
     },
     /// The files of the run cannot be removed, or the storage cannot be closed.
@@ -146,7 +146,7 @@ pub enum ExecuteError {
     /// The counts of accesses cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// Error of the system call.
         source: std::io::Error,

@@ -29,7 +29,7 @@ pub struct JobInput {
     pub target: TargetUri,
     /// Name or file of the distribution.
     pub distribution: String,
-    /// The load.
+    /// The load, checked and ready to run.
     pub job: JobSpec,
     /// Contents that are written.
     pub content: ContentSpec,

@@ -11,7 +11,7 @@ pub enum DedisbenchError {
     Flag {
         /// The flag as the user gave it.
         flag: String,
-        /// The fault.
+        /// The description of the fault.
         message: String,
     },
     /// A line of the configuration is wrong.
@@ -19,13 +19,13 @@ pub enum DedisbenchError {
     Line {
         /// Number of the line, counted from 1.
         line: usize,
-        /// The fault.
+        /// The description of the fault.
         message: String,
     },
     /// The command line lacks something that DEDISbench requires.
     #[error("the DEDISbench command line lacks {what}")]
     Missing {
-        /// The missing flags.
+        /// The flags that are missing.
         what: &'static str,
     },
     /// Only DEDISbench has the distribution.

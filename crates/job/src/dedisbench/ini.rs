@@ -3,7 +3,7 @@
 
 use super::error::DedisbenchError;
 
-/// A line `key=value`.
+/// A line `key=value` of a configuration file, with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Number of the line, counted from 1.

@@ -33,8 +33,8 @@ impl DedisbenchJob {
     /// Returns the equivalent options of `gemelo bench`.
     ///
     /// # Errors
-    /// Fails if the command line lacks a flag that DEDISbench requires, or names a distribution that
-    /// only DEDISbench has.
+    /// Fails if the command line lacks a flag that DEDISbench requires, or names a distribution
+    /// that only DEDISbench has.
     pub fn to_bench_arguments(&self) -> Result<Vec<String>, DedisbenchError> {
         let operation = self.operation.ok_or(DedisbenchError::Missing { what: "-w, -r or -m" })?;
         let mut words = Words::default();

@@ -5,7 +5,7 @@ use gemelo_base::{Classified, FailureKind};
 use gemelo_content::{Distribution, DistributionError, ParseNote, Profile, ProfileError};
 use thiserror::Error;
 
-/// A file format.
+/// A file format in which distributions are read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum DistributionFormat {
     /// Lines `<duplicates> <contents>`, as DEDISbench reads them

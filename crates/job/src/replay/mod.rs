@@ -29,7 +29,7 @@ pub type ReplayFile = ResultFile<ReplayInput, ReplayResult>;
 /// A resolved replay, as a result file keeps it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReplayInput {
-    /// The trace files.
+    /// The trace files, which are replayed in this order.
     pub traces: Vec<PathBuf>,
     /// Speed, processes and engine.
     pub options: ReplayOptions,
@@ -64,7 +64,7 @@ pub struct ResolvedReplay {
 pub struct ReplayRun {
     /// The replay, as a result file keeps it.
     pub input: ReplayInput,
-    /// The measurements.
+    /// The measurements of the replay.
     pub result: ReplayResult,
     /// Advice computed from the figures.
     pub warnings: Vec<String>,

@@ -7,7 +7,7 @@ use crate::result::OperationFailure;
 pub(super) struct Faults {
     /// Numbers of the writes whose outcome is unknown.
     uncertain: Vec<u64>,
-    /// The first failure.
+    /// The first failure of an operation.
     failure: Option<OperationFailure>,
     engine_failed: bool,
 }

@@ -1,4 +1,5 @@
-//! A run of the model that agrees with the events so far: its state, and what each thread waits for.
+//! A run of the model that agrees with the events so far: its state, and what each thread waits
+//! for.
 
 use super::script::Script;
 use super::{Answer, Event, Request, THREADS};

@@ -47,7 +47,7 @@ pub enum Request {
 /// The answer that a thread got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// It was done.
+    /// The request ended without an error.
     Done,
     /// A content was read.
     Content(Content),
@@ -60,13 +60,13 @@ pub enum Answer {
 /// Something that was seen of a run, in the order in which it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A thread asks.
+    /// A thread begins a request.
     Asked(usize, Request),
     /// A thread is answered.
     Answered(usize, Answer),
     /// A sync of the data disk begins.
     BeginSync,
-    /// It ends.
+    /// The sync ended.
     EndSync,
     /// A commit with these changes is written to the journal.
     Commit(Vec<Change>),
@@ -85,7 +85,7 @@ pub enum Event {
 pub struct Unexplained {
     /// The number of the event.
     pub at: usize,
-    /// The event.
+    /// The event that no step of the model explains.
     pub event: Event,
 }
 

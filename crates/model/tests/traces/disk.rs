@@ -45,7 +45,7 @@ impl Image {
         }
     }
 
-    /// What a power cut leaves: of each sector that was not synced the old or the new one. A third
+    /// Cuts the power. Of each sector that was not synced the old or the new one. A third
     /// of the cuts leaves all that was written, and a third nothing.
     fn after_cut(mut self, random: &mut Random) -> Self {
         self.durable.resize(self.live.len(), 0);

@@ -65,8 +65,8 @@ pub struct Run {
     pub overtaken: u64,
 }
 
-/// Whether a run compares bytes before it shares a block: every other one does. There is then a call
-/// to the disk between the look-up and the change.
+/// Returns whether a run compares bytes before it shares a block: every other one does. There is
+/// then a call to the disk between the look-up and the change.
 pub const fn compares(seed: u64) -> bool {
     seed.is_multiple_of(2)
 }
@@ -221,7 +221,7 @@ fn execute(pool: &Pool, cell: Cell, operation: Operation<'_>) -> Option<()> {
     request.outcome.ok()
 }
 
-/// What all LBNs show.
+/// Reads all LBNs.
 fn shown(pool: &Pool) -> Vec<Content> {
     let cells = (0..4).map(Cell);
     let content = |cell: Cell| match pool.volume(NAMES[cell.volume()]) {

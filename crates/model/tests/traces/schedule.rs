@@ -1,5 +1,5 @@
-//! A scheduler for threads of the engine: one runs, the others wait at a stop, and chance decides at
-//! each stop which one goes on. Stops are the calls to disks and clocks.
+//! A scheduler for threads of the engine: one runs, the others wait at a stop, and chance decides
+//! at each stop which one goes on. Stops are the calls to disks and clocks.
 //!
 //! A thread that waits for a lock of the engine is neither at a stop nor running. The kernel tells
 //! that it sleeps, and another one goes on until the lock is free.
@@ -101,8 +101,8 @@ impl Scheduler {
         threads.turn = None;
     }
 
-    /// Lets the threads go on one by one until all have ended, or until so many stops, when `end` is
-    /// called and they go on without stops. Returns the number of stops.
+    /// Lets the threads go on one by one until all have ended, or until so many stops, when `end`
+    /// is called and they go on without stops. Returns the number of stops.
     pub fn run(&self, random: &mut Random, most_stops: u64, end: impl FnOnce()) -> u64 {
         for stops in 0..most_stops {
             let Some(stopped) = self.wait_for_stop() else { return stops };

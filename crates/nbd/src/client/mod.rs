@@ -75,7 +75,7 @@ pub enum ClientError {
     Refused {
         /// Error number of the refusal.
         number: u32,
-        /// The server's message.
+        /// The message that the server sent with its refusal.
         message: String,
     },
     /// The client has no slot left for another request.
@@ -211,7 +211,7 @@ impl<'a> Submission<'a> {
     }
 }
 
-/// A completed request.
+/// A request that the server has answered.
 #[derive(Debug, Clone, Copy)]
 pub struct CompletedRequest<'a> {
     /// The caller's handle for the request.

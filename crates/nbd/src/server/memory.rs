@@ -229,6 +229,15 @@ mod tests {
     }
 
     #[test]
+    fn half_of_the_least_limit_is_shared() {
+        for connections in [1, 7, 1000] {
+            let least = Memory::least_bytes(connections);
+            assert_eq!(Memory::new(least, connections).inner.shared_bytes, least / 2);
+            assert_eq!(least / 2, connections * RESERVED_CONNECTION_BYTES);
+        }
+    }
+
+    #[test]
     fn a_buffer_keeps_its_first_bytes_and_gives_back_what_it_has_grown_by() {
         let memory = Memory::new(8 << 20, 0);
         let mut buffer = Buffer::reserved(&memory).unwrap();

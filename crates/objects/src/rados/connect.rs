@@ -14,18 +14,18 @@ use thiserror::Error;
 /// The configuration that Ceph's own programs read.
 const DEFAULT_CONFIGURATION: &str = "/etc/ceph/ceph.conf";
 
-/// Where and how to connect.
+/// The cluster, the user, and the place in the cluster of a connection.
 #[derive(Debug, Clone)]
 pub struct RadosOptions<'a> {
     /// The configuration file; `None` for the one of the system.
     pub configuration: Option<&'a Path>,
     /// The name of the Ceph user, without `client.`.
     pub user: &'a str,
-    /// The pool.
+    /// The name of the pool.
     pub pool: &'a str,
     /// The namespace in the pool.
     pub namespace: &'a str,
-    /// How long an operation may take before its outcome counts as unknown.
+    /// The longest time of an operation. Its outcome counts as unknown afterwards.
     pub timeout: Duration,
 }
 
@@ -41,25 +41,33 @@ pub enum ConnectError {
     /// The configuration cannot be used.
     #[error("cannot use the Ceph configuration '{path}'")]
     Configuration {
-        /// The file.
+        /// The path of the configuration file.
         path: PathBuf,
-        /// The error.
+        /// The reason that librados gives.
         source: io::Error,
     },
     /// The cluster does not answer, or refuses the user.
     #[error("cannot connect to the Ceph cluster of '{path}' as client.{user}")]
     Connect {
-        /// The configuration file.
+        /// The path of the configuration file.
         path: PathBuf,
-        /// The user.
+        /// The name of the Ceph user.
         user: String,
+        /// The reason that librados gives.
+        source: io::Error,
+    },
+    /// The pool cannot be opened.
+    #[error("cannot open the pool '{pool}' of the Ceph cluster")]
+    Pool {
+        /// The pool.
+        pool: String,
         /// The error.
         source: io::Error,
     },
     /// The pool does not exist.
     #[error("the Ceph cluster has no pool '{pool}': create it with 'ceph osd pool create'")]
     NoPool {
-        /// The pool.
+        /// The name of the pool.
         pool: String,
     },
 }
@@ -67,7 +75,7 @@ pub enum ConnectError {
 impl Classified for ConnectError {
     fn kind(&self) -> FailureKind {
         match self {
-            Self::Connect { .. } => FailureKind::Failed,
+            Self::Connect { .. } | Self::Pool { .. } => FailureKind::Failed,
             Self::Library { .. } | Self::Configuration { .. } | Self::NoPool { .. } => {
                 FailureKind::BadInput
             }
@@ -100,13 +108,38 @@ impl Rados {
         }
         cluster.connect().map_err(refused)?;
         let cluster = Arc::new(cluster);
-        let pool = c_text(options.pool);
-        let pool = Pool::open(&cluster, &pool, &c_text(options.namespace));
-        let pool = pool.map_err(|code| match code.0 {
-            NOT_FOUND => ConnectError::NoPool { pool: options.pool.into() },
-            _ => refused(code),
-        })?;
+        let pool = open_pool(&cluster, options.pool, options.namespace)?;
         let instance = cluster.instance().map_err(refused)?;
         Ok(Self { cluster, pool, instance })
     }
+
+    /// Opens another pool over the same connection: a fence on this client holds for both.
+    ///
+    /// # Errors
+    /// Fails if the pool does not exist.
+    pub fn open_pool(&self, pool: &str, namespace: &str) -> Result<Self, ConnectError> {
+        let cluster = Arc::clone(&self.cluster);
+        let pool = open_pool(&cluster, pool, namespace)?;
+        Ok(Self { cluster, pool, instance: self.instance.clone() })
+    }
+
+    /// Returns whether the pool lets bytes within an object be overwritten. An erasure-coded pool
+    /// does so only if it is told to.
+    ///
+    /// # Errors
+    /// Fails if the cluster does not answer.
+    pub fn allows_overwrites(&self) -> crate::Result<bool> {
+        let only_appends = self.pool.only_appends();
+        Ok(!only_appends.map_err(|code| self.error(code, "ask for the kind of", "the pool"))?)
+    }
+}
+
+fn open_pool(cluster: &Arc<Cluster>, pool: &str, namespace: &str) -> Result<Pool, ConnectError> {
+    let opened = Pool::open(cluster, &c_text(pool), &c_text(namespace));
+    opened.map_err(|code| match code.0 {
+        NOT_FOUND => ConnectError::NoPool { pool: pool.into() },
+        number => {
+            ConnectError::Pool { pool: pool.into(), source: io::Error::from_raw_os_error(number) }
+        }
+    })
 }

@@ -27,8 +27,8 @@ const CANCELED: i32 = 125;
 
 /// The cookie of all locks: a client holds a lock at most once.
 const COOKIE: &str = "gemelo";
-/// How long a fence lasts. The monitors keep it in their map, so it must end; a process that slept
-/// for so long has lost its connections.
+/// The time that a fence lasts. The monitors keep it in their map, so it must end; a process that
+/// slept for so long has lost its connections.
 const FENCE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A client of a RADOS cluster.

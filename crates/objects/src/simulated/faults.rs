@@ -2,7 +2,7 @@
 
 use gemelo_base::random::Random;
 
-/// How likely faults are, and how long calls take. Rates are per 1,000 calls.
+/// The rates of faults, and the durations of calls. Rates are per 1,000 calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
     /// The shortest way to the store, and back.
@@ -61,9 +61,9 @@ impl Faults {
 /// The fate of a call, in nanoseconds after it was sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fate {
-    /// When the store applies it, if ever.
+    /// The time at which the store applies the call, if it ever does.
     pub(super) arrival_ns: Option<u64>,
-    /// When the sender has the answer, if ever.
+    /// The time at which the sender has the answer, if it ever has.
     pub(super) reply_ns: Option<u64>,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Message {
     pub(super) sender: Instance,
     /// The newest list of fences that the sender knew when it sent the call.
     pub(super) epoch: u64,
-    /// Whether the sender waits for the answer when it comes.
+    /// `true` if the sender still waits when the answer comes.
     pub(super) has_reply: bool,
     pub(super) object: String,
     pub(super) call: Call,

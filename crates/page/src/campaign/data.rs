@@ -23,7 +23,7 @@ const MOST_MAIN_FIGURES: usize = 24;
 
 /// A campaign and its runs.
 pub(crate) struct Data {
-    /// The plan.
+    /// The plan of the campaign, as its record has it.
     pub(crate) plan: CampaignRecord,
     /// Runs that have a record, in the order of the plan.
     pub(crate) runs: Vec<RunRecord>,

@@ -67,7 +67,7 @@ pub(crate) struct Ratio {
     pub(crate) label: String,
     /// Number of the colour.
     pub(crate) colour: usize,
-    /// The ratio.
+    /// The figure divided by that of the baseline.
     pub(crate) ratio: f64,
     /// Confidence interval.
     pub(crate) interval: Option<(f64, f64)>,

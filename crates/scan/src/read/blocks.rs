@@ -1,13 +1,16 @@
 //! Counting of the blocks of one block size.
 
 use super::router::Router;
+use crate::file_ref::FileRef;
 use crate::fingerprint::{ScanFingerprint, ScanFingerprintKind};
 use crate::locality::{LocalitySampler, Occurrence, Saturated};
 use crate::nature::NatureSampler;
 use crate::options::ScanOptions;
-use crate::request::TailPolicy;
+use crate::request::{TailPolicy, ZeroPolicy};
 use crate::set::{ContentLocation, CountingSet, Record, Rise, locked};
+use crate::sharing::{Collected, DirectoryTotals, SharingSampler, ZeroTotals};
 use crate::tally::BlockTotals;
+use crate::walk::DirectoryNumber;
 use gemelo_base::is_zero;
 use std::collections::BTreeMap;
 use std::io;
@@ -26,19 +29,34 @@ pub(crate) struct SizeState {
     pub(crate) set: CountingSet,
     pub(crate) nature: NatureSampler,
     pub(crate) locality: LocalitySampler,
+    /// The sample of copies by directory and file. The smallest block size alone has it, if it is
+    /// asked for.
+    pub(crate) sharing: Option<SharingSampler>,
     /// The place of some whole block of zeros.
     pub(crate) zero_place: Mutex<Option<ContentLocation>>,
 }
 
 impl SizeState {
     pub(crate) fn new(options: &ScanOptions, block_bytes: u32) -> Self {
+        let request = options.request();
+        let has_sharing =
+            request.directory_depth.is_some() && request.block_bytes.first() == Some(&block_bytes);
         Self {
             block_bytes,
             set: CountingSet::new(options.budget().set_limit(block_bytes)),
             nature: NatureSampler::new(options.budget().nature_contents(block_bytes)),
             locality: LocalitySampler::new(),
+            sharing: has_sharing.then(SharingSampler::new),
             zero_place: Mutex::new(None),
         }
+    }
+
+    /// Returns the highest last 64 bits of a fingerprint that is in one of the samples.
+    #[inline]
+    fn sampled_low(&self, in_locality: bool) -> u64 {
+        let locality = if in_locality { self.locality.highest_low() } else { 0 };
+        let sharing = self.sharing.as_ref().map_or(0, SharingSampler::highest_low);
+        self.nature.highest_low().max(locality).max(sharing)
     }
 }
 
@@ -48,13 +66,44 @@ pub(crate) struct SizeCounts {
     pub(crate) totals: BlockTotals,
     /// The number of zero blocks by their length.
     pub(crate) zeros: BTreeMap<u32, u64>,
+    /// The totals by directory, if they are asked for.
+    pub(crate) directories: Vec<DirectoryTotals>,
 }
 
 impl SizeCounts {
     pub(crate) fn add(&mut self, other: &Self) {
         self.totals.add(&other.totals);
+        let length = self.directories.len().max(other.directories.len());
+        self.directories.resize(length, DirectoryTotals::default());
+        for (sum, part) in self.directories.iter_mut().zip(&other.directories) {
+            sum.add(part);
+        }
         for (length, count) in &other.zeros {
             *self.zeros.entry(*length).or_insert(0) += count;
+        }
+    }
+
+    /// Returns the totals of the zero blocks.
+    pub(crate) fn zero_totals(&self, policy: ZeroPolicy) -> ZeroTotals {
+        let distinct_bytes = self.zeros.keys().map(|length| u64::from(*length)).sum();
+        ZeroTotals { policy, bytes: self.totals.zero_bytes, distinct_bytes }
+    }
+
+    /// Adds to a directory what was counted since the totals were `before`.
+    fn count_with(&mut self, directory: DirectoryNumber, before: &BlockTotals) {
+        let at = directory as usize;
+        if self.directories.len() <= at {
+            self.directories.resize(at + 1, DirectoryTotals::default());
+        }
+        let now = &self.totals;
+        let counted = DirectoryTotals {
+            blocks: now.blocks - before.blocks,
+            data_bytes: now.data_bytes - before.data_bytes,
+            zero_blocks: now.zero_blocks - before.zero_blocks,
+            zero_bytes: now.zero_bytes - before.zero_bytes,
+        };
+        if let Some(sum) = self.directories.get_mut(at) {
+            sum.add(&counted);
         }
     }
 
@@ -74,15 +123,14 @@ impl SizeCounts {
 
 /// The position of a chunk of bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ChunkPlace {
+pub(super) struct ChunkPlace<'file> {
     /// The index of the piece that contains the chunk, in the reader's list of pieces.
     pub(super) spot: u32,
     /// The offset of the chunk in the piece, in bytes.
     pub(super) offset_in_piece: u64,
-    pub(super) batch: u32,
-    /// The offset of the chunk in the batch, in bytes.
+    /// The offset of the chunk in the batch of files, in bytes.
     pub(super) offset_in_batch: u64,
-    pub(super) in_locality: bool,
+    pub(super) file: &'file FileRef,
 }
 
 /// The low bits of a mark that number the blocks of a piece; the high bits are the index of the
@@ -98,6 +146,8 @@ pub(super) struct SizeWorker {
     router: Router,
     occurrences: Vec<Occurrence>,
     saturated: Saturated,
+    shared: Collected,
+    has_directories: bool,
     seen: Box<[Option<ScanFingerprint>]>,
     padded: Vec<u8>,
 }
@@ -112,6 +162,8 @@ impl SizeWorker {
             router: Router::new(),
             occurrences: Vec::with_capacity(MOST_OCCURRENCES),
             saturated: Saturated::default(),
+            shared: Collected::default(),
+            has_directories: options.request().directory_depth.is_some(),
             seen: vec![None; SEEN].into(),
             padded: Vec::new(),
         }
@@ -123,14 +175,11 @@ impl SizeWorker {
         &mut self,
         state: &SizeState,
         data: &[u8],
-        place: ChunkPlace,
+        place: &ChunkPlace<'_>,
     ) -> io::Result<Option<u64>> {
         let block_bytes = state.block_bytes as usize;
-        let sampled_low = if place.in_locality {
-            state.nature.highest_low().max(state.locality.highest_low())
-        } else {
-            state.nature.highest_low()
-        };
+        let before = self.counts.totals;
+        let sampled_low = state.sampled_low(place.file.in_locality);
         let first_index = place.offset_in_piece / u64::from(state.block_bytes);
         let mut first_zero = None;
         let mut result = Ok(());
@@ -159,18 +208,25 @@ impl SizeWorker {
             let index = (data.len() / block_bytes) as u64;
             result = self.short_block(state, tail, place, index, first_index + index).and(result);
         }
+        if self.has_directories {
+            self.counts.count_with(place.file.directory, &before);
+        }
         result.map(|()| first_zero)
     }
 
     /// Counts a hole of `length_bytes` bytes. A hole that is not a whole number of blocks ends the
     /// file.
-    pub(super) fn hole(&mut self, block_bytes: u32, length_bytes: u64) {
+    pub(super) fn hole(&mut self, block_bytes: u32, length_bytes: u64, directory: DirectoryNumber) {
+        let before = self.counts.totals;
         self.counts.zero_blocks(block_bytes, length_bytes / u64::from(block_bytes));
         // The remainder is less than a block size, which has 32 bits.
         let tail_bytes = (length_bytes % u64::from(block_bytes)) as u32;
         if tail_bytes > 0 && self.admit_tail(block_bytes, tail_bytes) {
             let length = if self.tail == TailPolicy::Pad { block_bytes } else { tail_bytes };
             self.counts.zero_blocks(length, 1);
+        }
+        if self.has_directories {
+            self.counts.count_with(directory, &before);
         }
     }
 
@@ -193,7 +249,7 @@ impl SizeWorker {
         &mut self,
         state: &SizeState,
         tail: &[u8],
-        place: ChunkPlace,
+        place: &ChunkPlace<'_>,
         index: u64,
         index_in_piece: u64,
     ) -> io::Result<()> {
@@ -231,7 +287,7 @@ impl SizeWorker {
         state: &SizeState,
         fingerprint: ScanFingerprint,
         block: &[u8],
-        place: ChunkPlace,
+        place: &ChunkPlace<'_>,
         index: u64,
     ) {
         if fingerprint.low <= state.nature.highest_low() {
@@ -241,16 +297,25 @@ impl SizeWorker {
                 state.nature.offer(fingerprint, block);
             }
         }
-        if place.in_locality && fingerprint.low <= state.locality.highest_low() {
+        if let Some(sharing) = &state.sharing
+            && fingerprint.low <= sharing.highest_low()
+        {
+            self.shared.push(fingerprint, block.len() as u32, place.file);
+            if self.shared.is_full() {
+                sharing.take(&mut self.shared);
+            }
+        }
+        if place.file.in_locality && fingerprint.low <= state.locality.highest_low() {
             let offset_bytes =
                 place.offset_in_batch.saturating_add(index * u64::from(state.block_bytes));
             let is_of_use = self.saturated.is_empty()
                 || self
                     .saturated
                     .get(&fingerprint)
-                    .is_none_or(|last| (place.batch, offset_bytes) < *last);
+                    .is_none_or(|last| (place.file.batch, offset_bytes) < *last);
             if is_of_use {
-                self.occurrences.push(Occurrence { fingerprint, batch: place.batch, offset_bytes });
+                let batch = place.file.batch;
+                self.occurrences.push(Occurrence { fingerprint, batch, offset_bytes });
             }
             if self.occurrences.len() >= MOST_OCCURRENCES {
                 self.saturated = state.locality.take(&mut self.occurrences);
@@ -261,6 +326,9 @@ impl SizeWorker {
     /// Hands all buffered occurrences and records over.
     pub(super) fn flush(&mut self, state: &SizeState) -> io::Result<()> {
         self.saturated = state.locality.take(&mut self.occurrences);
+        if let Some(sharing) = &state.sharing {
+            sharing.take(&mut self.shared);
+        }
         self.router.flush(&state.set, &mut self.rises)
     }
 }

@@ -1,24 +1,13 @@
 //! A file that several readers read in pieces at once. Its holes are found without reading.
 
 use super::PIECE_BYTES;
+use crate::file_ref::FileRef;
 use crate::set::locked;
-use crate::walk::Names;
 use rustix::fs::{SeekFrom, Stat};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-
-/// A file and its position in the scan.
-#[derive(Debug, Clone)]
-pub(crate) struct FileRef {
-    pub(crate) names: Arc<Names>,
-    pub(crate) index: usize,
-    pub(crate) batch: u32,
-    /// The bytes of the batch before this file.
-    pub(crate) start_bytes: u64,
-    pub(crate) in_locality: bool,
-}
 
 /// A part of a file, in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use super::PIECE_BYTES;
 use super::blocks::{BLOCK_BITS, ChunkPlace, SizeCounts, SizeState, SizeWorker, note_zero_place};
-use super::large::{FileRef, LargeFile, Piece, is_sparse};
+use super::large::{LargeFile, Piece, is_sparse};
 use super::queue::{Queue, Work};
+use crate::file_ref::FileRef;
 use crate::halt::Halt;
 use crate::options::ScanOptions;
 use crate::set::{ContentLocation, locked};
@@ -129,8 +130,14 @@ impl<'scan> Worker<'scan> {
                     let in_locality =
                         stat.st_nlink == 1 || self.session.options.request().count_hard_links;
                     let names = Arc::clone(&batch.names);
-                    let file =
-                        FileRef { names, index, batch: batch.sequence, start_bytes, in_locality };
+                    let file = FileRef {
+                        names,
+                        index,
+                        batch: batch.sequence,
+                        start_bytes,
+                        in_locality,
+                        directory: batch.place.counted_with,
+                    };
                     start_bytes =
                         start_bytes.saturating_add(if in_locality { size_bytes } else { 0 });
                     self.file(fd, file, size_bytes, stat);
@@ -154,7 +161,7 @@ impl<'scan> Worker<'scan> {
     /// Opens a file and finds its size. Returns `None` if the file is not to be read.
     fn open(&mut self, batch: &Batch, index: usize) -> Result<Option<(OwnedFd, Stat, u64)>, Errno> {
         let Some(name) = batch.names.get(index) else { return Ok(None) };
-        let fd = match &batch.directory {
+        let fd = match &batch.place.directory {
             Some(directory) => {
                 rustix::fs::openat(directory, name, FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty())?
             }
@@ -163,7 +170,7 @@ impl<'scan> Worker<'scan> {
         let stat = rustix::fs::fstat(&fd)?;
         let size_bytes = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or(0),
-            FileType::BlockDevice if batch.directory.is_none() => {
+            FileType::BlockDevice if batch.place.directory.is_none() => {
                 rustix::fs::seek(&fd, rustix::fs::SeekFrom::End(0))?
             }
             _ => {
@@ -171,7 +178,7 @@ impl<'scan> Worker<'scan> {
                 return Ok(None);
             }
         };
-        if batch.device.is_some_and(|device| device != stat.st_dev) {
+        if batch.place.device.is_some_and(|device| device != stat.st_dev) {
             count(&self.session.walk.other_file_systems);
             return Ok(None);
         }
@@ -245,7 +252,7 @@ impl<'scan> Worker<'scan> {
         self.counted.hole_bytes = self.counted.hole_bytes.saturating_add(bytes);
         self.advanced_bytes = self.advanced_bytes.saturating_add(bytes);
         for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
-            size.hole(state.block_bytes, end - start);
+            size.hole(state.block_bytes, end - start, file.directory);
             if end - start >= u64::from(state.block_bytes) {
                 note_zero_place(state, || place_of(&file.names, file.index, start));
             }
@@ -279,9 +286,8 @@ impl<'scan> Worker<'scan> {
             let place = ChunkPlace {
                 spot,
                 offset_in_piece: at - start,
-                batch: file.batch,
                 offset_in_batch: file.start_bytes.saturating_add(at),
-                in_locality: file.in_locality,
+                file,
             };
             self.chunk(file, at, got.min(wanted), place);
             if got != wanted {
@@ -311,14 +317,14 @@ impl<'scan> Worker<'scan> {
         Ok(filled)
     }
 
-    fn chunk(&mut self, file: &FileRef, at: u64, length: usize, place: ChunkPlace) {
+    fn chunk(&mut self, file: &FileRef, at: u64, length: usize, place: ChunkPlace<'_>) {
         let skip = self.buffer.as_ptr().align_offset(4096).min(BUFFER_EXTRA_BYTES / 2);
         let Some(data) = self.buffer.get(skip..skip + length) else { return };
         self.counted.data_bytes = self.counted.data_bytes.saturating_add(length as u64);
         self.advanced_bytes = self.advanced_bytes.saturating_add(length as u64);
         let mut failed = None;
         for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
-            match size.chunk(state, data, place) {
+            match size.chunk(state, data, &place) {
                 Ok(None) => {}
                 Ok(Some(zero)) => {
                     note_zero_place(state, || place_of(&file.names, file.index, at + zero));

@@ -25,9 +25,10 @@ const ADVANCE_ROWS: u64 = 1 << 16;
 /// Merges sets to the result of one scan of all their data, in the order of `paths`. The merged set
 /// is written to `save`, if given, which must be an empty file opened for reading and writing.
 ///
-/// # Errors Fails if a set cannot be read, is damaged, or has another fingerprint, other block
-/// sizes or another tail policy than the first set, and after a stop. If the merged set cannot be
-/// written, [`Saved::set`] holds the error.
+/// # Errors
+/// Fails if a set cannot be read, is damaged, or has another fingerprint, other block sizes or
+/// another tail policy than the first set, and after a stop. If the merged set cannot be written,
+/// [`Saved::set`] holds the error.
 pub fn merge_sets(
     paths: &[PathBuf],
     zeros: ZeroPolicy,
@@ -70,6 +71,7 @@ pub fn merge_sets(
         files: head.files,
         effort: Effort { elapsed_ns: clock.now_ns(), ..Effort::default() },
         block_sizes,
+        sharing: None,
     };
     Ok(Saved { result, set })
 }

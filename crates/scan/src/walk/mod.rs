@@ -4,8 +4,10 @@
 //! The order is that of the directories' own lists, with each directory's files before its
 //! subdirectories. It does not depend on the number of reading threads.
 
+mod directories;
 mod roots;
 
+pub(crate) use directories::{Directories, DirectoryNumber};
 pub(crate) use roots::{Root, RootKind, roots_of};
 
 use crate::halt::Halt;
@@ -66,11 +68,19 @@ impl Names {
 pub(crate) struct Batch {
     /// The number of the batch in the order of the walk.
     pub(crate) sequence: u32,
+    pub(crate) names: Arc<Names>,
+    pub(crate) place: BatchPlace,
+}
+
+/// The place of the files of a batch.
+#[derive(Debug, Clone)]
+pub(crate) struct BatchPlace {
     /// The open directory; `None` for a path that the user gave.
     pub(crate) directory: Option<Arc<OwnedFd>>,
-    pub(crate) names: Arc<Names>,
     /// The only file system on which files may be, if the scan is limited to one.
     pub(crate) device: Option<u64>,
+    /// The directory with which the files count.
+    pub(crate) counted_with: DirectoryNumber,
 }
 
 /// The counts of the walk.
@@ -104,6 +114,15 @@ struct Frame {
     below: PathBuf,
     /// The subdirectories that are yet to be walked, in reverse order.
     subdirectories: Vec<CString>,
+    /// The directory with which the files count.
+    counted_with: DirectoryNumber,
+}
+
+impl Frame {
+    fn new(fd: OwnedFd, path: Arc<Path>, counted_with: DirectoryNumber) -> Self {
+        let (directory, below) = (Arc::new(fd), PathBuf::new());
+        Self { directory, path, below, subdirectories: Vec::new(), counted_with }
+    }
 }
 
 /// The signal that the walk must end early.
@@ -117,6 +136,8 @@ pub(crate) struct Walker<'scan> {
     pub(crate) counts: &'scan WalkCounts,
     pub(crate) troubles: &'scan Troubles<'scan>,
     pub(crate) halt: &'scan Halt,
+    /// The directories with figures of their own.
+    pub(crate) directories: Directories,
     sequence: u32,
 }
 
@@ -129,7 +150,8 @@ impl<'scan> Walker<'scan> {
         troubles: &'scan Troubles<'scan>,
         halt: &'scan Halt,
     ) -> Self {
-        Self { options, counts, troubles, halt, sequence: 0 }
+        let directories = Directories::new(options.request().directory_depth);
+        Self { options, counts, troubles, halt, directories, sequence: 0 }
     }
 
     /// Walks all roots.
@@ -141,7 +163,9 @@ impl<'scan> Walker<'scan> {
                     if let Ok(path) = CString::new(root.path.as_os_str().as_bytes()) {
                         names.push(&path);
                     }
-                    self.send(None, names, None, sink)?;
+                    let counted_with = self.directories.root(&root.path);
+                    let place = BatchPlace { directory: None, device: None, counted_with };
+                    self.send(place, names, sink)?;
                 }
                 RootKind::Directory => self.walk_root(root, sink)?,
             }
@@ -149,19 +173,13 @@ impl<'scan> Walker<'scan> {
         Ok(())
     }
 
-    fn send(
-        &mut self,
-        directory: Option<Arc<OwnedFd>>,
-        names: Names,
-        device: Option<u64>,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), Ended> {
+    fn send(&mut self, place: BatchPlace, names: Names, sink: &mut Sink<'_>) -> Result<(), Ended> {
         if names.len() == 0 {
             return Ok(());
         }
         let sequence = self.sequence;
         self.sequence = sequence.checked_add(1).ok_or(Ended)?;
-        sink(Batch { sequence, directory, names: Arc::new(names), device })
+        sink(Batch { sequence, names: Arc::new(names), place })
     }
 
     fn walk_root(&mut self, root: &Root, sink: &mut Sink<'_>) -> Result<(), Ended> {
@@ -170,17 +188,15 @@ impl<'scan> Walker<'scan> {
         let mut frames = Vec::new();
         match opened {
             Ok(fd) => {
-                frames.push(self.list(
-                    fd,
-                    Arc::from(root.path.as_path()),
-                    PathBuf::new(),
-                    device,
-                    sink,
-                )?);
+                let counted_with = self.directories.root(&root.path);
+                let frame = Frame::new(fd, Arc::from(root.path.as_path()), counted_with);
+                frames.push(self.list(frame, device, sink)?);
             }
             Err(error) => self.troubles.unreadable(&root.path, &error.into()),
         }
-        while let Some(frame) = frames.last_mut() {
+        loop {
+            let level = frames.len() as u32;
+            let Some(frame) = frames.last_mut() else { return Ok(()) };
             let Some(name) = frame.subdirectories.pop() else {
                 frames.pop();
                 continue;
@@ -193,13 +209,13 @@ impl<'scan> Walker<'scan> {
                 Ok(fd) => {
                     let below =
                         if self.excludes() { frame.below.join(os_name) } else { PathBuf::new() };
-                    let next = self.list(fd, Arc::from(path), below, device, sink)?;
-                    frames.push(next);
+                    let counted_with = self.directories.below(frame.counted_with, level, &path);
+                    let next = Frame { below, ..Frame::new(fd, Arc::from(path), counted_with) };
+                    frames.push(self.list(next, device, sink)?);
                 }
                 Err(error) => self.troubles.unreadable(&path, &error.into()),
             }
         }
-        Ok(())
     }
 
     fn is_elsewhere(&self, fd: &OwnedFd, device: Option<u64>) -> bool {
@@ -213,15 +229,17 @@ impl<'scan> Walker<'scan> {
     /// Lists a directory: sends its files as batches and collects its subdirectories.
     fn list(
         &mut self,
-        fd: OwnedFd,
-        path: Arc<Path>,
-        below: PathBuf,
+        mut frame: Frame,
         device: Option<u64>,
         sink: &mut Sink<'_>,
     ) -> Result<Frame, Ended> {
         count(&self.counts.directories);
-        let mut frame = Frame { directory: Arc::new(fd), path, below, subdirectories: Vec::new() };
         let directory = Arc::clone(&frame.directory);
+        let place = BatchPlace {
+            directory: Some(Arc::clone(&directory)),
+            device,
+            counted_with: frame.counted_with,
+        };
         let mut names = Names { directory: Some(Arc::clone(&frame.path)), ..Names::default() };
         let mut buffer = vec![MaybeUninit::uninit(); LIST_BYTES];
         let mut entries = RawDir::new(&*directory, &mut buffer);
@@ -242,10 +260,10 @@ impl<'scan> Walker<'scan> {
                     &mut names,
                     Names { directory: Some(Arc::clone(&frame.path)), ..Names::default() },
                 );
-                self.send(Some(Arc::clone(&directory)), full, device, sink)?;
+                self.send(place.clone(), full, sink)?;
             }
         }
-        self.send(Some(Arc::clone(&directory)), names, device, sink)?;
+        self.send(place, names, sink)?;
         frame.subdirectories.reverse();
         Ok(frame)
     }

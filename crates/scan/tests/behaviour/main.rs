@@ -12,4 +12,5 @@ mod data;
 mod effort;
 mod reference;
 mod saved;
+mod sharing;
 mod troubled;

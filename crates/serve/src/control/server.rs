@@ -49,6 +49,8 @@ struct Shared {
     pool: Arc<OpenPool>,
     transfers: Option<Arc<dyn Transfers>>,
     monitor: Arc<dyn Monitor>,
+    /// Ends the service.
+    stop: StopFlag,
     closing: StopFlag,
 }
 
@@ -69,7 +71,7 @@ impl Control {
         directory: &Path,
         pool: Arc<OpenPool>,
         transfers: Option<Arc<dyn Transfers>>,
-        monitor: Arc<dyn Monitor>,
+        (monitor, stop): (Arc<dyn Monitor>, StopFlag),
     ) -> io::Result<Self> {
         let path = directory.join(NAME);
         match std::fs::remove_file(&path) {
@@ -79,7 +81,7 @@ impl Control {
         let listener = UnixListener::bind(ControlAddress::of(directory)?.address)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        let shared = Arc::new(Shared { pool, transfers, monitor, closing: StopFlag::new() });
+        let shared = Arc::new(Shared { pool, transfers, monitor, stop, closing: StopFlag::new() });
         let answering = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("gemelo-control".into())
@@ -98,7 +100,7 @@ impl Control {
     }
 }
 
-/// A connected client.
+/// The connection of a client of the control socket.
 struct Client {
     thread: JoinHandle<()>,
     stream: UnixStream,
@@ -187,6 +189,11 @@ impl Shared {
         }
         if request == PoolRequest::Attach {
             return self.attach(frames);
+        }
+        if request == PoolRequest::HandOver {
+            let reply = frames.send(&Message::Reply(Reply::Done));
+            self.stop.raise();
+            return reply;
         }
         let notes = Notes::new(frames, self.closing.clone());
         let answer = self.pool.perform(&request, &notes, notes.stop());

@@ -10,14 +10,16 @@ use crate::scrub::ScrubSchedule;
 use file::{parse, text_of};
 use gemelo_base::DailyWindow;
 use gemelo_disk::IoMode;
+use gemelo_place::PoolPlace;
 use gemelo_volume::{FinderTuning, LayoutTuning, Tuning};
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-pub(crate) const FILE: &str = "settings.toml";
+/// The name of the file, and of the value of a member with the same text.
+pub const FILE: &str = "settings.toml";
 /// Permissions of the file: the owner's alone, as of all files of a new pool.
 const MODE: u32 = 0o600;
 
@@ -71,25 +73,36 @@ impl Settings {
     ///
     /// # Errors
     /// Fails if the file exists and cannot be read or parsed.
-    pub fn read(directory: &Path) -> Result<Self, RequestFailure> {
-        let path = directory.join(FILE);
+    pub fn read(place: &PoolPlace) -> Result<Self, RequestFailure> {
         let bad = |error: &dyn std::fmt::Display| {
-            let advice = "correct the file, or remove it to have the defaults";
-            RequestFailure::refused(format!("{}: {error}: {advice}", path.display()))
+            let text = match place.directory() {
+                Some(path) => format!(
+                    "{}: {error}: correct the file, or remove it to have the defaults",
+                    path.join(FILE).display()
+                ),
+                None => format!("the settings of {place}: {error}"),
+            };
+            RequestFailure::refused(text)
         };
-        match fs::read_to_string(&path) {
+        let text = place.read_text(FILE);
+        let text = text.map_err(|error| RequestFailure::of_place(&error).about_place(place))?;
+        match text {
             // The caller opens the pool next, and finds out whether it exists.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                Ok(Self::default())
-            }
+            Ok(None) => Ok(Self::default()),
             Err(error) => Err(bad(&error)),
-            Ok(text) => parse(&text).map_err(|error| bad(&error)),
+            Ok(Some(text)) => parse(&text).map_err(|error| bad(&error)),
         }
+    }
+
+    /// Returns the text that keeps the settings of a new member. Defaults are kept by no text.
+    ///
+    /// # Errors
+    /// Fails if the settings cannot be written as text.
+    pub fn text(&self) -> Result<Option<String>, RequestFailure> {
+        if *self == Self::default() {
+            return Ok(None);
+        }
+        text_of(*self).map(Some).map_err(|error| RequestFailure::of("settings", &error))
     }
 
     /// Writes the file into the directory of a new pool, unless all settings are the defaults.
@@ -226,9 +239,9 @@ mod tests {
     fn settings_survive_by_the_names_of_the_options_and_for_their_owner_alone() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(Settings::read(directory.path()).unwrap(), Settings::default());
+        assert_eq!(Settings::read(&directory.path().into()).unwrap(), Settings::default());
         all().write(directory.path()).unwrap();
-        assert_eq!(Settings::read(directory.path()).unwrap(), all());
+        assert_eq!(Settings::read(&directory.path().into()).unwrap(), all());
         assert_eq!(all().tuning().commit_interval, Duration::from_millis(250));
         let path = directory.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
@@ -282,7 +295,7 @@ mod tests {
             ("[", &["line 1"]),
         ] {
             fs::write(directory.path().join(FILE), text).unwrap();
-            let failure = Settings::read(directory.path()).unwrap_err();
+            let failure = Settings::read(&directory.path().into()).unwrap_err();
             assert!(
                 failure.kind == gemelo_base::FailureKind::BadInput && failure.text.contains(FILE),
                 "{failure}"

@@ -63,6 +63,17 @@ pub enum TransferError {
     Interrupted,
 }
 
+impl TransferError {
+    /// The first byte of the failed range. A copy that was stopped did not fail at any.
+    const fn place(&self) -> u64 {
+        match self {
+            Self::Outside { offset, .. } | Self::Volume { offset, .. } => *offset,
+            Self::TooLong { size_bytes } => *size_bytes,
+            Self::Interrupted => u64::MAX,
+        }
+    }
+}
+
 impl Classified for TransferError {
     fn kind(&self) -> FailureKind {
         match self {
@@ -128,24 +139,20 @@ fn first_error(batch: Vec<Request<'_>>) -> Option<(u64, DeviceError)> {
     })
 }
 
-/// Runs a worker for each of the things, and returns the first error.
+/// Runs a worker for each of the things, and returns the error of the first place that failed.
+///
+/// Workers take their pieces in order, and each completes the piece that it has begun. So the first
+/// piece that fails is always among theirs, whichever worker ends first.
 fn run_workers<T: Sync>(
     things: &[T],
     work: impl Fn(&T) -> Result<(), TransferError> + Sync,
 ) -> Result<(), TransferError> {
     std::thread::scope(|scope| {
         let workers: Vec<_> = things.iter().map(|thing| scope.spawn(|| work(thing))).collect();
-        let mut outcome = Ok(());
-        for worker in workers {
-            let ended = worker.join().unwrap_or(Err(TransferError::Interrupted));
-            // A worker that was stopped did not fail first.
-            if outcome.is_ok()
-                || matches!(outcome, Err(TransferError::Interrupted)) && ended.is_err()
-            {
-                outcome = ended;
-            }
-        }
-        outcome
+        let ended = workers.into_iter().map(|worker| worker.join());
+        let ended = ended.map(|ended| ended.unwrap_or(Err(TransferError::Interrupted)));
+        let failed: Vec<TransferError> = ended.filter_map(Result::err).collect();
+        failed.into_iter().min_by_key(TransferError::place).map_or(Ok(()), Err)
     })
 }
 
@@ -325,6 +332,20 @@ mod tests {
             let expected = u8::from(!bad.contains(&block));
             assert!(found.iter().all(|byte| *byte == expected), "block {block}");
         }
+    }
+
+    #[test]
+    fn of_several_errors_the_one_of_the_first_place_is_told() {
+        let failed = |offset| {
+            let source = DeviceError::Damaged { offset };
+            Err(TransferError::Volume { action: "read", offset, source })
+        };
+        for places in [[Some(9), Some(4), None], [None, Some(4), Some(9)], [Some(4), None, None]] {
+            let ended =
+                run_workers(&places, |place| place.map_or(Err(TransferError::Interrupted), failed));
+            assert!(matches!(ended, Err(TransferError::Volume { offset: 4, .. })), "{ended:?}");
+        }
+        assert!(run_workers(&[1, 2], |_| Ok(())).is_ok());
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub enum Sink {
 /// The consequence of a block that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnBadBlock {
-    /// The export fails.
+    /// The export fails at the first bad block.
     Fail,
     /// The export has zeros in its place.
     Zeros,

@@ -157,8 +157,7 @@ impl WriteBuffer {
     }
 
     fn put_back(&self, found: Vec<(usize, Slot)>) {
-        let mut guarded = self.shared.lock();
-        found.into_iter().for_each(|(_, slot)| guarded.state.memory.put_back(slot));
+        self.shared.put_back(found.into_iter().map(|(_, slot)| slot));
     }
 }
 

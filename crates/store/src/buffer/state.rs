@@ -17,7 +17,7 @@ struct Held {
     flying: Option<Slot>,
 }
 
-/// A content.
+/// A content that waits to be written.
 #[derive(Debug)]
 pub(super) struct Content {
     number: u64,

@@ -171,6 +171,50 @@ fn a_full_buffer_makes_a_writer_wait_and_counts_it() {
     }
 }
 
+/// Runs a write that waits for room, then makes room, and fails if the write does not end.
+fn write_once_there_is_room(buffer: WriteBuffer, make_room: impl FnOnce(&WriteBuffer)) {
+    let buffer = Arc::new(buffer);
+    let waiting = Arc::clone(&buffer);
+    let writer = std::thread::spawn(move || write(&*waiting, &[(9, 90)]));
+    while buffer.shared.lock().starving == 0 {
+        std::thread::yield_now();
+    }
+    make_room(&buffer);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !writer.is_finished() {
+        assert!(std::time::Instant::now() < deadline, "the writer still waits");
+        std::thread::yield_now();
+    }
+    assert_eq!(writer.join().unwrap(), [true]);
+    assert_eq!(read(&*buffer, &[9]), [90]);
+}
+
+#[test]
+fn a_writer_gets_the_room_that_the_last_reader_of_a_content_gives_up() {
+    for background in [false, true] {
+        let (_, buffer) = buffer(2, background);
+        write(&buffer, &[(1, 10), (2, 20)]);
+        let found = buffer.find([pbn(1), pbn(2)].into_iter());
+        // The contents are below now, and the reader alone has their memory.
+        buffer.sync().unwrap();
+        write_once_there_is_room(buffer, |buffer| buffer.put_back(found));
+    }
+}
+
+#[test]
+fn a_writer_without_threads_writes_out_what_another_has_brought_meanwhile() {
+    let (store, buffer) = buffer(2, false);
+    write(&buffer, &[(1, 10)]);
+    buffer.sync().unwrap();
+    let mut slots = buffer.shared.take_slots(2).unwrap();
+    slots.iter_mut().for_each(|slot| fill(slot, &content(70)));
+    write_once_there_is_room(buffer, |buffer| {
+        let contents = [pbn(5), pbn(7)].into_iter().zip(slots);
+        buffer.shared.insert(contents.map(|(pbn, slot)| (pbn, None, slot)));
+    });
+    assert_eq!(store.below.lock().contents[&5], content(70));
+}
+
 /// Without a sync the threads write out what is old, and only that.
 #[test]
 fn a_single_write_is_written_out_in_the_background() {

@@ -33,7 +33,7 @@ pub(super) struct Guarded {
     /// old.
     urgent: u64,
     /// Writers that wait for room.
-    starving: usize,
+    pub(super) starving: usize,
     /// `true` while a thread watches the age of the oldest waiting content.
     is_watched: bool,
     is_ending: bool,
@@ -226,6 +226,20 @@ impl Shared {
         if was_empty || self.is_due(&guarded) {
             self.work.notify_one();
         }
+        if !self.has_threads {
+            // A writer that found neither room nor a content to write out can write these out.
+            self.settled.notify_all();
+        }
+    }
+
+    /// Gives up slots that a reader looked at. The last owner of a slot frees it, which can be the
+    /// reader if the content was written out meanwhile.
+    pub(super) fn put_back(&self, slots: impl Iterator<Item = Slot>) {
+        let mut guarded = self.lock();
+        slots.for_each(|slot| guarded.state.memory.put_back(slot));
+        if guarded.starving > 0 {
+            self.settled.notify_all();
+        }
     }
 
     /// Writes to the store below, and holds nothing of these PBNs.
@@ -291,8 +305,8 @@ impl Shared {
         true
     }
 
-    /// Returns the contents of a run that the observer wants to see. It sees none while writers wait
-    /// for room.
+    /// Returns the contents of a run that the observer wants to see. It sees none while writers
+    /// wait for room.
     fn to_be_seen(&self, guarded: &Guarded, run: &Run) -> Vec<(Pbn, NonZeroU64, Slot)> {
         match &self.observer {
             Some(observer) if guarded.starving == 0 => {

@@ -75,7 +75,7 @@ pub enum Wait {
     AtMost(Duration),
 }
 
-/// A finished request.
+/// A request that has ended, with its outcome.
 #[derive(Debug)]
 pub struct Completion {
     /// Slot of the request.

@@ -273,8 +273,8 @@ impl Engine {
     }
 
     /// Counts references and free blocks again. A freed block is in the open commit, in one that
-    /// waits, retired, held or free. It goes from one to the next under locks that are held together
-    /// here, so that each block is counted once.
+    /// waits, retired, held or free. It goes from one to the next under locks that are held
+    /// together here, so that each block is counted once.
     pub(crate) fn prove(&self, most: usize) -> Result<Vec<String>> {
         let log = self.log.still();
         let backend = log.state().backend();

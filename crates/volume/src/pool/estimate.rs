@@ -18,7 +18,7 @@ const NORMAL_95: f64 = 1.96;
 /// The mean of a Poisson distribution that gives no event in 5 % of all cases.
 const POISSON_NONE_95: f64 = 3.0;
 
-/// What examining all blocks would save, and how sure that is.
+/// The saving that an examination of all blocks would give, with an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FindEstimate {
     /// Stored blocks of off-line volumes without a fingerprint.

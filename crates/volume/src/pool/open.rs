@@ -7,6 +7,7 @@ use crate::engine::{ContentStore, Engine, EngineParts, Remembered, Space, Worker
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use gemelo_base::Clock;
+use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place,
     PoolSeed, Root, Superblock, Version, VolumeId, find_roots, read_superblock, replay_journal,
@@ -95,6 +96,10 @@ pub(crate) fn recover(
     )?;
     for number in &replayed.mended {
         damage.harmless.push(format!("both copies of commit {number} in part"));
+    }
+    if replayed.unreadable_pages > 0 {
+        let pages = format_counted(replayed.unreadable_pages, "page");
+        damage.harmless.push(format!("{pages} of the journal, which the disk cannot read"));
     }
     // A repair that is interrupted must find the journal as it was.
     let journal = match is_salvaged {

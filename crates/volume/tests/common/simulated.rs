@@ -89,6 +89,8 @@ pub struct World {
     gates: Vec<Arc<Gate>>,
     /// Calls that fail once: the disk, the kind, and the range in which they begin.
     failing: Vec<(usize, Call, Range<u64>)>,
+    /// Ranges that cannot be read, each with its disk.
+    unreadable: Vec<(usize, Range<u64>)>,
     calls: u64,
     changing_calls: u64,
     sync_calls: u64,
@@ -129,6 +131,7 @@ impl Simulation {
             shots: Vec::new(),
             gates: Vec::new(),
             failing: Vec::new(),
+            unreadable: Vec::new(),
             calls: 0,
             changing_calls: 0,
             sync_calls: 0,
@@ -185,6 +188,11 @@ impl Simulation {
     /// Makes the next call of this kind fail that begins in a range of bytes.
     pub fn fail_next(&self, which: usize, call: Call, offsets: Range<u64>) {
         self.world.lock().unwrap().failing.push((which, call, offsets));
+    }
+
+    /// Makes all reads fail that touch a range of a disk.
+    pub fn make_unreadable(&self, which: usize, range: Range<u64>) {
+        self.world.lock().unwrap().unreadable.push((which, range));
     }
 
     pub fn is_down(&self) -> bool {

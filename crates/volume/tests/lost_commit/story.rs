@@ -18,7 +18,7 @@ pub(crate) struct Expected {
     pub(crate) renamed: Vec<(usize, String)>,
 }
 
-/// What a test did to a pool, step by step, and the commits of each step.
+/// The steps of a test on a pool, and the commits of each step.
 pub(crate) struct Story {
     pub(crate) simulation: Simulation,
     pub(crate) volumes: Vec<Expected>,

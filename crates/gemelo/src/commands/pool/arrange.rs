@@ -3,17 +3,18 @@
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
-use clap::Args;
+use crate::values::pool_place_parser;
+use clap::{Args, ValueHint};
 use gemelo_base::units::format_count;
 use gemelo_base::values::Size;
+use gemelo_place::PoolPlace;
 use gemelo_serve::{PoolRequest, Reply};
-use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory
-    #[arg(value_name = "POOL")]
-    pool: PathBuf,
+    /// The pool: its directory, or rados:POOL/NAMESPACE/MEMBER
+    #[arg(value_name = "POOL", value_parser = pool_place_parser(), value_hint = ValueHint::AnyPath)]
+    pool: PoolPlace,
     /// Most data to move a second [default: no limit]
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,

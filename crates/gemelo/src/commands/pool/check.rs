@@ -6,25 +6,25 @@ use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
 use crate::json::{JsonOutput, Made};
 use crate::pools;
+use crate::values::pool_place_parser;
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use gemelo_base::units::{format_count, format_counted};
 use gemelo_check::{CheckOptions, CheckReport, Problem, check};
 use gemelo_disk::DiskAccess;
+use gemelo_place::{PlaceError, PoolPlace};
 use gemelo_serve::{CheckedReport, PoolRequest, Purpose, Reply, RequestFailure, Settings};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
-    LossChoice, PoolDirectory, RepairOptions, RepairOutlook, VolumeError, record_damage, repair,
-    repair_outlook,
+    LossChoice, RepairOptions, RepairOutlook, VolumeError, record_damage, repair, repair_outlook,
 };
 use serde::Serialize;
-use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory
-    #[arg(value_name = "POOL")]
-    pool: PathBuf,
+    /// The pool: its directory, or rados:POOL/NAMESPACE/MEMBER
+    #[arg(value_name = "POOL", value_parser = pool_place_parser(), value_hint = ValueHint::AnyPath)]
+    pool: PoolPlace,
     /// Read all contents and compare them with their checksums and fingerprints
     #[arg(long)]
     data: bool,
@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     yes: bool,
     #[command(flatten)]
     json: JsonOutput,
-    /// With --repair, what to do about a commit of the journal that is lost: keep the later ones, or go
-    /// back to the state before it [default: asked for; skip with --yes]
+    /// With --repair, what to do about a commit of the journal that is lost: keep the later ones,
+    /// or go back to the state before it [default: asked for; skip with --yes]
     #[arg(long, value_name = "CHOICE", requires = "repair")]
     lost_commit: Option<LostCommit>,
 }
@@ -61,33 +61,37 @@ impl From<LostCommit> for LossChoice {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check()?;
-    let name = arguments.pool.display();
-    let about = |error: VolumeError| RequestFailure::from(error).about(&name.to_string());
+    let name = &arguments.pool;
+    let about = |error: PlaceError| RequestFailure::from(error).about(&name.to_string());
     // Whatever the disks hold: with settings that make no sense no command opens the pool.
     let settings = Settings::read(&arguments.pool).err();
     let access = if arguments.repair { DiskAccess::Exclusive } else { DiskAccess::Shared };
-    match PoolDirectory::open(&arguments.pool, access) {
-        Ok(directory) => {
-            let disks = directory.disks();
-            let mut checked = Checked::of(&disks, arguments.data, context).map_err(about)?;
+    match arguments.pool.open_disks(access) {
+        Ok(held) => {
+            let disks = held.disks();
+            let of_engine = |error: VolumeError| about(error.into());
+            let mut checked = Checked::of(&disks, arguments.data, context).map_err(of_engine)?;
             if !arguments.repair || checked.report.is_clean() {
-                drop((disks, directory));
+                drop(disks);
+                held.release().map_err(about)?;
                 record(&arguments.pool, &checked.report, context);
                 return show_idle(arguments, &checked, settings.as_ref(), context);
             }
             let choice = arguments.choose(&checked.outlook, context)?;
             let options = RepairOptions { data: arguments.data, choice };
-            repair(&disks, options, &*context.monitor, &context.stop).map_err(about)?;
+            repair(&disks, options, &*context.monitor, &context.stop).map_err(of_engine)?;
+            drop(disks);
+            held.release().map_err(about)?;
             checked.is_repaired = true;
             show_idle(arguments, &checked, settings.as_ref(), context)
         }
-        Err(error @ VolumeError::InUse { .. }) if arguments.repair => {
+        Err(error) if error.is_in_use() && arguments.repair => {
             let error = about(error);
             let text =
                 format!("{error}: a pool that is in use cannot be repaired: stop that process");
             Err(RequestFailure { text, ..error }.into())
         }
-        Err(VolumeError::InUse { .. }) => {
+        Err(error) if error.is_in_use() => {
             let access = pools::open(&arguments.pool, Purpose::Read, context)?;
             let reply = pools::ask(&access, &PoolRequest::Check { data: arguments.data }, context)?;
             access.close()?;
@@ -119,15 +123,15 @@ impl Checked {
 }
 
 impl Arguments {
-    /// Asks whether to give up what a repair cannot keep, if there is anything, and what to do about a
-    /// lost commit, if there is a choice.
+    /// Asks whether to give up what a repair cannot keep, if there is anything, and what to do
+    /// about a lost commit, if there is a choice.
     fn choose(&self, outlook: &RepairOutlook, context: &Context) -> anyhow::Result<LossChoice> {
         let chosen = self.lost_commit.map(LossChoice::from);
         let choice = chosen.unwrap_or(LossChoice::Skip);
         if self.yes || !gives_up(outlook) {
             return Ok(choice);
         }
-        let pool = self.pool.display();
+        let pool = &self.pool;
         let refused = format!("{pool}: nothing was repaired: use --yes to give up what is lost");
         let wanted: &[(&str, LossChoice)] = match outlook.skip.is_some() && chosen.is_none() {
             true => &[("skip", LossChoice::Skip), ("roll-back", LossChoice::RollBack)],
@@ -164,7 +168,7 @@ const SCHEMA: &str = "gemelo.pool-check/1";
 
 #[derive(Serialize)]
 struct Input<'a> {
-    pool: &'a Path,
+    pool: &'a PoolPlace,
     data: bool,
     repair: bool,
 }
@@ -189,14 +193,16 @@ struct FoundProblem {
     loses_data: bool,
 }
 
-/// Sees to it that nothing shares contents that were found damaged. Where the pool cannot be written
-/// nothing can be shared either.
-fn record(pool: &Path, report: &CheckReport, context: &Context) {
+/// Sees to it that nothing shares contents that were found damaged. Where the pool cannot be
+/// written nothing can be shared either.
+fn record(pool: &PoolPlace, report: &CheckReport, context: &Context) {
     if report.damaged_blocks.is_empty() {
         return;
     }
-    let recorded = PoolDirectory::lock(pool)
-        .and_then(|directory| record_damage(&directory.disks(), &report.damaged_blocks));
+    let recorded = pool.open_disks(DiskAccess::Exclusive).and_then(|held| {
+        record_damage(&held.disks(), &report.damaged_blocks)?;
+        held.release()
+    });
     if let Err(error) = recorded {
         context.monitor.warn(&format!(
             "the damaged blocks could not be marked in the pool, so that new writes of their contents may \

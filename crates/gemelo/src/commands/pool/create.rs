@@ -1,23 +1,26 @@
 //! `gemelo pool create`.
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
-use crate::values::{OnOff, io_mode_parser};
+use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::values::{OnOff, io_mode_parser, pool_place_parser};
+use anyhow::anyhow;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use gemelo_base::units::format_size;
 use gemelo_base::values::{Size, Span};
 use gemelo_disk::IoMode;
 use gemelo_format::{BackendKind, FingerprintKind};
-use gemelo_serve::{RequestFailure, Settings};
+use gemelo_place::PoolPlace;
+use gemelo_serve::{RequestFailure, SETTINGS, Settings};
 use gemelo_volume::{NewPool, PoolOptions, about_backend};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory, which is created if it does not exist
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    /// The pool: a directory, which is created if it does not exist, or
+    /// rados:POOL/NAMESPACE/MEMBER, a member of a domain
+    #[arg(value_name = "POOL", value_parser = pool_place_parser(), value_hint = ValueHint::AnyPath)]
+    pool: PoolPlace,
     /// Store contents here: a block device, or a new or empty file [default: a file in the
     /// directory]
     #[arg(long, value_name = "FILE|DEVICE")]
@@ -30,18 +33,19 @@ pub(crate) struct Arguments {
     /// whole device]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
-    /// Size of a block, the unit of deduplication: a power of two from 512 bytes to 1m
-    #[arg(long, value_name = "SIZE", default_value = "4k")]
-    block_size: Size,
+    /// Size of a block, the unit of deduplication: a power of two from 512 bytes to 1m [default:
+    /// 4k, or as the domain was created]
+    #[arg(long, value_name = "SIZE")]
+    block_size: Option<Size>,
     /// Backend that keeps the metadata
     #[arg(long, value_name = "KIND", default_value = "log", value_parser = backend_parser())]
     backend: BackendKind,
     /// Memory for metadata with the backends table and btree [default: 256m]
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
-    /// Hash by which equal contents are found
-    #[arg(long, value_name = "KIND", default_value = "blake3")]
-    fingerprint: FingerprintOption,
+    /// Hash by which equal contents are found [default: blake3, or as the domain was created]
+    #[arg(long, value_name = "KIND")]
+    fingerprint: Option<FingerprintOption>,
     /// Make writes durable after this time at the latest, even if no client flushes [default: 5s]
     #[arg(long, value_name = "DURATION")]
     commit_interval: Option<Span>,
@@ -74,7 +78,7 @@ fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
 
 /// The kinds of fingerprints as values of options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FingerprintOption {
+pub(crate) enum FingerprintOption {
     /// BLAKE3 with a key of the pool, so that collisions cannot be prepared
     Blake3,
     /// XXH3, which is faster; bytes are always compared before a block is shared
@@ -126,15 +130,39 @@ impl Arguments {
         });
         Ok(PoolOptions {
             // The greatest value is refused as a block size.
-            block_bytes: u32::try_from(self.block_size.0).unwrap_or(u32::MAX),
+            block_bytes: self
+                .block_size
+                .map_or(usual.block_bytes, |size| u32::try_from(size.0).unwrap_or(u32::MAX)),
             capacity_bytes,
-            fingerprint: self.fingerprint.into(),
+            fingerprint: self.fingerprint.map_or(usual.fingerprint, Into::into),
             backend: self.backend,
             data: self.data.clone(),
             metadata,
             force: self.force,
             ..usual
         })
+    }
+}
+
+impl Arguments {
+    /// Refuses the options that a member takes from its domain, or that only disks have.
+    fn refuse_for_member(&self) -> anyhow::Result<()> {
+        let of_domain = "all members of a domain have what 'gemelo domain create' was given";
+        let of_disk = "a member has no disk of its own";
+        let given = [
+            ("--block-size", self.block_size.is_some(), of_domain),
+            ("--fingerprint", self.fingerprint.is_some(), of_domain),
+            ("--data", self.data.is_some(), of_disk),
+            ("--metadata", self.metadata.is_some(), of_disk),
+            ("--io", self.io.is_some(), of_disk),
+            ("--force", self.force, of_disk),
+        ];
+        match given.iter().find(|(_, is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((option, _, why)) => {
+                Err(bad_input(anyhow!("{}: leave out {option}: {why}", self.pool)))
+            }
+        }
     }
 }
 
@@ -154,14 +182,25 @@ fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let options = arguments.options()?;
-    let directory = &arguments.directory;
-    let about = |failure: RequestFailure| failure.about(&directory.display().to_string());
-    let new = NewPool::make(directory, &options).map_err(|error| about(error.into()))?;
-    arguments.settings().write(directory)?;
-    new.keep();
+    let pool = &arguments.pool;
+    let about = |failure: RequestFailure| failure.about(&pool.to_string());
+    let options = match pool {
+        PoolPlace::Directory(directory) => {
+            let new = NewPool::make(directory, &options).map_err(|error| about(error.into()))?;
+            arguments.settings().write(directory)?;
+            new.keep();
+            options
+        }
+        PoolPlace::Member(member) => {
+            arguments.refuse_for_member()?;
+            let text = arguments.settings().text()?;
+            let texts: Vec<(&str, &str)> =
+                text.iter().map(|text| (SETTINGS, text.as_str())).collect();
+            member.create(&options, &texts).map_err(|error| about(error.into()))?
+        }
+    };
     context.print(&format!(
-        "{}: a pool of {} in blocks of {}\n",
-        directory.display(),
+        "{pool}: a pool of {} in blocks of {}\n",
         format_size(options.capacity_bytes),
         format_size(u64::from(options.block_bytes)),
     ))?;

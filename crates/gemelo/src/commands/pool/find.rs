@@ -3,17 +3,18 @@
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
-use clap::Args;
+use crate::values::pool_place_parser;
+use clap::{Args, ValueHint};
 use gemelo_base::units::{format_count, format_counted, format_size};
 use gemelo_base::values::Size;
+use gemelo_place::PoolPlace;
 use gemelo_serve::{PoolRequest, Purpose, Reply};
-use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory
-    #[arg(value_name = "POOL")]
-    pool: PathBuf,
+    /// The pool: its directory, or rados:POOL/NAMESPACE/MEMBER
+    #[arg(value_name = "POOL", value_parser = pool_place_parser(), value_hint = ValueHint::AnyPath)]
+    pool: PoolPlace,
     /// Pause the finder of the process that serves the pool; the next start resumes it
     #[arg(long, conflicts_with = "resume")]
     pause: bool,
@@ -69,7 +70,7 @@ fn pause(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
         return Err(pools::other_version());
     };
     let state = if arguments.pause { "paused" } else { "resumed" };
-    context.print(&format!("{}: the finder is {state}\n", arguments.pool.display()))?;
+    context.print(&format!("{}: the finder is {state}\n", arguments.pool))?;
     Ok(Outcome::Done)
 }
 

@@ -3,17 +3,18 @@
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
-use clap::Args;
+use crate::values::pool_place_parser;
+use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
+use gemelo_place::PoolPlace;
 use gemelo_serve::PoolRequest;
-use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory
-    #[arg(value_name = "POOL")]
-    pool: PathBuf,
+    /// The pool: its directory, or rados:POOL/NAMESPACE/MEMBER
+    #[arg(value_name = "POOL", value_parser = pool_place_parser(), value_hint = ValueHint::AnyPath)]
+    pool: PoolPlace,
     /// New size of the data store; a device must have this size already
     #[arg(long, value_name = "SIZE")]
     capacity: Size,
@@ -27,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     )?;
     context.print(&format!(
         "{}: a capacity of {}\n",
-        arguments.pool.display(),
+        arguments.pool,
         format_size(arguments.capacity.0)
     ))?;
     Ok(Outcome::Done)

@@ -5,18 +5,25 @@ use crate::exit::{OrBadInput, Outcome, message};
 use crate::json::{JsonOutput, Made};
 use crate::pools;
 use crate::table::Table;
+use crate::values::pool_place_parser;
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
+use gemelo_place::PoolPlace;
 use gemelo_serve::StatReport;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Pools, and directories that contain pools
-    #[arg(value_name = "DIR", default_value = ".")]
-    directories: Vec<PathBuf>,
+    /// Pools, directories that contain pools, and members of domains
+    #[arg(
+        value_name = "DIR",
+        default_value = ".",
+        value_parser = pool_place_parser(),
+        value_hint = ValueHint::AnyPath
+    )]
+    directories: Vec<PoolPlace>,
     #[command(flatten)]
     json: JsonOutput,
 }
@@ -25,12 +32,12 @@ const SCHEMA: &str = "gemelo.pool-list/1";
 
 #[derive(Serialize)]
 struct Input<'a> {
-    directories: &'a [PathBuf],
+    directories: &'a [PoolPlace],
 }
 
 #[derive(Serialize)]
 struct Row {
-    pool: PathBuf,
+    pool: PoolPlace,
     state: State,
     /// The process that uses the pool; absent if it is idle.
     process_id: Option<u32>,
@@ -57,7 +64,7 @@ struct Figures {
 }
 
 impl Row {
-    fn of(pool: PathBuf, report: &StatReport) -> Self {
+    fn of(pool: PoolPlace, report: &StatReport) -> Self {
         let (state, process_id) = match (&report.server, report.holder_process_id) {
             _ if !report.damage.is_empty() => (State::Damaged, None),
             (Some(server), _) => (State::Served, Some(server.process_id)),
@@ -75,7 +82,7 @@ impl Row {
         Self { pool, state, process_id, figures: Some(figures) }
     }
 
-    const fn unusable(pool: PathBuf) -> Self {
+    const fn unusable(pool: PoolPlace) -> Self {
         Self { pool, state: State::Unusable, process_id: None, figures: None }
     }
 
@@ -91,7 +98,7 @@ impl Row {
         let of =
             |text: fn(&Figures) -> String| self.figures.as_ref().map_or_else(String::new, text);
         [
-            self.pool.display().to_string(),
+            self.pool.to_string(),
             of(|figures| format_size(figures.capacity_bytes)),
             of(|figures| format_size(figures.used_bytes)),
             of(|figures| format!("{:.4}", figures.dedup_ratio)),
@@ -105,18 +112,18 @@ fn is_pool(directory: &Path) -> bool {
     directory.join("metadata").exists() && directory.join("data").exists()
 }
 
-/// Returns the directory if it is a pool, or else the pools in it.
-fn pools_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    if is_pool(directory) {
-        return Ok(vec![directory.to_owned()]);
-    }
+/// Returns the place if it is a pool, or else the pools in it.
+fn pools_in(place: &PoolPlace) -> anyhow::Result<Vec<PoolPlace>> {
+    let Some(directory) = place.directory().filter(|directory| !is_pool(directory)) else {
+        return Ok(vec![place.clone()]);
+    };
     let entries = std::fs::read_dir(directory)
         .with_context(|| format!("cannot read {}", directory.display()))
         .or_bad_input()?;
     let mut found: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|path| is_pool(path)).collect();
     found.sort();
-    Ok(found)
+    Ok(found.into_iter().map(PoolPlace::Directory).collect())
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {

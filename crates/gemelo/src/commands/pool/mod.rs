@@ -3,11 +3,12 @@
 mod arrange;
 mod check;
 mod convert;
-mod create;
+pub(crate) mod create;
 mod find;
 mod finder_text;
 mod gc;
 mod grow;
+mod hand_over;
 mod ls;
 mod outlook;
 mod rm;
@@ -77,6 +78,13 @@ enum Action {
     Convert(convert::Arguments),
     /// Enlarge the data store of a pool
     Grow(grow::Arguments),
+    /// Hand a member of a domain over to another host
+    ///
+    /// The process of this host that serves the member executes the requests that clients have
+    /// sent, flushes, closes the pool and gives up its tenure. A standby on another host, `gemelo
+    /// serve --standby`, then serves it at once. The command waits until the member is free or is
+    /// served by another process.
+    HandOver(hand_over::Arguments),
     /// List the pools in directories, with the processes that use them
     Ls(ls::Arguments),
     /// Remove a pool with all its volumes
@@ -100,6 +108,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Check(arguments) => check::run(arguments, context),
         Action::Convert(arguments) => convert::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),
+        Action::HandOver(arguments) => hand_over::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),
         Action::Rm(arguments) => rm::run(arguments, context),
     }

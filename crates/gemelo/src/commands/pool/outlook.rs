@@ -9,8 +9,8 @@ pub(super) fn gives_up(outlook: &RepairOutlook) -> bool {
     outlook.lost_history.is_some() || !outlook.roll_back.costs.is_empty()
 }
 
-/// What a repair gives up, a line for each volume; empty if that is nothing. With a choice, what
-/// each gives up.
+/// Says what a repair gives up, a line for each volume; empty if that is nothing. With a choice,
+/// says what each gives up.
 pub(super) fn describe(outlook: &RepairOutlook) -> String {
     if !gives_up(outlook) {
         return String::new();

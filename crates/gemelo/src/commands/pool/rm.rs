@@ -4,57 +4,101 @@ use crate::confirm::confirm;
 use crate::context::Context;
 use crate::exit::{Outcome, message};
 use crate::pools;
+use crate::values::pool_place_parser;
 use anyhow::anyhow;
-use clap::Args;
+use clap::{Args, ValueHint};
 use gemelo_base::units::{format_counted, format_size};
+use gemelo_place::{MemberPlace, PlaceError, PoolPlace};
 use gemelo_serve::{POOL_FILES, StatReport};
 use gemelo_volume::{PoolRemoval, RemovalStep, VolumeError};
-use std::path::PathBuf;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory
-    #[arg(value_name = "POOL")]
-    pool: PathBuf,
+    /// The pool: its directory, or rados:POOL/NAMESPACE/MEMBER
+    #[arg(value_name = "POOL", value_parser = pool_place_parser(), value_hint = ValueHint::AnyPath)]
+    pool: PoolPlace,
     /// Remove the pool without asking
     #[arg(long)]
     yes: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let pool = arguments.pool.display().to_string();
-    let about = |error: VolumeError| anyhow::Error::from(error).context(pool.clone());
     // The figures are read before the pool is locked, because a locked pool cannot be opened.
     let report = pools::stat(&arguments.pool, context);
-    let removal = PoolRemoval::plan(&arguments.pool, &POOL_FILES).map_err(about)?;
-    let mut text = match &report {
-        Ok(report) => contents(&pool, report),
+    let known = match &report {
+        Ok(report) => contents(&arguments.pool, report),
         Err(error) => format!(
-            "{pool}: its volumes are unknown, because it cannot be opened: {}\n",
+            "{}: its volumes are unknown, because it cannot be opened: {}\n",
+            arguments.pool,
             message(&anyhow!("{error:#}"))
         ),
     };
-    removal.steps().iter().for_each(|step| text += &step_text(step));
-    if !arguments.yes {
+    match &arguments.pool {
+        PoolPlace::Directory(directory) => arguments.remove_files(directory, known, context),
+        PoolPlace::Member(member) => arguments.remove_member(member, known, context),
+    }
+}
+
+impl Arguments {
+    fn remove_files(
+        &self,
+        directory: &Path,
+        known: String,
+        context: &Context,
+    ) -> anyhow::Result<Outcome> {
+        let pool = &self.pool;
+        let about = |error: VolumeError| anyhow::Error::from(error).context(pool.to_string());
+        let removal = PoolRemoval::plan(directory, &POOL_FILES).map_err(about)?;
+        let mut text = known;
+        removal.steps().iter().for_each(|step| text += &step_text(step));
+        self.confirm(&text, context)?;
+        let is_gone = removal.run().map_err(about)?;
+        if self.yes {
+            context.print(&text)?;
+        }
+        context.print(&if is_gone {
+            format!("{pool}: removed\n")
+        } else {
+            format!(
+                "{pool}: the pool is removed; the directory stays, because it is a link or not \
+                 empty\n"
+            )
+        })?;
+        Ok(Outcome::Done)
+    }
+
+    fn remove_member(
+        &self,
+        member: &MemberPlace,
+        known: String,
+        context: &Context,
+    ) -> anyhow::Result<Outcome> {
+        let pool = &self.pool;
+        let about = |error: PlaceError| anyhow::Error::from(error).context(pool.to_string());
+        let removal = member.plan_removal().map_err(about)?;
+        let text = known + "  remove its objects, and its name in the domain\n";
+        self.confirm(&text, context)?;
+        removal.run().map_err(about)?;
+        if self.yes {
+            context.print(&text)?;
+        }
+        context.print(&format!("{pool}: removed\n"))?;
+        Ok(Outcome::Done)
+    }
+
+    fn confirm(&self, text: &str, context: &Context) -> anyhow::Result<()> {
+        let pool = &self.pool;
+        if self.yes {
+            return Ok(());
+        }
         let refused = format!("{pool}: nothing was removed: use --yes to remove the pool");
-        confirm(&text, &format!("{pool}: type yes to remove it"), &refused, context)?;
+        confirm(text, &format!("{pool}: type yes to remove it"), &refused, context)
     }
-    let is_gone = removal.run().map_err(about)?;
-    if arguments.yes {
-        context.print(&text)?;
-    }
-    context.print(&if is_gone {
-        format!("{pool}: removed\n")
-    } else {
-        format!(
-            "{pool}: the pool is removed; the directory stays, because it is a link or not empty\n"
-        )
-    })?;
-    Ok(Outcome::Done)
 }
 
 /// Lists the volumes that are removed with the pool.
-fn contents(pool: &str, report: &StatReport) -> String {
+fn contents(pool: &PoolPlace, report: &StatReport) -> String {
     let block_bytes = u64::from(report.pool.block_bytes);
     let mut text = format!(
         "{pool}: a pool with {}, {} stored\n",

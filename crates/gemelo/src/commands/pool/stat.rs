@@ -6,19 +6,20 @@ use crate::exit::Outcome;
 use crate::json::{JsonOutput, Made};
 use crate::pools;
 use crate::report_option::ReportOption;
-use clap::Args;
+use crate::values::pool_place_parser;
+use clap::{Args, ValueHint};
+use gemelo_place::PoolPlace;
 use gemelo_serve::StatReport;
 use gemelo_volume::SnapshotSpace;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
 
 const SCHEMA: &str = "gemelo.pool/1";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory
-    #[arg(value_name = "POOL")]
-    pool: PathBuf,
+    /// The pool: its directory, or rados:POOL/NAMESPACE/MEMBER
+    #[arg(value_name = "POOL", value_parser = pool_place_parser(), value_hint = ValueHint::AnyPath)]
+    pool: PoolPlace,
     /// Also compute the dedup ratio without snapshots and the space that snapshots take
     ///
     /// The computation reads the maps of all volumes. Requests of clients go on meanwhile.
@@ -32,7 +33,7 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Input<'a> {
-    pool: &'a Path,
+    pool: &'a PoolPlace,
     space: bool,
 }
 

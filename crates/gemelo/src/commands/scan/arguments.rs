@@ -52,6 +52,17 @@ pub(super) struct ScanArguments {
     /// Count a file once for each of its hard links [default: once]
     #[arg(long, help_heading = "Files")]
     count_hard_links: bool,
+    /// Also report savings by directory, down to this depth below each PATH, and the files that
+    /// share most; 0 is for the PATHs themselves [default without a DEPTH: 1]
+    #[arg(
+        long,
+        value_name = "DEPTH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        help_heading = "Files"
+    )]
+    by_directory: Option<u32>,
     /// Threads that read and hash; a limit of memory may reduce them [default: one per processor]
     #[arg(long, value_name = "N", help_heading = "Effort")]
     threads: Option<usize>,
@@ -159,6 +170,7 @@ impl ScanArguments {
             exclude: self.exclude.clone(),
             one_file_system: self.one_file_system,
             count_hard_links: self.count_hard_links,
+            directory_depth: self.by_directory,
             // Only a progress bar shows the total.
             find_total: std::io::stderr().is_terminal(),
         }

@@ -1,5 +1,7 @@
 //! The result of a scan as text.
 
+mod sharing;
+
 use crate::table::Table;
 use gemelo_base::units::{
     format_count, format_counted, format_counted_as, format_duration_ns, format_line,
@@ -58,6 +60,9 @@ pub(super) fn of_result(result: &ScanResult) -> String {
     for size in &result.block_sizes {
         text.push('\n');
         text += &block_size(size);
+    }
+    if let Some(sharing) = &result.sharing {
+        text += &sharing::of_result(sharing);
     }
     text
 }

@@ -7,12 +7,12 @@ use crate::pools;
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
+use gemelo_place::VolumePath;
 use gemelo_serve::PoolRequest;
-use gemelo_volume::VolumePath;
 
 #[derive(Debug, Args)]
 pub(crate) struct Resize {
-    /// The pool's directory and the volume's name
+    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// The new size, a multiple of the pool's block size
@@ -34,7 +34,7 @@ pub(super) fn resize(arguments: &Resize, context: &Context) -> anyhow::Result<Ou
 
 #[derive(Debug, Args)]
 pub(crate) struct Rename {
-    /// The pool's directory and the volume's name
+    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// The new name
@@ -53,7 +53,7 @@ pub(super) fn rename(arguments: &Rename, context: &Context) -> anyhow::Result<Ou
 
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
-    /// The pool's directory and the volume's name
+    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// Remove a volume that holds data or has connected clients, which are disconnected
@@ -71,7 +71,7 @@ pub(super) fn remove(arguments: &Rm, context: &Context) -> anyhow::Result<Outcom
 
 #[derive(Debug, Args)]
 pub(crate) struct Set {
-    /// The pool's directory and the volume's name
+    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// Mode of deduplication of further writes

@@ -4,12 +4,12 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
 use clap::Args;
+use gemelo_place::VolumePath;
 use gemelo_serve::PoolRequest;
-use gemelo_volume::VolumePath;
 
 #[derive(Debug, Args)]
 pub(crate) struct Snapshot {
-    /// The pool's directory and the volume's name
+    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// The snapshot's name
@@ -19,7 +19,7 @@ pub(crate) struct Snapshot {
 
 #[derive(Debug, Args)]
 pub(crate) struct Clone {
-    /// The pool's directory and the volume's name
+    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// The clone's name
@@ -48,10 +48,7 @@ fn copy(
     };
     pools::change(&volume.pool, &request, context)?;
     let kind = if read_only { "snapshot" } else { "clone" };
-    context.print(&format!(
-        "{}/{new_name}: a {kind} of {}\n",
-        volume.pool.display(),
-        volume.name
-    ))?;
+    let new = VolumePath { pool: volume.pool.clone(), name: new_name.to_owned() };
+    context.print(&format!("{new}: a {kind} of {}\n", volume.name))?;
     Ok(Outcome::Done)
 }

@@ -7,12 +7,12 @@ use crate::pools;
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
+use gemelo_place::VolumePath;
 use gemelo_serve::PoolRequest;
-use gemelo_volume::VolumePath;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory and the volume's name
+    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// Size of the volume, a multiple of the pool's block size

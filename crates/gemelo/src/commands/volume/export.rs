@@ -9,8 +9,8 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line, format_size};
 use gemelo_device::BlockDevice;
+use gemelo_place::{PoolPlace, VolumePath};
 use gemelo_serve::{BadRanges, OnBadBlock, PoolAccess, Purpose, Sink, Transferred, export};
-use gemelo_volume::VolumePath;
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileTypeExt;
@@ -28,7 +28,7 @@ const MOST_LISTED: usize = 100;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory and the volume's name
+    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// The output: a file, a device, or - for standard output
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Input<'a> {
-    pool: &'a Path,
+    pool: &'a PoolPlace,
     volume: &'a str,
     output: &'a Path,
     salvage: bool,

@@ -10,10 +10,10 @@ use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_format::MAX_NAME_BYTES;
+use gemelo_place::VolumePath;
 use gemelo_serve::{
     PoolAccess, PoolRequest, Purpose, Source, StatReport, Transferred, connected, import,
 };
-use gemelo_volume::VolumePath;
 use std::fs::File;
 use std::io::Seek;
 use std::os::unix::fs::FileTypeExt;
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// The input: a file, a device, or - for standard input
     #[arg(value_name = "FILE|DEVICE|-")]
     input: PathBuf,
-    /// The pool's directory and the new volume's name
+    /// The pool and the new volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// Size of the volume [default: the length of the input, rounded up to whole blocks]
@@ -176,7 +176,8 @@ impl Arguments {
         if !report.volumes.iter().any(|volume| volume.record.name == name) {
             return Ok(());
         }
-        let leftover = format!("{}/{name}", self.volume.pool.display());
+        let leftover =
+            VolumePath { pool: self.volume.pool.clone(), name: name.to_owned() }.to_string();
         if access.is_served() {
             return Err(bad_input(anyhow!(
                 "{leftover} exists: an import is under way, or was killed; if none is under way, remove \

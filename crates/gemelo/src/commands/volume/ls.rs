@@ -7,20 +7,21 @@ use crate::exit::Outcome;
 use crate::json::{JsonOutput, Made};
 use crate::pools;
 use crate::table::Table;
-use clap::Args;
+use crate::values::pool_place_parser;
+use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
 use gemelo_format::{Origin, VolumeRecord};
+use gemelo_place::PoolPlace;
 use gemelo_serve::StatReport;
 use gemelo_volume::VolumeSpace;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory
-    #[arg(value_name = "POOL")]
-    pool: PathBuf,
+    /// The pool: its directory, or rados:POOL/NAMESPACE/MEMBER
+    #[arg(value_name = "POOL", value_parser = pool_place_parser(), value_hint = ValueHint::AnyPath)]
+    pool: PoolPlace,
     /// Also compute the space that only each volume holds and the space that it shares
     ///
     /// Removing a volume frees its exclusive space. The computation reads the maps of all volumes.
@@ -35,7 +36,7 @@ const SCHEMA: &str = "gemelo.volume-list/1";
 
 #[derive(Serialize)]
 struct Input<'a> {
-    pool: &'a Path,
+    pool: &'a PoolPlace,
     space: bool,
 }
 

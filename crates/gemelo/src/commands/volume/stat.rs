@@ -10,15 +10,15 @@ use crate::table::Table;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_percent, format_size};
-use gemelo_volume::{VolumePath, VolumeSummary};
+use gemelo_place::{PoolPlace, VolumePath};
+use gemelo_volume::VolumeSummary;
 use serde::Serialize;
-use std::path::Path;
 
 const SCHEMA: &str = "gemelo.volume/1";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory and the volume's name
+    /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
     /// Also compute the space that only this volume holds and the space that it shares
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Input<'a> {
-    pool: &'a Path,
+    pool: &'a PoolPlace,
     volume: &'a str,
     space: bool,
 }
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let block_bytes = u64::from(report.pool.block_bytes);
     let is_served = report.server.is_some();
     let Some(volume) = report.volumes.iter().find(|volume| volume.record.name == *name) else {
-        return Err(bad_input(anyhow!("{}: there is no volume '{name}'", pool.display())));
+        return Err(bad_input(anyhow!("{}: there is no volume '{name}'", pool)));
     };
     let space = if arguments.space {
         pools::volume_space(&access, Some(name), context)?.remove(name)

@@ -182,3 +182,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_batch_takes_the_memory_of_its_replies_and_no_more() {
+    const READ_BYTES: u32 = 256 << 10;
+    let geometry = Geometry { maximum_request_bytes: READ_BYTES, size_bytes: 1 << 20, ..GEOMETRY };
+    for structured_replies in [false, true] {
+        let agreed = NegotiatedOptions {
+            structured_replies,
+            base_allocation: false,
+            zeroes_are_fast: false,
+        };
+        let memory = Memory::default();
+        let mut batch = Batch::new(structured_replies, &memory).unwrap();
+        let (flags, command, offset) = (0, Command::READ, 0);
+        for cookie in 0..2 {
+            let read = RequestHeader { flags, command, cookie, offset, length: READ_BYTES };
+            assert!(batch.push(read, 0..0, &Rules::new(agreed, &geometry)));
+        }
+        let least = 2 * READ_BYTES as usize;
+        let used = memory.used_bytes();
+        assert!((least..=2 * least).contains(&used), "{used} bytes");
+    }
+}

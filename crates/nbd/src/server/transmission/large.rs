@@ -63,9 +63,7 @@ impl Transmission<'_> {
             return self.write_in_pieces(header, checked, &rules);
         }
         let is_in_chunks = self.chosen.agreed.structured_replies && !header.has(COMMAND_FLAG_DF);
-        let is_whole = header.command == Command::CACHE && header.length > rules.sizes.maximum
-            || checked.is_err()
-            || !(header.command == Command::READ && is_in_chunks);
+        let is_whole = checked.is_err() || !(header.command == Command::READ && is_in_chunks);
         if is_whole && self.batch.push(header, 0..0, &rules) {
             self.execute_batch()?;
         } else {

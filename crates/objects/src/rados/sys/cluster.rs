@@ -118,6 +118,17 @@ impl Pool {
         Ok(Self { symbols, handle, _cluster: Arc::clone(cluster) })
     }
 
+    /// Returns whether objects can only grow by aligned appends: those of an erasure-coded pool
+    /// that does not allow overwrites.
+    pub(in super::super) fn only_appends(&self) -> Result<bool, Code> {
+        let mut requires: c_int = 0;
+        // SAFETY: the context is valid, and the number is written before it is read.
+        outcome(unsafe {
+            (self.symbols.rados_ioctx_pool_requires_alignment2)(self.handle, &raw mut requires)
+        })?;
+        Ok(requires != 0)
+    }
+
     /// Calls a function with the name of each object.
     pub(in super::super) fn list(&self, mut call: impl FnMut(&[u8])) -> Result<(), Code> {
         let mut list = null_mut();

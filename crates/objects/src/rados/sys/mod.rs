@@ -63,6 +63,7 @@ symbols! {
     rados_wait_for_latest_osdmap(Handle) -> c_int;
     rados_ioctx_create(Handle, *const c_char, *mut Handle) -> c_int;
     rados_ioctx_destroy(Handle);
+    rados_ioctx_pool_requires_alignment2(Handle, *mut c_int) -> c_int;
     rados_ioctx_set_namespace(Handle, *const c_char);
     rados_nobjects_list_open(Handle, *mut Handle) -> c_int;
     rados_nobjects_list_next2(

@@ -37,7 +37,7 @@ pub(in super::super) enum ReadWhat<'a> {
     Range(CString, CString, u64),
 }
 
-/// What an operation returns.
+/// The results of an operation.
 #[derive(Debug, Default)]
 pub(in super::super) struct Answer {
     /// The bytes read.

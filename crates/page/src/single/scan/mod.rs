@@ -2,6 +2,7 @@
 
 mod pictures;
 mod savings;
+mod sharing;
 
 use super::file_name;
 use crate::PageError;
@@ -21,6 +22,7 @@ struct Scan {
     zeros: String,
     files: Files,
     block_sizes: Vec<BlockSize>,
+    sharing: Option<sharing::Sharing>,
 }
 
 #[derive(Deserialize)]
@@ -103,6 +105,9 @@ pub(super) fn section(path: &Path, id: &str) -> Result<Section, PageError> {
     drawn.extend(pictures::entropy(&scan, id));
     drawn.extend(pictures::distances(&scan, id));
     items.push(Item::Pictures(drawn));
+    if let Some(sharing) = &scan.sharing {
+        items.extend(sharing.items());
+    }
     for size in &scan.block_sizes {
         if !size.most_repeated.is_empty() {
             items.push(Item::More(most_repeated(size)));

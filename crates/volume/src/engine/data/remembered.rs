@@ -3,10 +3,11 @@
 //!
 //! A PBN that is taken, to be written, loses its place. A write to an off-line volume then gets a
 //! *ticket*, for which the places of its PBNs are reserved before anything is written. The threads
-//! that write contents out take the fingerprints afterwards, if a core is free, and each goes to its
-//! place only if that is still reserved for its ticket. A place therefore never has the fingerprint
-//! of an earlier content of its PBN, and a PBN that a map refers to, under a pin, is not taken. Several PBNs have one place: the newer write gets it, and the older
-//! fingerprint is dropped.
+//! that write contents out take the fingerprints afterwards, if a core is free, and each goes to
+//! its place only if that is still reserved for its ticket. A place therefore never has the
+//! fingerprint of an earlier content of its PBN, and a PBN that a map refers to, under a pin, is
+//! not taken. Several PBNs have one place: the newer write gets it, and the older fingerprint is
+//! dropped.
 
 use gemelo_base::Clock;
 use gemelo_format::{Fingerprint, Fingerprinter, Pbn};
@@ -31,8 +32,8 @@ pub struct RememberedFigures {
     pub taken: u64,
     /// Blocks of which none was taken, because no core was free.
     pub skipped: u64,
-    /// Fingerprints that were dropped, because their blocks were freed and written again, or because
-    /// newer blocks took their places.
+    /// Fingerprints that were dropped, because their blocks were freed and written again, or
+    /// because newer blocks took their places.
     pub dropped: u64,
     /// Blocks that the finder did not read, because it had their fingerprints.
     pub hits: u64,

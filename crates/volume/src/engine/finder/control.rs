@@ -12,7 +12,7 @@ pub enum FinderState {
     /// No block is due.
     #[default]
     Idle,
-    /// It examines blocks.
+    /// It examines blocks at this moment.
     Working,
     /// A user has paused it.
     Paused,

@@ -1,8 +1,8 @@
 //! The blocks of a volume that the finder has to look at.
 //!
 //! A write marks its block in its *group*. A group has two sets of marks: blocks written since the
-//! finder turned the group last (young), and blocks written before and not since (old). A block that
-//! is written again becomes young again, so a block that is written all the time is never due.
+//! finder turned the group last (young), and blocks written before and not since (old). A block
+//! that is written again becomes young again, so a block that is written all the time is never due.
 
 use super::rewrites::{DelayBounds, Rewrites};
 use gemelo_base::random::mix_pair;
@@ -178,8 +178,8 @@ impl DirtyGroups {
         self.sweep.is_some() || self.queue.front().is_some_and(is_old)
     }
 
-    /// Takes at most `most` blocks that were last written at least the delay ago. A block whose group
-    /// is written all the time may be returned a second delay later.
+    /// Takes at most `most` blocks that were last written at least the delay ago. A block whose
+    /// group is written all the time may be returned a second delay later.
     pub(crate) fn take_due(&mut self, now_ns: u64, most: usize) -> Vec<Lbn> {
         let delay_ns = self.rewrites.delay_ns();
         let mut taken = Vec::new();

@@ -49,7 +49,7 @@ impl Hold {
     }
 }
 
-/// What the finder sees when it asks whether it may work.
+/// The state of the pool at the moment when the finder asks whether it may work.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Look {
     pub(super) now_ns: u64,

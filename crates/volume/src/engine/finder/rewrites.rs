@@ -1,9 +1,10 @@
-//! How soon blocks of a volume are written again, from a sample, and the delay that follows from it.
+//! How soon blocks of a volume are written again, from a sample, and the delay that follows from
+//! it.
 //!
 //! Examining a block that is overwritten soon is wasted work: its write would have replaced it
 //! anyway. The sample has one group in 64, chosen by its number, with the time of each block's last
-//! write. It gives the distances between two writes of a block, and the share of the examined blocks
-//! that a longer delay would have left alone.
+//! write. It gives the distances between two writes of a block, and the share of the examined
+//! blocks that a longer delay would have left alone.
 
 use super::dirty::{GROUP_BLOCKS, set_bits};
 use std::collections::BTreeMap;

@@ -45,8 +45,8 @@ impl Reservoir {
     }
 }
 
-/// The blocks that were counted: a bit for each PBN, so that a block counts once whatever the number
-/// of its references.
+/// The blocks that were counted: a bit for each PBN, so that a block counts once whatever the
+/// number of its references.
 #[derive(Default)]
 struct Seen(Vec<u64>);
 

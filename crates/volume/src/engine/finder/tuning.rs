@@ -8,15 +8,15 @@ use std::time::Duration;
 /// none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinderTuning {
-    /// The least time that a block is left alone after a write. A block that is soon written again is
-    /// then not examined.
+    /// The least time that a block is left alone after a write. A block that is soon written again
+    /// is then not examined.
     pub delay: Duration,
     /// The most time that a block is left alone after a write. The delay of a volume grows up to it
     /// while many blocks that were examined are overwritten soon. It is fixed if this is no longer
     /// than `delay`.
     pub most_delay: Duration,
-    /// The time from the beginning of a round to the beginning of the next one. A round ends when no
-    /// block is due. With zero, blocks are examined as soon as they are due.
+    /// The time from the beginning of a round to the beginning of the next one. A round ends when
+    /// no block is due. With zero, blocks are examined as soon as they are due.
     pub interval: Duration,
     /// The part of each day in which blocks are examined; [`None`] for the whole day.
     pub window: Option<DailyWindow>,

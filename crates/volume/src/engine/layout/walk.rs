@@ -23,12 +23,12 @@ pub(super) struct Walk {
     pub(super) room: Room,
 }
 
-/// Which stretches are due.
+/// The rule that says which stretches are due.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Due {
     /// Stretches that were written last no later than this.
     pub(super) until: Tick,
-    /// Whether stretches are due of which it is unknown when they were written.
+    /// `true` if stretches are due of which it is unknown when they were written.
     pub(super) sweeps: bool,
 }
 

@@ -324,8 +324,8 @@ impl Log {
         Ok(())
     }
 
-    /// Tells the data path of blocks that are identified durably, and gives it those that no durable
-    /// state refers to. A block may be identified and freed by the same commits.
+    /// Tells the data path of blocks that are identified durably, and gives it those that no
+    /// durable state refers to. A block may be identified and freed by the same commits.
     pub(super) fn take_effect(&self, effects: Effects) {
         let Effects { mut freed, identified } = effects;
         debug_assert!(self.is_unreferenced(&freed), "a freed block has a reference");

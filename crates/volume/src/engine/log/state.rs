@@ -21,7 +21,7 @@ impl State {
         Self { backend, open, copies: Vec::new() }
     }
 
-    /// The metadata.
+    /// The backend that has the metadata.
     pub(crate) fn backend(&self) -> &dyn MetadataBackend {
         &*self.backend
     }

@@ -1,0 +1,75 @@
+//! `gemelo domain ls`.
+
+use super::DomainArguments;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::json::{JsonOutput, Made};
+use crate::table::Table;
+use clap::Args;
+use gemelo_member::MemberLook;
+use serde::Serialize;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    domain: DomainArguments,
+    #[command(flatten)]
+    json: JsonOutput,
+}
+
+const SCHEMA: &str = "gemelo.domain-list/1";
+
+#[derive(Serialize)]
+struct Input {
+    domain: String,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    /// The number of the member in the domain.
+    number: u32,
+    has_pool: bool,
+    /// How often a client took the member.
+    tenures: u64,
+    /// The client that serves the member; absent if none does.
+    served_by: Option<String>,
+}
+
+impl Row {
+    fn of(name: String, look: &MemberLook) -> Self {
+        Self {
+            name,
+            number: look.member.0,
+            has_pool: look.has_pool,
+            tenures: look.epoch,
+            served_by: look.holder.as_ref().map(ToString::to_string),
+        }
+    }
+
+    fn cells(&self) -> [String; 4] {
+        let state = match (&self.served_by, self.has_pool) {
+            (Some(client), _) => format!("served by {client}"),
+            (None, true) => "idle".to_owned(),
+            (None, false) => "without a pool".to_owned(),
+        };
+        [self.name.clone(), self.number.to_string(), self.tenures.to_string(), state]
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.json.check()?;
+    let uri = arguments.domain.uri();
+    let client = arguments.domain.connect()?;
+    let mut rows = Vec::new();
+    for (name, member) in client.members()? {
+        rows.push(Row::of(name, &client.look_at(member)?));
+    }
+    let mut table = Table::new();
+    table.row(["member", "number", "tenures", "state"]);
+    rows.iter().for_each(|row| table.row(row.cells()));
+    let input = Input { domain: uri.to_string() };
+    let made = Made { schema: SCHEMA, input, result: &rows, warnings: Vec::new() };
+    arguments.json.finish(context, made, &table.render(0))?;
+    Ok(Outcome::Done)
+}

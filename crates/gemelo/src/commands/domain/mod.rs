@@ -1,0 +1,74 @@
+//! `gemelo domain`: domains of deduplication across hosts.
+
+mod create;
+mod ls;
+mod stat;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use clap::{Args, Subcommand};
+use gemelo_member::{DomainClient, DomainUri};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The longest time that a command waits for an answer of the cluster. A storage server that died
+/// is noticed after 20 seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Create a domain in a namespace of a Ceph pool
+    ///
+    /// The pool holds the index and the metadata of the members and must be replicated. Contents
+    /// can be in another pool, which may be erasure-coded. All members have the block size and the
+    /// fingerprints of the domain. A creation that was interrupted is completed by the same
+    /// command.
+    Create(create::Arguments),
+    /// List the members of a domain, with the clients that serve them
+    Ls(ls::Arguments),
+    /// Show the settings of a domain and the figures of its index
+    Stat(stat::Arguments),
+}
+
+/// The domain and how to connect to it.
+#[derive(Debug, Args)]
+struct DomainArguments {
+    /// The domain: a pool of Ceph and a namespace in it
+    #[arg(value_name = "rados:POOL/NAMESPACE")]
+    domain: DomainUri,
+    /// Configuration of Ceph [default: $CEPH_CONF, or /etc/ceph/ceph.conf]
+    #[arg(long, value_name = "FILE")]
+    conf: Option<PathBuf>,
+    /// Name of the Ceph user, without client. [default: admin]
+    #[arg(long, value_name = "USER")]
+    id: Option<String>,
+}
+
+impl DomainArguments {
+    fn uri(&self) -> DomainUri {
+        let mut uri = self.domain.clone();
+        uri.configuration = self.conf.clone().or(uri.configuration);
+        uri.user = self.id.clone().or(uri.user);
+        uri
+    }
+
+    fn connect(&self) -> anyhow::Result<DomainClient> {
+        let uri = self.uri();
+        let connected = DomainClient::connect(&uri, PATIENCE);
+        connected.map_err(|error| anyhow::Error::from(error).context(uri.to_string()))
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    match &arguments.action {
+        Action::Create(arguments) => create::run(arguments, context),
+        Action::Ls(arguments) => ls::run(arguments, context),
+        Action::Stat(arguments) => stat::run(arguments, context),
+    }
+}

@@ -1,0 +1,82 @@
+//! `gemelo domain stat`.
+
+use super::DomainArguments;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::json::{JsonOutput, Made};
+use crate::table::Table;
+use clap::Args;
+use gemelo_base::units::{format_count, format_size};
+use gemelo_format::FingerprintKind;
+use serde::Serialize;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    domain: DomainArguments,
+    #[command(flatten)]
+    json: JsonOutput,
+}
+
+const SCHEMA: &str = "gemelo.domain/1";
+
+#[derive(Serialize)]
+struct Input {
+    domain: String,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    block_bytes: u32,
+    fingerprint: FingerprintKind,
+    data_pool: String,
+    members: u64,
+    served_members: u64,
+    /// Objects of the index that hold entries.
+    shards: u64,
+    /// Contents of the index.
+    contents: u64,
+    /// Contents of the fullest shard.
+    most_shard_contents: u64,
+}
+
+impl Figures {
+    fn text(&self, domain: &str) -> String {
+        let mut table = Table::new();
+        table.row(["block size".to_owned(), format_size(u64::from(self.block_bytes))]);
+        table.row(["contents in pool".to_owned(), self.data_pool.clone()]);
+        table.row(["members".to_owned(), format_count(self.members)]);
+        table.row(["members served".to_owned(), format_count(self.served_members)]);
+        table.row(["shards".to_owned(), format_count(self.shards)]);
+        table.row(["contents in the index".to_owned(), format_count(self.contents)]);
+        table.row(["in the fullest shard".to_owned(), format_count(self.most_shard_contents)]);
+        format!("{domain}\n{}", table.render(2))
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.json.check()?;
+    let uri = arguments.domain.uri();
+    let client = arguments.domain.connect()?;
+    let index = client.index_figures()?;
+    let members = client.members()?;
+    let mut served_members = 0;
+    for (_, member) in &members {
+        served_members += u64::from(client.look_at(*member)?.holder.is_some());
+    }
+    let figures = Figures {
+        block_bytes: client.config().block_bytes,
+        fingerprint: client.shared().fingerprint,
+        data_pool: client.shared().data_pool.clone().unwrap_or_else(|| uri.pool.clone()),
+        members: members.len() as u64,
+        served_members,
+        shards: index.shards,
+        contents: index.entries,
+        most_shard_contents: index.most_shard_entries,
+    };
+    let text = figures.text(&uri.to_string());
+    let input = Input { domain: uri.to_string() };
+    let made = Made { schema: SCHEMA, input, result: &figures, warnings: Vec::new() };
+    arguments.json.finish(context, made, &text)?;
+    Ok(Outcome::Done)
+}

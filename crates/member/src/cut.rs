@@ -1,0 +1,78 @@
+//! Cuts lists of byte ranges into pieces, each within one object. Ranges that follow one another
+//! in one object become one piece, so that they cost one operation.
+
+use std::ops::Range;
+
+/// Bytes of an object. Ceph's own block devices use the same size.
+pub(crate) const OBJECT_BYTES: u64 = 4 << 20;
+
+/// A part of one request of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The place of the request in the list.
+    pub(crate) request: usize,
+    /// The bytes of the request.
+    pub(crate) bytes: Range<usize>,
+}
+
+/// A range within one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// The number of the object.
+    pub(crate) object: u64,
+    /// The first byte in the object.
+    pub(crate) offset: u64,
+    /// The length in bytes.
+    pub(crate) length: usize,
+    /// The parts of requests that make up the piece, in order.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// Cuts ranges, each given by its place in the list, its first byte and its length.
+pub(crate) fn cut(ranges: impl IntoIterator<Item = (usize, u64, usize)>) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (request, begin, length) in ranges {
+        let mut done = 0;
+        while done < length {
+            let at = begin + done as u64;
+            let (object, offset) = (at / OBJECT_BYTES, at % OBJECT_BYTES);
+            let room = OBJECT_BYTES - offset;
+            let count = (length - done).min(usize::try_from(room).unwrap_or(usize::MAX));
+            let part = Part { request, bytes: done..done + count };
+            match pieces.last_mut() {
+                Some(last)
+                    if last.object == object && last.offset + last.length as u64 == offset =>
+                {
+                    last.length += count;
+                    last.parts.push(part);
+                }
+                _ => pieces.push(Piece { object, offset, length: count, parts: vec![part] }),
+            }
+            done += count;
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(pieces: &[Piece]) -> Vec<(u64, u64, usize, usize)> {
+        let shape = |piece: &Piece| (piece.object, piece.offset, piece.length, piece.parts.len());
+        pieces.iter().map(shape).collect()
+    }
+
+    #[test]
+    fn adjacent_ranges_become_one_piece_and_none_crosses_an_object() {
+        let pieces = cut([(0, 0, 4096), (1, 4096, 4096), (2, 12288, 4096)]);
+        assert_eq!(shape(&pieces), [(0, 0, 8192, 2), (0, 12288, 4096, 1)]);
+        let border = OBJECT_BYTES - 100;
+        let pieces = cut([(0, border, 50), (1, border + 50, 100), (2, border + 150, 1)]);
+        assert_eq!(shape(&pieces), [(0, border, 100, 2), (1, 0, 51, 2)]);
+        assert_eq!(pieces[1].parts[0], Part { request: 1, bytes: 50..100 });
+        assert_eq!(cut([(0, 7, 0)]), []);
+        let length = 3 * OBJECT_BYTES as usize;
+        assert_eq!(cut([(0, 1, length)]).len(), 4);
+    }
+}

@@ -1,0 +1,275 @@
+//! A disk whose bytes are objects of a store.
+//!
+//! Byte b lies in the object `<disk>.<member>.<b / 4 MiB>`. A missing object, and the part of an
+//! object beyond its end, read as zeros. The store acknowledges what is durable, so a sync has
+//! nothing to send. A change whose fate is unknown ends the standing of the process: the store may
+//! apply it later, over a newer one, so nothing is written afterwards.
+
+use crate::cut::{OBJECT_BYTES, cut};
+use crate::flight::Flight;
+use crate::standing::Standing;
+use crate::transfer::{read_pieces, write_pieces};
+use gemelo_disk::{Disk, DiskRead, DiskWrite};
+use gemelo_domain::{DomainError, MemberId, MemberValues};
+use gemelo_objects::{ObjectError, Objects, Operation, Request};
+use parking_lot::Mutex;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The most operations of one list that are in flight together.
+pub(crate) const LIST_OPERATIONS: usize = 256;
+
+/// One of the two disks of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberDisk {
+    /// The disk with the contents.
+    Data,
+    /// The disk with the metadata.
+    Metadata,
+}
+
+impl MemberDisk {
+    /// Both disks.
+    pub const ALL: [Self; 2] = [Self::Data, Self::Metadata];
+
+    /// Returns the name of the object that holds the bytes from `number` times 4 MiB on.
+    #[must_use]
+    pub fn object(self, member: MemberId, number: u64) -> String {
+        format!("{}{number}", self.prefix(member))
+    }
+
+    /// Returns the beginning of the names of all objects of the disk.
+    #[must_use]
+    pub fn prefix(self, member: MemberId) -> String {
+        let name = match self {
+            Self::Data => "data",
+            Self::Metadata => "meta",
+        };
+        format!("{name}.{member}.")
+    }
+
+    /// Returns the key of the disk's length among the values of the member.
+    pub(crate) const fn length_key(self) -> &'static str {
+        match self {
+            Self::Data => "data.length",
+            Self::Metadata => "meta.length",
+        }
+    }
+}
+
+/// The state that both disks of an open member share.
+pub(crate) struct DiskContext {
+    /// The store that has keys.
+    pub(crate) index: Arc<dyn Objects>,
+    pub(crate) member: MemberId,
+    pub(crate) standing: Arc<Standing>,
+    pub(crate) flight: Flight,
+    pub(crate) read_only: bool,
+}
+
+impl DiskContext {
+    pub(crate) fn check_writable(&self) -> io::Result<()> {
+        if self.read_only {
+            let why = "the member is opened for reading only";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        self.standing.check().map_err(io::Error::other)
+    }
+}
+
+/// A disk of a member.
+pub struct ObjectDisk {
+    which: MemberDisk,
+    objects: Arc<dyn Objects>,
+    context: Arc<DiskContext>,
+    length: AtomicU64,
+    /// Changes of the length follow one another.
+    resizing: Mutex<()>,
+}
+
+impl ObjectDisk {
+    /// Opens a disk. That of a new member has the length 0.
+    pub(crate) fn open(
+        which: MemberDisk,
+        objects: Arc<dyn Objects>,
+        context: Arc<DiskContext>,
+    ) -> Result<Self, DomainError> {
+        let values = MemberValues::new(&*context.index, context.member);
+        let length = values.get(which.length_key())?;
+        let length = length.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+        let (length, resizing) = (AtomicU64::new(length), Mutex::new(()));
+        Ok(Self { which, objects, context, length, resizing })
+    }
+
+    /// Asks each object of the disk for its length, so that no earlier change of a client that was
+    /// fenced takes effect on it afterwards.
+    pub(crate) fn settle(&self) -> Result<(), ObjectError> {
+        let count = self.length().div_ceil(OBJECT_BYTES);
+        let names: Vec<String> = (0..count).map(|number| self.object(number)).collect();
+        for names in names.chunks(LIST_OPERATIONS) {
+            let stat = |name| Request::new(name, Operation::Stat { length: 0 });
+            let mut requests: Vec<_> = names.iter().map(String::as_str).map(stat).collect();
+            self.objects.execute(&mut requests);
+            for request in requests {
+                match request.outcome {
+                    Ok(()) | Err(ObjectError::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn length(&self) -> u64 {
+        self.length.load(Ordering::Acquire)
+    }
+
+    fn object(&self, number: u64) -> String {
+        self.which.object(self.context.member, number)
+    }
+
+    /// Records a length in the store. The caller holds the lock.
+    fn record_length(&self, length: u64) -> io::Result<()> {
+        let key = self.which.length_key();
+        let values = MemberValues::new(&*self.context.index, self.context.member);
+        match values.set(&[(key, &length.to_le_bytes())]) {
+            Ok(()) => {
+                self.length.store(length, Ordering::Release);
+                Ok(())
+            }
+            Err(DomainError::Object(error)) => {
+                self.context.standing.judge("write the length of", key, &error);
+                Err(to_io(&error))
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// Makes the disk as long as a write needs. Its length then ends with an object, so that it is
+    /// recorded seldom.
+    fn extend(&self, end: u64) -> io::Result<()> {
+        let _resizing = self.resizing.lock();
+        if end <= self.length() {
+            return Ok(());
+        }
+        let _in_flight = self.context.flight.enter(0);
+        self.context.check_writable()?;
+        self.record_length(end.next_multiple_of(OBJECT_BYTES))
+    }
+
+    /// Makes a range read as zeros: removes whole objects, and overwrites parts by zeros.
+    fn clear(&self, range: Range<u64>) -> io::Result<()> {
+        let mut begin = range.start;
+        while begin < range.end {
+            let last = (begin / OBJECT_BYTES + LIST_OPERATIONS as u64) * OBJECT_BYTES;
+            let end = range.end.min(last);
+            let length = usize::try_from(end - begin).unwrap_or(usize::MAX);
+            let pieces = cut([(0, begin, length)]);
+            let names: Vec<String> = pieces.iter().map(|piece| self.object(piece.object)).collect();
+            let mut requests = Vec::with_capacity(pieces.len());
+            for (piece, name) in pieces.iter().zip(&names) {
+                let length = piece.length as u64;
+                requests.push(Request::new(
+                    name,
+                    match length {
+                        OBJECT_BYTES => Operation::Remove,
+                        _ => Operation::Zero { offset: piece.offset, length },
+                    },
+                ));
+            }
+            let _in_flight = self.context.flight.enter(0);
+            self.context.check_writable()?;
+            self.objects.execute(&mut requests);
+            for request in requests {
+                match request.outcome {
+                    Ok(()) | Err(ObjectError::NotFound { .. }) => {}
+                    Err(error) => {
+                        let verb = request.operation.verb();
+                        self.context.standing.judge(verb, request.object, &error);
+                        return Err(to_io(&error));
+                    }
+                }
+            }
+            begin = end;
+        }
+        Ok(())
+    }
+}
+
+impl Disk for ObjectDisk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.length())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.context.check_writable()?;
+        let _resizing = self.resizing.lock();
+        let present = self.length();
+        // What is cut off must not come back when the disk grows again.
+        if length < present {
+            self.clear(length..present.next_multiple_of(OBJECT_BYTES))?;
+        }
+        let _in_flight = self.context.flight.enter(0);
+        self.context.check_writable()?;
+        self.record_length(length)
+    }
+
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
+        let length = self.length();
+        for read in reads.iter_mut() {
+            let is_beyond = read.offset.saturating_add(read.buffer.len() as u64) > length;
+            read.outcome =
+                if is_beyond { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
+        }
+        read_pieces(&*self.objects, &self.context, |number| self.object(number), reads);
+    }
+
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+        let ends = writes.iter().map(|write| write.offset.saturating_add(write.bytes.len() as u64));
+        let end = ends.max().unwrap_or(0);
+        if end > self.length()
+            && let Err(error) = self.extend(end)
+        {
+            for write in writes {
+                write.outcome = Err(io::Error::new(error.kind(), error.to_string()));
+            }
+            return;
+        }
+        write_pieces(&*self.objects, &self.context, |number| self.object(number), writes);
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // A write returns when it is durable. After the end of the standing another process may
+        // have changed the disk, and a write may not be there.
+        self.context.check_writable()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        let end = offset.saturating_add(length).min(self.length());
+        self.clear(offset.min(end)..end)
+    }
+}
+
+/// Returns the error of the system that corresponds to an error of the store.
+pub(crate) fn to_io(error: &ObjectError) -> io::Error {
+    io::Error::new(kind_of(error), text_of(error))
+}
+
+/// Returns the kind of the system's error that corresponds to an error of the store.
+pub(crate) const fn kind_of(error: &ObjectError) -> io::ErrorKind {
+    match error {
+        ObjectError::Full { .. } => io::ErrorKind::StorageFull,
+        ObjectError::TimedOut { .. } => io::ErrorKind::TimedOut,
+        _ => io::ErrorKind::Other,
+    }
+}
+
+/// Returns an error with its cause in one line.
+pub(crate) fn text_of(error: &ObjectError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,86 @@
+//! The threads that renew the lease of a member, and that end the process when it is over.
+
+use crate::service::Tenancy;
+use crate::standing::Ended;
+use gemelo_base::StopFlag;
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Interval between two renewals. A lease lasts for several, so that one may fail.
+const RENEWED_EVERY: Duration = Duration::from_secs(1);
+/// Interval between two looks at the lease and at the flag.
+const LOOKED_EVERY: Duration = Duration::from_millis(20);
+
+/// What to do in a process that may not act for a member any more. It does not return if it ends
+/// the process.
+type OnLoss = Box<dyn Fn(&Ended) + Send + Sync>;
+
+static ON_LOSS: OnceLock<OnLoss> = OnceLock::new();
+
+/// Sets what happens when this process may not act for a member any more. Requests to the member
+/// fail in any case. A program should end at once: threads may wait for a store that does not
+/// answer. The first call counts.
+pub fn on_loss(call: impl Fn(&Ended) + Send + Sync + 'static) {
+    // A later call changes nothing, as documented.
+    let _ = ON_LOSS.set(Box::new(call));
+}
+
+/// The threads, until the value is dropped.
+pub(crate) struct Keeper {
+    stop: StopFlag,
+    /// It does not wait for the store, so that it can be waited for.
+    watcher: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(crate) fn start(tenancy: Arc<Tenancy>) -> io::Result<Self> {
+        let stop = StopFlag::new();
+        let mut keeper = Self { stop: stop.clone(), watcher: None };
+        let (renewed, renewing) = (Arc::clone(&tenancy), stop.clone());
+        let renew = move || {
+            while wait(&renewing, RENEWED_EVERY) {
+                renewed.renew();
+            }
+        };
+        std::thread::Builder::new().name("gemelo-lease".into()).spawn(renew)?;
+        let watch = move || {
+            while wait(&stop, LOOKED_EVERY) {
+                match tenancy.standing().check() {
+                    Ok(()) | Err(Ended::Released) => {}
+                    Err(why) => {
+                        if let Some(call) = ON_LOSS.get() {
+                            call(&why);
+                        }
+                        return;
+                    }
+                }
+            }
+        };
+        let watcher = std::thread::Builder::new().name("gemelo-watch-lease".into()).spawn(watch)?;
+        keeper.watcher = Some(watcher);
+        Ok(keeper)
+    }
+}
+
+/// Waits, and returns whether the flag is still down.
+fn wait(stop: &StopFlag, span: Duration) -> bool {
+    let mut rest = span;
+    while !stop.is_raised() && !rest.is_zero() {
+        let step = rest.min(LOOKED_EVERY);
+        std::thread::sleep(step);
+        rest -= step;
+    }
+    !stop.is_raised()
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop.raise();
+        if let Some(watcher) = self.watcher.take() {
+            // The panic hook has reported a panic of the thread.
+            let _ = watcher.join();
+        }
+    }
+}

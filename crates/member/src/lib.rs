@@ -1,0 +1,28 @@
+//! Members of a domain: pools whose disks are objects of a shared store, served by one process at
+//! a time.
+//!
+//! A [`Service`] has the tenure of a member: it holds the lock, has fenced the process before it,
+//! and renews its lease. Its disks are [`ObjectDisk`]s. When the lease is over, or when the fate of
+//! a change is unknown, its [`Standing`] ends, and nothing is written or answered any more.
+//! `docs/internals/domain.md` describes the objects. Volumes are left to the engine.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod client;
+mod cut;
+mod disk;
+mod error;
+mod flight;
+mod keeper;
+mod service;
+mod standing;
+mod transfer;
+mod uri;
+
+pub use client::{DomainClient, Inspection, MemberLook, NewDomain};
+pub use disk::{MemberDisk, ObjectDisk};
+pub use error::MemberError;
+pub use keeper::on_loss;
+pub use service::Service;
+pub use standing::{Ended, Standing};
+pub use uri::{DomainUri, MemberUri, SCHEME, UriError};

@@ -1,0 +1,228 @@
+//! A member that this process serves: its lease, its disks, and the end of both.
+
+use crate::client::{DomainClient, has_pool};
+use crate::disk::{DiskContext, MemberDisk};
+use crate::error::{MemberError, Result};
+use crate::flight::Flight;
+use crate::keeper::Keeper;
+use crate::standing::{Ended, Standing};
+use gemelo_base::Clock;
+use gemelo_domain::{DomainError, MemberId, MemberValues, Members, Tenure};
+use gemelo_objects::{ObjectError, Objects, Operation, Request};
+use gemelo_store::PoolDisks;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Objects removed at once.
+const REMOVED_AT_ONCE: usize = 256;
+
+/// The tenure of a member, which a keeper renews.
+pub(crate) struct Tenancy {
+    client: Arc<DomainClient>,
+    clock: Arc<dyn Clock>,
+    tenure: Mutex<Tenure>,
+    context: Arc<DiskContext>,
+}
+
+impl Tenancy {
+    pub(crate) fn standing(&self) -> &Standing {
+        &self.context.standing
+    }
+
+    /// Renews the lease once. It ends the standing if another client has the member.
+    pub(crate) fn renew(&self) {
+        let mut tenure = self.tenure.lock();
+        let standing = self.standing();
+        match tenure.renew(&*self.client.index, &*self.clock) {
+            Ok(()) => standing.prolong(tenure.ends_ns()),
+            Err(DomainError::NotHeld) => standing.end(Ended::LeaseOver),
+            Err(DomainError::Object(ObjectError::Fenced { .. })) => standing.end(Ended::Fenced),
+            // The store may answer in time yet. If it does not, the lease is over.
+            Err(_) => {}
+        }
+    }
+
+    /// Waits for what is in flight and gives the member back. Nothing is written afterwards.
+    fn release(&self) -> Result<()> {
+        let standing = self.standing();
+        let may = standing.check();
+        standing.end(Ended::Released);
+        self.context.flight.wait_for_none();
+        let may = may.and_then(|()| match standing.check() {
+            // What was in flight may have ended the standing for another reason.
+            Err(Ended::Released) => Ok(()),
+            other => other,
+        });
+        if let Err(why) = may {
+            self.client.spend();
+            return Err(why.into());
+        }
+        let tenure = self.tenure.lock().clone();
+        Ok(tenure.end(&*self.client.index)?)
+    }
+}
+
+/// A member that this process serves, until the value is released or dropped.
+pub struct Service {
+    tenancy: Arc<Tenancy>,
+    disks: PoolDisks,
+    keeper: Option<Keeper>,
+    is_released: bool,
+}
+
+impl Service {
+    /// Takes a member that no client serves, or whose client's lease is over: fences the last
+    /// client, and makes sure that none of its changes of metadata takes effect later.
+    ///
+    /// # Errors
+    /// Fails with [`DomainError::InUse`] if another client serves the member.
+    pub fn take(
+        client: &Arc<DomainClient>,
+        name: &str,
+        clock: &Arc<dyn Clock>,
+        lease: Duration,
+    ) -> Result<Self> {
+        if client.is_spent() {
+            return Err(Ended::Fenced.into());
+        }
+        let member = Members::new(&*client.index).find(name)?;
+        let tenure = Tenure::take(&*client.index, &**clock, member, lease)?;
+        let standing = Arc::new(Standing::until(Arc::clone(clock), tenure.ends_ns()));
+        let context = Arc::new(DiskContext {
+            index: Arc::clone(&client.index) as Arc<dyn Objects>,
+            member,
+            standing,
+            flight: Flight::default(),
+            read_only: false,
+        });
+        let (disks, metadata) = client.open_disks(&context)?;
+        metadata.settle()?;
+        let (client, clock, tenure) = (Arc::clone(client), Arc::clone(clock), Mutex::new(tenure));
+        let tenancy = Arc::new(Tenancy { client, clock, tenure, context });
+        Ok(Self { tenancy, disks, keeper: None, is_released: false })
+    }
+
+    /// Starts the threads that renew the lease and watch it.
+    ///
+    /// # Errors
+    /// Fails if the system starts no thread.
+    pub fn keep(&mut self) -> Result<()> {
+        let keeper = Keeper::start(Arc::clone(&self.tenancy)).map_err(MemberError::Thread)?;
+        self.keeper = Some(keeper);
+        Ok(())
+    }
+
+    /// Renews the lease once, for callers without a keeper.
+    pub fn renew(&self) {
+        self.tenancy.renew();
+    }
+
+    /// Returns the number of the member.
+    #[must_use]
+    pub fn member(&self) -> MemberId {
+        self.tenancy.context.member
+    }
+
+    /// Returns how often the member was taken.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.tenancy.tenure.lock().epoch()
+    }
+
+    /// Returns the standing of this process.
+    #[must_use]
+    pub fn standing(&self) -> Arc<Standing> {
+        Arc::clone(&self.tenancy.context.standing)
+    }
+
+    /// Returns the disks.
+    #[must_use]
+    pub fn disks(&self) -> PoolDisks {
+        self.disks.clone()
+    }
+
+    /// Returns whether the member has a pool.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn has_pool(&self) -> Result<bool> {
+        has_pool(&*self.tenancy.client.index, self.member())
+    }
+
+    /// Returns the client of the domain.
+    #[must_use]
+    pub fn client(&self) -> &DomainClient {
+        &self.tenancy.client
+    }
+
+    /// Sets a value of the member, such as its settings.
+    ///
+    /// # Errors
+    /// Fails if this process may not act for the member, or if the store fails.
+    pub fn set_value(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.tenancy.standing().check()?;
+        let values = MemberValues::new(&*self.tenancy.client.index, self.member());
+        values.set(&[(key, value)]).map_err(|error| {
+            if let DomainError::Object(cause) = &error {
+                self.tenancy.standing().judge("write a value of", key, cause);
+            }
+            error.into()
+        })
+    }
+
+    /// Removes the objects of both disks and their lengths. The member has no pool then.
+    ///
+    /// # Errors
+    /// Fails if the store does. Another removal removes the rest.
+    pub fn clear(&self) -> Result<()> {
+        let client = &self.tenancy.client;
+        // The metadata go last: without them the rest is not known for a pool.
+        let stores = [
+            (MemberDisk::Data, &*client.data),
+            (MemberDisk::Metadata, &*client.index as &dyn Objects),
+        ];
+        for (disk, objects) in stores {
+            for names in objects.list(&disk.prefix(self.member()))?.chunks(REMOVED_AT_ONCE) {
+                self.tenancy.standing().check()?;
+                let remove = |name| Request::new(name, Operation::Remove);
+                let mut requests: Vec<_> = names.iter().map(String::as_str).map(remove).collect();
+                objects.execute(&mut requests);
+                for request in requests {
+                    match request.outcome {
+                        Ok(()) | Err(ObjectError::NotFound { .. }) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+        }
+        let values = MemberValues::new(&*client.index, self.member());
+        Ok(values.remove(&MemberDisk::ALL.map(MemberDisk::length_key))?)
+    }
+
+    /// Hands the member over: waits for what is in flight, and gives the tenure up, so that another
+    /// process can take the member at once.
+    ///
+    /// # Errors
+    /// Fails if this process may not act for the member any more, or if the store fails.
+    pub fn release(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_released, true) {
+            return Ok(());
+        }
+        // The lease is kept while the requests in flight end.
+        let released = self.tenancy.release();
+        self.keeper = None;
+        released
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // If it fails, the next client fences this one.
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,117 @@
+//! The standing of this process: whether it may act for a member, and why not any more.
+
+use gemelo_base::Clock;
+use gemelo_objects::ObjectError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use thiserror::Error;
+
+/// The reason why this process may not act for the member any more. It never may again.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Ended {
+    /// The lease was not renewed in time.
+    #[error(
+        "the lease of the member is over, because the store did not answer in time or this process \
+         was stopped: another host may serve the member now"
+    )]
+    LeaseOver,
+    /// Another host has taken the member.
+    #[error("another host has taken the member and has fenced this process")]
+    Fenced,
+    /// A change was sent and not answered: it may take effect at any later time.
+    #[error(
+        "the store did not acknowledge a change ('{action}' of object '{object}': {cause}); it may \
+         take effect later, so this process must not write again"
+    )]
+    Unknown {
+        /// The attempted action, as a verb.
+        action: &'static str,
+        /// The object.
+        object: String,
+        /// The error of the store.
+        cause: String,
+    },
+    /// This process has handed the member over.
+    #[error("this process has handed the member over")]
+    Released,
+}
+
+/// The standing of a process, which its disks, its keeper and its server share.
+pub struct Standing {
+    clock: Arc<dyn Clock>,
+    ends_ns: AtomicU64,
+    ended: OnceLock<Ended>,
+}
+
+impl Standing {
+    /// Returns a standing that ends at this time of the clock unless it is prolonged.
+    pub(crate) fn until(clock: Arc<dyn Clock>, ends_ns: u64) -> Self {
+        Self { clock, ends_ns: AtomicU64::new(ends_ns), ended: OnceLock::new() }
+    }
+
+    /// Prolongs the standing. One that has ended stays so.
+    pub(crate) fn prolong(&self, ends_ns: u64) {
+        self.ends_ns.fetch_max(ends_ns, Ordering::AcqRel);
+    }
+
+    /// Ends the standing for good. The first reason stays.
+    pub(crate) fn end(&self, why: Ended) {
+        // A second reason follows from the first.
+        let _ = self.ended.set(why);
+    }
+
+    /// Ends the standing if the fate of a change is unknown, or if this client is fenced.
+    pub(crate) fn judge(&self, action: &'static str, object: &str, error: &ObjectError) {
+        match error {
+            ObjectError::Fenced { .. } => self.end(Ended::Fenced),
+            error if error.is_unknown() => {
+                let cause = error.to_string();
+                self.end(Ended::Unknown { action, object: object.to_owned(), cause });
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks that this process may act for the member now.
+    ///
+    /// # Errors
+    /// Fails with the reason why it may not.
+    pub fn check(&self) -> Result<(), Ended> {
+        if self.ended.get().is_none() && self.clock.now_ns() >= self.ends_ns.load(Ordering::Acquire)
+        {
+            self.end(Ended::LeaseOver);
+        }
+        self.ended.get().map_or(Ok(()), |why| Err(why.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_base::ManualClock;
+
+    #[test]
+    fn a_standing_ends_with_its_time_and_never_comes_back() {
+        let clock = Arc::new(ManualClock::new());
+        let standing = Standing::until(clock.clone(), 10);
+        clock.advance_ns(9);
+        assert_eq!(standing.check(), Ok(()));
+        standing.prolong(20);
+        clock.advance_ns(10);
+        assert_eq!(standing.check(), Ok(()));
+        clock.advance_ns(1);
+        assert_eq!(standing.check(), Err(Ended::LeaseOver));
+        standing.prolong(1000);
+        assert_eq!(standing.check(), Err(Ended::LeaseOver));
+    }
+
+    #[test]
+    fn a_change_of_unknown_fate_ends_it_and_a_full_store_does_not() {
+        let standing = Standing::until(Arc::new(ManualClock::new()), 10);
+        standing.judge("write", "data", &ObjectError::Full { object: "data".into() });
+        assert_eq!(standing.check(), Ok(()));
+        let late = ObjectError::TimedOut { action: "write", object: "data".into() };
+        standing.judge("write", "data", &late);
+        assert!(matches!(standing.check(), Err(Ended::Unknown { .. })));
+    }
+}

@@ -1,0 +1,215 @@
+//! Lists of reads and writes as operations on objects, many of them in flight.
+
+use crate::cut::{Part, Piece, cut};
+use crate::disk::{DiskContext, LIST_OPERATIONS, kind_of, text_of};
+use gemelo_disk::{DiskRead, DiskWrite};
+use gemelo_objects::{ObjectError, Objects, Operation, Request};
+use std::io;
+
+/// The most bytes of one list that are in flight together.
+const LIST_BYTES: usize = 16 << 20;
+/// Attempts to read: a read that is repeated changes nothing.
+const READ_ATTEMPTS: u32 = 3;
+
+/// The outcome of a piece, which all its requests get.
+type Outcome = Result<(), (io::ErrorKind, String)>;
+
+/// Executes writes that end within the disk.
+pub(crate) fn write_pieces(
+    objects: &dyn Objects,
+    context: &DiskContext,
+    name: impl Fn(u64) -> String,
+    writes: &mut [DiskWrite<'_>],
+) {
+    let ranges = writes.iter().enumerate();
+    let pieces = cut(ranges.map(|(at, write)| (at, write.offset, write.bytes.len())));
+    for pieces in lists(&pieces) {
+        let outcomes = write_list(objects, context, &name, (pieces, writes));
+        for (piece, outcome) in pieces.iter().zip(outcomes) {
+            for part in &piece.parts {
+                if let Some(write) = writes.get_mut(part.request) {
+                    note(&mut write.outcome, &outcome);
+                }
+            }
+        }
+    }
+}
+
+fn write_list(
+    objects: &dyn Objects,
+    context: &DiskContext,
+    name: &impl Fn(u64) -> String,
+    (pieces, writes): (&[Piece], &[DiskWrite<'_>]),
+) -> Vec<Outcome> {
+    let _in_flight = context.flight.enter(bytes_of(pieces));
+    // It is checked after it counts as in flight, so that a release that waits misses none.
+    if let Err(error) = context.check_writable() {
+        return pieces.iter().map(|_| Err((error.kind(), error.to_string()))).collect();
+    }
+    let names: Vec<String> = pieces.iter().map(|piece| name(piece.object)).collect();
+    let merged: Vec<Option<Vec<u8>>> = pieces.iter().map(|piece| merge(piece, writes)).collect();
+    let mut requests = Vec::with_capacity(pieces.len());
+    for ((piece, name), merged) in pieces.iter().zip(&names).zip(&merged) {
+        let first = || piece.parts.first().map_or(&[][..], |part| slice(part, writes));
+        let bytes = merged.as_deref().unwrap_or_else(first);
+        requests.push(Request::new(name, Operation::Write { offset: piece.offset, bytes }));
+    }
+    objects.execute(&mut requests);
+    let judge = |request: Request<'_>| {
+        request.outcome.map_err(|error| {
+            context.standing.judge("write", request.object, &error);
+            (kind_of(&error), text_of(&error))
+        })
+    };
+    requests.into_iter().map(judge).collect()
+}
+
+/// Executes the reads whose outcome is good so far; they end within the disk.
+pub(crate) fn read_pieces(
+    objects: &dyn Objects,
+    context: &DiskContext,
+    name: impl Fn(u64) -> String,
+    reads: &mut [DiskRead<'_>],
+) {
+    let good = reads.iter().enumerate().filter(|(_, read)| read.outcome.is_ok());
+    let pieces = cut(good.map(|(at, read)| (at, read.offset, read.buffer.len())));
+    for pieces in lists(&pieces) {
+        let _in_flight = context.flight.enter(bytes_of(pieces));
+        let outcomes = read_list(objects, &name, pieces, reads);
+        for (piece, outcome) in pieces.iter().zip(outcomes) {
+            for part in &piece.parts {
+                if let Some(read) = reads.get_mut(part.request) {
+                    note(&mut read.outcome, &outcome);
+                }
+            }
+        }
+    }
+}
+
+/// A piece that is read: straight into the buffer of its only part, or by way of memory of its own.
+struct Reading<'b> {
+    parts: Vec<&'b mut [u8]>,
+    own: Vec<u8>,
+}
+
+fn read_list(
+    objects: &dyn Objects,
+    name: &impl Fn(u64) -> String,
+    pieces: &[Piece],
+    reads: &mut [DiskRead<'_>],
+) -> Vec<Outcome> {
+    let names: Vec<String> = pieces.iter().map(|piece| name(piece.object)).collect();
+    let mut readings = readings(pieces, reads);
+    let mut requests = Vec::with_capacity(pieces.len());
+    for ((reading, piece), name) in readings.iter_mut().zip(pieces).zip(&names) {
+        let buffer = match reading.parts.as_mut_slice() {
+            [only] => &mut **only,
+            _ => &mut reading.own,
+        };
+        requests.push(Request::new(name, Operation::read(piece.offset, buffer)));
+    }
+    objects.execute(&mut requests);
+    for request in &mut requests {
+        for _ in 1..READ_ATTEMPTS {
+            if !request.outcome.as_ref().is_err_and(ObjectError::is_unknown) {
+                break;
+            }
+            objects.execute(std::slice::from_mut(request));
+        }
+    }
+    let outcomes = requests.into_iter().map(fill_with_zeros).collect();
+    for reading in readings {
+        scatter(reading);
+    }
+    outcomes
+}
+
+/// Lends the buffers of the reads to the pieces, in the order of both.
+fn readings<'b>(pieces: &[Piece], reads: &'b mut [DiskRead<'_>]) -> Vec<Reading<'b>> {
+    let mut reads = reads.iter_mut().enumerate();
+    let mut rest: (usize, &mut [u8]) = (usize::MAX, &mut []);
+    let reading = |piece: &Piece| {
+        let mut parts = Vec::with_capacity(piece.parts.len());
+        for part in &piece.parts {
+            while rest.0 != part.request {
+                let Some((at, read)) = reads.next() else { break };
+                rest = (at, &mut *read.buffer);
+            }
+            let (head, tail) = std::mem::take(&mut rest.1).split_at_mut(part.bytes.len());
+            rest.1 = tail;
+            parts.push(head);
+        }
+        let own = if parts.len() == 1 { Vec::new() } else { vec![0; piece.length] };
+        Reading { parts, own }
+    };
+    pieces.iter().map(reading).collect()
+}
+
+/// Completes a read: what the store does not have is zeros.
+fn fill_with_zeros(request: Request<'_>) -> Outcome {
+    let Operation::Read { buffer, filled, .. } = request.operation else { return Ok(()) };
+    let filled = match request.outcome {
+        Ok(()) => filled,
+        Err(ObjectError::NotFound { .. }) => 0,
+        Err(error) => return Err((kind_of(&error), text_of(&error))),
+    };
+    if let Some(missing) = buffer.get_mut(filled..) {
+        missing.fill(0);
+    }
+    Ok(())
+}
+
+fn scatter(reading: Reading<'_>) {
+    let Reading { parts, own } = reading;
+    if parts.len() == 1 {
+        return;
+    }
+    let mut rest = own.as_slice();
+    for part in parts {
+        let (head, tail) = rest.split_at(part.len());
+        part.copy_from_slice(head);
+        rest = tail;
+    }
+}
+
+/// Parts pieces into lists that are in flight together.
+fn lists(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
+    let mut rest = pieces;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |piece: &&Piece| {
+            bytes += piece.length;
+            bytes <= LIST_BYTES
+        };
+        let count = rest.iter().take(LIST_OPERATIONS).take_while(fits).count().max(1);
+        let (list, others) = rest.split_at_checked(count)?;
+        rest = others;
+        Some(list)
+    })
+}
+
+fn bytes_of(pieces: &[Piece]) -> u64 {
+    pieces.iter().map(|piece| piece.length as u64).sum()
+}
+
+fn slice<'w>(part: &Part, writes: &[DiskWrite<'w>]) -> &'w [u8] {
+    let bytes = writes.get(part.request).map_or(&[][..], |write| write.bytes);
+    bytes.get(part.bytes.clone()).unwrap_or(&[])
+}
+
+/// Brings the parts of a piece together, if it has several.
+fn merge(piece: &Piece, writes: &[DiskWrite<'_>]) -> Option<Vec<u8>> {
+    if piece.parts.len() == 1 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(piece.length);
+    piece.parts.iter().for_each(|part| bytes.extend_from_slice(slice(part, writes)));
+    Some(bytes)
+}
+
+/// Notes the outcome of a piece at a request of it. The first error of a request stays.
+fn note(place: &mut io::Result<()>, outcome: &Outcome) {
+    if let (Ok(()), Err((kind, text))) = (&place, outcome) {
+        *place = Err(io::Error::new(*kind, text.clone()));
+    }
+}

@@ -1,0 +1,211 @@
+//! The names of domains and members: `rados:POOL/NAMESPACE` and `rados:POOL/NAMESPACE/MEMBER`.
+//!
+//! A name may end with `:conf=FILE` and `:id=USER`, as QEMU's names of Ceph images do. Without
+//! them, the configuration is that of the environment variable `CEPH_CONF` or of the system, and
+//! the user is `admin`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use thiserror::Error;
+
+/// The beginning of all names.
+pub const SCHEME: &str = "rados:";
+/// The environment variable with the configuration, which Ceph's own programs read as well.
+const CONFIGURATION_VARIABLE: &str = "CEPH_CONF";
+/// The user of Ceph if none is named.
+const DEFAULT_USER: &str = "admin";
+
+/// A domain: a namespace of a pool of a cluster, and how to connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainUri {
+    /// The pool of the index.
+    pub pool: String,
+    /// The namespace, in the pool of the index and in that of the contents.
+    pub namespace: String,
+    /// The configuration of Ceph; `None` for that of the environment or of the system.
+    pub configuration: Option<PathBuf>,
+    /// The name of the Ceph user, without `client.`; `None` for `admin`.
+    pub user: Option<String>,
+}
+
+/// A member of a domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberUri {
+    /// The domain.
+    pub domain: DomainUri,
+    /// The name of the member.
+    pub name: String,
+}
+
+/// The error for a text that names no domain or no member.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("invalid name '{text}': give {form}, with :conf=FILE and :id=USER after it where needed")]
+pub struct UriError {
+    text: String,
+    form: &'static str,
+}
+
+impl DomainUri {
+    /// Returns the configuration file to use, if it is not that of the system.
+    #[must_use]
+    pub fn configuration(&self) -> Option<PathBuf> {
+        let variable = || std::env::var_os(CONFIGURATION_VARIABLE).map(PathBuf::from);
+        self.configuration.clone().or_else(variable)
+    }
+
+    /// Returns the name of the Ceph user.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        self.user.as_deref().unwrap_or(DEFAULT_USER)
+    }
+
+    fn of_parts(pool: &str, namespace: &str, options: Options) -> Self {
+        let Options { configuration, user } = options;
+        Self { pool: pool.to_owned(), namespace: namespace.to_owned(), configuration, user }
+    }
+
+    fn write_options(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.configuration {
+            write!(formatter, ":conf={}", path.display())?;
+        }
+        match &self.user {
+            Some(user) => write!(formatter, ":id={user}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What may follow a name.
+#[derive(Debug, Default)]
+struct Options {
+    configuration: Option<PathBuf>,
+    user: Option<String>,
+}
+
+/// Parts a text into the names between slashes and the options. Returns `None` if it is malformed.
+fn parse(text: &str) -> Option<(Vec<&str>, Options)> {
+    let rest = text.strip_prefix(SCHEME)?;
+    let (names, mut rest) = split_at_option(rest);
+    let mut options = Options::default();
+    while !rest.is_empty() {
+        let (option, others) = split_at_option(rest.get(1..)?);
+        let value = |name: &str| option.strip_prefix(name).filter(|value| !value.is_empty());
+        match (value("conf="), value("id=")) {
+            (Some(path), _) => options.configuration = Some(Path::new(path).to_owned()),
+            (None, Some(user)) => options.user = Some(user.to_owned()),
+            (None, None) => return None,
+        }
+        rest = others;
+    }
+    let names: Vec<&str> = names.split('/').collect();
+    names.iter().all(|name| !name.is_empty()).then_some((names, options))
+}
+
+/// Parts a text into this many names and the options.
+fn parse_as<'t, const N: usize>(
+    text: &'t str,
+    form: &'static str,
+) -> Result<([&'t str; N], Options), UriError> {
+    let parsed = parse(text).and_then(|(names, options)| Some((names.try_into().ok()?, options)));
+    parsed.ok_or_else(|| UriError { text: text.into(), form })
+}
+
+/// Splits a text before the first option.
+fn split_at_option(text: &str) -> (&str, &str) {
+    let at = [":conf=", ":id="].iter().filter_map(|option| text.find(option)).min();
+    text.split_at(at.unwrap_or(text.len()))
+}
+
+impl FromStr for DomainUri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let ([pool, namespace], options) = parse_as(text, "rados:POOL/NAMESPACE")?;
+        Ok(Self::of_parts(pool, namespace, options))
+    }
+}
+
+impl FromStr for MemberUri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let form = "rados:POOL/NAMESPACE/MEMBER";
+        let ([pool, namespace, name], options) = parse_as(text, form)?;
+        let domain = DomainUri::of_parts(pool, namespace, options);
+        Ok(Self { domain, name: name.to_owned() })
+    }
+}
+
+impl MemberUri {
+    /// Parts the name of a volume of a member, `rados:POOL/NAMESPACE/MEMBER/VOLUME`, into the
+    /// member and the volume.
+    ///
+    /// # Errors
+    /// Fails if the text has another form.
+    pub fn with_volume(text: &str) -> Result<(Self, String), UriError> {
+        let form = "rados:POOL/NAMESPACE/MEMBER/VOLUME";
+        let ([pool, namespace, name, volume], options) = parse_as(text, form)?;
+        let domain = DomainUri::of_parts(pool, namespace, options);
+        Ok((Self { domain, name: name.to_owned() }, volume.to_owned()))
+    }
+
+    /// Writes the name of a volume of the member.
+    ///
+    /// # Errors
+    /// Fails as the formatter does.
+    pub fn write_volume(&self, volume: &str, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { domain, name } = self;
+        write!(formatter, "{SCHEME}{}/{}/{name}/{volume}", domain.pool, domain.namespace)?;
+        domain.write_options(formatter)
+    }
+}
+
+impl fmt::Display for DomainUri {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{SCHEME}{}/{}", self.pool, self.namespace)?;
+        self.write_options(formatter)
+    }
+}
+
+impl fmt::Display for MemberUri {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { domain, name } = self;
+        write!(formatter, "{SCHEME}{}/{}/{name}", domain.pool, domain.namespace)?;
+        domain.write_options(formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_written_as_they_are_read() {
+        let domain: DomainUri = "rados:vms/prod:conf=/etc/a:b.conf:id=joe".parse().unwrap();
+        assert_eq!((domain.pool.as_str(), domain.namespace.as_str()), ("vms", "prod"));
+        assert_eq!((domain.user(), domain.configuration()), ("joe", Some("/etc/a:b.conf".into())));
+        assert_eq!(domain.to_string(), "rados:vms/prod:conf=/etc/a:b.conf:id=joe");
+        let member: MemberUri = "rados:vms/prod/one".parse().unwrap();
+        assert_eq!((member.name.as_str(), member.domain.user()), ("one", "admin"));
+        assert_eq!(member.to_string(), "rados:vms/prod/one");
+        let (member, volume) = MemberUri::with_volume("rados:vms/prod/one/disk:id=joe").unwrap();
+        assert_eq!(
+            (member.to_string().as_str(), volume.as_str()),
+            ("rados:vms/prod/one:id=joe", "disk")
+        );
+    }
+
+    #[test]
+    fn other_forms_are_refused_with_the_form_that_is_wanted() {
+        for text in ["rados:", "rados:a", "rados:a/", "rados:a/b/c", "a/b", "rados:a/b:id="] {
+            let refused = text.parse::<DomainUri>().unwrap_err().to_string();
+            assert!(refused.contains("rados:POOL/NAMESPACE,"), "{refused}");
+        }
+        for text in ["rados:a/b", "rados:a/b/c/d", "rados:a//c"] {
+            let refused = text.parse::<MemberUri>().unwrap_err().to_string();
+            assert!(refused.contains("/MEMBER,"), "{refused}");
+        }
+        assert!(MemberUri::with_volume("rados:a/b/c").is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! The errors of places.
+
+use gemelo_base::{Classified, FailureKind};
+use gemelo_domain::DomainError;
+use gemelo_member::MemberError;
+use gemelo_volume::VolumeError;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// The reason why a pool cannot be opened, created or closed at its place.
+#[derive(Debug, Error)]
+pub enum PlaceError {
+    /// The engine refuses or fails.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The domain or the member refuses or fails.
+    #[error(transparent)]
+    Member(#[from] MemberError),
+    /// The request makes sense for a pool in a directory only.
+    #[error("{what}: a member of a domain is {instead}")]
+    OnlyDirectory {
+        /// The request.
+        what: &'static str,
+        /// What holds for a member, as a clause.
+        instead: &'static str,
+    },
+    /// A value is to be kept with a pool that is no member, or that was only looked at.
+    #[error("this process does not serve a member, so it keeps no value with it")]
+    OnlyMember,
+    /// The directory of this host for the sockets of members cannot be made.
+    #[error(
+        "cannot use the directory '{path}' for the sockets of members: set GEMELO_RUNTIME_DIR to a \
+         directory that only this user can write to"
+    )]
+    Runtime {
+        /// The directory.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+impl PlaceError {
+    /// Returns whether another process has the pool.
+    #[must_use]
+    pub const fn is_in_use(&self) -> bool {
+        matches!(
+            self,
+            Self::Volume(VolumeError::InUse { .. })
+                | Self::Member(MemberError::Domain(DomainError::InUse { .. }) | MemberError::Taken)
+        )
+    }
+
+    /// Returns the name of the process or client that has the pool.
+    #[must_use]
+    pub fn holder(&self) -> Option<String> {
+        match self {
+            Self::Volume(VolumeError::InUse { holder }) => Some(holder.clone()),
+            Self::Member(MemberError::Domain(DomainError::InUse { holder })) => {
+                Some(holder.to_string())
+            }
+            Self::Member(MemberError::Taken) => Some("another host".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+impl Classified for PlaceError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Volume(error) => error.kind(),
+            Self::Member(error) => error.kind(),
+            Self::OnlyMember => FailureKind::Bug,
+            Self::OnlyDirectory { .. } => FailureKind::BadInput,
+            Self::Runtime { source, .. } => FailureKind::of_io(source).untouched(),
+        }
+    }
+}
+
+/// The result of most functions of this crate.
+pub(crate) type Result<T> = std::result::Result<T, PlaceError>;

@@ -1,0 +1,22 @@
+//! The places of pools: a directory of this host, or a member of a domain in a shared store.
+//!
+//! [`PoolPlace`] is parsed once, and opens, creates and removes pools alike in both. An open pool
+//! is a [`PlacedPool`]: with a member comes the right to serve it, which ends with a lease. The
+//! engine ([`gemelo_volume`]) knows disks and no places.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod error;
+mod member;
+mod open;
+mod place;
+mod removal;
+mod runtime;
+mod volume_path;
+
+pub use error::PlaceError;
+pub use member::MemberPlace;
+pub use open::{HeldDisks, PlacedPool, Use};
+pub use place::PoolPlace;
+pub use removal::MemberRemoval;
+pub use volume_path::{VolumePath, VolumePathError};

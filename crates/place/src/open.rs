@@ -1,0 +1,207 @@
+//! Open pools, with what keeps other processes from them.
+
+use crate::error::{PlaceError, Result};
+use crate::member::MemberPlace;
+use crate::place::PoolPlace;
+use gemelo_base::Clock;
+use gemelo_disk::DiskAccess;
+use gemelo_format::{FormatError, read_superblock};
+use gemelo_member::{Inspection, MemberError, Service, Standing};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, PoolDirectory, PoolOptions, Tuning};
+use std::sync::Arc;
+
+/// The use that is made of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// The pool is looked at for a moment and not changed. A member is not taken for it.
+    Look,
+    /// The pool is read or changed for as long as it is open.
+    Hold,
+}
+
+/// What keeps other processes from a pool.
+enum Hold {
+    /// Locks on the disks, which the disks themselves have.
+    Locks,
+    /// Nothing: that nobody took the member meanwhile is checked at the end.
+    Inspection(Inspection),
+    /// The right to serve the member.
+    Service(Service),
+}
+
+impl Hold {
+    fn check(&self) -> std::result::Result<(), MemberError> {
+        match self {
+            Self::Locks => Ok(()),
+            Self::Inspection(inspection) => inspection.check(),
+            Self::Service(service) => Ok(service.standing().check()?),
+        }
+    }
+
+    fn release(self) -> std::result::Result<(), MemberError> {
+        match self {
+            Self::Service(service) => service.release(),
+            other => other.check(),
+        }
+    }
+}
+
+/// The disks of a pool, and what keeps other processes from them.
+pub struct HeldDisks {
+    disks: PoolDisks,
+    hold: Hold,
+}
+
+impl HeldDisks {
+    /// Returns the disks.
+    #[must_use]
+    pub fn disks(&self) -> PoolDisks {
+        self.disks.clone()
+    }
+
+    /// Gives the disks back. Nothing may use them any more.
+    ///
+    /// # Errors
+    /// Fails if another process took the member meanwhile.
+    pub fn release(self) -> Result<()> {
+        let Self { disks, hold } = self;
+        drop(disks);
+        Ok(hold.release()?)
+    }
+}
+
+/// A pool that is open at its place.
+pub struct PlacedPool {
+    // The pool goes before what keeps others from it.
+    pool: Arc<Pool>,
+    hold: Hold,
+}
+
+impl PlacedPool {
+    /// Returns the pool.
+    #[must_use]
+    pub const fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Returns the standing of this process, if the pool is a member. Nothing may be answered when
+    /// it has ended.
+    #[must_use]
+    pub fn standing(&self) -> Option<Arc<Standing>> {
+        match &self.hold {
+            Hold::Service(service) => Some(service.standing()),
+            Hold::Locks | Hold::Inspection(_) => None,
+        }
+    }
+
+    /// Keeps a small text with the member. Files of a directory are left to the caller.
+    ///
+    /// # Errors
+    /// Fails if this process does not serve the member, or if the store fails.
+    pub fn write_value(&self, name: &str, text: &str) -> Result<()> {
+        match &self.hold {
+            Hold::Service(service) => Ok(service.set_value(name, text.as_bytes())?),
+            Hold::Locks | Hold::Inspection(_) => Err(PlaceError::OnlyMember),
+        }
+    }
+
+    /// Writes a checkpoint, closes the pool and lets other processes have it. If a thread that
+    /// hangs still has the pool, the checkpoint is written without closing it.
+    ///
+    /// # Errors
+    /// Fails if the checkpoint cannot be written, or if this process may not act for the member any
+    /// more.
+    pub fn close(self) -> Result<()> {
+        let Self { pool, hold } = self;
+        match Arc::try_unwrap(pool) {
+            Ok(pool) => pool.close()?,
+            Err(held) if held.is_read_only() => {}
+            Err(held) => held.checkpoint()?,
+        }
+        Ok(hold.release()?)
+    }
+}
+
+impl PoolPlace {
+    /// Opens the disks of the pool, to read or to write them without the engine.
+    ///
+    /// # Errors
+    /// Fails if another process has the pool, or if there is none.
+    pub fn open_disks(&self, access: DiskAccess) -> Result<HeldDisks> {
+        match self {
+            Self::Directory(path) => {
+                let disks = PoolDirectory::open(path, access)?.disks();
+                Ok(HeldDisks { disks, hold: Hold::Locks })
+            }
+            Self::Member(member) => {
+                let used = if access == DiskAccess::Shared { Use::Look } else { Use::Hold };
+                member.open_disks(used)
+            }
+        }
+    }
+
+    /// Opens the pool.
+    ///
+    /// # Errors
+    /// Fails if another process has the pool, if there is none, or if it is too damaged.
+    pub fn open(&self, used: Use, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<PlacedPool> {
+        let (pool, hold) = match self {
+            Self::Directory(path) => (Pool::open(path, tuning, clock)?, Hold::Locks),
+            Self::Member(member) => {
+                let HeldDisks { disks, hold } = member.open_disks(used)?;
+                let opened = Pool::open_disks(disks, tuning, clock);
+                // What was read while another client changed it means nothing.
+                hold.check()?;
+                (opened?, hold)
+            }
+        };
+        Ok(PlacedPool { pool: Arc::new(pool), hold })
+    }
+}
+
+impl MemberPlace {
+    fn open_disks(&self, used: Use) -> Result<HeldDisks> {
+        if used == Use::Look {
+            let inspection = self.client()?.inspect(&self.uri().name)?;
+            return Ok(HeldDisks { disks: inspection.disks(), hold: Hold::Inspection(inspection) });
+        }
+        let service = self.take()?;
+        if !service.has_pool()? {
+            return Err(MemberError::NoPool { name: self.uri().name.clone() }.into());
+        }
+        Ok(HeldDisks { disks: service.disks(), hold: Hold::Service(service) })
+    }
+
+    /// Creates a pool, and registers the member if the domain has none of this name. The blocks and
+    /// the fingerprints are those of the domain. `texts` are kept with it.
+    ///
+    /// # Errors
+    /// Fails if the member has a pool, if an option is out of range, or if the store fails.
+    pub fn create(&self, options: &PoolOptions, texts: &[(&str, &str)]) -> Result<PoolOptions> {
+        let client = self.client()?;
+        let (config, shared) = (client.config(), client.shared());
+        let options = PoolOptions {
+            block_bytes: config.block_bytes,
+            fingerprint: shared.fingerprint,
+            key: Some(shared.key),
+            ..options.clone()
+        };
+        client.register(&self.uri().name)?;
+        let service = self.take()?;
+        let disks = service.disks();
+        // A creation that was interrupted has left metadata without a superblock.
+        match read_superblock(&*disks.metadata, &mut Vec::new()) {
+            Err(FormatError::NotAPool { .. } | FormatError::Io { .. }) => {}
+            Ok(_) | Err(FormatError::Damaged { .. }) => {
+                return Err(MemberError::PoolExists { name: self.uri().name.clone() }.into());
+            }
+        }
+        for (name, text) in texts {
+            service.set_value(name, text.as_bytes())?;
+        }
+        Pool::format(&disks, &options)?;
+        service.release()?;
+        Ok(options)
+    }
+}

@@ -1,0 +1,52 @@
+//! A volume of a member, which answers only as long as this process may act for the member.
+
+use gemelo_device::{BlockDevice, DeviceError, Extent, Geometry, Request};
+use gemelo_member::Standing;
+use gemelo_volume::Volume;
+use std::io;
+use std::sync::Arc;
+
+/// A volume of a member.
+pub(crate) struct Tenured {
+    volume: Volume,
+    standing: Arc<Standing>,
+}
+
+impl Tenured {
+    pub(crate) const fn new(volume: Volume, standing: Arc<Standing>) -> Self {
+        Self { volume, standing }
+    }
+
+    fn check(&self) -> Result<(), DeviceError> {
+        Ok(self.standing.check().map_err(io::Error::other)?)
+    }
+}
+
+impl BlockDevice for Tenured {
+    fn geometry(&self) -> Geometry {
+        self.volume.geometry()
+    }
+
+    /// The standing is checked after the requests: what was executed before its end may be
+    /// answered later, because it held at a moment between the request and the answer.
+    fn execute(&self, batch: &mut [Request<'_>]) {
+        self.volume.execute(batch);
+        if self.standing.check().is_ok() {
+            return;
+        }
+        for request in batch {
+            request.outcome = self.check();
+        }
+    }
+
+    fn extents(
+        &self,
+        offset: u64,
+        length: u64,
+        most_extents: usize,
+    ) -> Result<Vec<Extent>, DeviceError> {
+        let extents = self.volume.extents(offset, length, most_extents);
+        self.check()?;
+        extents
+    }
+}
