@@ -113,9 +113,7 @@ impl Member {
     ) -> Result<Self, Failure> {
         let clock = Arc::new(client.clock());
         let tenure = Tenure::take(client, clock.as_ref(), member, LEASE)?;
-        let reads = AtomicU64::new(0);
-        let others =
-            Arc::new(Others { client: client.clone(), failures: AtomicU64::new(0), reads });
+        let others = Arc::new(Others::new(client));
         let objects = Arc::new(client.clone());
         let foreign = Arc::clone(&others) as _;
         let options = SharingOptions {
