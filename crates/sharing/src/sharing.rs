@@ -160,6 +160,7 @@ impl Sharing {
         let orphans: Vec<_> = self.shared.orphans.lock().drain(..).map(|one| one.intent).collect();
         let resumed = index.resume(orphans, &mut LedgerJournal { shared: &self.shared, figures });
         self.give_up_planned();
+        self.shared.blocks.write().give_up_releases();
         Ok(resumed?)
     }
 

@@ -13,7 +13,7 @@ use gemelo_domain::{DomainConfig, DomainError, MemberId};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_objects::{Locks, ObjectError};
-use gemelo_volume::VolumeError;
+use gemelo_volume::{ScrubOptions, VolumeError};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -340,6 +340,10 @@ impl Run<'_> {
         let all: Vec<&Member> = members.iter().collect();
         for member in &members {
             self.recover(member).unwrap();
+            // A block whose home did not answer is suspect until it proves intact.
+            let options = ScrubOptions { most_bytes_per_s: None, heals: true };
+            let report = member.pool.scrub(options, &Silent, &StopFlag::new()).unwrap();
+            assert!(report.is_clean(), "{report:?}");
             member.pool.find(&Silent, &StopFlag::new()).unwrap();
             member.pool.gc(None, &Silent, &StopFlag::new()).unwrap();
         }
