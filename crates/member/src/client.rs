@@ -156,6 +156,32 @@ impl DomainClient {
         &*self.index
     }
 
+    /// Returns the same objects, to be used as long as the caller wants.
+    #[must_use]
+    pub fn objects(&self) -> Arc<dyn Objects> {
+        Arc::clone(&self.index) as Arc<dyn Objects>
+    }
+
+    /// Opens the disks of any member for reading, whoever serves it. Only what the member keeps
+    /// for others may be read: everything else can change meanwhile.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn disks_of(&self, member: MemberId) -> Result<PoolDisks> {
+        Ok(self.open_disks(&Arc::new(self.reading(member)))?.0)
+    }
+
+    /// Returns the context of disks that are only read.
+    fn reading(&self, member: MemberId) -> DiskContext {
+        DiskContext {
+            index: self.objects(),
+            member,
+            standing: Arc::new(Standing::until(Arc::new(ManualClock::new()), u64::MAX)),
+            flight: Flight::default(),
+            read_only: true,
+        }
+    }
+
     /// Returns the figures of the index.
     ///
     /// # Errors
@@ -229,14 +255,7 @@ impl DomainClient {
         if !look.has_pool {
             return Err(MemberError::NoPool { name: name.to_owned() });
         }
-        let context = DiskContext {
-            index: Arc::clone(&self.index) as Arc<dyn Objects>,
-            member: look.member,
-            standing: Arc::new(Standing::until(Arc::new(ManualClock::new()), u64::MAX)),
-            flight: Flight::default(),
-            read_only: true,
-        };
-        let disks = self.open_disks(&Arc::new(context))?.0;
+        let disks = self.disks_of(look.member)?;
         Ok(Inspection { client: Arc::clone(self), member: look.member, epoch: look.epoch, disks })
     }
 
@@ -277,6 +296,12 @@ pub struct Inspection {
 }
 
 impl Inspection {
+    /// Returns the number of the member.
+    #[must_use]
+    pub const fn member(&self) -> MemberId {
+        self.member
+    }
+
     /// Returns the disks.
     #[must_use]
     pub fn disks(&self) -> PoolDisks {

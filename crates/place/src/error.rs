@@ -3,6 +3,7 @@
 use gemelo_base::{Classified, FailureKind};
 use gemelo_domain::DomainError;
 use gemelo_member::MemberError;
+use gemelo_sharing::SharingError;
 use gemelo_volume::VolumeError;
 use std::io;
 use std::path::PathBuf;
@@ -17,6 +18,22 @@ pub enum PlaceError {
     /// The domain or the member refuses or fails.
     #[error(transparent)]
     Member(#[from] MemberError),
+    /// The ledger of the member, or its sharing with the domain, failed.
+    #[error(transparent)]
+    Sharing(#[from] SharingError),
+    /// The member that was to be removed still shares contents.
+    #[error(
+        "the member keeps {blocks} blocks that its domain knows: remove its volumes, run 'gemelo \
+         pool gc' on it, and try again. Contents that other members use stay until those have \
+         released them"
+    )]
+    Shares {
+        /// Blocks of which the ledger knows.
+        blocks: u64,
+    },
+    /// No thread can be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
     /// The request makes sense for a pool in a directory only.
     #[error("{what}: a member of a domain is {instead}")]
     OnlyDirectory {
@@ -71,6 +88,9 @@ impl Classified for PlaceError {
         match self {
             Self::Volume(error) => error.kind(),
             Self::Member(error) => error.kind(),
+            Self::Sharing(error) => error.kind(),
+            Self::Shares { .. } => FailureKind::InUse,
+            Self::Thread(source) => FailureKind::of_io(source),
             Self::OnlyMember => FailureKind::Bug,
             Self::OnlyDirectory { .. } => FailureKind::BadInput,
             Self::Runtime { source, .. } => FailureKind::of_io(source).untouched(),

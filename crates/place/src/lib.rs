@@ -6,17 +6,21 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod domain_check;
 mod error;
 mod member;
 mod open;
 mod place;
 mod removal;
 mod runtime;
+mod sharing;
 mod volume_path;
 
+pub use domain_check::DomainCheck;
 pub use error::PlaceError;
 pub use member::MemberPlace;
 pub use open::{HeldDisks, PlacedPool, Use};
 pub use place::PoolPlace;
 pub use removal::MemberRemoval;
+pub use sharing::SharingStat;
 pub use volume_path::{VolumePath, VolumePathError};

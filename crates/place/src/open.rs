@@ -3,7 +3,8 @@
 use crate::error::{PlaceError, Result};
 use crate::member::MemberPlace;
 use crate::place::PoolPlace;
-use gemelo_base::Clock;
+use crate::sharing::{MemberSharing, Sharer, SharingStat};
+use gemelo_base::{Clock, StopFlag};
 use gemelo_disk::DiskAccess;
 use gemelo_format::{FormatError, read_superblock};
 use gemelo_member::{Inspection, MemberError, Service, Standing};
@@ -51,6 +52,7 @@ impl Hold {
 pub struct HeldDisks {
     disks: PoolDisks,
     hold: Hold,
+    sharing: Option<MemberSharing>,
 }
 
 impl HeldDisks {
@@ -65,16 +67,18 @@ impl HeldDisks {
     /// # Errors
     /// Fails if another process took the member meanwhile.
     pub fn release(self) -> Result<()> {
-        let Self { disks, hold } = self;
-        drop(disks);
+        let Self { disks, hold, sharing } = self;
+        drop((disks, sharing));
         Ok(hold.release()?)
     }
 }
 
 /// A pool that is open at its place.
 pub struct PlacedPool {
-    // The pool goes before what keeps others from it.
+    // The thread that shares goes before the pool, and the pool before what keeps others from it.
+    sharer: Option<Sharer>,
     pool: Arc<Pool>,
+    sharing: Option<MemberSharing>,
     hold: Hold,
 }
 
@@ -92,6 +96,24 @@ impl PlacedPool {
         match &self.hold {
             Hold::Service(service) => Some(service.standing()),
             Hold::Locks | Hold::Inspection(_) => None,
+        }
+    }
+
+    /// Returns what a member shares with its domain; [`None`] for other pools.
+    #[must_use]
+    pub fn sharing_stat(&self) -> Option<SharingStat> {
+        self.sharing.as_ref().map(MemberSharing::stat)
+    }
+
+    /// Publishes contents and releases references until nothing is left to do. Only members have
+    /// something to do.
+    ///
+    /// # Errors
+    /// Fails if the store does. A later call goes on.
+    pub fn share(&self, stop: &StopFlag) -> Result<()> {
+        match &self.sharing {
+            Some(sharing) if !self.pool.is_read_only() => sharing.work_off(&self.pool, stop),
+            _ => Ok(()),
         }
     }
 
@@ -113,7 +135,8 @@ impl PlacedPool {
     /// Fails if the checkpoint cannot be written, or if this process may not act for the member any
     /// more.
     pub fn close(self) -> Result<()> {
-        let Self { pool, hold } = self;
+        let Self { sharer, pool, sharing, hold } = self;
+        drop((sharer, sharing));
         match Arc::try_unwrap(pool) {
             Ok(pool) => pool.close()?,
             Err(held) if held.is_read_only() => {}
@@ -132,7 +155,7 @@ impl PoolPlace {
         match self {
             Self::Directory(path) => {
                 let disks = PoolDirectory::open(path, access)?.disks();
-                Ok(HeldDisks { disks, hold: Hold::Locks })
+                Ok(HeldDisks { disks, hold: Hold::Locks, sharing: None })
             }
             Self::Member(member) => {
                 let used = if access == DiskAccess::Shared { Use::Look } else { Use::Hold };
@@ -146,31 +169,46 @@ impl PoolPlace {
     /// # Errors
     /// Fails if another process has the pool, if there is none, or if it is too damaged.
     pub fn open(&self, used: Use, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<PlacedPool> {
-        let (pool, hold) = match self {
-            Self::Directory(path) => (Pool::open(path, tuning, clock)?, Hold::Locks),
+        let (pool, sharing, hold) = match self {
+            Self::Directory(path) => (Pool::open(path, tuning, clock)?, None, Hold::Locks),
             Self::Member(member) => {
-                let HeldDisks { disks, hold } = member.open_disks(used)?;
+                let HeldDisks { disks, hold, sharing } = member.open_disks(used)?;
                 let opened = Pool::open_disks(disks, tuning, clock);
                 // What was read while another client changed it means nothing.
                 hold.check()?;
-                (opened?, hold)
+                (opened?, sharing, hold)
             }
         };
-        Ok(PlacedPool { pool: Arc::new(pool), hold })
+        let pool = Arc::new(pool);
+        let shares = tuning.background && !pool.is_read_only();
+        let sharer = match &sharing {
+            Some(sharing) if shares => {
+                let started = Sharer::start(sharing.clone(), Arc::clone(&pool));
+                Some(started.map_err(PlaceError::Thread)?)
+            }
+            _ => None,
+        };
+        Ok(PlacedPool { sharer, pool, sharing, hold })
     }
 }
 
 impl MemberPlace {
     fn open_disks(&self, used: Use) -> Result<HeldDisks> {
         if used == Use::Look {
-            let inspection = self.client()?.inspect(&self.uri().name)?;
-            return Ok(HeldDisks { disks: inspection.disks(), hold: Hold::Inspection(inspection) });
+            let client = self.client()?;
+            let inspection = client.inspect(&self.uri().name)?;
+            let sharing = MemberSharing::load(&client, inspection.member())?;
+            let disks = sharing.keep(inspection.disks());
+            let hold = Hold::Inspection(inspection);
+            return Ok(HeldDisks { disks, hold, sharing: Some(sharing) });
         }
         let service = self.take()?;
         if !service.has_pool()? {
             return Err(MemberError::NoPool { name: self.uri().name.clone() }.into());
         }
-        Ok(HeldDisks { disks: service.disks(), hold: Hold::Service(service) })
+        let sharing = MemberSharing::load(&self.client()?, service.member())?;
+        let disks = sharing.keep(service.disks());
+        Ok(HeldDisks { disks, hold: Hold::Service(service), sharing: Some(sharing) })
     }
 
     /// Creates a pool, and registers the member if the domain has none of this name. The blocks and

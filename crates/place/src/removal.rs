@@ -1,9 +1,11 @@
 //! The removal of a pool that is a member.
 
-use crate::error::Result;
+use crate::error::{PlaceError, Result};
 use crate::member::MemberPlace;
+use crate::sharing::MemberSharing;
 use gemelo_domain::Members;
 use gemelo_member::Service;
+use gemelo_sharing::remove_ledger;
 
 /// A member that can be removed, taken by this process until then.
 #[must_use = "a removal that is not run removes nothing"]
@@ -16,9 +18,15 @@ impl MemberPlace {
     /// Takes the member, so that it can be removed.
     ///
     /// # Errors
-    /// Fails if another client serves the member, or if there is none.
+    /// Fails if another client serves the member, if there is none, or if it still shares contents
+    /// with other members.
     pub fn plan_removal(&self) -> Result<MemberRemoval> {
-        Ok(MemberRemoval { service: self.take()?, name: self.uri().name.clone() })
+        let service = self.take()?;
+        let kept = MemberSharing::load(&self.client()?, service.member())?.stat().blocks.kept;
+        if kept > 0 {
+            return Err(PlaceError::Shares { blocks: kept });
+        }
+        Ok(MemberRemoval { service, name: self.uri().name.clone() })
     }
 }
 
@@ -29,8 +37,9 @@ impl MemberRemoval {
     /// Fails if the store does. Another removal removes the rest.
     pub fn run(self) -> Result<()> {
         let Self { service, name } = self;
-        service.clear()?;
         let member = service.member();
+        remove_ledger(service.client().index(), member)?;
+        service.clear()?;
         Members::new(service.client().index())
             .remove(&name, member)
             .map_err(gemelo_member::MemberError::from)?;

@@ -159,12 +159,18 @@ impl OpenPool {
             }
             PoolRequest::SetMode { name, mode } => pool.set_mode(name, *mode)?,
             PoolRequest::Collect { most_bytes_per_s } => {
-                return Ok(Reply::Collected(pool.gc(*most_bytes_per_s, monitor, stop)?));
+                let collected = pool.gc(*most_bytes_per_s, monitor, stop)?;
+                self.share(stop)?;
+                return Ok(Reply::Collected(collected));
             }
             PoolRequest::Arrange { most_bytes_per_s } => {
                 return Ok(Reply::Arranged(pool.arrange(*most_bytes_per_s, monitor, stop)?));
             }
-            PoolRequest::Find => return Ok(Reply::Found(pool.find(monitor, stop)?)),
+            PoolRequest::Find => {
+                let found = pool.find(monitor, stop)?;
+                self.share(stop)?;
+                return Ok(Reply::Found(found));
+            }
             PoolRequest::EstimateFind { sample_bytes, seed } => {
                 let estimate = pool.estimate_find((*sample_bytes, *seed), monitor, stop)?;
                 return Ok(Reply::Estimated(estimate));
@@ -191,6 +197,11 @@ impl OpenPool {
             }
         }
         Ok(Reply::Done)
+    }
+
+    /// Shares with the domain what was found, and releases what is not used any more.
+    fn share(&self, stop: &StopFlag) -> Result<(), RequestFailure> {
+        self.placed.share(stop).map_err(|error| RequestFailure::of_place(&error))
     }
 
     /// Pauses or resumes the finder. A pool that is not served has none in the background.
@@ -261,7 +272,8 @@ impl OpenPool {
         let front_ends = self.front_ends.get().map(Vec::as_slice);
         let report = report_on(self.pool(), &self.place, front_ends, &self.thresholds)?;
         let read_only = report.read_only && !self.is_only_looked_at;
-        Ok(StatReport { read_only, scrub: self.scrubs.stat(), ..report })
+        let (scrub, sharing) = (self.scrubs.stat(), self.placed.sharing_stat());
+        Ok(StatReport { read_only, scrub, sharing, ..report })
     }
 
     /// Reports on the pool to other processes while this one has it without serving it.
@@ -356,6 +368,7 @@ fn report_on(
         damage: damage_of(pool),
         damaged_blocks: pool.damaged_blocks(),
         scrub: ScrubStat::default(),
+        sharing: None,
         read_only: pool.is_read_only(),
         warnings: Vec::new(),
     };

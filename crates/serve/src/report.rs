@@ -2,6 +2,7 @@
 
 use crate::scrub::ScrubStat;
 use gemelo_base::units::{format_counted, format_size};
+use gemelo_place::SharingStat;
 use gemelo_volume::{DamagedBlock, PoolStat, VolumeSummary};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,9 @@ pub struct StatReport {
     /// The scrub that runs, and the last one that ended.
     #[serde(default)]
     pub scrub: ScrubStat,
+    /// What a member shares with its domain; [`None`] for a pool that is no member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<SharingStat>,
     /// `true` if the pool refuses changes.
     pub read_only: bool,
     /// Warnings that hold now.

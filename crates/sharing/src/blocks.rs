@@ -6,6 +6,7 @@ use crate::ledger::Loaded;
 use crate::record::{Kind, Place};
 use gemelo_domain::Action;
 use gemelo_format::{Fingerprint, Pbn};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 /// A state that few blocks have.
@@ -344,7 +345,7 @@ impl Blocks {
 }
 
 /// Counts of a member's blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BlockFigures {
     /// Blocks of which the ledger knows.
     pub kept: u64,

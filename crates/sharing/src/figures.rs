@@ -1,9 +1,10 @@
 //! Counts of what a member has shared.
 
 use gemelo_domain::{Action, Effect, Intent};
+use serde::{Deserialize, Serialize};
 
 /// Counts since the member was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Figures {
     /// Contents that this member has published first.
     pub published: u64,

@@ -65,6 +65,24 @@ pub(crate) struct Loaded {
     pub(crate) in_flight: Vec<InFlight>,
 }
 
+/// Removes the objects of a member's ledger, which must have no records.
+///
+/// # Errors
+/// Fails if the store does. Another removal removes the rest.
+pub fn remove_ledger(objects: &dyn Objects, member: MemberId) -> Result<()> {
+    for name in objects.list(&head_of(member))? {
+        match objects.remove(&name) {
+            Ok(()) | Err(ObjectError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn head_of(member: MemberId) -> String {
+    format!("ledger.{member}")
+}
+
 impl Ledger {
     /// Reads the ledger. The last holder of the member must be fenced.
     ///
@@ -198,11 +216,11 @@ impl Ledger {
     }
 
     fn head(&self) -> String {
-        format!("ledger.{}", self.member)
+        head_of(self.member)
     }
 
     fn page(&self, pbn: Pbn) -> String {
-        format!("ledger.{}.{:04x}", self.member, pbn.number() / PAGE_BLOCKS)
+        format!("{}.{:04x}", self.head(), pbn.number() / PAGE_BLOCKS)
     }
 
     /// Finds out about the updates whose outcome is unknown.

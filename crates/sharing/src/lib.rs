@@ -30,6 +30,7 @@ pub use claims::{KeptBlock, LedgerClaims};
 pub use error::{Result, SharingError};
 pub use figures::Figures;
 pub use foreign::{ForeignContents, ForeignRead};
+pub use ledger::remove_ledger;
 pub use object_contents::ObjectContents;
 pub use sharing::{Round, Sharing, SharingOptions, SharingParts};
 pub use worker::SharingWorker;

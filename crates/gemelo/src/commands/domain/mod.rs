@@ -1,5 +1,6 @@
 //! `gemelo domain`: domains of deduplication across hosts.
 
+mod check;
 mod create;
 mod ls;
 mod stat;
@@ -30,6 +31,10 @@ enum Action {
     /// fingerprints of the domain. A creation that was interrupted is completed by the same
     /// command.
     Create(create::Arguments),
+    /// Compare the ledgers of all members with the index
+    ///
+    /// No member may be served meanwhile. A check takes them all, so that nothing changes.
+    Check(check::Arguments),
     /// List the members of a domain, with the clients that serve them
     Ls(ls::Arguments),
     /// Show the settings of a domain and the figures of its index
@@ -68,6 +73,7 @@ impl DomainArguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     match &arguments.action {
         Action::Create(arguments) => create::run(arguments, context),
+        Action::Check(arguments) => check::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),
         Action::Stat(arguments) => stat::run(arguments, context),
     }

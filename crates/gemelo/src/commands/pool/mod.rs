@@ -13,6 +13,7 @@ mod ls;
 mod outlook;
 mod rm;
 mod scrub;
+mod sharing_text;
 mod stat;
 mod stat_text;
 

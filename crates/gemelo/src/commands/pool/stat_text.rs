@@ -1,6 +1,6 @@
 //! The figures of a pool as text.
 
-use super::finder_text;
+use super::{finder_text, sharing_text};
 use crate::dates;
 use crate::table::Table;
 use gemelo_base::units::{
@@ -20,6 +20,9 @@ pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> St
     text += &metadata(report).render(2);
     text += &damaged(report);
     text += &scrub(report);
+    if let Some(sharing) = &report.sharing {
+        text += &sharing_text::text(sharing, u64::from(report.pool.block_bytes));
+    }
     if let Some(process) = report.holder_process_id {
         text += &format!("\nIn use by process {process}\n");
     }

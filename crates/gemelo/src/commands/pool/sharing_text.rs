@@ -1,0 +1,35 @@
+//! What a member shares with its domain, as text.
+
+use crate::table::Table;
+use gemelo_base::units::{format_count, format_size};
+use gemelo_place::SharingStat;
+
+/// Returns the figures under a title.
+pub(super) fn text(sharing: &SharingStat, block_bytes: u64) -> String {
+    let SharingStat { counts, blocks, failure } = sharing;
+    let mut table = Table::new();
+    let mut row = |name: &str, count: u64, size: Option<u64>| {
+        let size = size.map(format_size).unwrap_or_default();
+        table.row([name.to_owned(), format_count(count), size]);
+    };
+    let bytes = |blocks: u64| Some(blocks * block_bytes);
+    row("known to the domain", blocks.kept, bytes(blocks.kept));
+    row("stored by other members", blocks.borrowed, bytes(blocks.borrowed));
+    row("kept for other members", blocks.lent, bytes(blocks.lent));
+    row("to be published", blocks.waiting, None);
+    row("to be released", blocks.due, None);
+    row("published since the start", counts.published, None);
+    row("shared since the start", counts.shared, None);
+    row("released since the start", counts.released, None);
+    let mut text = format!("\nShared with the domain, in blocks\n{}", table.render(2));
+    if counts.lost > 0 {
+        text += &format!(
+            "  {} references were not in the index: run 'gemelo domain check'\n",
+            format_count(counts.lost)
+        );
+    }
+    if let Some(failure) = failure {
+        text += &format!("  the last attempt failed: {failure}\n");
+    }
+    text
+}
