@@ -31,6 +31,17 @@ pub enum PlaceError {
         /// Blocks of which the ledger knows.
         blocks: u64,
     },
+    /// A member that has to be still is served.
+    #[error(
+        "member '{name}' is served by {holder}: end that process, or hand the member over with \
+         'gemelo pool hand-over', and try again. The lease of a dead process lasts for 30 seconds"
+    )]
+    Served {
+        /// The member.
+        name: String,
+        /// The client that serves it.
+        holder: String,
+    },
     /// No thread can be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
@@ -66,6 +77,7 @@ impl PlaceError {
             self,
             Self::Volume(VolumeError::InUse { .. })
                 | Self::Member(MemberError::Domain(DomainError::InUse { .. }) | MemberError::Taken)
+                | Self::Served { .. }
         )
     }
 
@@ -77,6 +89,7 @@ impl PlaceError {
             Self::Member(MemberError::Domain(DomainError::InUse { holder })) => {
                 Some(holder.to_string())
             }
+            Self::Served { holder, .. } => Some(holder.clone()),
             Self::Member(MemberError::Taken) => Some("another host".to_owned()),
             _ => None,
         }
@@ -89,7 +102,7 @@ impl Classified for PlaceError {
             Self::Volume(error) => error.kind(),
             Self::Member(error) => error.kind(),
             Self::Sharing(error) => error.kind(),
-            Self::Shares { .. } => FailureKind::InUse,
+            Self::Shares { .. } | Self::Served { .. } => FailureKind::InUse,
             Self::Thread(source) => FailureKind::of_io(source),
             Self::OnlyMember => FailureKind::Bug,
             Self::OnlyDirectory { .. } => FailureKind::BadInput,

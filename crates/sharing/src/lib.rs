@@ -16,6 +16,7 @@ mod compare;
 mod error;
 mod figures;
 mod foreign;
+mod in_flight;
 mod journal;
 mod ledger;
 mod object_contents;

@@ -3,7 +3,8 @@
 use crate::blocks::Blocks;
 use crate::error::{Result, SharingError};
 use crate::foreign::ForeignContents;
-use crate::ledger::{InFlight, Ledger};
+use crate::in_flight::InFlight;
+use crate::ledger::Ledger;
 use crate::record::{Kind, Place, Record};
 use gemelo_domain::MemberId;
 use gemelo_format::Pbn;

@@ -10,7 +10,7 @@ use crate::ledger::Ledger;
 use crate::record::{Kind, Record};
 use crate::shared::{Shared, SharedParts};
 use crate::store::LedgerKeeper;
-use gemelo_base::Clock;
+use gemelo_base::{Clock, StopFlag};
 use gemelo_domain::{Action, Change, DomainConfig, Index, MemberId};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::Objects;
@@ -21,6 +21,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// Rounds of [`Sharing::work_off`] beyond those that the known work takes.
+const SPARE_ROUNDS: u64 = 4;
+/// Most rounds of [`Sharing::work_off`] that are full of letters: a million letters.
+const MAX_LETTER_ROUNDS: u64 = 1000;
 
 /// A member, as this process serves it. The caller has its tenure.
 pub struct SharingParts {
@@ -140,6 +145,41 @@ impl Sharing {
         let round = self.round(&mut worker, pool);
         self.free(pool);
         round
+    }
+
+    /// Works until nothing is left to do, but not for longer than the work takes that is there now:
+    /// an open pool under load always has more.
+    ///
+    /// # Errors
+    /// Fails as [`Self::work`] does.
+    pub fn work_off(&self, pool: &Pool, stop: &StopFlag) -> Result<()> {
+        let BlockFigures { waiting, due, .. } = self.block_figures();
+        let batches = (waiting + due).div_ceil(self.options.batch.max(1) as u64);
+        // Blocks with the same content go one after another.
+        let mut rounds = SPARE_ROUNDS + 2 * batches;
+        let mut letter_rounds = MAX_LETTER_ROUNDS;
+        while rounds > 0 && !stop.is_raised() {
+            let round = self.work(pool)?;
+            if round.is_idle() {
+                break;
+            }
+            // The number of letters is not known before.
+            if round.letters >= self.options.letters && letter_rounds > 0 {
+                letter_rounds -= 1;
+            } else {
+                rounds -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out about the changes of the ledger whose outcome is unknown. While there are any, the
+    /// member must not be handed over to a client that does not fence this one.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn settle_ledger(&self) -> Result<()> {
+        self.shared.ledger.lock().resolve()
     }
 
     fn round(&self, worker: &mut Worker, pool: &Pool) -> Result<Round> {

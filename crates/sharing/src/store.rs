@@ -3,6 +3,7 @@
 use crate::foreign::ForeignRead;
 use crate::record::Place;
 use crate::shared::Shared;
+use gemelo_base::{Classified, FailureKind};
 use gemelo_format::{FormatError, Pbn};
 use gemelo_store::{ContentRead, ContentWrite, Keeper, Store};
 use std::io;
@@ -135,7 +136,13 @@ impl Store for SharedStore {
         // What is restored later may not be covered by this sync.
         let restored = self.shared.blocks.read().restored();
         self.below.sync()?;
-        self.shared.record_restored(restored).map_err(io::Error::other)
+        self.shared.record_restored(restored).map_err(|error| {
+            let kind = match error.kind() {
+                FailureKind::Exhausted => io::ErrorKind::StorageFull,
+                _ => io::ErrorKind::Other,
+            };
+            io::Error::new(kind, error)
+        })
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct Member {
 
 /// The reason why a process ends.
 #[derive(Debug)]
+#[expect(dead_code, reason = "the messages of failing tests have the errors")]
 pub(crate) enum Failure {
     Domain(DomainError),
     Sharing(SharingError),
