@@ -1,6 +1,6 @@
 //! The check of a domain: the ledgers of all members against the counts of the index.
 
-use crate::error::Result;
+use crate::error::{PlaceError, Result};
 use gemelo_base::{Clock, SystemClock};
 use gemelo_domain::{Claims, Finding, check};
 use gemelo_member::{DomainClient, Service};
@@ -30,7 +30,11 @@ impl DomainCheck {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let mut services = Vec::new();
         for (name, _) in client.members()? {
-            let mut service = Service::take(client, &name, &clock, lease)?;
+            let taken = Service::take(client, &name, &clock, lease);
+            let mut service = taken.map_err(|error| PlaceError::NotFree {
+                name: name.clone(),
+                source: Box::new(error),
+            })?;
             service.keep()?;
             services.push((name, service));
         }

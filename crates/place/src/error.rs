@@ -3,6 +3,7 @@
 use gemelo_base::{Classified, FailureKind};
 use gemelo_domain::DomainError;
 use gemelo_member::MemberError;
+use gemelo_objects::ObjectError;
 use gemelo_sharing::SharingError;
 use gemelo_volume::VolumeError;
 use std::io;
@@ -30,6 +31,17 @@ pub enum PlaceError {
     Shares {
         /// Blocks of which the ledger knows.
         blocks: u64,
+    },
+    /// A member cannot be checked now.
+    #[error(
+        "member '{name}' cannot be taken for the check: end the process that serves it, and check \
+         again"
+    )]
+    NotFree {
+        /// The name of the member.
+        name: String,
+        /// The error with which the member was refused.
+        source: Box<MemberError>,
     },
     /// No thread can be started.
     #[error("cannot start a thread")]
@@ -69,6 +81,15 @@ impl PlaceError {
         )
     }
 
+    /// Returns whether the store did not answer in time. It may answer the next time.
+    #[must_use]
+    pub const fn is_time_out(&self) -> bool {
+        matches!(
+            self,
+            Self::Member(MemberError::Domain(DomainError::Object(ObjectError::TimedOut { .. })))
+        )
+    }
+
     /// Returns the name of the process or client that has the pool.
     #[must_use]
     pub fn holder(&self) -> Option<String> {
@@ -90,6 +111,7 @@ impl Classified for PlaceError {
             Self::Member(error) => error.kind(),
             Self::Sharing(error) => error.kind(),
             Self::Shares { .. } => FailureKind::InUse,
+            Self::NotFree { source, .. } => source.kind(),
             Self::Thread(source) => FailureKind::of_io(source),
             Self::OnlyMember => FailureKind::Bug,
             Self::OnlyDirectory { .. } => FailureKind::BadInput,

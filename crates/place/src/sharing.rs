@@ -54,7 +54,7 @@ impl MemberSharing {
         let sharing = Sharing::load(SharingParts {
             objects: client.objects(),
             clock: Arc::new(SystemClock::new()),
-            config: client.config().clone(),
+            config: *client.config(),
             member,
             foreign,
             options: SharingOptions::default(),

@@ -32,6 +32,7 @@ pub(crate) struct Member {
 
 /// The reason why a process ends.
 #[derive(Debug)]
+#[expect(dead_code, reason = "a panic of a test shows all fields")]
 pub(crate) enum Failure {
     Domain(DomainError),
     Sharing(SharingError),
