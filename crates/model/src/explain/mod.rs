@@ -19,7 +19,8 @@ use std::collections::HashSet;
 
 /// Threads of a run. The first two are clients, which also write.
 pub(crate) const THREADS: usize = 4;
-/// Runs of the model that are kept at a time. More would be a search without end.
+/// Runs of the model that are kept at a time. More would take minutes and gigabytes: a life of the
+/// pool of which no commit is seen can have made any changes.
 const MOST_GUESSES: usize = 500_000;
 
 /// A request of a thread to the engine.
@@ -89,16 +90,33 @@ pub struct Unexplained {
     pub event: Event,
 }
 
-/// Returns the number of runs of the model that show the same as a run of the engine.
+/// The outcome of a search that found no contradiction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Explanation {
+    /// Runs of the model show the same as the run of the engine.
+    Found {
+        /// Their number, at least one.
+        runs: usize,
+    },
+    /// The search was given up at this event, because too many runs of the model were possible.
+    GivenUp {
+        /// The number of the event.
+        at: usize,
+    },
+}
+
+/// Searches for runs of the model that show the same as a run of the engine.
 ///
 /// # Errors
 /// Fails if there is none.
-pub fn explain(protocol: &Protocol, events: &[Event]) -> Result<usize, Unexplained> {
+pub fn explain(protocol: &Protocol, events: &[Event]) -> Result<Explanation, Unexplained> {
     let mut lives = events.split(|event| *event == Event::CutPower).map(Script::of);
     let mut script = lives.next().unwrap_or_default();
     let mut guesses = vec![Guess::first(protocol)];
     for (at, event) in events.iter().enumerate() {
-        let all = with_hidden_steps(protocol, &script, guesses);
+        let Some(all) = with_hidden_steps(protocol, &script, guesses) else {
+            return Ok(Explanation::GivenUp { at });
+        };
         if *event == Event::CutPower {
             script = lives.next().unwrap_or_default();
         }
@@ -110,16 +128,20 @@ pub fn explain(protocol: &Protocol, events: &[Event]) -> Result<usize, Unexplain
         }
         guesses = after.into_iter().collect();
     }
-    Ok(guesses.len())
+    Ok(Explanation::Found { runs: guesses.len() })
 }
 
-/// Adds all runs that make further steps which are not seen.
-fn with_hidden_steps(protocol: &Protocol, script: &Script, first: Vec<Guess>) -> HashSet<Guess> {
+/// Adds all runs that make further steps which are not seen. Returns [`None`] if they are too many.
+fn with_hidden_steps(
+    protocol: &Protocol,
+    script: &Script,
+    first: Vec<Guess>,
+) -> Option<HashSet<Guess>> {
     let mut all: HashSet<Guess> = first.iter().cloned().collect();
     let mut waiting = first;
     while let Some(guess) = waiting.pop() {
         if all.len() >= MOST_GUESSES {
-            break;
+            return None;
         }
         for next in guess.hidden_steps(protocol, script) {
             if all.insert(next.clone()) {
@@ -127,5 +149,5 @@ fn with_hidden_steps(protocol: &Protocol, script: &Script, first: Vec<Guess>) ->
             }
         }
     }
-    all
+    Some(all)
 }
