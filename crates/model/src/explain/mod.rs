@@ -19,7 +19,7 @@ use std::collections::HashSet;
 
 /// Threads of a run. The first two are clients, which also write.
 pub(crate) const THREADS: usize = 4;
-/// Runs of the model that are kept at a time. More would take minutes and gigabytes: a life of the
+/// Runs of the model that are kept at a time: some 500 MB. There can be more, because a life of the
 /// pool of which no commit is seen can have made any changes.
 const MOST_GUESSES: usize = 500_000;
 
@@ -98,7 +98,7 @@ pub enum Explanation {
         /// Their number, at least one.
         runs: usize,
     },
-    /// The search was given up at this event, because too many runs of the model were possible.
+    /// No run shows this event, but not all were tried, because there were too many.
     GivenUp {
         /// The number of the event.
         at: usize,
@@ -112,17 +112,19 @@ pub enum Explanation {
 pub fn explain(protocol: &Protocol, events: &[Event]) -> Result<Explanation, Unexplained> {
     let mut lives = events.split(|event| *event == Event::CutPower).map(Script::of);
     let mut script = lives.next().unwrap_or_default();
-    let mut guesses = vec![Guess::first(protocol)];
+    let (mut guesses, mut is_cut_off) = (vec![Guess::first(protocol)], false);
     for (at, event) in events.iter().enumerate() {
-        let Some(all) = with_hidden_steps(protocol, &script, guesses) else {
-            return Ok(Explanation::GivenUp { at });
-        };
+        let all = with_hidden_steps(protocol, &script, guesses);
+        is_cut_off |= all.len() >= MOST_GUESSES;
         if *event == Event::CutPower {
             script = lives.next().unwrap_or_default();
         }
         script.note(event);
         let after = all.iter().flat_map(|guess| guess.see(protocol, &script, event));
         let after: HashSet<Guess> = after.collect();
+        if after.is_empty() && is_cut_off {
+            return Ok(Explanation::GivenUp { at });
+        }
         if after.is_empty() {
             return Err(Unexplained { at, event: event.clone() });
         }
@@ -131,17 +133,13 @@ pub fn explain(protocol: &Protocol, events: &[Event]) -> Result<Explanation, Une
     Ok(Explanation::Found { runs: guesses.len() })
 }
 
-/// Adds all runs that make further steps which are not seen. Returns [`None`] if they are too many.
-fn with_hidden_steps(
-    protocol: &Protocol,
-    script: &Script,
-    first: Vec<Guess>,
-) -> Option<HashSet<Guess>> {
+/// Adds the runs that make further steps which are not seen, up to [`MOST_GUESSES`].
+fn with_hidden_steps(protocol: &Protocol, script: &Script, first: Vec<Guess>) -> HashSet<Guess> {
     let mut all: HashSet<Guess> = first.iter().cloned().collect();
     let mut waiting = first;
     while let Some(guess) = waiting.pop() {
         if all.len() >= MOST_GUESSES {
-            return None;
+            break;
         }
         for next in guess.hidden_steps(protocol, script) {
             if all.insert(next.clone()) {
@@ -149,5 +147,5 @@ fn with_hidden_steps(
             }
         }
     }
-    Some(all)
+    all
 }
