@@ -33,7 +33,7 @@ mod volumes;
 pub use action::Action;
 pub use bounds::{Bounds, Budget};
 pub use change::Change;
-pub use explain::{Answer, Event, Request, Unexplained, explain};
+pub use explain::{Answer, Event, Explanation, Request, Unexplained, explain};
 pub use guard::Guard;
 pub use numbers::{Cell, Content, Fingerprint, Mode, Pbn};
 pub use properties::{

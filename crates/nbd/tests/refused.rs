@@ -205,6 +205,8 @@ fn options_that_are_unknown_wrong_or_long_are_refused_and_negotiation_goes_on() 
     stream.write_all(&3u32.to_be_bytes()).unwrap();
     for (option, data, expected) in [
         (OptionCode(77), vec![1, 2, 3], OptionReplyKind::ERR_UNSUPPORTED),
+        // It is received in several parts.
+        (OptionCode(77), vec![1; 20_000], OptionReplyKind::ERR_UNSUPPORTED),
         (OptionCode::LIST, vec![1], OptionReplyKind::ERR_INVALID),
         (OptionCode::STRUCTURED_REPLY, vec![1], OptionReplyKind::ERR_INVALID),
         (OptionCode::STARTTLS, vec![1], OptionReplyKind::ERR_INVALID),

@@ -102,7 +102,8 @@ impl PoolAccess {
         let error = match open_patiently(stop, open, || who_answers(&directory, purpose).is_some())
         {
             Ok(pool) => {
-                pool.damage().iter().for_each(|damage| monitor.warn(damage));
+                let warn = |damage: &String| monitor.warn(&format!("{place}: {damage}"));
+                pool.damage().iter().for_each(warn);
                 return Ok(Self::here(place, directory, pool, purpose));
             }
             Err(error) => error,

@@ -19,7 +19,8 @@ use std::collections::HashSet;
 
 /// Threads of a run. The first two are clients, which also write.
 pub(crate) const THREADS: usize = 4;
-/// Runs of the model that are kept at a time. More would be a search without end.
+/// Runs of the model that are kept at a time: some 500 MB. There can be more, because a life of the
+/// pool of which no commit is seen can have made any changes.
 const MOST_GUESSES: usize = 500_000;
 
 /// A request of a thread to the engine.
@@ -89,31 +90,50 @@ pub struct Unexplained {
     pub event: Event,
 }
 
-/// Returns the number of runs of the model that show the same as a run of the engine.
+/// The outcome of a search that found no contradiction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Explanation {
+    /// Runs of the model show the same as the run of the engine.
+    Found {
+        /// Their number, at least one.
+        runs: usize,
+    },
+    /// No run shows this event, but not all were tried, because there were too many.
+    GivenUp {
+        /// The number of the event.
+        at: usize,
+    },
+}
+
+/// Searches for runs of the model that show the same as a run of the engine.
 ///
 /// # Errors
 /// Fails if there is none.
-pub fn explain(protocol: &Protocol, events: &[Event]) -> Result<usize, Unexplained> {
+pub fn explain(protocol: &Protocol, events: &[Event]) -> Result<Explanation, Unexplained> {
     let mut lives = events.split(|event| *event == Event::CutPower).map(Script::of);
     let mut script = lives.next().unwrap_or_default();
-    let mut guesses = vec![Guess::first(protocol)];
+    let (mut guesses, mut is_cut_off) = (vec![Guess::first(protocol)], false);
     for (at, event) in events.iter().enumerate() {
         let all = with_hidden_steps(protocol, &script, guesses);
+        is_cut_off |= all.len() >= MOST_GUESSES;
         if *event == Event::CutPower {
             script = lives.next().unwrap_or_default();
         }
         script.note(event);
         let after = all.iter().flat_map(|guess| guess.see(protocol, &script, event));
         let after: HashSet<Guess> = after.collect();
+        if after.is_empty() && is_cut_off {
+            return Ok(Explanation::GivenUp { at });
+        }
         if after.is_empty() {
             return Err(Unexplained { at, event: event.clone() });
         }
         guesses = after.into_iter().collect();
     }
-    Ok(guesses.len())
+    Ok(Explanation::Found { runs: guesses.len() })
 }
 
-/// Adds all runs that make further steps which are not seen.
+/// Adds the runs that make further steps which are not seen, up to [`MOST_GUESSES`].
 fn with_hidden_steps(protocol: &Protocol, script: &Script, first: Vec<Guess>) -> HashSet<Guess> {
     let mut all: HashSet<Guess> = first.iter().cloned().collect();
     let mut waiting = first;

@@ -205,3 +205,32 @@ fn a_batch_takes_the_memory_of_its_replies_and_no_more() {
         assert!((least..=2 * least).contains(&used), "{used} bytes");
     }
 }
+
+#[test]
+fn a_reply_buffer_that_many_batches_in_a_row_hardly_used_is_released() {
+    const LONG_BYTES: u32 = 1 << 20;
+    let geometry =
+        Geometry { maximum_request_bytes: LONG_BYTES, size_bytes: LONG_BYTES.into(), ..GEOMETRY };
+    let agreed = NegotiatedOptions {
+        structured_replies: false,
+        base_allocation: false,
+        zeroes_are_fast: false,
+    };
+    let device = Sectors::default();
+    let mut batch = Batch::new(false, &Memory::default()).unwrap();
+    let mut read = |length: u32, times: u32| {
+        for cookie in 0..times.into() {
+            let (flags, command, offset) = (0, Command::READ, 0);
+            let read = RequestHeader { flags, command, cookie, offset, length };
+            assert!(batch.push(read, 0..0, &Rules::new(agreed, &geometry)));
+            batch.execute(&[], &device);
+            batch.clear();
+        }
+        batch.is_grown()
+    };
+    assert!(read(LONG_BYTES, 1));
+    assert!(read(512, ROOMY_BATCHES - 1));
+    // It is counted anew.
+    assert!(read(LONG_BYTES, 1) && read(512, ROOMY_BATCHES - 1));
+    assert!(!read(512, 1));
+}
