@@ -11,6 +11,7 @@ mod bytes;
 pub mod clock;
 mod daily;
 mod failure;
+pub mod live;
 pub mod monitor;
 mod permutation;
 pub mod random;

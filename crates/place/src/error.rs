@@ -3,6 +3,7 @@
 use gemelo_base::{Classified, FailureKind};
 use gemelo_domain::DomainError;
 use gemelo_member::MemberError;
+use gemelo_objects::ObjectError;
 use gemelo_sharing::SharingError;
 use gemelo_volume::VolumeError;
 use std::io;
@@ -30,6 +31,17 @@ pub enum PlaceError {
     Shares {
         /// Blocks of which the ledger knows.
         blocks: u64,
+    },
+    /// A member that has to be still is served.
+    #[error(
+        "member '{name}' is served by {holder}: end that process, or hand the member over with \
+         'gemelo pool hand-over', and try again. The lease of a dead process lasts for 30 seconds"
+    )]
+    Served {
+        /// The member.
+        name: String,
+        /// The client that serves it.
+        holder: String,
     },
     /// No thread can be started.
     #[error("cannot start a thread")]
@@ -66,6 +78,16 @@ impl PlaceError {
             self,
             Self::Volume(VolumeError::InUse { .. })
                 | Self::Member(MemberError::Domain(DomainError::InUse { .. }) | MemberError::Taken)
+                | Self::Served { .. }
+        )
+    }
+
+    /// Returns whether the store did not answer in time. It may answer the next time.
+    #[must_use]
+    pub const fn is_time_out(&self) -> bool {
+        matches!(
+            self,
+            Self::Member(MemberError::Domain(DomainError::Object(ObjectError::TimedOut { .. })))
         )
     }
 
@@ -77,6 +99,7 @@ impl PlaceError {
             Self::Member(MemberError::Domain(DomainError::InUse { holder })) => {
                 Some(holder.to_string())
             }
+            Self::Served { holder, .. } => Some(holder.clone()),
             Self::Member(MemberError::Taken) => Some("another host".to_owned()),
             _ => None,
         }
@@ -89,7 +112,7 @@ impl Classified for PlaceError {
             Self::Volume(error) => error.kind(),
             Self::Member(error) => error.kind(),
             Self::Sharing(error) => error.kind(),
-            Self::Shares { .. } => FailureKind::InUse,
+            Self::Shares { .. } | Self::Served { .. } => FailureKind::InUse,
             Self::Thread(source) => FailureKind::of_io(source),
             Self::OnlyMember => FailureKind::Bug,
             Self::OnlyDirectory { .. } => FailureKind::BadInput,

@@ -194,9 +194,12 @@ fn write_once_there_is_room(buffer: WriteBuffer, make_room: impl FnOnce(&WriteBu
 #[test]
 fn a_writer_gets_the_room_that_the_last_reader_of_a_content_gives_up() {
     for background in [false, true] {
-        let (_, buffer) = buffer(2, background);
+        let (store, buffer) = buffer(2, background);
+        store.hold(true);
         write(&buffer, &[(1, 10), (2, 20)]);
         let found = buffer.find([pbn(1), pbn(2)].into_iter());
+        assert_eq!(found.len(), 2);
+        store.hold(false);
         // The contents are below now, and the reader alone has their memory.
         buffer.sync().unwrap();
         write_once_there_is_room(buffer, |buffer| buffer.put_back(found));
