@@ -16,7 +16,7 @@ use common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
-use gemelo_volume::{ArrangeReport, Pool, PoolOptions, Volume, VolumeError};
+use gemelo_volume::{ArrangeReport, Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -40,13 +40,14 @@ impl World {
     fn new(options: &PoolOptions) -> Self {
         let simulation = Simulation::new(1);
         Pool::format(&simulation.disks(), options).unwrap();
-        let pool = open(&simulation.disks(), tuning()).unwrap();
+        // Contents that were flushed are read from the disk, so that reads can be held.
+        let tuning = Tuning { keeps_written: false, ..tuning() };
+        let pool = open(&simulation.disks(), tuning).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
         let a = pool.volume("a").unwrap();
         for lbn in (0..SCATTERED).rev() {
             write(&a, at(lbn), &fresh(lbn)).unwrap();
         }
-        // What the write buffer holds is not read from the disk.
         flush(&a).unwrap();
         Self { simulation, pool, a, expected: (0..SCATTERED).flat_map(fresh).collect() }
     }

@@ -45,7 +45,9 @@ impl World {
         Pool::format(&simulation.disks(), options).unwrap();
         // The finder reads every block, so that its reads can be held.
         let finder = FinderTuning { memory_bytes: 0, ..FinderTuning::default() };
-        let pool = open(&simulation.disks(), Tuning { finder, ..tuning() }).unwrap();
+        // Contents that were flushed are read from the disk, so that reads can be held.
+        let tuning = Tuning { finder, keeps_written: false, ..tuning() };
+        let pool = open(&simulation.disks(), tuning).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
         pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Offline).unwrap();
         let (a, b) = (pool.volume("a").unwrap(), pool.volume("b").unwrap());

@@ -11,9 +11,7 @@
 mod common;
 
 use common::simulated::Simulation;
-use common::{
-    BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, tuning, write,
-};
+use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, write};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
@@ -21,8 +19,14 @@ use gemelo_device::DeviceError;
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
-    LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, ScrubOptions, record_damage, repair,
+    LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, ScrubOptions, Tuning, record_damage,
+    repair,
 };
+
+/// Settings with which contents are read from the disk, where they rot.
+fn tuning() -> Tuning {
+    Tuning { keeps_written: false, ..common::tuning() }
+}
 
 const MODES: [DedupMode; 3] = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];
 const PAGE: usize = 4096;

@@ -86,7 +86,8 @@ impl Scrubbed {
         let data = Arc::new(CachedDisk { below: data, cached: Mutex::default() });
         let clock = Arc::new(ManualClock::new());
         let disks = PoolDisks::new(data.clone(), metadata);
-        let tuning = Tuning { background: false, ..tuning() };
+        // Contents are read from the disk, where they rot.
+        let tuning = Tuning { background: false, keeps_written: false, ..tuning() };
         let pool = Pool::open_disks(disks, tuning, clock.clone()).unwrap();
         for (name, mode) in ["a", "b"].into_iter().zip(modes) {
             pool.create_volume(name, 64 * BLOCK as u64, mode).unwrap();

@@ -147,6 +147,10 @@ pub(crate) struct Arguments {
     /// 256m]
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
+    /// Memory for contents that were written: until they are on the disk, and afterwards for
+    /// readers, until newer contents need it [default: as the pool was made, 64m]
+    #[arg(long, value_name = "SIZE")]
+    write_buffer: Option<Size>,
     /// Make writes durable after this time at the latest, even if no client flushes [default: as
     /// the pool was made, 5s]
     #[arg(long, value_name = "DURATION")]
@@ -216,6 +220,7 @@ impl Arguments {
             scrub_interval_ms: self.scrub_interval.map(milliseconds),
             scrub_bytes_per_s: self.scrub_rate.map(|rate| rate.0),
             cache_bytes: self.cache.map(|cache| cache.0),
+            write_buffer_bytes: self.write_buffer.map(|memory| memory.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
             layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
         };

@@ -67,7 +67,16 @@ fn buffer_figures(page: &mut Page, buffer: &BufferFigures) {
             "Bytes of contents that are acknowledged and not written yet.",
             buffer.held_bytes,
         ),
-        ("pool_write_buffer_capacity_bytes", "Most bytes of them.", buffer.capacity_bytes),
+        (
+            "pool_write_buffer_kept_bytes",
+            "Bytes of contents that were written out and are kept in the buffer for readers.",
+            buffer.kept_bytes,
+        ),
+        (
+            "pool_write_buffer_capacity_bytes",
+            "Most bytes of contents in the buffer.",
+            buffer.capacity_bytes,
+        ),
         (
             "pool_longest_sync_nanoseconds",
             "Nanoseconds of the longest sync of the data store.",
@@ -83,6 +92,16 @@ fn buffer_figures(page: &mut Page, buffer: &BufferFigures) {
         ("pool_sync_nanoseconds_total", "Nanoseconds of these syncs.", buffer.sync_ns),
         ("pool_runs_total", "Runs of neighbouring contents that were written.", buffer.runs),
         ("pool_run_bytes_total", "Bytes of these runs.", buffer.run_bytes),
+        (
+            "pool_write_buffer_hits_total",
+            "Contents that were written out and that readers found in the buffer.",
+            buffer.kept_hits,
+        ),
+        (
+            "pool_write_buffer_misses_total",
+            "Contents that readers did not find in the buffer.",
+            buffer.kept_misses,
+        ),
     ] {
         page.counter(name, help, value);
     }

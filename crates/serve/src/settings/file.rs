@@ -42,6 +42,8 @@ struct Read {
     layout_rate: Option<u64>,
     #[serde(alias = "cache_bytes", deserialize_with = "size")]
     cache: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    write_buffer: Option<u64>,
     #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
     collect_rate: Option<u64>,
     #[serde(deserialize_with = "io_mode")]
@@ -66,6 +68,7 @@ struct Written {
     scrub_rate: Option<u64>,
     layout_rate: Option<u64>,
     cache: Option<u64>,
+    write_buffer: Option<u64>,
     collect_rate: Option<u64>,
     io: Option<&'static str>,
 }
@@ -166,6 +169,7 @@ impl From<Settings> for Written {
             scrub_rate: settings.scrub_bytes_per_s,
             layout_rate: settings.layout_bytes_per_s,
             cache: settings.cache_bytes,
+            write_buffer: settings.write_buffer_bytes,
             collect_rate: settings.collect_bytes_per_s,
             io: settings.io.map(IoMode::name),
         }
@@ -199,6 +203,7 @@ impl Read {
             scrub_bytes_per_s: self.scrub_rate,
             layout_bytes_per_s: self.layout_rate,
             cache_bytes: self.cache,
+            write_buffer_bytes: self.write_buffer,
             collect_bytes_per_s: self.collect_rate,
             io: self.io,
         })

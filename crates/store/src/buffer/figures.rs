@@ -8,8 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct BufferFigures {
     /// Most bytes of contents that it may hold.
     pub capacity_bytes: u64,
-    /// Bytes of contents that it holds.
+    /// Bytes of contents that it holds and that may be nowhere else.
     pub held_bytes: u64,
+    /// Bytes of contents that were written out and are kept for readers.
+    pub kept_bytes: u64,
+    /// Contents that readers found among those.
+    pub kept_hits: u64,
+    /// Contents that readers did not find in memory.
+    pub kept_misses: u64,
     /// Number of times that a writer found no room and waited.
     pub waits: u64,
     /// Nanoseconds that writers waited for room, all together.
@@ -36,6 +42,8 @@ pub(super) struct Counts {
     longest_sync_ns: AtomicU64,
     runs: AtomicU64,
     run_bytes: AtomicU64,
+    kept_hits: AtomicU64,
+    kept_misses: AtomicU64,
 }
 
 impl Counts {
@@ -55,11 +63,25 @@ impl Counts {
         self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn figures(&self, capacity_bytes: u64, held_bytes: u64) -> BufferFigures {
+    /// Notes contents that readers found among those that are kept, and did not find in memory.
+    pub(super) fn add_reads(&self, hits: u64, misses: u64) {
+        self.kept_hits.fetch_add(hits, Ordering::Relaxed);
+        self.kept_misses.fetch_add(misses, Ordering::Relaxed);
+    }
+
+    pub(super) fn figures(
+        &self,
+        capacity_bytes: u64,
+        held_bytes: u64,
+        kept_bytes: u64,
+    ) -> BufferFigures {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         BufferFigures {
             capacity_bytes,
             held_bytes,
+            kept_bytes,
+            kept_hits: read(&self.kept_hits),
+            kept_misses: read(&self.kept_misses),
             waits: read(&self.waits),
             wait_ns: read(&self.wait_ns),
             syncs: read(&self.syncs),

@@ -64,6 +64,11 @@ impl Memory {
         self.most
     }
 
+    /// Returns the number of free slots.
+    pub(super) const fn free(&self) -> usize {
+        self.free.len()
+    }
+
     /// Returns the number of slots in use.
     pub(super) const fn used(&self) -> usize {
         self.made - self.in_making - self.free.len()

@@ -9,12 +9,17 @@
 //! below, and syncs that. A crash loses what the memory holds, as it loses every write that no sync
 //! has covered.
 //!
+//! Contents that were written out stay in memory until their room is needed, so that what was
+//! written lately is read from there and not from the disk.
+//!
 //! A content that could not be written out stays in memory, where reads find it, and each
 //! [`Store::sync`] tries it again and fails if it fails. Until then writes go to the store below
 //! at once, so that each gets its own error.
 
 mod figures;
+mod kept;
 mod memory;
+mod observe;
 mod queue;
 mod state;
 #[cfg(test)]
@@ -28,6 +33,7 @@ use crate::{ContentComparison, ContentRead, ContentWrite, Store};
 use gemelo_base::Clock;
 use gemelo_format::{FormatError, Pbn};
 use memory::{Slot, fill};
+use state::Found;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -41,8 +47,11 @@ const THREADS: usize = 4;
 /// The options of a [`WriteBuffer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferOptions {
-    /// Most bytes of contents that are held. There is always room for two contents.
+    /// Most bytes of contents that are in memory, to be written or for readers. There is always room
+    /// for two contents.
     pub bytes: u64,
+    /// `true` to keep contents for readers after they were written out.
+    pub keeps_written: bool,
     /// `true` to write out in threads of the buffer. Otherwise only a sync, and a writer that finds
     /// no room, write out, in a fixed order.
     pub background: bool,
@@ -132,19 +141,40 @@ impl WriteBuffer {
         }
     }
 
-    /// Returns the contents that are held of these PBNs, each with its place in the list.
-    fn find(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<(usize, Slot)> {
+    /// Returns the contents of these PBNs that are in memory, each with its place in the list.
+    fn find(&self, pbns: impl ExactSizeIterator<Item = Pbn>) -> Vec<(usize, Slot)> {
+        let (looked_for, mut kept) = (pbns.len(), 0);
+        let mut found = Vec::new();
+        if !self.shared.is_empty() {
+            let mut guarded = self.shared.lock();
+            for (at, pbn) in pbns.enumerate() {
+                let Some(Found { slot, is_kept }) = guarded.state.find(pbn) else { continue };
+                kept += u64::from(is_kept);
+                found.push((at, slot));
+            }
+        }
+        self.shared.counts.add_reads(kept, (looked_for - found.len()) as u64);
+        found
+    }
+
+    /// Returns the contents of these PBNs that may not be in the store yet, each with its place in
+    /// the list.
+    fn find_unwritten(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<(usize, Slot)> {
         if self.shared.is_empty() {
             return Vec::new();
         }
         let guarded = self.shared.lock();
-        let found = pbns.enumerate().filter_map(|(at, pbn)| Some((at, guarded.state.find(pbn)?)));
-        found.collect()
+        let state = &guarded.state;
+        pbns.enumerate().filter_map(|(at, pbn)| Some((at, state.find_unwritten(pbn)?))).collect()
     }
 
-    /// Reads what is held from memory, and the others from the store.
-    fn read_by(&self, reads: &mut [ContentRead<'_>], below: impl Fn(&mut [ContentRead<'_>])) {
-        let found = self.find(reads.iter().map(|read| read.pbn));
+    /// Reads what was found in memory from there, and the others from the store.
+    fn read_by(
+        &self,
+        reads: &mut [ContentRead<'_>],
+        found: Vec<(usize, Slot)>,
+        below: impl Fn(&mut [ContentRead<'_>]),
+    ) {
         if found.is_empty() {
             return below(reads);
         }
@@ -200,11 +230,13 @@ impl Store for WriteBuffer {
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |below| self.shared.store.read(below));
+        let found = self.find(reads.iter().map(|read| read.pbn));
+        self.read_by(reads, found, |below| self.shared.store.read(below));
     }
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |below| self.shared.store.read_medium(below));
+        let found = self.find_unwritten(reads.iter().map(|read| read.pbn));
+        self.read_by(reads, found, |below| self.shared.store.read_medium(below));
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
@@ -234,7 +266,7 @@ impl Store for WriteBuffer {
         others.into_iter().zip(below).for_each(|(one, done)| one.outcome = done.outcome);
     }
 
-    /// Waits until none of these PBNs is being written, and forgets their waiting contents.
+    /// Waits until none of these PBNs is being written, and forgets their contents.
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
         self.shared.forget(first, count);
         self.shared.store.discard(first, count)

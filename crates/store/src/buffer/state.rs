@@ -1,5 +1,6 @@
 //! The contents that a write buffer holds, and the order in which they are written out.
 
+use super::kept::Kept;
 use super::memory::{Memory, Slot};
 use super::queue::Queue;
 use super::unseen::Written;
@@ -59,10 +60,21 @@ impl Run {
     }
 }
 
+/// A content that was looked for.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) slot: Slot,
+    /// `true` if it was written out.
+    pub(super) is_kept: bool,
+}
+
 /// The state of a buffer. It is guarded by one lock, and nothing is copied or written under it.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) memory: Memory,
+    /// Contents that were written out. A content in `held` is newer.
+    kept: Kept,
+    keeps_written: bool,
     held: HashTable<Held>,
     /// The contents that wait to be written.
     queue: Queue,
@@ -74,9 +86,11 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) const fn new(memory: Memory) -> Self {
+    pub(super) fn new(memory: Memory, keeps_written: bool) -> Self {
         Self {
             memory,
+            kept: Kept::default(),
+            keeps_written,
             held: HashTable::new(),
             queue: Queue::new(),
             flights: BTreeSet::new(),
@@ -105,9 +119,26 @@ impl State {
         self.queue.oldest().is_some_and(|number| number < until)
     }
 
-    /// Returns the number of PBNs of which a content is held.
-    pub(super) fn held(&self) -> usize {
-        self.held.len()
+    /// Returns whether there is a content in memory.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.kept.contents() == 0
+    }
+
+    /// Returns the number of contents that were written out and are kept.
+    pub(super) const fn kept(&self) -> usize {
+        self.kept.contents()
+    }
+
+    /// Returns the number of slots in use that are not kept for readers alone.
+    pub(super) const fn used(&self) -> usize {
+        self.memory.used().saturating_sub(self.kept.contents())
+    }
+
+    /// Takes at most `wanted` slots, and gives up contents that were written out if too few are
+    /// free.
+    pub(super) fn take_slots(&mut self, wanted: usize) -> Vec<Slot> {
+        self.kept.make_room(wanted, &mut self.memory);
+        self.memory.take(wanted)
     }
 
     /// Returns whether the writing of all contents with smaller numbers has ended, well or not.
@@ -163,8 +194,16 @@ impl State {
         }
     }
 
-    /// Returns the newest content that is held of a PBN.
-    pub(super) fn find(&self, pbn: Pbn) -> Option<Slot> {
+    /// Returns the newest content of a PBN, if it is in memory.
+    pub(super) fn find(&mut self, pbn: Pbn) -> Option<Found> {
+        if let Some(slot) = self.find_unwritten(pbn) {
+            return Some(Found { slot, is_kept: false });
+        }
+        self.kept.find(pbn).map(|slot| Found { slot: Arc::clone(slot), is_kept: true })
+    }
+
+    /// Returns the newest content of a PBN, if it is in memory and may be nowhere else.
+    pub(super) fn find_unwritten(&self, pbn: Pbn) -> Option<Slot> {
         let held = self.held_of(pbn)?;
         let waiting = held.waiting.as_ref().map(|content| &content.slot);
         waiting.or(held.flying.as_ref()).map(Arc::clone)
@@ -200,9 +239,11 @@ impl State {
         Some(Run { contents, oldest })
     }
 
-    /// Ends the writing of a run. A content that could not be written is held on.
+    /// Ends the writing of a run. A content that could not be written is held on, and one that is
+    /// the newest of its PBN is kept.
     pub(super) fn settle(&mut self, run: Run, outcomes: Vec<io::Result<()>>) {
         self.flights.remove(&run.oldest);
+        let mut written = Vec::with_capacity(run.contents.len());
         for ((pbn, content), outcome) in run.contents.into_iter().zip(outcomes) {
             let Some(held) = self.held_mut(pbn) else { continue };
             if let Some(flown) = held.flying.take() {
@@ -214,14 +255,34 @@ impl State {
                     held.waiting = Some(content);
                     self.failed.insert(pbn);
                     self.failure = Some(error);
-                    continue;
+                }
+                Ok(()) if is_newest && self.keeps_written => {
+                    self.remove(pbn);
+                    written.push((pbn, content.slot));
                 }
                 // A newer content makes up for a failure.
-                Ok(()) | Err(_) => self.memory.put_back(content.slot),
+                Ok(()) | Err(_) => {
+                    self.memory.put_back(content.slot);
+                    if is_newest {
+                        self.remove(pbn);
+                    }
+                }
             }
-            if is_newest {
-                self.remove(pbn);
+        }
+        self.keep(written);
+    }
+
+    /// Keeps contents, which are in the order of their PBNs.
+    fn keep(&mut self, written: Vec<(Pbn, Slot)>) {
+        let mut written = written.into_iter().peekable();
+        while let Some((first, slot)) = written.next() {
+            let (mut last, mut slots) = (first.number(), Vec::with_capacity(1 + written.len()));
+            slots.push(slot);
+            while let Some((pbn, slot)) = written.next_if(|(pbn, _)| pbn.number() == last + 1) {
+                last = pbn.number();
+                slots.push(slot);
             }
+            self.kept.keep(first, slots, &mut self.memory);
         }
     }
 
@@ -236,9 +297,11 @@ impl State {
         self.failure = None;
     }
 
-    /// Forgets the waiting contents of these PBNs. Returns whether none of them is being written.
+    /// Forgets the contents of these PBNs that are not being written. Returns whether none is being
+    /// written.
     pub(super) fn forget(&mut self, first: Pbn, count: u32) -> bool {
         let numbers = first.number()..first.number().saturating_add(count);
+        self.kept.forget(numbers.clone(), &mut self.memory);
         // The shorter one of the range and the table is gone through.
         let pbns: Vec<Pbn> = if numbers.len() <= self.held.len() {
             numbers.filter_map(Pbn::new).collect()

@@ -1,5 +1,7 @@
 //! Tests of the write buffer against a map, over a store that can fail.
 
+mod observed;
+
 use super::*;
 use gemelo_base::{ManualClock, random::Random};
 use parking_lot::{Condvar, Mutex};
@@ -107,7 +109,7 @@ impl Store for TestStore {
 
 fn buffer(slots: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
     let store = Arc::new(TestStore::default());
-    let options = BufferOptions { bytes: slots * BLOCK as u64, background };
+    let options = BufferOptions { bytes: slots * BLOCK as u64, keeps_written: true, background };
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), None).unwrap();
     (store, buffer)
@@ -216,6 +218,52 @@ fn a_writer_without_threads_writes_out_what_another_has_brought_meanwhile() {
         buffer.shared.insert(contents.map(|(pbn, slot)| (pbn, None, slot)));
     });
     assert_eq!(store.below.lock().contents[&5], content(70));
+}
+
+/// Puts other contents into the store below, so that readers of it can be told from others.
+fn tamper(store: &TestStore, numbers: std::ops::Range<u32>) {
+    store.below.lock().contents.extend(numbers.map(|number| (number, content(999))));
+}
+
+#[test]
+fn what_was_written_out_is_read_from_memory_until_its_room_is_needed() {
+    for background in [false, true] {
+        let (store, buffer) = buffer(4, background);
+        write(&buffer, &[(1, 10), (2, 20), (3, 30)]);
+        buffer.sync().unwrap();
+        tamper(&store, 1..4);
+        assert_eq!(read(&buffer, &[1, 2, 3, 9]), [10, 20, 30, 0]);
+        let figures = buffer.figures();
+        assert_eq!((figures.held_bytes, figures.kept_bytes), (0, 3 * BLOCK as u64));
+        assert_eq!((figures.kept_hits, figures.kept_misses), (3, 1));
+        let mut bytes = [0; BLOCK];
+        buffer.read_medium(&mut [ContentRead::new(pbn(1), 0, &mut bytes)]);
+        assert_eq!(bytes[..], content(999), "the medium is not the memory");
+        write(&buffer, &[(5, 50), (6, 60)]);
+        buffer.sync().unwrap();
+        let (old, new) = (read(&buffer, &[1, 2, 3]), read(&buffer, &[5, 6]));
+        assert_eq!((old.iter().filter(|id| **id == 999).count(), new), (1, vec![50, 60]));
+        assert_eq!(buffer.figures().kept_bytes, 4 * BLOCK as u64);
+        // A newer content takes the place of the one that is kept.
+        write(&buffer, &[(6, 61)]);
+        buffer.sync().unwrap();
+        assert_eq!(read(&buffer, &[6]), [61]);
+    }
+}
+
+#[test]
+fn what_is_kept_is_forgotten_when_it_is_discarded_or_written_past_the_buffer() {
+    let (store, buffer) = buffer(8, false);
+    write(&buffer, &[(1, 10), (2, 20), (3, 30)]);
+    buffer.sync().unwrap();
+    buffer.discard(pbn(2), 1).unwrap();
+    assert_eq!(read(&buffer, &[1, 2, 3]), [10, 0, 30]);
+    store.fail(7, 9);
+    write(&buffer, &[(7, 70)]);
+    assert!(buffer.sync().is_err());
+    assert_eq!(write(&buffer, &[(3, 31)]), [true]);
+    assert_eq!(read(&buffer, &[1, 2, 3, 7]), [10, 0, 31, 70]);
+    assert_eq!(buffer.figures().kept_bytes, BLOCK as u64);
 }
 
 /// Without a sync the threads write out what is old, and only that.
@@ -393,91 +441,5 @@ proptest! {
             let held = buffer.figures().held_bytes;
             prop_assert!(held <= slots.max(2) * BLOCK as u64, "{} bytes", held);
         }
-    }
-}
-
-/// Keeps what it sees.
-#[derive(Default)]
-struct Seen {
-    is_unwilling: std::sync::atomic::AtomicBool,
-    contents: Mutex<Vec<(u32, u64, Vec<u8>)>>,
-    missed: std::sync::atomic::AtomicUsize,
-    /// It looks at contents when it has had this lock.
-    gate: Mutex<()>,
-}
-
-impl WriteObserver for Seen {
-    fn wants(&self, _contents: usize) -> bool {
-        !self.is_unwilling.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    fn written(&self, contents: &[(Pbn, NonZeroU64, &[u8])]) {
-        drop(self.gate.lock());
-        let seen = contents.iter();
-        let seen = seen.map(|(pbn, ticket, bytes)| (pbn.number(), ticket.get(), bytes.to_vec()));
-        self.contents.lock().extend(seen);
-    }
-
-    fn missed(&self, contents: usize) {
-        self.missed.fetch_add(contents, std::sync::atomic::Ordering::Relaxed);
-    }
-}
-
-#[test]
-fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written() {
-    let (store, seen) = (Arc::new(TestStore::default()), Arc::new(Seen::default()));
-    let options = BufferOptions { bytes: 8 * BLOCK as u64, background: false };
-    let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
-    let below = Arc::clone(&store) as Arc<dyn Store>;
-    let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer).unwrap();
-    let write = |number: u32, ticket: u64, id: u64| {
-        let bytes = content(id);
-        let ticket = NonZeroU64::new(ticket);
-        buffer.write(&mut [ContentWrite { ticket, ..ContentWrite::new(pbn(number), &bytes) }]);
-    };
-    write(3, 1, 30);
-    write(4, 0, 40);
-    write(3, 2, 33);
-    write(5, 7, 50);
-    assert!(seen.contents.lock().is_empty());
-    buffer.sync().unwrap();
-    assert_eq!(*seen.contents.lock(), [(3, 2, content(33)), (5, 7, content(50))]);
-    assert_eq!(buffer.figures().held_bytes, 0, "the memory is free again");
-    seen.is_unwilling.store(true, std::sync::atomic::Ordering::Relaxed);
-    write(6, 8, 60);
-    buffer.sync().unwrap();
-    assert_eq!(seen.contents.lock().len(), 2);
-    assert_eq!(buffer.figures().held_bytes, 0);
-}
-
-/// While an observer stands still, writers and syncs go on: contents that it has no room for are
-/// given up, and counted.
-#[test]
-fn nobody_waits_for_an_observer() {
-    let (store, seen) = (Arc::new(TestStore::default()), Arc::new(Seen::default()));
-    let options = BufferOptions { bytes: 64 * BLOCK as u64, background: true };
-    let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
-    let below = Arc::clone(&store) as Arc<dyn Store>;
-    let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer).unwrap();
-    let gate = seen.gate.lock();
-    for round in 0..100u32 {
-        for number in 1..=10 {
-            let bytes = content(u64::from(number + round));
-            let ticket = NonZeroU64::new(u64::from(round) + 1);
-            buffer.write(&mut [ContentWrite { ticket, ..ContentWrite::new(pbn(number), &bytes) }]);
-        }
-        buffer.sync().unwrap();
-    }
-    let missed = || seen.missed.load(std::sync::atomic::Ordering::Relaxed);
-    assert!(missed() > 500, "{} are more than an eighth of the memory", 1000 - missed());
-    drop(gate);
-    while seen.contents.lock().len() + missed() < 1000 {
-        std::thread::yield_now();
-    }
-    for (number, ticket, bytes) in &*seen.contents.lock() {
-        assert_eq!(*bytes, content(u64::from(*number) + ticket - 1));
-    }
-    while buffer.figures().held_bytes > 0 {
-        std::thread::yield_now();
     }
 }

@@ -4,16 +4,16 @@ use super::BufferOptions;
 use super::figures::{BufferFigures, Counts};
 use super::memory::{Memory, Slot};
 use super::state::{Run, State};
-use super::unseen::{Unseen, Written};
+use super::unseen::Unseen;
 use crate::{ContentWrite, Store, WriteObserver};
 use gemelo_base::Clock;
-use gemelo_base::scheduling::{let_others_interrupt, use_spare_time};
+use gemelo_base::scheduling::let_others_interrupt;
 use gemelo_format::Pbn;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Most bytes of a run. Longer ones are no faster.
@@ -39,17 +39,17 @@ pub(super) struct Guarded {
     /// Writers that wait for room.
     pub(super) starving: usize,
     /// Contents that were written out and wait to be seen by the observer.
-    unseen: Unseen,
+    pub(super) unseen: Unseen,
     /// `true` while a thread watches the age of the oldest waiting content.
     is_watched: bool,
-    is_ending: bool,
+    pub(super) is_ending: bool,
 }
 
 /// The part of a buffer that its threads share with it.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    observer: Option<Arc<dyn WriteObserver>>,
+    pub(super) observer: Option<Arc<dyn WriteObserver>>,
     has_threads: bool,
     run_blocks: usize,
     start_blocks: usize,
@@ -57,12 +57,12 @@ pub(super) struct Shared {
     /// Signalled when there may be something to write out.
     work: Condvar,
     /// Signalled when a run was written.
-    settled: Condvar,
+    pub(super) settled: Condvar,
     /// Signalled when the observer has something to see.
-    unseen: Condvar,
-    /// The number of PBNs of which contents are held, as of the last change.
-    held: AtomicUsize,
-    counts: Counts,
+    pub(super) unseen: Condvar,
+    /// `true` if no content is in memory, as of the last change.
+    is_empty: AtomicBool,
+    pub(super) counts: Counts,
     ahead: Ahead,
 }
 
@@ -92,7 +92,7 @@ impl Shared {
         let wanted = usize::try_from(options.bytes).unwrap_or(usize::MAX) / block_bytes;
         let slots = wanted.max(LEAST_SLOTS);
         let guarded = Guarded {
-            state: State::new(Memory::new(block_bytes, slots)),
+            state: State::new(Memory::new(block_bytes, slots), options.keeps_written),
             urgent: 0,
             starving: 0,
             unseen: Unseen::new(slots / SLOTS_PER_UNSEEN),
@@ -108,7 +108,7 @@ impl Shared {
             work: Condvar::new(),
             settled: Condvar::new(),
             unseen: Condvar::new(),
-            held: AtomicUsize::new(0),
+            is_empty: AtomicBool::new(true),
             counts: Counts::default(),
             ahead: Ahead::default(),
             store,
@@ -121,22 +121,22 @@ impl Shared {
         self.guarded.lock()
     }
 
-    /// Returns whether nothing is held. It sees a content that was written before the caller
+    /// Returns whether no content is in memory. It sees a content that was written before the caller
     /// learned of its PBN.
     pub(super) fn is_empty(&self) -> bool {
-        self.held.load(Ordering::Acquire) == 0
+        self.is_empty.load(Ordering::Acquire)
     }
 
-    fn note_held(&self, guarded: &Guarded) {
-        self.held.store(guarded.state.held(), Ordering::Release);
+    fn note_contents(&self, guarded: &Guarded) {
+        self.is_empty.store(guarded.state.is_empty(), Ordering::Release);
     }
 
     pub(super) fn figures(&self) -> BufferFigures {
         let block_bytes = self.store.block_bytes() as u64;
         let guarded = self.lock();
-        let memory = &guarded.state.memory;
+        let state = &guarded.state;
         let bytes = |slots: usize| slots as u64 * block_bytes;
-        self.counts.figures(bytes(memory.most()), bytes(memory.used()))
+        self.counts.figures(bytes(state.memory.most()), bytes(state.used()), bytes(state.kept()))
     }
 
     /// Reserves space for contents, and calls for more if little is left.
@@ -200,7 +200,7 @@ impl Shared {
             if guarded.state.has_failed() {
                 break None;
             }
-            let slots = guarded.state.memory.take(wanted);
+            let slots = guarded.state.take_slots(wanted);
             if guarded.state.memory.wants_ahead() {
                 self.call(Call { memory: true, ..Call::default() });
             }
@@ -236,7 +236,7 @@ impl Shared {
         let mut guarded = self.lock();
         let was_empty = guarded.state.waiting() == 0;
         contents.for_each(|(pbn, ticket, slot)| guarded.state.insert(pbn, ticket, slot));
-        self.note_held(&guarded);
+        self.note_contents(&guarded);
         if was_empty || self.is_due(&guarded) {
             self.work.notify_one();
         }
@@ -262,13 +262,13 @@ impl Shared {
         self.store.write(writes);
     }
 
-    /// Forgets what waits for these PBNs, once nothing of them is being written.
+    /// Forgets the contents of these PBNs, once none of them is being written.
     pub(super) fn forget(&self, first: Pbn, count: u32) {
         let mut guarded = self.lock();
         while !guarded.state.forget(first, count) {
             self.settled.wait(&mut guarded);
         }
-        self.note_held(&guarded);
+        self.note_contents(&guarded);
         // A writer may have waited for the room that is there now.
         self.settled.notify_all();
     }
@@ -311,7 +311,7 @@ impl Shared {
         let is_written = outcomes.iter().all(Result::is_ok);
         let seen = if is_written { self.to_be_seen(guarded, &run) } else { Vec::new() };
         guarded.state.settle(run, outcomes);
-        self.note_held(guarded);
+        self.note_contents(guarded);
         self.settled.notify_all();
         if seen.is_empty() {
             return true;
@@ -324,63 +324,6 @@ impl Shared {
             self.unseen.notify_one();
         }
         true
-    }
-
-    /// Returns whether an observer sees contents that were written out.
-    pub(super) const fn has_observer(&self) -> bool {
-        self.observer.is_some()
-    }
-
-    /// Returns the contents of a run that the observer wants to see. It sees none while writers
-    /// wait for room.
-    fn to_be_seen(&self, guarded: &Guarded, run: &Run) -> Vec<Written> {
-        match &self.observer {
-            Some(observer) if guarded.starving == 0 => {
-                let seen = run.ticketed();
-                if seen.is_empty() || observer.wants(seen.len()) {
-                    return seen;
-                }
-                // The run still has the slots.
-                Vec::new()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// Gives up contents that the observer wanted to see.
-    fn give_up(&self, guarded: &mut Guarded, seen: Vec<Written>) {
-        if let Some(observer) = &self.observer {
-            observer.missed(seen.len());
-        }
-        seen.into_iter().for_each(|(_, _, slot)| guarded.state.memory.put_back(slot));
-        // A writer may have waited for the room that is there now.
-        self.settled.notify_all();
-    }
-
-    /// Shows contents to the observer, until the buffer ends.
-    pub(super) fn work_observer(&self) {
-        use_spare_time();
-        let mut guarded = self.lock();
-        while !guarded.is_ending {
-            match guarded.unseen.pop() {
-                Some(seen) => self.show(&mut guarded, seen),
-                None => self.unseen.wait(&mut guarded),
-            }
-        }
-    }
-
-    /// Shows contents to the observer.
-    fn show(&self, guarded: &mut MutexGuard<'_, Guarded>, seen: Vec<Written>) {
-        MutexGuard::unlocked(guarded, || {
-            let written: Vec<(Pbn, NonZeroU64, &[u8])> =
-                seen.iter().map(|(pbn, ticket, slot)| (*pbn, *ticket, &slot[..])).collect();
-            if let Some(observer) = &self.observer {
-                observer.written(&written);
-            }
-        });
-        seen.into_iter().for_each(|(_, _, slot)| guarded.state.memory.put_back(slot));
-        // A writer may have waited for the room that is there now.
-        self.settled.notify_all();
     }
 
     fn write_contents(&self, run: &Run) -> Vec<io::Result<()>> {

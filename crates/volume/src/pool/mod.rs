@@ -68,9 +68,11 @@ pub struct Tuning {
     /// The way in which contents are written. Only a pool that is opened by its directory follows
     /// it.
     pub io: IoMode,
-    /// Most bytes of memory for contents that are acknowledged and not written yet. The memory
-    /// grows as it is needed.
+    /// Most bytes of memory for contents that are acknowledged and not written yet, and for those
+    /// that were written lately, which readers find there. The memory grows as it is needed.
     pub write_buffer_bytes: u64,
+    /// `true` to keep contents there after they were written, until newer ones need the memory.
+    pub keeps_written: bool,
     /// The settings of the arranger.
     pub layout: LayoutTuning,
 }
@@ -89,6 +91,7 @@ impl Default for Tuning {
             collect_bytes_per_s: 64 << 20,
             io: IoMode::Direct,
             write_buffer_bytes: 64 << 20,
+            keeps_written: true,
             layout: LayoutTuning::default(),
         }
     }

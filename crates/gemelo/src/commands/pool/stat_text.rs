@@ -158,6 +158,15 @@ fn write_buffer(report: &StatReport) -> Table {
         format!("{} of {}", format_size(buffer.held_bytes), format_size(buffer.capacity_bytes)),
     ]);
     table.row([
+        "kept for readers".to_owned(),
+        format!(
+            "{}, {} found, {} not",
+            format_size(buffer.kept_bytes),
+            format_counted(buffer.kept_hits, "block"),
+            format_count(buffer.kept_misses)
+        ),
+    ]);
+    table.row([
         "waits for room".to_owned(),
         format!("{}, {}", format_count(buffer.waits), format_duration_ns(buffer.wait_ns)),
     ]);

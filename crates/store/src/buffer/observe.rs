@@ -1,0 +1,68 @@
+//! Showing contents that were written out to the observer of a write buffer.
+
+use super::state::Run;
+use super::unseen::Written;
+use super::writer::{Guarded, Shared};
+use gemelo_base::scheduling::use_spare_time;
+use gemelo_format::Pbn;
+use parking_lot::MutexGuard;
+use std::num::NonZeroU64;
+
+impl Shared {
+    /// Returns whether an observer sees contents that were written out.
+    pub(super) const fn has_observer(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// Returns the contents of a run that the observer wants to see. It sees none while writers
+    /// wait for room.
+    pub(super) fn to_be_seen(&self, guarded: &Guarded, run: &Run) -> Vec<Written> {
+        match &self.observer {
+            Some(observer) if guarded.starving == 0 => {
+                let seen = run.ticketed();
+                if seen.is_empty() || observer.wants(seen.len()) {
+                    return seen;
+                }
+                // The run still has the slots.
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Gives up contents that the observer wanted to see.
+    pub(super) fn give_up(&self, guarded: &mut Guarded, seen: Vec<Written>) {
+        if let Some(observer) = &self.observer {
+            observer.missed(seen.len());
+        }
+        seen.into_iter().for_each(|(_, _, slot)| guarded.state.memory.put_back(slot));
+        // A writer may have waited for the room that is there now.
+        self.settled.notify_all();
+    }
+
+    /// Shows contents to the observer, until the buffer ends.
+    pub(super) fn work_observer(&self) {
+        use_spare_time();
+        let mut guarded = self.lock();
+        while !guarded.is_ending {
+            match guarded.unseen.pop() {
+                Some(seen) => self.show(&mut guarded, seen),
+                None => self.unseen.wait(&mut guarded),
+            }
+        }
+    }
+
+    /// Shows contents to the observer.
+    pub(super) fn show(&self, guarded: &mut MutexGuard<'_, Guarded>, seen: Vec<Written>) {
+        MutexGuard::unlocked(guarded, || {
+            let written: Vec<(Pbn, NonZeroU64, &[u8])> =
+                seen.iter().map(|(pbn, ticket, slot)| (*pbn, *ticket, &slot[..])).collect();
+            if let Some(observer) = &self.observer {
+                observer.written(&written);
+            }
+        });
+        seen.into_iter().for_each(|(_, _, slot)| guarded.state.memory.put_back(slot));
+        // A writer may have waited for the room that is there now.
+        self.settled.notify_all();
+    }
+}
