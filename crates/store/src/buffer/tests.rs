@@ -107,7 +107,7 @@ impl Store for TestStore {
 
 fn buffer(slots: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
     let store = Arc::new(TestStore::default());
-    let options = BufferOptions { bytes: slots * BLOCK as u64, background };
+    let options = BufferOptions { bytes: slots * BLOCK as u64, background, threads: 4 };
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), None).unwrap();
     (store, buffer)
@@ -415,7 +415,7 @@ impl WriteObserver for Seen {
 #[test]
 fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written() {
     let (store, seen) = (Arc::new(TestStore::default()), Arc::new(Seen::default()));
-    let options = BufferOptions { bytes: 8 * BLOCK as u64, background: false };
+    let options = BufferOptions { bytes: 8 * BLOCK as u64, background: false, threads: 4 };
     let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer).unwrap();

@@ -71,6 +71,8 @@ pub struct Tuning {
     /// Most bytes of memory for contents that are acknowledged and not written yet. The memory
     /// grows as it is needed.
     pub write_buffer_bytes: u64,
+    /// Threads that write these contents, each a run of up to 1 MiB at a time.
+    pub write_threads: usize,
     /// The settings of the arranger.
     pub layout: LayoutTuning,
 }
@@ -89,6 +91,9 @@ impl Default for Tuning {
             collect_bytes_per_s: 64 << 20,
             io: IoMode::Direct,
             write_buffer_bytes: 64 << 20,
+            // Direct writes of 1 MiB reach 1.1 GB/s with one thread on a virtual disk that reaches
+            // 1.7 GB/s with four.
+            write_threads: 4,
             layout: LayoutTuning::default(),
         }
     }

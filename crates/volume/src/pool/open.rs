@@ -323,7 +323,11 @@ fn contents_of(
     if tuning.read_only {
         return Ok((ContentStore::Plain(store), remembered));
     }
-    let options = BufferOptions { bytes: tuning.write_buffer_bytes, background: tuning.background };
+    let options = BufferOptions {
+        bytes: tuning.write_buffer_bytes,
+        background: tuning.background,
+        threads: tuning.write_threads,
+    };
     let observer = Arc::clone(&remembered) as Arc<dyn WriteObserver>;
     let buffer = WriteBuffer::new(store, options, Arc::clone(clock), Some(observer))
         .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
