@@ -55,6 +55,10 @@ impl Claims for Records {
     fn claims(&mut self, shard: Shard) -> Result<Vec<Claim>> {
         Ok(self.1.iter().filter(|claim| shard.contains(claim.fingerprint)).copied().collect())
     }
+
+    fn unsettled(&self, _: Shard) -> Vec<Fingerprint> {
+        Vec::new()
+    }
 }
 
 const CONTENTS: u32 = 500;

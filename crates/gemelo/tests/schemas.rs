@@ -181,6 +181,23 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
     assert_eq!(there, used);
 }
 
+#[test]
+fn the_outlook_of_a_repair_fits_its_schema() {
+    use std::os::unix::fs::FileExt;
+    let directory = place();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let volume = format!("{}/b", path("pool"));
+    assert_eq!(gemelo(&["volume", "import", &path("data"), &volume]).status, 0);
+    let data = fs::OpenOptions::new().write(true).open(path("pool/data")).unwrap();
+    data.write_all_at(b"damage", 20 * 4096).unwrap();
+    let ran = gemelo(&["pool", "check", &path("pool"), "--data", "--json", "-"]);
+    assert_eq!(ran.status, 4, "{}", ran.err);
+    let result: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(misfits(&schema_of("gemelo.pool-check/1"), &result), Vec::<String>::new());
+    let costs = &result["result"]["repair_outlook"]["roll_back"]["costs"];
+    assert_eq!((&costs[0]["volume"], &costs[0]["lost_blocks"]), (&"b".into(), &1.into()));
+}
+
 /// A schema that takes anything would pass the test above.
 #[test]
 fn a_field_that_is_missing_new_or_of_another_type_does_not_fit() {

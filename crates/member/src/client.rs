@@ -162,24 +162,10 @@ impl DomainClient {
         Arc::clone(&self.index) as Arc<dyn Objects>
     }
 
-    /// Opens the disks of any member for reading, whoever serves it. Only what the member keeps
-    /// for others may be read: everything else can change meanwhile.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub fn disks_of(&self, member: MemberId) -> Result<PoolDisks> {
-        Ok(self.open_disks(&Arc::new(self.reading(member)))?.0)
-    }
-
-    /// Returns the context of disks that are only read.
-    fn reading(&self, member: MemberId) -> DiskContext {
-        DiskContext {
-            index: self.objects(),
-            member,
-            standing: Arc::new(Standing::until(Arc::new(ManualClock::new()), u64::MAX)),
-            flight: Flight::default(),
-            read_only: true,
-        }
+    /// Returns the objects of the contents, to be used as long as the caller wants.
+    #[must_use]
+    pub fn data_objects(&self) -> Arc<dyn Objects> {
+        Arc::clone(&self.data)
     }
 
     /// Returns the figures of the index.
@@ -255,7 +241,14 @@ impl DomainClient {
         if !look.has_pool {
             return Err(MemberError::NoPool { name: name.to_owned() });
         }
-        let disks = self.disks_of(look.member)?;
+        let context = DiskContext {
+            index: self.objects(),
+            member: look.member,
+            standing: Arc::new(Standing::until(Arc::new(ManualClock::new()), u64::MAX)),
+            flight: Flight::default(),
+            read_only: true,
+        };
+        let disks = self.open_disks(&Arc::new(context))?.0;
         Ok(Inspection { client: Arc::clone(self), member: look.member, epoch: look.epoch, disks })
     }
 

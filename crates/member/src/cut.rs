@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 /// Bytes of an object. Ceph's own block devices use the same size.
-pub(crate) const OBJECT_BYTES: u64 = 4 << 20;
+pub const OBJECT_BYTES: u64 = 4 << 20;
 
 /// A part of one request of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]

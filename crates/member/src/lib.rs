@@ -20,6 +20,7 @@ mod transfer;
 mod uri;
 
 pub use client::{DomainClient, Inspection, MemberLook, NewDomain};
+pub use cut::OBJECT_BYTES;
 pub use disk::{MemberDisk, ObjectDisk};
 pub use error::MemberError;
 pub use keeper::on_loss;

@@ -68,8 +68,13 @@ pub struct Service {
     tenancy: Arc<Tenancy>,
     disks: PoolDisks,
     keeper: Option<Keeper>,
+    condition: Option<ReleaseCondition>,
     is_released: bool,
 }
+
+/// Finds out if everything that this process sent for a member has been answered, or fails with the
+/// reason why that is unknown.
+type ReleaseCondition = Box<dyn FnOnce() -> std::result::Result<(), String> + Send + Sync>;
 
 impl Service {
     /// Takes a member that no client serves, or whose client's lease is over: fences the last
@@ -100,7 +105,7 @@ impl Service {
         metadata.settle()?;
         let (client, clock, tenure) = (Arc::clone(client), Arc::clone(clock), Mutex::new(tenure));
         let tenancy = Arc::new(Tenancy { client, clock, tenure, context });
-        Ok(Self { tenancy, disks, keeper: None, is_released: false })
+        Ok(Self { tenancy, disks, keeper: None, condition: None, is_released: false })
     }
 
     /// Starts the threads that renew the lease and watch it.
@@ -200,6 +205,15 @@ impl Service {
         Ok(values.remove(&MemberDisk::ALL.map(MemberDisk::length_key))?)
     }
 
+    /// Sets what has to hold when the member is given back. If it fails, the standing ends without a
+    /// hand-over, and the next client fences this one.
+    pub fn before_release(
+        &mut self,
+        condition: impl FnOnce() -> std::result::Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.condition = Some(Box::new(condition));
+    }
+
     /// Hands the member over: waits for what is in flight, and gives the tenure up, so that another
     /// process can take the member at once.
     ///
@@ -214,6 +228,10 @@ impl Service {
             return Ok(());
         }
         // The lease is kept while the requests in flight end.
+        if let Some(Err(cause)) = self.condition.take().map(|condition| condition()) {
+            let (action, object) = ("record what is shared in", "ledger".to_owned());
+            self.tenancy.standing().end(Ended::Unknown { action, object, cause });
+        }
         let released = self.tenancy.release();
         self.keeper = None;
         released

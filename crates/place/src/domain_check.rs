@@ -2,8 +2,8 @@
 
 use crate::error::{PlaceError, Result};
 use gemelo_base::{Clock, SystemClock};
-use gemelo_domain::{Claims, Finding, check};
-use gemelo_member::{DomainClient, Service};
+use gemelo_domain::{Claims, DomainError, Finding, check};
+use gemelo_member::{DomainClient, MemberError, Service};
 use gemelo_sharing::LedgerClaims;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ pub struct DomainCheck {
     pub members: u64,
     /// Records of the members about contents of the domain.
     pub records: u64,
-    /// Members with changes that a crash has left unsettled, with the number of changes.
+    /// Members with changes that a crash has left unsettled, with the number of changes. Their
+    /// contents are not compared.
     pub unsettled: Vec<(String, u64)>,
     /// The contradictions.
     pub findings: Vec<Finding>,
@@ -30,11 +31,13 @@ impl DomainCheck {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let mut services = Vec::new();
         for (name, _) in client.members()? {
-            let taken = Service::take(client, &name, &clock, lease);
-            let mut service = taken.map_err(|error| PlaceError::NotFree {
-                name: name.clone(),
-                source: Box::new(error),
-            })?;
+            let mut service = match Service::take(client, &name, &clock, lease) {
+                Err(MemberError::Domain(DomainError::InUse { holder })) => {
+                    let holder = holder.to_string();
+                    return Err(PlaceError::Served { name, holder });
+                }
+                taken => taken?,
+            };
             service.keep()?;
             services.push((name, service));
         }
@@ -52,8 +55,7 @@ impl DomainCheck {
         let records = ledgers.iter().map(|ledger| ledger.blocks().len() as u64).sum();
         let mut claims: Vec<&mut dyn Claims> =
             ledgers.iter_mut().map(|ledger| ledger as &mut dyn Claims).collect();
-        let findings =
-            check(client.index(), &mut claims).map_err(gemelo_member::MemberError::from)?;
+        let findings = check(client.index(), &mut claims).map_err(MemberError::from)?;
         for (_, service) in services {
             service.release()?;
         }

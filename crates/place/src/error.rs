@@ -32,16 +32,16 @@ pub enum PlaceError {
         /// Blocks of which the ledger knows.
         blocks: u64,
     },
-    /// A member cannot be checked now.
+    /// A member that has to be still is served.
     #[error(
-        "member '{name}' cannot be taken for the check: end the process that serves it, and check \
-         again"
+        "member '{name}' is served by {holder}: end that process, or hand the member over with \
+         'gemelo pool hand-over', and try again. The lease of a dead process lasts for 30 seconds"
     )]
-    NotFree {
-        /// The name of the member.
+    Served {
+        /// The member.
         name: String,
-        /// The error with which the member was refused.
-        source: Box<MemberError>,
+        /// The client that serves it.
+        holder: String,
     },
     /// No thread can be started.
     #[error("cannot start a thread")]
@@ -78,6 +78,7 @@ impl PlaceError {
             self,
             Self::Volume(VolumeError::InUse { .. })
                 | Self::Member(MemberError::Domain(DomainError::InUse { .. }) | MemberError::Taken)
+                | Self::Served { .. }
         )
     }
 
@@ -98,6 +99,7 @@ impl PlaceError {
             Self::Member(MemberError::Domain(DomainError::InUse { holder })) => {
                 Some(holder.to_string())
             }
+            Self::Served { holder, .. } => Some(holder.clone()),
             Self::Member(MemberError::Taken) => Some("another host".to_owned()),
             _ => None,
         }
@@ -110,8 +112,7 @@ impl Classified for PlaceError {
             Self::Volume(error) => error.kind(),
             Self::Member(error) => error.kind(),
             Self::Sharing(error) => error.kind(),
-            Self::Shares { .. } => FailureKind::InUse,
-            Self::NotFree { source, .. } => source.kind(),
+            Self::Shares { .. } | Self::Served { .. } => FailureKind::InUse,
             Self::Thread(source) => FailureKind::of_io(source),
             Self::OnlyMember => FailureKind::Bug,
             Self::OnlyDirectory { .. } => FailureKind::BadInput,

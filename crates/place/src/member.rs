@@ -42,6 +42,12 @@ impl MemberPlace {
         Self { lease, ..self }
     }
 
+    /// Returns the same place, with a connection that is there already.
+    #[must_use]
+    pub fn with_client(self, client: Arc<DomainClient>) -> Self {
+        Self { client: Arc::new(Mutex::new(Some(client))), ..self }
+    }
+
     /// Returns the name.
     #[must_use]
     pub const fn uri(&self) -> &MemberUri {

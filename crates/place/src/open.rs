@@ -3,11 +3,12 @@
 use crate::error::{PlaceError, Result};
 use crate::member::MemberPlace;
 use crate::place::PoolPlace;
-use crate::sharing::{MemberSharing, Sharer, SharingStat};
+use crate::sharing::{MemberSharing, SharingStat};
 use gemelo_base::{Clock, StopFlag};
 use gemelo_disk::DiskAccess;
 use gemelo_format::{FormatError, read_superblock};
 use gemelo_member::{Inspection, MemberError, Service, Standing};
+use gemelo_sharing::SharingWorker;
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolDirectory, PoolOptions, Tuning};
 use std::sync::Arc;
@@ -80,7 +81,7 @@ impl HeldDisks {
 /// A pool that is open at its place.
 pub struct PlacedPool {
     // The thread that shares goes before the pool, and the pool before what keeps others from it.
-    sharer: Option<Sharer>,
+    worker: Option<SharingWorker>,
     pool: Arc<Pool>,
     sharing: Option<MemberSharing>,
     hold: Hold,
@@ -106,10 +107,10 @@ impl PlacedPool {
     /// Returns what a member shares with its domain; [`None`] for other pools.
     #[must_use]
     pub fn sharing_stat(&self) -> Option<SharingStat> {
-        self.sharing.as_ref().map(MemberSharing::stat)
+        self.sharing.as_ref().map(|sharing| sharing.stat(self.worker.as_ref()))
     }
 
-    /// Publishes contents and releases references until nothing is left to do. Only members have
+    /// Publishes contents and releases references, as far as there are any now. Only members have
     /// something to do.
     ///
     /// # Errors
@@ -143,8 +144,8 @@ impl PlacedPool {
     /// Fails if the checkpoint cannot be written, or if this process may not act for the member any
     /// more.
     pub fn close(self) -> Result<()> {
-        let Self { sharer, pool, sharing, hold } = self;
-        drop((sharer, sharing));
+        let Self { worker, pool, sharing, hold } = self;
+        drop((worker, sharing));
         match Arc::try_unwrap(pool) {
             Ok(pool) => pool.close()?,
             Err(held) if held.is_read_only() => {}
@@ -190,14 +191,13 @@ impl PoolPlace {
         };
         let pool = Arc::new(pool);
         let shares = tuning.background && !pool.is_read_only();
-        let sharer = match &sharing {
-            Some(sharing) if shares => {
-                let started = Sharer::start(sharing.clone(), Arc::clone(&pool));
-                Some(started.map_err(PlaceError::Thread)?)
+        let worker = match (&sharing, &hold) {
+            (Some(sharing), Hold::Service(service)) if shares => {
+                Some(sharing.start(&pool, service.standing())?)
             }
             _ => None,
         };
-        Ok(PlacedPool { sharer, pool, sharing, hold })
+        Ok(PlacedPool { worker, pool, sharing, hold })
     }
 }
 
@@ -206,16 +206,22 @@ impl MemberPlace {
         if used == Use::Look {
             let client = self.client()?;
             let inspection = client.inspect(&self.uri().name)?;
-            let sharing = MemberSharing::load(&client, inspection.member())?;
+            let loaded = MemberSharing::load(&client, inspection.member());
+            // What was read while another client changed it means nothing.
+            inspection.check()?;
+            let sharing = loaded?;
             let disks = sharing.keep(inspection.disks());
             let hold = Hold::Inspection(inspection);
             return Ok(HeldDisks { disks, hold, sharing: Some(sharing) });
         }
-        let service = self.take()?;
+        let mut service = self.take()?;
         if !service.has_pool()? {
             return Err(MemberError::NoPool { name: self.uri().name.clone() }.into());
         }
         let sharing = MemberSharing::load(&self.client()?, service.member())?;
+        // A client that does not fence this one must find the ledger as it stays.
+        let settled = sharing.clone();
+        service.before_release(move || settled.settle_ledger().map_err(|error| error.to_string()));
         let disks = sharing.keep(service.disks());
         Ok(HeldDisks { disks, hold: Hold::Service(service), sharing: Some(sharing) })
     }

@@ -3,8 +3,9 @@
 use crate::error::{PlaceError, Result};
 use crate::member::MemberPlace;
 use crate::sharing::MemberSharing;
-use gemelo_domain::Members;
-use gemelo_member::Service;
+use gemelo_domain::{Members, mailbox_name};
+use gemelo_member::{MemberError, Service};
+use gemelo_objects::ObjectError;
 use gemelo_sharing::remove_ledger;
 
 /// A member that can be removed, taken by this process until then.
@@ -22,7 +23,7 @@ impl MemberPlace {
     /// with other members.
     pub fn plan_removal(&self) -> Result<MemberRemoval> {
         let service = self.take()?;
-        let kept = MemberSharing::load(&self.client()?, service.member())?.stat().blocks.kept;
+        let kept = MemberSharing::load(&self.client()?, service.member())?.stat(None).blocks.kept;
         if kept > 0 {
             return Err(PlaceError::Shares { blocks: kept });
         }
@@ -40,9 +41,13 @@ impl MemberRemoval {
         let member = service.member();
         remove_ledger(service.client().index(), member)?;
         service.clear()?;
-        Members::new(service.client().index())
-            .remove(&name, member)
-            .map_err(gemelo_member::MemberError::from)?;
+        let index = service.client().index();
+        // It has no letter that matters: the member keeps nothing for others.
+        match index.remove(&mailbox_name(member)) {
+            Ok(()) | Err(ObjectError::NotFound { .. }) => {}
+            Err(error) => return Err(MemberError::from(error).into()),
+        }
+        Members::new(index).remove(&name, member).map_err(MemberError::from)?;
         Ok(service.release()?)
     }
 }

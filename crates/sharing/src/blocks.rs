@@ -196,6 +196,19 @@ impl Blocks {
         self.aside.iter().filter_map(fresh).collect()
     }
 
+    /// Returns whether a block was restored and the ledger does not know of it yet.
+    pub(crate) fn is_restoring(&self, pbn: Pbn) -> bool {
+        matches!(self.aside.get(&pbn), Some(Aside::Restored { is_durable: false, .. }))
+    }
+
+    /// Returns the relation of a block to the domain as the ledger has it or may have it.
+    pub(crate) fn durable_kind(&self, pbn: Pbn) -> Option<Kind> {
+        match self.aside.get(&pbn) {
+            Some(Aside::Restored { is_durable: false, place }) => Some(Kind::Borrowed(*place)),
+            _ => self.kind(pbn),
+        }
+    }
+
     /// Takes candidates, which are kept from now on.
     pub(crate) fn take_candidates(&mut self, most: usize) -> Vec<Pbn> {
         let taken = self.candidates.take(most);
@@ -245,6 +258,11 @@ impl Blocks {
     /// Takes blocks that are due.
     pub(crate) fn take_due(&mut self, most: usize) -> Vec<Pbn> {
         self.due.take(most)
+    }
+
+    /// Returns the number of blocks that may become free soon.
+    pub(crate) fn soon_free(&self) -> u64 {
+        self.due.len() + self.releasing.len() as u64 + self.freed.len() as u64
     }
 
     /// Puts a block back that was due.

@@ -30,11 +30,12 @@ pub struct LedgerClaims {
     claims: Vec<Claim>,
     blocks: Vec<KeptBlock>,
     in_flight: usize,
+    /// Contents that intents in flight are about.
+    unsettled: Vec<Fingerprint>,
 }
 
 impl LedgerClaims {
-    /// Reads the ledger of a member. Nothing may be in flight, or the check may report
-    /// contradictions that are none.
+    /// Reads the ledger of a member that nobody changes meanwhile.
     ///
     /// # Errors
     /// Fails if the store fails or the ledger is damaged.
@@ -60,7 +61,9 @@ impl LedgerClaims {
             }
         }
         claims.sort_unstable_by_key(|claim| claim.fingerprint.to_bytes());
-        Ok(Self { member, claims, blocks, in_flight: loaded.in_flight.len() })
+        let steps = loaded.in_flight.iter().flat_map(|one| &one.intent.steps);
+        let unsettled = steps.map(|step| step.change.fingerprint).collect();
+        Ok(Self { member, claims, blocks, in_flight: loaded.in_flight.len(), unsettled })
     }
 
     /// Returns the blocks of which the ledger knows.
@@ -82,7 +85,14 @@ impl Claims for LedgerClaims {
     }
 
     fn claims(&mut self, shard: Shard) -> std::result::Result<Vec<Claim>, DomainError> {
-        let claims = self.claims.iter().filter(|claim| shard.contains(claim.fingerprint));
-        Ok(claims.copied().collect())
+        // The fingerprints of a shard begin with the same bits, so they are side by side.
+        let is_before = |claim: &Claim| Shard::of(claim.fingerprint, shard.depth()) < shard;
+        let first = self.claims.partition_point(is_before);
+        let claims = self.claims.iter().skip(first);
+        Ok(claims.take_while(|claim| shard.contains(claim.fingerprint)).copied().collect())
+    }
+
+    fn unsettled(&self, shard: Shard) -> Vec<Fingerprint> {
+        self.unsettled.iter().copied().filter(|content| shard.contains(*content)).collect()
     }
 }

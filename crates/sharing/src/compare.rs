@@ -6,6 +6,7 @@ use crate::record::{Kind, Place, Record};
 use crate::shared::Shared;
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_store::ContentRead;
+use std::sync::atomic::Ordering;
 
 /// Bytes that are read at once of each side.
 const BYTES_AT_ONCE: usize = 1 << 20;
@@ -34,7 +35,7 @@ impl<'a> Comparison<'a> {
         let at_once = (BYTES_AT_ONCE / self.shared.below()?.block_bytes()).max(1);
         let mut decided = Vec::with_capacity(self.pairs.len());
         for pairs in self.pairs.chunks(at_once) {
-            let equal = match self.shared.compares {
+            let equal = match self.shared.compares.load(Ordering::Relaxed) {
                 true => self.compare(pairs)?,
                 false => vec![true; pairs.len()],
             };

@@ -1,10 +1,10 @@
 //! The member's journal: what follows for its blocks from intents.
 
-use crate::blocks::Progress;
+use crate::blocks::{Blocks, Progress};
 use crate::compare::Comparison;
 use crate::error::Result;
 use crate::figures::Figures;
-use crate::ledger::InFlight;
+use crate::in_flight::InFlight;
 use crate::record::{Kind, Record};
 use crate::shared::Shared;
 use gemelo_domain::{Action, Change, Effect, Intent, Journal, JournalError, Settled, Verdict};
@@ -32,12 +32,7 @@ impl Journal for LedgerJournal<'_> {
     fn record(&mut self, intents: &[Intent]) -> std::result::Result<(), JournalError> {
         let in_flight: Vec<InFlight> = {
             let mut blocks = self.shared.blocks.write();
-            for change in intents.iter().flat_map(|intent| &intent.steps).map(|step| step.change) {
-                match change.action {
-                    Action::Publish(pbn) => blocks.note_publishing(pbn, Progress::Recorded),
-                    _ => blocks.note_releasing(change.fingerprint, Progress::Recorded),
-                }
-            }
+            note_progress(&mut blocks, intents, Progress::Recorded);
             let released = |change: Change| match change.action {
                 Action::Release => blocks.released(change.fingerprint),
                 _ => None,
@@ -48,16 +43,35 @@ impl Journal for LedgerJournal<'_> {
             };
             intents.iter().map(one).collect()
         };
-        let recorded = self.shared.ledger.lock().add_intents(&in_flight);
+        let mut ledger = self.shared.ledger.lock();
+        // A change before these that is in doubt keeps them from being sent to the ledger.
+        let resolved = ledger.resolve();
+        let is_sent = resolved.is_ok();
+        let recorded = resolved.and_then(|()| ledger.add_intents(&in_flight));
         if recorded.is_err() {
-            // The ledger may have them nevertheless. They are settled before anything else.
-            self.shared.orphans.lock().extend(in_flight);
+            if is_sent && ledger.is_in_doubt() {
+                // The ledger may have them nevertheless. They are settled before anything else.
+                self.shared.orphans.lock().extend(in_flight);
+            } else {
+                // It does not have them, so they must not be sent.
+                note_progress(&mut self.shared.blocks.write(), intents, Progress::Planned);
+            }
         }
         recorded.map_err(|error| -> JournalError { Box::new(error) })
     }
 
     fn settle(&mut self, settled: &[Settled<'_>]) -> std::result::Result<(), JournalError> {
         self.settle_all(settled).map_err(|error| -> JournalError { Box::new(error) })
+    }
+}
+
+/// Notes for the blocks of intents that are published or released whether the ledger has them.
+fn note_progress(blocks: &mut Blocks, intents: &[Intent], progress: Progress) {
+    for change in intents.iter().flat_map(|intent| &intent.steps).map(|step| step.change) {
+        match change.action {
+            Action::Publish(pbn) => blocks.note_publishing(pbn, progress),
+            _ => blocks.note_releasing(change.fingerprint, progress),
+        }
     }
 }
 
@@ -76,7 +90,10 @@ impl LedgerJournal<'_> {
         {
             let mut blocks = self.shared.blocks.write();
             for (pbn, record) in &consequences.taken {
-                blocks.set_kind(*pbn, record.kind);
+                // A block that was healed meanwhile is read at its own place.
+                if !blocks.is_restoring(*pbn) {
+                    blocks.set_kind(*pbn, record.kind);
+                }
                 borrowed.extend(matches!(record.kind, Kind::Borrowed(_)).then_some(*pbn));
             }
         }
@@ -101,7 +118,7 @@ impl LedgerJournal<'_> {
                     }
                     (Action::Publish(pbn), Effect::Shared(home, content)) => {
                         let place = (home, content);
-                        match blocks.kind(pbn) {
+                        match blocks.durable_kind(pbn) {
                             // It was decided before, and its own place may be gone.
                             Some(kind) => found.taken.push((pbn, Record { fingerprint, kind })),
                             None => comparison.add(pbn, fingerprint, place),

@@ -7,6 +7,7 @@
 //! later changes nothing.
 
 use crate::error::{Result, SharingError};
+use crate::in_flight::{INTENT_PREFIX, InFlight, intent_key};
 use crate::record::{Record, key_of, pbn_of_key};
 use gemelo_base::Clock;
 use gemelo_domain::codec::{Reader, Reason, Writer};
@@ -30,14 +31,6 @@ const MAX_ATTEMPTS: u32 = 20;
 const FIRST_PAUSE_NS: u64 = 1_000_000;
 const MAX_PAUSE_NS: u64 = 128_000_000;
 const VERSION_KEY: &str = "version";
-const INTENT_PREFIX: &str = "i.";
-
-/// An intent, and the block of each of its steps that releases one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct InFlight {
-    pub(crate) intent: Intent,
-    pub(crate) released: Vec<Option<Pbn>>,
-}
 
 /// The changes of one object.
 #[derive(Debug, Default)]
@@ -95,7 +88,11 @@ impl Ledger {
     ) -> Result<(Self, Loaded)> {
         let mut ledger =
             Self { objects, clock, member, versions: BTreeMap::new(), doubtful: Vec::new() };
-        let names = ledger.retry(|objects| objects.list(&ledger.head()))?;
+        let mut names = ledger.retry(|objects| objects.list(&ledger.head()))?;
+        if !names.contains(&ledger.head()) {
+            // It is asked for all the same, so that no late call of the fenced holder creates it.
+            names.push(ledger.head());
+        }
         let mut loaded = Loaded::default();
         for names in names.chunks(OBJECTS_AT_ONCE) {
             ledger.load_some(names, &mut loaded)?;
@@ -110,8 +107,10 @@ impl Ledger {
             let pages = self.retry(|objects| {
                 let mut requests: Vec<Request<'_>> = open.iter().map(list_after).collect();
                 objects.execute(&mut requests);
-                let page =
-                    |request: Request<'_>| request.outcome.map(|()| page_of(request.operation));
+                let page = |request: Request<'_>| match request.outcome {
+                    Err(ObjectError::NotFound { .. }) => Ok(KeyPage::default()),
+                    outcome => outcome.map(|()| page_of(request.operation)),
+                };
                 requests.into_iter().map(page).collect::<std::result::Result<Vec<_>, _>>()
             })?;
             let mut rest = Vec::new();
@@ -235,11 +234,34 @@ impl Ledger {
     /// Changes objects, each as a whole.
     fn change(&mut self, changes: BTreeMap<String, Changes>) -> Result<()> {
         self.resolve()?;
+        for name in changes.keys() {
+            self.look_at_missing(name)?;
+        }
         let mut updates: Vec<(String, Update)> =
             changes.into_iter().map(|(name, changes)| self.update(name, changes)).collect();
         while !updates.is_empty() {
             let rest = updates.split_off(updates.len().min(OBJECTS_AT_ONCE));
             self.send(std::mem::replace(&mut updates, rest), false)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at a page that did not exist when the ledger was read. A late call of the fenced holder
+    /// may have created it since, with records of intents in flight, which are written again when
+    /// those are settled. After this look no call of that holder takes effect on it.
+    fn look_at_missing(&mut self, name: &str) -> Result<()> {
+        if self.versions.contains_key(name) {
+            return Ok(());
+        }
+        let keys = [VERSION_KEY.to_owned()];
+        let found = self.retry(|objects| match objects.get_keys(name, &keys) {
+            Err(ObjectError::NotFound { .. }) => Ok(Vec::new()),
+            values => values,
+        })?;
+        if let Some(value) = found.first().and_then(Option::as_deref) {
+            let version = decode_version(value);
+            let version = version.map_err(|reason| damaged(name, VERSION_KEY, reason))?;
+            self.versions.insert(name.into(), version);
         }
         Ok(())
     }
@@ -252,13 +274,15 @@ impl Ledger {
         (name, Update { creates: version.is_none(), guards, set, remove })
     }
 
-    /// Sends updates until each was applied. `was_sent` is true if they were sent before.
+    /// Sends updates until each was applied. `was_sent` is true if they were sent before. The
+    /// outcome of one update says nothing about the others. An update that was sent before may
+    /// arrive later, so it stays in doubt unless it is known to be applied.
     fn send(&mut self, mut open: Vec<(String, Update)>, mut was_sent: bool) -> Result<()> {
-        for attempt in 0..MAX_ATTEMPTS {
+        for attempt in 1..=MAX_ATTEMPTS {
             let mut requests: Vec<Request<'_>> = open.iter().map(update_of).collect();
             self.objects.execute(&mut requests);
             let outcomes: Vec<_> = requests.into_iter().map(|request| request.outcome).collect();
-            let mut unknown = None;
+            let (mut unknown, mut failed) = (None, None);
             for (one, outcome) in std::mem::take(&mut open).into_iter().zip(outcomes) {
                 match self.judge(&one.0, outcome, was_sent) {
                     Ok(()) => self.note_version(&one.0),
@@ -266,14 +290,18 @@ impl Ledger {
                         unknown = Some(error);
                         open.push(one);
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => {
+                        failed = Some(error);
+                        open.extend(was_sent.then_some(one));
+                    }
                 }
             }
-            // All that are left have an unknown outcome.
+            // All that are left were sent.
             was_sent = true;
-            match unknown {
+            let is_last = failed.is_some() || attempt == MAX_ATTEMPTS;
+            match failed.or(unknown) {
                 None => return Ok(()),
-                Some(error) if attempt + 1 == MAX_ATTEMPTS => {
+                Some(error) if is_last => {
                     self.doubtful = open;
                     return Err(error);
                 }
@@ -281,6 +309,11 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether changes were sent whose outcome is unknown.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        !self.doubtful.is_empty()
     }
 
     /// Returns whether an update was applied. An error with an unknown outcome leaves it open.
@@ -369,26 +402,5 @@ fn decode_version(value: &[u8]) -> std::result::Result<u64, Reason> {
     reader.finish().map(|()| version)
 }
 
-/// No two intents give a shard the same version, so the key is the intent's alone.
-fn intent_key(intent: &Intent) -> String {
-    let (shard, version) = (intent.shard, intent.receipt().0);
-    format!("{INTENT_PREFIX}{:02}.{:08x}.{version:016x}", shard.depth(), shard.bits())
-}
-
-impl InFlight {
-    fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(0).u32(self.released.len() as u32);
-        for pbn in &self.released {
-            writer = writer.u32(pbn.map_or(0, Pbn::number));
-        }
-        writer.bytes(&self.intent.encode()).finish("")
-    }
-
-    fn decode(value: &[u8]) -> std::result::Result<Self, Reason> {
-        let mut reader = Reader::new("", value)?;
-        let count = reader.u32()?;
-        let released = (0..count).map(|_| reader.u32().map(Pbn::new));
-        let released = released.collect::<std::result::Result<_, _>>()?;
-        Ok(Self { released, intent: Intent::decode(reader.rest())? })
-    }
-}
+#[cfg(test)]
+mod tests;

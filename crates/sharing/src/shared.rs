@@ -3,8 +3,9 @@
 use crate::blocks::Blocks;
 use crate::error::{Result, SharingError};
 use crate::foreign::ForeignContents;
-use crate::ledger::{InFlight, Ledger};
-use crate::record::{Kind, Record};
+use crate::in_flight::InFlight;
+use crate::ledger::Ledger;
+use crate::record::{Kind, Place, Record};
 use gemelo_domain::MemberId;
 use gemelo_format::Pbn;
 use gemelo_store::Store;
@@ -12,12 +13,16 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Waits for requests that read own places: one each 100 µs, for 30 s at most. A disk that needs
 /// longer is taken for one that hangs.
 const READER_WAIT: Duration = Duration::from_micros(100);
 const MOST_READER_WAITS: u32 = 300_000;
+
+/// Blocks whose own places are given up in one hold of the writers' lock.
+const DISCARDED_AT_ONCE: usize = 256;
 
 /// The shared state of a member. A thread takes the ledger before the blocks.
 pub(crate) struct Shared {
@@ -28,7 +33,11 @@ pub(crate) struct Shared {
     pub(crate) orphans: Mutex<Vec<InFlight>>,
     pub(crate) foreign: Arc<dyn ForeignContents>,
     /// `true` to compare bytes before a block is borrowed.
-    pub(crate) compares: bool,
+    pub(crate) compares: AtomicBool,
+    /// `true` while a thread works, so that writers may wait for it.
+    pub(crate) has_worker: AtomicBool,
+    /// Shared by writes to kept blocks, alone for giving up their own places.
+    pub(crate) writing: RwLock<()>,
     /// The store of the open pool, without foreign contents.
     below: Mutex<Option<Arc<dyn Store>>>,
     /// Cloned by each request that reads own places.
@@ -54,7 +63,9 @@ impl Shared {
             blocks: RwLock::new(blocks),
             orphans: Mutex::new(orphans),
             foreign,
-            compares,
+            compares: AtomicBool::new(compares),
+            has_worker: AtomicBool::new(false),
+            writing: RwLock::new(()),
             below: Mutex::new(None),
             readers: Mutex::new(Arc::new(())),
         }
@@ -88,7 +99,8 @@ impl Shared {
         Err(SharingError::Contents { action: "wait for readers of", source })
     }
 
-    /// Gives up the own places of borrowed blocks. The ledger has them as borrowed.
+    /// Gives up the own places of borrowed blocks. The ledger has them as borrowed. A block whose
+    /// content was written to its own place meanwhile stays.
     pub(crate) fn discard(&self, mut pbns: Vec<Pbn>) -> Result<()> {
         if pbns.is_empty() {
             return Ok(());
@@ -96,20 +108,20 @@ impl Shared {
         self.await_readers()?;
         let below = self.below()?;
         pbns.sort_unstable();
-        for run in pbns.chunk_by(|one, next| one.number() + 1 == next.number()) {
-            let Some(first) = run.first() else { continue };
-            let count = u32::try_from(run.len()).unwrap_or(u32::MAX);
-            below
-                .discard(*first, count)
-                .map_err(|source| SharingError::Contents { action: "give up", source })?;
+        for pbns in pbns.chunks(DISCARDED_AT_ONCE) {
+            let _alone = self.writing.write();
+            let blocks = self.blocks.read();
+            let borrowed = |pbn: &&Pbn| blocks.borrowed().get(**pbn).is_some();
+            let pbns: Vec<Pbn> = pbns.iter().filter(borrowed).copied().collect();
+            drop(blocks);
+            discard_runs(&*below, &pbns)?;
         }
         Ok(())
     }
 
     /// Makes durable which borrowed blocks have their contents at their own places again. The
     /// contents must be durable.
-    pub(crate) fn sync_restored(&self) -> Result<()> {
-        let restored = self.blocks.read().restored();
+    pub(crate) fn record_restored(&self, restored: Vec<(Pbn, Place)>) -> Result<()> {
         if restored.is_empty() {
             return Ok(());
         }
@@ -124,8 +136,21 @@ impl Shared {
         ledger.write(&records)?;
         let mut blocks = self.blocks.write();
         for (pbn, place) in restored {
-            blocks.set_kind(pbn, Kind::Restored(place));
+            if blocks.is_restoring(pbn) {
+                blocks.set_kind(pbn, Kind::Restored(place));
+            }
         }
         Ok(())
     }
+}
+
+fn discard_runs(below: &dyn Store, pbns: &[Pbn]) -> Result<()> {
+    for run in pbns.chunk_by(|one, next| one.number() + 1 == next.number()) {
+        let Some(first) = run.first() else { continue };
+        let count = u32::try_from(run.len()).unwrap_or(u32::MAX);
+        below
+            .discard(*first, count)
+            .map_err(|source| SharingError::Contents { action: "give up", source })?;
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use crate::ledger::Ledger;
 use crate::record::{Kind, Record};
 use crate::shared::{Shared, SharedParts};
 use crate::store::LedgerKeeper;
-use gemelo_base::Clock;
+use gemelo_base::{Clock, StopFlag};
 use gemelo_domain::{Action, Change, DomainConfig, Index, MemberId};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::Objects;
@@ -19,6 +19,13 @@ use gemelo_volume::Pool;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Rounds of [`Sharing::work_off`] beyond those that the known work takes.
+const SPARE_ROUNDS: u64 = 4;
+/// Most rounds of [`Sharing::work_off`] that are full of letters: a million letters.
+const MAX_LETTER_ROUNDS: u64 = 1000;
 
 /// A member, as this process serves it. The caller has its tenure.
 pub struct SharingParts {
@@ -39,20 +46,29 @@ pub struct SharingParts {
 /// The options of sharing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharingOptions {
-    /// `true` to compare bytes before a block is borrowed.
+    /// `true` to compare bytes before a block is borrowed, also where fingerprints prove equality.
     pub compares: bool,
     /// Most contents that are submitted to the index together. More are faster, and keep the
     /// member's shards busy for longer.
     pub batch: usize,
     /// Most letters that are read at once.
     pub letters: usize,
+    /// Pause of the background between two rounds of which the first finds nothing to do. Letters
+    /// and new contents wait for this long at most.
+    pub idle_pause: Duration,
     /// Entries above which a shard is split; [`None`] for the usual number.
     pub split_above: Option<u64>,
 }
 
 impl Default for SharingOptions {
     fn default() -> Self {
-        Self { compares: false, batch: 16_384, letters: 1000, split_above: None }
+        Self {
+            compares: false,
+            batch: 16_384,
+            letters: 1000,
+            idle_pause: Duration::from_millis(500),
+            split_above: None,
+        }
     }
 }
 
@@ -77,8 +93,8 @@ impl Round {
 
 /// A member that shares contents; see the module.
 pub struct Sharing {
-    shared: Arc<Shared>,
-    options: SharingOptions,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) options: SharingOptions,
     worker: Mutex<Worker>,
 }
 
@@ -124,9 +140,46 @@ impl Sharing {
     /// Fails if the store or the pool does. The next round goes on.
     pub fn work(&self, pool: &Pool) -> Result<Round> {
         let mut worker = self.worker.lock();
+        let compares = self.options.compares || !pool.fingerprints_prove_equality();
+        self.shared.compares.store(compares, Ordering::Relaxed);
         let round = self.round(&mut worker, pool);
         self.free(pool);
         round
+    }
+
+    /// Works until nothing is left to do, but not for longer than the work takes that is there now:
+    /// an open pool under load always has more.
+    ///
+    /// # Errors
+    /// Fails as [`Self::work`] does.
+    pub fn work_off(&self, pool: &Pool, stop: &StopFlag) -> Result<()> {
+        let BlockFigures { waiting, due, .. } = self.block_figures();
+        let batches = (waiting + due).div_ceil(self.options.batch.max(1) as u64);
+        // Blocks with the same content go one after another.
+        let mut rounds = SPARE_ROUNDS + 2 * batches;
+        let mut letter_rounds = MAX_LETTER_ROUNDS;
+        while rounds > 0 && !stop.is_raised() {
+            let round = self.work(pool)?;
+            if round.is_idle() {
+                break;
+            }
+            // The number of letters is not known before.
+            if round.letters >= self.options.letters && letter_rounds > 0 {
+                letter_rounds -= 1;
+            } else {
+                rounds -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out about the changes of the ledger whose outcome is unknown. While there are any, the
+    /// member must not be handed over to a client that does not fence this one.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn settle_ledger(&self) -> Result<()> {
+        self.shared.ledger.lock().resolve()
     }
 
     fn round(&self, worker: &mut Worker, pool: &Pool) -> Result<Round> {
@@ -147,6 +200,7 @@ impl Sharing {
         let orphans: Vec<_> = self.shared.orphans.lock().drain(..).map(|one| one.intent).collect();
         let resumed = index.resume(orphans, &mut LedgerJournal { shared: &self.shared, figures });
         self.give_up_planned();
+        self.shared.blocks.write().give_up_releases();
         Ok(resumed?)
     }
 

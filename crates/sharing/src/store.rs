@@ -3,10 +3,12 @@
 use crate::foreign::ForeignRead;
 use crate::record::Place;
 use crate::shared::Shared;
+use gemelo_base::{Classified, FailureKind};
 use gemelo_format::{FormatError, Pbn};
 use gemelo_store::{ContentRead, ContentWrite, Keeper, Store};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A store over the member's own one. A borrowed PBN is read at the home of its content. A write to
 /// it goes to its own place, from where it is read from then on.
@@ -103,6 +105,15 @@ impl Store for SharedStore {
 
     /// A borrowed block is written only to heal it, by its own content.
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        let is_kept = {
+            let blocks = self.shared.blocks.read();
+            writes.iter().any(|write| blocks.is_kept(write.pbn))
+        };
+        if !is_kept {
+            // Fresh blocks, as nearly all are.
+            return self.below.write(writes);
+        }
+        let _writing = self.shared.writing.read();
         self.below.write(writes);
         let borrowed = self.borrowed(writes.iter().map(|write| write.pbn));
         if !borrowed.is_empty() {
@@ -122,8 +133,16 @@ impl Store for SharedStore {
     }
 
     fn sync(&self) -> io::Result<()> {
+        // What is restored later may not be covered by this sync.
+        let restored = self.shared.blocks.read().restored();
         self.below.sync()?;
-        self.shared.sync_restored().map_err(io::Error::other)
+        self.shared.record_restored(restored).map_err(|error| {
+            let kind = match error.kind() {
+                FailureKind::Exhausted => io::ErrorKind::StorageFull,
+                _ => io::ErrorKind::Other,
+            };
+            io::Error::new(kind, error)
+        })
     }
 }
 
@@ -149,6 +168,14 @@ impl Keeper for LedgerKeeper {
 
     fn keep(&self, pbn: Pbn) -> bool {
         self.shared.blocks.write().drop_reference(pbn)
+    }
+
+    fn due_blocks(&self) -> u64 {
+        // Without a worker a writer would wait for nobody.
+        match self.shared.has_worker.load(Ordering::Relaxed) {
+            true => self.shared.blocks.read().soon_free(),
+            false => 0,
+        }
     }
 
     fn is_kept(&self, pbn: Pbn) -> bool {

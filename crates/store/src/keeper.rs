@@ -25,6 +25,10 @@ pub trait Keeper: Send + Sync {
     /// any more. `true` keeps it, until the keeper's owner gives it back to the pool.
     fn keep(&self, pbn: Pbn) -> bool;
 
+    /// Returns the number of kept blocks without references that are soon given back, unless others
+    /// need them. A writer that finds the pool full waits for them.
+    fn due_blocks(&self) -> u64;
+
     /// Returns whether the block would be kept now, so that moving its content frees nothing.
     fn is_kept(&self, pbn: Pbn) -> bool;
 }

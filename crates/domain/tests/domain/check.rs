@@ -5,6 +5,7 @@ use gemelo_domain::{
     Claim, Claims, DomainError, Finding, MemberId, Result, Shard, check, fingerprint_key,
     mailbox_name,
 };
+use gemelo_format::Fingerprint;
 use gemelo_objects::{Objects, Update};
 
 struct Records(MemberId, Vec<Claim>);
@@ -16,6 +17,10 @@ impl Claims for Records {
 
     fn claims(&mut self, shard: Shard) -> Result<Vec<Claim>> {
         Ok(self.1.iter().filter(|claim| shard.contains(claim.fingerprint)).copied().collect())
+    }
+
+    fn unsettled(&self, _: Shard) -> Vec<Fingerprint> {
+        Vec::new()
     }
 }
 

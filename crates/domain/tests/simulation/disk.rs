@@ -130,4 +130,8 @@ impl Claims for Records {
         claims.retain(|claim| shard.contains(claim.fingerprint));
         Ok(claims)
     }
+
+    fn unsettled(&self, _: Shard) -> Vec<Fingerprint> {
+        Vec::new()
+    }
 }

@@ -21,7 +21,6 @@ pub struct World {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    turn: Condvar,
 }
 
 /// A call on its way; calls arrive in the order of time, and of their numbers.
@@ -39,6 +38,8 @@ struct State {
     clients: BTreeMap<Instance, Condition>,
     /// The clients that have a thread in [`World::run`], and when each goes on.
     wakes: BTreeMap<Instance, u64>,
+    /// Wakes the thread of a client, and no other: a step of a simulation is a few microseconds.
+    turns: BTreeMap<Instance, Arc<Condvar>>,
     running: Option<Instance>,
 }
 
@@ -68,9 +69,10 @@ impl World {
             answers: BTreeMap::new(),
             clients: BTreeMap::new(),
             wakes: BTreeMap::new(),
+            turns: BTreeMap::new(),
             running: None,
         };
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), turn: Condvar::new() }) }
+        Self { shared: Arc::new(Shared { state: Mutex::new(state) }) }
     }
 
     /// Connects a new client.
@@ -131,7 +133,10 @@ impl World {
     pub fn run<'a>(&self, clients: Vec<(Instance, Box<dyn FnOnce() + Send + 'a>)>) {
         let mut state = self.shared.state.lock();
         let now_ns = state.now_ns;
-        state.wakes.extend(clients.iter().map(|(instance, _)| (instance.clone(), now_ns)));
+        for (instance, _) in &clients {
+            state.wakes.insert(instance.clone(), now_ns);
+            state.turns.insert(instance.clone(), Arc::default());
+        }
         state.choose();
         drop(state);
         std::thread::scope(|scope| {
@@ -151,8 +156,10 @@ impl World {
     }
 
     fn await_turn(&self, mut state: MutexGuard<'_, State>, instance: &Instance) {
-        while state.running.as_ref() != Some(instance) {
-            self.shared.turn.wait(&mut state);
+        if let Some(turn) = state.turns.get(instance).map(Arc::clone) {
+            while state.running.as_ref() != Some(instance) {
+                turn.wait(&mut state);
+            }
         }
         let wake_ns = state.wakes.get(instance).copied().unwrap_or(0);
         state.advance(wake_ns);
@@ -172,7 +179,6 @@ impl World {
         }
         state.wakes.insert(thread.clone(), wake_ns);
         state.choose();
-        self.shared.turn.notify_all();
         self.await_turn(state, &thread);
     }
 
@@ -252,6 +258,9 @@ impl State {
     fn choose(&mut self) {
         let earliest = self.wakes.iter().min_by_key(|(_, wake_ns)| **wake_ns);
         self.running = earliest.map(|(instance, _)| instance.clone());
+        if let Some(turn) = self.running.as_ref().and_then(|next| self.turns.get(next)) {
+            turn.notify_one();
+        }
     }
 }
 
@@ -265,8 +274,8 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.world.shared.state.lock();
         state.wakes.remove(&self.instance);
+        state.turns.remove(&self.instance);
         state.choose();
-        self.world.shared.turn.notify_all();
     }
 }
 

@@ -7,9 +7,10 @@
 use gemelo_base::Clock;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_domain::MemberId;
+use gemelo_format::Pbn;
 use gemelo_objects::simulated::Client;
 use gemelo_objects::{ObjectError, Objects, Operation, Request, Update};
-use gemelo_sharing::{ForeignContents, ForeignRead};
+use gemelo_sharing::{ForeignContents, ForeignRead, ObjectContents};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -55,22 +56,22 @@ fn cut(offset: u64, length: usize) -> Vec<(u64, u64, std::ops::Range<usize>)> {
     parts
 }
 
-/// Reads ranges of disks together; what was never written reads as zeros if `has_holes`.
+/// Reads ranges of a disk together; what was never written reads as zeros.
 fn read_ranges(
     client: &Client,
-    ranges: &mut [(String, u64, &mut [u8])],
-    has_holes: bool,
+    disk: &str,
+    ranges: &mut [(u64, &mut [u8])],
 ) -> Vec<io::Result<()>> {
     let mut outcomes = Vec::new();
     let mut names = Vec::new();
-    for (disk, offset, buffer) in ranges.iter() {
+    for (offset, buffer) in ranges.iter() {
         let parts = cut(*offset, buffer.len());
         names.push(parts.iter().map(|(number, ..)| chunk_name(disk, *number)).collect::<Vec<_>>());
     }
     for attempt in 0..ATTEMPTS {
         let mut requests = Vec::new();
         let mut owners = Vec::new();
-        for (at, ((_, offset, buffer), names)) in ranges.iter_mut().zip(&names).enumerate() {
+        for (at, ((offset, buffer), names)) in ranges.iter_mut().zip(&names).enumerate() {
             let mut rest: &mut [u8] = buffer;
             for ((_, within, range), name) in cut(*offset, rest.len()).into_iter().zip(names) {
                 let (part, behind) = rest.split_at_mut(range.len());
@@ -84,15 +85,7 @@ fn read_ranges(
         outcomes = (0..names.len()).map(|_| Ok(())).collect();
         let mut is_unknown = false;
         for (request, owner) in requests.into_iter().zip(owners) {
-            let is_short = match (&request.outcome, &request.operation) {
-                (Ok(()), Operation::Read { buffer, filled, .. }) => *filled < buffer.len(),
-                (Err(ObjectError::NotFound { .. }), _) => true,
-                _ => false,
-            };
             match request.outcome {
-                Ok(()) | Err(ObjectError::NotFound { .. }) if is_short && !has_holes => {
-                    outcomes[owner] = Err(io::Error::from(io::ErrorKind::UnexpectedEof));
-                }
                 Ok(()) | Err(ObjectError::NotFound { .. }) => {}
                 Err(error) => {
                     is_unknown |= error.is_unknown();
@@ -188,10 +181,10 @@ impl Disk for ObjectDisk {
                 read.outcome = Err(io::Error::from(io::ErrorKind::UnexpectedEof));
                 continue;
             }
-            ranges.push((self.name.clone(), read.offset, &mut *read.buffer));
+            ranges.push((read.offset, &mut *read.buffer));
             outcomes.push(&mut read.outcome);
         }
-        let done = read_ranges(&self.client, &mut ranges, true);
+        let done = read_ranges(&self.client, &self.name, &mut ranges);
         let failed = done.iter().filter(|outcome| outcome.is_err()).count();
         self.failed_reads.fetch_add(failed as u64, Ordering::Relaxed);
         outcomes.into_iter().zip(done).for_each(|(outcome, done)| *outcome = done);
@@ -232,27 +225,39 @@ impl Disk for ObjectDisk {
     }
 }
 
-/// The contents of other members, which lie at PBN times block size of their data disks.
+/// Overwrites a block of a member by other bytes, as rot does.
+pub(crate) fn damage(client: &Client, member: MemberId, pbn: Pbn) {
+    let offset = u64::from(pbn.number()) * crate::BLOCK as u64;
+    let name = chunk_name(&data_name(member), offset / CHUNK);
+    client.write(&name, offset % CHUNK, &[0xAB; crate::BLOCK]).unwrap();
+}
+
+/// The contents of other members, counted.
 pub(crate) struct Others {
-    pub(crate) client: Client,
+    contents: ObjectContents,
     /// Reads that failed.
     pub(crate) failures: AtomicU64,
     /// Contents read.
     pub(crate) reads: AtomicU64,
 }
 
+impl Others {
+    pub(crate) fn new(client: &Client) -> Self {
+        let contents = ObjectContents {
+            objects: Arc::new(client.clone()),
+            block_bytes: crate::BLOCK,
+            object_bytes: CHUNK,
+            name: |member, number| chunk_name(&data_name(member), number),
+        };
+        Self { contents, failures: AtomicU64::new(0), reads: AtomicU64::new(0) }
+    }
+}
+
 impl ForeignContents for Others {
     fn read(&self, reads: &mut [ForeignRead<'_>]) {
-        let (mut ranges, mut outcomes) = (Vec::new(), Vec::new());
-        for read in reads {
-            let offset = u64::from(read.pbn.number()) * crate::BLOCK as u64 + read.within as u64;
-            ranges.push((data_name(read.home), offset, &mut *read.buffer));
-            outcomes.push(&mut read.outcome);
-        }
-        let done = read_ranges(&self.client, &mut ranges, false);
-        self.reads.fetch_add(done.len() as u64, Ordering::Relaxed);
-        let failed = done.iter().filter(|outcome| outcome.is_err()).count();
+        self.contents.read(reads);
+        self.reads.fetch_add(reads.len() as u64, Ordering::Relaxed);
+        let failed = reads.iter().filter(|read| read.outcome.is_err()).count();
         self.failures.fetch_add(failed as u64, Ordering::Relaxed);
-        outcomes.into_iter().zip(done).for_each(|(outcome, done)| *outcome = done);
     }
 }

@@ -9,11 +9,13 @@
     reason = "a test fails by panicking"
 )]
 
+mod damage;
 mod disk;
 mod domain;
 mod member;
 mod model;
 mod proof;
+mod races;
 mod simulation;
 mod together;
 

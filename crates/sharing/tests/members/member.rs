@@ -20,8 +20,8 @@ const LEASE: Duration = Duration::from_nanos(50 * TIMEOUT_NS);
 const SPLIT_ABOVE: u64 = 25;
 
 pub(crate) struct Member {
-    pub(crate) pool: Pool,
-    pub(crate) sharing: Sharing,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) sharing: Arc<Sharing>,
     pub(crate) others: Arc<Others>,
     pub(crate) tenure: Tenure,
     pub(crate) client: Client,
@@ -84,7 +84,7 @@ pub(crate) fn format(client: &Client, member: MemberId, backend: BackendKind, bl
     Pool::format(&disks(client, member, &Arc::default(), &Arc::default()), &options).unwrap();
 }
 
-fn tuning() -> Tuning {
+pub(crate) fn tuning() -> Tuning {
     Tuning {
         background: false,
         cache_bytes: 64 << 10,
@@ -102,21 +102,34 @@ impl Member {
         member: MemberId,
         compares: bool,
     ) -> Result<Self, Failure> {
+        Self::start_with(client, config, member, (compares, tuning()))
+    }
+
+    /// Does the same as [`Self::start`], with settings for the pool.
+    pub(crate) fn start_with(
+        client: &Client,
+        config: DomainConfig,
+        member: MemberId,
+        (compares, tuning): (bool, Tuning),
+    ) -> Result<Self, Failure> {
         let clock = Arc::new(client.clock());
         let tenure = Tenure::take(client, clock.as_ref(), member, LEASE)?;
-        let reads = AtomicU64::new(0);
-        let others =
-            Arc::new(Others { client: client.clone(), failures: AtomicU64::new(0), reads });
+        let others = Arc::new(Others::new(client));
         let objects = Arc::new(client.clone());
         let foreign = Arc::clone(&others) as _;
-        let options =
-            SharingOptions { compares, batch: 20, letters: 10, split_above: Some(SPLIT_ABOVE) };
+        let options = SharingOptions {
+            compares,
+            batch: 20,
+            letters: 10,
+            idle_pause: Duration::from_millis(1),
+            split_above: Some(SPLIT_ABOVE),
+        };
         let parts =
             SharingParts { objects, clock: clock.clone(), config, member, foreign, options };
-        let sharing = Sharing::load(parts)?;
+        let sharing = Arc::new(Sharing::load(parts)?);
         let (is_broken, failed_reads) = (Arc::default(), Arc::default());
         let disks = disks(client, member, &is_broken, &failed_reads).with_keeper(sharing.keeper());
-        let pool = Pool::open_disks(disks, tuning(), clock)?;
+        let pool = Arc::new(Pool::open_disks(disks, tuning, clock)?);
         let is_excused =
             is_broken.load(Ordering::Relaxed) || failed_reads.load(Ordering::Relaxed) > 0;
         assert!(!pool.is_read_only() || is_excused, "{:?}", pool.damage());
@@ -152,7 +165,7 @@ impl Member {
 
     pub(crate) fn hand_over(self) -> Result<(), Failure> {
         let Self { pool, tenure, client, .. } = self;
-        pool.close()?;
+        Arc::into_inner(pool).unwrap().close()?;
         Ok(tenure.end(&client)?)
     }
 

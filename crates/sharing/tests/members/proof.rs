@@ -7,7 +7,7 @@ use gemelo_objects::{KeyRange, ObjectError, Objects};
 use gemelo_sharing::LedgerClaims;
 use std::sync::Arc;
 
-fn ledgers(client: &Client, members: &[&Member]) -> Vec<LedgerClaims> {
+pub(crate) fn ledgers(client: &Client, members: &[&Member]) -> Vec<LedgerClaims> {
     let load = |member: &&Member| {
         let (objects, clock) = (Arc::new(client.clone()), Arc::new(client.clock()));
         LedgerClaims::load(objects, clock, member.id()).unwrap()

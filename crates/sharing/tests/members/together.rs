@@ -8,9 +8,10 @@ use gemelo_domain::MemberId;
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_objects::simulated::{Faults, World};
 
-const BLOCKS: u64 = 64;
+/// Blocks of a volume.
+pub(crate) const BLOCKS: u64 = 64;
 
-fn fill(member: &Member, name: &str, mode: DedupMode, ids: impl Iterator<Item = u64>) {
+pub(crate) fn fill(member: &Member, name: &str, mode: DedupMode, ids: impl Iterator<Item = u64>) {
     member.pool.create_volume(name, BLOCKS * crate::BLOCK as u64, mode).unwrap();
     let volume = member.pool.volume(name).unwrap();
     (0..).zip(ids).for_each(|(lbn, id)| write(&volume, lbn, &content(id)).unwrap());
@@ -19,7 +20,7 @@ fn fill(member: &Member, name: &str, mode: DedupMode, ids: impl Iterator<Item = 
     member.pool.flush().unwrap();
 }
 
-fn expect(member: &Member, name: &str, ids: impl Iterator<Item = u64>) {
+pub(crate) fn expect(member: &Member, name: &str, ids: impl Iterator<Item = u64>) {
     let volume = member.pool.volume(name).unwrap();
     (0..).zip(ids).for_each(|(lbn, id)| assert_eq!(read(&volume, lbn).unwrap(), content(id)));
 }
@@ -68,4 +69,45 @@ fn members_store_equal_contents_once_and_free_them_in_the_end() {
         two_members(true, backend);
         two_members(false, backend);
     }
+}
+
+/// Places that the members' stores need for contents.
+fn places(members: &[&Member]) -> u64 {
+    let of = |member: &&Member| {
+        let figures = member.sharing.block_figures();
+        member.pool.stat().unwrap().physical_blocks - figures.borrowed + figures.lent
+    };
+    members.iter().map(of).sum()
+}
+
+#[test]
+fn four_members_save_as_much_as_one_pool() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let config = domain::create(&client, 5);
+    let start = |number| {
+        member::format(&client, MemberId(number), BackendKind::Log, 400);
+        Member::start(&client, config, MemberId(number), false).unwrap()
+    };
+    // Images with equal blocks in themselves, in common with the others, and of their own.
+    let image = |number: u64| {
+        (0..BLOCKS).map(move |lbn| match lbn % 4 {
+            0 => 1000 * number + lbn,
+            1 => 7,
+            _ => 5000 + lbn + number / 3,
+        })
+    };
+    let big = start(5);
+    for number in 1..=4 {
+        fill(&big, &format!("vm{number}"), DedupMode::Offline, image(number));
+    }
+    let members: Vec<Member> = (1..=4).map(start).collect();
+    for (number, member) in (1..).zip(&members) {
+        fill(member, "vm", DedupMode::Inline, image(number));
+    }
+    let all: Vec<&Member> = members.iter().collect();
+    assert!(places(&all) > places(&[&big]) * 3 / 2, "nothing is shared yet");
+    all.iter().for_each(|member| member.work_off().unwrap());
+    assert_eq!(places(&all), places(&[&big]));
+    (1..).zip(&members).for_each(|(number, member)| expect(member, "vm", image(number)));
 }

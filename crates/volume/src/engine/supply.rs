@@ -20,7 +20,8 @@ struct Supply {
     free: u64,
     /// Blocks freed by changes that are not durable yet.
     uncommitted: u64,
-    /// Retired, or taken by writes under way, which mostly free as many as they take.
+    /// Retired, about to be given back by the keeper, or taken by writes under way, which mostly
+    /// free as many as they take.
     others: u64,
     /// The commit that frees the last of the uncommitted ones.
     last: u64,
@@ -39,7 +40,7 @@ impl Engine {
         Supply {
             free: unmapped.free,
             uncommitted: log.freed_blocks(),
-            others: unmapped.retired + unmapped.taken,
+            others: unmapped.retired + unmapped.taken + unmapped.due,
             last: log.last_number(),
         }
     }

@@ -21,6 +21,12 @@ impl Pool {
         Ok(records.iter().map(fit).collect())
     }
 
+    /// Returns whether contents with equal fingerprints are taken for equal.
+    #[must_use]
+    pub fn fingerprints_prove_equality(&self) -> bool {
+        self.engine.fingerprints_prove_equality()
+    }
+
     /// Frees blocks that the keeper held and that nothing refers to.
     pub fn free_kept(&self, pbns: &[Pbn]) {
         self.engine.free_kept(pbns);

@@ -66,8 +66,8 @@ impl Checked {
         }
         for Unsettled { member, changes } in &self.unsettled {
             text += &format!(
-                "member {member} has {} unsettled, which may look like contradictions: serve it \
-                 once, and check again\n",
+                "member {member} has {} unsettled, whose contents were not checked: serve it once, \
+                 and check again\n",
                 format_counted(*changes, "change")
             );
         }

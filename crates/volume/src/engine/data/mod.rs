@@ -55,6 +55,8 @@ pub(crate) struct Unmapped {
     pub(crate) retired: u64,
     pub(crate) taken: u64,
     pub(crate) held: u64,
+    /// Held blocks that the keeper is about to give back.
+    pub(crate) due: u64,
 }
 
 impl DataPath {
@@ -308,7 +310,8 @@ impl DataPath {
         let space = self.space.lock();
         let taken = self.taken.load(Ordering::Relaxed);
         let held = self.held.load(Ordering::Relaxed);
-        Unmapped { free: space.free(), retired: retired.len() as u64, taken, held }
+        let due = self.keeper.as_ref().map_or(0, |keeper| keeper.due_blocks()).min(held);
+        Unmapped { free: space.free(), retired: retired.len() as u64, taken, held, due }
     }
 
     /// Waits until no free block is being discarded, and lets no discard begin meanwhile.

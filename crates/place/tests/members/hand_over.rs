@@ -1,0 +1,99 @@
+//! Hand-overs, and what a process must not leave behind.
+
+use crate::domain::{Domain, expect, trim, write};
+use gemelo_base::StopFlag;
+use gemelo_domain::DomainError;
+use gemelo_member::{Ended, MemberError};
+use gemelo_objects::{Locks, ObjectError, Objects};
+use gemelo_place::{PlaceError, Use};
+use std::sync::atomic::Ordering;
+
+#[test]
+fn a_member_whose_ledger_is_in_doubt_is_not_handed_over() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    let one = first.filled("one", 1..=8);
+    first.store.loses_ledger.store(true, Ordering::Relaxed);
+    assert!(one.share(&StopFlag::new()).is_err());
+    let refused = one.close().unwrap_err();
+    assert!(
+        matches!(refused, PlaceError::Member(MemberError::Ended(Ended::Unknown { .. }))),
+        "{refused:?}"
+    );
+    // The next client waits for the lease, and fences this one before it reads the ledger.
+    let taken = second.open("one", Use::Hold, false).map(drop).unwrap_err();
+    assert!(
+        matches!(&taken, PlaceError::Member(MemberError::Domain(DomainError::InUse { .. }))),
+        "{taken:?}"
+    );
+    domain.outlive_leases();
+    let one = second.serve("one");
+    let late = first.store.remove("ledger.00000001").unwrap_err();
+    assert!(matches!(late, ObjectError::Fenced { .. }), "{late}");
+    expect(&one, 1..=8);
+    one.share(&StopFlag::new()).unwrap();
+    assert_eq!(one.sharing_stat().unwrap().blocks.kept, 8);
+    one.close().unwrap();
+}
+
+#[test]
+fn a_ledger_whose_doubt_is_settled_is_handed_over() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    let one = first.filled("one", 1..=8);
+    first.store.loses_ledger.store(true, Ordering::Relaxed);
+    assert!(one.share(&StopFlag::new()).is_err());
+    first.store.loses_ledger.store(false, Ordering::Relaxed);
+    one.close().unwrap();
+    let one = second.serve("one");
+    one.share(&StopFlag::new()).unwrap();
+    expect(&one, 1..=8);
+    one.close().unwrap();
+}
+
+#[test]
+fn what_a_dead_process_left_unsettled_is_settled_after_the_take_over() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    let one = first.filled("one", 1..=8);
+    one.share(&StopFlag::new()).unwrap();
+    trim(&one);
+    write(&one, 0, 9);
+    one.pool().flush().unwrap();
+    first.store.loses_index.store(true, Ordering::Relaxed);
+    assert!(one.share(&StopFlag::new()).is_err());
+    // The process is stopped, and another one takes the member when the lease is over.
+    domain.outlive_leases();
+    let two = second.serve("one");
+    two.share(&StopFlag::new()).unwrap();
+    let stat = two.sharing_stat().unwrap();
+    assert_eq!((stat.blocks.kept, stat.blocks.due, stat.counts.lost), (1, 0, 0));
+    expect(&two, 9..=9);
+    assert!(
+        first
+            .store
+            .renew(
+                gemelo_objects::LockName { object: "member.00000001", name: "serve" },
+                crate::domain::LEASE
+            )
+            .is_err()
+    );
+    // The old process wakes, and changes nothing.
+    first.store.loses_index.store(false, Ordering::Relaxed);
+    assert!(one.share(&StopFlag::new()).is_err());
+    assert!(one.close().is_err());
+    expect(&two, 9..=9);
+    two.close().unwrap();
+}
+
+#[test]
+fn a_look_at_a_member_that_is_taken_meanwhile_is_refused() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    first.filled("one", 1..=8).close().unwrap();
+    let looked = second.open("one", Use::Look, false).unwrap();
+    let one = first.serve("one");
+    let refused = looked.close().unwrap_err();
+    assert!(matches!(refused, PlaceError::Member(MemberError::Taken)), "{refused:?}");
+    one.close().unwrap();
+}

@@ -1,0 +1,16 @@
+//! Members of a domain at their places, on the simulated store: sharing, hand-over, removal, looks
+//! and the check of the domain.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod checks;
+mod domain;
+mod hand_over;
+mod store;
+mod together;

@@ -1,0 +1,110 @@
+//! A client of the simulated store with the faults of one test.
+
+use gemelo_objects::simulated::{Client, World};
+use gemelo_objects::{
+    Holder, Instance, LockName, Locks, ObjectError, Objects, Operation, Request, Result,
+};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+type Hook = Box<dyn FnMut() + Send>;
+
+/// A client of the store.
+pub(crate) struct Store {
+    client: Client,
+    /// `true` to lose changes of ledgers, as if they never arrived.
+    pub(crate) loses_ledger: AtomicBool,
+    /// `true` to lose changes of the index.
+    pub(crate) loses_index: AtomicBool,
+    /// Called before each change of the index.
+    pub(crate) before_index: Mutex<Option<Hook>>,
+    /// Changes of the index.
+    pub(crate) index_changes: AtomicU64,
+}
+
+impl Store {
+    pub(crate) fn new(world: &World) -> Arc<Self> {
+        Arc::new(Self {
+            client: world.client(),
+            loses_ledger: AtomicBool::new(false),
+            loses_index: AtomicBool::new(false),
+            before_index: Mutex::default(),
+            index_changes: AtomicU64::new(0),
+        })
+    }
+
+    fn is_lost(&self, request: &Request<'_>) -> bool {
+        let is_change = matches!(request.operation, Operation::Update(_));
+        let is_of = |prefix, flag: &AtomicBool| {
+            request.object.starts_with(prefix) && flag.load(Ordering::Relaxed)
+        };
+        is_change && (is_of("ledger.", &self.loses_ledger) || is_of("index.", &self.loses_index))
+    }
+
+    fn note_index(&self, requests: &[Request<'_>]) {
+        let is_index = |request: &&Request<'_>| {
+            request.object.starts_with("index.")
+                && matches!(request.operation, Operation::Update(_))
+        };
+        let count = requests.iter().filter(is_index).count() as u64;
+        if count > 0 {
+            self.index_changes.fetch_add(count, Ordering::Relaxed);
+            // The hook may change the index itself.
+            let hook = self.before_index.lock().take();
+            if let Some(mut hook) = hook {
+                hook();
+                self.before_index.lock().get_or_insert(hook);
+            }
+        }
+    }
+}
+
+impl Objects for Store {
+    fn execute(&self, requests: &mut [Request<'_>]) {
+        self.note_index(requests);
+        if requests.iter().any(|request| self.is_lost(request)) {
+            for request in requests {
+                let (action, object) = (request.operation.verb(), request.object.to_owned());
+                request.outcome = Err(ObjectError::TimedOut { action, object });
+            }
+            return;
+        }
+        self.client.execute(requests);
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        self.client.list(prefix)
+    }
+}
+
+impl Locks for Store {
+    fn instance(&self) -> Instance {
+        self.client.instance()
+    }
+
+    fn lock(&self, lock: LockName<'_>, lease: Duration) -> Result<()> {
+        self.client.lock(lock, lease)
+    }
+
+    fn renew(&self, lock: LockName<'_>, lease: Duration) -> Result<()> {
+        self.client.renew(lock, lease)
+    }
+
+    fn unlock(&self, lock: LockName<'_>) -> Result<()> {
+        self.client.unlock(lock)
+    }
+
+    fn holder(&self, lock: LockName<'_>) -> Result<Option<Holder>> {
+        self.client.holder(lock)
+    }
+
+    fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()> {
+        self.client.break_lock(lock, holder)
+    }
+
+    fn fence(&self, instance: &Instance) -> Result<()> {
+        self.client.fence(instance)
+    }
+}

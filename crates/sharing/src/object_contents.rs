@@ -1,0 +1,121 @@
+//! Contents of other members whose data disks are objects.
+
+use crate::foreign::{ForeignContents, ForeignRead};
+use gemelo_domain::MemberId;
+use gemelo_objects::{ObjectError, Objects, Operation, Request};
+use std::io;
+use std::sync::Arc;
+
+/// Attempts to read: a read that is repeated changes nothing.
+const ATTEMPTS: u32 = 3;
+/// Most bytes that are read together.
+const BYTES_AT_ONCE: usize = 16 << 20;
+
+/// The data disks of all members: the content of PBN p begins at byte p times the block size, in
+/// an object of its member.
+pub struct ObjectContents {
+    /// The store that has the objects.
+    pub objects: Arc<dyn Objects>,
+    /// Bytes of a block.
+    pub block_bytes: usize,
+    /// Bytes of an object, a multiple of the bytes of a block.
+    pub object_bytes: u64,
+    /// Returns the name of a member's object by its number.
+    pub name: fn(MemberId, u64) -> String,
+}
+
+/// A read of contents that lie side by side in one object.
+struct Run<'r, 'b> {
+    object: String,
+    offset: u64,
+    reads: Vec<&'r mut ForeignRead<'b>>,
+    bytes: Vec<u8>,
+}
+
+impl ForeignContents for ObjectContents {
+    fn read(&self, reads: &mut [ForeignRead<'_>]) {
+        let mut runs = self.runs(reads);
+        while !runs.is_empty() {
+            let mut bytes = 0;
+            let fits = |run: &&Run<'_, '_>| {
+                bytes += run.bytes.len();
+                bytes <= BYTES_AT_ONCE
+            };
+            let count = runs.iter().take_while(fits).count().max(1);
+            let rest = runs.split_off(count);
+            self.read_runs(std::mem::replace(&mut runs, rest));
+        }
+    }
+}
+
+impl ObjectContents {
+    /// Returns the object of a read, and its first byte there.
+    fn place(&self, read: &ForeignRead<'_>) -> (u64, u64) {
+        let at = u64::from(read.pbn.number()) * self.block_bytes as u64 + read.within as u64;
+        (at / self.object_bytes, at % self.object_bytes)
+    }
+
+    /// Groups reads that follow one another.
+    fn runs<'r, 'b>(&self, reads: &'r mut [ForeignRead<'b>]) -> Vec<Run<'r, 'b>> {
+        let mut runs: Vec<Run<'r, 'b>> = Vec::new();
+        // The member, the object and the byte at which the last run ends.
+        let mut end = None;
+        for read in reads {
+            let ((number, offset), length) = (self.place(read), read.buffer.len());
+            let home = read.home;
+            if let Some(run) = runs.last_mut().filter(|_| end == Some((home, number, offset))) {
+                run.bytes.resize(run.bytes.len() + length, 0);
+                run.reads.push(read);
+            } else {
+                let (object, bytes) = ((self.name)(home, number), vec![0; length]);
+                runs.push(Run { object, offset, reads: vec![read], bytes });
+            }
+            end = Some((home, number, offset + length as u64));
+        }
+        runs
+    }
+
+    fn read_runs(&self, mut runs: Vec<Run<'_, '_>>) {
+        let mut outcomes: Vec<io::Result<()>> = Vec::new();
+        for attempt in 1..=ATTEMPTS {
+            let mut requests: Vec<Request<'_>> = runs.iter_mut().map(read_of).collect();
+            self.objects.execute(&mut requests);
+            let is_unknown = |request: &Request<'_>| {
+                request.outcome.as_ref().is_err_and(ObjectError::is_unknown)
+            };
+            if attempt == ATTEMPTS || !requests.iter().any(is_unknown) {
+                outcomes = requests.into_iter().map(outcome_of).collect();
+                break;
+            }
+        }
+        for (run, outcome) in runs.into_iter().zip(outcomes) {
+            let mut rest = run.bytes.as_slice();
+            for read in run.reads {
+                let (part, behind) = rest.split_at(read.buffer.len().min(rest.len()));
+                rest = behind;
+                read.buffer.copy_from_slice(part);
+                read.outcome = match &outcome {
+                    Ok(()) => Ok(()),
+                    Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+                };
+            }
+        }
+    }
+}
+
+fn read_of<'a>(run: &'a mut Run<'_, '_>) -> Request<'a> {
+    Request::new(&run.object, Operation::read(run.offset, &mut run.bytes))
+}
+
+/// A content that was published is there as a whole.
+fn outcome_of(request: Request<'_>) -> io::Result<()> {
+    match (request.outcome, request.operation) {
+        (Ok(()), Operation::Read { buffer, filled, .. }) if filled == buffer.len() => Ok(()),
+        (Ok(()), _) => Err(io::ErrorKind::UnexpectedEof.into()),
+        (Err(ObjectError::NotFound { .. }), _) => Err(io::ErrorKind::NotFound.into()),
+        (Err(error @ ObjectError::TimedOut { .. }), _) => {
+            Err(io::Error::new(io::ErrorKind::TimedOut, error))
+        }
+        (Err(error), _) => Err(io::Error::other(error)),
+    }
+}

@@ -1,0 +1,100 @@
+//! The background thread that shares the contents of an open pool.
+
+use crate::{Sharing, SharingError};
+use gemelo_base::StopFlag;
+use gemelo_volume::Pool;
+use parking_lot::Mutex;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Pause after a round that failed. The store may be cut off for a while.
+const FAILED_PAUSE: Duration = Duration::from_secs(1);
+/// Interval between two looks at the stop flag and at blocks that writers may wait for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The thread, until the value is dropped. The pool is closed afterwards.
+pub struct SharingWorker {
+    sharing: Arc<Sharing>,
+    stop: StopFlag,
+    failure: Arc<Mutex<Option<String>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SharingWorker {
+    /// Starts the thread. It works until the value is dropped, as long as `may_work` says that this
+    /// process serves the member.
+    ///
+    /// # Errors
+    /// Fails if the system starts no thread.
+    pub fn start(
+        sharing: Arc<Sharing>,
+        pool: Arc<Pool>,
+        may_work: impl Fn() -> bool + Send + 'static,
+    ) -> io::Result<Self> {
+        let (stop, failure) = (StopFlag::new(), Arc::default());
+        let (worked, stopped, noted) =
+            (Arc::clone(&sharing), stop.clone(), Arc::<Mutex<_>>::clone(&failure));
+        let work = move || {
+            while !stopped.is_raised() && may_work() {
+                // A failure repeats, unless it has passed by the next round.
+                let round = worked.work(&pool);
+                *noted.lock() = round.as_ref().err().map(with_causes);
+                let pause = match &round {
+                    Ok(round) if round.is_idle() => worked.options.idle_pause,
+                    Ok(_) => continue,
+                    Err(_) => FAILED_PAUSE,
+                };
+                let is_well = round.is_ok();
+                wait(&stopped, pause, || is_well && worked.block_figures().due > 0);
+            }
+        };
+        let thread = std::thread::Builder::new().name("gemelo-share".into()).spawn(work)?;
+        sharing.shared.has_worker.store(true, Ordering::Relaxed);
+        Ok(Self { sharing, stop, failure, thread: Some(thread) })
+    }
+
+    /// Returns the reason why the last round failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+}
+
+/// Returns an error and its causes in one line.
+fn with_causes(error: &SharingError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// Waits, but no longer than until the flag is raised, or until there is something to do.
+fn wait(stop: &StopFlag, span: Duration, is_due: impl Fn() -> bool) {
+    let mut rest = span;
+    while !stop.is_raised() && !rest.is_zero() {
+        let step = rest.min(LOOK);
+        std::thread::sleep(step);
+        rest -= step;
+        if is_due() {
+            return;
+        }
+    }
+}
+
+impl Drop for SharingWorker {
+    fn drop(&mut self) {
+        self.sharing.shared.has_worker.store(false, Ordering::Relaxed);
+        self.stop.raise();
+        if let Some(thread) = self.thread.take() {
+            // The panic hook has reported a panic of the thread.
+            let _ = thread.join();
+        }
+    }
+}
