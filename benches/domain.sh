@@ -14,6 +14,7 @@ cd "$(dirname "$0")/.."
 rounds=${1:-1}
 parts=${PARTS:-load members index failover}
 size=${SIZE:-1g}
+image=${IMAGE:-256m}
 # shellcheck source=benches/lib/server.bash
 . benches/lib/server.bash
 begin domain fio rbd qemu-io python3
@@ -65,7 +66,7 @@ measure() {
 
 loads() {
     local mode
-    rbd create --size "$size" gemelo/image
+    rbd create --size "${size^^}" gemelo/image
     measure rbd
     rbd rm --no-progress gemelo/image
     for mode in ${MODES:-off inline offline}; do
@@ -100,7 +101,7 @@ members() {
 # The finder is paused while the image is imported, so that pool find does all of the work.
 index() {
     local name began ended
-    head -c "$(numfmt --from=iec "$(echo "${IMAGE:-256m}" | tr a-z A-Z)")" /dev/urandom >"$directory/image"
+    head -c "$(numfmt --from=iec "${image^^}")" /dev/urandom >"$directory/image"
     for name in first second; do
         make "$name" offline
         start "$gemelo" serve "$domain/$name" --listen "unix:$socket"
@@ -109,8 +110,8 @@ index() {
         began=$EPOCHREALTIME
         "$gemelo" pool find "$domain/$name" >/dev/null
         ended=$EPOCHREALTIME
-        "$gemelo" pool stat "$domain/$name" --json "$directory/stat" >/dev/null
-        python3 - "$directory/stat" "$name" "$began" "$ended" >>"$directory/index" <<'END'
+        "$gemelo" pool stat "$domain/$name" --json "$directory/stat-$name" >/dev/null
+        python3 - "$directory/stat-$name" "$name" "$began" "$ended" >>"$directory/index" <<'END'
 import json, sys
 sharing = json.load(open(sys.argv[1]))["result"]["sharing"]
 seconds = float(sys.argv[4]) - float(sys.argv[3])

@@ -158,6 +158,12 @@ pub trait BlockDevice: Send + Sync {
     /// Returns the device's size and limits. The size may change between calls.
     fn geometry(&self) -> Geometry;
 
+    /// Returns how many bytes of data a batch should have at most. A device at the end of a network
+    /// wants more: its requests take long, and run side by side.
+    fn batch_bytes(&self) -> usize {
+        1 << 20
+    }
+
     /// Executes every request of the batch and sets its outcome.
     fn execute(&self, batch: &mut [Request<'_>]);
 

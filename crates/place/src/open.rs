@@ -13,6 +13,10 @@ use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolDirectory, PoolOptions, Tuning};
 use std::sync::Arc;
 
+/// Threads that write contents of a member. A write to the cluster takes milliseconds, most of them
+/// spent waiting.
+const WRITE_THREADS: usize = 16;
+
 /// The use that is made of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
@@ -113,7 +117,11 @@ impl PlacedPool {
     /// Fails if the store does. A later call goes on.
     pub fn share(&self, stop: &StopFlag) -> Result<()> {
         match &self.sharing {
-            Some(sharing) if !self.pool.is_read_only() => sharing.work_off(&self.pool, stop),
+            Some(sharing) if !self.pool.is_read_only() => {
+                // Only what is durable is shared, so what was found just now has to be committed.
+                self.pool.flush()?;
+                sharing.work_off(&self.pool, stop)
+            }
             _ => Ok(()),
         }
     }
@@ -174,6 +182,7 @@ impl PoolPlace {
             Self::Directory(path) => (Pool::open(path, tuning, clock)?, None, Hold::Locks),
             Self::Member(member) => {
                 let HeldDisks { disks, hold, sharing } = member.open_disks(used)?;
+                let tuning = Tuning { write_threads: WRITE_THREADS, ..tuning };
                 let opened = Pool::open_disks(disks, tuning, clock);
                 // What was read while another client changed it means nothing.
                 hold.check()?;

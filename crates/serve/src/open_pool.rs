@@ -110,6 +110,11 @@ impl OpenPool {
         })
     }
 
+    /// Returns whether this process has the tenure of a member, so that no other one serves it.
+    pub(crate) fn is_tenured(&self) -> bool {
+        self.placed.standing().is_some()
+    }
+
     /// Performs a request. A member that another process may have taken by now answers nothing.
     pub(crate) fn perform(
         &self,

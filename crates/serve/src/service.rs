@@ -286,14 +286,15 @@ fn most_open_files(front_ends: &[Arc<dyn Listening>]) -> u64 {
 }
 
 /// Opens the control socket. Fails if another server has it, which shares the pool because both
-/// only read.
+/// only read. The process with the tenure of a member takes the socket in any case: a predecessor
+/// on the same host that is stopped has it still.
 fn open_control(
     directory: &Path,
     pool: &Arc<OpenPool>,
     transfers: Option<Arc<dyn Transfers>>,
     (monitor, stop): (&Arc<dyn Monitor>, &StopFlag),
 ) -> std::io::Result<Control> {
-    if control::is_answering(directory, HolderKind::Server) {
+    if !pool.is_tenured() && control::is_answering(directory, HolderKind::Server) {
         return Err(std::io::ErrorKind::AddrInUse.into());
     }
     let ends = (Arc::clone(monitor), stop.clone());

@@ -79,11 +79,21 @@ impl<'c> Host<'c> {
         Server { child: command.spawn().unwrap(), socket: self.file(socket) }
     }
 
-    /// Runs a command of Ceph.
-    pub(crate) fn ceph(&self, words: &[&str]) {
+    /// Runs a command of Ceph, and returns what it prints.
+    pub(crate) fn ceph(&self, words: &[&str]) -> String {
         let conf = self.configuration();
         let output = Command::new("ceph").arg("--conf").arg(conf).args(words).output().unwrap();
         assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Returns the bytes of one copy of a pool of Ceph, as Ceph counts them every few seconds.
+    pub(crate) fn stored_bytes(&self, pool: &str) -> u64 {
+        let text = self.ceph(&["df", "--format", "json"]);
+        let pools: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let pools = pools["pools"].as_array().unwrap();
+        let pool = pools.iter().find(|one| one["name"] == pool).unwrap();
+        pool["stats"]["stored"].as_u64().unwrap()
     }
 
     pub(crate) fn kill_storage_server(&self, number: u32) {

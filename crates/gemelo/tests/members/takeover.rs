@@ -150,6 +150,10 @@ fn a_planned_hand_over(host: &Host<'_>, mut server: Server) {
 }
 
 fn removal(host: &Host<'_>) {
+    let refused = host.run(&["pool", "rm", MEMBER, "--yes"]);
+    assert!(refused.status == 3 && refused.err.contains("pool gc"), "{}", refused.err);
+    host.done(&["volume", "rm", &format!("{MEMBER}/disk"), "--force"]);
+    host.done(&["pool", "gc", MEMBER]);
     let refused = host.run(&["pool", "rm", MEMBER]);
     assert_eq!(refused.status, 2, "{}", refused.err);
     host.done(&["pool", "rm", MEMBER, "--yes"]);

@@ -23,12 +23,8 @@ use std::ops::Range;
 /// last.
 const MOST_REQUESTS: usize = 128;
 
-/// Most bytes of data in a batch of several requests, so that small requests do not wait long for
-/// large ones.
-const MOST_DATA_BYTES: usize = 1 << 20;
-
-/// Size in bytes that the reply buffer may keep between batches: enough for any batch of common
-/// requests.
+/// Least size in bytes that the reply buffer may keep between batches: enough for any batch of
+/// common requests.
 const KEPT_REPLY_BYTES: usize = 4 << 20;
 
 /// The reply buffer shrinks after this number of batches in a row whose replies filled less than a
@@ -115,6 +111,11 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Batch {
     entries: Vec<Entry>,
+    /// Most bytes of data in a batch of several requests, so that small requests do not wait long
+    /// for large ones.
+    most_data_bytes: usize,
+    /// Size in bytes that the reply buffer may keep between batches.
+    kept_reply_bytes: usize,
     /// Bytes of data in all requests.
     data_bytes: usize,
     /// Bytes of the replies before the device executes the batch, without block status.
@@ -130,9 +131,16 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn new(structured_replies: bool, memory: &Memory) -> io::Result<Self> {
+    pub(crate) fn new(
+        structured_replies: bool,
+        most_data_bytes: usize,
+        memory: &Memory,
+    ) -> io::Result<Self> {
         Ok(Self {
             entries: Vec::with_capacity(MOST_REQUESTS),
+            most_data_bytes,
+            // The replies have heads besides the data, and the buffer grows by powers of two.
+            kept_reply_bytes: KEPT_REPLY_BYTES.max(2 * most_data_bytes),
             data_bytes: 0,
             slot_bytes: 0,
             status_bytes: 0,
@@ -149,7 +157,7 @@ impl Batch {
 
     pub(crate) fn is_full(&self) -> bool {
         self.entries.len() >= MOST_REQUESTS
-            || self.data_bytes + self.status_bytes >= MOST_DATA_BYTES
+            || self.data_bytes + self.status_bytes >= self.most_data_bytes
     }
 
     /// Adds a request whose data is at `payload` in the received bytes. Returns `false` if there is
@@ -234,7 +242,8 @@ impl Batch {
             return true;
         }
         let doubled = bytes.next_power_of_two();
-        doubled <= KEPT_REPLY_BYTES && self.replies.grow(doubled, 0) || self.replies.grow(bytes, 0)
+        doubled <= self.kept_reply_bytes && self.replies.grow(doubled, 0)
+            || self.replies.grow(bytes, 0)
     }
 
     /// Returns the reply buffer, into which a piece of a long request can be read. It holds the
@@ -359,7 +368,7 @@ impl Batch {
         self.slot_bytes = 0;
         self.status_bytes = 0;
         self.reply_bytes = 0;
-        if self.replies.len() > KEPT_REPLY_BYTES || self.roomy_batches >= ROOMY_BATCHES {
+        if self.replies.len() > self.kept_reply_bytes || self.roomy_batches >= ROOMY_BATCHES {
             self.shrink();
         }
     }

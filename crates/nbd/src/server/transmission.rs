@@ -64,7 +64,11 @@ impl<'a> Transmission<'a> {
         stream.set_send_timeout(config.send_timeout)?;
         Ok(Self {
             intake: ReceiveBuffer::new(&config.memory)?,
-            batch: Batch::new(chosen.agreed.structured_replies, &config.memory)?,
+            batch: Batch::new(
+                chosen.agreed.structured_replies,
+                chosen.export.device.batch_bytes(),
+                &config.memory,
+            )?,
             busy_wait: BusyWait::new(config.busy_wait),
             silence: Silence::new(config.idle_timeout, config.receive_timeout),
             send_timeout: config.send_timeout,

@@ -4,7 +4,7 @@ use crate::ceph::Ceph;
 use crate::suite::{Subject, check};
 use gemelo_base::{Clock, SystemClock};
 use gemelo_objects::rados::{ConnectError, Rados, RadosOptions};
-use gemelo_objects::{Guard, ObjectError, Objects, Operation, Update};
+use gemelo_objects::{Guard, LockName, Locks, ObjectError, Objects, Operation, Update};
 use std::process::Command;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn ceph_keeps_the_promises() {
     a_stopped_cluster_times_out(&ceph, &clock);
 }
 
-/// A full cluster refuses bytes, and lets keys change and objects go: there is room to give
+/// A full cluster refuses bytes, and lets keys and locks change and objects go: there is room to give
 /// something up.
 fn a_full_cluster_lets_remove(ceph: &Ceph, clock: &dyn Clock) {
     let client = ceph.connect("gemelo", "full", PATIENCE).unwrap();
@@ -52,8 +52,13 @@ fn a_full_cluster_lets_remove(ceph: &Ceph, clock: &dyn Clock) {
     client.write("goes", 0, b"bytes").unwrap();
     let set = vec![("key".to_owned(), vec![1])];
     client.update("keys", &Update { set, ..Update::default() }).unwrap();
+    let lock = LockName { object: "keys", name: "lock" };
+    client.lock(lock, PATIENCE).unwrap();
     set_most_objects("1");
     until(true);
+    client.renew(lock, PATIENCE).unwrap();
+    client.unlock(lock).unwrap();
+    client.lock(lock, PATIENCE).unwrap();
     let guards = vec![Guard { key: "key".into(), expected: Some(vec![1]) }];
     let set = vec![("key".to_owned(), vec![2])];
     client.update("keys", &Update { guards, set, ..Update::default() }).unwrap();

@@ -40,10 +40,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use writer::Shared;
 
-/// Threads that write out. Direct writes of 1 MiB reach 1.1 GB/s with one of them on a virtual
-/// disk that reaches 1.7 GB/s with four.
-const THREADS: usize = 4;
-
 /// The options of a [`WriteBuffer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferOptions {
@@ -55,6 +51,8 @@ pub struct BufferOptions {
     /// `true` to write out in threads of the buffer. Otherwise only a sync, and a writer that finds
     /// no room, write out, in a fixed order.
     pub background: bool,
+    /// Threads that write out in the background.
+    pub threads: usize,
 }
 
 /// Sees contents on their way to the store below, while they are still in memory.
@@ -93,7 +91,7 @@ impl WriteBuffer {
         let shared = Arc::new(Shared::new(store, options, clock, observer));
         let mut buffer = Self { shared, threads: Vec::new() };
         if options.background {
-            for _ in 0..THREADS {
+            for _ in 0..options.threads {
                 buffer.start("gemelo-write", Shared::work)?;
             }
             if buffer.shared.has_observer() {

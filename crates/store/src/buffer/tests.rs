@@ -109,7 +109,8 @@ impl Store for TestStore {
 
 fn buffer(slots: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
     let store = Arc::new(TestStore::default());
-    let options = BufferOptions { bytes: slots * BLOCK as u64, keeps_written: true, background };
+    let bytes = slots * BLOCK as u64;
+    let options = BufferOptions { bytes, keeps_written: true, background, threads: 4 };
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), None).unwrap();
     (store, buffer)

@@ -73,6 +73,8 @@ pub struct Tuning {
     pub write_buffer_bytes: u64,
     /// `true` to keep contents there after they were written, until newer ones need the memory.
     pub keeps_written: bool,
+    /// Threads that write these contents, each a run of up to 1 MiB at a time.
+    pub write_threads: usize,
     /// The settings of the arranger.
     pub layout: LayoutTuning,
 }
@@ -92,6 +94,9 @@ impl Default for Tuning {
             io: IoMode::Direct,
             write_buffer_bytes: 64 << 20,
             keeps_written: true,
+            // Direct writes of 1 MiB reach 1.1 GB/s with one thread on a virtual disk that reaches
+            // 1.7 GB/s with four.
+            write_threads: 4,
             layout: LayoutTuning::default(),
         }
     }

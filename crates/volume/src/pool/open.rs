@@ -327,6 +327,7 @@ fn contents_of(
         bytes: tuning.write_buffer_bytes,
         keeps_written: tuning.keeps_written,
         background: tuning.background,
+        threads: tuning.write_threads,
     };
     let observer = Arc::clone(&remembered) as Arc<dyn WriteObserver>;
     let buffer = WriteBuffer::new(store, options, Arc::clone(clock), Some(observer))

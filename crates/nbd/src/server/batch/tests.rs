@@ -142,7 +142,7 @@ proptest! {
         }).collect();
 
         let mut received = Vec::new();
-        let mut batch = Batch::new(structured_replies, &Memory::default()).unwrap();
+        let mut batch = Batch::new(structured_replies, 1 << 20, &Memory::default()).unwrap();
         let device = Sectors::default();
         // Two rounds, because a batch is reused.
         for round in 0..2u8 {
@@ -194,7 +194,7 @@ fn a_batch_takes_the_memory_of_its_replies_and_no_more() {
             zeroes_are_fast: false,
         };
         let memory = Memory::default();
-        let mut batch = Batch::new(structured_replies, &memory).unwrap();
+        let mut batch = Batch::new(structured_replies, 1 << 20, &memory).unwrap();
         let (flags, command, offset) = (0, Command::READ, 0);
         for cookie in 0..2 {
             let read = RequestHeader { flags, command, cookie, offset, length: READ_BYTES };

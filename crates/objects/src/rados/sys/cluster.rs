@@ -115,6 +115,10 @@ impl Pool {
         })?;
         // SAFETY: the context is new and not shared yet.
         unsafe { (symbols.rados_ioctx_set_namespace)(handle, namespace.as_ptr()) };
+        // A full cluster refuses what needs space, and does not let the rest wait. It matters for
+        // locks, which have no flags of their own: a lease is renewed in a full cluster, too.
+        // SAFETY: the context is new and not shared yet.
+        unsafe { (symbols.rados_set_pool_full_try)(handle) };
         Ok(Self { symbols, handle, _cluster: Arc::clone(cluster) })
     }
 

@@ -65,6 +65,7 @@ symbols! {
     rados_ioctx_destroy(Handle);
     rados_ioctx_pool_requires_alignment2(Handle, *mut c_int) -> c_int;
     rados_ioctx_set_namespace(Handle, *const c_char);
+    rados_set_pool_full_try(Handle);
     rados_nobjects_list_open(Handle, *mut Handle) -> c_int;
     rados_nobjects_list_next2(
         Handle, *mut *const c_char, *mut *const c_char, *mut *const c_char,
