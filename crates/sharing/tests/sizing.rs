@@ -14,7 +14,7 @@ mod costs;
 #[path = "../examples/sizing/load.rs"]
 mod load;
 
-use costs::{MemberLoad, need};
+use costs::{Gathering, MemberLoad, need};
 use load::{Setup, run};
 
 fn setup(members: u32) -> Setup {
@@ -39,17 +39,27 @@ fn more_members_find_more_duplicates() {
     assert!(two.image.percent() < eight.image.percent());
 }
 
-#[test]
-fn more_load_saturates_the_index_and_more_shards_are_used_for_more_contents() {
-    let load = |rate| MemberLoad {
+fn load(rate: f64, pause_s: f64) -> MemberLoad {
+    MemberLoad {
         written_bytes_per_s: rate,
         changes: [0.5, 0.2, 0.5, 0.4],
         stored_bytes: 1e12,
         entries_per_block: 0.5,
-    };
-    let (small, large) = (need(2, &load(1e6)), need(1000, &load(1e7)));
+        gathering: Gathering { pause_s, batch: 1e6 },
+    }
+}
+
+#[test]
+fn more_load_saturates_the_index_and_more_shards_are_used_for_more_contents() {
+    let (small, large) = (need(2, &load(1e5, 0.5)), need(1000, &load(1e7, 0.5)));
     assert!(small.busy < 0.1 && large.busy > 1.0, "{small:?} {large:?}");
     assert!(small.void < large.void);
     assert!(small.shards < large.shards);
     assert!(small.keys_per_shard <= 200_000.0 && large.keys_per_shard <= 200_000.0);
+}
+
+#[test]
+fn gathering_for_longer_takes_less_of_the_store() {
+    let [soon, late] = [0.5, 600.0].map(|pause_s| need(32, &load(1e6, pause_s)));
+    assert!(late.busy < soon.busy / 10.0, "{soon:?} {late:?}");
 }

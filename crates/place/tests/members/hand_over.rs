@@ -52,6 +52,24 @@ fn a_ledger_whose_doubt_is_settled_is_handed_over() {
 }
 
 #[test]
+fn an_intent_that_a_full_store_refused_to_record_is_never_sent() {
+    let domain = Domain::new();
+    let process = domain.process();
+    let one = process.filled("one", 1..=8);
+    process.store.refuses_ledger.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        let refused = one.share(&StopFlag::new()).unwrap_err();
+        assert!(refused.to_string().contains("no space"), "{refused}");
+    }
+    assert_eq!(process.store.index_changes.load(Ordering::Relaxed), 0);
+    process.store.refuses_ledger.store(false, Ordering::Relaxed);
+    one.share(&StopFlag::new()).unwrap();
+    assert_eq!(one.sharing_stat().unwrap().blocks.kept, 8);
+    expect(&one, 1..=8);
+    one.close().unwrap();
+}
+
+#[test]
 fn what_a_dead_process_left_unsettled_is_settled_after_the_take_over() {
     let domain = Domain::new();
     let (first, second) = (domain.process(), domain.process());

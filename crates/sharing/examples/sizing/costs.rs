@@ -20,7 +20,7 @@ const COSTS: [Cost; 3] = [
     Cost { batch_s: 1.4e-3, content_s: 9.0e-6, bytes: BYTES[2] },
 ];
 /// Bytes of a change that is published, shared, released.
-const BYTES: [f64; 3] = [225.0, 250.0, 210.0];
+const BYTES: [f64; 3] = [152.0, 177.0, 184.0];
 
 /// The entries above which a shard is split.
 const SHARD_ENTRIES: f64 = 200_000.0;
@@ -28,12 +28,23 @@ const SHARD_ENTRIES: f64 = 200_000.0;
 const LEAST_SHARDS: f64 = 16.0;
 /// Time from the read of a shard to its guarded write, in which another change makes it void.
 const WINDOW_S: f64 = 5e-3;
-/// Most contents that a member submits together, and the longest time that it waits for them.
-const BATCH: f64 = 16_384.0;
-const PAUSE_S: f64 = 0.5;
 const BLOCK_BYTES: f64 = 4096.0;
+/// Memory of a member's tables for each block of its pool: bitmaps, and the places of borrowed
+/// blocks, which take memory for 256 blocks around each. From the same benchmark as the bytes.
+const BITMAP_BYTES: f64 = 0.29;
+const PLACE_BYTES: f64 = 8.1;
+const GROUP_BLOCKS: f64 = 256.0;
 /// Blocks that a GB has.
 const GB_BLOCKS: f64 = 1e9 / BLOCK_BYTES;
+
+/// The way in which a member gathers changes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gathering {
+    /// The time between two rounds.
+    pub(crate) pause_s: f64,
+    /// Most contents of a round.
+    pub(crate) batch: f64,
+}
 
 /// The load of one member.
 #[derive(Debug, Clone, Copy)]
@@ -42,8 +53,9 @@ pub(crate) struct MemberLoad {
     /// Changes that are published, shared, released and withdrawn, for each written block.
     pub(crate) changes: [f64; 4],
     pub(crate) stored_bytes: f64,
-    /// References of the member to contents for each stored block.
+    /// Contents of the index for each reference of a member.
     pub(crate) entries_per_block: f64,
+    pub(crate) gathering: Gathering,
 }
 
 /// What a domain needs.
@@ -58,6 +70,8 @@ pub(crate) struct Need {
     /// Share of the intents that are planned in vain.
     pub(crate) void: f64,
     pub(crate) bytes_per_gb: f64,
+    /// Memory of the tables of one member.
+    pub(crate) memory_bytes: f64,
 }
 
 /// Returns the bytes of index and ledger for each GB that is written.
@@ -76,7 +90,8 @@ pub(crate) fn need(members: u32, load: &MemberLoad) -> Need {
     let rates = [0, 1, 2].map(|kind| load.changes[kind] * blocks_per_s);
     let all: f64 = rates.iter().sum();
     // A member that is too fast for one batch in a pause makes more rounds.
-    let rounds_per_s = (1.0 / PAUSE_S).max(all / BATCH);
+    let Gathering { pause_s, batch } = load.gathering;
+    let rounds_per_s = (1.0 / pause_s).max(all / batch);
     let touched = |contents: f64| shards * (1.0 - (1.0 - 1.0 / shards).powf(contents));
     // Publishing and sharing go together, releases by themselves.
     let groups = [(rates[0] + rates[1], [0, 1]), (rates[2], [2, 2])];
@@ -97,5 +112,12 @@ pub(crate) fn need(members: u32, load: &MemberLoad) -> Need {
         busy: members * busy / (1.0 - void).max(0.02),
         void,
         bytes_per_gb: bytes_per_gb(load.changes),
+        memory_bytes: memory_bytes(load),
     }
+}
+
+fn memory_bytes(load: &MemberLoad) -> f64 {
+    // The contents that are not in the index once for each reference are borrowed.
+    let groups = 1.0 - load.entries_per_block.min(1.0).powf(GROUP_BLOCKS);
+    load.stored_bytes / BLOCK_BYTES * (BITMAP_BYTES + PLACE_BYTES * groups)
 }

@@ -15,7 +15,7 @@
 mod costs;
 mod load;
 
-use costs::{MemberLoad, need};
+use costs::{Gathering, MemberLoad, need};
 use load::{Outcome, Setup, run};
 
 /// Members of the published measurement, and more.
@@ -28,6 +28,9 @@ const IMAGE: u64 = 245_000;
 const RATES: [(&str, f64); 3] = [("0.1 MB/s", 1e5), ("1 MB/s", 1e6), ("10 MB/s", 1e7)];
 /// Stored bytes of a member.
 const STORED: f64 = 1e12;
+/// As members gather changes by default, and for minutes.
+const GATHERINGS: [Gathering; 2] =
+    [Gathering { pause_s: 0.5, batch: 16_384.0 }, Gathering { pause_s: 600.0, batch: 4e6 }];
 
 fn setup(members: u32) -> Setup {
     let image = IMAGE.min(MOST_BLOCKS / u64::from(members));
@@ -50,23 +53,36 @@ fn main() {
     }
     for (name, rate) in RATES {
         println!("\neach member writes {name} and stores 1 TB");
-        println!("members  shards  keys/shard  changes/s  MB for each GB  in vain  busy");
+        println!(
+            "members   shards  keys/shard  changes/s  MB for each GB  memory MB  \
+             busy/in vain: gathered for 0.5 s, for 600 s"
+        );
         for (members, outcome) in &outcomes {
-            let load = MemberLoad {
-                written_bytes_per_s: rate,
-                changes: outcome.changes(),
-                stored_bytes: STORED,
-                entries_per_block: outcome.entries as f64 / outcome.references.max(1) as f64,
-            };
-            let need = need(*members, &load);
+            let [soon, late] = GATHERINGS.map(|gathering| {
+                need(
+                    *members,
+                    &MemberLoad {
+                        written_bytes_per_s: rate,
+                        changes: outcome.changes(),
+                        stored_bytes: STORED,
+                        entries_per_block: outcome.entries as f64
+                            / outcome.references.max(1) as f64,
+                        gathering,
+                    },
+                )
+            });
             println!(
-                "{members:>7} {:>7.0} {:>11.0} {:>10.0} {:>15.1} {:>7.0}% {:>5.2}",
-                need.shards,
-                need.keys_per_shard,
-                need.changes_per_s,
-                need.bytes_per_gb / 1e6,
-                100.0 * need.void,
-                need.busy,
+                "{members:>7} {:>8.0} {:>11.0} {:>10.0} {:>15.1} {:>10.0}  {:>9.2} {:>3.0} % {:>9.2} \
+                 {:>3.0} %",
+                soon.shards,
+                soon.keys_per_shard,
+                soon.changes_per_s,
+                soon.bytes_per_gb / 1e6,
+                soon.memory_bytes / 1e6,
+                soon.busy,
+                100.0 * soon.void,
+                late.busy,
+                100.0 * late.void,
             );
         }
     }
