@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Copies of a whole disk image: gemelo volume import and export beside cp --sparse=always, and nbdcopy in and out of a served
 # volume beside nbdkit file, on a disk, in turn. The image has the contents of the distribution "personal". The source is in the
-# page cache, each copy ends with a sync of its file system, and what was copied is compared. About two minutes with one round.
+# page cache, each copy ends with a sync of its file system, and what was copied is compared. Copies out are made three times:
+# as the copy in has left the page cache (the peers leave everything there, gemelo nothing), cold (nothing cached) and warm (all
+# of it). About four minutes with one round.
 #
 #   benches/copy.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
@@ -35,30 +37,41 @@ create() {
     "$gemelo" volume set "$pool/disk" --dedup "$1" >/dev/null
 }
 
-# Warm sources cost no reads from the disk; what a copy has written may be cached or not, as it is for its users.
+# out WHO WHAT FILE PROGRAM...: copies out as the page cache is, cold and warm. FILE holds the data of the server.
+out() {
+    local who=$1 what=$2 file=$3 state
+    shift 3
+    for state in "" cold warm; do
+        [ -z "$state" ] || cache "$state" "$file"
+        rm -f "$directory/back"
+        copied "$who" "$what${state:+-$state}" "$@"
+    done
+}
+
+# Warm sources cost no reads from the disk.
 "$gemelo" generate "$source" --bytes "${mb}m" --distribution personal >/dev/null 2>&1
 for _ in $(seq "$rounds"); do
     cat "$source" >/dev/null
     copied cp import cp --sparse=always "$source" "$directory/copy"
-    copied cp export cp --sparse=always "$directory/copy" "$directory/back"
+    out cp export "$directory/copy" cp --sparse=always "$directory/copy" "$directory/back"
     rm "$directory/copy" "$directory/back"
     for mode in ${MODES:-off inline offline}; do
         create "$mode"
         copied "$mode" import "$gemelo" volume import "$source" "$pool/disk" --force
-        copied "$mode" export "$gemelo" volume export "$pool/disk" "$directory/back"
+        out "$mode" export "$pool/data" "$gemelo" volume export "$pool/disk" "$directory/back"
         cmp "$source" "$directory/back"
         rm -rf "$pool" "$directory/back"
     done
     truncate -s "${mb}m" "$directory/file"
     start nbdkit -f -U "$socket" file "$directory/file"
     copied nbdkit nbdcopy-in nbdcopy "$source" "$uri"
-    copied nbdkit nbdcopy-out nbdcopy "$uri" null:
+    out nbdkit nbdcopy-out "$directory/file" nbdcopy "$uri" null:
     stop
     for mode in ${MODES:-off inline offline}; do
         create "$mode"
         start "$gemelo" serve "$pool" --listen "unix:$socket"
         copied "$mode" nbdcopy-in nbdcopy "$source" "$uri"
-        copied "$mode" nbdcopy-out nbdcopy "$uri" null:
+        out "$mode" nbdcopy-out "$pool/data" nbdcopy "$uri" null:
         nbdcopy "$uri" - | cmp "$source" -
         stop
     done
@@ -72,8 +85,8 @@ for who, what, rate in map(str.split, open(sys.argv[1])):
     figures[what, who].append(int(rate))
 print(f"MB/s, medians of {sys.argv[2]} rounds in turn; in brackets the median ratio to the peer of the same round")
 for what in dict.fromkeys(key[0] for key in figures):
-    peer = "cp" if what in ("import", "export") else "nbdkit"
-    words = [f"{what:<12}"]
+    peer = "nbdkit" if what.startswith("nbdcopy") else "cp"
+    words = [f"{what:<16}"]
     for who in (key[1] for key in figures if key[0] == what):
         rates = figures[what, who]
         ratio = statistics.median(a / b for a, b in zip(rates, figures[what, peer]))

@@ -23,20 +23,6 @@ fill() {
         --randrepeat=0 --end_fsync=1 "$@" >/dev/null 2>&1
 }
 
-# cache cold|warm: takes the data out of the page cache, or all of it in.
-cache() {
-    sync
-    python3 - "$1" "$2" <<'END'
-import os, sys
-with open(sys.argv[2], "rb", buffering=0) as file:
-    if sys.argv[1] == "warm":
-        while file.read(1 << 20):
-            pass
-    else:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-END
-}
-
 # load SERVER NAME OPTIONS...: appends one line of figures.
 load() {
     local who=$1 name=$2

@@ -1,21 +1,50 @@
 #!/bin/bash
-# Changes the engine in one place at a time and looks whether a test notices: see docs/internals/tests.md.
-# Arguments: files, from the root of the checkout; without any, the whole engine.
+# Changes a part of the code in one place at a time and looks whether a test notices: see
+# docs/internals/tests.md. It changes files in place, so it wants a clone of its own.
+# Arguments: the part, and which of how many samples of it to take, such as 0/20.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+part="${1:-}" sample="${2:-}"
+engine=crates/volume/src
+package=gemelo-volume
+suites=(model crash races)
+case "$part" in
+nbd) package=gemelo-nbd files=('crates/nbd/src/server/**/*.rs') suites=() ;;
+content) package=gemelo-content files=('crates/content/src/**/*.rs') suites=() ;;
+scan) package=gemelo-scan files=('crates/scan/src/set/*.rs' 'crates/scan/src/saved/*.rs') suites=() ;;
+buffer) package=gemelo-store files=('crates/store/src/buffer/*.rs') suites=() ;;
+space) files=("$engine"/engine/data/{space,readers}.rs) suites=(readers) ;;
+journal) files=("$engine/journal.rs") suites=(model crash power lost_commit) ;;
+remembered) files=("$engine/engine/data/remembered.rs") suites=(model finder) ;;
+finder) files=("$engine/engine/finder/*.rs") suites+=(finder) ;;
+layout) files=("$engine/engine/layout/*.rs") suites=(model layout layout_races) ;;
+log) files=("$engine/engine/log/*.rs") suites+=(power full_fs) ;;
+engine) files=("$engine/engine/*.rs" "$engine/engine/plan/*.rs") suites+=(damage space) ;;
+backend) files=("$engine/backend/**/*.rs") suites=(model crash damage roots) ;;
+scrub) files=("$engine/pool/scrub.rs") suites=(scrub) ;;
+pool) files=("$engine/pool/*.rs") suites=(pool places damage versions rot lost_commit scrub) ;;
+*)
+    echo "usage: scripts/mutants.sh PART [SAMPLE/SAMPLES]; the parts are in the script" >&2
+    exit 2
+    ;;
+esac
 if ! cargo mutants --version >/dev/null 2>&1; then
     echo "scripts/mutants.sh needs cargo-mutants: cargo install cargo-mutants --locked" >&2
     exit 2
 fi
-files=("$@")
-if [ ${#files[@]} -eq 0 ]; then
-    files=('crates/volume/src/engine/*.rs' 'crates/volume/src/backend/**/*.rs' 'crates/volume/src/pool/*.rs'
-        crates/volume/src/journal.rs crates/volume/src/space.rs crates/volume/src/readers.rs
-        crates/format/src/journal.rs)
+if ! git diff --quiet; then
+    echo "scripts/mutants.sh changes files in place: commit your changes first" >&2
+    exit 2
+fi
+arguments=("${files[@]/#/--file=}" --test-package "$package")
+# Only these are built and run.
+if [ ${#suites[@]} -gt 0 ]; then
+    arguments+=(--cargo-arg=--lib "${suites[@]/#/--cargo-arg=--test=}")
+fi
+if [ -n "$sample" ]; then
+    arguments+=(--shard "$sample" --sharding round-robin)
 fi
 # Few rounds: a mutation that only a long run notices wants a test of its own.
-export GEMELO_TEST_ROUNDS="${GEMELO_TEST_ROUNDS:-8}"
-# The engine's tests also judge what is read from disk, so they run for all mutants.
-exec cargo mutants --package gemelo-volume --package gemelo-format \
-    --test-package gemelo-volume --test-package gemelo-format "${files[@]/#/--file=}"
+export GEMELO_TEST_ROUNDS="${GEMELO_TEST_ROUNDS:-4}" NEXTEST_PROFILE=mutants CARGO_PROFILE_DEV_DEBUG=0
+exec cargo mutants --in-place --timeout 240 --build-timeout 600 "${arguments[@]}"

@@ -46,3 +46,17 @@ stop() {
     rm -rf "$directory/pool" "$directory/file" "$socket"
     sync
 }
+
+# cache cold|warm FILE: takes the file out of the page cache, or all of it in.
+cache() {
+    sync
+    python3 - "$1" "$2" <<'END'
+import os, sys
+with open(sys.argv[2], "rb", buffering=0) as file:
+    if sys.argv[1] == "warm":
+        while file.read(1 << 20):
+            pass
+    else:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+END
+}

@@ -62,6 +62,7 @@ pub struct Recorder {
     phases: Mutex<Vec<String>>,
     warnings: Mutex<Vec<String>>,
     logged: Mutex<Vec<String>>,
+    shown: Mutex<Vec<String>>,
 }
 
 impl Recorder {
@@ -94,6 +95,12 @@ impl Recorder {
     pub fn logged(&self) -> Vec<String> {
         copy_of(&self.logged)
     }
+
+    /// Returns the figures that were shown, in their order.
+    #[must_use]
+    pub fn shown(&self) -> Vec<String> {
+        copy_of(&self.shown)
+    }
 }
 
 fn copy_of(list: &Mutex<Vec<String>>) -> Vec<String> {
@@ -119,6 +126,9 @@ impl Monitor for Recorder {
     }
     fn log(&self, message: &str) {
         push(&self.logged, message);
+    }
+    fn show(&self, figures: &str) {
+        push(&self.shown, figures);
     }
     fn finish(&self) {}
 }

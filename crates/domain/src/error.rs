@@ -27,7 +27,7 @@ pub enum DomainError {
     #[error("there is no domain here: create it with 'gemelo domain create'")]
     NoDomain,
     /// The namespace holds a domain already.
-    #[error("a domain exists here already, with other settings")]
+    #[error("a domain exists here already")]
     Exists,
     /// The settings of a new domain are invalid.
     #[error("invalid domain: {reason}")]
@@ -42,7 +42,10 @@ pub enum DomainError {
         name: String,
     },
     /// There is no member of this name.
-    #[error("there is no member '{name}'")]
+    #[error(
+        "there is no member '{name}': 'gemelo domain ls' lists those that exist, and 'gemelo pool \
+         create' makes one"
+    )]
     NoMember {
         /// The name that was asked for.
         name: String,

@@ -64,6 +64,9 @@ impl ShardHeader {
         };
         let (version, entries) = (reader.u64()?, reader.u64()?);
         reader.finish()?;
+        if version == u64::MAX {
+            return Err("its version is out of range");
+        }
         Ok(Self { state, version, entries })
     }
 }

@@ -252,6 +252,9 @@ impl Intent {
         let shard = Shard::new(reader.tag, reader.u32()?).ok_or("its shard is out of range")?;
         let member = MemberId(reader.u32()?);
         let (version, entries) = (reader.u64()?, reader.u64()?);
+        if version == u64::MAX {
+            return Err("the version of its shard is out of range");
+        }
         let header = ShardHeader { state: ShardState::Open, version, entries };
         let mut steps = Vec::new();
         while !reader.is_empty() {
@@ -269,13 +272,19 @@ fn decode_step(reader: &mut Reader<'_>) -> Result<Step, Reason> {
     let (code, pbn) = (reader.u32()?, reader.u32()?);
     let action = match code {
         0 => Action::Publish(Pbn::new(pbn).ok_or("its PBN is out of range")?),
-        1 => Action::Share,
-        2 => Action::Release,
-        3 => Action::Reclaim,
+        1 if pbn == 0 => Action::Share,
+        2 if pbn == 0 => Action::Release,
+        3 if pbn == 0 => Action::Reclaim,
         _ => return Err("it has an unknown change"),
     };
-    let (pbn, home, members) = (Pbn::new(reader.u32()?), MemberId(reader.u32()?), reader.u32()?);
-    let before = pbn.map(|pbn| Entry { home, pbn, members });
+    let (pbn, home, members) = (reader.u32()?, MemberId(reader.u32()?), reader.u32()?);
+    let before = match (pbn, home, members) {
+        (0, MemberId(0), 0) => None,
+        _ => {
+            let pbn = Pbn::new(pbn).ok_or("the PBN of its entry is out of range")?;
+            Some(Entry { home, pbn, members })
+        }
+    };
     Ok(Step { change: Change { fingerprint, action }, before })
 }
 

@@ -9,8 +9,8 @@
 
 mod common;
 
-use common::{once, run, run_in, run_with};
-use gemelo_base::{Classified, FailureKind, StopFlag};
+use common::{once, run, run_in, run_shown, run_with};
+use gemelo_base::{Classified, FailureKind, Recorder, StopFlag};
 use gemelo_filebench::Options;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,26 @@ fn delay_waits_and_hog_counts() {
     let delay = &last.flowops[0];
     assert!(delay.mean_latency_ns >= 2e8, "{}", delay.mean_latency_ns);
     assert_eq!((ran.flowop("h").0, last.operations), (1, 1), "neither is an operation on files");
+}
+
+#[test]
+fn a_run_shows_its_operations_of_each_second() {
+    let script = format!(
+        "{FILE}\ndefine process name=p {{ thread name=t,memsize=1m {{\n\
+         flowop read name=r,filename=file,iosize=1k\nflowop delay name=d,value=0.01 }} }}\nrun 2"
+    );
+    let (directory, shown) = (tempfile::tempdir().unwrap(), Recorder::new());
+    let options = Options::default();
+    let ran = run_shown(directory.path(), &script, &options, &StopFlag::new(), &shown);
+    assert!(ran.0.unwrap().error.is_none());
+    assert!(shown.phases().contains(&"running".to_owned()), "{:?}", shown.phases());
+    let texts = shown.shown();
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    let (rate, rest) = texts[0].split_once(" operations/s, mean latency ").unwrap();
+    // The delay is no operation on a file, and limits the reads to 100 a second.
+    assert!((10..=100).contains(&rate.parse::<u32>().unwrap()), "{texts:?}");
+    assert!(rest.ends_with('s'), "{texts:?}");
+    assert!((1.7..2.1).contains(&(shown.advanced() as f64 / 1e9)), "{}", shown.advanced());
 }
 
 #[test]

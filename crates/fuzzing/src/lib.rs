@@ -10,11 +10,13 @@
 #![allow(clippy::panic, reason = "a fuzz target reports a defect of its parser by a panic")]
 
 mod disk;
+mod domain;
 mod nbd;
 mod pool;
 
 use gemelo_adapters::{NbdAdapter, PoolAdapter};
 use gemelo_base::{Silent, StopFlag, units};
+use gemelo_campaign::Plan;
 use gemelo_compare::Condition;
 use gemelo_content::{Distribution, Figure, Profile, ScaledDistribution};
 use gemelo_job::dedisbench::DedisbenchJob;
@@ -191,6 +193,26 @@ pub const TARGETS: &[FuzzTarget] = &[
         ],
         run: Bytes(control_request),
     },
+    FuzzTarget {
+        name: "campaign_plan",
+        seeds: &[
+            "title = \"a\"\n[parameters]\nsize = \"1m\"\n[[target]]\nname = \"null\"\nnull = true\n\
+             [[workload]]\nname = \"w-{n}\"\nmatrix = { n = [1, 2] }\nbench = { pattern = \"sequential\" }\n",
+            include_str!("../../../plans/quick.toml"),
+        ],
+        run: Text(campaign_plan),
+    },
+    FuzzTarget {
+        name: "domain_names",
+        seeds: &["rados:p/n", "rados:p/n/m:conf=/c:id=u", "rados:p/n/m/v"],
+        run: Text(domain::names),
+    },
+    FuzzTarget { name: "domain_shard", seeds: &[], run: Made(domain::shard, domain::shard_seeds) },
+    FuzzTarget {
+        name: "domain_intent",
+        seeds: &[],
+        run: Made(domain::intent, domain::intent_seeds),
+    },
     FuzzTarget { name: "nbd_wire", seeds: &[], run: Made(nbd::wire, nbd::wire_seeds) },
     FuzzTarget { name: "nbd_server", seeds: &[], run: Made(nbd::server, nbd::server_seeds) },
     FuzzTarget { name: "nbd_client", seeds: &[], run: Made(nbd::client, nbd::client_seeds) },
@@ -341,6 +363,10 @@ fn result_file(text: &str) {
     if let Ok(raw) = gemelo_figures::parse(text, Path::new("fuzzed.json")) {
         assert!(raw.figures.figures.iter().all(|figure| figure.value.is_finite()));
     }
+}
+
+fn campaign_plan(text: &str) {
+    let _ = Plan::read(text, Path::new("/nowhere"), &[]);
 }
 
 fn globs(text: &str) {

@@ -99,6 +99,7 @@ const READERS: &[Reader] = &[
     // A directory without pools is an answer.
     Reader { refuses_garbage: false, ..reader(&["pool", "ls", "INPUT"]) },
     reader(&["pool", "rm", "INPUT", "--yes"]),
+    reader(&["pool", "hand-over", "INPUT"]),
     reader(&["volume", "create", "INPUT/a", "--size", "1m"]),
     reader(&["volume", "ls", "INPUT"]),
     reader(&["volume", "stat", "INPUT/a", "--json", "OUTPUT"]),
@@ -122,6 +123,10 @@ const OTHERS: &[&[&str]] = &[
     &["campaign", "run"],
     &["completions"],
     &["distribution", "fit"],
+    &["domain", "check"],
+    &["domain", "create"],
+    &["domain", "ls"],
+    &["domain", "stat"],
     &["manual"],
     &["pool", "create"],
 ];

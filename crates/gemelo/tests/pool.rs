@@ -367,10 +367,20 @@ fn a_lost_commit_is_skipped_or_rolled_back_as_asked() {
     let pool = pool_with_lost_commit();
     let looked = gemelo(&["pool", "check", &pool.path()]);
     assert_eq!(looked.status, 4, "{}{}", looked.out, looked.err);
-    for part in ["--lost-commit skip", "--lost-commit roll-back", "1 lost commit, at most"] {
+    for part in
+        ["--lost-commit skip", "--lost-commit roll-back", "1 lost commit, which by its length"]
+    {
         assert!(looked.out.contains(part), "{}", looked.out);
     }
     assert!(looked.out.contains("volume 'a': up to 2 blocks written last"), "{}", looked.out);
+    let told = gemelo(&["pool", "check", &pool.path(), "--json", "-"]);
+    let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+    let outlook = &told["result"]["repair_outlook"];
+    assert_eq!(outlook["lost_history"]["commits"], 1, "{outlook}");
+    assert!(outlook["lost_history"]["most_changes"].as_u64().unwrap() > 0, "{outlook}");
+    assert_eq!(outlook["roll_back"]["costs"][0]["volume"], "a", "{outlook}");
+    assert_eq!(outlook["roll_back"]["costs"][0]["undone_blocks"], 2, "{outlook}");
+    assert_eq!(outlook["skip"]["costs"], serde_json::json!([]), "{outlook}");
     let asked = gemelo(&["pool", "check", &pool.path(), "--repair"]);
     assert_eq!(asked.status, 2, "{}{}", asked.out, asked.err);
     assert!(asked.err.contains("use --yes"), "{}", asked.err);

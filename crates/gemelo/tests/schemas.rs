@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod common;
+mod schema;
 
 use common::gemelo;
+use schema::{misfits, read, schema_of, schemas};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -102,29 +104,9 @@ place = "table 1"
 not-testable = "it needs two hosts"
 "#;
 
-fn schemas() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas").canonicalize().unwrap()
-}
-
-fn read(path: &Path) -> Value {
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
-}
-
-/// The schema of a kind, such as `gemelo.scan/1`.
-fn schema_of(kind: &str) -> Value {
-    let name = kind.strip_prefix("gemelo.").and_then(|kind| kind.strip_suffix("/1")).unwrap();
-    read(&schemas().join(format!("{name}.schema.json")))
-}
-
-/// Everything in which an instance does not fit its schema, with the place.
-fn misfits(schema: &Value, instance: &Value) -> Vec<String> {
-    let validator = jsonschema::validator_for(schema).unwrap();
-    validator
-        .iter_errors(instance)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .map(|text| text.chars().take(400).collect())
-        .collect()
-}
+/// Schemas of commands that need a Ceph cluster. `members.rs` runs these commands.
+const OF_CEPH: [&str; 3] =
+    ["domain.schema.json", "domain-check.schema.json", "domain-list.schema.json"];
 
 fn place() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
@@ -195,7 +177,25 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
         .map(|name| name.into_string().unwrap())
         .filter(|name| name.ends_with(".json"))
         .collect();
+    used.extend(OF_CEPH.map(str::to_owned));
     assert_eq!(there, used);
+}
+
+#[test]
+fn the_outlook_of_a_repair_fits_its_schema() {
+    use std::os::unix::fs::FileExt;
+    let directory = place();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let volume = format!("{}/b", path("pool"));
+    assert_eq!(gemelo(&["volume", "import", &path("data"), &volume]).status, 0);
+    let data = fs::OpenOptions::new().write(true).open(path("pool/data")).unwrap();
+    data.write_all_at(b"damage", 20 * 4096).unwrap();
+    let ran = gemelo(&["pool", "check", &path("pool"), "--data", "--json", "-"]);
+    assert_eq!(ran.status, 4, "{}", ran.err);
+    let result: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(misfits(&schema_of("gemelo.pool-check/1"), &result), Vec::<String>::new());
+    let costs = &result["result"]["repair_outlook"]["roll_back"]["costs"];
+    assert_eq!((&costs[0]["volume"], &costs[0]["lost_blocks"]), (&"b".into(), &1.into()));
 }
 
 /// A schema that takes anything would pass the test above.

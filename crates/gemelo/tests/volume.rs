@@ -12,7 +12,7 @@
 mod common;
 mod served;
 
-use common::gemelo_reading;
+use common::{gemelo, gemelo_reading};
 use served::{TestPool, done, noise, refused, sparse_file};
 use std::fs;
 use std::process::{Command, Stdio};
@@ -62,6 +62,39 @@ fn volumes_are_made_listed_renamed_resized_set_and_removed() {
         done(&["volume", "rm", &pool.volume("b")]);
         assert_eq!(pool.stat("/pool/volumes"), 0);
     });
+}
+
+#[test]
+fn an_export_is_for_its_owner_alone_unless_the_file_was_there() {
+    use std::os::unix::fs::PermissionsExt;
+    let pool = TestPool::new(&[]);
+    let (raw, back) = (pool.file("raw"), pool.file("back"));
+    fs::write(&raw, noise(1, 5000)).unwrap();
+    done(&["volume", "import", &raw, &pool.volume("a")]);
+    let mode = || fs::metadata(&back).unwrap().permissions().mode() & 0o777;
+    done(&["volume", "export", &pool.volume("a"), &back]);
+    assert_eq!(mode(), 0o600);
+    fs::set_permissions(&back, fs::Permissions::from_mode(0o640)).unwrap();
+    done(&["volume", "export", &pool.volume("a"), &back, "--force"]);
+    assert_eq!(mode(), 0o640);
+}
+
+#[test]
+fn damage_that_an_export_finds_is_healed_by_the_next_write_of_the_content() {
+    use std::os::unix::fs::FileExt;
+    let pool = TestPool::new(&[]);
+    let (raw, back) = (pool.file("raw"), pool.file("back"));
+    fs::write(&raw, noise(3, 64 * 4096)).unwrap();
+    done(&["volume", "import", &raw, &pool.volume("a")]);
+    let data = fs::OpenOptions::new().write(true).open(format!("{}/data", pool.path())).unwrap();
+    data.write_all_at(b"damage", 20 * 4096).unwrap();
+    let exported = gemelo(&["volume", "export", &pool.volume("a"), &back]);
+    assert_eq!(exported.status, 4, "{}", exported.err);
+    done(&["volume", "import", &raw, &pool.volume("b")]);
+    for volume in ["a", "b"] {
+        done(&["volume", "export", &pool.volume(volume), &back, "--force"]);
+        assert_eq!(fs::read(&back).unwrap(), fs::read(&raw).unwrap(), "{volume}");
+    }
 }
 
 #[test]

@@ -17,7 +17,6 @@ mod environment;
 mod generate;
 mod history;
 mod job;
-mod live;
 mod log;
 mod measure;
 mod operations;

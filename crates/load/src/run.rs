@@ -6,17 +6,17 @@ use crate::contents::Contents;
 use crate::environment::Environment;
 use crate::history::{History, OtherLayout, Segment, UncertainWrite};
 use crate::job::{Job, Pace};
-use crate::live::LiveFigures;
 use crate::log::{LogSender, LogWriter};
 use crate::measure::{Accumulator, Recorder, Timeline, Usage, forget_peak_memory};
 use crate::operations::Operations;
 use crate::populate::populate;
-use crate::process::{Cause, Common, Online, Process, ProcessOutcome, State, TotalProgress};
+use crate::process::{Cause, Common, Online, Process, ProcessOutcome, State};
 use crate::result::{OperationFailure, RunResult};
 use crate::summary::{self, RunOutcomes};
 use crate::threads::joined;
 use crate::verify::check_all;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use gemelo_base::live::{LiveFigures, TotalProgress};
 use gemelo_base::{Classified, Clock, FailureKind, StopFlag, Unit};
 use gemelo_target::{Queue, QueueOptions, Target};
 use std::io::Write;
@@ -206,7 +206,7 @@ impl Run<'_> {
                     self.environment.monitor.advance(now.saturating_sub(told));
                     told = now.max(told);
                     if let Some(text) =
-                        live.next(self.environment.clock.now_ns(), progress.so_far())
+                        live.next(self.environment.clock.now_ns(), || progress.so_far())
                     {
                         self.environment.monitor.show(&text);
                     }

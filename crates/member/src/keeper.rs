@@ -30,21 +30,21 @@ pub fn on_loss(call: impl Fn(&Ended) + Send + Sync + 'static) {
 /// The threads, until the value is dropped.
 pub(crate) struct Keeper {
     stop: StopFlag,
-    /// It does not wait for the store, so that it can be waited for.
-    watcher: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Keeper {
     pub(crate) fn start(tenancy: Arc<Tenancy>) -> io::Result<Self> {
         let stop = StopFlag::new();
-        let mut keeper = Self { stop: stop.clone(), watcher: None };
+        let mut keeper = Self { stop: stop.clone(), threads: Vec::new() };
         let (renewed, renewing) = (Arc::clone(&tenancy), stop.clone());
         let renew = move || {
             while wait(&renewing, RENEWED_EVERY) {
                 renewed.renew();
             }
         };
-        std::thread::Builder::new().name("gemelo-lease".into()).spawn(renew)?;
+        let thread = std::thread::Builder::new().name("gemelo-lease".into());
+        keeper.threads.push(thread.spawn(renew)?);
         let watch = move || {
             while wait(&stop, LOOKED_EVERY) {
                 match tenancy.standing().check() {
@@ -58,8 +58,8 @@ impl Keeper {
                 }
             }
         };
-        let watcher = std::thread::Builder::new().name("gemelo-watch-lease".into()).spawn(watch)?;
-        keeper.watcher = Some(watcher);
+        let thread = std::thread::Builder::new().name("gemelo-watch-lease".into());
+        keeper.threads.push(thread.spawn(watch)?);
         Ok(keeper)
     }
 }
@@ -76,11 +76,12 @@ fn wait(stop: &StopFlag, span: Duration) -> bool {
 }
 
 impl Drop for Keeper {
+    /// Waits for the threads: a thread that uses librados while the process exits would crash it.
     fn drop(&mut self) {
         self.stop.raise();
-        if let Some(watcher) = self.watcher.take() {
+        for thread in self.threads.drain(..) {
             // The panic hook has reported a panic of the thread.
-            let _ = watcher.join();
+            let _ = thread.join();
         }
     }
 }

@@ -27,6 +27,9 @@ pub enum Action {
     EndRead(u8),
     /// The finder takes the marks of a volume and lists the blocks that have no fingerprint.
     Search(u8),
+    /// The finder takes the mark of one LBN, and leaves the others of the volume for later: it takes
+    /// blocks that were written before those of a whole volume, and a bounded number at a time.
+    SearchOne(Cell),
     /// The finder looks the content of a listed block up.
     Examine(u8),
     /// A thread that has written a content out begins to take its fingerprint.
@@ -92,7 +95,8 @@ impl Step<'_> {
             Action::Trim(cell) => self.trim(cell),
             Action::BeginRead(client, cell) => self.begin_read(client, cell),
             Action::EndRead(client) => self.end_read(client),
-            Action::Search(volume) => self.search(volume),
+            Action::Search(volume) => self.search(volume, |_| true),
+            Action::SearchOne(cell) => self.search_one(cell),
             Action::Examine(at) => self.examine(at.into()),
             Action::Settle(at) => self.settle(at.into()),
             Action::BeginTake(pbn) => self.begin_take(pbn),
@@ -245,7 +249,7 @@ impl Protocol {
     /// The finder and the collector.
     fn list_background(&self, state: &State, actions: &mut Vec<Action>) {
         match state.finder {
-            None => actions.extend(state.marked_volumes().map(Action::Search)),
+            None => actions.extend(state.searches()),
             Some(search) => {
                 for (at, candidate) in (0..).zip(search.candidates) {
                     match candidate {

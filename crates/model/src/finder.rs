@@ -13,8 +13,17 @@ use crate::state::{Candidate, Entry, Remembered, Search, Taking};
 use crate::step::Step;
 
 impl Step<'_> {
-    /// The finder takes the marks of a volume, pins, and lists blocks.
-    pub(crate) fn search(&mut self, volume: u8) -> Option<()> {
+    /// The finder takes the mark of one LBN of a volume that has others.
+    pub(crate) fn search_one(&mut self, one: Cell) -> Option<()> {
+        let has_others = self.state.marked_in(one.volume()).any(|cell| cell != one);
+        if !self.state.dirty.has(one.0) || !has_others {
+            return None;
+        }
+        self.search(one.volume() as u8, |cell| cell == one)
+    }
+
+    /// The finder takes marks of a volume, pins, and lists blocks.
+    pub(crate) fn search(&mut self, volume: u8, takes: impl Fn(Cell) -> bool) -> Option<()> {
         if self.state.finder.is_some()
             || self.state.mode(volume.into()) != Some(Mode::Offline)
             || !self.state.marked_volumes().any(|marked| marked == volume)
@@ -22,7 +31,8 @@ impl Step<'_> {
             return None;
         }
         let mut candidates = [Candidate::Done; LBNS];
-        for (slot, cell) in candidates.iter_mut().zip(Cell::of(volume.into())) {
+        let slots = candidates.iter_mut().zip(Cell::of(volume.into()));
+        for (slot, cell) in slots.filter(|(_, cell)| takes(*cell)) {
             let entry = self.state.live.map[cell.at()].filter(|_| self.state.dirty.has(cell.0));
             self.state.dirty.remove(cell.0);
             let is_unknown = |entry: &Entry| self.state.live.fingerprints[entry.pbn.at()].is_none();

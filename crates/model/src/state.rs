@@ -1,10 +1,12 @@
 //! The state of the model: what is in memory, and what is on the disks.
 
+use crate::action::Action;
 use crate::bounds::{Bounds, Budget};
 use crate::numbers::{
     CELLS, CLIENTS, CONTENTS, Cell, Content, FINDER, Fingerprint, LBNS, Mode, PBNS, Pbn, VOLUMES,
 };
 use crate::set::Set;
+use std::iter;
 
 /// A volume in the metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -309,9 +311,24 @@ impl State {
 
     /// The volumes with LBNs that are marked for the finder.
     pub(crate) fn marked_volumes(&self) -> impl Iterator<Item = u8> {
-        let is_marked =
-            |volume: &u8| Cell::of(usize::from(*volume)).any(|cell| self.dirty.has(cell.0));
+        let is_marked = |volume: &u8| self.marked_in((*volume).into()).next().is_some();
         (0..VOLUMES as u8).filter(is_marked)
+    }
+
+    /// The LBNs of a volume that the finder has to examine.
+    pub(crate) fn marked_in(&self, volume: usize) -> impl Iterator<Item = Cell> {
+        Cell::of(volume).filter(|cell| self.dirty.has(cell.0))
+    }
+
+    /// The searches that the finder can begin.
+    pub(crate) fn searches(&self) -> impl Iterator<Item = Action> {
+        let ones = |volume: u8| {
+            let marked: Vec<Cell> = self.marked_in(volume.into()).collect();
+            let has_others = marked.len() > 1;
+            marked.into_iter().filter(move |_| has_others).map(Action::SearchOne)
+        };
+        let volumes = self.marked_volumes();
+        volumes.flat_map(move |volume| iter::once(Action::Search(volume)).chain(ones(volume)))
     }
 
     /// The block that a client has taken and that nothing refers to yet.

@@ -1,6 +1,7 @@
 //! NBD as a front end: the addresses and rights that it refuses, and the figures that it gives.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test panics if it fails")]
+#![allow(clippy::print_stderr, reason = "a test says which program it lacks")]
 
 mod support;
 
@@ -51,8 +52,7 @@ fn a_socket_that_another_server_has_is_told_from_one_that_cannot_be_made() {
 fn rights_are_refused_where_no_address_is_a_file() {
     let rights = SocketAccess { mode: Some(0o660), group: None };
     let check = |address: &str, socket_access: &SocketAccess| {
-        let socket_access = socket_access.clone();
-        NbdFrontEnd { socket_access, ..front_end(address.parse().unwrap()) }.check()
+        NbdFrontEnd { socket_access: *socket_access, ..front_end(address.parse().unwrap()) }.check()
     };
     assert!(check("unix:/run/socket", &rights).is_ok());
     assert!(check("unix:/run/socket", &SocketAccess::default()).is_ok());

@@ -3,6 +3,7 @@
 use gemelo_base::{Classified, FailureKind};
 use gemelo_domain::DomainError;
 use gemelo_member::MemberError;
+use gemelo_objects::ObjectError;
 use gemelo_sharing::SharingError;
 use gemelo_volume::VolumeError;
 use std::io;
@@ -78,6 +79,15 @@ impl PlaceError {
             Self::Volume(VolumeError::InUse { .. })
                 | Self::Member(MemberError::Domain(DomainError::InUse { .. }) | MemberError::Taken)
                 | Self::Served { .. }
+        )
+    }
+
+    /// Returns whether the store did not answer in time. It may answer the next time.
+    #[must_use]
+    pub const fn is_time_out(&self) -> bool {
+        matches!(
+            self,
+            Self::Member(MemberError::Domain(DomainError::Object(ObjectError::TimedOut { .. })))
         )
     }
 

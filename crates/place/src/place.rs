@@ -15,7 +15,7 @@ pub enum PoolPlace {
     /// A directory of this host.
     Directory(PathBuf),
     /// A member of a domain.
-    Member(MemberPlace),
+    Member(Box<MemberPlace>),
 }
 
 impl FromStr for PoolPlace {
@@ -25,7 +25,7 @@ impl FromStr for PoolPlace {
         if !text.starts_with(SCHEME) {
             return Ok(Self::Directory(text.into()));
         }
-        Ok(Self::Member(MemberPlace::new(text.parse::<MemberUri>()?)))
+        Ok(Self::Member(Box::new(MemberPlace::new(text.parse::<MemberUri>()?))))
     }
 }
 

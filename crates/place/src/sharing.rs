@@ -45,7 +45,7 @@ impl MemberSharing {
         let sharing = Sharing::load(SharingParts {
             objects: client.objects(),
             clock: Arc::new(SystemClock::new()),
-            config: config.clone(),
+            config: *config,
             member,
             foreign,
             options: SharingOptions::default(),

@@ -37,7 +37,7 @@ impl FromStr for VolumePath {
     fn from_str(text: &str) -> Result<Self, VolumePathError> {
         if text.starts_with(SCHEME) {
             let (uri, name) = MemberUri::with_volume(text)?;
-            return Ok(Self { pool: PoolPlace::Member(MemberPlace::new(uri)), name });
+            return Ok(Self { pool: PoolPlace::Member(Box::new(MemberPlace::new(uri))), name });
         }
         match text.rsplit_once('/') {
             Some((pool, name)) if !pool.is_empty() && !name.is_empty() => {

@@ -11,6 +11,7 @@ use crate::error::ReplayError;
 use crate::options::Speed;
 use crate::populate::Holds;
 use crate::shared::Shared;
+use gemelo_base::live::LiveFigures;
 use gemelo_content::ContentId;
 use gemelo_load::PredictedBlocks;
 use gemelo_target::TargetRequest;
@@ -52,6 +53,7 @@ pub(crate) struct Dispatcher<'a> {
     drawn: u64,
     handed: DispatchCounts,
     first_ns: Option<u64>,
+    live: LiveFigures,
 }
 
 /// A run of consecutive blocks that one operation covers.
@@ -79,6 +81,7 @@ impl<'a> Dispatcher<'a> {
             drawn: shared.plan.drawn_populated(),
             handed: DispatchCounts::default(),
             first_ns: None,
+            live: LiveFigures::new(shared.environment.clock.now_ns()),
             shared,
         }
     }
@@ -107,6 +110,7 @@ impl<'a> Dispatcher<'a> {
             self.handed.records += 1;
             if self.handed.records.is_multiple_of(REPORT_EVERY) {
                 self.shared.environment.monitor.advance(REPORT_EVERY);
+                self.show_figures();
                 self.flush_batches();
             }
         };
@@ -153,8 +157,17 @@ impl<'a> Dispatcher<'a> {
             if near_ns <= now_ns {
                 return true;
             }
+            self.show_figures();
             self.flush_batches();
             clock.sleep_until_ns(near_ns.min(now_ns + MOST_WAIT_NS));
+        }
+    }
+
+    /// Shows the figures of the last second, if it is time for new ones.
+    fn show_figures(&mut self) {
+        let Shared { environment, progress, .. } = self.shared;
+        if let Some(text) = self.live.next(environment.clock.now_ns(), || progress.so_far()) {
+            environment.monitor.show(&text);
         }
     }
 

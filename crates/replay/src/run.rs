@@ -12,6 +12,7 @@ use crate::result::{Lateness, ReplayFigures, ReplayResult, ReplayVerification};
 use crate::shared::Shared;
 use crate::worker::{LATE_NS, Worker, WorkerOutcome};
 use crossbeam_channel::{bounded, unbounded};
+use gemelo_base::live::TotalProgress;
 use gemelo_base::{StopFlag, Unit};
 use gemelo_load::{Environment, PredictedBlocks, Stored};
 use gemelo_target::{PoolFigures, QueueOptions, Target};
@@ -64,6 +65,7 @@ pub fn replay(
         halt: &halt,
         options,
         queue,
+        progress: TotalProgress::default(),
         counts_contents: pool_before.is_some(),
     };
     let start = Barrier::new(options.processes as usize + 1);

@@ -4,6 +4,7 @@ use crate::contents::ReplayContents;
 use crate::options::ReplayOptions;
 use crate::plan::ReplayPlan;
 use gemelo_base::StopFlag;
+use gemelo_base::live::TotalProgress;
 use gemelo_load::Environment;
 use gemelo_target::QueueOptions;
 
@@ -16,6 +17,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) halt: &'a StopFlag,
     pub(crate) options: &'a ReplayOptions,
     pub(crate) queue: QueueOptions,
+    pub(crate) progress: TotalProgress,
     /// `true` if the contents that the target holds at the end are counted.
     pub(crate) counts_contents: bool,
 }

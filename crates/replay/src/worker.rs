@@ -6,6 +6,7 @@ use crate::options::Speed;
 use crate::result::ReplayMismatch;
 use crate::shared::Shared;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use gemelo_base::live::Unreported;
 use gemelo_content::{ContentId, Examination};
 use gemelo_load::Latencies;
 use gemelo_target::{Completion, Queue, TargetOperation, TargetRequest, Wait};
@@ -115,6 +116,7 @@ pub(crate) struct Worker<'a> {
     block_bytes: usize,
     /// `true` after the engine failed: operations in flight will never complete.
     engine_failed: bool,
+    unreported: Unreported,
     outcome: WorkerOutcome,
 }
 
@@ -134,6 +136,7 @@ impl<'a> Worker<'a> {
             scratch: vec![0; block_bytes],
             block_bytes,
             engine_failed: false,
+            unreported: Unreported::default(),
             outcome: WorkerOutcome::default(),
         }
     }
@@ -298,6 +301,9 @@ impl<'a> Worker<'a> {
         for completion in done.drain(..) {
             self.complete(completion, now_ns);
         }
+        if let Some(completed) = self.unreported.take_due(now_ns) {
+            self.shared.progress.add(completed);
+        }
         self.done = done;
     }
 
@@ -322,6 +328,7 @@ impl<'a> Worker<'a> {
                     Verb::Read => Some(&mut self.outcome.reads),
                     Verb::Write => Some(&mut self.outcome.writes),
                 };
+                self.unreported.complete(service_ns);
                 if let Some(side) = side {
                     side.data_bytes += operation.blocks * self.block_bytes as u64;
                     side.service.record(service_ns);

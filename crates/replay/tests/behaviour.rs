@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use gemelo_base::random::Random;
-use gemelo_base::{Clock, ManualClock, Silent, StopFlag, SystemClock};
+use gemelo_base::{Clock, ManualClock, Recorder, Silent, StopFlag, SystemClock};
 use gemelo_content::{ContentSpec, Distribution};
 use gemelo_load::Environment;
 use gemelo_replay::{
@@ -335,6 +335,27 @@ fn the_first_record_is_not_late_because_it_has_to_be_read() {
     let result =
         replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment).unwrap();
     assert_eq!((result.writes.operations, result.lateness.unwrap().late), (1, 0));
+}
+
+#[test]
+fn a_paced_replay_shows_its_operations_of_each_second() {
+    let write = |number| record(20 * number, TraceOperation::Write, number, &[1]);
+    let records: Vec<Record> = (0..60).map(write).collect();
+    let plan = plan(&records, MapRule::Refuse);
+    let directory = tempfile::tempdir().unwrap();
+    let target = file(&directory.path().join("disk"), &plan);
+    let options = ReplayOptions { speed: Speed::Times(1.0), ..options(1, 1, Engine::Psync) };
+    let spec = ContentSpec::new(Distribution::parse("0 1\n").unwrap(), BLOCK as usize, 1);
+    let contents = ReplayContents::new(&spec, plan.drawn_blocks()).unwrap();
+    let shown = Recorder::new();
+    let environment =
+        Environment { clock: &SystemClock::new(), monitor: &shown, stop: &StopFlag::new() };
+    let mut trace = Listed::new(records.clone());
+    replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment).unwrap();
+    let texts = shown.shown();
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    let (rate, _) = texts[0].split_once(" operations/s, mean latency ").unwrap();
+    assert!((25..=60).contains(&rate.parse::<u32>().unwrap()), "{texts:?}");
 }
 
 /// Reads find the content that the trace wrote, not earlier content of the target.

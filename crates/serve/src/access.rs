@@ -8,6 +8,7 @@ use crate::request::{PoolRequest, Reply};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Connect, ConnectError};
 use gemelo_place::{PlaceError, PoolPlace, Use};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -173,6 +174,20 @@ impl PoolAccess {
         match &self.had {
             PoolHolder::Here(pool, _) => pool.device(name).map_err(|error| about(error.into())),
             PoolHolder::Elsewhere(_) => attach(&self.directory, name, connect).map_err(about),
+        }
+    }
+
+    /// Returns the numbers of the blocks of the data store that were found damaged, if this process
+    /// has the pool only to read it and could not mark them. There are at most 1000.
+    #[must_use]
+    pub fn unmarked_damage(&self) -> Vec<u32> {
+        match &self.had {
+            PoolHolder::Here(pool, _) if pool.is_read_only() => {
+                let blocks: BTreeSet<u32> =
+                    pool.damaged_blocks().into_iter().map(|block| block.pbn).collect();
+                blocks.into_iter().collect()
+            }
+            PoolHolder::Here(..) | PoolHolder::Elsewhere(_) => Vec::new(),
         }
     }
 

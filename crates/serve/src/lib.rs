@@ -10,6 +10,7 @@
 
 mod access;
 mod control;
+mod damage;
 mod exports;
 mod failure;
 mod metrics;
@@ -28,6 +29,7 @@ mod watch;
 
 pub use access::{PoolAccess, Purpose};
 pub use control::Looks;
+pub use damage::mark_damaged;
 pub use failure::{Remedy, RequestFailure};
 pub use open_pool::{connected, let_look};
 pub use report::{ServerStat, StatReport, Thresholds};

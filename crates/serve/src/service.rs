@@ -244,6 +244,7 @@ fn stand_by(
                     systemd::notify("READY=1\nSTATUS=standing by");
                 }
             }
+            Err(OpenError::Pool(error)) if error.is_time_out() => {}
             other => return Ok(other?),
         }
         if stop.is_raised() {

@@ -125,3 +125,88 @@ impl Journal {
             .map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_format::{BackendKind, FingerprintKind, Version};
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    const PAGES: u64 = 16;
+    const PAGE: u64 = PAGE_BYTES as u64;
+
+    fn journal() -> Journal {
+        let superblock = Superblock {
+            version: Version::V2,
+            header_copy: None,
+            block_bytes: 4096,
+            pool_id: [1; 16],
+            key: [2; 32],
+            backend: BackendKind::Log,
+            fingerprint: FingerprintKind::Blake3,
+            journal_pages: PAGES,
+        };
+        let root = Root {
+            generation: 1,
+            next_commit: 1,
+            journal_offset: 0,
+            table: Default::default(),
+            table_bytes: 0,
+            data_blocks: 9,
+            next_volume: 1,
+            references: 0,
+            physical: 0,
+        };
+        let marks = FlushMarks { newest: None, next_offset: 0 };
+        Journal::new(&superblock, &root, PoolSeed::of(&superblock), (0, marks))
+    }
+
+    #[test]
+    fn the_used_part_ends_at_the_head_and_wraps_with_it() {
+        let mut journal = journal();
+        assert_eq!((journal.used_bytes(), journal.ring_bytes()), (0, PAGES * PAGE));
+        journal.advance(14 * PAGE_BYTES);
+        assert_eq!((journal.used_bytes(), journal.head()), (14 * PAGE, 14 * PAGE));
+        assert!(!journal.has_room(4 * PAGE_BYTES), "the commits at the front are still needed");
+        journal.trim(10 * PAGE);
+        assert_eq!(journal.used_bytes(), 4 * PAGE);
+        journal.advance(4 * PAGE_BYTES);
+        assert_eq!((journal.used_bytes(), journal.head()), (10 * PAGE, 4 * PAGE));
+        assert!(journal.has_room(4 * PAGE_BYTES) && !journal.has_room(6 * PAGE_BYTES));
+        journal.trim(4 * PAGE);
+        assert_eq!(journal.used_bytes(), 0);
+    }
+
+    proptest! {
+        /// A trim gives up the commits before a place at which a commit begins, or all of them.
+        #[test]
+        fn no_commit_is_written_over_one_that_is_needed(
+            steps in prop::collection::vec((any::<bool>(), 1u64..9), 1..200),
+        ) {
+            let mut journal = journal();
+            let mut needed: VecDeque<std::ops::Range<u64>> = VecDeque::new();
+            for (trims, number) in steps {
+                let bytes = number * PAGE;
+                if trims {
+                    needed.drain(..needed.len().min(number as usize));
+                    journal.trim(needed.front().map_or(journal.head(), |first| first.start));
+                } else if journal.has_room(bytes as usize) {
+                    journal.advance(bytes as usize);
+                    let written = journal.head() - bytes..journal.head();
+                    for other in &needed {
+                        let is_apart = written.end <= other.start || other.end <= written.start;
+                        prop_assert!(is_apart, "{:?} over {:?}", written, other);
+                    }
+                    prop_assert!(journal.used_bytes() >= bytes, "a full ring looks empty");
+                    needed.push_back(written);
+                } else {
+                    prop_assert!(!needed.is_empty() || bytes > journal.ring_bytes() / 2);
+                }
+                prop_assert!(journal.head() <= journal.ring_bytes());
+                let taken: u64 = needed.iter().map(|one| one.end - one.start).sum();
+                prop_assert!((taken..=journal.ring_bytes()).contains(&journal.used_bytes()));
+            }
+        }
+    }
+}

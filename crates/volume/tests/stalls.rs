@@ -18,10 +18,11 @@ use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, Tuning, VolumeError};
+use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A disk with slow syncs, whose journal fails when told to.
@@ -29,6 +30,10 @@ struct TestDisk {
     file: FileDisk,
     sync_ms: u64,
     journal_fails: AtomicBool,
+    /// Syncs that have begun.
+    syncs: AtomicU64,
+    /// A sync ends when it has had this lock.
+    sync_gate: Mutex<()>,
 }
 
 /// The range of the journal of [`options`] on the metadata disk.
@@ -55,6 +60,8 @@ impl Disk for TestDisk {
         }
     }
     fn sync(&self) -> io::Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        drop(self.sync_gate.lock());
         std::thread::sleep(Duration::from_millis(self.sync_ms));
         self.file.sync()
     }
@@ -65,7 +72,8 @@ impl Disk for TestDisk {
 
 fn disk(directory: &Path, name: &str, sync_ms: u64) -> Arc<TestDisk> {
     let file = FileDisk::create(&directory.join(name)).unwrap();
-    Arc::new(TestDisk { file, sync_ms, journal_fails: AtomicBool::new(false) })
+    let (journal_fails, syncs) = (AtomicBool::new(false), AtomicU64::new(0));
+    Arc::new(TestDisk { file, sync_ms, journal_fails, syncs, sync_gate: Mutex::new(()) })
 }
 
 fn disks(directory: &Path, sync_ms: u64) -> PoolDisks {
@@ -96,6 +104,40 @@ fn of_two_that_enlarge_the_pool_at_once_none_makes_it_smaller() {
     let bytes = unique(&mut Random::new(3), 1900);
     write(&volume, 0, &bytes).unwrap();
     assert!(read(&volume, 0, bytes.len()).unwrap() == bytes);
+}
+
+/// While a flush waits for the medium, the figures of the pool are told, and writes go on.
+#[test]
+fn a_flush_that_waits_for_the_medium_holds_nobody_up_who_asks_for_figures_or_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = disk(directory.path(), "data", 0);
+    let disks = PoolDisks::new(Arc::clone(&data) as _, disk(directory.path(), "metadata", 0));
+    Pool::format(&disks, &options(1000)).unwrap();
+    let pool = open(&disks, tuning()).unwrap();
+    pool.create_volume("a", 100 * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    write(&volume, 0, &content(1, BLOCK)).unwrap();
+    std::thread::scope(|scope| {
+        let gate = data.sync_gate.lock();
+        let syncs = data.syncs.load(Ordering::Relaxed);
+        let flush = scope.spawn(|| pool.flush());
+        while data.syncs.load(Ordering::Relaxed) == syncs {
+            std::thread::yield_now();
+        }
+        let (done, ended) = std::sync::mpsc::channel();
+        let (pool, volume) = (&pool, &volume);
+        scope.spawn(move || {
+            pool.stat().unwrap();
+            assert_eq!(pool.volumes().len(), 1);
+            write(volume, BLOCK as u64, &content(2, BLOCK)).unwrap();
+            done.send(()).unwrap();
+        });
+        // The limit only ends a test that fails.
+        let ended = ended.recv_timeout(Duration::from_secs(20));
+        drop(gate);
+        flush.join().unwrap().unwrap();
+        assert_eq!(ended, Ok(()), "held up by a flush");
+    });
 }
 
 /// A count while commits are written, volumes are made and removed, and the collector works, finds

@@ -24,7 +24,7 @@ pub enum PoolTargetError {
         /// The place of the pool.
         place: PoolPlace,
         /// The error with which the pool refused.
-        source: PlaceError,
+        source: Box<PlaceError>,
     },
     /// Another process has opened the pool.
     #[error(

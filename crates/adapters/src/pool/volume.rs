@@ -76,7 +76,7 @@ impl VolumeStorage {
         let opened = place.open(used, tuning, Arc::new(SystemClock::new()));
         opened.map_err(|source| match source.holder() {
             Some(holder) => PoolTargetError::InUse { place: self.place.clone(), holder },
-            None => PoolTargetError::Open { place: place.clone(), source },
+            None => PoolTargetError::Open { place: place.clone(), source: Box::new(source) },
         })
     }
 
@@ -106,7 +106,7 @@ impl VolumeStorage {
         }
         let volume = pool.volume(&place.0.name).map_err(|source| PoolTargetError::Open {
             place: place.0.pool.clone(),
-            source: source.into(),
+            source: Box::new(source.into()),
         })?;
         let at_start = if found.mapped_blocks == 0 { AtStart::Zeros } else { AtStart::Unknown };
         Ok(PlannedVolume {

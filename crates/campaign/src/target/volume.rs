@@ -30,23 +30,29 @@ const VOLUME: &str = "v";
 /// Options of `gemelo pool create` and of `gemelo serve` that a plan passes on by their own names.
 /// The options of the server hold for a volume in the process of the load as far as the pool keeps
 /// them.
-const POOL_OPTIONS: [&str; 8] = [
+const POOL_OPTIONS: [&str; 10] = [
     "backend",
     "fingerprint",
     "block-size",
     "cache",
     "commit-interval",
     "verify-reads",
+    "io",
+    "layout-rate",
     "data",
     "metadata",
 ];
 
-const SERVE_OPTIONS: [&str; 9] = [
+const SERVE_OPTIONS: [&str; 13] = [
     "finder-delay",
     "finder-most-delay",
     "finder-rate",
     "finder-cpu",
     "finder-memory",
+    "finder-interval",
+    "finder-window",
+    "scrub-interval",
+    "scrub-rate",
     "collect-rate",
     "busy-wait",
     "memory",

@@ -13,6 +13,7 @@ use super::worker::Worker;
 use crate::flowop::Kind;
 use crate::model::{ThreadSpec, WorkloadPlan, each_flowop};
 use crate::script::MOST_FDS;
+use gemelo_base::live::Progress;
 use gemelo_base::random::mix_pair;
 use gemelo_base::{Clock, StopFlag, SystemClock};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -209,6 +210,18 @@ impl Running {
             FlowopResult::new(&flowop.name, flowop.kind, &figures, elapsed_ns)
         });
         WorkloadInterval::new(flowops.collect(), elapsed_ns, self.thread_count)
+    }
+
+    /// Returns the operations on files so far.
+    pub(super) fn progress(&self) -> Progress {
+        let period = self.shared.period.load(Ordering::Relaxed);
+        let mut progress = Progress::default();
+        for flowop in self.flowop_cells.iter().filter(|flowop| flowop.kind.is_io()) {
+            let figures = flowop.figures(period);
+            progress.operations += figures.count;
+            progress.latency_ns += figures.total_ns;
+        }
+        progress
     }
 
     /// Begins a new period.

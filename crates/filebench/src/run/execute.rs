@@ -3,6 +3,7 @@
 use super::engine::{Running, Stage};
 use super::error::WorkloadError;
 use super::fileset::Fileset;
+use super::live::LiveRun;
 use super::options::{Console, Options};
 use super::populate::{Filled, populate};
 use super::result::{FilesetResult, WorkloadResult};
@@ -299,15 +300,16 @@ impl Executor<'_> {
         self.start(plan)?;
         self.console.line("Running...");
         let seconds = self.options.run_s.unwrap_or(seconds);
-        let elapsed_s = stopwatch();
+        let limit = (seconds > 0.0).then_some(seconds);
+        let mut live = LiveRun::new(self.monitor, limit);
         loop {
-            let left = (seconds > 0.0).then(|| (seconds - elapsed_s()).max(0.0));
+            let left = limit.map(|limit| (limit - live.elapsed_s()).max(0.0));
             let wait = match (left, period_s) {
                 (Some(left), Some(period)) => Some(left.min(period)),
                 (left, period) => left.or(period),
             };
             let Some((running, _)) = &mut self.running else { break };
-            let timed_out = running.wait(wait);
+            let timed_out = live.wait(running, wait);
             if !timed_out || left.is_some_and(|left| wait.is_none_or(|wait| left <= wait)) {
                 break;
             }
@@ -316,7 +318,7 @@ impl Executor<'_> {
                 running.clear();
             }
         }
-        self.console.line(&format!("Run took {:.0} seconds...", elapsed_s()));
+        self.console.line(&format!("Run took {:.0} seconds...", live.elapsed_s()));
         self.snap();
         self.stop_processes()
     }

@@ -11,6 +11,7 @@ mod fileset;
 mod flowop_state;
 mod handles;
 mod layout;
+mod live;
 mod memory;
 mod options;
 mod pool;

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
-use gemelo_base::{Silent, StopFlag};
+use gemelo_base::{Monitor, Silent, StopFlag};
 use gemelo_filebench::{Console, Options, Outcome, Script, WorkloadError, WorkloadResult, execute};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -76,12 +76,22 @@ pub(crate) fn run_in(
     options: &Options,
     stop: &StopFlag,
 ) -> (Result<Outcome, WorkloadError>, Vec<String>) {
+    run_shown(directory, text, options, stop, &Silent)
+}
+
+pub(crate) fn run_shown(
+    directory: &Path,
+    text: &str,
+    options: &Options,
+    stop: &StopFlag,
+    monitor: &dyn Monitor,
+) -> (Result<Outcome, WorkloadError>, Vec<String>) {
     let script = Script::parse("test.f", text).unwrap_or_else(|error| panic!("{error}"));
     let dir = [("dir".to_owned(), directory.display().to_string())];
     let program = script.compile(&dir).unwrap_or_else(|error| panic!("{error}")).with_run();
     let lines = Arc::new(Lines::default());
     let console: Arc<dyn Console> = Arc::clone(&lines) as Arc<dyn Console>;
-    let outcome = execute(&program, options, &console, &Silent, stop, &|_| Err("none".to_owned()));
+    let outcome = execute(&program, options, &console, monitor, stop, &|_| Err("none".to_owned()));
     let lines = lines.0.lock().unwrap().clone();
     (outcome, lines)
 }

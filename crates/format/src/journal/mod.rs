@@ -13,6 +13,7 @@ use crate::{
 use gemelo_disk::Disk;
 use loss::Gaps;
 use reader::{Found, Ring};
+use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,14 +53,14 @@ pub struct LastCommit {
 }
 
 /// History that is missing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LostHistory {
     /// Description of what is missing.
     pub what: String,
     /// The number of commits that cannot be replayed, up to the first that can.
     pub commits: u64,
-    /// The most changes that the lost commits can hold together, if the headers of all of them can
-    /// be read.
+    /// The most changes of blocks, ranges of blocks and volumes that the lost commits can hold
+    /// together, by their lengths; [`None`] if the header of one cannot be read.
     pub most_changes: Option<u64>,
     /// `true` if commits that follow a lost one can be replayed.
     pub can_skip: bool,

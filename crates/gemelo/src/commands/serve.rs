@@ -186,7 +186,9 @@ impl Arguments {
             span => Ok(Some(span)),
         })?;
         Ok(match (self.pool.clone(), lease) {
-            (PoolPlace::Member(member), Some(lease)) => PoolPlace::Member(member.with_lease(lease)),
+            (PoolPlace::Member(member), Some(lease)) => {
+                PoolPlace::Member(Box::new(member.with_lease(lease)))
+            }
             (PoolPlace::Directory(path), Some(_)) => {
                 let why = "a pool in a directory is locked without a lease";
                 return Err(bad_input(anyhow!("{}: leave out --lease: {why}", path.display())));

@@ -17,6 +17,7 @@ pub(crate) use outputs::NewFiles;
 use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
 use place::OutputPlace;
+pub(crate) use place::Readers;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;

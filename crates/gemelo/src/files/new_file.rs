@@ -1,6 +1,6 @@
 //! An output file that is written piece by piece and gets its name only when it is complete.
 
-use super::place::{OutputPlace, directory_of, temporary_beside};
+use super::place::{OutputPlace, Readers, directory_of, temporary_beside};
 use anyhow::{Context as _, anyhow};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -31,6 +31,12 @@ pub(crate) struct TemporaryFile {
 impl NewFile {
     /// Begins to write an output that [`super::check_new`] accepted.
     pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<Self> {
+        Self::create_for(Readers::All, path, force)
+    }
+
+    /// Does the same as [`Self::create`], for a file that these users may read. A file that is
+    /// replaced keeps its permissions.
+    pub(crate) fn create_for(readers: Readers, path: &Path, force: bool) -> anyhow::Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
         Ok(match OutputPlace::of(path)? {
             OutputPlace::StandardOutput => Self::StandardOutput,
@@ -46,7 +52,7 @@ impl NewFile {
                 Self::Through(OpenOptions::new().write(true).open(device).with_context(cannot)?)
             }
             OutputPlace::File { path: place, .. } => Self::Temporary(TemporaryFile {
-                temporary: temporary_beside(&place, path)?,
+                temporary: temporary_beside(&place, path, readers)?,
                 place,
                 force,
             }),

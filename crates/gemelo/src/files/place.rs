@@ -133,7 +133,7 @@ impl OutputPlace {
                         "{directory} is not a directory: create it first"
                     )));
                 }
-                temporary_beside(file, path).map(drop).or_bad_input()
+                temporary_beside(file, path, Readers::Owner).map(drop).or_bad_input()
             }
         }
     }
@@ -153,17 +153,35 @@ fn descriptor_of(path: &Path) -> Option<u32> {
     (directory == own).then_some(number)
 }
 
+/// The users that may read a new file. The umask removes further permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// All users.
+    All,
+    /// The owner alone, because the file has contents of a pool, which only its owner may read.
+    Owner,
+}
+
+impl Readers {
+    const fn mode(self) -> u32 {
+        match self {
+            Self::All => 0o666,
+            Self::Owner => 0o600,
+        }
+    }
+}
+
 /// Creates a temporary file in the directory of `file`. Messages name it `path`.
 pub(super) fn temporary_beside(
     file: &Path,
     path: &Path,
+    readers: Readers,
 ) -> anyhow::Result<tempfile::NamedTempFile> {
     let directory = directory_of(file);
     tempfile::Builder::new()
         .prefix(TEMPORARY.0)
         .suffix(TEMPORARY.1)
-        // The umask removes the permissions that the user does not want.
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(readers.mode()))
         .tempfile_in(directory)
         .map_err(|error| match error.get_ref() {
             // The error of tempfile names a random path, which does not help the user.

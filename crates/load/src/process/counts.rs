@@ -1,13 +1,7 @@
 //! The operations of a process as numbers: started, left, completed, and since the last sync.
 
 use crate::operations::Kind;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Most operations between two reports of progress.
-const REPORT_OPERATIONS: u64 = 1 << 10;
-/// Longest time between two reports of progress while operations complete: 0.1 s, so that live
-/// figures follow slow storage as well.
-const REPORT_NS: u64 = 100_000_000;
+use gemelo_base::live::{Progress, Unreported};
 
 /// Counts of operations.
 #[derive(Debug)]
@@ -16,41 +10,7 @@ pub(super) struct Counts {
     writes: u64,
     /// Operations that may still start.
     left: u64,
-    /// Operations completed and not yet reported as progress, and their latencies together.
-    unreported: Progress,
-    /// Time of the last report of progress, since the start of the run.
-    reported_ns: u64,
-}
-
-/// Completed operations of all processes, for progress and live figures. The two sums are not of
-/// one instant, which no reader needs.
-#[derive(Debug, Default)]
-pub(crate) struct TotalProgress {
-    operations: AtomicU64,
-    latency_ns: AtomicU64,
-}
-
-impl TotalProgress {
-    pub(super) fn add(&self, completed: Progress) {
-        self.operations.fetch_add(completed.operations, Ordering::Relaxed);
-        self.latency_ns.fetch_add(completed.latency_ns, Ordering::Relaxed);
-    }
-
-    /// Returns the sums so far.
-    pub(crate) fn so_far(&self) -> Progress {
-        Progress {
-            operations: self.operations.load(Ordering::Relaxed),
-            latency_ns: self.latency_ns.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// Completed operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Progress {
-    pub(crate) operations: u64,
-    /// Sum of their latencies.
-    pub(crate) latency_ns: u64,
+    unreported: Unreported,
 }
 
 impl Counts {
@@ -60,8 +20,7 @@ impl Counts {
             reads: 0,
             writes: 0,
             left: most_operations.unwrap_or(u64::MAX),
-            unreported: Progress::default(),
-            reported_ns: 0,
+            unreported: Unreported::default(),
         }
     }
 
@@ -81,8 +40,7 @@ impl Counts {
     /// Counts the completion of an operation.
     #[inline]
     pub(super) const fn complete(&mut self, latency_ns: u64) {
-        self.unreported.operations += 1;
-        self.unreported.latency_ns += latency_ns;
+        self.unreported.complete(latency_ns);
     }
 
     pub(super) const fn reads(&self) -> u64 {
@@ -103,17 +61,12 @@ impl Counts {
     /// operations, or after enough time.
     #[inline]
     pub(super) fn take_due(&mut self, now_ns: u64) -> Option<Progress> {
-        let is_due = self.unreported.operations >= REPORT_OPERATIONS
-            || now_ns.saturating_sub(self.reported_ns) >= REPORT_NS;
-        is_due.then(|| {
-            self.reported_ns = now_ns;
-            self.take()
-        })
+        self.unreported.take_due(now_ns)
     }
 
     /// Returns the operations completed since the last report.
     pub(super) fn take(&mut self) -> Progress {
-        std::mem::take(&mut self.unreported)
+        self.unreported.take()
     }
 }
 

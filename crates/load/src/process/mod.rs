@@ -16,7 +16,6 @@ mod outcome;
 mod state;
 mod times;
 
-pub(crate) use counts::{Progress, TotalProgress};
 pub(crate) use outcome::ProcessOutcome;
 pub(crate) use state::{Cause, Common, State};
 

@@ -7,8 +7,8 @@ use super::times::Times;
 use crate::contents::Contents;
 use crate::job::{Job, Pace};
 use crate::operations::ScheduledOperation;
-use crate::process::counts::TotalProgress;
 use crate::result::OperationFailure;
+use gemelo_base::live::TotalProgress;
 use gemelo_base::{Clock, StopFlag};
 
 /// State shared by all processes of a run.

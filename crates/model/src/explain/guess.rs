@@ -202,8 +202,8 @@ impl Guess {
     /// Adds the runs after the next step of the finder.
     fn find(&self, protocol: &Protocol, script: &Script, next: &mut Vec<Self>) {
         let Some(search) = self.state.finder else {
-            let marked = self.state.marked_volumes().map(Action::Search);
-            next.extend(marked.filter_map(|action| self.after(protocol, script, action)));
+            let searches = self.state.searches();
+            next.extend(searches.filter_map(|action| self.after(protocol, script, action)));
             return;
         };
         for (at, candidate) in (0..).zip(search.candidates) {

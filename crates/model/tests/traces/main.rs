@@ -70,8 +70,10 @@ fn runs_of_the_engine_are_runs_of_the_model() {
         all_overtaken += overtaken;
         kinds_of(&run).for_each(|kind| *kinds.entry(kind).or_insert(0u64) += 1);
         if let Err(unexplained) = explain(&protocol(compares(seed)), &run) {
-            for (at, event) in run.iter().enumerate().take(unexplained.at + 1) {
-                eprintln!("{at}: {event:?}");
+            // The commits that follow say which changes were expected.
+            for (at, event) in run.iter().enumerate() {
+                let mark = if at == unexplained.at { " <- unexplained" } else { "" };
+                eprintln!("{at}: {event:?}{mark}");
             }
             panic!("seed {seed}: no run of the model shows event {unexplained:?}");
         }

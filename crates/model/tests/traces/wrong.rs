@@ -1,5 +1,5 @@
-//! Runs that the engine must not make are refused: a right run, and wrong ones that differ from it
-//! in one place.
+//! Runs that the engine must not make are refused: wrong ones that differ from a right one in one
+//! place. The right one and another that the engine may make are not.
 
 use crate::protocol;
 use gemelo_model::{
@@ -69,6 +69,26 @@ fn refused(run: &[Event], at: usize) {
 #[test]
 fn the_right_run_is_a_run_of_the_model() {
     assert!(explain(&protocol(false), &right()).is_ok());
+}
+
+/// After an opening the finder has to examine all blocks without a fingerprint. It examines those
+/// first that were written since, so the others can be unmapped in between.
+#[test]
+fn what_was_written_is_examined_before_the_rest_of_its_volume() {
+    let b3 = Cell(3);
+    let [asked, answered] = done(2, Request::Find, Answer::Shared(0));
+    let identify = Change::Identify { pbn: Pbn(1), fingerprint: Fingerprint(1) };
+    let run = [
+        &write(B2, C1)[..],
+        &flush(&[store(B2, 0, C1)]),
+        &[Event::CutPower, Event::Shown(vec![Content(0), Content(0), C1, Content(0)])],
+        &write(b3, C2),
+        &[asked],
+        &done(0, Request::Trim(B2), Answer::Done),
+        &[answered],
+        &flush(&[store(b3, 1, C2), identify, Change::Unmap { cell: B2 }]),
+    ];
+    assert!(explain(&protocol(false), &run.concat()).is_ok());
 }
 
 #[test]

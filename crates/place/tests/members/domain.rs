@@ -73,7 +73,7 @@ impl Process {
     ) -> Result<PlacedPool, PlaceError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let tuning = Tuning { background, read_only: used == Use::Look, ..Tuning::default() };
-        PoolPlace::Member(self.place(name)).open(used, tuning, clock)
+        PoolPlace::Member(Box::new(self.place(name))).open(used, tuning, clock)
     }
 
     /// Serves a member without background threads.

@@ -3,6 +3,7 @@
 mod finder;
 mod http;
 mod page;
+mod sharing;
 mod text;
 
 pub(crate) use http::{MOST_OPEN_FILES, MetricsServer};

@@ -2,6 +2,7 @@
 
 use super::finder::finder_figures;
 use super::page::Page;
+use super::sharing::sharing_figures;
 use crate::report::StatReport;
 use crate::scrub::ScrubStat;
 use gemelo_store::BufferFigures;
@@ -14,6 +15,7 @@ pub(crate) fn render(report: &StatReport) -> String {
     buffer_figures(&mut page, &report.pool.write_buffer);
     finder_figures(&mut page, &report.pool.finder);
     scrub_figures(&mut page, &report.scrub);
+    sharing_figures(&mut page, report.sharing.as_ref());
     volume_figures(&mut page, report);
     latency_figures(&mut page, &report.volumes);
     server_figures(&mut page, report);

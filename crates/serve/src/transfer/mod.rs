@@ -149,7 +149,7 @@ fn run_workers<T: Sync>(
 ) -> Result<(), TransferError> {
     std::thread::scope(|scope| {
         let workers: Vec<_> = things.iter().map(|thing| scope.spawn(|| work(thing))).collect();
-        let ended = workers.into_iter().map(|worker| worker.join());
+        let ended = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
         let ended = ended.map(|ended| ended.unwrap_or(Err(TransferError::Interrupted)));
         let failed: Vec<TransferError> = ended.filter_map(Result::err).collect();
         failed.into_iter().min_by_key(TransferError::place).map_or(Ok(()), Err)

@@ -32,7 +32,7 @@ pub(crate) struct Member {
 
 /// The reason why a process ends.
 #[derive(Debug)]
-#[expect(dead_code, reason = "the messages of failing tests have the errors")]
+#[expect(dead_code, reason = "a panic of a test shows all fields")]
 pub(crate) enum Failure {
     Domain(DomainError),
     Sharing(SharingError),

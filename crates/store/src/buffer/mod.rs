@@ -15,9 +15,11 @@
 
 mod figures;
 mod memory;
+mod queue;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unseen;
 mod writer;
 
 pub use figures::BufferFigures;
@@ -52,8 +54,13 @@ pub trait WriteObserver: Send + Sync {
     fn wants(&self, contents: usize) -> bool;
 
     /// Sees contents that were written out: each PBN with the ticket and the bytes of its write. A
-    /// newer write of the PBN may have followed. The calling thread writes out nothing meanwhile.
+    /// newer write of the PBN may have followed. In a buffer with threads, a thread that uses spare
+    /// time calls it.
     fn written(&self, contents: &[(Pbn, NonZeroU64, &[u8])]);
+
+    /// Learns that it does not see this many contents that it wants, because they are too many, or
+    /// writers need their room.
+    fn missed(&self, contents: usize);
 }
 
 /// A store that acknowledges writes from memory; see the module.
@@ -79,6 +86,9 @@ impl WriteBuffer {
         if options.background {
             for _ in 0..THREADS {
                 buffer.start("gemelo-write", Shared::work)?;
+            }
+            if buffer.shared.has_observer() {
+                buffer.start("gemelo-observe", Shared::work_observer)?;
             }
             buffer.start("gemelo-ahead", Shared::work_ahead)?;
         }

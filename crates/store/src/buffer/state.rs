@@ -1,20 +1,35 @@
 //! The contents that a write buffer holds, and the order in which they are written out.
 
 use super::memory::{Memory, Slot};
+use super::queue::Queue;
+use super::unseen::Written;
+use gemelo_base::random::mix_pair;
 use gemelo_format::Pbn;
-use std::collections::{BTreeMap, BTreeSet};
+use hashbrown::HashTable;
+use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-/// The contents of one PBN. At least one of the two fields is set.
-#[derive(Debug, Default)]
+/// The contents of one PBN. At least one of the two is there.
+#[derive(Debug)]
 struct Held {
+    pbn: Pbn,
     /// The newest content, if it is not being written.
     waiting: Option<Content>,
     /// A content that is being written. A newer one waits until it is done, so that the older one
     /// never overwrites it.
     flying: Option<Slot>,
+}
+
+impl Held {
+    fn is_ready(&self) -> bool {
+        self.waiting.is_some() && self.flying.is_none()
+    }
+}
+
+fn hash(pbn: Pbn) -> u64 {
+    mix_pair(u64::from(pbn.number()), 0)
 }
 
 /// A content that waits to be written.
@@ -36,7 +51,7 @@ pub(super) struct Run {
 impl Run {
     /// Returns the contents whose writes have tickets. The caller gives up the slots under the lock
     /// of the buffer.
-    pub(super) fn ticketed(&self) -> Vec<(Pbn, NonZeroU64, Slot)> {
+    pub(super) fn ticketed(&self) -> Vec<Written> {
         let contents = self.contents.iter();
         contents
             .filter_map(|(pbn, content)| Some((*pbn, content.ticket?, Arc::clone(&content.slot))))
@@ -48,38 +63,36 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) memory: Memory,
-    held: BTreeMap<Pbn, Held>,
-    /// The contents that wait to be written, by number, which grows with each write.
-    queue: BTreeMap<u64, Pbn>,
+    held: HashTable<Held>,
+    /// The contents that wait to be written.
+    queue: Queue,
     /// The oldest numbers of the runs that are being written.
     flights: BTreeSet<u64>,
     /// PBNs whose content could not be written. It waits, and is not in the queue.
     failed: BTreeSet<Pbn>,
     failure: Option<io::Error>,
-    next_number: u64,
 }
 
 impl State {
     pub(super) const fn new(memory: Memory) -> Self {
         Self {
             memory,
-            held: BTreeMap::new(),
-            queue: BTreeMap::new(),
+            held: HashTable::new(),
+            queue: Queue::new(),
             flights: BTreeSet::new(),
             failed: BTreeSet::new(),
             failure: None,
-            next_number: 0,
         }
     }
 
     /// Returns the number that the next content gets.
-    pub(super) const fn next_number(&self) -> u64 {
-        self.next_number
+    pub(super) fn next_number(&self) -> u64 {
+        self.queue.next_number()
     }
 
     /// Returns the number of contents that wait and may be written.
-    pub(super) fn waiting(&self) -> usize {
-        self.queue.len()
+    pub(super) const fn waiting(&self) -> usize {
+        self.queue.waiting()
     }
 
     /// Returns whether runs are being written.
@@ -89,7 +102,7 @@ impl State {
 
     /// Returns whether a content with a smaller number waits and may be written.
     pub(super) fn is_waiting_below(&self, until: u64) -> bool {
-        self.queue.keys().next().is_some_and(|number| *number < until)
+        self.queue.oldest().is_some_and(|number| number < until)
     }
 
     /// Returns the number of PBNs of which a content is held.
@@ -99,8 +112,8 @@ impl State {
 
     /// Returns whether the writing of all contents with smaller numbers has ended, well or not.
     pub(super) fn is_written(&self, until: u64) -> bool {
-        let first = |number: Option<&u64>| number.copied().unwrap_or(u64::MAX);
-        first(self.queue.keys().next()).min(first(self.flights.first())) >= until
+        let is_later = |number: Option<u64>| number.is_none_or(|number| number >= until);
+        is_later(self.queue.oldest()) && is_later(self.flights.first().copied())
     }
 
     /// Returns whether a content could not be written.
@@ -121,7 +134,10 @@ impl State {
 
     /// Holds the newest content of a PBN.
     pub(super) fn insert(&mut self, pbn: Pbn, ticket: Option<NonZeroU64>, slot: Slot) {
-        let held = self.held.entry(pbn).or_default();
+        let (is_same, rehash) = (|held: &Held| held.pbn == pbn, |held: &Held| hash(held.pbn));
+        let entry = self.held.entry(hash(pbn), is_same, rehash);
+        let nothing = || Held { pbn, waiting: None, flying: None };
+        let held = entry.or_insert_with(nothing).into_mut();
         if let Some(waiting) = &mut held.waiting {
             // It keeps its place, so that a block that is written all the time is written out.
             let old = std::mem::replace(&mut waiting.slot, slot);
@@ -129,26 +145,38 @@ impl State {
             self.memory.put_back(old);
             return;
         }
-        held.waiting = Some(Content { number: self.next_number, ticket, slot });
-        self.queue.insert(self.next_number, pbn);
-        self.next_number += 1;
+        held.waiting = Some(Content { number: self.queue.push(pbn), ticket, slot });
+    }
+
+    fn held_of(&self, pbn: Pbn) -> Option<&Held> {
+        self.held.find(hash(pbn), |held| held.pbn == pbn)
+    }
+
+    fn held_mut(&mut self, pbn: Pbn) -> Option<&mut Held> {
+        self.held.find_mut(hash(pbn), |held| held.pbn == pbn)
+    }
+
+    /// Removes the entry of a PBN of which no content is held any more.
+    fn remove(&mut self, pbn: Pbn) {
+        if let Ok(entry) = self.held.find_entry(hash(pbn), |held| held.pbn == pbn) {
+            entry.remove();
+        }
     }
 
     /// Returns the newest content that is held of a PBN.
     pub(super) fn find(&self, pbn: Pbn) -> Option<Slot> {
-        let held = self.held.get(&pbn)?;
+        let held = self.held_of(pbn)?;
         let waiting = held.waiting.as_ref().map(|content| &content.slot);
         waiting.or(held.flying.as_ref()).map(Arc::clone)
     }
 
     fn is_ready(&self, pbn: Pbn) -> bool {
-        let is_free = |held: &Held| held.waiting.is_some() && held.flying.is_none();
-        self.held.get(&pbn).is_some_and(is_free) && !self.failed.contains(&pbn)
+        self.held_of(pbn).is_some_and(Held::is_ready) && !self.failed.contains(&pbn)
     }
 
     /// Begins to write the content that waits longest, with those of its neighbours.
     pub(super) fn take_run(&mut self, most: usize) -> Option<Run> {
-        let (_, oldest) = self.queue.iter().find(|(_, pbn)| self.is_ready(**pbn))?;
+        let oldest = self.queue.pbns().find(|pbn| self.is_ready(*pbn))?;
         let (mut first, mut count) = (oldest.number(), 1);
         let is_ready = |number: u32| Pbn::new(number).is_some_and(|pbn| self.is_ready(pbn));
         while count < most && first.checked_sub(1).is_some_and(is_ready) {
@@ -161,10 +189,10 @@ impl State {
         let pbns = (0..count).filter_map(|at| Pbn::new(next(at)?)).collect::<Vec<_>>();
         let mut contents = Vec::with_capacity(count);
         for pbn in pbns {
-            let Some(held) = self.held.get_mut(&pbn) else { continue };
+            let Some(held) = self.held_mut(pbn) else { continue };
             let Some(content) = held.waiting.take() else { continue };
             held.flying = Some(Arc::clone(&content.slot));
-            self.queue.remove(&content.number);
+            self.queue.remove(content.number);
             contents.push((pbn, content));
         }
         let oldest = contents.iter().map(|(_, content)| content.number).min()?;
@@ -176,12 +204,13 @@ impl State {
     pub(super) fn settle(&mut self, run: Run, outcomes: Vec<io::Result<()>>) {
         self.flights.remove(&run.oldest);
         for ((pbn, content), outcome) in run.contents.into_iter().zip(outcomes) {
-            let Some(held) = self.held.get_mut(&pbn) else { continue };
+            let Some(held) = self.held_mut(pbn) else { continue };
             if let Some(flown) = held.flying.take() {
                 drop(flown);
             }
+            let is_newest = held.waiting.is_none();
             match outcome {
-                Err(error) if held.waiting.is_none() => {
+                Err(error) if is_newest => {
                     held.waiting = Some(content);
                     self.failed.insert(pbn);
                     self.failure = Some(error);
@@ -190,8 +219,8 @@ impl State {
                 // A newer content makes up for a failure.
                 Ok(()) | Err(_) => self.memory.put_back(content.slot),
             }
-            if held.waiting.is_none() {
-                self.held.remove(&pbn);
+            if is_newest {
+                self.remove(pbn);
             }
         }
     }
@@ -199,8 +228,9 @@ impl State {
     /// Has the contents that could not be written wait for another try.
     pub(super) fn retry_failed(&mut self) {
         for pbn in std::mem::take(&mut self.failed) {
-            if let Some(content) = self.held.get(&pbn).and_then(|held| held.waiting.as_ref()) {
-                self.queue.insert(content.number, pbn);
+            let waiting = self.held_of(pbn).and_then(|held| held.waiting.as_ref());
+            if let Some(number) = waiting.map(|content| content.number) {
+                self.queue.put_back(number, pbn);
             }
         }
         self.failure = None;
@@ -208,23 +238,28 @@ impl State {
 
     /// Forgets the waiting contents of these PBNs. Returns whether none of them is being written.
     pub(super) fn forget(&mut self, first: Pbn, count: u32) -> bool {
-        let end = first.number().saturating_add(count);
-        let held = self.held.range_mut(first..).take_while(|(pbn, _)| pbn.number() < end);
-        let (mut empty, mut is_still) = (Vec::new(), true);
-        for (pbn, held) in held {
-            if let Some(content) = held.waiting.take() {
-                self.queue.remove(&content.number);
-                self.failed.remove(pbn);
+        let numbers = first.number()..first.number().saturating_add(count);
+        // The shorter one of the range and the table is gone through.
+        let pbns: Vec<Pbn> = if numbers.len() <= self.held.len() {
+            numbers.filter_map(Pbn::new).collect()
+        } else {
+            let held = self.held.iter().map(|held| held.pbn);
+            held.filter(|pbn| numbers.contains(&pbn.number())).collect()
+        };
+        let mut is_still = true;
+        for pbn in pbns {
+            let Some(held) = self.held_mut(pbn) else { continue };
+            let (waiting, is_flying) = (held.waiting.take(), held.flying.is_some());
+            if let Some(content) = waiting {
+                self.queue.remove(content.number);
+                self.failed.remove(&pbn);
                 self.memory.put_back(content.slot);
             }
-            if held.flying.is_some() {
+            if is_flying {
                 is_still = false;
             } else {
-                empty.push(*pbn);
+                self.remove(pbn);
             }
-        }
-        for pbn in empty {
-            self.held.remove(&pbn);
         }
         is_still
     }

@@ -192,9 +192,12 @@ fn write_once_there_is_room(buffer: WriteBuffer, make_room: impl FnOnce(&WriteBu
 #[test]
 fn a_writer_gets_the_room_that_the_last_reader_of_a_content_gives_up() {
     for background in [false, true] {
-        let (_, buffer) = buffer(2, background);
+        let (store, buffer) = buffer(2, background);
+        store.hold(true);
         write(&buffer, &[(1, 10), (2, 20)]);
         let found = buffer.find([pbn(1), pbn(2)].into_iter());
+        assert_eq!(found.len(), 2);
+        store.hold(false);
         // The contents are below now, and the reader alone has their memory.
         buffer.sync().unwrap();
         write_once_there_is_room(buffer, |buffer| buffer.put_back(found));
@@ -398,6 +401,9 @@ proptest! {
 struct Seen {
     is_unwilling: std::sync::atomic::AtomicBool,
     contents: Mutex<Vec<(u32, u64, Vec<u8>)>>,
+    missed: std::sync::atomic::AtomicUsize,
+    /// It looks at contents when it has had this lock.
+    gate: Mutex<()>,
 }
 
 impl WriteObserver for Seen {
@@ -406,9 +412,14 @@ impl WriteObserver for Seen {
     }
 
     fn written(&self, contents: &[(Pbn, NonZeroU64, &[u8])]) {
+        drop(self.gate.lock());
         let seen = contents.iter();
         let seen = seen.map(|(pbn, ticket, bytes)| (pbn.number(), ticket.get(), bytes.to_vec()));
         self.contents.lock().extend(seen);
+    }
+
+    fn missed(&self, contents: usize) {
+        self.missed.fetch_add(contents, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
@@ -437,4 +448,36 @@ fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written(
     buffer.sync().unwrap();
     assert_eq!(seen.contents.lock().len(), 2);
     assert_eq!(buffer.figures().held_bytes, 0);
+}
+
+/// While an observer stands still, writers and syncs go on: contents that it has no room for are
+/// given up, and counted.
+#[test]
+fn nobody_waits_for_an_observer() {
+    let (store, seen) = (Arc::new(TestStore::default()), Arc::new(Seen::default()));
+    let options = BufferOptions { bytes: 64 * BLOCK as u64, background: true };
+    let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
+    let below = Arc::clone(&store) as Arc<dyn Store>;
+    let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer).unwrap();
+    let gate = seen.gate.lock();
+    for round in 0..100u32 {
+        for number in 1..=10 {
+            let bytes = content(u64::from(number + round));
+            let ticket = NonZeroU64::new(u64::from(round) + 1);
+            buffer.write(&mut [ContentWrite { ticket, ..ContentWrite::new(pbn(number), &bytes) }]);
+        }
+        buffer.sync().unwrap();
+    }
+    let missed = || seen.missed.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(missed() > 500, "{} are more than an eighth of the memory", 1000 - missed());
+    drop(gate);
+    while seen.contents.lock().len() + missed() < 1000 {
+        std::thread::yield_now();
+    }
+    for (number, ticket, bytes) in &*seen.contents.lock() {
+        assert_eq!(*bytes, content(u64::from(*number) + ticket - 1));
+    }
+    while buffer.figures().held_bytes > 0 {
+        std::thread::yield_now();
+    }
 }

@@ -4,8 +4,10 @@ use super::BufferOptions;
 use super::figures::{BufferFigures, Counts};
 use super::memory::{Memory, Slot};
 use super::state::{Run, State};
+use super::unseen::{Unseen, Written};
 use crate::{ContentWrite, Store, WriteObserver};
 use gemelo_base::Clock;
+use gemelo_base::scheduling::{let_others_interrupt, use_spare_time};
 use gemelo_format::Pbn;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
@@ -22,6 +24,8 @@ const START_BYTES: usize = 256 << 10;
 const MOST_AGE: Duration = Duration::from_millis(5);
 /// A sync tries a content this often: an error can pass where the medium is good.
 const TRIES: u32 = 2;
+/// The contents that wait for the observer have this part of all slots at most.
+const SLOTS_PER_UNSEEN: usize = 8;
 /// A buffer of fewer contents could not take one while it writes another.
 const LEAST_SLOTS: usize = 2;
 
@@ -34,6 +38,8 @@ pub(super) struct Guarded {
     urgent: u64,
     /// Writers that wait for room.
     pub(super) starving: usize,
+    /// Contents that were written out and wait to be seen by the observer.
+    unseen: Unseen,
     /// `true` while a thread watches the age of the oldest waiting content.
     is_watched: bool,
     is_ending: bool,
@@ -52,6 +58,8 @@ pub(super) struct Shared {
     work: Condvar,
     /// Signalled when a run was written.
     settled: Condvar,
+    /// Signalled when the observer has something to see.
+    unseen: Condvar,
     /// The number of PBNs of which contents are held, as of the last change.
     held: AtomicUsize,
     counts: Counts,
@@ -87,6 +95,7 @@ impl Shared {
             state: State::new(Memory::new(block_bytes, slots)),
             urgent: 0,
             starving: 0,
+            unseen: Unseen::new(slots / SLOTS_PER_UNSEEN),
             is_watched: false,
             is_ending: false,
         };
@@ -98,6 +107,7 @@ impl Shared {
             guarded: Mutex::new(guarded),
             work: Condvar::new(),
             settled: Condvar::new(),
+            unseen: Condvar::new(),
             held: AtomicUsize::new(0),
             counts: Counts::default(),
             ahead: Ahead::default(),
@@ -196,6 +206,10 @@ impl Shared {
             }
             if !slots.is_empty() {
                 break Some(slots);
+            }
+            if let Some(seen) = guarded.unseen.pop() {
+                self.give_up(&mut guarded, seen);
+                continue;
             }
             if let Some(step) = guarded.state.memory.begin_step() {
                 let slots = MutexGuard::unlocked(&mut guarded, || step.make());
@@ -299,15 +313,27 @@ impl Shared {
         guarded.state.settle(run, outcomes);
         self.note_held(guarded);
         self.settled.notify_all();
-        if !seen.is_empty() {
+        if seen.is_empty() {
+            return true;
+        }
+        if !self.has_threads {
             self.show(guarded, seen);
+        } else if let Err(seen) = guarded.unseen.push(seen) {
+            self.give_up(guarded, seen);
+        } else {
+            self.unseen.notify_one();
         }
         true
     }
 
+    /// Returns whether an observer sees contents that were written out.
+    pub(super) const fn has_observer(&self) -> bool {
+        self.observer.is_some()
+    }
+
     /// Returns the contents of a run that the observer wants to see. It sees none while writers
     /// wait for room.
-    fn to_be_seen(&self, guarded: &Guarded, run: &Run) -> Vec<(Pbn, NonZeroU64, Slot)> {
+    fn to_be_seen(&self, guarded: &Guarded, run: &Run) -> Vec<Written> {
         match &self.observer {
             Some(observer) if guarded.starving == 0 => {
                 let seen = run.ticketed();
@@ -321,8 +347,30 @@ impl Shared {
         }
     }
 
-    /// Shows contents to the observer, after the waits for their writing have ended.
-    fn show(&self, guarded: &mut MutexGuard<'_, Guarded>, seen: Vec<(Pbn, NonZeroU64, Slot)>) {
+    /// Gives up contents that the observer wanted to see.
+    fn give_up(&self, guarded: &mut Guarded, seen: Vec<Written>) {
+        if let Some(observer) = &self.observer {
+            observer.missed(seen.len());
+        }
+        seen.into_iter().for_each(|(_, _, slot)| guarded.state.memory.put_back(slot));
+        // A writer may have waited for the room that is there now.
+        self.settled.notify_all();
+    }
+
+    /// Shows contents to the observer, until the buffer ends.
+    pub(super) fn work_observer(&self) {
+        use_spare_time();
+        let mut guarded = self.lock();
+        while !guarded.is_ending {
+            match guarded.unseen.pop() {
+                Some(seen) => self.show(&mut guarded, seen),
+                None => self.unseen.wait(&mut guarded),
+            }
+        }
+    }
+
+    /// Shows contents to the observer.
+    fn show(&self, guarded: &mut MutexGuard<'_, Guarded>, seen: Vec<Written>) {
         MutexGuard::unlocked(guarded, || {
             let written: Vec<(Pbn, NonZeroU64, &[u8])> =
                 seen.iter().map(|(pbn, ticket, slot)| (*pbn, *ticket, &slot[..])).collect();
@@ -358,6 +406,7 @@ impl Shared {
     /// Writes out the runs that are due, until the buffer ends and holds no content that can be
     /// written.
     pub(super) fn work(&self) {
+        let_others_interrupt();
         let mut guarded = self.lock();
         loop {
             if self.is_due(&guarded) && self.write_run(&mut guarded) {
@@ -383,6 +432,7 @@ impl Shared {
     pub(super) fn end(&self) {
         self.lock().is_ending = true;
         self.work.notify_all();
+        self.unseen.notify_all();
         self.call(Call { is_ending: true, ..Call::default() });
     }
 

@@ -67,22 +67,8 @@ pub(crate) fn recover(
     let seed = PoolSeed::of(&superblock);
     let store = disks.store(&superblock);
     damage.harmless.extend(store.check_labels()?);
-    let found = find_roots(&*disks.metadata, &superblock, seed)?;
-    for offset in found.to_repair {
-        damage.harmless.push(format!("the root at byte {offset}"));
-    }
-    let newest = found.newest.generation;
-    let mut root = found.newest;
     let options = LoadOptions { cache_bytes, salvages: is_salvaged };
-    let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock: &superblock };
-    let mut loaded = backend::load(&home, &root, options, &mut damage);
-    if let (true, Err(VolumeError::Damaged { .. }), Some(older)) =
-        (is_salvaged, &loaded, found.older)
-    {
-        root = older;
-        loaded = backend::load(&home, &root, options, &mut damage);
-    }
-    let mut backend = loaded?;
+    let Loaded { mut backend, root, newest } = load(disks, &superblock, options, &mut damage)?;
     let mut past_loss = PastLoss::default();
     let replayed = replay_journal(
         &*disks.metadata,
@@ -133,6 +119,38 @@ pub(crate) fn recover(
         next_commit: replayed.next_commit,
         damage,
     })
+}
+
+/// The state at a checkpoint.
+struct Loaded {
+    backend: Box<dyn MetadataBackend>,
+    root: Root,
+    /// The generation of the newest root, which a damaged pool may not be loaded from.
+    newest: u64,
+}
+
+/// Loads the newest checkpoint. A salvage takes the one before it if that one is damaged.
+fn load(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    options: LoadOptions,
+    damage: &mut Damage,
+) -> Result<Loaded> {
+    let found = find_roots(&*disks.metadata, superblock, PoolSeed::of(superblock))?;
+    for offset in found.to_repair {
+        damage.harmless.push(format!("the root at byte {offset}"));
+    }
+    let newest = found.newest.generation;
+    let mut root = found.newest;
+    let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock };
+    let mut loaded = backend::load(&home, &root, options, damage);
+    if let (true, Err(VolumeError::Damaged { .. }), Some(older)) =
+        (options.salvages, &loaded, found.older)
+    {
+        root = older;
+        loaded = backend::load(&home, &root, options, damage);
+    }
+    Ok(Loaded { backend: loaded?, root, newest })
 }
 
 /// Finds contents beyond the end of the data disk. A write would make such a disk longer, and the
@@ -207,17 +225,7 @@ impl Pool {
             mut damage,
             ..
         } = recovered;
-        let mut space = Space::new(backend.totals().data_blocks);
-        superblock.header_copy.into_iter().for_each(|pbn| {
-            space.claim(pbn);
-        });
-        match backend.visit_used(&mut |pbn| {
-            space.claim(pbn);
-        }) {
-            // Without knowing which blocks are free none can be written.
-            Err(VolumeError::Damaged { what }) => damage.lost.push(what),
-            other => other?,
-        }
+        let space = space_of(&*backend, &superblock, &mut damage)?;
         let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
         let tuning = Tuning { read_only: is_read_only, ..tuning };
         if !is_read_only {
@@ -257,26 +265,46 @@ impl Pool {
             generation,
         });
         let engine = Arc::new(engine);
-        if !is_read_only {
-            // On a file system that is full already the pool gets along with the room that it has.
-            let _ = engine.reserve_slots();
-        }
-        if !is_read_only && !engine.has_background() {
-            // What fails here is done at the next opening.
-            let _ = engine.clear_left(&|| false);
-        }
-        let workers = if engine.has_background() && !is_read_only {
-            Worker::start_all(&engine).map_err(|source| VolumeError::Io {
-                disk: DiskRole::Metadata,
-                action: "start the threads that look after",
-                source,
-            })?
-        } else {
-            Vec::new()
-        };
+        let workers = if is_read_only { Vec::new() } else { start(&engine)? };
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
         Ok(Self { engine, workers: Mutex::new(workers), damage })
     }
+}
+
+/// Returns the space of the data disk, with the blocks that are in use.
+fn space_of(
+    backend: &dyn MetadataBackend,
+    superblock: &Superblock,
+    damage: &mut Damage,
+) -> Result<Space> {
+    let mut space = Space::new(backend.totals().data_blocks);
+    superblock.header_copy.into_iter().for_each(|pbn| {
+        space.claim(pbn);
+    });
+    match backend.visit_used(&mut |pbn| {
+        space.claim(pbn);
+    }) {
+        // No block can be written while it is unknown which blocks are free.
+        Err(VolumeError::Damaged { what }) => damage.lost.push(what),
+        other => other?,
+    }
+    Ok(space)
+}
+
+/// Begins the work of an engine that may write.
+fn start(engine: &Arc<Engine>) -> Result<Vec<Worker>> {
+    // On a file system that is full already, the pool uses the room that it has.
+    let _ = engine.reserve_slots();
+    if !engine.has_background() {
+        // What fails here is done at the next opening.
+        let _ = engine.clear_left(&|| false);
+        return Ok(Vec::new());
+    }
+    Worker::start_all(engine).map_err(|source| VolumeError::Io {
+        disk: DiskRole::Metadata,
+        action: "start the threads that look after",
+        source,
+    })
 }
 
 /// Returns the plain store for a pool that is read only, and else a buffer over it, with the

@@ -7,11 +7,12 @@
 use crate::backend::MetadataBackend;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, MAX_NAME_BYTES, ReplayedCommit, VolumeId, VolumeRecord};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
 
 /// A volume that got another name, because its own was given to another volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RenamedVolume {
     /// The name that it had.
     pub before: String,

@@ -13,10 +13,12 @@ use gemelo_base::units::{format_count, format_counted};
 use gemelo_check::{CheckOptions, CheckReport, Problem, check};
 use gemelo_disk::DiskAccess;
 use gemelo_place::{PlaceError, PoolPlace};
-use gemelo_serve::{CheckedReport, PoolRequest, Purpose, Reply, RequestFailure, Settings};
+use gemelo_serve::{
+    CheckedReport, PoolRequest, Purpose, Reply, RequestFailure, Settings, mark_damaged,
+};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
-    LossChoice, RepairOptions, RepairOutlook, VolumeError, record_damage, repair, repair_outlook,
+    LossChoice, RepairOptions, RepairOutlook, VolumeError, repair, repair_outlook,
 };
 use serde::Serialize;
 
@@ -74,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             if !arguments.repair || checked.report.is_clean() {
                 drop(disks);
                 held.release().map_err(about)?;
-                record(&arguments.pool, &checked.report, context);
+                mark_damaged(&arguments.pool, &checked.report.damaged_blocks, &*context.monitor);
                 return show_idle(arguments, &checked, settings.as_ref(), context);
             }
             let choice = arguments.choose(&checked.outlook, context)?;
@@ -147,7 +149,7 @@ impl Arguments {
     /// Prints what was found, and writes it as JSON if that was asked for.
     fn finish(
         &self,
-        found: &CheckFindings,
+        found: &CheckFindings<'_>,
         text: &str,
         context: &Context,
     ) -> anyhow::Result<Outcome> {
@@ -175,7 +177,7 @@ struct Input<'a> {
 
 /// The findings of a check. Those of a served pool lack what only its disks tell.
 #[derive(Serialize)]
-struct CheckFindings {
+struct CheckFindings<'a> {
     /// `true` if nothing is wrong, or if a repair lost nothing.
     is_sound: bool,
     is_served: bool,
@@ -185,30 +187,14 @@ struct CheckFindings {
     more_problems: u64,
     checked_contents: Option<u64>,
     lost_blocks: Option<u64>,
+    /// What a repair gives up, if there is something to repair.
+    repair_outlook: Option<&'a RepairOutlook>,
 }
 
 #[derive(Serialize)]
 struct FoundProblem {
     what: String,
     loses_data: bool,
-}
-
-/// Sees to it that nothing shares contents that were found damaged. Where the pool cannot be
-/// written nothing can be shared either.
-fn record(pool: &PoolPlace, report: &CheckReport, context: &Context) {
-    if report.damaged_blocks.is_empty() {
-        return;
-    }
-    let recorded = pool.open_disks(DiskAccess::Exclusive).and_then(|held| {
-        record_damage(&held.disks(), &report.damaged_blocks)?;
-        held.release()
-    });
-    if let Err(error) = recorded {
-        context.monitor.warn(&format!(
-            "the damaged blocks could not be marked in the pool, so that new writes of their contents may \
-             be shared with them: {error}"
-        ));
-    }
 }
 
 /// A line for settings that make no sense, if they do not.
@@ -273,6 +259,7 @@ fn show_idle(
         more_problems: report.more_problems,
         checked_contents: arguments.data.then_some(report.checked_contents),
         lost_blocks: Some(report.lost_blocks),
+        repair_outlook: (!report.is_clean()).then_some(outlook),
     };
     arguments.finish(&found, &text, context)
 }
@@ -326,6 +313,7 @@ fn show_served(
         more_problems: contents.map_or(0, |found| found.more_problems),
         checked_contents: contents.map(|found| found.checked_contents),
         lost_blocks: None,
+        repair_outlook: None,
     };
     arguments.finish(&found, &text, context)
 }

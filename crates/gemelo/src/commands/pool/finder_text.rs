@@ -97,7 +97,7 @@ fn remembered(table: &mut Table, remembered: &RememberedFigures) {
     table.row([
         "fingerprints taken at writes".to_owned(),
         format!(
-            "{} in {}, {} without a free core",
+            "{} in {}, {} without processor time",
             format_count(remembered.taken),
             format_duration_ns(remembered.cpu_ns),
             format_count(remembered.skipped)

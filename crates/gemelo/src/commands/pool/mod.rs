@@ -41,7 +41,8 @@ enum Action {
     /// Deduplicate all blocks of volumes with off-line deduplication now
     ///
     /// A served pool does this in the background, some time after blocks were written. --pause and
-    /// --resume control that background work instead.
+    /// --resume control that background work instead. In a member of a domain, the command also
+    /// shares the contents with the other members, until nothing is left to share.
     Find(find::Arguments),
     /// Store neighbouring blocks of all volumes side by side now
     ///

@@ -38,11 +38,16 @@ pub(super) fn describe(outlook: &RepairOutlook) -> String {
 /// A line about lost commits.
 fn changes_of(lost: &LostHistory) -> String {
     let commits = format_counted(lost.commits, "lost commit");
+    let (holds, has) = match lost.commits {
+        1 => ("its length holds", "its length is"),
+        _ => ("their length hold", "their length is"),
+    };
     match lost.most_changes {
         Some(most) => {
-            format!("  the changes of {commits}, at most {}", format_counted(most, "change"))
+            let changes = format_counted(most, "change");
+            format!("  {commits}, which by {holds} at most {changes} of blocks or volumes")
         }
-        None => format!("  the changes of {commits}, an unknown number"),
+        None => format!("  {commits} with an unknown number of changes: {has} lost, too"),
     }
 }
 

@@ -3,9 +3,12 @@
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_size};
 use gemelo_place::SharingStat;
+use gemelo_volume::PoolStat;
 
-/// Returns the figures under a title.
-pub(super) fn text(sharing: &SharingStat, block_bytes: u64) -> String {
+/// Returns the figures under a title. The physical blocks of the pool include those that other
+/// members store.
+pub(super) fn text(sharing: &SharingStat, pool: &PoolStat) -> String {
+    let block_bytes = u64::from(pool.block_bytes);
     let SharingStat { counts, blocks, failure } = sharing;
     let mut table = Table::new();
     let mut row = |name: &str, count: u64, size: Option<u64>| {
@@ -13,6 +16,8 @@ pub(super) fn text(sharing: &SharingStat, block_bytes: u64) -> String {
         table.row([name.to_owned(), format_count(count), size]);
     };
     let bytes = |blocks: u64| Some(blocks * block_bytes);
+    let own = pool.physical_blocks.saturating_sub(blocks.borrowed);
+    row("stored by this member", own, bytes(own));
     row("known to the domain", blocks.kept, bytes(blocks.kept));
     row("stored by other members", blocks.borrowed, bytes(blocks.borrowed));
     row("kept for other members", blocks.lent, bytes(blocks.lent));

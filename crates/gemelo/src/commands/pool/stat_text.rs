@@ -21,7 +21,7 @@ pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> St
     text += &damaged(report);
     text += &scrub(report);
     if let Some(sharing) = &report.sharing {
-        text += &sharing_text::text(sharing, u64::from(report.pool.block_bytes));
+        text += &sharing_text::text(sharing, &report.pool);
     }
     if let Some(process) = report.holder_process_id {
         text += &format!("\nIn use by process {process}\n");

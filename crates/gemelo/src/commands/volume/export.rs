@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
-use crate::files::{self, NewFile};
+use crate::files::{self, NewFile, Readers};
 use crate::json::{JsonOption, Made};
 use crate::pools;
 use anyhow::{Context as _, anyhow};
@@ -10,7 +10,9 @@ use clap::Args;
 use gemelo_base::units::{format_counted, format_line, format_size};
 use gemelo_device::BlockDevice;
 use gemelo_place::{PoolPlace, VolumePath};
-use gemelo_serve::{BadRanges, OnBadBlock, PoolAccess, Purpose, Sink, Transferred, export};
+use gemelo_serve::{
+    BadRanges, OnBadBlock, PoolAccess, Purpose, Sink, Transferred, export, mark_damaged,
+};
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileTypeExt;
@@ -69,8 +71,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let outputs = [Some(arguments.output.as_path()), arguments.json.path()].into_iter().flatten();
     files::check_all_new(outputs, arguments.force)?;
     let access = pools::open(&arguments.volume.pool, Purpose::Read, context)?;
-    let (transferred, bad) = arguments.copy(&access, context)?;
-    access.close()?;
+    let copied = arguments.copy(&access, context);
+    let damaged = access.unmarked_damage();
+    let closed = access.close();
+    mark_damaged(&arguments.volume.pool, &damaged, context.monitor.as_ref());
+    let (transferred, bad) = copied?;
+    closed?;
     let exported = Exported { transferred, bad };
     let (monitor, mut failures) = (context.monitor.as_ref(), Failures::default());
     let text = arguments.text(&exported);
@@ -107,7 +113,7 @@ impl Arguments {
             let size_bytes = devices.first().map_or(0, |device| device.geometry().size_bytes);
             return run(Sink::Device(self.open_device(size_bytes)?));
         }
-        let file = NewFile::create(&self.output, self.force)?;
+        let file = NewFile::create_for(Readers::Owner, &self.output, self.force)?;
         match file.file().filter(|_| file.is_regular()) {
             Some(handle) => {
                 let exported = run(Sink::NewFile(handle.try_clone().with_context(about)?))?;

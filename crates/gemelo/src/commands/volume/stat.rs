@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let block_bytes = u64::from(report.pool.block_bytes);
     let is_served = report.server.is_some();
     let Some(volume) = report.volumes.iter().find(|volume| volume.record.name == *name) else {
-        return Err(bad_input(anyhow!("{}: there is no volume '{name}'", pool)));
+        return Err(bad_input(anyhow!("{pool}: there is no volume '{name}'")));
     };
     let space = if arguments.space {
         pools::volume_space(&access, Some(name), context)?.remove(name)

@@ -2,12 +2,12 @@
 //! them.
 //!
 //! A PBN that is taken, to be written, loses its place. A write to an off-line volume then gets a
-//! *ticket*, for which the places of its PBNs are reserved before anything is written. The threads
-//! that write contents out take the fingerprints afterwards, if a core is free, and each goes to
-//! its place only if that is still reserved for its ticket. A place therefore never has the
-//! fingerprint of an earlier content of its PBN, and a PBN that a map refers to, under a pin, is
-//! not taken. Several PBNs have one place: the newer write gets it, and the older fingerprint is
-//! dropped.
+//! *ticket*, for which the places of its PBNs are reserved before anything is written. A thread of
+//! the buffer takes the fingerprints once the contents are written out, if there is processor time
+//! for it, and each goes to its place only if that is still reserved for its ticket. A place
+//! therefore never has the fingerprint of an earlier content of its PBN, and a PBN that a map
+//! refers to, under a pin, is not taken. Several PBNs have one place: the newer write gets it, and
+//! the older fingerprint is dropped.
 
 use gemelo_base::Clock;
 use gemelo_format::{Fingerprint, Fingerprinter, Pbn};
@@ -18,8 +18,10 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes of a place: a fingerprint, a ticket and a PBN.
-const PLACE_BYTES: u64 = 16 + 8 + 4;
+/// Bytes of a place.
+const PLACE_BYTES: u64 = size_of::<Place>() as u64;
+/// Fingerprints that go to their places in one hold of the lock, which writers need: some 3 µs.
+const SET_AT_ONCE: usize = 32;
 
 /// Figures of the remembered fingerprints since the pool was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -30,7 +32,7 @@ pub struct RememberedFigures {
     pub held: u64,
     /// Fingerprints that were taken of blocks on their way to the disk.
     pub taken: u64,
-    /// Blocks of which none was taken, because no core was free.
+    /// Blocks of which none was taken, because there was no processor time for it.
     pub skipped: u64,
     /// Fingerprints that were dropped, because their blocks were freed and written again, or
     /// because newer blocks took their places.
@@ -43,71 +45,61 @@ pub struct RememberedFigures {
     pub cpu_ns: u64,
 }
 
+/// A place: the two halves of a fingerprint, zeros for none; a ticket; and a PBN.
+type Place = [u64; 4];
+
 /// The places. Memory that was never used is not touched.
 #[derive(Debug)]
 struct Places {
-    fingerprints: Vec<[u64; 2]>,
-    tickets: Vec<u64>,
-    pbns: Vec<u32>,
+    places: Vec<Place>,
     held: u64,
     dropped: u64,
 }
 
 impl Places {
     fn new(count: usize) -> Self {
-        Self {
-            fingerprints: vec![[0; 2]; count],
-            tickets: vec![0; count],
-            pbns: vec![0; count],
-            held: 0,
-            dropped: 0,
-        }
+        Self { places: vec![[0; 4]; count], held: 0, dropped: 0 }
     }
 
     fn at(&self, pbn: Pbn) -> usize {
-        pbn.index() % self.pbns.len().max(1)
+        pbn.index() % self.places.len().max(1)
     }
 
     /// Clears the place of a PBN and reserves it for a ticket, or for none.
     fn reserve(&mut self, pbn: Pbn, ticket: u64) {
         let at = self.at(pbn);
-        let place =
-            (self.fingerprints.get_mut(at), self.tickets.get_mut(at), self.pbns.get_mut(at));
-        if let (Some(fingerprint), Some(reserved), Some(owner)) = place {
-            if *fingerprint != [0; 2] {
-                *fingerprint = [0; 2];
+        if let Some(place) = self.places.get_mut(at) {
+            let [low, high, ..] = *place;
+            if (low, high) != (0, 0) {
                 self.held -= 1;
                 self.dropped += 1;
             }
-            (*reserved, *owner) = (ticket, pbn.number());
+            *place = [0, 0, ticket, u64::from(pbn.number())];
         }
     }
 
     /// Clears the place of a PBN, unless another one has it.
     fn forget(&mut self, pbn: Pbn) {
-        if self.pbns.get(self.at(pbn)) == Some(&pbn.number()) {
+        let place = self.places.get(self.at(pbn));
+        if place.is_some_and(|[.., owner]| *owner == u64::from(pbn.number())) {
             self.reserve(pbn, 0);
         }
     }
 
     fn set(&mut self, pbn: Pbn, ticket: NonZeroU64, fingerprint: Fingerprint) {
         let at = self.at(pbn);
-        let is_reserved =
-            self.tickets.get(at) == Some(&ticket.get()) && self.pbns.get(at) == Some(&pbn.number());
-        if let Some(place) = self.fingerprints.get_mut(at).filter(|_| is_reserved) {
-            self.held += u64::from(*place == [0; 2]);
-            *place = [fingerprint.low(), fingerprint.high()];
+        let Some(place) = self.places.get_mut(at) else { return };
+        let [low, high, reserved, owner] = *place;
+        if (reserved, owner) == (ticket.get(), u64::from(pbn.number())) {
+            self.held += u64::from((low, high) == (0, 0));
+            *place = [fingerprint.low(), fingerprint.high(), reserved, owner];
         }
     }
 
     fn get(&self, pbn: Pbn) -> Option<Fingerprint> {
-        let at = self.at(pbn);
-        if self.pbns.get(at) != Some(&pbn.number()) {
-            return None;
-        }
-        let [low, high] = *self.fingerprints.get(at)?;
+        let [low, high, _, owner] = *self.places.get(self.at(pbn))?;
         let bits = u128::from(high) << 64 | u128::from(low);
-        (bits != 0).then(|| Fingerprint::of_hash(bits))
+        (owner == u64::from(pbn.number()) && bits != 0).then(|| Fingerprint::of_hash(bits))
     }
 }
 
@@ -119,7 +111,7 @@ pub(crate) struct Remembered {
     clock: Arc<dyn Clock>,
     capacity: u64,
     next_ticket: AtomicU64,
-    is_core_free: AtomicBool,
+    is_wanted: AtomicBool,
     taken: AtomicU64,
     skipped: AtomicU64,
     hits: AtomicU64,
@@ -142,7 +134,7 @@ impl Remembered {
             clock,
             capacity,
             next_ticket: AtomicU64::new(1),
-            is_core_free: AtomicBool::new(true),
+            is_wanted: AtomicBool::new(true),
             taken: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
             hits: AtomicU64::new(0),
@@ -192,9 +184,14 @@ impl Remembered {
         self.misses.fetch_add(misses as u64, Ordering::Relaxed);
     }
 
-    /// Tells whether a core has nothing to do.
-    pub(crate) fn set_core_free(&self, is_free: bool) {
-        self.is_core_free.store(is_free, Ordering::Relaxed);
+    /// Tells whether there is processor time for fingerprints.
+    pub(crate) fn set_wanted(&self, is_wanted: bool) {
+        self.is_wanted.store(is_wanted, Ordering::Relaxed);
+    }
+
+    /// The processor time in nanoseconds that the fingerprints took.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.cpu_ns.load(Ordering::Relaxed)
     }
 
     pub(crate) fn figures(&self) -> RememberedFigures {
@@ -218,11 +215,15 @@ impl Remembered {
 
 impl WriteObserver for Remembered {
     fn wants(&self, contents: usize) -> bool {
-        let is_wanted = self.is_core_free.load(Ordering::Relaxed);
+        let is_wanted = self.is_wanted.load(Ordering::Relaxed);
         if !is_wanted {
-            self.skipped.fetch_add(contents as u64, Ordering::Relaxed);
+            self.missed(contents);
         }
         is_wanted
+    }
+
+    fn missed(&self, contents: usize) {
+        self.skipped.fetch_add(contents as u64, Ordering::Relaxed);
     }
 
     fn written(&self, contents: &[(Pbn, NonZeroU64, &[u8])]) {
@@ -230,10 +231,11 @@ impl WriteObserver for Remembered {
         let bytes: Vec<&[u8]> = contents.iter().map(|(_, _, content)| *content).collect();
         let mut fingerprints = Vec::with_capacity(bytes.len());
         self.fingerprinter.of_all(&bytes, |fingerprint| fingerprints.push(fingerprint));
-        {
+        let both = contents.chunks(SET_AT_ONCE).zip(fingerprints.chunks(SET_AT_ONCE));
+        for (contents, fingerprints) in both {
             let mut places = self.places.lock();
             for ((pbn, ticket, _), fingerprint) in contents.iter().zip(fingerprints) {
-                places.set(*pbn, *ticket, fingerprint);
+                places.set(*pbn, *ticket, *fingerprint);
             }
         }
         self.taken.fetch_add(contents.len() as u64, Ordering::Relaxed);
@@ -304,7 +306,7 @@ mod tests {
     fn a_busy_machine_and_no_memory_take_none() {
         let busy = remembered(8);
         assert!(busy.wants(5));
-        busy.set_core_free(false);
+        busy.set_wanted(false);
         assert!(!busy.wants(5));
         assert_eq!(busy.figures().skipped, 5);
         let off = remembered(0);

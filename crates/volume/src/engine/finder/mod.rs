@@ -14,6 +14,7 @@ mod pace;
 mod rewrites;
 mod sample;
 mod tuning;
+mod while_written;
 mod work;
 
 pub(crate) use control::FinderControl;

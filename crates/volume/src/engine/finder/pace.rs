@@ -8,6 +8,9 @@ const BUSY_NS: u64 = 20_000_000;
 /// The share of a core that was not used is saved up for this much processor time: 2 ms. More would
 /// be a burst that requests feel.
 const MOST_SAVED_CPU_NS: u64 = 2_000_000;
+/// The finder keeps at least this part of its share of a core, whatever fingerprints of written
+/// contents take.
+pub(super) const LEAST_PART_OF_SHARE: u64 = 4;
 /// A rate that was not used is saved up for a burst of this many seconds.
 const MOST_SAVED_S: u64 = 1;
 /// Bytes that are examined at once while no requests are under way.
@@ -64,7 +67,7 @@ pub(super) struct Look {
 
 /// An amount that grows at a rate up to a bound. It may be overdrawn, and then has to grow again.
 #[derive(Debug, Clone, Copy)]
-struct Allowance {
+pub(super) struct Allowance {
     per_s: u64,
     most: i64,
     left: i64,
@@ -72,13 +75,13 @@ struct Allowance {
 }
 
 impl Allowance {
-    fn full(per_s: u64, most: u64, now_ns: u64) -> Self {
+    pub(super) fn full(per_s: u64, most: u64, now_ns: u64) -> Self {
         let most = i64::try_from(most).unwrap_or(i64::MAX).max(1);
         Self { per_s, most, left: most, at_ns: now_ns }
     }
 
     /// Adds what has grown since the last call. Returns how long it takes until something is left.
-    fn wait_ns(&mut self, now_ns: u64) -> u64 {
+    pub(super) fn wait_ns(&mut self, now_ns: u64) -> u64 {
         let elapsed_ns = now_ns.saturating_sub(self.at_ns);
         let earned = u128::from(self.per_s) * u128::from(elapsed_ns) / u128::from(NS_PER_S);
         // Less than one unit is left to the next call.
@@ -93,7 +96,7 @@ impl Allowance {
         u64::try_from(wait_ns).unwrap_or(u64::MAX)
     }
 
-    fn spend(&mut self, amount: u64) {
+    pub(super) fn spend(&mut self, amount: u64) {
         self.left = self.left.saturating_sub(i64::try_from(amount).unwrap_or(i64::MAX));
     }
 }
@@ -120,6 +123,7 @@ pub(super) struct Pace {
     block_bytes: u64,
     bytes: Option<Allowance>,
     cpu: Allowance,
+    cpu_per_s: u64,
     busy_until_ns: u64,
     requests: u64,
     /// The beginning of the present round, if there is one.
@@ -136,6 +140,7 @@ impl Pace {
             block_bytes: block_bytes.max(1),
             bytes: tuning.bytes_per_s.map(rate),
             cpu: Allowance::full(cpu_per_s, MOST_SAVED_CPU_NS, now_ns),
+            cpu_per_s,
             busy_until_ns: 0,
             requests: 0,
             round_ns: None,
@@ -196,6 +201,13 @@ impl Pace {
         }
     }
 
+    /// Notes the processor time that fingerprints of written contents take a second. It is a part
+    /// of the share that the finder has of a core.
+    pub(super) fn note_fingerprints(&mut self, cpu_ns_per_s: u64) {
+        let least_ns = self.cpu_per_s / LEAST_PART_OF_SHARE;
+        self.cpu.per_s = self.cpu_per_s.saturating_sub(cpu_ns_per_s).max(least_ns);
+    }
+
     /// Notes that nothing is due any more: the round has ended.
     pub(super) fn note_done(&mut self) {
         if let Some(began_ns) = self.round_ns.take() {
@@ -249,6 +261,17 @@ mod tests {
         assert_eq!(used_ns(&mut pace(FinderTuning::default()), 10, idle), 10_000 * MS);
         let all = FinderTuning { busy_cpu_percent: 100, ..FinderTuning::default() };
         assert!(used_ns(&mut pace(all), 10, busy) >= 9990 * MS);
+    }
+
+    #[test]
+    fn fingerprints_of_written_contents_come_out_of_the_share_but_for_a_quarter() {
+        let busy = |now_ns| Look { now_ns, in_flight: 1, ..Look::default() };
+        for (fingerprints_ms, expected_ms) in [(50, 150), (150, 50), (180, 50), (900, 50)] {
+            let mut pace = pace(FinderTuning::default());
+            pace.note_fingerprints(fingerprints_ms * MS);
+            let used_ms = used_ns(&mut pace, 10, busy) / MS;
+            assert!((10 * expected_ms - 5..=10 * expected_ms + 5).contains(&used_ms), "{used_ms}");
+        }
     }
 
     #[test]

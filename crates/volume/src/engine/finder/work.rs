@@ -5,48 +5,28 @@ use super::super::worker::{LOOK, StopSignal};
 use super::Scope;
 use super::control::FinderState;
 use super::pace::{Hold, Look, Pace};
+use super::while_written::WhileWritten;
+use gemelo_base::scheduling::use_spare_time;
 use std::time::Duration;
 
 /// The reason for which the finder waits, and the time since when.
 type Held = Option<(Hold, u64)>;
 
-/// The interval at which the finder looks for a free core: 100 ms.
-const CORE_LOOK_NS: u64 = 100_000_000;
-/// A core counts as free if all cores together were idle for half of the interval.
-const IDLE_PER_INTERVAL: u64 = 2;
-
-/// Finds out whether a core has nothing to do.
-#[derive(Debug, Default)]
-struct CoreLook {
-    at_ns: u64,
-    idle_ns: Option<u64>,
-}
-
-impl CoreLook {
-    /// Looks if the interval has passed. Returns [`None`] if it has not, or if nothing is known.
-    fn is_free(&mut self, now_ns: u64, idle_ns: impl FnOnce() -> Option<u64>) -> Option<bool> {
-        let elapsed_ns = now_ns.saturating_sub(self.at_ns);
-        if elapsed_ns < CORE_LOOK_NS {
-            return None;
-        }
-        let before_ns = std::mem::replace(&mut self.idle_ns, idle_ns());
-        self.at_ns = now_ns;
-        let idle_ns = self.idle_ns?.saturating_sub(before_ns?);
-        Some(idle_ns >= elapsed_ns / IDLE_PER_INTERVAL)
-    }
-}
-
 /// The work of the thread.
 pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
+    use_spare_time();
     let block_bytes = engine.block_bytes() as u64;
     let mut pace = Pace::new(engine.tuning.finder, block_bytes, engine.clock.now_ns());
     let mut held = None;
     let mut wait = LOOK;
-    let mut core = CoreLook::default();
+    let mut while_written = WhileWritten::new(engine.tuning.finder, engine.clock.now_ns());
     while !stop.wait_for(wait) {
         let now_ns = engine.clock.now_ns();
-        if let Some(is_free) = core.is_free(now_ns, || engine.clock.idle_cpu_ns()) {
-            engine.data.remembered().set_core_free(is_free);
+        let remembered = engine.data.remembered();
+        let idle_ns = || engine.clock.idle_cpu_ns();
+        if let Some(decision) = while_written.decide(now_ns, remembered.cpu_ns(), idle_ns) {
+            remembered.set_wanted(decision.is_wanted);
+            pace.note_fingerprints(decision.cpu_ns_per_s);
         }
         wait = engine.finder_turn(&mut pace, &mut held);
     }
@@ -106,21 +86,5 @@ impl Engine {
             in_flight,
             requests,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_core_is_free_if_half_of_one_was_idle() {
-        const MS: u64 = 1_000_000;
-        let mut core = CoreLook::default();
-        assert_eq!(core.is_free(100 * MS, || Some(500 * MS)), None, "there is nothing before it");
-        assert_eq!(core.is_free(150 * MS, || panic!("too early")), None);
-        assert_eq!(core.is_free(200 * MS, || Some(550 * MS)), Some(true));
-        assert_eq!(core.is_free(300 * MS, || Some(599 * MS)), Some(false));
-        assert_eq!(core.is_free(400 * MS, || None), None);
     }
 }

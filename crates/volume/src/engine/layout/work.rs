@@ -4,6 +4,7 @@ use super::Tick;
 use super::walk::{Due, Walk};
 use crate::engine::Engine;
 use crate::engine::worker::StopSignal;
+use gemelo_base::scheduling::use_spare_time;
 
 /// A pool is idle while requests were under way for less than this part of the time between two
 /// looks.
@@ -84,6 +85,7 @@ impl Engine {
 
 /// The work of the thread.
 pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
+    use_spare_time();
     let tuning = engine.tuning.layout;
     let delay_ns = u64::try_from(tuning.delay.as_nanos()).unwrap_or(u64::MAX);
     let began_ns = engine.clock.now_ns();

@@ -91,7 +91,7 @@ impl Log {
         let effects = committer.note_root(mark.generation, mark.journal_offset, mark.next_commit);
         // The committer is held, so a count of the blocks finds these here or there.
         self.take_effect(effects);
-        self.note_waiting(&committer);
+        self.publish(&committer);
         drop(committer);
         add(&self.counters.checkpoints, 1);
         Ok(())

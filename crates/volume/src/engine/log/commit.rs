@@ -272,12 +272,13 @@ impl Log {
     pub(super) fn close_now(&self, state: &mut State, committer: &mut Committer) {
         committer.push(state.open.close());
         self.open_bytes.store(0, Ordering::Relaxed);
-        self.note_waiting(committer);
+        self.publish(committer);
     }
 
-    /// Tells writers the bytes of the waiting commits.
-    pub(super) fn note_waiting(&self, committer: &Committer) {
+    /// Tells others what has changed in the committer, which they do not wait for.
+    pub(super) fn publish(&self, committer: &Committer) {
         self.waiting_bytes.store(committer.waiting_bytes(), Ordering::Relaxed);
+        *self.figures.lock() = committer.figures();
     }
 
     /// Writes the waiting commits. After an error they keep waiting.
@@ -307,7 +308,7 @@ impl Log {
             add(&self.counters.journal_bytes, commit.buffer.len() as u64);
             let effects = std::mem::take(&mut commit.effects);
             committer.waiting.pop_front();
-            self.note_waiting(committer);
+            self.publish(committer);
             self.take_effect(effects);
         }
         Ok(Written::All)

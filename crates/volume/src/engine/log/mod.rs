@@ -28,6 +28,7 @@ use gemelo_base::Clock;
 use gemelo_disk::Disk;
 use gemelo_format::{DiskRole, PAGE_BYTES, PoolSeed, Superblock};
 use group_commit::GroupCommit;
+use parking_lot::Mutex;
 use reserve::Reserve;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -53,6 +54,9 @@ pub(crate) struct Log {
     open_bytes: AtomicU64,
     /// Bytes of the commits that wait, to be looked at without a lock.
     waiting_bytes: AtomicU64,
+    /// The committer's figures as of its last change, because the committer is held while a commit
+    /// is written. Held for a copy only.
+    figures: Mutex<JournalFigures>,
 }
 
 /// Everything that a log is opened with.
@@ -85,6 +89,7 @@ impl Log {
     pub(crate) fn new(parts: LogParts) -> Self {
         let LogParts { backend, journal, next_commit, generation, .. } = parts;
         let committer = Committer::new(journal, next_commit - 1, generation);
+        let figures = Mutex::new(committer.figures());
         let open = OpenCommit::new(next_commit, parts.data.has_keeper());
         Self {
             seed: PoolSeed::of(&parts.superblock),
@@ -103,6 +108,7 @@ impl Log {
             reserve: Reserve::new(),
             open_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
+            figures,
         }
     }
 
@@ -128,9 +134,9 @@ impl Log {
         LogSnapshot { committer, state }
     }
 
-    /// Figures of the journal.
+    /// Figures of the journal. It does not wait for a commit that is being written.
     pub(crate) fn journal_figures(&self) -> JournalFigures {
-        self.committer.lock().figures()
+        *self.figures.lock()
     }
 
     /// Length of the metadata disk in bytes.

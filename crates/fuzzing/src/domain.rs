@@ -1,0 +1,97 @@
+//! The values of a domain, which other hosts write: shards, entries and intents.
+
+use gemelo_domain::codec::Writer;
+use gemelo_domain::{
+    Action, Change, Entry, Intent, MemberId, Shard, ShardHeader, ShardState, ShardView, plan,
+};
+use gemelo_format::{Fingerprint, Pbn};
+use gemelo_member::{DomainUri, MemberUri};
+
+/// The bytes of a frame before the fields, and those of the checksum.
+const FRAME_BYTES: (usize, usize) = (4, 4);
+
+/// A fuzzer does not find a checksum, so it changes the fields only: a tag and the rest.
+fn framed(key: &str, bytes: &[u8]) -> Vec<u8> {
+    let (tag, fields) = bytes.split_first().unwrap_or((&0, &[]));
+    Writer::new(*tag).bytes(fields).finish(key)
+}
+
+/// Removes the frame again.
+fn unframed(value: &[u8]) -> Vec<u8> {
+    let tag = value.get(1).copied().unwrap_or_default();
+    let end = value.len().saturating_sub(FRAME_BYTES.1);
+    let fields = value.get(FRAME_BYTES.0..end).unwrap_or_default();
+    std::iter::once(tag).chain(fields.iter().copied()).collect()
+}
+
+/// Reads the intent of a ledger. What it asks for must be computable, and its bytes stay the same.
+pub(crate) fn intent(bytes: &[u8]) {
+    let value = framed("", bytes);
+    let Ok(intent) = Intent::decode(&value) else { return };
+    assert_eq!(intent.encode(), value, "an intent must survive its encoding");
+    let update = intent.update();
+    assert!(update.set.len() >= 2, "the header and the receipt are set");
+    assert!(
+        intent.effects().count() == intent.steps.len() && intent.blocks_if_void().count() < 5000
+    );
+}
+
+/// Reads the header and an entry of a shard, and plans a change of it.
+pub(crate) fn shard(bytes: &[u8]) {
+    let fingerprint = Fingerprint::from_bytes([7; 16]);
+    let keys = ShardView::keys(std::iter::once(fingerprint));
+    let (header, entry) = bytes.split_at(bytes.len().min(HEADER_BYTES));
+    let entry = (!entry.is_empty()).then(|| framed(&keys[1], entry));
+    let Ok(view) = ShardView::decode(&keys, &[Some(framed(&keys[0], header)), entry]) else {
+        return;
+    };
+    let change = Change { fingerprint, action: Action::Share };
+    let Some(whole) = Shard::new(0, 0) else { return };
+    let intent = plan(whole, MemberId(1), &view, &[change]);
+    let _ = intent.update();
+}
+
+/// The tag and the two fields of a header.
+const HEADER_BYTES: usize = 17;
+
+pub(crate) fn intent_seeds() -> Vec<Vec<u8>> {
+    let view = |entries| ShardView { header: ShardHeader::new(ShardState::Open), entries };
+    let change = |byte, action| Change { fingerprint: Fingerprint::from_bytes([byte; 16]), action };
+    let Some((whole, pbn)) = Shard::new(0, 0).zip(Pbn::new(9)) else { return Vec::new() };
+    let entry = Entry { home: MemberId(2), pbn, members: 2 };
+    let changes = [change(1, Action::Publish(pbn)), change(2, Action::Release)];
+    let intent = plan(whole, MemberId(1), &view(vec![None, Some(entry)]), &changes);
+    vec![unframed(&intent.encode())]
+}
+
+pub(crate) fn shard_seeds() -> Vec<Vec<u8>> {
+    let fingerprint = Fingerprint::from_bytes([7; 16]);
+    let Some((whole, pbn)) = Shard::new(0, 0).zip(Pbn::new(9)) else { return Vec::new() };
+    let header = ShardHeader::new(ShardState::Open);
+    let view = ShardView { header, entries: vec![None] };
+    let change = Change { fingerprint, action: Action::Publish(pbn) };
+    let update = plan(whole, MemberId(2), &view, &[change]).update();
+    let header = unframed(&header.encode());
+    let entry = update.set.first().map(|(_, value)| unframed(value)).unwrap_or_default();
+    vec![header.clone(), [header, entry].concat()]
+}
+
+/// Reads the names of domains and members. A printed name must parse to the same name.
+pub(crate) fn names(text: &str) {
+    if let Ok(domain) = text.parse::<DomainUri>() {
+        assert_eq!(domain.to_string().parse(), Ok(domain));
+    }
+    if let Ok(member) = text.parse::<MemberUri>() {
+        assert_eq!(member.to_string().parse(), Ok(member));
+    }
+    if let Ok((member, volume)) = MemberUri::with_volume(text) {
+        struct Written<'a>(&'a MemberUri, &'a str);
+        impl std::fmt::Display for Written<'_> {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.write_volume(self.1, formatter)
+            }
+        }
+        let again = MemberUri::with_volume(&Written(&member, &volume).to_string());
+        assert_eq!(again, Ok((member.clone(), volume.clone())));
+    }
+}

@@ -1,0 +1,63 @@
+//! Members of domains on a Ceph cluster.
+//!
+//! Each test has a cluster of its own. A client that keeps its connection over a fail-over does not
+//! exist here: the NBD clients of the kernel, QEMU and nbdkit connect once, or again to the same
+//! address, so the tests connect again themselves.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+#![allow(
+    clippy::print_stderr,
+    reason = "a test tells what it measured, and which program it lacks"
+)]
+
+#[path = "../../../objects/tests/conformance/ceph.rs"]
+#[expect(dead_code, reason = "other tests use the rest of the module")]
+mod ceph;
+#[path = "../common/mod.rs"]
+mod common;
+mod contents;
+mod host;
+#[path = "../schema/mod.rs"]
+mod schema;
+mod sharing;
+mod takeover;
+
+use ceph::Ceph;
+use common::gemelo;
+use host::Host;
+
+#[test]
+fn a_member_of_a_domain_on_ceph_is_served_by_one_host_at_a_time() {
+    let Some(ceph) = Ceph::start() else { return };
+    takeover::run(&Host::new(&ceph));
+}
+
+#[test]
+fn two_members_store_equal_contents_once_and_lose_none() {
+    let Some(ceph) = Ceph::start() else { return };
+    sharing::run(&Host::new(&ceph));
+}
+
+#[test]
+fn a_cluster_that_cannot_be_reached_and_a_wrong_name_are_named() {
+    let refused = |words: &[&str]| {
+        let ran = gemelo(words);
+        assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{words:?}: {}", ran.err);
+        ran.err
+    };
+    let text = refused(&["pool", "stat", "rados:pool/namespace"]);
+    assert!(text.contains("rados:POOL/NAMESPACE/MEMBER"), "{text}");
+    let text = refused(&["volume", "ls", "rados:"]);
+    assert!(text.contains("rados:POOL/NAMESPACE/MEMBER"), "{text}");
+    let text = refused(&["domain", "ls", "somewhere"]);
+    assert!(text.contains("rados:POOL/NAMESPACE"), "{text}");
+    let text = refused(&["pool", "stat", "rados:a/b/c:conf=/nowhere/ceph.conf"]);
+    assert!(text.contains("/nowhere/ceph.conf") || text.contains("librados2"), "{text}");
+    let text = refused(&["serve", "pool", "--lease", "5s", "--listen", "unix:x"]);
+    assert!(text.contains("--lease"), "{text}");
+}

@@ -1,0 +1,432 @@
+//! The disks and the tenure of a member over the simulated store.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use gemelo_base::random::Random;
+use gemelo_base::{Classified, Clock, FailureKind};
+use gemelo_disk::{Disk, DiskRead, DiskWrite};
+use gemelo_domain::DomainError;
+use gemelo_format::FingerprintKind;
+use gemelo_member::{DomainClient, Ended, MemberError, NewDomain, Service};
+use gemelo_objects::simulated::{Client, Faults, World};
+use gemelo_objects::{Locks, Objects};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+const LEASE: Duration = Duration::from_secs(60);
+const OBJECT: u64 = 4 << 20;
+
+/// A domain with the member "one".
+struct Domain {
+    world: World,
+}
+
+/// A host of the domain.
+struct Host {
+    client: Client,
+    domain: Arc<DomainClient>,
+}
+
+impl Domain {
+    fn new(seed: u64) -> Self {
+        let world = World::new(seed, Faults::NONE);
+        let new = NewDomain {
+            block_bytes: 4096,
+            depth: 1,
+            fingerprint: FingerprintKind::Blake3,
+            data_pool: None,
+        };
+        new.create_in(&world.client()).unwrap();
+        let domain = Self { world };
+        domain.host().domain.register("one").unwrap();
+        domain
+    }
+
+    fn host(&self) -> Host {
+        let client = self.world.client();
+        let objects = Arc::new(client.clone());
+        let domain = Arc::new(DomainClient::new(objects.clone(), objects).unwrap());
+        Host { client, domain }
+    }
+
+    /// Lets the lease of every holder end.
+    fn pass_lease(&self) {
+        let lease_ns = u64::try_from(LEASE.as_nanos()).unwrap();
+        self.world.sleep_until_ns(self.world.now_ns() + lease_ns + 1_000_000_000);
+    }
+}
+
+impl Host {
+    fn take(&self) -> Result<Service, MemberError> {
+        let clock: Arc<dyn Clock> = Arc::new(self.client.clock());
+        Service::take(&self.domain, "one", &clock, LEASE)
+    }
+}
+
+fn data(service: &Service) -> Arc<dyn Disk> {
+    service.disks().data
+}
+
+/// A disk and the bytes that it must have, of which most are zeros.
+struct Compared {
+    disk: Arc<dyn Disk>,
+    bytes: Vec<u8>,
+    /// Bytes that were discarded, which may read as anything.
+    unknown: Vec<Range<u64>>,
+}
+
+impl Compared {
+    /// A range near the border of an object, where cutting matters.
+    fn range(&self, random: &mut Random) -> Range<u64> {
+        let border = random.below(self.bytes.len() as u64 / OBJECT + 1) * OBJECT;
+        let begin = (border + random.below(20_000)).saturating_sub(10_000);
+        let begin = begin.min(self.bytes.len() as u64);
+        begin..(begin + random.below(12_000)).min(self.bytes.len() as u64)
+    }
+
+    /// Adjacent and separate ranges that do not overlap.
+    fn ranges(&self, random: &mut Random) -> Vec<Range<u64>> {
+        let whole = self.range(random);
+        let mut ranges = Vec::new();
+        let mut at = whole.start;
+        while at < whole.end {
+            let end = (at + 1 + random.below(4000)).min(whole.end);
+            if random.below(5) > 0 {
+                ranges.push(at..end);
+            }
+            at = end;
+        }
+        ranges
+    }
+
+    fn write(&mut self, random: &mut Random) {
+        let ranges = self.ranges(random);
+        let fill = 1 + random.below(255) as u8;
+        let contents: Vec<Vec<u8>> =
+            ranges.iter().map(|range| vec![fill; (range.end - range.start) as usize]).collect();
+        let mut writes: Vec<DiskWrite<'_>> = ranges
+            .iter()
+            .zip(&contents)
+            .map(|(range, bytes)| DiskWrite::new(range.start, bytes))
+            .collect();
+        self.disk.write_all(&mut writes).unwrap();
+        for (range, bytes) in ranges.into_iter().zip(contents) {
+            self.bytes[range.start as usize..range.end as usize].copy_from_slice(&bytes);
+            self.unknown = self.unknown.iter().flat_map(|gone| without(gone, &range)).collect();
+        }
+    }
+
+    fn read(&self, random: &mut Random) {
+        let ranges = self.ranges(random);
+        let mut buffers: Vec<Vec<u8>> =
+            ranges.iter().map(|range| vec![0xEE; (range.end - range.start) as usize]).collect();
+        let mut reads: Vec<DiskRead<'_>> = ranges
+            .iter()
+            .zip(&mut buffers)
+            .map(|(range, buffer)| DiskRead::new(range.start, buffer))
+            .collect();
+        self.disk.read_many(&mut reads);
+        assert!(reads.iter().all(|read| read.outcome.is_ok()));
+        for (range, buffer) in ranges.into_iter().zip(buffers) {
+            for (at, byte) in range.zip(buffer) {
+                let is_known = !self.unknown.iter().any(|gone| gone.contains(&at));
+                assert!(!is_known || self.bytes[at as usize] == byte, "byte {at}");
+            }
+        }
+    }
+
+    fn resize(&mut self, random: &mut Random) {
+        let length = random.below(3 * OBJECT);
+        self.disk.set_len(length).unwrap();
+        self.bytes.resize(length as usize, 0);
+        let cut = |gone: &Range<u64>| gone.start..gone.end.min(length);
+        self.unknown = self.unknown.iter().map(cut).filter(|gone| !gone.is_empty()).collect();
+    }
+}
+
+fn without(gone: &Range<u64>, written: &Range<u64>) -> Vec<Range<u64>> {
+    let before = gone.start..gone.end.min(written.start);
+    let after = gone.start.max(written.end)..gone.end;
+    [before, after].into_iter().filter(|part| !part.is_empty()).collect()
+}
+
+#[test]
+fn a_disk_of_objects_is_a_disk() {
+    for seed in 0..20 {
+        let domain = Domain::new(seed);
+        let host = domain.host();
+        let service = host.take().unwrap();
+        let mut random = Random::new(seed);
+        let disk = data(&service);
+        let mut compared = Compared { disk, bytes: Vec::new(), unknown: Vec::new() };
+        compared.resize(&mut random);
+        for _ in 0..150 {
+            service.renew();
+            match random.below(20) {
+                0 => compared.resize(&mut random),
+                1 | 2 => {
+                    let range = compared.range(&mut random);
+                    compared.disk.discard(range.start, range.end - range.start).unwrap();
+                    compared.unknown.push(range);
+                }
+                3 => {
+                    // What another process reads is the same.
+                    compared.disk.sync().unwrap();
+                    assert_eq!(compared.disk.len().unwrap(), compared.bytes.len() as u64);
+                }
+                4..12 => compared.write(&mut random),
+                _ => compared.read(&mut random),
+            }
+        }
+        service.release().unwrap();
+        let other = domain.host().take().unwrap();
+        compared.disk = data(&other);
+        assert_eq!(compared.disk.len().unwrap(), compared.bytes.len() as u64);
+        (0..20).for_each(|_| compared.read(&mut random));
+    }
+}
+
+#[test]
+fn reads_beyond_the_end_fail_alone_and_writes_beyond_it_extend_the_disk() {
+    let domain = Domain::new(1);
+    let service = domain.host().take().unwrap();
+    let disk = data(&service);
+    disk.set_len(1000).unwrap();
+    let (mut inside, mut across) = ([1; 10], [1; 10]);
+    let mut reads = [DiskRead::new(990, &mut inside), DiskRead::new(991, &mut across)];
+    disk.read_many(&mut reads);
+    assert!(reads[0].outcome.is_ok());
+    let error = reads[1].outcome.as_ref().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    assert_eq!(inside, [0; 10]);
+    disk.write_at(OBJECT + 5, b"beyond").unwrap();
+    assert_eq!(disk.len().unwrap(), 2 * OBJECT);
+}
+
+#[test]
+fn a_removed_object_reads_as_zeros_and_takes_no_space() {
+    let domain = Domain::new(1);
+    let host = domain.host();
+    let service = host.take().unwrap();
+    let disk = data(&service);
+    disk.set_len(2 * OBJECT).unwrap();
+    disk.write_at(OBJECT, b"bytes").unwrap();
+    disk.write_at(0, b"bytes").unwrap();
+    assert_eq!(host.client.list("data.").unwrap().len(), 2);
+    disk.discard(0, OBJECT).unwrap();
+    assert_eq!(host.client.list("data.").unwrap(), ["data.00000001.1"]);
+    let mut buffer = [1; 5];
+    disk.read_at(0, &mut buffer).unwrap();
+    assert_eq!(buffer, [0; 5]);
+}
+
+#[test]
+fn a_full_store_refuses_a_write_and_the_disk_goes_on() {
+    let domain = Domain::new(1);
+    let service = domain.host().take().unwrap();
+    let disk = data(&service);
+    disk.set_len(OBJECT).unwrap();
+    domain.world.set_capacity(1);
+    let full = disk.write_at(0, &[1; 4096]).unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    domain.world.set_capacity(1 << 40);
+    disk.write_at(0, &[1; 4096]).unwrap();
+    disk.sync().unwrap();
+}
+
+#[test]
+fn after_a_write_of_unknown_fate_nothing_is_written_and_the_next_host_fences() {
+    let domain = Domain::new(1);
+    let host = domain.host();
+    let service = host.take().unwrap();
+    let disk = data(&service);
+    disk.set_len(OBJECT).unwrap();
+    disk.write_at(0, b"old").unwrap();
+    // This write arrives after its sender has given up.
+    domain.world.set_faults(Faults { late_calls: 1000, ..Faults::NONE });
+    assert_eq!(disk.write_at(0, b"new").unwrap_err().kind(), io::ErrorKind::TimedOut);
+    domain.world.set_faults(Faults::NONE);
+    for outcome in [
+        disk.write_at(0, b"NEW"),
+        disk.sync(),
+        disk.discard(0, OBJECT),
+        disk.set_len(1),
+        disk.write_at(100, b"elsewhere"),
+    ] {
+        assert!(outcome.unwrap_err().to_string().contains("acknowledge"));
+    }
+    assert!(matches!(service.standing().check(), Err(Ended::Unknown { .. })));
+    // Reading changes nothing, and is answered.
+    let mut buffer = [0; 3];
+    disk.read_at(0, &mut buffer).unwrap();
+    let error = service.release().unwrap_err();
+    assert_eq!(error.kind(), FailureKind::Displaced);
+    assert!(matches!(host.take(), Err(MemberError::Ended(_))), "this process never serves again");
+    domain.pass_lease();
+    let next = domain.host().take().unwrap();
+    let disk = data(&next);
+    disk.read_at(0, &mut buffer).unwrap();
+    assert!(&buffer == b"old" || &buffer == b"new", "{buffer:?}");
+    assert!(host.client.write("data.00000001.0", 0, b"late").is_err(), "it is fenced");
+}
+
+/// A write of metadata that was sent before the take-over arrives long after it.
+#[test]
+fn no_late_write_of_the_last_process_changes_metadata_that_were_not_read_yet() {
+    for number in 0..12 {
+        let domain = Domain::new(number);
+        // The names of the objects, and with them their servers, differ.
+        let setter = domain.host();
+        (0..number).for_each(|other| {
+            setter.domain.register(&format!("other {other}")).unwrap();
+        });
+        setter.domain.register("last").unwrap();
+        let take = |host: &Host| {
+            let clock: Arc<dyn Clock> = Arc::new(host.client.clock());
+            Service::take(&host.domain, "last", &clock, LEASE).unwrap()
+        };
+        let host = domain.host();
+        let service = take(&host);
+        let metadata = service.disks().metadata;
+        metadata.write_at(3 * OBJECT, b"old").unwrap();
+        let timeout_ns = 100_000_000_000;
+        domain.world.set_faults(Faults { late_calls: 1000, timeout_ns, ..Faults::NONE });
+        assert!(metadata.write_at(3 * OBJECT, b"new").is_err());
+        domain.world.set_faults(Faults::NONE);
+        let next = take(&domain.host());
+        domain.world.sleep_until_ns(domain.world.now_ns() + 2 * timeout_ns);
+        let mut buffer = [0; 3];
+        next.disks().metadata.read_at(3 * OBJECT, &mut buffer).unwrap();
+        assert_eq!(&buffer, b"old", "with {number} other members");
+    }
+}
+
+#[test]
+fn reads_are_repeated() {
+    let domain = Domain::new(1);
+    let service = domain.host().take().unwrap();
+    let disk = data(&service);
+    disk.set_len(OBJECT).unwrap();
+    disk.write_at(0, b"bytes").unwrap();
+    domain.world.set_faults(Faults { lost_replies: 200, timeout_ns: 1_000_000, ..Faults::NONE });
+    let mut buffer = [0; 5];
+    // Three attempts fail together in one of 125 cases.
+    let failed = (0..100).filter(|_| disk.read_at(0, &mut buffer).is_err()).count();
+    assert!(failed < 10, "{failed} of 100");
+    assert_eq!(&buffer, b"bytes");
+}
+
+#[test]
+fn a_lease_that_is_over_ends_syncs_and_another_host_takes_the_member() {
+    let domain = Domain::new(1);
+    let host = domain.host();
+    let service = host.take().unwrap();
+    let disk = data(&service);
+    disk.write_at(0, b"bytes").unwrap();
+    service.renew();
+    let other = domain.host();
+    let refused = other.take().err().unwrap();
+    assert!(matches!(refused, MemberError::Domain(DomainError::InUse { .. })));
+    domain.pass_lease();
+    assert!(disk.sync().unwrap_err().to_string().contains("lease"));
+    let taken = other.take().unwrap();
+    assert_eq!(taken.epoch(), 2);
+    // The lease cannot be prolonged any more, and the release does not harm the new holder.
+    service.renew();
+    assert_eq!(service.standing().check(), Err(Ended::LeaseOver));
+    assert!(service.release().is_err());
+    let look = domain.host().domain.look("one").unwrap();
+    assert_eq!(look.holder.unwrap().instance, other.client.instance());
+    data(&taken).sync().unwrap();
+}
+
+#[test]
+fn a_member_that_is_handed_over_is_free_at_once() {
+    let domain = Domain::new(1);
+    let host = domain.host();
+    let service = host.take().unwrap();
+    let disk = data(&service);
+    disk.write_at(0, b"bytes").unwrap();
+    service.release().unwrap();
+    assert!(disk.write_at(0, b"late").is_err());
+    let other = domain.host().take().unwrap();
+    let mut buffer = [0; 5];
+    data(&other).read_at(0, &mut buffer).unwrap();
+    assert_eq!(&buffer, b"bytes");
+    // It was not fenced: it may serve again.
+    drop(other);
+    host.take().unwrap();
+}
+
+#[test]
+fn an_inspection_writes_nothing_and_notices_a_take_over() {
+    let domain = Domain::new(1);
+    let host = domain.host();
+    let other = domain.host();
+    assert!(matches!(host.domain.inspect("one"), Err(MemberError::NoPool { .. })));
+    let service = host.take().unwrap();
+    service.disks().metadata.write_at(0, b"bytes").unwrap();
+    assert!(matches!(
+        other.domain.inspect("one"),
+        Err(MemberError::Domain(DomainError::InUse { .. }))
+    ));
+    service.release().unwrap();
+    let inspection = other.domain.inspect("one").unwrap();
+    let disks = inspection.disks();
+    let mut buffer = [0; 5];
+    disks.metadata.read_at(0, &mut buffer).unwrap();
+    assert_eq!(&buffer, b"bytes");
+    let refused = disks.metadata.write_at(0, b"other").unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    inspection.check().unwrap();
+    // Somebody takes the member and gives it back: what was read may be of both times.
+    host.take().unwrap().release().unwrap();
+    assert!(matches!(inspection.check(), Err(MemberError::Taken)));
+}
+
+#[test]
+fn values_and_objects_go_with_the_removal() {
+    let domain = Domain::new(1);
+    let host = domain.host();
+    let service = host.take().unwrap();
+    service.set_value("settings", b"text").unwrap();
+    let member = service.member();
+    assert_eq!(host.domain.value(member, "settings").unwrap().unwrap(), b"text");
+    service.disks().metadata.write_at(0, b"bytes").unwrap();
+    data(&service).write_at(3 * OBJECT, b"bytes").unwrap();
+    assert!(service.has_pool().unwrap());
+    service.clear().unwrap();
+    assert!(!service.has_pool().unwrap());
+    assert!(host.client.list("data.").unwrap().is_empty());
+    assert!(host.client.list("meta.").unwrap().is_empty());
+}
+
+#[test]
+fn a_creation_that_was_interrupted_is_completed_with_the_same_key() {
+    let world = World::new(1, Faults::NONE);
+    let new = |block_bytes| NewDomain {
+        block_bytes,
+        depth: 2,
+        fingerprint: FingerprintKind::Blake3,
+        data_pool: Some("data".into()),
+    };
+    let client = world.client();
+    // The last of the calls, which completes the domain, is not made.
+    let dies = world.client();
+    world.kill_at(&dies.instance(), world.now_ns() + 1_500_000);
+    assert!(new(4096).create_in(&dies).is_err());
+    assert!(new(8192).create_in(&client).is_err(), "with other settings");
+    new(4096).create_in(&client).unwrap();
+    assert!(new(4096).create_in(&client).is_err(), "it exists");
+    let objects = Arc::new(client);
+    let domain = DomainClient::new(objects.clone(), objects).unwrap();
+    assert_eq!(domain.config().fingerprint_id, domain.shared().fingerprint_id());
+    assert_eq!(domain.shared().data_pool.as_deref(), Some("data"));
+}

@@ -1,0 +1,40 @@
+//! Contents that were written out and wait to be seen by the observer of a write buffer.
+
+use super::memory::Slot;
+use gemelo_format::Pbn;
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+
+/// A content that was written out, with the ticket of its write.
+pub(super) type Written = (Pbn, NonZeroU64, Slot);
+
+/// A bounded queue of lists of contents.
+#[derive(Debug)]
+pub(super) struct Unseen {
+    lists: VecDeque<Vec<Written>>,
+    contents: usize,
+    most: usize,
+}
+
+impl Unseen {
+    pub(super) const fn new(most: usize) -> Self {
+        Self { lists: VecDeque::new(), contents: 0, most }
+    }
+
+    /// Adds a list, or returns it if there are too many contents.
+    pub(super) fn push(&mut self, list: Vec<Written>) -> Result<(), Vec<Written>> {
+        if self.contents + list.len() > self.most {
+            return Err(list);
+        }
+        self.contents += list.len();
+        self.lists.push_back(list);
+        Ok(())
+    }
+
+    /// Takes out the oldest list.
+    pub(super) fn pop(&mut self) -> Option<Vec<Written>> {
+        let list = self.lists.pop_front()?;
+        self.contents -= list.len();
+        Some(list)
+    }
+}

@@ -1,0 +1,134 @@
+//! Properties of the free space, compared with sets.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+#[test]
+fn free_blocks_are_given_in_order_and_block_0_never() {
+    let mut space = Space::new(200);
+    assert_eq!(space.free(), 199);
+    let mut taken = Vec::new();
+    space.take(500, &mut taken);
+    assert_eq!(
+        taken.iter().map(|pbn| pbn.number()).collect::<Vec<_>>(),
+        (1..200).collect::<Vec<_>>()
+    );
+    assert_eq!(space.free(), 0);
+    space.grow(210);
+    assert_eq!(space.take_run(0, 4).map(|(pbn, count)| (pbn.number(), count)), Some((200, 4)));
+    assert_eq!(space.free(), 6);
+}
+
+proptest! {
+    #[test]
+    fn it_does_what_a_set_does(steps in prop::collection::vec((0u8..6, 0u32..500), 1..200), blocks in 1u64..500) {
+        let mut space = Space::new(blocks);
+        let mut free: BTreeSet<u32> = (1..blocks as u32).collect();
+        let mut used: Vec<Pbn> = Vec::new();
+        let mut freed: BTreeSet<u32> = BTreeSet::new();
+        for (kind, number) in steps {
+            match kind {
+                5 => {
+                    let (run, next) = space.take_free_run(number, 3, 70);
+                    let is_start = |pbn: &u32| (*pbn..pbn + 3).all(|pbn| free.contains(&pbn));
+                    let expected = free.range(number..).copied().find(is_start);
+                    prop_assert_eq!(run.map(|(first, _)| first.number()), expected);
+                    if let Some((first, count)) = run {
+                        let end = first.number() + count;
+                        prop_assert!((3..=70).contains(&count));
+                        prop_assert!(count == 70 || !free.contains(&end), "a longer run");
+                        prop_assert_eq!(next, Some(end));
+                        for pbn in first.number()..end {
+                            prop_assert!(free.remove(&pbn));
+                            used.extend(Pbn::new(pbn));
+                        }
+                    } else {
+                        prop_assert_eq!(next, None);
+                    }
+                }
+                4 => {
+                    let (run, next) = space.take_freed_run(number, 2, 9);
+                    let is_start = |pbn: &u32| (*pbn..pbn + 2).all(|pbn| freed.contains(&pbn));
+                    let expected = freed.range(number..).copied().find(is_start);
+                    prop_assert_eq!(run.map(|(first, _)| first.number()), expected);
+                    prop_assert_eq!(next, run.map(|(first, count)| first.number() + count));
+                    if let Some((first, count)) = run {
+                        prop_assert!((2..=9).contains(&count));
+                        prop_assert!(count == 9 || !freed.contains(&(first.number() + count)));
+                        for pbn in first.number()..first.number() + count {
+                            prop_assert!(free.contains(&pbn) && freed.remove(&pbn), "{}", pbn);
+                        }
+                        space.release_discarded(first, count);
+                    }
+                }
+                0 => {
+                    let mut taken = Vec::new();
+                    space.take(number as usize % 70, &mut taken);
+                    prop_assert_eq!(taken.len(), free.len().min(number as usize % 70));
+                    for pbn in taken {
+                        prop_assert!(free.remove(&pbn.number()));
+                        used.push(pbn);
+                    }
+                }
+                1 if !used.is_empty() => {
+                    let pbn = used.swap_remove(number as usize % used.len());
+                    space.release(pbn);
+                    free.insert(pbn.number());
+                    freed.insert(pbn.number());
+                }
+                2 => {
+                    if let Some((first, count)) = space.take_run(number, 9) {
+                        prop_assert_eq!(Some(&first.number()), free.range(number..).next());
+                        for pbn in first.number()..first.number() + count {
+                            prop_assert!(free.remove(&pbn));
+                            used.extend(Pbn::new(pbn));
+                        }
+                    } else {
+                        prop_assert_eq!(free.range(number..).next(), None);
+                    }
+                }
+                _ => {
+                    if let Some(pbn) = Pbn::new(number) {
+                        let was_free = space.claim(pbn);
+                        prop_assert_eq!(was_free, free.remove(&number));
+                        if was_free {
+                            used.push(pbn);
+                        }
+                    }
+                }
+            }
+            prop_assert_eq!(space.free(), free.len() as u64);
+            freed.retain(|pbn| free.contains(pbn));
+            prop_assert_eq!(space.freed(), freed.len() as u64);
+            prop_assert_eq!(space.blocks(), blocks);
+            for pbn in (1..520).filter_map(Pbn::new) {
+                prop_assert_eq!(space.is_used(pbn), !free.contains(&pbn.number()));
+            }
+        }
+    }
+}
+
+/// Takes all blocks of a space. Returns the last one.
+fn take_all(space: &mut Space) -> Pbn {
+    let mut taken = Vec::new();
+    space.take(space.free() as usize, &mut taken);
+    taken.pop().unwrap()
+}
+
+#[test]
+fn a_search_looks_at_a_bounded_part_and_says_where_to_go_on() {
+    let blocks = 64 * (LOOKED_AT + 100);
+    let mut space = Space::new(u64::from(blocks));
+    let last = take_all(&mut space);
+    space.release(last);
+    let far = 64 * LOOKED_AT;
+    assert_eq!(space.take_freed_run(64, 1, 1), (None, Some(64 + far)));
+    assert_eq!(space.take_freed_run(far, 2, 9), (None, None), "there is one block");
+    assert_eq!(space.take_freed_run(far, 1, 9), (Some((last, 1)), Some(blocks)));
+    space.release_discarded(last, 1);
+    assert_eq!(space.freed(), 0, "what was discarded has nothing to give back");
+    assert_eq!(space.take_free_run(64, 1, 9), (None, Some(64 + 64 * MIXED_LOOKED_AT)));
+    assert_eq!(space.take_free_run(far, 1, 9), (Some((last, 1)), Some(blocks)));
+    assert_eq!((space.free(), space.take_free_run(far, 1, 9)), (0, (None, None)));
+}
