@@ -1,11 +1,11 @@
 //! Hand-overs, and what a process must not leave behind.
 
-use crate::domain::{Domain, expect, trim, write};
+use crate::domain::{Domain, LEASE, expect, trim, write};
 use gemelo_base::StopFlag;
 use gemelo_domain::DomainError;
 use gemelo_member::{Ended, MemberError};
 use gemelo_objects::{Locks, ObjectError, Objects};
-use gemelo_place::{PlaceError, Use};
+use gemelo_place::{DomainCheck, PlaceError, Use};
 use std::sync::atomic::Ordering;
 
 #[test]
@@ -52,6 +52,42 @@ fn a_ledger_whose_doubt_is_settled_is_handed_over() {
 }
 
 #[test]
+fn an_intent_whose_record_was_in_doubt_is_settled() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    let one = first.filled("one", 1..=8);
+    first.store.loses_ledger.store(true, Ordering::Relaxed);
+    assert!(one.share(&StopFlag::new()).is_err());
+    first.store.loses_ledger.store(false, Ordering::Relaxed);
+    // Another member changes the shards, so the intents are void.
+    let two = second.filled("two", 1..=8);
+    two.share(&StopFlag::new()).unwrap();
+    two.close().unwrap();
+    one.share(&StopFlag::new()).unwrap();
+    assert_eq!(one.sharing_stat().unwrap().blocks.borrowed, 8);
+    one.close().unwrap();
+    let check = DomainCheck::run(&second.client, LEASE).unwrap();
+    assert_eq!((check.unsettled, check.findings), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn an_intent_that_a_full_store_refused_to_record_is_never_sent() {
+    let domain = Domain::new();
+    let process = domain.process();
+    let one = process.filled("one", 1..=8);
+    process.store.refuses_ledger.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert!(one.share(&StopFlag::new()).is_err());
+    }
+    assert_eq!(process.store.index_changes.load(Ordering::Relaxed), 0);
+    process.store.refuses_ledger.store(false, Ordering::Relaxed);
+    one.share(&StopFlag::new()).unwrap();
+    assert_eq!(one.sharing_stat().unwrap().blocks.kept, 8);
+    expect(&one, 1..=8);
+    one.close().unwrap();
+}
+
+#[test]
 fn what_a_dead_process_left_unsettled_is_settled_after_the_take_over() {
     let domain = Domain::new();
     let (first, second) = (domain.process(), domain.process());
@@ -72,10 +108,7 @@ fn what_a_dead_process_left_unsettled_is_settled_after_the_take_over() {
     assert!(
         first
             .store
-            .renew(
-                gemelo_objects::LockName { object: "member.00000001", name: "serve" },
-                crate::domain::LEASE
-            )
+            .renew(gemelo_objects::LockName { object: "member.00000001", name: "serve" }, LEASE)
             .is_err()
     );
     // The old process wakes, and changes nothing.

@@ -16,6 +16,8 @@ pub(crate) struct Store {
     client: Client,
     /// `true` to lose changes of ledgers, as if they never arrived.
     pub(crate) loses_ledger: AtomicBool,
+    /// `true` to refuse changes of ledgers, as a full store does.
+    pub(crate) refuses_ledger: AtomicBool,
     /// `true` to lose changes of the index.
     pub(crate) loses_index: AtomicBool,
     /// Called before each change of the index.
@@ -29,18 +31,21 @@ impl Store {
         Arc::new(Self {
             client: world.client(),
             loses_ledger: AtomicBool::new(false),
+            refuses_ledger: AtomicBool::new(false),
             loses_index: AtomicBool::new(false),
             before_index: Mutex::default(),
             index_changes: AtomicU64::new(0),
         })
     }
 
-    fn is_lost(&self, request: &Request<'_>) -> bool {
+    fn is_change_of(request: &Request<'_>, prefix: &str, flag: &AtomicBool) -> bool {
         let is_change = matches!(request.operation, Operation::Update(_));
-        let is_of = |prefix, flag: &AtomicBool| {
-            request.object.starts_with(prefix) && flag.load(Ordering::Relaxed)
-        };
-        is_change && (is_of("ledger.", &self.loses_ledger) || is_of("index.", &self.loses_index))
+        is_change && request.object.starts_with(prefix) && flag.load(Ordering::Relaxed)
+    }
+
+    fn is_lost(&self, request: &Request<'_>) -> bool {
+        Self::is_change_of(request, "ledger.", &self.loses_ledger)
+            || Self::is_change_of(request, "index.", &self.loses_index)
     }
 
     fn note_index(&self, requests: &[Request<'_>]) {
@@ -64,6 +69,14 @@ impl Store {
 impl Objects for Store {
     fn execute(&self, requests: &mut [Request<'_>]) {
         self.note_index(requests);
+        let is_refused =
+            |request: &Request<'_>| Self::is_change_of(request, "ledger.", &self.refuses_ledger);
+        if requests.iter().any(is_refused) {
+            for request in requests {
+                request.outcome = Err(ObjectError::Full { object: request.object.to_owned() });
+            }
+            return;
+        }
         if requests.iter().any(|request| self.is_lost(request)) {
             for request in requests {
                 let (action, object) = (request.operation.verb(), request.object.to_owned());

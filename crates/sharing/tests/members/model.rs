@@ -14,6 +14,8 @@ struct Block {
 /// The blocks of the volumes of one member.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contents {
+    /// The tenure of the newest process. An older one that goes on after a stop writes nothing.
+    epoch: u64,
     blocks: BTreeMap<(usize, u64), Block>,
 }
 
@@ -23,9 +25,16 @@ impl Contents {
         self.blocks.entry((volume, lbn)).or_insert(new)
     }
 
-    /// A client is about to write.
-    pub(crate) fn write(&mut self, volume: usize, lbn: u64, id: u64) {
-        self.block(volume, lbn).since.push(id);
+    /// A process has taken the member over.
+    pub(crate) fn taken_over(&mut self, epoch: u64) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    /// A client of the process with this tenure is about to write.
+    pub(crate) fn write(&mut self, epoch: u64, (volume, lbn): (usize, u64), id: u64) {
+        if epoch >= self.epoch {
+            self.block(volume, lbn).since.push(id);
+        }
     }
 
     /// A flush was acknowledged.

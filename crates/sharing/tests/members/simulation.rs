@@ -219,6 +219,7 @@ impl Run<'_> {
 
     /// Reads everything that the member had when it was taken over.
     fn recover(&self, member: &Member) -> Result<(), Failure> {
+        self.contents(member).taken_over(member.tenure.epoch());
         for number in 0..VOLUMES.len() {
             for lbn in 0..VOLUME_BLOCKS {
                 let volume = member.pool.volume(VOLUMES[number].0)?;
@@ -274,14 +275,14 @@ impl Run<'_> {
                         0 => lbn % CONTENTS + 1,
                         _ => self.world.draw(CONTENTS),
                     };
-                    self.contents(member).write(number, lbn, id);
+                    self.contents(member).write(member.tenure.epoch(), (number, lbn), id);
                     write(&volume, lbn, &content(id))?;
                 }
             }
             9..12 => {
                 let blocks = (1 + self.world.draw(12)).min(VOLUME_BLOCKS - lbn);
                 for lbn in lbn..lbn + blocks {
-                    self.contents(member).write(number, lbn, 0);
+                    self.contents(member).write(member.tenure.epoch(), (number, lbn), 0);
                 }
                 trim(&volume, lbn, blocks)?;
             }
