@@ -455,7 +455,7 @@ fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written(
 #[test]
 fn nobody_waits_for_an_observer() {
     let (store, seen) = (Arc::new(TestStore::default()), Arc::new(Seen::default()));
-    let options = BufferOptions { bytes: 64 * BLOCK as u64, background: true };
+    let options = BufferOptions { bytes: 64 * BLOCK as u64, background: true, threads: 4 };
     let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer).unwrap();
