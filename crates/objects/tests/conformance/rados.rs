@@ -24,8 +24,8 @@ fn ceph_keeps_the_promises() {
     a_stopped_cluster_times_out(&ceph, &clock);
 }
 
-/// A full cluster refuses bytes, and lets keys and locks change and objects go: there is room to give
-/// something up.
+/// A full cluster refuses bytes, and lets keys and locks change and objects go: there is room to
+/// give something up.
 fn a_full_cluster_lets_remove(ceph: &Ceph, clock: &dyn Clock) {
     let client = ceph.connect("gemelo", "full", PATIENCE).unwrap();
     // The limit of the pool stands for the disks, which a test cannot fill.
