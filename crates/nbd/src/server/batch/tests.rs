@@ -217,7 +217,7 @@ fn a_reply_buffer_that_many_batches_in_a_row_hardly_used_is_released() {
         zeroes_are_fast: false,
     };
     let device = Sectors::default();
-    let mut batch = Batch::new(false, &Memory::default()).unwrap();
+    let mut batch = Batch::new(false, 1 << 20, &Memory::default()).unwrap();
     let mut read = |length: u32, times: u32| {
         for cookie in 0..times.into() {
             let (flags, command, offset) = (0, Command::READ, 0);
