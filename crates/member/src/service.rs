@@ -205,8 +205,8 @@ impl Service {
         Ok(values.remove(&MemberDisk::ALL.map(MemberDisk::length_key))?)
     }
 
-    /// Sets what has to hold when the member is given back. If it fails, the standing ends without a
-    /// hand-over, and the next client fences this one.
+    /// Sets what has to hold when the member is given back. If it fails, the standing ends without
+    /// a hand-over, and the next client fences this one.
     pub fn before_release(
         &mut self,
         condition: impl FnOnce() -> std::result::Result<(), String> + Send + Sync + 'static,

@@ -27,8 +27,9 @@ pub enum Action {
     EndRead(u8),
     /// The finder takes the marks of a volume and lists the blocks that have no fingerprint.
     Search(u8),
-    /// The finder takes the mark of one LBN, and leaves the others of the volume for later: it takes
-    /// blocks that were written before those of a whole volume, and a bounded number at a time.
+    /// The finder takes the mark of one LBN, and leaves the others of the volume for later: it
+    /// takes blocks that were written before those of a whole volume, and a bounded number at a
+    /// time.
     SearchOne(Cell),
     /// The finder looks the content of a listed block up.
     Examine(u8),

@@ -246,9 +246,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// Looks at a page that did not exist when the ledger was read. A late call of the fenced holder
-    /// may have created it since, with records of intents in flight, which are written again when
-    /// those are settled. After this look no call of that holder takes effect on it.
+    /// Looks at a page that did not exist when the ledger was read. A late call of the fenced
+    /// holder may have created it since, with records of intents in flight, which are written again
+    /// when those are settled. After this look no call of that holder takes effect on it.
     fn look_at_missing(&mut self, name: &str) -> Result<()> {
         if self.versions.contains_key(name) {
             return Ok(());

@@ -30,8 +30,8 @@ impl<'a> LiveRun<'a> {
         self.clock.now_ns() as f64 / 1e9
     }
 
-    /// Does the same as [`Running::wait`]. The bar is there only during the call, so that others may
-    /// print between two calls.
+    /// Does the same as [`Running::wait`]. The bar is there only during the call, so that others
+    /// may print between two calls.
     pub(super) fn wait(&mut self, running: &Running, seconds: Option<f64>) -> bool {
         let total_ns = self.seconds.map(|seconds| (seconds * 1e9) as u64);
         self.monitor.begin("running", Unit::Nanoseconds, total_ns);

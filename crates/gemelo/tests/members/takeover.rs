@@ -111,15 +111,18 @@ fn a_storage_server_dies(host: &Host<'_>) -> Server {
     server.wait_until_it_serves();
     let volume = server.volume();
     let ends = AtomicBool::new(false);
-    let rounds = std::thread::scope(|scope| {
+    let (rounds, generation) = std::thread::scope(|scope| {
         let load = scope.spawn(|| {
-            let mut generation = 10;
-            while !ends.load(Ordering::Relaxed) {
-                generation += 1;
+            let mut rounds = 0u32;
+            for generation in (0..u8::MAX).cycle() {
                 write(&*volume, 1000..1200, generation);
                 assert_written(&*volume, 1000..1200, generation);
+                rounds += 1;
+                if ends.load(Ordering::Relaxed) {
+                    return (rounds, generation);
+                }
             }
-            generation
+            unreachable!("a cycle has no end")
         });
         host.kill_storage_server(0);
         std::thread::sleep(Duration::from_secs(2));
@@ -128,8 +131,8 @@ fn a_storage_server_dies(host: &Host<'_>) -> Server {
         ends.store(true, Ordering::Relaxed);
         load.join().unwrap()
     });
-    eprintln!("{} rounds of 200 blocks while a storage server was down and back", rounds - 10);
-    assert_written(&*volume, 1000..1200, rounds);
+    eprintln!("{rounds} rounds of 200 blocks while a storage server was down and back");
+    assert_written(&*volume, 1000..1200, generation);
     server
 }
 

@@ -1,3 +1,5 @@
+//! Tests of ledgers on a simulated store that fails, is full, or answers late.
+
 use super::*;
 use crate::record::Kind;
 use gemelo_domain::MemberId;

@@ -89,6 +89,8 @@ pub(crate) fn tuning() -> Tuning {
         background: false,
         cache_bytes: 64 << 10,
         write_buffer_bytes: 24 * BLOCK as u64,
+        // Tests damage contents in the store, and read them.
+        keeps_written: false,
         layout: LayoutTuning { run_bytes: 8 * BLOCK as u64, ..LayoutTuning::default() },
         ..Tuning::default()
     }

@@ -43,8 +43,8 @@ use writer::Shared;
 /// The options of a [`WriteBuffer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferOptions {
-    /// Most bytes of contents that are in memory, to be written or for readers. There is always room
-    /// for two contents.
+    /// Most bytes of contents that are in memory, to be written or for readers. There is always
+    /// room for two contents.
     pub bytes: u64,
     /// `true` to keep contents for readers after they were written out.
     pub keeps_written: bool,

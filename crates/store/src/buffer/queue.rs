@@ -49,7 +49,8 @@ impl Queue {
 
     /// Adds a content that has left, with the number that it had.
     pub(super) fn put_back(&mut self, number: u64, pbn: Pbn) {
-        // All contents that came since then may have left, but there are no more of them than slots.
+        // All contents that came since then may have left, but there are no more of them than
+        // slots.
         while number < self.first {
             self.first -= 1;
             self.entries.push_front(None);

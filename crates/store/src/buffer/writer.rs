@@ -121,8 +121,8 @@ impl Shared {
         self.guarded.lock()
     }
 
-    /// Returns whether no content is in memory. It sees a content that was written before the caller
-    /// learned of its PBN.
+    /// Returns whether no content is in memory. It sees a content that was written before the
+    /// caller learned of its PBN.
     pub(super) fn is_empty(&self) -> bool {
         self.is_empty.load(Ordering::Acquire)
     }

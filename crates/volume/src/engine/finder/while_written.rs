@@ -40,8 +40,9 @@ impl WhileWritten {
         Self { at_ns: now_ns, idle_ns: None, cpu_ns: 0, share }
     }
 
-    /// Decides anew if an interval has passed. `cpu_ns` is the processor time that fingerprints have
-    /// taken so far, and `idle_ns` the time for which processors had nothing to do, if it is known.
+    /// Decides anew if an interval has passed. `cpu_ns` is the processor time that fingerprints
+    /// have taken so far, and `idle_ns` the time for which processors had nothing to do, if it is
+    /// known.
     pub(super) fn decide(
         &mut self,
         now_ns: u64,
