@@ -32,7 +32,7 @@ pub struct Claim {
 
 /// The records of one member.
 pub trait Claims {
-    /// Returns the member.
+    /// Returns the number of the member whose records these are.
     fn member(&self) -> MemberId;
 
     /// Returns what the member refers to, and what it keeps as a home, among the contents of a

@@ -14,7 +14,7 @@ const READ_AT_ONCE: usize = 256;
 pub struct IndexFigures {
     /// Shards that take changes.
     pub shards: u64,
-    /// Their entries.
+    /// Contents in all shards together.
     pub entries: u64,
     /// The entries of the fullest shard.
     pub most_shard_entries: u64,

@@ -1,5 +1,5 @@
-//! What all members of a domain have in common besides its index: the fingerprints, and the pool
-//! that holds contents. It is in the object `domain`.
+//! The settings of a domain that all members share: the fingerprints, and the pool that holds
+//! contents. They are in the object `domain`.
 
 use crate::codec::{Reader, Reason, Writer};
 use crate::config::{DOMAIN_OBJECT, damaged};
@@ -14,7 +14,7 @@ const DATA_POOL_KEY: &str = "data-pool";
 /// The text whose fingerprint identifies kind and key.
 const IDENTIFIED: &[u8] = b"gemelo domain";
 
-/// What the members of a domain share besides the index.
+/// The settings that all members of a domain share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedSettings {
     /// The kind of the fingerprints.

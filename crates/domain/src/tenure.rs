@@ -157,7 +157,7 @@ impl Tenure {
         Ok((holder, record.map_or(0, |record| record.epoch)))
     }
 
-    /// Returns the member.
+    /// Returns the number of the member that is served.
     #[must_use]
     pub const fn member(&self) -> MemberId {
         self.member

@@ -47,13 +47,13 @@ pub struct NewDomain {
 /// A member as its domain knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberLook {
-    /// Its number.
+    /// The number that the domain gave the member.
     pub member: MemberId,
     /// The client that serves it now.
     pub holder: Option<Holder>,
-    /// How often it was taken.
+    /// The number of times that it was taken.
     pub epoch: u64,
-    /// Whether it has a pool.
+    /// `true` if it has a pool.
     pub has_pool: bool,
 }
 
@@ -295,7 +295,7 @@ impl Inspection {
         self.member
     }
 
-    /// Returns the disks.
+    /// Returns the data and metadata disks of the member.
     #[must_use]
     pub fn disks(&self) -> PoolDisks {
         self.disks.clone()

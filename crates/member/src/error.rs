@@ -23,7 +23,7 @@ pub enum MemberError {
          'ceph osd pool set {pool} allow_ec_overwrites true', or name another pool for contents"
     )]
     NoOverwrites {
-        /// The pool.
+        /// Name of the Ceph pool.
         pool: String,
     },
     /// The pool for the index has no keys.
@@ -32,19 +32,19 @@ pub enum MemberError {
          name a replicated pool, and give this one as the pool for contents"
     )]
     NoKeys {
-        /// The pool.
+        /// Name of the Ceph pool.
         pool: String,
     },
     /// The member is registered, and has no pool yet.
     #[error("the member '{name}' has no pool: create it with 'gemelo pool create'")]
     NoPool {
-        /// The member.
+        /// Name of the member.
         name: String,
     },
     /// The member has a pool.
     #[error("the member '{name}' has a pool already")]
     PoolExists {
-        /// The member.
+        /// Name of the member.
         name: String,
     },
     /// Another host took the member while it was read.

@@ -13,7 +13,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(1);
 /// Interval between two looks at the lease and at the flag.
 const LOOKED_EVERY: Duration = Duration::from_millis(20);
 
-/// What to do in a process that may not act for a member any more. It does not return if it ends
+/// The reaction of a process that may not act for a member any more. It does not return if it ends
 /// the process.
 type OnLoss = Box<dyn Fn(&Ended) + Send + Sync>;
 

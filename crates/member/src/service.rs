@@ -141,7 +141,7 @@ impl Service {
         Arc::clone(&self.tenancy.context.standing)
     }
 
-    /// Returns the disks.
+    /// Returns the data and metadata disks of the member.
     #[must_use]
     pub fn disks(&self) -> PoolDisks {
         self.disks.clone()

@@ -26,7 +26,7 @@ pub enum Ended {
     Unknown {
         /// The attempted action, as a verb.
         action: &'static str,
-        /// The object.
+        /// Name of the object that was changed.
         object: String,
         /// The error of the store.
         cause: String,

@@ -32,7 +32,7 @@ pub struct DomainUri {
 /// A member of a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberUri {
-    /// The domain.
+    /// The domain that the member belongs to.
     pub domain: DomainUri,
     /// The name of the member.
     pub name: String,
@@ -76,7 +76,7 @@ impl DomainUri {
     }
 }
 
-/// What may follow a name.
+/// The options that may follow a name.
 #[derive(Debug, Default)]
 struct Options {
     configuration: Option<PathBuf>,

@@ -18,7 +18,7 @@ pub struct DomainCheck {
     /// Members with changes that a crash has left unsettled, with the number of changes. Their
     /// contents are not compared.
     pub unsettled: Vec<(String, u64)>,
-    /// The contradictions.
+    /// Contradictions between the index and the ledgers of the members.
     pub findings: Vec<Finding>,
 }
 

@@ -38,7 +38,7 @@ pub enum PlaceError {
          'gemelo pool hand-over', and try again. The lease of a dead process lasts for 30 seconds"
     )]
     Served {
-        /// The member.
+        /// Name of the member.
         name: String,
         /// The client that serves it.
         holder: String,
@@ -46,14 +46,6 @@ pub enum PlaceError {
     /// No thread can be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
-    /// The request makes sense for a pool in a directory only.
-    #[error("{what}: a member of a domain is {instead}")]
-    OnlyDirectory {
-        /// The request.
-        what: &'static str,
-        /// What holds for a member, as a clause.
-        instead: &'static str,
-    },
     /// A value is to be kept with a pool that is no member, or that was only looked at.
     #[error("this process does not serve a member, so it keeps no value with it")]
     OnlyMember,
@@ -63,7 +55,7 @@ pub enum PlaceError {
          directory that only this user can write to"
     )]
     Runtime {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -115,7 +107,6 @@ impl Classified for PlaceError {
             Self::Shares { .. } | Self::Served { .. } => FailureKind::InUse,
             Self::Thread(source) => FailureKind::of_io(source),
             Self::OnlyMember => FailureKind::Bug,
-            Self::OnlyDirectory { .. } => FailureKind::BadInput,
             Self::Runtime { source, .. } => FailureKind::of_io(source).untouched(),
         }
     }

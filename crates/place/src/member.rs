@@ -48,7 +48,7 @@ impl MemberPlace {
         Self { client: Arc::new(Mutex::new(Some(client))), ..self }
     }
 
-    /// Returns the name.
+    /// Returns the name by which commands find the member.
     #[must_use]
     pub const fn uri(&self) -> &MemberUri {
         &self.uri

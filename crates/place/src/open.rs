@@ -26,7 +26,7 @@ pub enum Use {
     Hold,
 }
 
-/// What keeps other processes from a pool.
+/// The right to a pool, which excludes other processes.
 enum Hold {
     /// Locks on the disks, which the disks themselves have.
     Locks,
@@ -61,7 +61,7 @@ pub struct HeldDisks {
 }
 
 impl HeldDisks {
-    /// Returns the disks.
+    /// Returns the data and metadata disks, with the keeper of shared blocks.
     #[must_use]
     pub fn disks(&self) -> PoolDisks {
         self.disks.clone()
@@ -88,7 +88,7 @@ pub struct PlacedPool {
 }
 
 impl PlacedPool {
-    /// Returns the pool.
+    /// Returns the engine of the pool.
     #[must_use]
     pub const fn pool(&self) -> &Arc<Pool> {
         &self.pool

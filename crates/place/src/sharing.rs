@@ -13,7 +13,7 @@ use gemelo_volume::Pool;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What a member shares with its domain.
+/// Figures of what a member shares with its domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharingStat {
     /// Counts since the member was opened.

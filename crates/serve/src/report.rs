@@ -32,7 +32,7 @@ pub struct StatReport {
     /// The scrub that runs, and the last one that ended.
     #[serde(default)]
     pub scrub: ScrubStat,
-    /// What a member shares with its domain; [`None`] for a pool that is no member.
+    /// Figures of what a member shares with its domain; [`None`] for a pool that is no member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<SharingStat>,
     /// `true` if the pool refuses changes.

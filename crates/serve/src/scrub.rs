@@ -219,7 +219,7 @@ impl Monitor for Watched<'_> {
     }
 }
 
-/// Where the outcome of the last scrub is kept.
+/// The place of the outcome of the last scrub.
 enum Kept {
     /// In a file of the pool's directory.
     File(PathBuf),

@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// A block of which a ledger knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptBlock {
-    /// The block.
+    /// Address of the block in the pool of the member.
     pub pbn: Pbn,
-    /// Its content.
+    /// Fingerprint of the content of the block.
     pub fingerprint: Fingerprint,
     /// The home of the content and its block there, if it is not this block.
     pub borrowed: Option<(MemberId, Pbn)>,

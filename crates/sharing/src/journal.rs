@@ -17,7 +17,7 @@ pub(crate) struct LedgerJournal<'a> {
     pub(crate) figures: &'a mut Figures,
 }
 
-/// What follows for blocks from the intents that were applied.
+/// The consequences of applied intents for blocks.
 #[derive(Default)]
 struct Consequences {
     /// Blocks that were published or shared, and their new kinds.

@@ -35,11 +35,11 @@ pub struct SharingParts {
     pub clock: Arc<dyn Clock>,
     /// The settings of the domain.
     pub config: DomainConfig,
-    /// The member.
+    /// The number of the member that shares.
     pub member: MemberId,
     /// The stores of the other members.
     pub foreign: Arc<dyn ForeignContents>,
-    /// Whether and how much is done at once.
+    /// The limits of what is done at once.
     pub options: SharingOptions,
 }
 

@@ -47,7 +47,10 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// The cluster does not answer, or refuses the user.
-    #[error("cannot connect to the Ceph cluster of '{path}' as client.{user}")]
+    #[error(
+        "cannot connect to the Ceph cluster of '{path}' as client.{user}: check that the file names \
+         the monitors (mon_host) and that the user has a keyring"
+    )]
     Connect {
         /// The path of the configuration file.
         path: PathBuf,
@@ -59,9 +62,9 @@ pub enum ConnectError {
     /// The pool cannot be opened.
     #[error("cannot open the pool '{pool}' of the Ceph cluster")]
     Pool {
-        /// The pool.
+        /// Name of the Ceph pool.
         pool: String,
-        /// The error.
+        /// The reason that librados gives.
         source: io::Error,
     },
     /// The pool does not exist.

@@ -1,6 +1,6 @@
 //! The check of a domain with members that are served, dead, or have no pool.
 
-use crate::domain::{Domain, LEASE, trim, write};
+use crate::domain::{Domain, LEASE};
 use gemelo_base::StopFlag;
 use gemelo_objects::{Objects, Update};
 use gemelo_place::{DomainCheck, PlaceError};
@@ -43,11 +43,7 @@ fn a_member_that_is_served_is_named() {
 fn changes_that_a_dead_member_left_are_no_contradictions() {
     let domain = Domain::new();
     let (first, second) = (domain.process(), domain.process());
-    let one = first.filled("one", 1..=8);
-    one.share(&StopFlag::new()).unwrap();
-    trim(&one);
-    write(&one, 0, 9);
-    one.pool().flush().unwrap();
+    let one = first.changed("one");
     // The index has the change, and the ledger has the intent alone.
     let store = std::sync::Arc::clone(&first.store);
     *first.store.before_index.lock() =

@@ -1,7 +1,7 @@
 //! A domain of the simulated store, its members, and their volumes.
 
 use crate::store::Store;
-use gemelo_base::{Clock, SystemClock};
+use gemelo_base::{Clock, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_format::{DedupMode, FingerprintKind};
 use gemelo_member::{DomainClient, MemberUri, NewDomain};
@@ -9,6 +9,7 @@ use gemelo_objects::simulated::{Faults, World};
 use gemelo_place::{MemberPlace, PlaceError, PlacedPool, PoolPlace, Use};
 use gemelo_volume::{PoolOptions, Tuning};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub(crate) const BLOCK: usize = 4096;
@@ -89,6 +90,25 @@ impl Process {
         placed.pool().create_volume("vm", bytes, DedupMode::Inline).unwrap();
         (0..).zip(ids).for_each(|(lbn, id)| write(&placed, lbn, id));
         placed.pool().flush().unwrap();
+        placed
+    }
+
+    /// Makes a member that has published eight contents, and has one other content since then.
+    pub(crate) fn changed(&self, name: &str) -> PlacedPool {
+        let placed = self.filled(name, 1..=8);
+        placed.share(&StopFlag::new()).unwrap();
+        trim(&placed);
+        write(&placed, 0, 9);
+        placed.pool().flush().unwrap();
+        placed
+    }
+
+    /// Makes a member whose first attempt to share has lost its changes of the ledger.
+    pub(crate) fn in_doubt(&self, name: &str) -> PlacedPool {
+        let placed = self.filled(name, 1..=8);
+        self.store.loses_ledger.store(true, Ordering::Relaxed);
+        assert!(placed.share(&StopFlag::new()).is_err());
+        self.store.loses_ledger.store(false, Ordering::Relaxed);
         placed
     }
 }

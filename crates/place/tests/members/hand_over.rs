@@ -1,6 +1,6 @@
 //! Hand-overs, and what a process must not leave behind.
 
-use crate::domain::{Domain, LEASE, expect, trim, write};
+use crate::domain::{Domain, LEASE, expect};
 use gemelo_base::StopFlag;
 use gemelo_domain::DomainError;
 use gemelo_member::{Ended, MemberError};
@@ -40,10 +40,7 @@ fn a_member_whose_ledger_is_in_doubt_is_not_handed_over() {
 fn a_ledger_whose_doubt_is_settled_is_handed_over() {
     let domain = Domain::new();
     let (first, second) = (domain.process(), domain.process());
-    let one = first.filled("one", 1..=8);
-    first.store.loses_ledger.store(true, Ordering::Relaxed);
-    assert!(one.share(&StopFlag::new()).is_err());
-    first.store.loses_ledger.store(false, Ordering::Relaxed);
+    let one = first.in_doubt("one");
     one.close().unwrap();
     let one = second.serve("one");
     one.share(&StopFlag::new()).unwrap();
@@ -55,10 +52,7 @@ fn a_ledger_whose_doubt_is_settled_is_handed_over() {
 fn an_intent_whose_record_was_in_doubt_is_settled() {
     let domain = Domain::new();
     let (first, second) = (domain.process(), domain.process());
-    let one = first.filled("one", 1..=8);
-    first.store.loses_ledger.store(true, Ordering::Relaxed);
-    assert!(one.share(&StopFlag::new()).is_err());
-    first.store.loses_ledger.store(false, Ordering::Relaxed);
+    let one = first.in_doubt("one");
     // Another member changes the shards, so the intents are void.
     let two = second.filled("two", 1..=8);
     two.share(&StopFlag::new()).unwrap();
@@ -91,11 +85,7 @@ fn an_intent_that_a_full_store_refused_to_record_is_never_sent() {
 fn what_a_dead_process_left_unsettled_is_settled_after_the_take_over() {
     let domain = Domain::new();
     let (first, second) = (domain.process(), domain.process());
-    let one = first.filled("one", 1..=8);
-    one.share(&StopFlag::new()).unwrap();
-    trim(&one);
-    write(&one, 0, 9);
-    one.pool().flush().unwrap();
+    let one = first.changed("one");
     first.store.loses_index.store(true, Ordering::Relaxed);
     assert!(one.share(&StopFlag::new()).is_err());
     // The process is stopped, and another one takes the member when the lease is over.

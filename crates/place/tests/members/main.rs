@@ -9,6 +9,10 @@
     reason = "a test fails by panicking"
 )]
 
+#[macro_use]
+#[path = "../support/locks.rs"]
+mod locks;
+
 mod checks;
 mod domain;
 mod hand_over;

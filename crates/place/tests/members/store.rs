@@ -92,32 +92,4 @@ impl Objects for Store {
     }
 }
 
-impl Locks for Store {
-    fn instance(&self) -> Instance {
-        self.client.instance()
-    }
-
-    fn lock(&self, lock: LockName<'_>, lease: Duration) -> Result<()> {
-        self.client.lock(lock, lease)
-    }
-
-    fn renew(&self, lock: LockName<'_>, lease: Duration) -> Result<()> {
-        self.client.renew(lock, lease)
-    }
-
-    fn unlock(&self, lock: LockName<'_>) -> Result<()> {
-        self.client.unlock(lock)
-    }
-
-    fn holder(&self, lock: LockName<'_>) -> Result<Option<Holder>> {
-        self.client.holder(lock)
-    }
-
-    fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()> {
-        self.client.break_lock(lock, holder)
-    }
-
-    fn fence(&self, instance: &Instance) -> Result<()> {
-        self.client.fence(instance)
-    }
-}
+pass_on_locks!(Store);

@@ -1,4 +1,4 @@
-//! Which directories and files share contents: a bounded sample of contents, each with all its
+//! Finds directories and files that share contents: a bounded sample of contents, each with all its
 //! copies by directory and file.
 //!
 //! The sample is that of [`crate::levels`]: it is uniform over distinct contents and does not

@@ -58,7 +58,7 @@ pub(crate) struct MemberLoad {
     pub(crate) gathering: Gathering,
 }
 
-/// What a domain needs.
+/// The needs of a domain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Need {
     pub(crate) shards: f64,

@@ -1,4 +1,4 @@
-//! What a domain of 2 to 1,000 members needs, by simulation from measured costs:
+//! Computes the needs of a domain of 2 to 1,000 members, by simulation from measured costs:
 //!
 //! ```sh
 //! cargo run --release -p gemelo-sharing --example sizing

@@ -1,4 +1,5 @@
-//! What the clients of a member's volumes were told: the contents that each block may have.
+//! A model of what the clients of a member's volumes were told: the contents that each block may
+//! have.
 
 use std::collections::BTreeMap;
 

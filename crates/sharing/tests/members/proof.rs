@@ -1,4 +1,4 @@
-//! What holds when all intents are settled.
+//! Checks of the state in which all intents are settled.
 
 use crate::member::Member;
 use gemelo_domain::{Claims, check, mailbox_name};

@@ -18,8 +18,8 @@ pub(crate) struct Arguments {
     /// pool of the index]
     #[arg(long, value_name = "POOL")]
     data_pool: Option<String>,
-    /// Number of objects of the index, a power of two; one holds some 100,000 contents, and more
-    /// are made in use
+    /// Number of objects of the index, a power of two: plan one for each 50,000 contents; one with
+    /// more than 200,000 is split in use
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=65536))]
     shards: u64,
     /// Size of a block, the unit of deduplication: a power of two from 512 bytes to 1m

@@ -30,7 +30,7 @@ struct Row {
     /// The number of the member in the domain.
     number: u32,
     has_pool: bool,
-    /// How often a client took the member.
+    /// The number of times that a client took the member.
     tenures: u64,
     /// The client that serves the member; absent if none does.
     served_by: Option<String>,

@@ -187,7 +187,7 @@ struct CheckFindings<'a> {
     more_problems: u64,
     checked_contents: Option<u64>,
     lost_blocks: Option<u64>,
-    /// What a repair gives up, if there is something to repair.
+    /// The losses of a repair, if there is something to repair.
     repair_outlook: Option<&'a RepairOutlook>,
 }
 

@@ -1,4 +1,4 @@
-//! What a member shares with its domain, as text.
+//! The figures of what a member shares with its domain, as text.
 
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_size};

@@ -1,5 +1,5 @@
-//! How soon blocks of a volume are written again, from a sample, and the delay that follows from
-//! it.
+//! Measures by a sample how soon blocks of a volume are written again, and the delay that follows
+//! from it.
 //!
 //! Examining a block that is overwritten soon is wasted work: its write would have replaced it
 //! anyway. The sample has one group in 64, chosen by its number, with the time of each block's last

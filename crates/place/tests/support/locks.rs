@@ -1,0 +1,36 @@
+//! The locks of a client that changes what other operations do.
+
+/// Passes the calls of `Locks` on to the field `client`.
+macro_rules! pass_on_locks {
+    ($type:ty) => {
+        impl Locks for $type {
+            fn instance(&self) -> Instance {
+                self.client.instance()
+            }
+
+            fn lock(&self, lock: LockName<'_>, lease: Duration) -> Result<()> {
+                self.client.lock(lock, lease)
+            }
+
+            fn renew(&self, lock: LockName<'_>, lease: Duration) -> Result<()> {
+                self.client.renew(lock, lease)
+            }
+
+            fn unlock(&self, lock: LockName<'_>) -> Result<()> {
+                self.client.unlock(lock)
+            }
+
+            fn holder(&self, lock: LockName<'_>) -> Result<Option<Holder>> {
+                self.client.holder(lock)
+            }
+
+            fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()> {
+                self.client.break_lock(lock, holder)
+            }
+
+            fn fence(&self, instance: &Instance) -> Result<()> {
+                self.client.fence(instance)
+            }
+        }
+    };
+}
