@@ -13,7 +13,8 @@ use super::intake::LONGEST_WHOLE_BYTES;
 use super::memory::{Buffer, Memory};
 use super::status::{MOST_STATUS_BYTES, put_block_status};
 use crate::wire::{
-    Command, ErrorCode, RequestHeader, SimpleReply, encode_error_chunk, encode_offset_data_header,
+    COMMAND_FLAG_FUA, Command, ErrorCode, RequestHeader, SimpleReply, encode_error_chunk,
+    encode_offset_data_header,
 };
 use entry::{Entry, Held, Shape};
 use gemelo_device::{BlockDevice, Request};
@@ -27,6 +28,10 @@ const MOST_REQUESTS: usize = 128;
 /// Most bytes of data in a batch of several requests, so that small requests do not wait long for
 /// large ones.
 const MOST_DATA_BYTES: usize = 1 << 20;
+
+/// Least bytes of data of a batch of long writes. The device takes some 50 µs to copy them and to
+/// take their fingerprints; handing the batch to another thread takes 10 µs.
+const LONG_WRITE_BYTES: usize = 128 << 10;
 
 /// Size in bytes that the reply buffer may keep between batches: enough for any batch of common
 /// requests.
@@ -218,6 +223,21 @@ impl Batch {
                 _ => None,
             },
         )
+    }
+
+    /// Returns the ranges of a batch of long writes: so much data that receiving the next batch
+    /// meanwhile saves time, and no other requests.
+    pub(crate) fn long_writes(&self) -> Option<Vec<Range<u64>>> {
+        if self.data_bytes < LONG_WRITE_BYTES {
+            return None;
+        }
+        let range = |entry: &Entry| {
+            let RequestHeader { command, offset, length, .. } = entry.request;
+            let is_write = command == Command::WRITE && entry.error.is_none();
+            let is_plain = is_write && !entry.request.has(COMMAND_FLAG_FUA);
+            is_plain.then(|| offset..offset + u64::from(length))
+        };
+        self.entries.iter().map(range).collect()
     }
 
     /// Returns whether a flush succeeded.

@@ -170,6 +170,23 @@ impl ReceiveBuffer {
         }
     }
 
+    /// Goes on with another buffer, to which the bytes move that were not taken out yet. Returns
+    /// the buffer so far, which keeps the data of the requests that were taken out, or the other
+    /// one if the bytes do not fit into it.
+    pub(super) fn exchange(&mut self, mut other: Buffer) -> Result<Buffer, Buffer> {
+        let bytes = self.held().len();
+        if bytes > other.len() && !other.grow(self.buffer.len(), 0) {
+            return Err(other);
+        }
+        if let Some(place) = other.get_mut(..bytes) {
+            place.copy_from_slice(self.held());
+        }
+        self.held = 0..bytes;
+        // The next receipt would need as much room as the last one.
+        self.was_filled |= other.len() < self.buffer.len();
+        Ok(std::mem::replace(&mut self.buffer, other))
+    }
+
     /// Returns whether the buffer has memory to release.
     pub(super) fn is_grown(&self) -> bool {
         self.buffer.is_grown()

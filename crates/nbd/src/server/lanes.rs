@@ -2,8 +2,9 @@
 //! connection, which they share.
 //!
 //! A lane is a batch with memory of its own for its replies, and a thread that executes it and
-//! sends them. The number of lanes, their threads and their memory are bounded. Replies are sent
-//! whole, one batch at a time, in the order in which the batches end.
+//! sends them. Long writes take the buffer along in which they were received. The number of lanes,
+//! their threads and their memory are bounded. Replies are sent whole, one batch at a time, in the
+//! order in which the batches end.
 //!
 //! The first failure of a lane ends the connection: the stream of requests ends for the thread that
 //! receives, which then takes the failure from here.
@@ -13,16 +14,22 @@ use super::batch::Batch;
 use super::connection_log::Traffic;
 use super::counters::Counters;
 use super::helpers::{Helper, Helpers};
-use super::memory::Memory;
+use super::memory::{Buffer, Memory};
 use crate::socket::Socket;
 use gemelo_device::BlockDevice;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Most lanes of a connection.
 const MOST_LANES: usize = 16;
+
+/// Most lanes of long writes of a connection. Its own thread executes what it has received
+/// meanwhile. Long writes do not wait for anything, so more lanes need more cores; with two cores,
+/// two lanes were no faster.
+const MOST_LONG_WRITES: usize = 1;
 
 /// Most requests of a lane. Requests that arrive together would be answered together in one batch,
 /// and sent together again by their client, so that nothing would overlap.
@@ -47,6 +54,20 @@ pub(super) struct Lane {
     helper: Helper,
 }
 
+/// The ranges and the data of a batch of long writes.
+pub(super) struct LongWrites {
+    pub(super) ranges: Vec<Range<u64>>,
+    /// The buffer in which the data was received.
+    pub(super) received: Buffer,
+}
+
+/// Memory and a thread for a batch of long writes.
+pub(super) struct Spare {
+    pub(super) batch: Batch,
+    pub(super) received: Buffer,
+    pub(super) helper: Helper,
+}
+
 impl Lane {
     /// Returns whether the lane takes a further request on this route.
     pub(super) fn takes(&self, route: Route) -> bool {
@@ -57,6 +78,8 @@ impl Lane {
 /// The parts of a connection that its lanes use.
 pub(super) struct Setting {
     pub(super) device: Arc<dyn BlockDevice>,
+    /// `true` if the device waits for other machines.
+    pub(super) is_remote: bool,
     pub(super) structured_replies: bool,
     pub(super) memory: Memory,
     pub(super) helpers: Arc<Helpers>,
@@ -77,10 +100,16 @@ pub(super) struct Lanes {
 #[derive(Default)]
 struct State {
     in_flight: usize,
+    /// Lanes that have started so far.
+    started: u64,
     /// Lanes that have ended so far.
     ended: u64,
+    /// The lanes of long writes in execution, by number, and their ranges.
+    writes: Vec<(u64, Vec<Range<u64>>)>,
     /// Batches to be used again. The last one is used first.
     idle: Vec<Batch>,
+    /// Receive buffers of long writes, to be used again.
+    idle_received: Vec<Buffer>,
     /// Batches at the front of `idle` that were not used since they were last counted.
     unused: usize,
     traffic: Traffic,
@@ -90,6 +119,14 @@ struct State {
 }
 
 impl State {
+    /// Returns whether a long write in execution touches one of these ranges.
+    fn writes_to(&self, ranges: &[Range<u64>]) -> bool {
+        let touches =
+            |one: &Range<u64>, other: &Range<u64>| one.start < other.end && other.start < one.end;
+        let mut others = self.writes.iter().flat_map(|(_, ranges)| ranges);
+        others.any(|other| ranges.iter().any(|range| touches(range, other)))
+    }
+
     fn reuse(&mut self) -> Option<Batch> {
         let batch = self.idle.pop();
         self.unused = self.unused.min(self.idle.len());
@@ -139,18 +176,64 @@ impl Lanes {
     /// Has the lane executed. `written` is the number of the last change that the device has
     /// executed.
     pub(super) fn start(self: &Arc<Self>, lane: Lane, written: u64) {
-        let Lane { mut batch, helper, .. } = lane;
-        self.lock().in_flight += 1;
+        self.start_batch(lane.batch, None, written, lane.helper);
+    }
+
+    /// Returns memory and a thread for a batch of long writes, if they are granted. Waits before
+    /// until no long write in execution touches the same ranges.
+    pub(super) fn spare(&self, ranges: &[Range<u64>]) -> Option<Spare> {
+        let Setting { structured_replies, memory, helpers, .. } = &self.setting;
+        let state = self.lock();
+        let waited = self.one_ended.wait_while(state, |state| state.writes_to(ranges));
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.writes.len() >= MOST_LONG_WRITES {
+            return None;
+        }
+        let helper = helpers.grant(state.in_flight)?;
+        let received = match state.idle_received.pop() {
+            Some(received) => received,
+            None => Buffer::granted(memory)?,
+        };
+        let batch = match state.reuse() {
+            Some(batch) => batch,
+            None => Batch::further(*structured_replies, memory)?,
+        };
+        Some(Spare { batch, received, helper })
+    }
+
+    /// Has a batch of long writes executed.
+    pub(super) fn start_writes(self: &Arc<Self>, batch: Batch, writes: LongWrites, helper: Helper) {
+        // A flush of a lane covers no long write: devices with such flushes have no long writes.
+        self.start_batch(batch, Some(writes), 0, helper);
+    }
+
+    fn start_batch(
+        self: &Arc<Self>,
+        mut batch: Batch,
+        writes: Option<LongWrites>,
+        written: u64,
+        helper: Helper,
+    ) {
+        let mut state = self.lock();
+        state.in_flight += 1;
+        state.started += 1;
+        let number = state.started;
+        let received = writes.map(|LongWrites { ranges, received }| {
+            state.writes.push((number, ranges));
+            received
+        });
+        drop(state);
         let lanes = Arc::clone(self);
         helper.run(move |helper| {
-            let executed = AssertUnwindSafe(|| batch.execute(&[], &*lanes.setting.device));
+            let data = received.as_deref().unwrap_or_default();
+            let executed = AssertUnwindSafe(|| batch.execute(data, &*lanes.setting.device));
             let outcome = match catch_unwind(executed) {
                 Ok(()) => lanes.answer(&batch, written),
                 Err(_) => Err(SessionError::DevicePanic),
             };
             // The thread is free before the connection learns of the end, and asks for another.
             drop(helper);
-            lanes.end(batch, outcome);
+            lanes.end((number, batch, received), outcome);
         });
     }
 
@@ -167,8 +250,14 @@ impl Lanes {
     }
 
     /// Notes the end of a lane.
-    fn end(&self, mut batch: Batch, outcome: Result<(), SessionError>) {
+    fn end(
+        &self,
+        (number, mut batch, received): (u64, Batch, Option<Buffer>),
+        outcome: Result<(), SessionError>,
+    ) {
         let mut state = self.lock();
+        state.writes.retain(|(other, _)| *other != number);
+        state.idle_received.extend(received);
         match outcome {
             Ok(()) => {
                 batch.clear();
@@ -194,6 +283,11 @@ impl Lanes {
         let mut socket = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = socket.write_all(bytes);
         sent.map_err(|error| SessionError::of_send(error, self.setting.send_timeout))
+    }
+
+    /// Returns whether reads and flushes have lanes.
+    pub(super) fn are_for_waits(&self) -> bool {
+        self.setting.is_remote
     }
 
     /// Returns whether lanes are in execution.
@@ -255,6 +349,7 @@ impl Lanes {
         let mut state = self.lock();
         state.unused = 0;
         state.idle.clear();
+        state.idle_received.clear();
     }
 }
 

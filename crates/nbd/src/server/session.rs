@@ -165,14 +165,18 @@ impl Session {
         }
     }
 
-    /// Makes the lanes of a connection to a device for which they pay. The records of an encrypted
-    /// stream are made by one thread, so such a connection has none.
+    /// Makes the lanes of a connection. The records of an encrypted stream are made by one thread,
+    /// so such a connection has none. A machine with one core gains nothing by lanes of a device
+    /// that does not wait.
     fn lanes(&self, stream: &Stream, chosen: &Chosen) -> Option<Lanes> {
         let device = &chosen.export.device;
-        let socket = stream.plain_socket().filter(|_| device.is_remote())?;
+        let is_remote = device.is_remote();
+        let has_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+        let socket = stream.plain_socket().filter(|_| is_remote || has_cores)?;
         let Shared { config, counters, helpers, .. } = &*self.shared;
         let setting = Setting {
             device: Arc::clone(device),
+            is_remote,
             structured_replies: chosen.agreed.structured_replies,
             memory: config.memory.clone(),
             helpers: Arc::clone(helpers),

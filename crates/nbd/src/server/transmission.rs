@@ -52,6 +52,8 @@ pub(crate) struct Transmission<'a> {
     counters: &'a Counters,
     /// [`None`] if all batches are executed here.
     lanes: Option<Arc<Lanes>>,
+    /// `true` if long writes may be in execution in lanes.
+    has_long_writes: bool,
     /// Number of lanes that had ended when the client was last found silent.
     lanes_ended: u64,
     traffic: Traffic,
@@ -83,6 +85,7 @@ impl<'a> Transmission<'a> {
             chosen,
             counters,
             lanes: lanes.map(Arc::new),
+            has_long_writes: false,
             lanes_ended: 0,
             traffic: Traffic::default(),
             end: End::Closed,
@@ -188,7 +191,7 @@ impl<'a> Transmission<'a> {
     /// Executes the received requests, as many as fit into a batch. `first` is the request at the
     /// front.
     fn perform(&mut self, first: RequestHeader) -> Result<bool, SessionError> {
-        if let Some(lanes) = &self.lanes {
+        if let Some(lanes) = self.lanes.as_ref().filter(|lanes| lanes.are_for_waits()) {
             let lanes = Arc::clone(lanes);
             return self.perform_overlapping(&lanes, first);
         }
@@ -204,7 +207,9 @@ impl<'a> Transmission<'a> {
         if self.batch.requests() == 0 {
             return self.perform_large(first);
         }
-        self.execute_batch()?;
+        if !self.start_long_writes() {
+            self.execute_batch()?;
+        }
         Ok(true)
     }
 

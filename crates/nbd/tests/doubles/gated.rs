@@ -1,5 +1,4 @@
-//! A device in memory that waits for other machines: reads and flushes wait at gates that the test
-//! closes and opens.
+//! A device in memory whose reads, writes and flushes wait at gates that the test closes and opens.
 
 use super::memory::MemoryDevice;
 use gemelo_device::{BlockDevice, DeviceError, Durability, Extent, Geometry, Operation, Request};
@@ -16,9 +15,11 @@ struct Gates {
     /// Reads that touch this range wait.
     reads: Option<Range<u64>>,
     flushes_wait: bool,
+    writes_wait: bool,
     /// Requests that wait at the moment.
     reads_waiting: usize,
     flushes_waiting: usize,
+    writes_waiting: usize,
     /// Executed requests that change the device.
     changes: usize,
     /// The value of `changes` when each flush began.
@@ -53,10 +54,15 @@ impl Gated {
         self.change(|gates| gates.flushes_wait = true);
     }
 
+    pub(crate) fn hold_writes(&self) {
+        self.change(|gates| gates.writes_wait = true);
+    }
+
     /// Opens all gates.
     pub(crate) fn open(&self) {
         self.change(|gates| {
             gates.reads = None;
+            gates.writes_wait = false;
             gates.flushes_wait = false;
         });
     }
@@ -77,6 +83,17 @@ impl Gated {
         self.wait_while(|gates| gates.flushes_waiting < flushes)
     }
 
+    /// Waits until this number of writes wait together.
+    pub(crate) fn has_writes_waiting(&self, writes: usize) -> bool {
+        self.wait_while(|gates| gates.writes_waiting < writes)
+    }
+
+    /// Returns the number of reads, flushes and writes that wait.
+    pub(crate) fn waiting(&self) -> [usize; 3] {
+        let gates = self.gates.lock().unwrap();
+        [gates.reads_waiting, gates.flushes_waiting, gates.writes_waiting]
+    }
+
     /// Returns the number of changes that each flush found.
     pub(crate) fn flushes(&self) -> Vec<usize> {
         self.gates.lock().unwrap().flushes.clone()
@@ -93,6 +110,12 @@ impl Gated {
         self.change(|gates| gates.reads_waiting += ranges.len());
         self.wait_while(is_held);
         self.change(|gates| gates.reads_waiting -= ranges.len());
+    }
+
+    fn pass_write(&self) {
+        self.change(|gates| gates.writes_waiting += 1);
+        self.wait_while(|gates| gates.writes_wait);
+        self.change(|gates| gates.writes_waiting -= 1);
     }
 
     fn pass_flush(&self) {
@@ -135,6 +158,9 @@ impl BlockDevice for Gated {
         let ranges: Vec<_> = batch.iter().filter_map(read_range).collect();
         self.pass_reads(&ranges);
         for request in batch {
+            if matches!(request.operation, Operation::Write { .. }) {
+                self.pass_write();
+            }
             self.memory.execute(std::slice::from_mut(request));
             let is_change = !matches!(request.operation, Operation::Read { .. } | Operation::Flush);
             self.change(|gates| gates.changes += usize::from(is_change));

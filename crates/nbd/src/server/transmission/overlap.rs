@@ -1,15 +1,18 @@
-//! Requests of a remote device: those that wait for other machines are executed in lanes, beside
-//! the thread of the connection, which receives the next ones meanwhile.
+//! Requests that are executed in lanes, beside the thread of the connection, which receives the
+//! next ones meanwhile: long writes, and on a remote device those that wait for other machines.
 //!
 //! Reads and flushes wait, and so do writes that must be durable at once. Other changes go to the
 //! device's buffer, and are executed here. A lane starts after all changes that were received
 //! before its requests have been executed, so a flush covers them. Requests of different lanes have
 //! no order, which the protocol does not promise either.
+//!
+//! On a device of this machine only long writes have lanes. All other requests wait until these
+//! have ended, and so do long writes to the same range. Its requests thus keep their order.
 
 use super::Transmission;
 use crate::server::SessionError;
 use crate::server::check::Rules;
-use crate::server::lanes::{Lane, Lanes, Route};
+use crate::server::lanes::{Lane, Lanes, LongWrites, Route, Spare};
 use crate::wire::{COMMAND_FLAG_FUA, Command, RequestHeader};
 use std::ops::Range;
 use std::sync::Arc;
@@ -95,6 +98,25 @@ impl Transmission<'_> {
             None => {}
         }
         Ok(())
+    }
+
+    /// Has the batch executed in a lane if it consists of long writes. Returns `false` if it has to
+    /// be executed here: then it conflicts with nothing that is in execution.
+    pub(super) fn start_long_writes(&mut self) -> bool {
+        let Some(lanes) = &self.lanes else { return false };
+        let Some(ranges) = self.batch.long_writes() else {
+            if std::mem::take(&mut self.has_long_writes) {
+                lanes.wait_for_all();
+            }
+            return false;
+        };
+        let Some(Spare { batch, received, helper }) = lanes.spare(&ranges) else { return false };
+        let Ok(received) = self.intake.exchange(received) else { return false };
+        let batch = std::mem::replace(&mut self.batch, batch);
+        self.has_long_writes = true;
+        self.written += 1;
+        lanes.start_writes(batch, LongWrites { ranges, received }, helper);
+        true
     }
 
     /// Returns whether the client was silent because it waits for lanes.
