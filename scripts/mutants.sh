@@ -48,6 +48,7 @@ if [ -n "$sample" ]; then
     arguments+=(--shard "$sample" --sharding round-robin)
 fi
 arguments+=("${options[@]}")
-# Few rounds: a mutation that only a long run notices wants a test of its own.
-export GEMELO_TEST_ROUNDS="${GEMELO_TEST_ROUNDS:-4}" NEXTEST_PROFILE=mutants CARGO_PROFILE_DEV_DEBUG=0
+# Few rounds and cases: a mutation that only a long run notices wants a test of its own.
+export GEMELO_TEST_ROUNDS="${GEMELO_TEST_ROUNDS:-4}" PROPTEST_CASES="${PROPTEST_CASES:-32}"
+export NEXTEST_PROFILE=mutants CARGO_PROFILE_DEV_DEBUG=0
 exec cargo mutants --in-place --timeout 240 --build-timeout 600 "${arguments[@]}"

@@ -129,8 +129,7 @@ mod tests {
     #[test]
     fn a_leader_waits_a_part_of_the_last_commit_for_members_that_are_missing() {
         let wait = |followers, last_members, last_commit_ns| {
-            let members =
-                Members { followers, last_members, last_commit_ns, ..Members::default() };
+            let members = Members { followers, last_members, last_commit_ns, ..Members::default() };
             members.wait().map(|wait| wait.as_nanos() as u64)
         };
         assert_eq!(wait(0, 1, 1000), None, "it is alone, as it was last time");
