@@ -22,7 +22,7 @@ remembered) files=("$engine/engine/data/remembered.rs") suites=(model finder) ;;
 finder) files=("$engine/engine/finder/*.rs") suites+=(finder) ;;
 layout) files=("$engine/engine/layout/*.rs") suites=(model layout layout_races) ;;
 log) files=("$engine/engine/log/*.rs") suites+=(power full_fs keeper cold stalls) ;;
-engine) files=("$engine/engine/*.rs" "$engine/engine/plan/*.rs") suites+=(damage space) ;;
+engine) files=("$engine/engine/*.rs" "$engine/engine/plan/*.rs") suites+=(damage space rot volume_space power) ;;
 backend) files=("$engine/backend/**/*.rs") suites=(model crash damage roots) ;;
 scrub) files=("$engine/pool/scrub.rs") suites=(scrub) ;;
 pool) files=("$engine/pool/*.rs") suites=(pool places damage versions rot lost_commit scrub) ;;

@@ -396,7 +396,7 @@ fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
 #[test]
 fn copies_and_removals_stop_nobody() {
     /// A copy in one go takes a second here; the bound leaves room for a busy machine.
-    const BOUND: Duration = Duration::from_millis(250);
+    const BOUND: Duration = Duration::from_millis(500);
     let blocks = std::env::var("GEMELO_TEST_BLOCKS").ok().and_then(|text| text.parse().ok());
     let blocks = blocks.unwrap_or(300_000);
     for backend in [BackendKind::Table, BackendKind::BTree] {
