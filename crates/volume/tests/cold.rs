@@ -14,7 +14,7 @@ use common::hold::Call;
 use common::simulated::{METADATA, Simulation};
 use common::{BLOCK, content, open, options_with, read, trim, tuning, write};
 use gemelo_format::{BackendKind, DedupMode};
-use gemelo_volume::{Pool, Tuning, Volume};
+use gemelo_volume::{Pool, Tuning, Volume, VolumeError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -104,5 +104,36 @@ fn nobody_waits_for_the_pages_that_a_command_reads() {
             assert_eq!(passed, held, "{backend:?}: a read waited for one of a {name}");
             assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
         }
+    }
+}
+
+/// While a copy is being made, its name is taken, and its source can neither be removed nor cut.
+#[test]
+fn a_copy_that_is_being_made_has_its_name_and_keeps_its_source() {
+    for backend in [BackendKind::Table, BackendKind::BTree] {
+        let (simulation, pool, _b) = cold_pool(backend);
+        let hold = simulation.hold(METADATA, Call::Read);
+        let (taken, is_removed) = thread::scope(|scope| {
+            let copier = scope.spawn(|| pool.snapshot_volume("a", "s"));
+            hold.wait();
+            let create = || pool.create_volume("s", BLOCK as u64, DedupMode::Inline);
+            let taken = [create(), pool.rename_volume("b", "s"), pool.snapshot_volume("b", "s")];
+            let remover = scope.spawn(|| pool.remove_volume("a"));
+            thread::sleep(Duration::from_millis(100));
+            let is_removed = remover.is_finished();
+            hold.release();
+            copier.join().unwrap().unwrap();
+            remover.join().unwrap().unwrap();
+            (taken, is_removed)
+        });
+        for outcome in taken {
+            let is_refused = matches!(outcome, Err(VolumeError::VolumeExists { .. }));
+            assert!(is_refused, "{backend:?}: {outcome:?}");
+        }
+        assert!(!is_removed, "{backend:?}: the source was removed while it was copied");
+        let bytes = read(&pool.volume("s").unwrap(), 0, (BLOCKS as usize) * BLOCK).unwrap();
+        let is_right = |(lbn, block): (u64, &[u8])| block == content(1 + lbn, BLOCK);
+        assert!((0..).zip(bytes.chunks(BLOCK)).all(is_right), "{backend:?}");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
     }
 }

@@ -15,7 +15,7 @@ use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_device::DeviceError;
+use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
@@ -206,8 +206,22 @@ impl Rotten {
         write(&self.pool.volume("a").unwrap(), lbn * BLOCK as u64, &content(MARK, BLOCK)).unwrap();
     }
 
+    /// Reads a block, and a part of it. A client gets no byte of a damaged block.
     fn read(&self, lbn: u64) -> Result<Vec<u8>, DeviceError> {
-        read(&self.pool.volume("a").unwrap(), lbn * BLOCK as u64, BLOCK)
+        let volume = self.pool.volume("a").unwrap();
+        let [whole, part] = [(0, BLOCK), (8, 100)].map(|(within, length)| {
+            let mut buffer = vec![0xEE; length];
+            let operation =
+                Operation::Read { offset: lbn * BLOCK as u64 + within, buffer: &mut buffer };
+            let mut batch = [Request { operation, outcome: Ok(()) }];
+            volume.execute(&mut batch);
+            let [Request { outcome, .. }] = batch;
+            assert!(outcome.is_ok() || buffer == vec![0; length], "bytes of a damaged block");
+            outcome.map(|()| buffer)
+        });
+        let (whole, part) = (whole?, part?);
+        assert!(part == whole[8..108]);
+        Ok(whole)
     }
 
     fn rot(&self) {
