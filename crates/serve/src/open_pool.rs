@@ -185,7 +185,9 @@ impl OpenPool {
                 let differences = pool.prove_served(MOST_DIFFERENCES)?;
                 let options = ScrubOptions::default();
                 let contents = data.then(|| pool.scrub(options, monitor, stop)).transpose()?;
-                return Ok(Reply::Checked(CheckedReport { differences, contents }));
+                let known = if contents.is_none() { pool.damaged_blocks().len() } else { 0 };
+                let known_damaged = known as u64;
+                return Ok(Reply::Checked(CheckedReport { differences, contents, known_damaged }));
             }
             PoolRequest::Scrub { most_bytes_per_s } => {
                 let options = ScrubOptions { most_bytes_per_s: *most_bytes_per_s, heals: true };
