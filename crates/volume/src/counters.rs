@@ -57,6 +57,9 @@ counters! {
         zero_blocks,
         /// Unique blocks that replaced a block: copies on write.
         cow_blocks,
+        /// Blocks of an in-line volume that were stored without a look-up and left to the finder,
+        /// because the write buffer was full.
+        deferred_blocks,
         /// Trim and write-zeroes requests.
         trims,
         /// LBNs unmapped by trim and write-zeroes requests.

@@ -21,7 +21,7 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::{BlockStore, OpenStore};
-use gemelo_volume::{FinderTuning, Pool, PoolOptions, Tuning, Volume, VolumeError};
+use gemelo_volume::{FinderTuning, InlineOverload, Pool, PoolOptions, Tuning, Volume, VolumeError};
 
 fn work(seed: u64, options: &PoolOptions, tuning: &Tuning, open_store: OpenStore) {
     let mut random = Random::new(seed);
@@ -62,6 +62,7 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
             0 => Tuning { verify_reads: true, ..tuning() },
             1 => Tuning { verify_bytes: true, ..tuning() },
             2 => Tuning { most_references: 3, ..tuning() },
+            3 => Tuning { inline_overload: InlineOverload::Defer, ..tuning() },
             _ => tuning(),
         };
         // The engine must not depend on the kind of store.

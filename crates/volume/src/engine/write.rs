@@ -133,13 +133,14 @@ impl Engine {
         let _pin = self.pin();
         let patches = self.patch(volume, items, failed)?;
         let mut plan = Plan::new(items, &patches);
-        plan.take_fingerprints(self, volume.mode());
+        let mode = self.mode_at_present(volume);
+        plan.take_fingerprints(self, mode);
         plan.look_up(self, volume)?;
         plan.decide(self);
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
         let Some((taken, _taken)) = self.data.take(wanted) else { return Ok(Pass::Full(wanted)) };
-        let ticket = self.ticket_of(volume, &taken);
+        let ticket = self.ticket_of(mode, &taken);
         plan.place(taken, ticket);
         plan.write(self, failed);
         let mut made =
@@ -147,6 +148,9 @@ impl Engine {
         let changed = self
             .warm_pieces(volume, items.iter().map(|item| item.lbn))
             .and_then(|()| self.make_changes(volume, &plan, &mut made));
+        if mode != volume.mode() {
+            self.note_deferred(volume, &plan, &made.done);
+        }
         if let Err(error) = changed {
             // In a pool that has stopped it is unknown whether durable metadata refer to these
             // blocks, so they are not freed.
@@ -165,8 +169,8 @@ impl Engine {
     }
 
     /// Returns the ticket of a write of fresh blocks, if their fingerprints are taken later.
-    fn ticket_of(&self, volume: &VolumeShared, pbns: &[Pbn]) -> Option<NonZeroU64> {
-        let is_wanted = volume.mode() == DedupMode::Offline;
+    fn ticket_of(&self, mode: DedupMode, pbns: &[Pbn]) -> Option<NonZeroU64> {
+        let is_wanted = mode == DedupMode::Offline;
         is_wanted.then(|| self.data.remembered().expect(pbns)).flatten()
     }
 

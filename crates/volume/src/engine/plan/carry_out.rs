@@ -76,6 +76,11 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         self.blocks.get(at).is_none_or(|block| block.step == Step::Failed)
     }
 
+    /// The LBN of a block.
+    pub(in crate::engine) fn lbn(&self, at: usize) -> Option<Lbn> {
+        Some(self.blocks.get(at)?.lbn)
+    }
+
     /// The PBN taken for a block.
     pub(in crate::engine) fn fresh(&self, at: usize) -> Option<Pbn> {
         self.blocks.get(at)?.pbn
