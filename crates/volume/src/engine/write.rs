@@ -143,8 +143,7 @@ impl Engine {
         let ticket = self.ticket_of(mode, &taken);
         plan.place(taken, ticket);
         plan.write(self, failed);
-        let mut made =
-            Made { done: vec![false; plan.len()], overtaken: Vec::new(), unused: Vec::new() };
+        let mut made = Made { done: vec![false; plan.len()], ..Made::default() };
         let changed = self
             .warm_pieces(volume, items.iter().map(|item| item.lbn))
             .and_then(|()| self.make_changes(volume, &plan, &mut made));
@@ -163,6 +162,7 @@ impl Engine {
         self.data.give_back(made.unused);
         count(volume, &plan.tally(&made.done));
         add(&volume.counters().patch_retries, made.overtaken.len() as u64);
+        add(&volume.counters().cow_shared_blocks, made.cow_shared);
         Ok(Pass::Overtaken(
             made.overtaken.into_iter().filter_map(|at| items.get(at).copied()).collect(),
         ))
@@ -194,7 +194,10 @@ impl Engine {
                     self.mend(&mut state, pbn)?;
                 }
                 if let Some(change) = plan.change(volume.id(), at) {
+                    let freed = state.freed_blocks();
                     self.log.apply(&mut state, &change)?;
+                    made.cow_shared +=
+                        u64::from(plan.replaces(at) && state.freed_blocks() == freed);
                 }
                 if let Some(flag) = made.done.get_mut(at) {
                     *flag = true;
@@ -276,12 +279,15 @@ impl Engine {
 }
 
 /// The outcome of a plan.
+#[derive(Default)]
 struct Made {
     done: Vec<bool>,
     /// Numbers of the blocks that another write has overtaken.
     overtaken: Vec<usize>,
     /// PBNs that were taken and not needed.
     unused: Vec<Pbn>,
+    /// Blocks that were replaced and that other LBNs still refer to.
+    cow_shared: u64,
 }
 
 /// Lists that are reused, so that nothing is allocated per block.

@@ -123,6 +123,14 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         Ok(before_and_now.map(|(before, now)| before.is_none() && now.is_some()).collect())
     }
 
+    /// Returns whether a block that was stored gets another content.
+    pub(in crate::engine) fn replaces(&self, at: usize) -> bool {
+        let is_stored = matches!(self.places.get(at), Some(Place::Stored(..)));
+        let is_content =
+            |block: &Block<'_>| !matches!(block.step, Step::Unmap | Step::Unchanged | Step::Failed);
+        is_stored && self.blocks.get(at).is_some_and(is_content)
+    }
+
     /// The change of the metadata that carries out the decision for a block.
     pub(in crate::engine) fn change(&self, volume: VolumeId, at: usize) -> Option<Change> {
         let block = self.blocks.get(at)?;
