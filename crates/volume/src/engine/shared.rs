@@ -1,6 +1,6 @@
 //! A volume of an open pool, as its clients, the finder and the commands share it.
 
-use super::finder::{Backlog, DirtyGroups, FinderPolicy};
+use super::finder::{Backlog, DirtyGroups, FinderPolicy, Turn};
 use super::layout::Marks;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::counters::VolumeCounters;
@@ -30,6 +30,8 @@ pub(crate) struct VolumeShared {
     patch_locks: Vec<OrderedMutex<()>>,
     /// Blocks that the finder has to look at.
     dirty: OrderedMutex<DirtyGroups>,
+    /// The work that the finder has done here.
+    turn: Turn,
     /// Stretches that the arranger has to look at.
     marks: Marks,
     counters: VolumeCounters,
@@ -56,6 +58,7 @@ impl VolumeShared {
             resizing: OrderedRwLock::new(Rank::Resizing, ()),
             patch_locks: (0..PATCH_LOCKS).map(patch_lock).collect(),
             dirty: OrderedMutex::new(Rank::Dirty, DirtyGroups::new(policy.delay)),
+            turn: Turn::default(),
             marks: Marks::new(),
             counters: VolumeCounters::default(),
             load: Load::default(),
@@ -167,6 +170,11 @@ impl VolumeShared {
     /// The blocks that the finder has to look at.
     pub(super) fn dirty(&self) -> OrderedGuard<'_, DirtyGroups> {
         self.dirty.lock()
+    }
+
+    /// The work that the finder has done here.
+    pub(super) const fn turn(&self) -> &Turn {
+        &self.turn
     }
 
     /// The blocks that wait for the finder.

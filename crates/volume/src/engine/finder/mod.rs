@@ -14,6 +14,7 @@ mod pace;
 mod rewrites;
 mod sample;
 mod tuning;
+mod turns;
 mod while_written;
 mod work;
 
@@ -23,6 +24,7 @@ pub(crate) use dirty::{Backlog, DirtyGroups};
 pub(crate) use sample::SampledBlocks;
 pub(crate) use tuning::FinderPolicy;
 pub use tuning::FinderTuning;
+pub(crate) use turns::Turn;
 pub(super) use work::work;
 
 use super::read::wanted_at;
@@ -81,7 +83,7 @@ pub(crate) struct Found {
 }
 
 impl Engine {
-    /// Examines at most `most_blocks` blocks of one volume. The volumes have their turns. Returns
+    /// Examines at most `most_blocks` blocks of the volume whose turn it is. Returns
     /// `None` if there is nothing to examine.
     pub(crate) fn find_next(&self, scope: Scope, most_blocks: usize) -> Result<Option<Found>> {
         self.check_writable()?;
@@ -98,16 +100,15 @@ impl Engine {
 
     fn find_in_turn(&self, scope: Scope, most_blocks: usize) -> Result<Option<Found>> {
         let mut volumes = self.examined_volumes();
-        // The volumes after the one that had the last turn come first.
-        let last = self.finder.last_volume();
-        volumes.sort_by_key(|volume| (volume.id().0 <= last, volume.id()));
+        let last = self.finder.last_turn();
+        volumes.sort_by_key(|volume| (volume.turn().begin(last), volume.id()));
         for volume in volumes {
             let removed = volume.enter();
             if *removed {
                 continue;
             }
             if let Some(found) = self.find_in(&volume, scope, most_blocks)? {
-                self.finder.set_last_volume(volume.id().0);
+                Turn::note_served(last, &volume, found);
                 return Ok(Some(found));
             }
         }
