@@ -1,11 +1,13 @@
 #!/bin/bash
 # Changes a part of the code in one place at a time and looks whether a test notices: see
 # docs/internals/tests.md. It changes files in place, so it wants a clone of its own.
-# Arguments: the part, and which of how many samples of it to take, such as 0/20.
+# Arguments: the part, which of how many samples of it to take, such as 0/20, and options of cargo
+# mutants, such as --baseline=skip for a clone whose tests are known to pass.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 part="${1:-}" sample="${2:-}"
+options=("${@:3}")
 engine=crates/volume/src
 package=gemelo-volume
 suites=(model crash races)
@@ -19,13 +21,13 @@ journal) files=("$engine/journal.rs") suites=(model crash power lost_commit) ;;
 remembered) files=("$engine/engine/data/remembered.rs") suites=(model finder) ;;
 finder) files=("$engine/engine/finder/*.rs") suites+=(finder) ;;
 layout) files=("$engine/engine/layout/*.rs") suites=(model layout layout_races) ;;
-log) files=("$engine/engine/log/*.rs") suites+=(power full_fs) ;;
-engine) files=("$engine/engine/*.rs" "$engine/engine/plan/*.rs") suites+=(damage space) ;;
+log) files=("$engine/engine/log/*.rs") suites+=(power full_fs keeper cold stalls) ;;
+engine) files=("$engine/engine/*.rs" "$engine/engine/plan/*.rs") suites+=(damage space rot volume_space power) ;;
 backend) files=("$engine/backend/**/*.rs") suites=(model crash damage roots) ;;
 scrub) files=("$engine/pool/scrub.rs") suites=(scrub) ;;
 pool) files=("$engine/pool/*.rs") suites=(pool places damage versions rot lost_commit scrub) ;;
 *)
-    echo "usage: scripts/mutants.sh PART [SAMPLE/SAMPLES]; the parts are in the script" >&2
+    echo "usage: scripts/mutants.sh PART [SAMPLE/SAMPLES [OPTION...]]; the parts are in the script" >&2
     exit 2
     ;;
 esac
@@ -45,6 +47,8 @@ fi
 if [ -n "$sample" ]; then
     arguments+=(--shard "$sample" --sharding round-robin)
 fi
-# Few rounds: a mutation that only a long run notices wants a test of its own.
-export GEMELO_TEST_ROUNDS="${GEMELO_TEST_ROUNDS:-4}" NEXTEST_PROFILE=mutants CARGO_PROFILE_DEV_DEBUG=0
+arguments+=("${options[@]}")
+# Few rounds and cases: a mutation that only a long run notices wants a test of its own.
+export GEMELO_TEST_ROUNDS="${GEMELO_TEST_ROUNDS:-4}" PROPTEST_CASES="${PROPTEST_CASES:-32}"
+export NEXTEST_PROFILE=mutants CARGO_PROFILE_DEV_DEBUG=0
 exec cargo mutants --in-place --timeout 240 --build-timeout 600 "${arguments[@]}"

@@ -54,6 +54,8 @@ impl Walk {
                 *contents.entry(*fingerprint).or_default() += 1;
             }
         }
+        let is_marked = |pbn: &&u32| self.suspects.contains(pbn);
+        report.marked_blocks = counts.keys().filter(is_marked).count() as u64;
         self.count_absent(report);
         report.repeated_contents = contents.values().filter(|copies| **copies > 1).count() as u64;
         for volume in self.volumes.values() {

@@ -65,6 +65,9 @@ pub struct CheckReport {
     pub lost_blocks: u64,
     /// Blocks of the data store whose contents were found damaged.
     pub damaged_blocks: Vec<u32>,
+    /// Blocks in use that the metadata mark as damaged; 0 if the contents were read, because each
+    /// block was then judged by its content.
+    pub marked_blocks: u64,
 }
 
 impl CheckReport {
@@ -72,6 +75,12 @@ impl CheckReport {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
+    }
+
+    /// Returns whether the check found no problem, and no mark of damage that was found before.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.is_clean() && self.marked_blocks == 0
     }
 
     fn add(&mut self, loses_data: bool, what: String) {
@@ -100,6 +109,7 @@ pub fn check(
         if options.data {
             let damaged = scrub::scrub(disks, &walk, &mut report, monitor, stop)?;
             report.damaged_blocks = damaged.into_iter().map(Pbn::number).collect();
+            report.marked_blocks = 0;
         }
     }
     Ok(report)

@@ -1,7 +1,7 @@
 //! Applies the changes of the journal to the state of the checkpoint.
 
 use crate::walk::{Walk, WalkVolume};
-use gemelo_format::{Change, FormatError, Lbn, Place, VolumeId, VolumeRecord};
+use gemelo_format::{Change, FormatError, Identity, Lbn, Place, VolumeId, VolumeRecord};
 
 impl Walk {
     /// Applies one change.
@@ -9,10 +9,7 @@ impl Walk {
         let block_bytes = u64::from(self.superblock.block_bytes);
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
-                self.fingerprints.remove(&pbn.number());
-                if !fingerprint.is_none() {
-                    self.fingerprints.insert(pbn.number(), fingerprint);
-                }
+                self.identify(pbn.number(), Identity::of(fingerprint));
                 self.set(volume, lbn, Place::Stored(pbn, checksum))?;
             }
             Change::Share { volume, lbn, pbn, checksum } => {
@@ -61,7 +58,11 @@ impl Walk {
             Change::SetMode { volume, mode } => self.volume(volume)?.record.mode = mode,
             Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
             Change::Show { volume } => self.volume(volume)?.record.is_hidden = false,
-            Change::Suspect { .. } => {}
+            Change::Suspect { pbn, is_suspect } => {
+                let known = self.fingerprints.get(&pbn.number()).copied();
+                let identity = known.map_or(Identity::NONE, Identity::of);
+                self.identify(pbn.number(), identity.with_suspect(is_suspect));
+            }
             Change::Lose { volume, first, count } => {
                 let volume = self.volume(volume)?;
                 let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
@@ -69,7 +70,7 @@ impl Walk {
             }
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
             Change::Identify { pbn, fingerprint } => {
-                self.fingerprints.insert(pbn.number(), fingerprint);
+                self.identify(pbn.number(), Identity::of(fingerprint));
             }
         }
         Ok(())

@@ -48,6 +48,8 @@ pub struct Walk {
     pub volumes: BTreeMap<VolumeId, WalkVolume>,
     /// Fingerprints by PBN.
     pub fingerprints: HashMap<u32, Fingerprint>,
+    /// Blocks that are marked as damaged.
+    pub(crate) suspects: HashSet<u32>,
 }
 
 impl Walk {
@@ -102,15 +104,15 @@ impl Walk {
         for slot in &chain.slots {
             slots.add(*slot);
         }
-        let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
         let store = disks.store(&superblock);
         let present_blocks = store.blocks().map_err(FormatError::io(DiskRole::Data, "measure"))?;
         let mut walk = Self {
             data_blocks: root.data_blocks,
             present_blocks,
             superblock,
-            volumes,
-            fingerprints,
+            volumes: BTreeMap::new(),
+            fingerprints: HashMap::new(),
+            suspects: HashSet::new(),
         };
         let makes_no_sense =
             || FormatError::damaged("the table of the checkpoint cannot be decoded");
@@ -203,10 +205,9 @@ impl Walk {
                     .add(false, format!("a page of the {what}, from {} on, is lost", lost.start));
             }
         }
-        let bits = |(pbn, bits): &(u64, u128)| {
-            (*pbn as u32, Identity::from_bytes(bits.to_le_bytes()).fingerprint())
-        };
-        self.fingerprints = fingerprints.values.iter().map(bits).collect();
+        for (pbn, bits) in &fingerprints.values {
+            self.identify(*pbn as u32, Identity::from_bytes(bits.to_le_bytes()));
+        }
         let references = self.reference_counts();
         if is_whole && counts.lost.is_empty() {
             compare_counts(&counts.values, &references, slots);
@@ -285,13 +286,23 @@ impl Walk {
                 continue;
             };
             for (number, bytes) in (first..).zip(image.as_chunks::<16>().0) {
-                let fingerprint = Identity::from_bytes(*bytes).fingerprint();
-                if !fingerprint.is_none() {
-                    self.fingerprints.insert(number as u32, fingerprint);
-                }
+                self.identify(number as u32, Identity::from_bytes(*bytes));
             }
         }
         Ok(is_whole)
+    }
+
+    /// Takes the identity of a block: its fingerprint, and whether it is marked as damaged.
+    pub(crate) fn identify(&mut self, pbn: u32, identity: Identity) {
+        match identity.fingerprint() {
+            fingerprint if fingerprint.is_none() => drop(self.fingerprints.remove(&pbn)),
+            fingerprint => drop(self.fingerprints.insert(pbn, fingerprint)),
+        }
+        if identity.is_suspect() {
+            self.suspects.insert(pbn);
+        } else {
+            self.suspects.remove(&pbn);
+        }
     }
 
     /// Reads a page. Returns `None` if it fails its checksum.

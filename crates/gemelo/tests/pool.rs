@@ -304,9 +304,15 @@ fn damage_is_found_idle_and_served_and_repaired_idle_only() {
         "{}",
         found.out
     );
+    let known = gemelo(&["pool", "check", &pool.path()]);
+    assert_eq!(known.status, 4, "{}{}", known.out, known.err);
+    assert!(known.out.contains("found damaged before: 1 block; --data"), "{}", known.out);
     let busy = in_use(&["pool", "check", &pool.path(), "--repair"]);
     assert!(busy.contains("cannot be repaired"), "{busy}");
     assert_eq!(served.stop().0, 0);
+    let known = gemelo(&["pool", "check", &pool.path()]);
+    assert_eq!(known.status, 4, "marked in the metadata: {}{}", known.out, known.err);
+    assert!(known.out.contains("found damaged before: 1 block; --data"), "{}", known.out);
 
     let found = gemelo(&["pool", "check", &pool.path(), "--data"]);
     assert_eq!(found.status, 4, "{}{}", found.out, found.err);

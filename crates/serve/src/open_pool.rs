@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use crate::space::SpaceCounter;
 use crate::tenured::Tenured;
 use gemelo_base::units::format_counted;
-use gemelo_base::{Monitor, StopFlag, SystemClock};
+use gemelo_base::{Monitor, StopFlag, SystemClock, process};
 use gemelo_device::{BlockDevice, FrontEndFigures, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
@@ -185,7 +185,9 @@ impl OpenPool {
                 let differences = pool.prove_served(MOST_DIFFERENCES)?;
                 let options = ScrubOptions::default();
                 let contents = data.then(|| pool.scrub(options, monitor, stop)).transpose()?;
-                return Ok(Reply::Checked(CheckedReport { differences, contents }));
+                let known = if contents.is_none() { pool.damaged_blocks().len() } else { 0 };
+                let known_damaged = known as u64;
+                return Ok(Reply::Checked(CheckedReport { differences, contents, known_damaged }));
             }
             PoolRequest::Scrub { most_bytes_per_s } => {
                 let options = ScrubOptions { most_bytes_per_s: *most_bytes_per_s, heals: true };
@@ -336,6 +338,8 @@ fn server_stat(front_ends: &[Arc<dyn Listening>], volumes: &[VolumeSummary]) -> 
             .iter()
             .map(|volume| connections(front_ends, Some(&volume.record.name)))
             .collect(),
+        process_cpu_ns: process::cpu_ns(),
+        process_memory_bytes: process::memory_bytes(),
         ..ServerStat::default()
     };
     for front_end in front_ends {

@@ -152,12 +152,18 @@ pub struct CheckedReport {
     pub differences: Vec<String>,
     /// Result of the check of the contents, if they were read.
     pub contents: Option<ScrubReport>,
+    /// Damaged blocks of volumes that were found since the pool was opened, if contents were not
+    /// read now.
+    #[serde(default)]
+    pub known_damaged: u64,
 }
 
 impl CheckedReport {
-    /// Returns whether the check found nothing wrong.
+    /// Returns whether the check found nothing wrong, and no damage was found before.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.differences.is_empty() && self.contents.as_ref().is_none_or(ScrubReport::is_clean)
+        self.differences.is_empty()
+            && self.contents.as_ref().is_none_or(ScrubReport::is_clean)
+            && self.known_damaged == 0
     }
 }

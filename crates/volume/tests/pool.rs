@@ -10,9 +10,10 @@
 
 mod common;
 
-use common::{content, flush, read, write};
+use common::{BLOCK, content, flush, read, write};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, check};
+use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
 use gemelo_format::DedupMode;
 use gemelo_volume::{Pool, PoolDirectory, PoolOptions, Tuning, VolumeError};
@@ -210,4 +211,30 @@ fn a_pool_open_for_reading_takes_no_changes() {
     assert!(matches!(pool.checkpoint(), Err(VolumeError::ReadOnly)));
     pool.close().unwrap();
     assert!(std::fs::read(path.join("metadata")).unwrap() == before);
+}
+
+#[test]
+fn a_volume_that_was_removed_takes_no_request_of_those_who_still_have_it() {
+    let simulation = common::simulated::Simulation::new(1);
+    Pool::format(&simulation.disks(), &common::options(100)).unwrap();
+    let pool = common::open(&simulation.disks(), common::tuning()).unwrap();
+    let bytes = content(1, BLOCK);
+    pool.create_volume("a", 8 * BLOCK as u64, DedupMode::Inline).unwrap();
+    let removed = pool.volume("a").unwrap();
+    write(&removed, 0, &bytes).unwrap();
+    pool.remove_volume("a").unwrap();
+    pool.create_volume("a", 8 * BLOCK as u64, DedupMode::Inline).unwrap();
+    let there = pool.volume("a").unwrap();
+    write(&there, 0, &bytes).unwrap();
+    let outcomes = [
+        read(&removed, 0, BLOCK).map(drop),
+        write(&removed, 0, &content(2, BLOCK)),
+        common::trim(&removed, 0, BLOCK as u64),
+        common::write_zeroes(&removed, 0, BLOCK as u64),
+    ];
+    for outcome in outcomes {
+        assert!(matches!(outcome, Err(DeviceError::OutOfRange { .. })), "{outcome:?}");
+    }
+    assert!(read(&there, 0, BLOCK).unwrap() == bytes);
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }

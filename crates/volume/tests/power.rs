@@ -16,10 +16,13 @@ use common::{
     BLOCK, content, flush, open, options_with, read, trim_now, tuning, write, write_now,
     write_zeroes_now,
 };
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use gemelo_format::{BackendKind, DedupMode, PAGE_BYTES};
 use gemelo_volume::{Pool, Volume};
 
 const BLOCKS: usize = 16;
+/// The range of the journal, and what follows it, on the metadata disk.
+const JOURNAL: std::ops::Range<u64> = 8 * PAGE_BYTES as u64..u64::MAX;
 
 fn new_pool(backend: BackendKind) -> (Simulation, Pool, Volume) {
     let simulation = Simulation::new(1);
@@ -67,6 +70,40 @@ fn what_is_immediate_is_durable_at_once() {
     let mut expected = some_bytes();
     expected[100..400].fill(0);
     assert!(after_power_cut(&simulation) == expected);
+}
+
+/// In a batch whose flush fails, the requests that asked for it fail, and no other.
+#[test]
+fn a_flush_that_fails_fails_the_requests_that_asked_for_it() {
+    let (simulation, _pool, volume) = new_pool(BackendKind::Log);
+    let bytes = some_bytes();
+    let request = |at: usize, durability| Request {
+        operation: Operation::Write {
+            offset: (at * BLOCK) as u64,
+            data: &bytes[at * BLOCK..(at + 1) * BLOCK],
+            durability,
+        },
+        outcome: Ok(()),
+    };
+    let mut batch = [
+        request(0, Durability::Flushed),
+        request(1, Durability::Immediate),
+        request(2, Durability::Flushed),
+        Request { operation: Operation::Flush, outcome: Ok(()) },
+    ];
+    simulation.fail_next(METADATA, Call::Write, JOURNAL);
+    volume.execute(&mut batch[..3]);
+    let is_ok = |batch: &[Request<'_>]| -> Vec<bool> {
+        batch.iter().map(|request| request.outcome.is_ok()).collect()
+    };
+    assert_eq!(is_ok(&batch[..3]), [true, false, true]);
+    simulation.fail_next(METADATA, Call::Write, JOURNAL);
+    volume.execute(&mut batch[2..]);
+    assert_eq!(is_ok(&batch[2..]), [true, false]);
+    let stat = volume.stat();
+    assert_eq!((stat.failed_requests, stat.flushes), (2, 2));
+    flush(&volume).unwrap();
+    assert!(after_power_cut(&simulation)[..3 * BLOCK] == bytes[..3 * BLOCK]);
 }
 
 #[test]

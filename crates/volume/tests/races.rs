@@ -272,6 +272,23 @@ fn the_finder_shares_what_became_known_since_its_look_up() {
 }
 
 #[test]
+fn a_writer_shares_what_became_known_since_its_look_up() {
+    let world = World::new(&collisions());
+    write(&world.a, 0, &fresh(2)).unwrap();
+    flush(&world.a).unwrap();
+    // Both were looked up when the block is read that the second one is compared with.
+    let hold = world.simulation.hold_at(DATA, Call::Read, world.place_of(&fresh(2)));
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&world.a, at(1), &[fresh(1), fresh(2)].concat()));
+        hold.wait();
+        write(&world.a, at(5), &fresh(1)).unwrap();
+        hold.release();
+        writer.join().unwrap().unwrap();
+    });
+    assert_eq!(world.pool.stat().unwrap().physical_blocks, 2, "each content is stored once");
+}
+
+#[test]
 fn colliding_contents_are_told_apart() {
     let world = World::new(&collisions());
     let collider = Collider::of(&world.simulation.disks());

@@ -15,7 +15,7 @@ use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_device::DeviceError;
+use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
@@ -168,6 +168,17 @@ fn written_sectors(image: &[u8]) -> Vec<usize> {
     sectors.filter(|(_, sector)| sector.iter().any(|byte| *byte != 0)).map(|(at, _)| at).collect()
 }
 
+/// Flips a bit of every stored copy of the content.
+fn rot_of(simulation: &Simulation) {
+    let mark = content(MARK, BLOCK);
+    let image = simulation.images()[0].clone();
+    for (block, bytes) in image.chunks(BLOCK).enumerate().filter(|(_, bytes)| **bytes == mark) {
+        let at = (block * BLOCK + 33) as u64;
+        let flipped = [bytes[33] ^ 4];
+        simulation.disks().data.write_at(at, &flipped).unwrap();
+    }
+}
+
 /// A pool with one content at LBNs 0 and 1, and a way to damage it on the disk.
 struct Rotten {
     simulation: Simulation,
@@ -195,19 +206,26 @@ impl Rotten {
         write(&self.pool.volume("a").unwrap(), lbn * BLOCK as u64, &content(MARK, BLOCK)).unwrap();
     }
 
+    /// Reads a block, and a part of it. A client gets no byte of a damaged block.
     fn read(&self, lbn: u64) -> Result<Vec<u8>, DeviceError> {
-        read(&self.pool.volume("a").unwrap(), lbn * BLOCK as u64, BLOCK)
+        let volume = self.pool.volume("a").unwrap();
+        let [whole, part] = [(0, BLOCK), (8, 100)].map(|(within, length)| {
+            let mut buffer = vec![0xEE; length];
+            let operation =
+                Operation::Read { offset: lbn * BLOCK as u64 + within, buffer: &mut buffer };
+            let mut batch = [Request { operation, outcome: Ok(()) }];
+            volume.execute(&mut batch);
+            let [Request { outcome, .. }] = batch;
+            assert!(outcome.is_ok() || buffer == vec![0; length], "bytes of a damaged block");
+            outcome.map(|()| buffer)
+        });
+        let (whole, part) = (whole?, part?);
+        assert!(part == whole[8..108]);
+        Ok(whole)
     }
 
-    /// Flips a bit of every stored copy of the content.
     fn rot(&self) {
-        let mark = content(MARK, BLOCK);
-        let image = self.simulation.images()[0].clone();
-        for (block, bytes) in image.chunks(BLOCK).enumerate().filter(|(_, bytes)| **bytes == mark) {
-            let at = (block * BLOCK + 33) as u64;
-            let flipped = [bytes[33] ^ 4];
-            self.simulation.disks().data.write_at(at, &flipped).unwrap();
-        }
+        rot_of(&self.simulation);
     }
 
     fn reopen(self) -> Self {
@@ -250,6 +268,38 @@ fn a_read_that_finds_damage_is_an_error_noted_once_and_a_new_write_heals_all() {
             rotten.write_mark(target);
             rotten.assert_healed(&[0, 1, target]);
         }
+    }
+}
+
+fn marked(simulation: &Simulation) -> u64 {
+    let options = CheckOptions { data: false };
+    let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.problems);
+    assert_eq!(report.is_sound(), report.marked_blocks == 0);
+    report.marked_blocks
+}
+
+/// The mark is in the journal at first, then in a checkpoint, and a write of the content clears it.
+#[test]
+fn a_check_without_contents_counts_the_blocks_that_are_marked_as_damaged() {
+    for backend in BackendKind::ALL {
+        let rotten = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+        rotten.rot();
+        assert_eq!(marked(&rotten.simulation), 0, "{backend:?}: nobody has read it");
+        assert!(rotten.read(1).is_err());
+        rotten.pool.flush().unwrap();
+        assert_eq!(marked(&rotten.simulation), 1, "{backend:?}: a mark in the journal");
+        let rotten = rotten.reopen();
+        assert_eq!(marked(&rotten.simulation), 1, "{backend:?}: a mark in a checkpoint");
+        rotten.write_mark(9);
+        rotten.pool.flush().unwrap();
+        assert_eq!(marked(&rotten.simulation), 0, "{backend:?}: it has healed");
+        let Rotten { simulation, pool } = rotten.reopen();
+        rot_of(&simulation);
+        assert!(read(&pool.volume("a").unwrap(), 0, BLOCK).is_err());
+        pool.remove_volume("a").unwrap();
+        pool.close().unwrap();
+        assert_eq!(marked(&simulation), 0, "{backend:?}: nothing refers to the block");
     }
 }
 

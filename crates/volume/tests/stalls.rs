@@ -17,7 +17,7 @@ use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, Tuning, VolumeError};
+use gemelo_volume::{Pool, PoolOptions, Tuning, VolumeError};
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
@@ -241,6 +241,33 @@ fn a_journal_that_cannot_be_written_bounds_what_waits() {
     assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }
 
+/// A client that never flushes has its changes made durable before they take much memory.
+#[test]
+fn an_open_commit_is_bounded() {
+    const BLOCKS: u64 = 256;
+    let simulation = Simulation::new(1);
+    let options = PoolOptions { journal_bytes: Some(8 << 20), ..options(1000) };
+    Pool::format(&simulation.disks(), &options).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let both = [content(1, BLOCK).repeat(256), content(2, BLOCK).repeat(256)];
+    write(&volume, 0, &both[1]).unwrap();
+    flush(&volume).unwrap();
+    let before = pool.stat().unwrap().activity;
+    let journal = |rounds: u64| {
+        (0..rounds).for_each(|round| write(&volume, 0, &both[round as usize % 2]).unwrap());
+        let after = pool.stat().unwrap().activity;
+        (after.commits - before.commits, after.journal_bytes - before.journal_bytes)
+    };
+    // Each round makes 256 changes of more than 16 and less than 64 bytes.
+    assert_eq!(journal((1 << 20) / (256 * 64)), (0, 0), "less than the bound");
+    let (commits, bytes) = journal((4 << 20) / (256 * 16));
+    assert!(commits >= 3, "{commits} commits of {bytes} bytes");
+    // A commit is written twice.
+    assert!(bytes / commits < (2 << 20) + (64 << 10), "{commits} commits of {bytes} bytes");
+}
+
 /// Makes a volume of more blocks than a cached backend changes at once. Returns the ids of its
 /// contents.
 fn large_volume(pool: &Pool, blocks: u64) -> Vec<u64> {
@@ -365,19 +392,30 @@ fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
 }
 
 /// While a volume is copied and another one removed, reads, writes and look-ups wait for a short
-/// time at most.
+/// time at most. `GEMELO_TEST_BLOCKS` sets another size of the volume, which can be in millions.
 #[test]
 fn copies_and_removals_stop_nobody() {
-    const BLOCKS: u64 = 300_000;
     /// A copy in one go takes a second here; the bound leaves room for a busy machine.
-    const BOUND: Duration = Duration::from_millis(250);
-    let directory = tempfile::tempdir().unwrap();
-    let disks = disks(directory.path(), 0);
-    Pool::format(&disks, &options_with(BackendKind::Table, 4000)).unwrap();
-    let tuning = Tuning { cache_bytes: 16 << 20, ..Tuning::default() };
-    let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
-    large_volume(&pool, BLOCKS);
-    pool.create_volume("b", 1 << 20, DedupMode::Inline).unwrap();
+    const BOUND: Duration = Duration::from_millis(500);
+    let blocks = std::env::var("GEMELO_TEST_BLOCKS").ok().and_then(|text| text.parse().ok());
+    let blocks = blocks.unwrap_or(300_000);
+    for backend in [BackendKind::Table, BackendKind::BTree] {
+        let directory = tempfile::tempdir().unwrap();
+        let disks = disks(directory.path(), 0);
+        Pool::format(&disks, &options_with(backend, 4000)).unwrap();
+        let tuning = Tuning { cache_bytes: 16 << 20, ..Tuning::default() };
+        let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
+        large_volume(&pool, blocks);
+        pool.create_volume("b", 1 << 20, DedupMode::Inline).unwrap();
+        let worst = longest_waits(&pool, &format!("{backend:?}, {blocks} blocks"));
+        assert!(worst.iter().all(|worst| *worst < BOUND), "{backend:?}: {worst:?}");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+    }
+}
+
+/// Copies the volume "a" and removes the copy. Returns the longest read and write of the source,
+/// and the longest look-up of another volume, as a new client makes one, meanwhile.
+fn longest_waits(pool: &Pool, what: &str) -> [Duration; 3] {
     let volume = pool.volume("a").unwrap();
     let is_done = AtomicBool::new(false);
     let watch = |work: &dyn Fn()| {
@@ -390,22 +428,32 @@ fn copies_and_removals_stop_nobody() {
         }
         worst
     };
-    let worst = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let watch = &watch;
         let reads = scope.spawn(|| watch(&|| drop(read(&volume, 0, BLOCK).unwrap())));
+        let number = AtomicU64::new(0);
+        let writes = scope.spawn(|| {
+            let number = number;
+            watch(&|| {
+                let lbn = number.fetch_add(997, Ordering::Relaxed) % 1000;
+                write(&volume, lbn * BLOCK as u64, &content(1 + lbn % 7, BLOCK)).unwrap();
+            })
+        });
         let look_ups = scope.spawn(|| watch(&|| drop(pool.volume("b").unwrap())));
         let began = Instant::now();
-        pool.snapshot_volume("a", "s").unwrap();
+        let copied = pool.snapshot_volume("a", "s");
         let copy = began.elapsed();
-        pool.remove_volume("s").unwrap();
+        let removed = pool.remove_volume("s");
         let all = began.elapsed();
         is_done.store(true, Ordering::Relaxed);
-        let worst = [reads.join().unwrap(), look_ups.join().unwrap()];
-        eprintln!("copy {copy:?}, copy and removal {all:?}, longest read and look-up {worst:?}");
+        let worst = [reads, writes, look_ups].map(|thread| thread.join().unwrap());
+        copied.and(removed).unwrap();
+        eprintln!(
+            "{what}: copy {copy:?}, copy and removal {all:?}, longest read, write and look-up \
+             {worst:?}"
+        );
         worst
-    });
-    assert!(worst.iter().all(|worst| *worst < BOUND), "{worst:?}");
-    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+    })
 }
 
 /// A copy in pieces that would overflow a reference count is undone, and reported as an error.

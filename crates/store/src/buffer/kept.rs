@@ -207,6 +207,20 @@ mod tests {
         assert!(is_kept(30) && is_kept(32) && !is_kept(33));
     }
 
+    /// The search for room is bounded, so a run that was read may go, too.
+    #[test]
+    fn a_search_for_room_passes_over_a_few_runs_that_were_read() {
+        let (mut kept, mut memory) = (Kept::default(), memory(20));
+        let firsts: Vec<u32> = (0..20).map(|at| 2 * at + 1).collect();
+        for first in &firsts {
+            keep(&mut kept, &mut memory, *first, &[1]);
+            assert_eq!(id(&mut kept, *first), Some(1));
+        }
+        kept.make_room(1, &mut memory);
+        let gone = firsts.iter().position(|first| !kept.runs.contains_key(first));
+        assert_eq!((gone, kept.contents()), (Some(MOST_PASSED_OVER), 19));
+    }
+
     #[test]
     fn room_is_made_although_all_runs_were_read() {
         let (mut kept, mut memory) = (Kept::default(), memory(40));

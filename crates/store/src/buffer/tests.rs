@@ -1,6 +1,7 @@
 //! Tests of the write buffer against a map, over a store that can fail.
 
 mod observed;
+mod reserved;
 
 use super::*;
 use gemelo_base::{ManualClock, random::Random};
@@ -22,6 +23,11 @@ struct Below {
     lists: Vec<Vec<u32>>,
     /// Writes wait while it is true.
     is_held: bool,
+    /// There is no space for these PBNs.
+    without_space: BTreeSet<u32>,
+    /// Calls that reserve space ahead, and the number from which on none is wanted.
+    reserved_ahead: u32,
+    most_reserved_ahead: u32,
 }
 
 /// A store in memory. It checks that no PBN is written twice at once.
@@ -65,6 +71,21 @@ impl Store for TestStore {
             let content = below.contents.get(&read.pbn.number()).unwrap_or(&zeros);
             read.buffer.copy_from_slice(&content[read.within..][..read.buffer.len()]);
         }
+    }
+    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
+        let below = self.below.lock();
+        for write in
+            writes.iter_mut().filter(|write| below.without_space.contains(&write.pbn.number()))
+        {
+            write.outcome = Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+    }
+    fn wants_reserve_ahead(&self) -> bool {
+        let below = self.below.lock();
+        below.reserved_ahead < below.most_reserved_ahead
+    }
+    fn reserve_ahead(&self) {
+        self.below.lock().reserved_ahead += 1;
     }
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
         let pbns: Vec<u32> = writes.iter().map(|write| write.pbn.number()).collect();

@@ -187,6 +187,8 @@ struct CheckFindings<'a> {
     more_problems: u64,
     checked_contents: Option<u64>,
     lost_blocks: Option<u64>,
+    /// Blocks that were found damaged before; [`None`] if the contents were read.
+    known_damaged_blocks: Option<u64>,
     /// The losses of a repair, if there is something to repair.
     repair_outlook: Option<&'a RepairOutlook>,
 }
@@ -233,10 +235,12 @@ fn show_idle(
         let (blocks, are) = (format_counted(report.lost_blocks, "block"), are(report.lost_blocks));
         text += &format!("{blocks} of volumes {are} lost: reads fail until they are written\n");
     }
+    text += &known_damage(report.marked_blocks);
     if !is_repaired {
         text += &describe(outlook);
     }
     text += match (report.is_clean(), *is_repaired) {
+        (true, _) if report.marked_blocks > 0 => "the pool has damaged contents\n",
         (true, _) if settings.is_some() => {
             "the disks are what they should be, the settings are not\n"
         }
@@ -251,7 +255,7 @@ fn show_idle(
         loses_data: problem.loses_data,
     };
     let found = CheckFindings {
-        is_sound: report.is_clean() || *is_repaired && !loses,
+        is_sound: report.is_sound() || *is_repaired && !loses && report.marked_blocks == 0,
         is_served: false,
         is_repaired: *is_repaired,
         settings_problem: settings.map(ToString::to_string),
@@ -259,6 +263,7 @@ fn show_idle(
         more_problems: report.more_problems,
         checked_contents: arguments.data.then_some(report.checked_contents),
         lost_blocks: Some(report.lost_blocks),
+        known_damaged_blocks: (!arguments.data).then_some(report.marked_blocks),
         repair_outlook: (!report.is_clean()).then_some(outlook),
     };
     arguments.finish(&found, &text, context)
@@ -266,6 +271,15 @@ fn show_idle(
 
 const fn are(count: u64) -> &'static str {
     if count == 1 { "is" } else { "are" }
+}
+
+/// Lines for blocks that were found damaged before, if there are any.
+fn known_damage(blocks: u64) -> String {
+    if blocks == 0 {
+        return String::new();
+    }
+    let blocks = format_counted(blocks, "block");
+    format!("found damaged before: {blocks}; --data reads all contents and names what still is\n")
 }
 
 fn contents(checked: u64) -> String {
@@ -291,6 +305,7 @@ fn show_served(
         }
         text += &contents(found.checked_contents);
     }
+    text += &known_damage(report.known_damaged);
     text += if report.is_clean() {
         "the counts of the served pool are right; pages on disk are checked when nobody serves it\n"
     } else {
@@ -313,6 +328,7 @@ fn show_served(
         more_problems: contents.map_or(0, |found| found.more_problems),
         checked_contents: contents.map(|found| found.checked_contents),
         lost_blocks: None,
+        known_damaged_blocks: (!arguments.data).then_some(report.known_damaged),
         repair_outlook: None,
     };
     arguments.finish(&found, &text, context)

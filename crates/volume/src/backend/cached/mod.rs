@@ -252,7 +252,12 @@ impl<L: Layout> CachedBackend<L> {
         [first(&self.active), self.frozen().and_then(first)].into_iter().flatten().min()
     }
 
+    /// Returns the next LBN before `end` that has a word. It reads no page for LBNs from `end` on,
+    /// because the caller may hold a lock and has warmed the pages before.
     fn next_word(&self, id: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
+        if from >= end {
+            return Ok(None);
+        }
         let map = self.version.maps.get(&id).copied().unwrap_or_default();
         let mut stored = layout::next::<L>(&self.pages, &map, Part::Map, from.0)?;
         let mut next = from.0;
@@ -269,6 +274,9 @@ impl<L: Layout> CachedBackend<L> {
                 return Ok(Some(Lbn(lbn)));
             }
             next = lbn + 1;
+            if next >= end.0 {
+                return Ok(None);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use super::{Log, State};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, Lbn, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// LBNs that are copied before one of them is changed. They are few, because the writer waits.
 const PIECE_BLOCKS: u64 = 32;
@@ -175,6 +176,8 @@ impl Log {
         };
         let end = first + count;
         self.warm(source, first, end)?;
+        // A checkpoint may have written a page of the copy that these LBNs are in.
+        self.warm(volume, first, end)?;
         let mut state = self.write();
         let Some(at) = state.copies.iter().position(|copying| copying.volume == volume) else {
             return Ok(false);
@@ -199,19 +202,33 @@ impl Log {
         volume: VolumeId,
         lbns: impl Iterator<Item = Lbn>,
     ) -> Result<()> {
-        let mut last = None;
-        for piece in lbns.map(|lbn| lbn.0 / PIECE_BLOCKS) {
-            if last.replace(piece) != Some(piece) {
-                self.warm(volume, piece * PIECE_BLOCKS, (piece + 1) * PIECE_BLOCKS)?;
-            }
-        }
-        Ok(())
+        pieces_of(lbns).try_for_each(|piece| self.warm(volume, piece.start, piece.end))
     }
+}
+
+/// The pieces that these LBNs are in. Several in a row that are in one piece give it once.
+fn pieces_of(lbns: impl Iterator<Item = Lbn>) -> impl Iterator<Item = Range<u64>> {
+    let mut last = None;
+    lbns.filter_map(move |lbn| {
+        let piece = lbn.0 / PIECE_BLOCKS;
+        let is_new = last.replace(piece) != Some(piece);
+        is_new.then_some(piece * PIECE_BLOCKS..(piece + 1) * PIECE_BLOCKS)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neighbours_in_one_piece_are_read_ahead_once() {
+        let lbns = [0, 1, PIECE_BLOCKS - 1, PIECE_BLOCKS, 5 * PIECE_BLOCKS + 7, 2].map(Lbn);
+        let starts: Vec<u64> = pieces_of(lbns.into_iter())
+            .inspect(|piece| assert_eq!(piece.end - piece.start, PIECE_BLOCKS))
+            .map(|piece| piece.start)
+            .collect();
+        assert_eq!(starts, [0, PIECE_BLOCKS, 5 * PIECE_BLOCKS, 0]);
+    }
 
     #[test]
     fn each_piece_is_copied_once() {

@@ -25,6 +25,16 @@ struct Members {
     last_commit_ns: u64,
 }
 
+impl Members {
+    /// The time that a new leader waits for further members: [`None`] if as many are there as last
+    /// time, or if the last commit took no time.
+    fn wait(&self) -> Option<Duration> {
+        let wait_ns = (self.last_commit_ns / WAIT_PER_COMMIT).min(MOST_WAIT_NS);
+        let is_complete = self.followers + 1 >= self.last_members;
+        (!is_complete && wait_ns > 0).then_some(Duration::from_nanos(wait_ns))
+    }
+}
+
 /// The threads that wait for one commit; see the module.
 #[derive(Debug, Default)]
 pub(super) struct GroupCommit {
@@ -62,9 +72,8 @@ impl GroupCommit {
             members.followers -= 1;
         }
         members.is_led = true;
-        let wait_ns = (members.last_commit_ns / WAIT_PER_COMMIT).min(MOST_WAIT_NS);
-        if members.followers + 1 < members.last_members && wait_ns > 0 {
-            self.complete.wait_for(&mut members, Duration::from_nanos(wait_ns));
+        if let Some(wait) = members.wait() {
+            self.complete.wait_for(&mut members, wait);
         }
         members.last_members = members.followers + 1;
         Some(Lead { group: self, _held: held })
@@ -115,6 +124,20 @@ mod tests {
             0,
             "the second commit was made durable with the first"
         );
+    }
+
+    #[test]
+    fn a_leader_waits_a_part_of_the_last_commit_for_members_that_are_missing() {
+        let wait = |followers, last_members, last_commit_ns| {
+            let members = Members { followers, last_members, last_commit_ns, ..Members::default() };
+            members.wait().map(|wait| wait.as_nanos() as u64)
+        };
+        assert_eq!(wait(0, 1, 1000), None, "it is alone, as it was last time");
+        assert_eq!(wait(2, 3, 1000), None, "all are there");
+        assert_eq!(wait(5, 3, 1000), None, "more are there");
+        assert_eq!(wait(1, 3, 1000), Some(250));
+        assert_eq!(wait(0, 2, 1 << 40), Some(MOST_WAIT_NS));
+        assert_eq!(wait(0, 2, 0), None, "nothing is known of the medium");
     }
 
     #[test]

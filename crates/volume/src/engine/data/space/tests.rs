@@ -20,6 +20,20 @@ fn free_blocks_are_given_in_order_and_block_0_never() {
     assert_eq!(space.free(), 6);
 }
 
+#[test]
+fn a_space_that_grows_has_the_new_blocks_and_keeps_the_used_ones() {
+    for (before, after) in [(2, 3), (10, 500), (64, 128), (70, 64 * 64 * 3 + 5), (200, 200)] {
+        let mut space = Space::new(before);
+        assert!(space.claim(Pbn::FIRST));
+        space.grow(after);
+        assert_eq!((space.blocks(), space.free()), (after, after - 2), "{before} to {after}");
+        let mut taken = Vec::new();
+        space.take(after as usize, &mut taken);
+        assert!(taken.iter().map(|pbn| u64::from(pbn.number())).eq(2..after));
+        assert_eq!(space.free(), 0);
+    }
+}
+
 proptest! {
     #[test]
     fn it_does_what_a_set_does(steps in prop::collection::vec((0u8..6, 0u32..500), 1..200), blocks in 1u64..500) {

@@ -1,0 +1,242 @@
+//! The keeper of a pool's blocks: it learns of contents whose fingerprints are durable, and blocks
+//! that it keeps are not free until it gives them back.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot continue fails"
+)]
+
+mod common;
+
+use common::hold::Call;
+use common::simulated::{METADATA, Simulation};
+use common::{BLOCK, content, flush, open, options, read, tuning, write};
+use gemelo_base::{Silent, StopFlag};
+use gemelo_device::DeviceError;
+use gemelo_format::{DedupMode, Pbn};
+use gemelo_store::{Keeper, PoolDisks, Store};
+use gemelo_volume::{Pool, Volume};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Blocks of the pools here that contents can have.
+const BLOCKS: u64 = 20;
+
+#[derive(Default)]
+struct TestKeeper {
+    /// Blocks that it was told of, in this order.
+    identified: Mutex<Vec<Pbn>>,
+    keeps: AtomicBool,
+    /// Blocks that it keeps, and that nothing refers to.
+    kept: Mutex<BTreeSet<Pbn>>,
+    due: AtomicU64,
+    used_at_opening: Mutex<Vec<Pbn>>,
+}
+
+impl TestKeeper {
+    fn take_identified(&self) -> Vec<Pbn> {
+        std::mem::take(&mut *self.identified.lock().unwrap())
+    }
+}
+
+impl Keeper for TestKeeper {
+    fn store_over(&self, below: Arc<dyn Store>) -> Arc<dyn Store> {
+        below
+    }
+
+    fn opened(&self, blocks: u64, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn> {
+        let pbns = (1..blocks as u32).filter_map(Pbn::new);
+        *self.used_at_opening.lock().unwrap() = pbns.filter(|pbn| is_used(*pbn)).collect();
+        self.kept.lock().unwrap().iter().copied().collect()
+    }
+
+    fn identified(&self, pbns: &[Pbn]) {
+        self.identified.lock().unwrap().extend(pbns);
+    }
+
+    fn keep(&self, pbn: Pbn) -> bool {
+        let keeps = self.keeps.load(Ordering::Relaxed);
+        if keeps {
+            self.kept.lock().unwrap().insert(pbn);
+        }
+        keeps
+    }
+
+    fn due_blocks(&self) -> u64 {
+        self.due.load(Ordering::Relaxed)
+    }
+
+    fn is_kept(&self, pbn: Pbn) -> bool {
+        self.kept.lock().unwrap().contains(&pbn)
+    }
+}
+
+/// A pool with a keeper, and a volume of each mode.
+struct World {
+    simulation: Simulation,
+    keeper: Arc<TestKeeper>,
+    disks: PoolDisks,
+    pool: Pool,
+}
+
+impl World {
+    fn new() -> Self {
+        let (simulation, keeper) = (Simulation::new(1), Arc::new(TestKeeper::default()));
+        let disks = simulation.disks().with_keeper(Arc::clone(&keeper) as Arc<dyn Keeper>);
+        // Blocks 0 and the last one hold headers.
+        Pool::format(&disks, &options(BLOCKS + 2)).unwrap();
+        let pool = open(&disks, tuning()).unwrap();
+        let modes = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];
+        for (name, mode) in ["off", "inline", "offline"].into_iter().zip(modes) {
+            pool.create_volume(name, 4 * BLOCKS * BLOCK as u64, mode).unwrap();
+        }
+        Self { simulation, keeper, disks, pool }
+    }
+
+    fn volume(&self, name: &str) -> Volume {
+        self.pool.volume(name).unwrap()
+    }
+
+    fn reopen(self) -> Self {
+        let Self { simulation, keeper, disks, pool } = self;
+        pool.close().unwrap();
+        let pool = open(&disks, tuning()).unwrap();
+        Self { simulation, keeper, disks, pool }
+    }
+
+    /// The block that has this content.
+    fn pbn_of(&self, id: u64) -> Pbn {
+        let [data, _] = self.simulation.images();
+        let at = data.chunks(BLOCK).position(|block| *block == content(id, BLOCK)).unwrap();
+        Pbn::new(at as u32).unwrap()
+    }
+}
+
+fn put(volume: &Volume, lbn: u64, id: u64) -> Result<(), DeviceError> {
+    write(volume, lbn * BLOCK as u64, &content(id, BLOCK))
+}
+
+#[test]
+fn a_keeper_learns_of_a_content_once_its_fingerprint_is_durable() {
+    let world = World::new();
+    let keeper = &world.keeper;
+    put(&world.volume("inline"), 0, 1).unwrap();
+    put(&world.volume("inline"), 1, 2).unwrap();
+    put(&world.volume("inline"), 2, 1).unwrap();
+    put(&world.volume("off"), 0, 3).unwrap();
+    put(&world.volume("offline"), 0, 4).unwrap();
+    assert_eq!(keeper.take_identified(), [], "nothing is durable");
+    world.pool.flush().unwrap();
+    assert_eq!(keeper.take_identified(), [world.pbn_of(1), world.pbn_of(2)]);
+    world.pool.find(&Silent, &StopFlag::new()).unwrap();
+    world.pool.flush().unwrap();
+    assert_eq!(keeper.take_identified(), [world.pbn_of(4)], "the finder knows it now");
+    world.pool.flush().unwrap();
+    world.pool.checkpoint().unwrap();
+    assert_eq!(keeper.take_identified(), [], "each is told once");
+    let pbns = [1, 2, 3, 4].map(|id| world.pbn_of(id));
+    let known = world.pool.fingerprints_of(&pbns).unwrap();
+    assert_eq!(known.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
+}
+
+/// A checkpoint makes changes durable whose commit could not be written.
+#[test]
+fn a_keeper_learns_of_contents_that_a_checkpoint_makes_durable() {
+    let world = World::new();
+    let volume = world.volume("inline");
+    put(&volume, 0, 1).unwrap();
+    world.simulation.fail_next(METADATA, Call::Write, 0..u64::MAX);
+    assert!(flush(&volume).is_err());
+    assert_eq!(world.keeper.take_identified(), []);
+    world.simulation.fail_next(METADATA, Call::Write, 0..u64::MAX);
+    world.pool.checkpoint().unwrap();
+    assert_eq!(world.keeper.take_identified(), [world.pbn_of(1)]);
+}
+
+#[test]
+fn a_kept_block_is_not_free_until_it_is_given_back() {
+    let world = World::new();
+    let (keeper, volume) = (&world.keeper, world.volume("inline"));
+    let free = || world.pool.stat().unwrap().free_blocks;
+    assert_eq!(free(), BLOCKS);
+    put(&volume, 0, 1).unwrap();
+    flush(&volume).unwrap();
+    let pbn = world.pbn_of(1);
+    keeper.keeps.store(true, Ordering::Relaxed);
+    put(&volume, 0, 2).unwrap();
+    flush(&volume).unwrap();
+    assert_eq!((world.pool.held_blocks(), free()), (1, BLOCKS - 2));
+    assert_eq!(*keeper.kept.lock().unwrap(), BTreeSet::from([pbn]));
+    assert_eq!(world.pool.prove(10).unwrap(), Vec::<String>::new());
+    keeper.keeps.store(false, Ordering::Relaxed);
+    for id in 3..BLOCKS + 1 {
+        put(&volume, id, id).unwrap();
+    }
+    assert!(matches!(put(&volume, 50, 50), Err(DeviceError::NoSpace)));
+    flush(&volume).unwrap();
+    assert_eq!(world.pbn_of(1), pbn, "its content is there");
+    keeper.kept.lock().unwrap().clear();
+    world.pool.free_kept(&[pbn]);
+    assert_eq!((world.pool.held_blocks(), free()), (0, 1));
+    put(&volume, 50, 50).unwrap();
+    flush(&volume).unwrap();
+    assert_eq!(world.pbn_of(50), pbn);
+    assert_eq!(world.pool.prove(10).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_keeper_holds_at_an_opening_is_not_free() {
+    let world = World::new();
+    let volume = world.volume("inline");
+    for id in 1..4 {
+        put(&volume, id, id).unwrap();
+    }
+    flush(&volume).unwrap();
+    world.keeper.keeps.store(true, Ordering::Relaxed);
+    put(&volume, 1, 0).unwrap();
+    flush(&volume).unwrap();
+    let kept = world.pbn_of(1);
+    drop(volume);
+    let world = world.reopen();
+    let used = world.keeper.used_at_opening.lock().unwrap().clone();
+    assert!(used.contains(&world.pbn_of(2)) && used.contains(&world.pbn_of(3)), "{used:?}");
+    assert!(!used.contains(&kept), "nothing refers to it");
+    let free = world.pool.stat().unwrap().free_blocks;
+    assert_eq!((world.pool.held_blocks(), free), (1, BLOCKS - 3));
+    assert_eq!(world.pool.prove(10).unwrap(), Vec::<String>::new());
+    world.pool.free_kept(&[kept]);
+    assert_eq!(world.pool.stat().unwrap().free_blocks, BLOCKS - 2);
+    assert_eq!(world.pool.prove(10).unwrap(), Vec::<String>::new());
+    let volume = world.volume("inline");
+    assert!(read(&volume, 2 * BLOCK as u64, BLOCK).unwrap() == content(2, BLOCK));
+}
+
+/// A full pool has one kept block. A write waits for it while the keeper is about to give it back.
+#[test]
+fn a_writer_waits_for_blocks_that_are_soon_given_back() {
+    let world = World::new();
+    let (keeper, volume) = (&world.keeper, world.volume("inline"));
+    put(&volume, 0, 1).unwrap();
+    flush(&volume).unwrap();
+    let pbn = world.pbn_of(1);
+    keeper.keeps.store(true, Ordering::Relaxed);
+    for id in 2..=BLOCKS {
+        put(&volume, id, id).unwrap();
+    }
+    put(&volume, 0, 0).unwrap();
+    flush(&volume).unwrap();
+    assert!(matches!(put(&volume, 40, 40), Err(DeviceError::NoSpace)), "it is not due");
+    keeper.due.store(1, Ordering::Relaxed);
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| put(&volume, 40, 40));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        keeper.due.store(0, Ordering::Relaxed);
+        world.pool.free_kept(&[pbn]);
+        writer.join().unwrap()
+    });
+    written.unwrap();
+    assert!(read(&volume, 40 * BLOCK as u64, BLOCK).unwrap() == content(40, BLOCK));
+}
