@@ -16,7 +16,7 @@ use crate::wire::{
     COMMAND_FLAG_FUA, Command, ErrorCode, RequestHeader, SimpleReply, encode_error_chunk,
     encode_offset_data_header,
 };
-use entry::{Entry, Held, Shape};
+use entry::{Entry, Shape};
 use gemelo_device::{BlockDevice, Request};
 use std::io;
 use std::ops::Range;
@@ -104,7 +104,7 @@ impl Batch {
         payload: Range<usize>,
         rules: &Rules,
     ) -> bool {
-        self.push_checked(request, payload, Held::Elsewhere, rules)
+        self.push_checked(request, payload, &[], rules)
     }
 
     /// Adds a request as [`Self::push`] does, and copies its data, so that the batch can be
@@ -115,7 +115,7 @@ impl Batch {
         data: &[u8],
         rules: &Rules,
     ) -> bool {
-        self.push_checked(request, 0..0, Held::Here(data), rules)
+        self.push_checked(request, 0..0, data, rules)
     }
 
     /// Adds a request whose result is known, because it was refused or is done.
@@ -146,18 +146,16 @@ impl Batch {
         }
     }
 
+    /// Adds a request. The batch keeps a copy of the data in `held`.
     fn push_checked(
         &mut self,
         request: RequestHeader,
         payload: Range<usize>,
-        held: Held<'_>,
+        held: &[u8],
         rules: &Rules,
     ) -> bool {
         let error = check(&request, rules).err().unwrap_or(ErrorCode::NONE);
-        let held = match held {
-            Held::Here(data) if error.is_none() => data,
-            Held::Here(_) | Held::Elsewhere => &[],
-        };
+        let held = if error.is_none() { held } else { &[] };
         let is_read = request.command == Command::READ && error.is_none();
         // CACHE is a read whose data is not sent. A range longer than the longest read is not read,
         // because CACHE is only advice.

@@ -18,14 +18,6 @@ pub(super) enum Shape {
     Status,
 }
 
-/// The place of the data of a write.
-pub(super) enum Held<'a> {
-    /// It stays among the received bytes.
-    Elsewhere,
-    /// It is copied into the batch.
-    Here(&'a [u8]),
-}
-
 /// A request and its reply.
 #[derive(Debug)]
 pub(super) struct Entry {
