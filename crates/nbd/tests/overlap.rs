@@ -14,7 +14,7 @@ use gemelo_device::Export;
 use gemelo_nbd::client::{Client, ReplyWait, Submission};
 use gemelo_nbd::server::{Memory, ServerConfig};
 use gemelo_nbd::wire::{Command, ErrorCode};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -365,15 +365,20 @@ fn long_requests_and_short_ones_do_not_mix() {
 
 #[test]
 fn a_client_that_waits_for_a_reply_is_not_idle() {
-    const IDLE: Duration = Duration::from_millis(50);
+    const IDLE: Duration = Duration::from_millis(400);
     let config = ServerConfig { idle_timeout: Some(IDLE), ..ServerConfig::default() };
     let (device, server) = served_with(config);
     let mut client = negotiated(&server);
     device.hold_reads(0..SIZE_BYTES);
     client.write_all(&request(Command::READ, 0, 0, 512)).unwrap();
     assert!(device.has_reads_waiting(1));
-    std::thread::sleep(4 * IDLE);
+    std::thread::sleep(3 * IDLE);
     device.open();
+    for _ in 0..2 {
+        assert_eq!(read_simple_reply(&mut client), ErrorCode::NONE);
+        client.read_exact(&mut [0; 512]).unwrap();
+        client.write_all(&request(Command::READ, 0, 0, 512)).unwrap();
+    }
     assert_eq!(read_simple_reply(&mut client), ErrorCode::NONE);
     assert_closed(client);
 }
