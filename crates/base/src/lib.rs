@@ -14,6 +14,7 @@ mod failure;
 pub mod live;
 pub mod monitor;
 mod permutation;
+pub mod process;
 pub mod random;
 pub mod scheduling;
 pub mod stop;

@@ -158,10 +158,11 @@ pub trait BlockDevice: Send + Sync {
     /// Returns the device's size and limits. The size may change between calls.
     fn geometry(&self) -> Geometry;
 
-    /// Returns how many bytes of data a batch should have at most. A device at the end of a network
-    /// wants more: its requests take long, and run side by side.
-    fn batch_bytes(&self) -> usize {
-        1 << 20
+    /// Returns `true` if reads and flushes mostly wait for other machines. A server then has several
+    /// batches of a client in execution at once. On other devices that would cost more time of the
+    /// processor than it saves.
+    fn is_remote(&self) -> bool {
+        false
     }
 
     /// Executes every request of the batch and sets its outcome.

@@ -24,6 +24,10 @@ struct Volume {
 struct VolumeStat {
     written_bytes: u64,
     cow_blocks: u64,
+    #[serde(default)]
+    cow_shared_blocks: u64,
+    #[serde(default)]
+    deferred_blocks: u64,
 }
 
 #[derive(Deserialize)]
@@ -36,6 +40,10 @@ struct Pool {
     journal_used_bytes: u64,
     volumes: u64,
     activity: Option<Activity>,
+    #[serde(default)]
+    finder: Finder,
+    #[serde(default)]
+    cache: Cache,
 }
 
 /// The work of the pool since it was opened.
@@ -46,6 +54,35 @@ struct Activity {
     examined_blocks: u64,
     found_blocks: u64,
     aborted_blocks: u64,
+    #[serde(default)]
+    index_lookups: u64,
+    #[serde(default)]
+    index_batches: u64,
+}
+
+/// The work of the finder.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Finder {
+    rewritten_blocks: u64,
+    working_ns: u64,
+    cpu_ns: u64,
+    remembered: Remembered,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Remembered {
+    hits: u64,
+    misses: u64,
+}
+
+/// Look-ups of pages of metadata.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Cache {
+    hits: u64,
+    misses: u64,
 }
 
 #[derive(Deserialize)]
@@ -74,9 +111,23 @@ impl PoolView {
                 ("finder/examined_blocks", &activity.examined_blocks),
                 ("finder/found_blocks", &activity.found_blocks),
                 ("finder/aborted_blocks", &activity.aborted_blocks),
+                ("finder/index_lookups", &activity.index_lookups),
+                ("finder/index_batches", &activity.index_batches),
             ] {
                 figures.push(name, *value as f64, Better::Neither);
             }
+        }
+        let Pool { finder, cache, .. } = pool;
+        for (name, value) in [
+            ("finder/rewritten_blocks", finder.rewritten_blocks),
+            ("finder/working_ns", finder.working_ns),
+            ("finder/cpu_ns", finder.cpu_ns),
+            ("finder/fingerprint_hits", finder.remembered.hits),
+            ("finder/fingerprint_misses", finder.remembered.misses),
+            ("pool/cache_hits", cache.hits),
+            ("pool/cache_misses", cache.misses),
+        ] {
+            figures.push(name, value as f64, Better::Neither);
         }
         let sum = |of: fn(&VolumeStat) -> u64| -> u64 {
             self.volumes.iter().map(|volume| of(&volume.stat)).sum()
@@ -84,6 +135,12 @@ impl PoolView {
         let written_bytes = sum(|stat| stat.written_bytes);
         figures.push("pool/written_bytes", written_bytes as f64, Better::Neither);
         figures.push("pool/cow_blocks", sum(|stat| stat.cow_blocks) as f64, Better::Neither);
+        for (name, value) in [
+            ("pool/cow_shared_blocks", sum(|stat| stat.cow_shared_blocks)),
+            ("pool/deferred_blocks", sum(|stat| stat.deferred_blocks)),
+        ] {
+            figures.push(name, value as f64, Better::Neither);
+        }
         if let Some(space) = &self.space {
             let ratio = space.dedup_ratio_without_snapshots;
             figures.push("space/dedup_ratio_without_snapshots", ratio, Better::Higher);

@@ -38,17 +38,19 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(verbosity: Verbosity) -> anyhow::Result<Self> {
         let stop = StopFlag::new();
-        let raised = stop.clone();
+        let monitor = Arc::new(TerminalMonitor::new(verbosity));
+        let (raised, told) = (stop.clone(), Arc::clone(&monitor));
         ctrlc::set_handler(move || {
             if raised.is_raised() {
                 std::process::exit(130);
             }
             raised.raise();
+            told.tell_stopping();
         })
         .context("cannot listen for Ctrl-C")?;
         Ok(Self {
             verbosity,
-            monitor: Arc::new(TerminalMonitor::new(verbosity)),
+            monitor,
             stop,
             clock: SystemClock::new(),
             targets: pools::targets(),

@@ -4,6 +4,7 @@ use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser}
 use gemelo_base::units::{self, UnitError};
 use gemelo_disk::IoMode;
 use gemelo_place::PoolPlace;
+use gemelo_volume::InlineOverload;
 use std::ffi::OsString;
 use std::str::FromStr;
 
@@ -32,6 +33,12 @@ impl FromStr for BlockSize {
 pub(crate) fn io_mode_parser() -> impl TypedValueParser<Value = IoMode> {
     PossibleValuesParser::new(IoMode::ALL.map(IoMode::name))
         .try_map(|name| IoMode::from_name(&name).ok_or("no such mode"))
+}
+
+/// Reads the name of a policy for in-line volumes under overload.
+pub(crate) fn inline_overload_parser() -> impl TypedValueParser<Value = InlineOverload> {
+    PossibleValuesParser::new(InlineOverload::ALL.map(InlineOverload::name))
+        .try_map(|name| InlineOverload::from_name(&name).ok_or("no such policy"))
 }
 
 /// Reads the place of a pool. A directory may have any name.

@@ -15,6 +15,7 @@ mod common;
 use common::gemelo;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -375,6 +376,27 @@ fn ctrl_c_leaves_what_was_measured_and_nothing_that_is_half_written() {
             fs::remove_file(&out).unwrap();
         }
     }
+}
+
+#[test]
+fn on_a_terminal_ctrl_c_says_how_to_end_a_command_that_waits() {
+    let bench = concat!(env!("CARGO_BIN_EXE_gemelo"), " bench --target null: --time 1h --rate 10");
+    let mut child = Command::new("script")
+        .args(["-qefc", bench, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    // The run has begun when its progress appears.
+    let mut begun = [0; 64];
+    assert!(out.read(&mut begun).unwrap() > 0);
+    child.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).unwrap();
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(rest.contains("press Ctrl-C again to end at once"), "{rest}");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 #[test]

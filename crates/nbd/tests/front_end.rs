@@ -6,16 +6,17 @@
 mod support;
 
 use gemelo_base::{Recorder, StopFlag};
-use gemelo_device::{Export, ExportTable, FrontEnd, FrontEndError, Listening};
+use gemelo_device::{Export, ExportTable, FrontEnd, FrontEndError, FrontEndFigures, Listening};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
 use gemelo_nbd::server::{ListenAddress, Memory, NbdFrontEnd, ServerConfig, SocketAccess};
 use gemelo_nbd::wire::{InfoKind, InfoRequest, OptionCode, OptionReplyKind};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use support::memory::MemoryDevice;
 use support::raw::{greeted, read_option_reply, send_option};
-use support::{PATIENCE, TestServer, eventually};
+use support::{PATIENCE, TestServer};
 
 const CONNECTIONS: usize = 10;
 const HANDSHAKES: usize = 7;
@@ -70,20 +71,30 @@ fn the_figures_count_clients_memory_and_files() {
     let transfers = TRANSFERS + 2 * ServerConfig::default().most_handshakes as u64;
     assert_eq!(listening.most_open_files(), files as u64 + transfers);
     let stop = StopFlag::new();
-    std::thread::scope(|scope| {
+    // Nothing panics before the server is told to stop, because the scope waits for it.
+    let figures = std::thread::scope(|scope| {
         let serving = scope.spawn(|| listening.run(&stop));
         let server = ServerAddress::Unix(directory.path().join("socket"));
         let uri = NbdUri { server, name: "disk".into(), tls: None };
-        let client = Client::connect(&uri, 1, PATIENCE).unwrap();
-        eventually("the client is counted", || listening.figures().accepted == 1);
+        let connected = Client::connect(&uri, 1, PATIENCE);
+        // A client is counted before its connection takes memory.
+        let begun = Instant::now();
+        let is_counted =
+            |figures: &FrontEndFigures| figures.accepted > 0 && figures.memory_bytes > 0;
+        while !is_counted(&listening.figures()) && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let figures = listening.figures();
-        assert!(figures.memory_bytes > 0, "{figures:?}");
-        let limit = Memory::usual_bytes(CONNECTIONS + TRANSFERS as usize);
-        assert_eq!(figures.memory_limit_bytes, limit as u64);
-        client.disconnect().unwrap();
+        let left = connected.map(Client::disconnect);
         stop.raise();
         serving.join().unwrap().unwrap();
+        left.unwrap().unwrap();
+        figures
     });
+    assert_eq!((figures.accepted, figures.refused, figures.broken), (1, 0, 0), "{figures:?}");
+    assert!(figures.memory_bytes > 0, "{figures:?}");
+    let limit = Memory::usual_bytes(CONNECTIONS + TRANSFERS as usize);
+    assert_eq!(figures.memory_limit_bytes, limit as u64);
 }
 
 #[test]

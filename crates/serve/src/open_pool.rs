@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use crate::space::SpaceCounter;
 use crate::tenured::Tenured;
 use gemelo_base::units::format_counted;
-use gemelo_base::{Monitor, StopFlag, SystemClock};
+use gemelo_base::{Monitor, StopFlag, SystemClock, process};
 use gemelo_device::{BlockDevice, FrontEndFigures, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
@@ -338,6 +338,8 @@ fn server_stat(front_ends: &[Arc<dyn Listening>], volumes: &[VolumeSummary]) -> 
             .iter()
             .map(|volume| connections(front_ends, Some(&volume.record.name)))
             .collect(),
+        process_cpu_ns: process::cpu_ns(),
+        process_memory_bytes: process::memory_bytes(),
         ..ServerStat::default()
     };
     for front_end in front_ends {

@@ -62,6 +62,12 @@ pub struct ServerStat {
     /// Most bytes of memory that requests and replies of clients may take.
     #[serde(default)]
     pub memory_limit_bytes: u64,
+    /// Processor time in nanoseconds that the serving process has used.
+    #[serde(default)]
+    pub process_cpu_ns: u64,
+    /// Bytes of memory that the serving process has at present.
+    #[serde(default)]
+    pub process_memory_bytes: u64,
 }
 
 /// Shares of use, 0 to 1, at which to warn, in ascending order.

@@ -6,10 +6,6 @@ use gemelo_volume::Volume;
 use std::io;
 use std::sync::Arc;
 
-/// Most bytes of data in a batch: two objects, and enough to keep all storage servers of a small
-/// cluster at work. The replies to a client take twice as much memory at most.
-const BATCH_BYTES: usize = 8 << 20;
-
 /// A volume of a member.
 pub(crate) struct Tenured {
     volume: Volume,
@@ -31,8 +27,8 @@ impl BlockDevice for Tenured {
         self.volume.geometry()
     }
 
-    fn batch_bytes(&self) -> usize {
-        BATCH_BYTES
+    fn is_remote(&self) -> bool {
+        true
     }
 
     /// The standing is checked after the requests: what was executed before its end may be

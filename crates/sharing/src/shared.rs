@@ -154,3 +154,6 @@ fn discard_runs(below: &dyn Store, pbns: &[Pbn]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

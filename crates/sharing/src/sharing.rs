@@ -96,6 +96,8 @@ pub struct Sharing {
     pub(crate) shared: Arc<Shared>,
     pub(crate) options: SharingOptions,
     worker: Mutex<Worker>,
+    /// The counts as of the last round, so that nobody who looks at them waits for a round.
+    figures: Mutex<Figures>,
 }
 
 /// The part that one thread uses at a time.
@@ -124,7 +126,7 @@ impl Sharing {
         let shared =
             Shared::new(SharedParts { member, ledger, blocks, orphans, foreign, compares });
         let worker = Mutex::new(Worker { index, figures: Figures::default() });
-        Ok(Self { shared: Arc::new(shared), options, worker })
+        Ok(Self { shared: Arc::new(shared), options, worker, figures: Mutex::default() })
     }
 
     /// Returns the keeper with which the member's pool has to be opened.
@@ -143,6 +145,7 @@ impl Sharing {
         let compares = self.options.compares || !pool.fingerprints_prove_equality();
         self.shared.compares.store(compares, Ordering::Relaxed);
         let round = self.round(&mut worker, pool);
+        *self.figures.lock() = worker.figures;
         self.free(pool);
         round
     }
@@ -308,10 +311,10 @@ impl Sharing {
         pool.free_kept(&freed);
     }
 
-    /// Returns counts since the member was opened.
+    /// Returns counts since the member was opened, as of the end of the last round.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        self.worker.lock().figures
+        *self.figures.lock()
     }
 
     /// Returns counts of the member's blocks.

@@ -57,6 +57,12 @@ counters! {
         zero_blocks,
         /// Unique blocks that replaced a block: copies on write.
         cow_blocks,
+        /// Overwritten blocks that other LBNs still refer to, so that the write had to go elsewhere
+        /// in every design: the copies on write of a store that writes in place.
+        cow_shared_blocks,
+        /// Blocks of an in-line volume that were stored without a look-up and left to the finder,
+        /// because the write buffer was full.
+        deferred_blocks,
         /// Trim and write-zeroes requests.
         trims,
         /// LBNs unmapped by trim and write-zeroes requests.
@@ -78,6 +84,10 @@ counters! {
         identified_blocks,
         /// Blocks of these that a write replaced meanwhile, or that could not be read.
         aborted_blocks,
+        /// Fingerprints of these that the finder has looked up in the index.
+        index_lookups,
+        /// Lists in which it has looked them up.
+        index_batches,
     }
 }
 

@@ -25,7 +25,8 @@ pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{
     ArrangeReport, DamagedBlock, FinderFigures, FinderReport, FinderState, FinderTuning, GcReport,
-    HeldBack, LayoutTuning, RememberedFigures, SnapshotSpace, VolumeLayout, VolumeSpace,
+    HeldBack, InlineOverload, LayoutTuning, RememberedFigures, SnapshotSpace, VolumeLayout,
+    VolumeSpace,
 };
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};

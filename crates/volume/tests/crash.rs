@@ -20,7 +20,7 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::BackendKind;
 use gemelo_store::{BlockStore, OpenStore};
-use gemelo_volume::Pool;
+use gemelo_volume::{InlineOverload, Pool, Tuning};
 
 /// Blocks of the data store. It is small enough to be full now and then.
 const POOL_BLOCKS: u64 = 150;
@@ -37,11 +37,14 @@ fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> (u64, u64) {
     let mut random = Random::new(seed);
     let mut simulation = Simulation::new(random.next_u64()).with_store(open_store);
     Pool::format(&simulation.disks(), &options_with(backend, POOL_BLOCKS)).unwrap();
+    // Half of the pools leave blocks of in-line volumes to the finder while the buffer is full.
+    let inline_overload = InlineOverload::ALL[(seed % 2) as usize];
+    let tuning = Tuning { inline_overload, ..tuning() };
     let mut model = Model::default();
     let mut crashes = 0;
     for _ in 0..CRASHES {
         check_from_outside(&simulation);
-        let pool = open_ticking(&simulation.disks(), tuning()).unwrap();
+        let pool = open_ticking(&simulation.disks(), tuning).unwrap();
         check_recovered(&pool, &mut model);
         simulation.set_fault(Fault::CrashAt(1 + random.below(200)));
         let steps = random.below(MOST_STEPS);
@@ -55,12 +58,12 @@ fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> (u64, u64) {
         } else {
             simulation.after_crash(random.next_u64())
         };
-        simulation = crash_while_opening(simulation, &mut random);
+        simulation = crash_while_opening(simulation, tuning, &mut random);
     }
-    let pool = open_ticking(&simulation.disks(), tuning()).unwrap();
+    let pool = open_ticking(&simulation.disks(), tuning).unwrap();
     check_recovered(&pool, &mut model);
     pool.close().unwrap();
-    let pool = open_ticking(&simulation.disks(), tuning()).unwrap();
+    let pool = open_ticking(&simulation.disks(), tuning).unwrap();
     check_recovered(&pool, &mut model);
     (crashes, model.moved_blocks)
 }
@@ -72,12 +75,12 @@ fn check_from_outside(simulation: &Simulation) {
 }
 
 /// Now and then the machine crashes again while the pool is opened.
-fn crash_while_opening(simulation: Simulation, random: &mut Random) -> Simulation {
+fn crash_while_opening(simulation: Simulation, tuning: Tuning, random: &mut Random) -> Simulation {
     if random.below(4) > 0 {
         return simulation;
     }
     simulation.set_fault(Fault::CrashAt(1 + random.below(3)));
-    let opened = open_ticking(&simulation.disks(), tuning());
+    let opened = open_ticking(&simulation.disks(), tuning);
     simulation.pull_plug();
     drop(opened);
     simulation.after_crash(random.next_u64())

@@ -190,6 +190,34 @@ fn volumes_have_their_turns() {
     assert!(world.figures().held_back.rate_ns > 0);
 }
 
+/// A volume that is written faster than the finder examines it, and one with little work.
+#[test]
+fn a_volume_with_endless_work_does_not_keep_the_finder_from_another() {
+    const BUSY_BLOCKS: u64 = 8192;
+    const LITTLE_BLOCKS: u64 = 600;
+    let block = BLOCK as u64;
+    // A second allows two steps at most: each has up to 1024 blocks, and the rate is in between.
+    let finder = FinderTuning { bytes_per_s: Some(1100 * block), ..FinderTuning::default() };
+    let world = World::new(finder, &["busy"], BUSY_BLOCKS);
+    world.pool.create_volume("little", LITTLE_BLOCKS * block, DedupMode::Offline).unwrap();
+    let bytes: Vec<u8> = (0..LITTLE_BLOCKS).flat_map(|lbn| content(99_000 + lbn, BLOCK)).collect();
+    write(&world.pool.volume("little").unwrap(), 0, &bytes).unwrap();
+    std::thread::sleep(SOME_LOOKS);
+    let backlog = |name: &str| {
+        let volumes = world.pool.volumes();
+        volumes.iter().find(|volume| volume.record.name == name).unwrap().backlog_blocks
+    };
+    for seconds in 1..=2 {
+        world.advance_s(if seconds == 1 { 5 } else { 1 });
+        world.eventually(World::examined, &(1100 * seconds));
+    }
+    assert_eq!(backlog("little"), 0, "it has its turn after each step of the other one");
+    assert_eq!(backlog("busy"), BUSY_BLOCKS + LITTLE_BLOCKS - 2200);
+    let examined: Vec<u64> =
+        world.pool.volumes().iter().map(|volume| volume.stat.examined_blocks).collect();
+    assert_eq!(examined, [2200 - LITTLE_BLOCKS, LITTLE_BLOCKS], "the shares that are shown");
+}
+
 #[test]
 fn an_estimate_of_all_blocks_is_what_a_pass_saves_and_changes_nothing() {
     let finder = FinderTuning { delay: Duration::from_secs(3600), ..FinderTuning::default() };
@@ -247,6 +275,7 @@ fn blocks_whose_fingerprints_are_remembered_are_not_read() {
         assert_eq!((volume_stat.examined_blocks, volume_stat.found_blocks), (20, 10));
         assert_eq!((volume_stat.identified_blocks, volume_stat.aborted_blocks), (10, 0));
         assert_eq!((pool_stat.index_lookups, pool_stat.index_batches), (20, 1));
+        assert_eq!((volume_stat.index_lookups, volume_stat.index_batches), (20, 1));
         assert_eq!((pool_stat.examined_blocks, pool_stat.found_blocks), (20, 10));
     }
 }

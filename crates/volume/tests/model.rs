@@ -21,7 +21,7 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::{BlockStore, OpenStore};
-use gemelo_volume::{FinderTuning, Pool, PoolOptions, Tuning, Volume, VolumeError};
+use gemelo_volume::{FinderTuning, InlineOverload, Pool, PoolOptions, Tuning, Volume, VolumeError};
 
 fn work(seed: u64, options: &PoolOptions, tuning: &Tuning, open_store: OpenStore) {
     let mut random = Random::new(seed);
@@ -62,6 +62,7 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
             0 => Tuning { verify_reads: true, ..tuning() },
             1 => Tuning { verify_bytes: true, ..tuning() },
             2 => Tuning { most_references: 3, ..tuning() },
+            3 => Tuning { inline_overload: InlineOverload::Defer, ..tuning() },
             _ => tuning(),
         };
         // The engine must not depend on the kind of store.
@@ -95,7 +96,11 @@ fn each_content_is_stored_once_and_zeros_never() {
     assert_eq!(volume.stat().unchanged_blocks, 6, "the same again changes nothing");
     assert_eq!(pool.stat().unwrap().activity.commits, 1, "of the creation");
     write(&volume, 0, &content(9, BLOCK)).unwrap();
-    assert_eq!(volume.stat().cow_blocks, 1);
+    let done = volume.stat();
+    assert_eq!((done.cow_blocks, done.cow_shared_blocks), (1, 1), "others still refer to it");
+    write(&volume, 7 * BLOCK as u64, &content(10, BLOCK)).unwrap();
+    let done = volume.stat();
+    assert_eq!((done.cow_blocks, done.cow_shared_blocks), (2, 1), "nothing else referred to it");
     trim(&volume, 0, 8 * BLOCK as u64).unwrap();
     let stat = pool.stat().unwrap();
     assert_eq!((stat.logical_blocks, stat.physical_blocks, stat.index_entries), (0, 0, 0));

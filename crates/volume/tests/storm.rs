@@ -23,13 +23,13 @@ mod common;
 use common::collide::Collider;
 use common::judge::{Contents, History};
 use common::simulated::{Fault, Nature, Shot, Simulation};
-use common::storm::{Storm, Target};
-use common::{BLOCK, first_seed, open_ticking, options_with, rounds, tuning};
+use common::storm::{Storm, targets};
+use common::{first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::{BackendKind, FingerprintKind};
-use gemelo_volume::{Pool, PoolOptions, Tuning};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_volume::{InlineOverload, Pool, PoolOptions, Tuning};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,6 +39,9 @@ use std::time::Duration;
 const SIZES: [(u64, u64); 2] = [(130, 24), (420, 112)];
 /// Lives of a pool: each ends with a power cut, a kill or a close.
 const LIVES: u64 = 4;
+/// The modes of the volumes. In-line is chosen twice as often as the others.
+const MODES: [DedupMode; 4] =
+    [DedupMode::Inline, DedupMode::Inline, DedupMode::Offline, DedupMode::Off];
 /// Pools of each backend. Each gives some 125 images.
 const POOLS: u64 = 85;
 
@@ -107,20 +110,14 @@ impl Life<'_> {
         contents: &Contents,
         clock: &Arc<AtomicU64>,
     ) -> Storm<'s> {
-        let targets = contents.volumes.iter().enumerate().map(|(id, (name, content))| Target {
-            id,
-            name: name.clone(),
-            blocks: content.bytes.len() / BLOCK,
-            read_only: content.read_only,
-            volume: pool.volume(name).unwrap(),
-        });
         Storm {
             simulation,
             pool,
             clock: Arc::clone(clock),
             collider: self.collider.clone(),
-            targets: Mutex::new(targets.collect()),
+            targets: Mutex::new(targets(pool, contents)),
             next_volume: contents.volumes.len(),
+            modes: &MODES,
             most_blocks: self.most_blocks,
             clients: 2 + self.random.below(3),
             steps: 60 + self.random.below(120),
@@ -132,7 +129,7 @@ impl Life<'_> {
         let slow_one_in = [0, 3, 10][self.random.below(3) as usize];
         let most_delay = Duration::from_micros([300, 1000][self.random.below(2) as usize]);
         let error_one_in = [0, 0, 0, 300][self.random.below(4) as usize];
-        Nature { slow_one_in, most_delay, error_one_in, shot_one_in: 9 }
+        Nature { slow_one_in, most_delay, error_one_in, shot_one_in: 9, rot: None }
     }
 
     fn fault(&mut self) -> Fault {
@@ -172,7 +169,9 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     let options = PoolOptions { fingerprint, ..options_with(backend, pool_blocks) };
     Pool::format(&simulation.disks(), &options).unwrap();
     let most_references = if random.below(4) == 0 { 3 } else { u32::MAX };
-    let tuning = Tuning { verify_bytes: random.below(4) == 0, most_references, ..tuning() };
+    let inline_overload = InlineOverload::ALL[random.below(2) as usize];
+    let verify_bytes = random.below(4) == 0;
+    let tuning = Tuning { verify_bytes, most_references, inline_overload, ..tuning() };
     let collider = collides.then(|| Collider::of(&simulation.disks()));
     let mut life = Life { random: &mut random, tuning, collider, most_blocks, points: 0 };
     let mut history = History::new(&Contents::default());

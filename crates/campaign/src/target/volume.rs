@@ -43,7 +43,7 @@ const POOL_OPTIONS: [&str; 10] = [
     "metadata",
 ];
 
-const SERVE_OPTIONS: [&str; 13] = [
+const SERVE_OPTIONS: [&str; 14] = [
     "finder-delay",
     "finder-most-delay",
     "finder-rate",
@@ -51,6 +51,7 @@ const SERVE_OPTIONS: [&str; 13] = [
     "finder-memory",
     "finder-interval",
     "finder-window",
+    "inline-overload",
     "scrub-interval",
     "scrub-rate",
     "collect-rate",

@@ -4,7 +4,7 @@ mod permissions;
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
-use crate::values::{OnOff, io_mode_parser, pool_place_parser};
+use crate::values::{OnOff, inline_overload_parser, io_mode_parser, pool_place_parser};
 use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::DailyWindow;
@@ -17,7 +17,7 @@ use gemelo_place::PoolPlace;
 use gemelo_serve::{
     Addresses, InheritedSocket, ServeOptions, Settings, Thresholds, handed_over, whole_percent,
 };
-use gemelo_volume::Tuning;
+use gemelo_volume::{InlineOverload, Tuning};
 use permissions::{FileMode, GroupId};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -136,6 +136,10 @@ pub(crate) struct Arguments {
     /// not read them; 0 for none [default: 16m]
     #[arg(long, value_name = "SIZE")]
     finder_memory: Option<Size>,
+    /// While the write buffer is full: have writers wait, or store blocks of in-line volumes at once
+    /// and leave them to the finder [default: wait]
+    #[arg(long, value_name = "wait|defer", value_parser = inline_overload_parser())]
+    inline_overload: Option<InlineOverload>,
     /// Scrub the pool when this time has passed since the end of the last scrub; 0s for never
     /// [default: never]
     #[arg(long, value_name = "DURATION")]
@@ -217,6 +221,7 @@ impl Arguments {
             finder_window: self.finder_window,
             finder_cpu_percent: self.finder_cpu.map(|percent| whole_percent(percent.0)),
             finder_memory_bytes: self.finder_memory.map(|memory| memory.0),
+            inline_overload: self.inline_overload,
             scrub_interval_ms: self.scrub_interval.map(milliseconds),
             scrub_bytes_per_s: self.scrub_rate.map(|rate| rate.0),
             cache_bytes: self.cache.map(|cache| cache.0),

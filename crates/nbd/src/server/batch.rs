@@ -5,17 +5,18 @@
 //! into its place in the replies. A failed read makes its reply shorter and leaves a gap. The
 //! replies after the gap then move forward.
 
+mod entry;
+
 use super::check::{Rules, check};
 use super::connection_log::Traffic;
 use super::intake::LONGEST_WHOLE_BYTES;
 use super::memory::{Buffer, Memory};
 use super::status::{MOST_STATUS_BYTES, put_block_status};
 use crate::wire::{
-    COMMAND_FLAG_FUA, COMMAND_FLAG_NO_HOLE, Command, ERROR_CHUNK_BYTES, ErrorCode,
-    OFFSET_DATA_HEADER_BYTES, RequestHeader, SIMPLE_REPLY_BYTES, SimpleReply, encode_error_chunk,
-    encode_offset_data_header,
+    Command, ErrorCode, RequestHeader, SimpleReply, encode_error_chunk, encode_offset_data_header,
 };
-use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use entry::{Entry, Held, Shape};
+use gemelo_device::{BlockDevice, Request};
 use std::io;
 use std::ops::Range;
 
@@ -23,99 +24,23 @@ use std::ops::Range;
 /// last.
 const MOST_REQUESTS: usize = 128;
 
-/// Least size in bytes that the reply buffer may keep between batches: enough for any batch of
-/// common requests.
+/// Most bytes of data in a batch of several requests, so that small requests do not wait long for
+/// large ones.
+const MOST_DATA_BYTES: usize = 1 << 20;
+
+/// Size in bytes that the reply buffer may keep between batches: enough for any batch of common
+/// requests.
 const KEPT_REPLY_BYTES: usize = 4 << 20;
 
 /// The reply buffer shrinks after this number of batches in a row whose replies filled less than a
 /// quarter of it.
 const ROOMY_BATCHES: u32 = 1024;
 
-/// The format of a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    /// A simple reply, followed by the data of a read that succeeded.
-    Simple,
-    /// One chunk with the data of a read, or with an error.
-    Chunk,
-    /// One chunk with extents, or with an error. It comes after all other replies.
-    Status,
-}
-
-/// A request and its reply.
-#[derive(Debug)]
-struct Entry {
-    request: RequestHeader,
-    /// Place of the request's data in the received bytes.
-    payload: Range<usize>,
-    /// Result of the request so far.
-    error: ErrorCode,
-    shape: Shape,
-    /// Bytes of reply before the data that the device reads; the whole reply if it reads none.
-    head_bytes: usize,
-    /// Bytes that the device reads.
-    data_bytes: usize,
-    /// `true` if the device has nothing left to do.
-    is_done: bool,
-}
-
-impl Entry {
-    /// Returns the length of the reply before its data, for the result known so far.
-    fn head_bytes(shape: Shape, error: ErrorCode) -> usize {
-        match shape {
-            Shape::Simple => SIMPLE_REPLY_BYTES,
-            Shape::Chunk if error.is_none() => OFFSET_DATA_HEADER_BYTES,
-            Shape::Chunk => ERROR_CHUNK_BYTES,
-            Shape::Status => 0,
-        }
-    }
-
-    /// Returns the length of the reply after the device has executed the batch.
-    fn reply_bytes(&self) -> usize {
-        let sends_data = self.request.command == Command::READ && self.error.is_none();
-        Self::head_bytes(self.shape, self.error) + if sends_data { self.data_bytes } else { 0 }
-    }
-
-    fn durability(&self) -> Durability {
-        if self.request.has(COMMAND_FLAG_FUA) { Durability::Immediate } else { Durability::Flushed }
-    }
-
-    /// Returns the operation for the device, if one is needed.
-    fn operation<'a>(&self, received: &'a [u8], buffer: &'a mut [u8]) -> Option<Operation<'a>> {
-        if self.is_done || !self.error.is_none() {
-            return None;
-        }
-        let (offset, length) = (self.request.offset, u64::from(self.request.length));
-        let durability = self.durability();
-        Some(match self.request.command {
-            Command::READ | Command::CACHE if self.data_bytes > 0 => {
-                Operation::Read { offset, buffer }
-            }
-            Command::WRITE => {
-                let data = received.get(self.payload.clone()).unwrap_or_default();
-                Operation::Write { offset, data, durability }
-            }
-            Command::WRITE_ZEROES => {
-                let may_free = !self.request.has(COMMAND_FLAG_NO_HOLE);
-                Operation::WriteZeroes { offset, length, may_free, durability }
-            }
-            Command::TRIM => Operation::Trim { offset, length, durability },
-            Command::FLUSH => Operation::Flush,
-            _ => return None,
-        })
-    }
-}
-
 /// A batch under construction with its replies. It is reused, so that its buffers are allocated
 /// once.
 #[derive(Debug)]
 pub(crate) struct Batch {
     entries: Vec<Entry>,
-    /// Most bytes of data in a batch of several requests, so that small requests do not wait long
-    /// for large ones.
-    most_data_bytes: usize,
-    /// Size in bytes that the reply buffer may keep between batches.
-    kept_reply_bytes: usize,
     /// Bytes of data in all requests.
     data_bytes: usize,
     /// Bytes of the replies before the device executes the batch, without block status.
@@ -127,28 +52,34 @@ pub(crate) struct Batch {
     /// Bytes of the replies that must be sent.
     reply_bytes: usize,
     structured_replies: bool,
+    /// `true` if a request's data lies among the replies.
+    holds_data: bool,
     roomy_batches: u32,
 }
 
 impl Batch {
-    pub(crate) fn new(
-        structured_replies: bool,
-        most_data_bytes: usize,
-        memory: &Memory,
-    ) -> io::Result<Self> {
-        Ok(Self {
-            entries: Vec::with_capacity(MOST_REQUESTS),
-            most_data_bytes,
-            // The replies have heads besides the data, and the buffer grows by powers of two.
-            kept_reply_bytes: KEPT_REPLY_BYTES.max(2 * most_data_bytes),
+    /// Makes a batch with the reserved memory of its connection.
+    pub(crate) fn new(structured_replies: bool, memory: &Memory) -> io::Result<Self> {
+        Ok(Self::with_replies(structured_replies, Buffer::reserved(memory)?))
+    }
+
+    /// Makes a further batch of a connection, if memory is granted.
+    pub(crate) fn further(structured_replies: bool, memory: &Memory) -> Option<Self> {
+        Some(Self::with_replies(structured_replies, Buffer::granted(memory)?))
+    }
+
+    fn with_replies(structured_replies: bool, replies: Buffer) -> Self {
+        Self {
+            entries: Vec::new(),
             data_bytes: 0,
             slot_bytes: 0,
             status_bytes: 0,
-            replies: Buffer::reserved(memory)?,
+            replies,
             reply_bytes: 0,
             structured_replies,
+            holds_data: false,
             roomy_batches: 0,
-        })
+        }
     }
 
     pub(crate) fn requests(&self) -> usize {
@@ -157,7 +88,7 @@ impl Batch {
 
     pub(crate) fn is_full(&self) -> bool {
         self.entries.len() >= MOST_REQUESTS
-            || self.data_bytes + self.status_bytes >= self.most_data_bytes
+            || self.data_bytes + self.status_bytes >= MOST_DATA_BYTES
     }
 
     /// Adds a request whose data is at `payload` in the received bytes. Returns `false` if there is
@@ -168,8 +99,18 @@ impl Batch {
         payload: Range<usize>,
         rules: &Rules,
     ) -> bool {
-        let error = check(&request, rules).err().unwrap_or(ErrorCode::NONE);
-        self.push_checked(request, payload, error, rules)
+        self.push_checked(request, payload, Held::Elsewhere, rules)
+    }
+
+    /// Adds a request as [`Self::push`] does, and copies its data, so that the batch can be
+    /// executed while the connection receives more.
+    pub(crate) fn push_copied(
+        &mut self,
+        request: RequestHeader,
+        data: &[u8],
+        rules: &Rules,
+    ) -> bool {
+        self.push_checked(request, 0..0, Held::Here(data), rules)
     }
 
     /// Adds a request whose result is known, because it was refused or is done.
@@ -187,6 +128,7 @@ impl Batch {
             shape,
             head_bytes,
             data_bytes: 0,
+            holds_data: false,
             is_done: true,
         });
     }
@@ -203,9 +145,14 @@ impl Batch {
         &mut self,
         request: RequestHeader,
         payload: Range<usize>,
-        error: ErrorCode,
+        held: Held<'_>,
         rules: &Rules,
     ) -> bool {
+        let error = check(&request, rules).err().unwrap_or(ErrorCode::NONE);
+        let held = match held {
+            Held::Here(data) if error.is_none() => data,
+            Held::Here(_) | Held::Elsewhere => &[],
+        };
         let is_read = request.command == Command::READ && error.is_none();
         // CACHE is a read whose data is not sent. A range longer than the longest read is not read,
         // because CACHE is only advice.
@@ -214,12 +161,18 @@ impl Batch {
             && request.length <= rules.sizes.maximum;
         let shape = self.shape(&request);
         let head_bytes = Entry::head_bytes(shape, error);
-        let data_bytes = if is_read || is_cache { request.length as usize } else { 0 };
+        let data_bytes = if is_read || is_cache { request.length as usize } else { held.len() };
         let status_bytes = if shape == Shape::Status { MOST_STATUS_BYTES } else { 0 };
         let room_bytes =
             self.slot_bytes + self.status_bytes + head_bytes + data_bytes + status_bytes;
         if !self.make_room(room_bytes) {
             return false;
+        }
+        if !held.is_empty()
+            && let Some(place) = self.replies.get_mut(self.slot_bytes + head_bytes..)
+        {
+            put(place, held);
+            self.holds_data = true;
         }
         self.data_bytes += data_bytes + payload.len();
         self.slot_bytes += head_bytes + data_bytes;
@@ -231,6 +184,7 @@ impl Batch {
             shape,
             head_bytes,
             data_bytes,
+            holds_data: !held.is_empty(),
             is_done: false,
         });
         true
@@ -242,8 +196,9 @@ impl Batch {
             return true;
         }
         let doubled = bytes.next_power_of_two();
-        doubled <= self.kept_reply_bytes && self.replies.grow(doubled, 0)
-            || self.replies.grow(bytes, 0)
+        let kept = if self.holds_data { self.slot_bytes } else { 0 };
+        doubled <= KEPT_REPLY_BYTES && self.replies.grow(doubled, kept)
+            || self.replies.grow(bytes, kept)
     }
 
     /// Returns the reply buffer, into which a piece of a long request can be read. It holds the
@@ -263,6 +218,12 @@ impl Batch {
                 _ => None,
             },
         )
+    }
+
+    /// Returns whether a flush succeeded.
+    pub(crate) fn has_flushed(&self) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|entry| entry.request.command == Command::FLUSH && entry.error.is_none())
     }
 
     /// Returns the requests and their data, after [`Self::execute`].
@@ -368,7 +329,8 @@ impl Batch {
         self.slot_bytes = 0;
         self.status_bytes = 0;
         self.reply_bytes = 0;
-        if self.replies.len() > self.kept_reply_bytes || self.roomy_batches >= ROOMY_BATCHES {
+        self.holds_data = false;
+        if self.replies.len() > KEPT_REPLY_BYTES || self.roomy_batches >= ROOMY_BATCHES {
             self.shrink();
         }
     }

@@ -10,6 +10,7 @@ pub(crate) struct Counters {
     broken: AtomicU64,
     batches: AtomicU64,
     requests: AtomicU64,
+    overlapping: AtomicU64,
 }
 
 /// The counts at one moment.
@@ -25,6 +26,8 @@ pub struct ServerCounts {
     pub batches: u64,
     /// Requests in these batches.
     pub requests: u64,
+    /// Batches that were executed beside the thread of their connection.
+    pub overlapping: u64,
 }
 
 impl Counters {
@@ -45,6 +48,11 @@ impl Counters {
         self.requests.fetch_add(requests as u64, Ordering::Relaxed);
     }
 
+    pub(crate) fn count_overlapping(&self, requests: usize) {
+        self.count_batch(requests);
+        self.overlapping.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn now(&self) -> ServerCounts {
         ServerCounts {
             accepted: self.accepted.load(Ordering::Relaxed),
@@ -52,6 +60,7 @@ impl Counters {
             broken: self.broken.load(Ordering::Relaxed),
             batches: self.batches.load(Ordering::Relaxed),
             requests: self.requests.load(Ordering::Relaxed),
+            overlapping: self.overlapping.load(Ordering::Relaxed),
         }
     }
 }

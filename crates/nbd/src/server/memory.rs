@@ -85,16 +85,18 @@ impl Memory {
 
     /// Returns the count of a buffer of this size: the reserved shares, or the shared memory for a
     /// larger buffer.
-    fn account(&self, bytes: usize) -> &AtomicUsize {
-        if bytes > RESERVED_BUFFER_BYTES {
+    fn account(&self, share: Share, bytes: usize) -> &AtomicUsize {
+        if share == Share::Granted || bytes > RESERVED_BUFFER_BYTES {
             &self.inner.granted_bytes
         } else {
             &self.inner.reserved_bytes
         }
     }
 
-    fn reserve(&self) {
-        self.inner.reserved_bytes.fetch_add(RESERVED_BUFFER_BYTES, Ordering::Relaxed);
+    /// Counts a buffer without asking for it: one of a reserved share, or a smaller one in place of
+    /// a granted one.
+    fn take(&self, share: Share, bytes: usize) {
+        self.account(share, bytes).fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Grants a buffer of this size if as much memory remains free.
@@ -107,9 +109,18 @@ impl Memory {
         self.inner.granted_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, granted).is_ok()
     }
 
-    fn give_back(&self, bytes: usize) {
-        self.account(bytes).fetch_sub(bytes, Ordering::Relaxed);
+    fn give_back(&self, share: Share, bytes: usize) {
+        self.account(share, bytes).fetch_sub(bytes, Ordering::Relaxed);
     }
+}
+
+/// The memory that a buffer takes while it is small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Share {
+    /// A part of the share that each connection always has.
+    Reserved,
+    /// A part of the shared memory, which was granted.
+    Granted,
 }
 
 /// A buffer within a [`Memory`]. It is a memory mapping of its own: the system gets its pages back
@@ -118,6 +129,7 @@ impl Memory {
 pub(super) struct Buffer {
     bytes: MmapMut,
     memory: Memory,
+    share: Share,
 }
 
 impl Buffer {
@@ -127,8 +139,17 @@ impl Buffer {
     /// Fails if the system lacks memory.
     pub(super) fn reserved(memory: &Memory) -> io::Result<Self> {
         let bytes = MmapMut::map_anon(RESERVED_BUFFER_BYTES)?;
-        memory.reserve();
-        Ok(Self { bytes, memory: memory.clone() })
+        let share = Share::Reserved;
+        memory.take(share, RESERVED_BUFFER_BYTES);
+        Ok(Self { bytes, memory: memory.clone(), share })
+    }
+
+    /// Makes one more buffer of the same size, beside those of the reserved share, if it is
+    /// granted.
+    pub(super) fn granted(memory: &Memory) -> Option<Self> {
+        let bytes = MmapMut::map_anon(RESERVED_BUFFER_BYTES).ok()?;
+        let is_granted = memory.grant(RESERVED_BUFFER_BYTES);
+        is_granted.then(|| Self { bytes, memory: memory.clone(), share: Share::Granted })
     }
 
     pub(super) fn is_grown(&self) -> bool {
@@ -146,7 +167,7 @@ impl Buffer {
         }
         let is_mapped = self.replace(bytes, kept);
         if !is_mapped {
-            self.memory.give_back(bytes);
+            self.memory.give_back(self.share, bytes);
         }
         is_mapped
     }
@@ -155,9 +176,9 @@ impl Buffer {
     /// not fit stays as it is.
     pub(super) fn shrink(&mut self, kept: usize) {
         if self.is_grown() && kept <= RESERVED_BUFFER_BYTES {
-            self.memory.reserve();
+            self.memory.take(self.share, RESERVED_BUFFER_BYTES);
             if !self.replace(RESERVED_BUFFER_BYTES, kept) {
-                self.memory.give_back(RESERVED_BUFFER_BYTES);
+                self.memory.give_back(self.share, RESERVED_BUFFER_BYTES);
             }
         }
     }
@@ -171,7 +192,7 @@ impl Buffer {
         }
         let old_bytes = self.bytes.len();
         self.bytes = fresh;
-        self.memory.give_back(old_bytes);
+        self.memory.give_back(self.share, old_bytes);
         true
     }
 }
@@ -194,7 +215,7 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.memory.give_back(self.bytes.len());
+        self.memory.give_back(self.share, self.bytes.len());
     }
 }
 
@@ -225,6 +246,25 @@ mod tests {
         greedy.truncate(1);
         assert!(modest.grow(2 << 20, 0), "what is given back can be had");
         drop((greedy, modest));
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_further_buffer_comes_out_of_the_shared_memory_at_each_size() {
+        let memory = Memory::new(4 * RESERVED_BUFFER_BYTES, 1);
+        let reserved = Buffer::reserved(&memory).unwrap();
+        let further = Buffer::granted(&memory).unwrap();
+        assert!(Buffer::granted(&memory).is_none(), "half of the shared memory stays free");
+        assert_eq!(memory.used_bytes(), 2 * RESERVED_BUFFER_BYTES);
+        drop((reserved, further));
+        assert_eq!(memory.used_bytes(), 0);
+
+        let memory = Memory::new(8 << 20, 0);
+        let mut further = Buffer::granted(&memory).unwrap();
+        assert!(further.grow(1 << 20, 0));
+        further.shrink(0);
+        assert_eq!(memory.inner.granted_bytes.load(Ordering::Relaxed), RESERVED_BUFFER_BYTES);
+        drop(further);
         assert_eq!(memory.used_bytes(), 0);
     }
 

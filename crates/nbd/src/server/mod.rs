@@ -3,6 +3,8 @@
 //!
 //! Each connection has a thread. The thread receives all that its client has sent with one system
 //! call, executes it on the device as one batch, and sends all replies with one more system call.
+//! If the device waits for other machines, reads and flushes are executed by further threads
+//! meanwhile ([`lanes`]).
 //! The device decides how a request is carried out (`gemelo_device`), and [`Exports`] names the
 //! devices. [`NbdFrontEnd`] makes a front end of the server.
 
@@ -14,7 +16,9 @@ mod counters;
 mod exports;
 mod front_end;
 mod handshake;
+mod helpers;
 mod intake;
+mod lanes;
 mod listener;
 mod memory;
 mod registry;
@@ -40,6 +44,7 @@ use connection_log::ConnectionLog;
 use counters::Counters;
 use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
 use gemelo_device::Exports;
+use helpers::Helpers;
 use registry::{Entry, Registry};
 use reports::Reports;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -65,6 +70,10 @@ const ACCEPTED_IN_TURN: usize = 16;
 /// not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
+/// Usual number of threads beside those of connections: enough for eight busy clients. Threads that
+/// wait cost little.
+const USUAL_HELPERS: usize = 128;
+
 /// Number of the listener under which adopted connections are counted. No list of listeners is this
 /// long.
 const ADOPTED: usize = usize::MAX;
@@ -80,6 +89,9 @@ pub struct ServerConfig {
     pub most_handshakes: usize,
     /// The memory of all connections' buffers.
     pub memory: Memory,
+    /// Most threads beside those of connections. They execute batches of devices that wait for
+    /// other machines.
+    pub most_helpers: usize,
     /// Longest time for selecting an export.
     pub handshake_timeout: Duration,
     /// Longest silence of a client between requests; [`None`] for no limit.
@@ -108,6 +120,7 @@ impl Default for ServerConfig {
             most_connections: 256,
             most_handshakes: 64,
             memory: Memory::default(),
+            most_helpers: USUAL_HELPERS,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: None,
             receive_timeout: Some(Duration::from_secs(60)),
@@ -155,7 +168,8 @@ struct Shared {
     complaints: Reports<ClientReport>,
     /// [`None`] if connections are not logged.
     connection_log: Option<ConnectionLog>,
-    counters: Counters,
+    counters: Arc<Counters>,
+    helpers: Arc<Helpers>,
     registry: Registry,
 }
 
@@ -169,7 +183,8 @@ impl Server {
     /// Makes a server of these exports. `monitor` is told of clients that break the protocol.
     #[must_use]
     pub fn new(exports: Arc<dyn Exports>, config: ServerConfig, monitor: Arc<dyn Monitor>) -> Self {
-        let counters = Counters::default();
+        let counters = Arc::new(Counters::default());
+        let helpers = Arc::new(Helpers::new(config.most_helpers));
         let registry = Registry::new(config.most_connections, config.most_handshakes);
         let complaints = Reports::warnings(Arc::clone(&monitor));
         let connection_log =
@@ -182,6 +197,7 @@ impl Server {
                 complaints,
                 connection_log,
                 counters,
+                helpers,
                 registry,
             }),
         }

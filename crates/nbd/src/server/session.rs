@@ -3,7 +3,8 @@
 
 use super::Shared;
 use super::connection_log::{LoggedConnection, Traffic};
-use super::handshake::{Handshake, LONGEST_SKIPPED_BYTES, MOST_OPTIONS};
+use super::handshake::{Chosen, Handshake, LONGEST_SKIPPED_BYTES, MOST_OPTIONS};
+use super::lanes::{Lanes, Setting};
 use super::stream::Stream;
 use super::transmission::{End, LONGEST_DROPPED_BYTES, Transmission};
 use crate::socket::Socket;
@@ -50,6 +51,8 @@ pub(super) enum SessionError {
     NotTaken(Duration),
     #[error("disconnected: a long read failed after its first part was sent")]
     ReadFailed,
+    #[error("disconnected: the device panicked at a request, which is a defect of this program")]
+    DevicePanic,
     #[error("data is lost: the last writes cannot be flushed")]
     LastFlush(#[source] DeviceError),
 }
@@ -146,7 +149,7 @@ impl Session {
         let without_traffic = |outcome| (Traffic::default(), outcome);
         let (stream, chosen) = match handshake.run() {
             Ok((stream, Some(chosen))) => (stream, chosen),
-            Ok((stream, None)) => {
+            Ok((mut stream, None)) => {
                 stream.close();
                 return without_traffic(Ok(End::Asked));
             }
@@ -155,10 +158,28 @@ impl Session {
         if let Some(logged) = logged {
             logged.connected(&chosen.export.name, &stream);
         }
-        match Transmission::new(stream, chosen, config, &self.shared.counters) {
+        let lanes = self.lanes(&stream, &chosen);
+        match Transmission::new(stream, chosen, config, (&self.shared.counters, lanes)) {
             Ok(transmission) => transmission.run(),
             Err(error) => without_traffic(Err(error.into())),
         }
+    }
+
+    /// Makes the lanes of a connection to a device for which they pay. The records of an encrypted
+    /// stream are made by one thread, so such a connection has none.
+    fn lanes(&self, stream: &Stream, chosen: &Chosen) -> Option<Lanes> {
+        let device = &chosen.export.device;
+        let socket = stream.plain_socket().filter(|_| device.is_remote())?;
+        let Shared { config, counters, helpers, .. } = &*self.shared;
+        let setting = Setting {
+            device: Arc::clone(device),
+            structured_replies: chosen.agreed.structured_replies,
+            memory: config.memory.clone(),
+            helpers: Arc::clone(helpers),
+            counters: Arc::clone(counters),
+            send_timeout: config.send_timeout,
+        };
+        Some(Lanes::new(setting, socket))
     }
 }
 

@@ -68,6 +68,14 @@ impl Stream {
         })
     }
 
+    /// Returns the socket of a stream that is not encrypted, for other threads to send on.
+    pub(crate) fn plain_socket(&self) -> Option<Socket> {
+        let Self::Plain(socket) = self else { return None };
+        let mut socket = socket.clone();
+        socket.set_deadline_after(None);
+        Some(socket)
+    }
+
     fn socket(&self) -> &Socket {
         match self {
             Self::Plain(socket) => socket,
@@ -110,8 +118,8 @@ impl Stream {
     }
 
     /// Tells the peer that the stream ends.
-    pub(crate) fn close(mut self) {
-        if let Self::Tls(stream) = &mut self {
+    pub(crate) fn close(&mut self) {
+        if let Self::Tls(stream) = self {
             stream.conn.send_close_notify();
             // The peer may be gone already, so a failure does not matter.
             let _ = stream.flush();

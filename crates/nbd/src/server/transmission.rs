@@ -1,8 +1,10 @@
 //! The transmission phase of a connection. In a loop, it receives all that the client has sent,
-//! executes it as one batch, and sends all replies. The device has one batch of the connection at a
-//! time. Whatever the client sends meanwhile waits in the socket, which slows the client down.
+//! executes it as one batch, and sends all replies. Whatever the client sends meanwhile waits in
+//! the socket, which slows the client down. On a remote device, requests that wait are executed
+//! beside this loop (`overlap`).
 
 mod large;
+mod overlap;
 
 use super::batch::Batch;
 use super::busy_wait::BusyWait;
@@ -11,12 +13,15 @@ use super::connection_log::Traffic;
 use super::counters::Counters;
 use super::handshake::Chosen;
 use super::intake::{Next, ReceiveBuffer};
+use super::lanes::Lanes;
 use super::silence::{Silence, Verdict};
 use super::stream::Stream;
 use super::{ServerConfig, SessionError};
 use crate::wire::{Command, ErrorCode, REQUEST_BYTES, RequestHeader};
 use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
 use std::io;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest data of a write, in bytes, that is received and dropped so that the write can be
@@ -45,10 +50,16 @@ pub(crate) struct Transmission<'a> {
     silence: Silence,
     send_timeout: Option<Duration>,
     counters: &'a Counters,
+    /// [`None`] if all batches are executed here.
+    lanes: Option<Arc<Lanes>>,
+    /// Number of lanes that had ended when the client was last found silent.
+    lanes_ended: u64,
     traffic: Traffic,
     end: End,
-    /// `true` if something was written since the last flush.
-    unflushed: bool,
+    /// Number of batches so far that have left something to be flushed.
+    written: u64,
+    /// The value of `written` that the last flush here has covered.
+    flushed: u64,
     /// `true` if a part of a request was taken out of the intake, and the rest has to arrive.
     is_in_request: bool,
 }
@@ -58,35 +69,35 @@ impl<'a> Transmission<'a> {
         mut stream: Stream,
         chosen: Chosen,
         config: &ServerConfig,
-        counters: &'a Counters,
+        (counters, lanes): (&'a Counters, Option<Lanes>),
     ) -> io::Result<Self> {
         stream.set_deadline_after(None);
         stream.set_send_timeout(config.send_timeout)?;
         Ok(Self {
             intake: ReceiveBuffer::new(&config.memory)?,
-            batch: Batch::new(
-                chosen.agreed.structured_replies,
-                chosen.export.device.batch_bytes(),
-                &config.memory,
-            )?,
+            batch: Batch::new(chosen.agreed.structured_replies, &config.memory)?,
             busy_wait: BusyWait::new(config.busy_wait),
             silence: Silence::new(config.idle_timeout, config.receive_timeout),
             send_timeout: config.send_timeout,
             stream,
             chosen,
             counters,
+            lanes: lanes.map(Arc::new),
+            lanes_ended: 0,
             traffic: Traffic::default(),
             end: End::Closed,
-            unflushed: false,
+            written: 0,
+            flushed: 0,
             is_in_request: false,
         })
     }
 
-    /// Runs until the client disconnects or breaks the protocol. Then it flushes the writes that
-    /// were not flushed. Returns the traffic in any case.
+    /// Runs until the client disconnects or breaks the protocol. Then it waits for the requests in
+    /// execution, and flushes the writes that were not flushed. Returns the traffic in any case.
     pub(crate) fn run(mut self) -> (Traffic, Result<End, SessionError>) {
-        let outcome = self.serve();
-        let flushed = if self.unflushed { self.flush() } else { Ok(()) };
+        let mut outcome = self.serve();
+        self.finish_lanes(&mut outcome);
+        let flushed = if self.written > self.flushed { self.flush() } else { Ok(()) };
         if outcome.is_ok() {
             self.stream.close();
         }
@@ -95,7 +106,7 @@ impl<'a> Transmission<'a> {
     }
 
     fn serve(&mut self) -> Result<(), SessionError> {
-        loop {
+        while !self.lanes.as_ref().is_some_and(|lanes| lanes.have_failed()) {
             let goes_on = match self.intake.peek()? {
                 Next::Incomplete => self.receive()?,
                 Next::TooLong(header) => self.refuse(header)?,
@@ -107,18 +118,19 @@ impl<'a> Transmission<'a> {
                 Next::Request(header, _) => self.perform(header)?,
             };
             if !goes_on {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     /// Receives available bytes, if there is room for them. Returns `false` at the end of the
     /// stream, or if the client has been idle for too long.
     fn receive(&mut self) -> Result<bool, SessionError> {
         loop {
-            if let Some(tick) =
-                self.silence.new_tick(self.intake.is_grown() || self.batch.is_grown())
-            {
+            let lanes_hold = self.lanes.as_ref().is_some_and(|lanes| lanes.hold_memory());
+            let holds_memory = lanes_hold || self.intake.is_grown() || self.batch.is_grown();
+            if let Some(tick) = self.silence.new_tick(holds_memory) {
                 self.stream.set_receive_timeout(tick)?;
             }
             let received_before = self.stream.received_bytes();
@@ -147,8 +159,8 @@ impl<'a> Transmission<'a> {
 
     /// Handles a wait in which nothing arrived: releases memory, or ends the connection.
     fn sit_out(&mut self, received_before: u64) -> Result<bool, SessionError> {
-        if self.stream.received_bytes() > received_before {
-            // A part of an encrypted record has arrived.
+        if self.stream.received_bytes() > received_before || self.have_lanes_moved() {
+            // The client waits for a reply, or a part of an encrypted record has arrived.
             self.silence.end();
             return Ok(true);
         }
@@ -158,6 +170,7 @@ impl<'a> Transmission<'a> {
             Verdict::Shrink => {
                 self.intake.shrink();
                 self.batch.shrink();
+                self.lanes.iter().for_each(|lanes| lanes.shrink());
             }
             Verdict::Idle => {
                 self.end = End::Idle;
@@ -175,12 +188,15 @@ impl<'a> Transmission<'a> {
     /// Executes the received requests, as many as fit into a batch. `first` is the request at the
     /// front.
     fn perform(&mut self, first: RequestHeader) -> Result<bool, SessionError> {
+        if let Some(lanes) = &self.lanes {
+            let lanes = Arc::clone(lanes);
+            return self.perform_overlapping(&lanes, first);
+        }
         let rules = self.rules();
         while !self.batch.is_full() {
-            // An item that is not a whole request is handled after this batch.
-            let Ok(Next::Request(header, payload)) = self.intake.peek() else { break };
+            let Some((header, payload)) = self.next_request() else { break };
             let end = payload.end;
-            if header.command == Command::DISCONNECT || !self.batch.push(header, payload, &rules) {
+            if !self.batch.push(header, payload, &rules) {
                 break;
             }
             self.intake.take(end);
@@ -192,26 +208,42 @@ impl<'a> Transmission<'a> {
         Ok(true)
     }
 
+    /// Returns the request at the front and the place of its data. Any other item is handled after
+    /// the requests before it.
+    fn next_request(&mut self) -> Option<(RequestHeader, Range<usize>)> {
+        match self.intake.peek() {
+            Ok(Next::Request(header, payload)) if header.command != Command::DISCONNECT => {
+                Some((header, payload))
+            }
+            _ => None,
+        }
+    }
+
     /// Executes the batch and sends its replies.
     fn execute_batch(&mut self) -> Result<(), SessionError> {
         self.batch.execute(self.intake.all(), &*self.chosen.export.device);
-        self.unflushed = self.batch.leaves_unflushed().unwrap_or(self.unflushed);
+        match self.batch.leaves_unflushed() {
+            Some(true) => self.written += 1,
+            Some(false) => self.flushed = self.written,
+            None => {}
+        }
         self.counters.count_batch(self.batch.requests());
         self.traffic += self.batch.traffic();
-        let sent = self.stream.write_all(self.batch.replies());
+        let sent = match &self.lanes {
+            Some(lanes) => lanes.send(self.batch.replies()),
+            None => self
+                .stream
+                .write_all(self.batch.replies())
+                .map_err(|error| SessionError::of_send(error, self.send_timeout)),
+        };
         self.batch.clear();
-        sent.map_err(|error| self.not_sent(error))
+        sent
     }
 
+    /// Sends bytes while no lane is in execution.
     fn send(&mut self, bytes: &[u8]) -> Result<(), SessionError> {
-        self.stream.write_all(bytes).map_err(|error| self.not_sent(error))
-    }
-
-    fn not_sent(&self, error: io::Error) -> SessionError {
-        match self.send_timeout {
-            Some(after) if error.kind() == io::ErrorKind::TimedOut => SessionError::NotTaken(after),
-            _ => error.into(),
-        }
+        let sent = self.stream.write_all(bytes);
+        sent.map_err(|error| SessionError::of_send(error, self.send_timeout))
     }
 
     /// Receives and drops the data of a write that is too long, and replies with an error.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of the module")]
 
+#[path = "../doubles/gated.rs"]
+pub(crate) mod gated;
 #[path = "../doubles/memory.rs"]
 pub(crate) mod memory;
 pub(crate) mod raw;

@@ -221,6 +221,11 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
         "Time that a block is left alone by the finder after a write.",
         &|volume| volume.delay_ns,
     );
+    gauge(
+        "volume_rewritten_blocks",
+        "Blocks that were written again before the finder examined them, since the pool was opened.",
+        &|volume| volume.rewritten_blocks,
+    );
     for (name, help, of) in LAYOUT_FIGURES {
         gauge(name, help, &|volume| of(&volume.layout));
     }
@@ -306,6 +311,16 @@ fn server_figures(page: &mut Page, report: &StatReport) {
         "server_memory_limit_bytes",
         "Most memory that requests and replies of clients may take.",
         server.memory_limit_bytes,
+    );
+    page.counter(
+        "server_cpu_nanoseconds_total",
+        "Nanoseconds of processor time that the process has used.",
+        server.process_cpu_ns,
+    );
+    page.gauge(
+        "server_process_memory_bytes",
+        "Memory that the process has.",
+        server.process_memory_bytes,
     );
     page.head("volume_connections", "gauge", "Connected clients of the volume.");
     for (volume, clients) in report.volumes.iter().zip(&server.volume_connections) {

@@ -4,6 +4,7 @@ use super::{Settings, whole_percent};
 use gemelo_base::DailyWindow;
 use gemelo_base::units::{parse_duration, parse_percent, parse_size};
 use gemelo_disk::IoMode;
+use gemelo_volume::InlineOverload;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The file as it is read, with the names of options and those of earlier versions.
@@ -34,6 +35,8 @@ struct Read {
     finder_cpu: Option<u32>,
     #[serde(deserialize_with = "size")]
     finder_memory: Option<u64>,
+    #[serde(deserialize_with = "inline_overload")]
+    inline_overload: Option<InlineOverload>,
     #[serde(deserialize_with = "span")]
     scrub_interval: Option<u64>,
     #[serde(deserialize_with = "size")]
@@ -64,6 +67,7 @@ struct Written {
     finder_window: Option<String>,
     finder_cpu: Option<u32>,
     finder_memory: Option<u64>,
+    inline_overload: Option<&'static str>,
     scrub_interval: Option<String>,
     scrub_rate: Option<u64>,
     layout_rate: Option<u64>,
@@ -117,6 +121,15 @@ fn io_mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IoMode>,
     IoMode::from_name(&name).ok_or_else(unknown).map(Some)
 }
 
+/// Reads the name of a policy for in-line volumes under overload.
+fn inline_overload<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<InlineOverload>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let unknown = || serde::de::Error::custom("expected \"wait\" or \"defer\"");
+    InlineOverload::from_name(&name).ok_or_else(unknown).map(Some)
+}
+
 /// Reads a size in bytes, such as `"256m"` or `268435456`.
 fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let value = Value::deserialize(deserializer)?;
@@ -165,6 +178,7 @@ impl From<Settings> for Written {
             finder_window: settings.finder_window.map(|window| window.to_string()),
             finder_cpu: settings.finder_cpu_percent,
             finder_memory: settings.finder_memory_bytes,
+            inline_overload: settings.inline_overload.map(InlineOverload::name),
             scrub_interval: settings.scrub_interval_ms.map(span_text),
             scrub_rate: settings.scrub_bytes_per_s,
             layout_rate: settings.layout_bytes_per_s,
@@ -199,6 +213,7 @@ impl Read {
             finder_window: self.finder_window,
             finder_cpu_percent: self.finder_cpu,
             finder_memory_bytes: self.finder_memory,
+            inline_overload: self.inline_overload,
             scrub_interval_ms: self.scrub_interval,
             scrub_bytes_per_s: self.scrub_rate,
             layout_bytes_per_s: self.layout_rate,

@@ -11,7 +11,7 @@ use file::{parse, text_of};
 use gemelo_base::DailyWindow;
 use gemelo_disk::IoMode;
 use gemelo_place::PoolPlace;
-use gemelo_volume::{FinderTuning, LayoutTuning, Tuning};
+use gemelo_volume::{FinderTuning, InlineOverload, LayoutTuning, Tuning};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -46,6 +46,8 @@ pub struct Settings {
     pub finder_cpu_percent: Option<u32>,
     /// Bytes of memory for fingerprints that are taken while contents are written.
     pub finder_memory_bytes: Option<u64>,
+    /// What happens to blocks of in-line volumes while the write buffer is full.
+    pub inline_overload: Option<InlineOverload>,
     /// Time in milliseconds from the end of a scrub to the next; 0 for no scrubs.
     pub scrub_interval_ms: Option<u64>,
     /// Most bytes a second that a scrub by schedule reads.
@@ -156,6 +158,7 @@ impl Settings {
             finder_window: self.finder_window.or(other.finder_window),
             finder_cpu_percent: self.finder_cpu_percent.or(other.finder_cpu_percent),
             finder_memory_bytes: self.finder_memory_bytes.or(other.finder_memory_bytes),
+            inline_overload: self.inline_overload.or(other.inline_overload),
             scrub_interval_ms: self.scrub_interval_ms.or(other.scrub_interval_ms),
             scrub_bytes_per_s: self.scrub_bytes_per_s.or(other.scrub_bytes_per_s),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
@@ -188,6 +191,7 @@ impl Settings {
             verify_reads: self.verify_reads.unwrap_or(usual.verify_reads),
             verify_bytes: self.verify_bytes.unwrap_or(usual.verify_bytes),
             finder: self.finder_tuning(),
+            inline_overload: self.inline_overload.unwrap_or(usual.inline_overload),
             cache_bytes: self.cache_bytes.unwrap_or(usual.cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.unwrap_or(usual.write_buffer_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
@@ -231,6 +235,7 @@ mod tests {
             finder_window: Some("22:00-06:00".parse().unwrap()),
             finder_cpu_percent: Some(35),
             finder_memory_bytes: Some(8 << 20),
+            inline_overload: Some(InlineOverload::Defer),
             scrub_interval_ms: Some(604_800_000),
             scrub_bytes_per_s: Some(8 << 20),
             cache_bytes: Some(64 << 20),
@@ -276,13 +281,13 @@ mod tests {
                        finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
                        scrub-interval = \"7d\"\nscrub-rate = \"8m\"\nlayout-rate = \"20m\"\n\
                        finder-memory = \"8m\"\ncache = \"64m\"\nwrite-buffer = \"32m\"\n\
-                       collect-rate = 0\n";
+                       collect-rate = 0\ninline-overload = \"defer\"\n";
         let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
                    finder_delay_ms = 60000\nfinder-most-delay = 120\nfinder_bytes_per_s = 1048576\n\
                    find-interval = \"10m\"\nfind-window = \"22:00-6:00\"\nfinder-cpu = 35\n\
                    scrub-interval = \"168h\"\nscrub-rate = 8388608\n\
                    finder-memory = 8388608\ncache_bytes = 67108864\nwrite-buffer = 33554432\n\
-                   collect_bytes_per_s = 0\nlayout-rate = 20971520\n";
+                   collect_bytes_per_s = 0\nlayout-rate = 20971520\ninline-overload = \"defer\"\n";
         assert_eq!(parse(options).unwrap(), all());
         assert_eq!(parse(old).unwrap(), all());
     }
@@ -297,6 +302,7 @@ mod tests {
             ("finder-cpu = 120", &["line 1", "120"]),
             ("verify-reads = 7", &["line 1", "boolean"]),
             ("io = \"fast\"", &["line 1", "direct"]),
+            ("inline-overload = \"fast\"", &["line 1", "defer"]),
             ("commit-interval = 5\ncommit_interval_ms = 5000", &["commit-interval", "twice"]),
             ("cache = 1\ncache_bytes = 1", &["duplicate", "cache"]),
             ("[", &["line 1"]),

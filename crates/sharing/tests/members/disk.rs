@@ -12,8 +12,8 @@ use gemelo_objects::simulated::Client;
 use gemelo_objects::{ObjectError, Objects, Operation, Request, Update};
 use gemelo_sharing::{ForeignContents, ForeignRead, ObjectContents};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of an object.
 const CHUNK: u64 = 16 << 10;
@@ -239,6 +239,8 @@ pub(crate) struct Others {
     pub(crate) failures: AtomicU64,
     /// Contents read.
     pub(crate) reads: AtomicU64,
+    /// Called before each read.
+    watch: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Others {
@@ -249,12 +251,19 @@ impl Others {
             object_bytes: CHUNK,
             name: |member, number| chunk_name(&data_name(member), number),
         };
-        Self { contents, failures: AtomicU64::new(0), reads: AtomicU64::new(0) }
+        let (failures, reads) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { contents, failures, reads, watch: OnceLock::new() }
+    }
+
+    /// Has this called before each read from now on.
+    pub(crate) fn watch(&self, call: impl Fn() + Send + Sync + 'static) {
+        assert!(self.watch.set(Box::new(call)).is_ok(), "it is watched already");
     }
 }
 
 impl ForeignContents for Others {
     fn read(&self, reads: &mut [ForeignRead<'_>]) {
+        self.watch.get().iter().for_each(|call| call());
         self.contents.read(reads);
         self.reads.fetch_add(reads.len() as u64, Ordering::Relaxed);
         let failed = reads.iter().filter(|read| read.outcome.is_err()).count();

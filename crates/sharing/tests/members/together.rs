@@ -7,6 +7,9 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_domain::MemberId;
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_objects::simulated::{Faults, World};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// Blocks of a volume.
 pub(crate) const BLOCKS: u64 = 64;
@@ -110,4 +113,30 @@ fn four_members_save_as_much_as_one_pool() {
     all.iter().for_each(|member| member.work_off().unwrap());
     assert_eq!(places(&all), places(&[&big]));
     (1..).zip(&members).for_each(|(number, member)| expect(member, "vm", image(number)));
+}
+
+/// A round lasts as long as the store needs, which can be minutes.
+#[test]
+fn figures_are_told_during_a_round() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let config = domain::create(&client, 2);
+    let start = |number| {
+        member::format(&client, MemberId(number), BackendKind::Log, 300);
+        Member::start(&client, config, MemberId(number), true).unwrap()
+    };
+    let (one, two) = (start(1), start(2));
+    fill(&one, "vm", DedupMode::Inline, 1..=5);
+    one.work_off().unwrap();
+    fill(&two, "vm", DedupMode::Inline, 1..=5);
+    let (sharing, (tell, told)) = (Arc::clone(&two.sharing), channel());
+    two.others.watch(move || {
+        let (asked, (answer, answered)) = (Arc::clone(&sharing), channel());
+        // Nobody waits for the thread, so a round that it waits for can end.
+        std::thread::spawn(move || answer.send(asked.figures()));
+        tell.send(answered.recv_timeout(Duration::from_secs(5))).unwrap();
+    });
+    two.work_off().unwrap();
+    assert_eq!(told.try_iter().next().map(|figures| figures.is_ok()), Some(true));
+    assert_eq!(two.sharing.figures().shared, 5);
 }

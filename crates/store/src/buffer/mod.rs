@@ -115,6 +115,13 @@ impl WriteBuffer {
         self.shared.figures()
     }
 
+    /// Returns whether the disk is slower than the writers: one of them found no room, and none has
+    /// found half of it free since then.
+    #[must_use]
+    pub fn is_overloaded(&self) -> bool {
+        self.shared.is_overloaded()
+    }
+
     /// Writes out all contents that were written before. It makes nothing durable.
     ///
     /// # Errors

@@ -62,6 +62,8 @@ pub(super) struct Shared {
     pub(super) unseen: Condvar,
     /// `true` if no content is in memory, as of the last change.
     is_empty: AtomicBool,
+    /// `true` from the moment at which a writer found no room until one finds half of it free.
+    is_overloaded: AtomicBool,
     pub(super) counts: Counts,
     ahead: Ahead,
 }
@@ -109,6 +111,7 @@ impl Shared {
             settled: Condvar::new(),
             unseen: Condvar::new(),
             is_empty: AtomicBool::new(true),
+            is_overloaded: AtomicBool::new(false),
             counts: Counts::default(),
             ahead: Ahead::default(),
             store,
@@ -125,6 +128,11 @@ impl Shared {
     /// caller learned of its PBN.
     pub(super) fn is_empty(&self) -> bool {
         self.is_empty.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a writer found no room, and none has found half of it free since then.
+    pub(super) fn is_overloaded(&self) -> bool {
+        self.is_overloaded.load(Ordering::Relaxed)
     }
 
     fn note_contents(&self, guarded: &Guarded) {
@@ -218,6 +226,7 @@ impl Shared {
                 continue;
             }
             waits_since.get_or_insert_with(|| self.clock.now_ns());
+            self.is_overloaded.store(true, Ordering::Relaxed);
             if self.has_threads || !self.write_run(&mut guarded) {
                 guarded.starving += 1;
                 self.work.notify_one();
@@ -225,6 +234,10 @@ impl Shared {
                 guarded.starving -= 1;
             }
         };
+        let is_half_free = guarded.state.used() <= guarded.state.memory.most() / 2;
+        if waits_since.is_none() && is_half_free && self.is_overloaded() {
+            self.is_overloaded.store(false, Ordering::Relaxed);
+        }
         if let Some(since_ns) = waits_since {
             self.counts.add_wait(self.clock.now_ns().saturating_sub(since_ns));
         }

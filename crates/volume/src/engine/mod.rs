@@ -17,6 +17,7 @@ mod layout;
 mod locks;
 mod log;
 mod maintenance;
+mod overload;
 mod patch;
 mod pieces;
 mod plan;
@@ -35,9 +36,10 @@ pub use damage::DamagedBlock;
 pub use data::RememberedFigures;
 pub(crate) use data::{ContentStore, Pin, Remembered, Space};
 pub use finder::{FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack};
-pub(crate) use finder::{SampledBlocks, Scope};
+pub(crate) use finder::{FinderPolicy, SampledBlocks, Scope};
 pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
+pub use overload::InlineOverload;
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;
 pub use volume_space::{SnapshotSpace, VolumeSpace};
@@ -110,9 +112,9 @@ impl Engine {
         let volumes = backend.volumes();
         let hidden = volumes.iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
         let shown = volumes.into_iter().filter(|info| !info.is_hidden).map(|info| {
-            let delay = tuning.finder.delay_bounds();
+            let policy = tuning.finder_policy();
             let volume =
-                VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only, delay);
+                VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only, policy);
             (info.name, volume)
         });
         let catalogue = Catalogue::new(shown.collect(), hidden);

@@ -1,6 +1,6 @@
 //! A volume of an open pool, as its clients, the finder and the commands share it.
 
-use super::finder::{Backlog, DelayBounds, DirtyGroups};
+use super::finder::{Backlog, DirtyGroups, FinderPolicy, Turn};
 use super::layout::Marks;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::counters::VolumeCounters;
@@ -19,6 +19,8 @@ pub(crate) struct VolumeShared {
     size_bytes: AtomicU64,
     mode: AtomicU8,
     read_only: bool,
+    /// `true` if the finder takes blocks of the volume while it is in-line.
+    takes_deferred: bool,
     /// Held shared by every request, alone by a change of the whole volume. The value is `true` if
     /// the volume was removed.
     gate: OrderedRwLock<bool>,
@@ -26,8 +28,10 @@ pub(crate) struct VolumeShared {
     /// its end.
     resizing: OrderedRwLock<()>,
     patch_locks: Vec<OrderedMutex<()>>,
-    /// Blocks that the finder has to look at. Only volumes with off-line deduplication use it.
+    /// Blocks that the finder has to look at.
     dirty: OrderedMutex<DirtyGroups>,
+    /// The work that the finder has done here.
+    turn: Turn,
     /// Stretches that the arranger has to look at.
     marks: Marks,
     counters: VolumeCounters,
@@ -40,27 +44,29 @@ impl VolumeShared {
         size_bytes: u64,
         mode: DedupMode,
         read_only: bool,
-        delay: DelayBounds,
+        policy: FinderPolicy,
     ) -> Arc<Self> {
-        let mut dirty = DirtyGroups::new(delay);
-        if mode == DedupMode::Offline {
-            dirty.mark_all();
-        }
         let patch_lock = |number| OrderedMutex::numbered(Rank::Patch, number, ());
-        Arc::new(Self {
+        let volume = Self {
             id,
             size_bytes: AtomicU64::new(size_bytes),
             mode: AtomicU8::new(mode.byte()),
             read_only,
+            takes_deferred: policy.takes_deferred,
             // Several gates are closed in the order of the ids.
             gate: OrderedRwLock::numbered(Rank::Gate, u64::from(id.0), false),
             resizing: OrderedRwLock::new(Rank::Resizing, ()),
             patch_locks: (0..PATCH_LOCKS).map(patch_lock).collect(),
-            dirty: OrderedMutex::new(Rank::Dirty, dirty),
+            dirty: OrderedMutex::new(Rank::Dirty, DirtyGroups::new(policy.delay)),
+            turn: Turn::default(),
             marks: Marks::new(),
             counters: VolumeCounters::default(),
             load: Load::default(),
-        })
+        };
+        if volume.is_examined() {
+            volume.dirty().mark_all();
+        }
+        Arc::new(volume)
     }
 
     pub(crate) const fn id(&self) -> VolumeId {
@@ -101,9 +107,19 @@ impl VolumeShared {
     /// Sets the mode. The caller has closed the gate.
     pub(super) fn set_mode(&self, mode: DedupMode) {
         self.mode.store(mode.byte(), Ordering::Relaxed);
-        match mode {
-            DedupMode::Offline => self.dirty().mark_all(),
-            DedupMode::Off | DedupMode::Inline => self.dirty().clear(),
+        if self.is_examined() {
+            self.dirty().mark_all();
+        } else {
+            self.dirty().clear();
+        }
+    }
+
+    /// Returns whether the finder examines blocks of the volume that have no fingerprint.
+    pub(super) fn is_examined(&self) -> bool {
+        match self.mode() {
+            DedupMode::Offline => true,
+            DedupMode::Inline => self.takes_deferred,
+            DedupMode::Off => false,
         }
     }
 
@@ -154,6 +170,11 @@ impl VolumeShared {
     /// The blocks that the finder has to look at.
     pub(super) fn dirty(&self) -> OrderedGuard<'_, DirtyGroups> {
         self.dirty.lock()
+    }
+
+    /// The work that the finder has done here.
+    pub(super) const fn turn(&self) -> &Turn {
+        &self.turn
     }
 
     /// The blocks that wait for the finder.

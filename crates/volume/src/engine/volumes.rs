@@ -107,8 +107,8 @@ impl Engine {
             is_hidden: false,
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
-        let new =
-            VolumeShared::new(volume, size_bytes, mode, false, self.tuning.finder.delay_bounds());
+        let policy = self.tuning.finder_policy();
+        let new = VolumeShared::new(volume, size_bytes, mode, false, policy);
         // The volume is empty, so the finder has nothing to examine.
         new.dirty().clear();
         new.marks().end_sweep();
@@ -143,7 +143,7 @@ impl Engine {
             from.size_bytes(),
             mode,
             read_only,
-            self.tuning.finder.delay_bounds(),
+            self.tuning.finder_policy(),
         );
         catalogue.insert(name, copy);
         drop(catalogue);

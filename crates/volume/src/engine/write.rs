@@ -133,20 +133,23 @@ impl Engine {
         let _pin = self.pin();
         let patches = self.patch(volume, items, failed)?;
         let mut plan = Plan::new(items, &patches);
-        plan.take_fingerprints(self, volume.mode());
+        let mode = self.mode_at_present(volume);
+        plan.take_fingerprints(self, mode);
         plan.look_up(self, volume)?;
         plan.decide(self);
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
         let Some((taken, _taken)) = self.data.take(wanted) else { return Ok(Pass::Full(wanted)) };
-        let ticket = self.ticket_of(volume, &taken);
+        let ticket = self.ticket_of(mode, &taken);
         plan.place(taken, ticket);
         plan.write(self, failed);
-        let mut made =
-            Made { done: vec![false; plan.len()], overtaken: Vec::new(), unused: Vec::new() };
+        let mut made = Made { done: vec![false; plan.len()], ..Made::default() };
         let changed = self
             .warm_pieces(volume, items.iter().map(|item| item.lbn))
             .and_then(|()| self.make_changes(volume, &plan, &mut made));
+        if mode != volume.mode() {
+            self.note_deferred(volume, &plan, &made.done);
+        }
         if let Err(error) = changed {
             // In a pool that has stopped it is unknown whether durable metadata refer to these
             // blocks, so they are not freed.
@@ -159,14 +162,15 @@ impl Engine {
         self.data.give_back(made.unused);
         count(volume, &plan.tally(&made.done));
         add(&volume.counters().patch_retries, made.overtaken.len() as u64);
+        add(&volume.counters().cow_shared_blocks, made.cow_shared);
         Ok(Pass::Overtaken(
             made.overtaken.into_iter().filter_map(|at| items.get(at).copied()).collect(),
         ))
     }
 
     /// Returns the ticket of a write of fresh blocks, if their fingerprints are taken later.
-    fn ticket_of(&self, volume: &VolumeShared, pbns: &[Pbn]) -> Option<NonZeroU64> {
-        let is_wanted = volume.mode() == DedupMode::Offline;
+    fn ticket_of(&self, mode: DedupMode, pbns: &[Pbn]) -> Option<NonZeroU64> {
+        let is_wanted = mode == DedupMode::Offline;
         is_wanted.then(|| self.data.remembered().expect(pbns)).flatten()
     }
 
@@ -190,7 +194,10 @@ impl Engine {
                     self.mend(&mut state, pbn)?;
                 }
                 if let Some(change) = plan.change(volume.id(), at) {
+                    let freed = state.freed_blocks();
                     self.log.apply(&mut state, &change)?;
+                    made.cow_shared +=
+                        u64::from(plan.replaces(at) && state.freed_blocks() == freed);
                 }
                 if let Some(flag) = made.done.get_mut(at) {
                     *flag = true;
@@ -272,12 +279,15 @@ impl Engine {
 }
 
 /// The outcome of a plan.
+#[derive(Default)]
 struct Made {
     done: Vec<bool>,
     /// Numbers of the blocks that another write has overtaken.
     overtaken: Vec<usize>,
     /// PBNs that were taken and not needed.
     unused: Vec<Pbn>,
+    /// Blocks that were replaced and that other LBNs still refer to.
+    cow_shared: u64,
 }
 
 /// Lists that are reused, so that nothing is allocated per block.

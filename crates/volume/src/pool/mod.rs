@@ -30,7 +30,8 @@ pub use scrub::{ScrubOptions, ScrubReport};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::engine::{
-    DamagedBlock, Engine, FinderTuning, GcReport, LayoutTuning, SnapshotSpace, VolumeSpace, Worker,
+    DamagedBlock, Engine, FinderPolicy, FinderTuning, GcReport, InlineOverload, LayoutTuning,
+    SnapshotSpace, VolumeSpace, Worker,
 };
 use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
@@ -63,6 +64,8 @@ pub struct Tuning {
     pub background: bool,
     /// The settings of the finder.
     pub finder: FinderTuning,
+    /// What happens to blocks of in-line volumes while the write buffer is full.
+    pub inline_overload: InlineOverload,
     /// The most freed bytes per second that the background gives back to the system; 0 for none.
     pub collect_bytes_per_s: u64,
     /// The way in which contents are written. Only a pool that is opened by its directory follows
@@ -90,6 +93,7 @@ impl Default for Tuning {
             cache_bytes: 256 << 20,
             background: true,
             finder: FinderTuning::default(),
+            inline_overload: InlineOverload::default(),
             collect_bytes_per_s: 64 << 20,
             io: IoMode::Direct,
             write_buffer_bytes: 64 << 20,
@@ -98,6 +102,16 @@ impl Default for Tuning {
             // 1.7 GB/s with four.
             write_threads: 4,
             layout: LayoutTuning::default(),
+        }
+    }
+}
+
+impl Tuning {
+    /// The rules of the finder that concern each volume.
+    pub(crate) fn finder_policy(&self) -> FinderPolicy {
+        FinderPolicy {
+            delay: self.finder.delay_bounds(),
+            takes_deferred: self.inline_overload == InlineOverload::Defer,
         }
     }
 }

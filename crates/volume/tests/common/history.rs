@@ -8,6 +8,7 @@
 //!   those are the writes answered before the read; after a power cut, those flushed before it.
 //! - The cells of a block must show a possible state together: of two writes that both cover two
 //!   cells, the cells cannot show one each.
+//! - A block may be damaged if rot has destroyed a content that the block may show.
 //! - A copy of a volume shows one moment between its beginning and its end.
 
 use super::BLOCK;
@@ -55,6 +56,22 @@ pub struct Read {
     pub bytes: Vec<u8>,
     pub start: Time,
     pub end: Time,
+}
+
+/// A read of a block that failed because the block is damaged.
+#[derive(Debug, Clone, Copy)]
+pub struct DamagedRead {
+    pub volume: usize,
+    pub block: usize,
+    pub start: Time,
+    pub end: Time,
+}
+
+/// A content that rot has destroyed in a place of the medium, and the moment of that.
+#[derive(Debug, Clone)]
+pub struct Rotten {
+    pub at: Time,
+    pub content: Arc<[u8]>,
 }
 
 #[derive(Debug)]
@@ -152,7 +169,12 @@ impl Moments {
 impl BlockHistory {
     /// Makes the history of a block that durably had this content from a moment on.
     pub fn new(content: Arc<[u8]>, since: Time) -> Self {
-        let first = Record {
+        Self::of_one(vec![content], since)
+    }
+
+    /// Makes the history of a block that durably had one of these contents from a moment on.
+    pub fn of_one(contents: Vec<Arc<[u8]>>, since: Time) -> Self {
+        let record = |content| Record {
             cells: 0..CELLS,
             content,
             start: since,
@@ -160,7 +182,7 @@ impl BlockHistory {
             done: since,
             durable: since,
         };
-        Self { records: vec![first] }
+        Self { records: contents.into_iter().map(record).collect() }
     }
 
     pub fn add(&mut self, write: &Write, flushes: &Flushes) {

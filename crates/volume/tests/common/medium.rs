@@ -3,7 +3,8 @@
 
 use gemelo_base::random::Random;
 
-const SECTOR: usize = 512;
+/// Bytes that a power cut leaves old or new.
+pub const SECTOR: usize = 512;
 
 /// A write that no sync has covered.
 #[derive(Clone)]
@@ -66,6 +67,21 @@ impl Image {
         }
         self.live[offset..end].copy_from_slice(bytes);
         self.unsynced.push(Pending { sequence: self.sequence, offset, bytes: bytes.to_vec() });
+    }
+
+    /// Flips a bit of a sector of the medium. A write that no sync has covered yet is still in the
+    /// cache, where reads find it. Returns what the medium had there.
+    pub fn rot(&mut self, byte: usize, bit: u8) -> Vec<u8> {
+        let sector = byte / SECTOR * SECTOR..(byte / SECTOR + 1) * SECTOR;
+        let is_synced = self.live.get(sector.clone()) == self.durable.get(sector.clone());
+        let before = self.durable.get(sector).map(<[u8]>::to_vec).unwrap_or_default();
+        let also_live = Some(&mut self.live).filter(|_| is_synced);
+        for bytes in [Some(&mut self.durable), also_live].into_iter().flatten() {
+            if let Some(byte) = bytes.get_mut(byte) {
+                *byte ^= 1 << bit;
+            }
+        }
+        before
     }
 
     pub fn set_len(&mut self, length: usize) {

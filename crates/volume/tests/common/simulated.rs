@@ -27,15 +27,21 @@
 //! *slow* call sleeps before it does anything (a sync: after it is settled what it covers), so
 //! that others overtake it. A *discarded* range reads as bytes that no client wrote.
 //!
+//! *Rot* flips a bit of the medium, in a sector in use, whether or not it was synced. Reads get the
+//! flipped bit unless a write of the sector is still in the cache.
+//!
 //! Both disks of a pool share one world: one count of calls, one seed.
 
 mod disk;
+pub mod rot;
 
+use super::history::Rotten;
 use super::hold::{Call, Gate, Hold};
 use super::medium::Image;
 use gemelo_base::random::Random;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_store::{BlockStore, OpenStore, PoolDisks};
+use rot::RotRate;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,6 +77,8 @@ pub struct Nature {
     pub error_one_in: u64,
     /// One call in this many that change a disk has its power-cut image taken; 0 for none.
     pub shot_one_in: u64,
+    /// Bits that flip meanwhile.
+    pub rot: Option<RotRate>,
 }
 
 /// The image that a power cut at a moment would have left.
@@ -86,6 +94,7 @@ pub struct World {
     nature: Nature,
     clock: Arc<AtomicU64>,
     shots: Vec<Shot>,
+    rotten: Vec<Rotten>,
     gates: Vec<Arc<Gate>>,
     /// Calls that fail once: the disk, the kind, and the range in which they begin.
     failing: Vec<(usize, Call, Range<u64>)>,
@@ -129,6 +138,7 @@ impl Simulation {
             nature: Nature::default(),
             clock: Arc::default(),
             shots: Vec::new(),
+            rotten: Vec::new(),
             gates: Vec::new(),
             failing: Vec::new(),
             unreadable: Vec::new(),
@@ -171,6 +181,11 @@ impl Simulation {
     /// Returns the shots since the last call of this function.
     pub fn take_shots(&self) -> Vec<Shot> {
         std::mem::take(&mut self.world.lock().unwrap().shots)
+    }
+
+    /// Returns the sectors whose bits have flipped since the last call of this function.
+    pub fn take_rotten(&self) -> Vec<Rotten> {
+        std::mem::take(&mut self.world.lock().unwrap().rotten)
     }
 
     /// Holds the next call of this kind to a disk.
@@ -380,6 +395,7 @@ impl World {
             let images = self.survivors();
             self.shots.push(Shot { at, images });
         }
+        self.maybe_rot();
     }
 
     fn end_call(&mut self, crashes: bool) -> io::Result<()> {

@@ -1,14 +1,18 @@
 //! Threads that issue all kinds of requests and commands to one pool at once, and log them.
 
+mod owner;
+
 use super::collide::Collider;
-use super::history::{CELL, CELLS, Flush, NEVER, Read, Time, Write};
+use super::history::{CELL, CELLS, DamagedRead, Flush, NEVER, Read, Time, Write};
+use super::judge::{Contents, VolumeContent};
 use super::simulated::Simulation;
 use super::{BLOCK, content};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
-use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::DedupMode;
-use gemelo_volume::{Pool, Volume, VolumeError};
+use gemelo_volume::{Pool, ScrubOptions, Volume, VolumeError};
+use owner::Owner;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -57,6 +61,8 @@ pub struct Log {
     pub writes: Vec<Write>,
     pub flushes: Vec<Flush>,
     pub reads: Vec<Read>,
+    /// Reads whose error said that a block is damaged.
+    pub damaged_reads: Vec<DamagedRead>,
     pub volumes: Vec<VolumeEvent>,
 }
 
@@ -65,6 +71,7 @@ impl Log {
         self.writes.append(&mut other.writes);
         self.flushes.append(&mut other.flushes);
         self.reads.append(&mut other.reads);
+        self.damaged_reads.append(&mut other.damaged_reads);
         self.volumes.append(&mut other.volumes);
     }
 }
@@ -79,6 +86,19 @@ pub struct Target {
     pub volume: Volume,
 }
 
+/// The volumes of a pool that has just been opened, for a storm.
+pub fn targets(pool: &Pool, contents: &Contents) -> Vec<Target> {
+    let volumes = contents.volumes.iter().enumerate();
+    let target = |(id, (name, content)): (usize, (&String, &VolumeContent))| Target {
+        id,
+        name: name.clone(),
+        blocks: content.blocks.len(),
+        read_only: content.read_only,
+        volume: pool.volume(name).unwrap(),
+    };
+    volumes.map(target).collect()
+}
+
 /// The state that the threads of a storm share.
 pub struct Storm<'a> {
     pub simulation: &'a Simulation,
@@ -87,6 +107,8 @@ pub struct Storm<'a> {
     pub collider: Option<Collider>,
     pub targets: Mutex<Vec<Target>>,
     pub next_volume: usize,
+    /// The modes that volumes get. A mode that is listed twice is chosen twice as often.
+    pub modes: &'static [DedupMode],
     /// Blocks of the largest volume.
     pub most_blocks: u64,
     pub clients: u64,
@@ -137,7 +159,8 @@ impl Storm<'_> {
                 6..13 => (self.pool.find(&Silent, &StopFlag::new()).map(drop), false),
                 13..15 => (self.pool.arrange(None, &Silent, &StopFlag::new()).map(drop), false),
                 15 => (self.pool.gc(None, &Silent, &StopFlag::new()).map(drop), false),
-                16 => (self.grow(&mut random), false),
+                16 if random.below(2) == 0 => (self.grow(&mut random), false),
+                16 => (self.scrub(), false),
                 _ => (self.pool.flush(), true),
             };
             let end = self.now();
@@ -148,6 +171,10 @@ impl Storm<'_> {
             std::thread::sleep(Duration::from_micros(random.below(2000)));
         }
         log
+    }
+
+    fn scrub(&self) -> Result<(), VolumeError> {
+        self.pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).map(drop)
     }
 
     fn grow(&self, random: &mut Random) -> Result<(), VolumeError> {
@@ -244,6 +271,15 @@ impl<'a> Client<'a> {
         target.volume.execute(&mut requests);
         let end = self.storm.now();
         let is_done: Vec<bool> = requests.iter().map(|request| request.outcome.is_ok()).collect();
+        for request in &requests {
+            if let (Operation::Read { .. }, Err(DeviceError::Damaged { offset })) =
+                (&request.operation, &request.outcome)
+            {
+                let block = *offset as usize / BLOCK;
+                let volume = target.id;
+                self.log.damaged_reads.push(DamagedRead { volume, block, start, end });
+            }
+        }
         drop(requests);
         self.failures = if is_done.contains(&true) { 0 } else { self.failures + 1 };
         let is_flushed = has_flush && is_done.last() == Some(&true);
@@ -351,143 +387,4 @@ struct Answer {
     end: Time,
     is_done: bool,
     is_immediate: bool,
-}
-
-/// The thread that creates, copies, renames and removes volumes.
-struct Owner<'a> {
-    storm: &'a Storm<'a>,
-    random: Random,
-    log: Log,
-    next_volume: usize,
-}
-
-impl<'a> Owner<'a> {
-    fn new(storm: &'a Storm<'a>) -> Self {
-        let random = Random::new(storm.seed ^ 0x6f77_6e65);
-        Self { storm, random, log: Log::default(), next_volume: storm.next_volume }
-    }
-
-    fn work(mut self, is_over: &AtomicBool) -> Log {
-        while !is_over.load(Ordering::Relaxed) && !self.storm.simulation.is_down() {
-            let targets = self.storm.targets.lock().unwrap().clone();
-            let count = targets.len() as u64;
-            if count < 2 || count < 6 && self.random.below(3) == 0 {
-                let source = (count > 0 && self.random.below(3) > 0)
-                    .then(|| targets[self.random.below(count.max(1)) as usize].clone());
-                self.create(source);
-            } else {
-                let target = targets[self.random.below(count) as usize].clone();
-                match self.random.below(8) {
-                    0..2 => self.remove(&target),
-                    2..4 => self.resize(target),
-                    4 => self.rename(target),
-                    _ => self.set_mode(&target),
-                }
-            }
-            std::thread::sleep(Duration::from_micros(self.random.below(4000)));
-        }
-        self.log
-    }
-
-    fn mode(&mut self) -> DedupMode {
-        let modes = [DedupMode::Inline, DedupMode::Inline, DedupMode::Offline, DedupMode::Off];
-        modes[self.random.below(4) as usize]
-    }
-
-    /// Logs a change. A change that succeeded is durable, and so are all changes before it.
-    fn note(&mut self, volume: usize, what: Change, start: Time, is_done: bool) -> Time {
-        let end = self.storm.now();
-        if is_done {
-            self.log.flushes.push(Flush { start, end });
-        }
-        let end = if !is_done && self.storm.simulation.is_down() { NEVER } else { end };
-        self.log.volumes.push(VolumeEvent { volume, what, start, end, is_done });
-        end
-    }
-
-    fn create(&mut self, source: Option<Target>) {
-        let id = self.next_volume;
-        self.next_volume += 1;
-        let name = format!("v{id}s{:x}", self.storm.seed);
-        let (pool, start) = (self.storm.pool, self.storm.now());
-        let new_blocks = 1 + self.random.below(self.storm.most_blocks) as usize;
-        let blocks = source.as_ref().map_or(new_blocks, |source| source.blocks);
-        let read_only = source.is_some() && self.random.below(2) == 0;
-        let result = match &source {
-            None => pool.create_volume(&name, (blocks * BLOCK) as u64, self.mode()),
-            Some(source) if read_only => pool.snapshot_volume(&source.name, &name),
-            Some(source) => pool.clone_volume(&source.name, &name),
-        };
-        let is_done = result.is_ok();
-        let target = pool.volume(&name).ok().filter(|_| is_done).map(|volume| {
-            let name = name.clone();
-            Target { id, name, blocks, read_only, volume }
-        });
-        let length = blocks * BLOCK;
-        let copy = source.map(|source| {
-            let bytes =
-                target.as_ref().and_then(|target| super::read(&target.volume, 0, length).ok());
-            (source.id, bytes)
-        });
-        // A copy that could not be read is not used, because its initial contents are unknown.
-        let is_known = copy.as_ref().is_none_or(|(_, bytes)| bytes.is_some());
-        self.note(id, Change::Create { name, blocks, read_only, copy }, start, is_done);
-        if let Some(target) = target.filter(|_| is_known) {
-            self.storm.targets.lock().unwrap().push(target);
-        }
-    }
-
-    fn take_out(&self, id: usize) {
-        self.storm.targets.lock().unwrap().retain(|target| target.id != id);
-    }
-
-    fn remove(&mut self, target: &Target) {
-        self.take_out(target.id);
-        let start = self.storm.now();
-        let is_done = self.storm.pool.remove_volume(&target.name).is_ok();
-        self.note(target.id, Change::Remove, start, is_done);
-    }
-
-    /// Returns the target in its present state, unless that is unknown.
-    fn put_back(&self, target: Target, is_done: bool) {
-        let mut targets = self.storm.targets.lock().unwrap();
-        let at = targets.iter().position(|other| other.id == target.id);
-        match (at, is_done) {
-            (Some(at), true) => targets[at] = target,
-            (Some(at), false) => drop(targets.remove(at)),
-            (None, _) => {}
-        }
-    }
-
-    fn resize(&mut self, target: Target) {
-        let blocks = 1 + self.random.below(self.storm.most_blocks) as usize;
-        let start = self.storm.now();
-        let is_done = self.storm.pool.resize_volume(&target.name, (blocks * BLOCK) as u64).is_ok();
-        let end = self.note(target.id, Change::Resize { blocks }, start, is_done);
-        // Blocks that were cut off read as zeros if the volume grows again.
-        for block in blocks..target.blocks {
-            let (volume, content) = (target.id, vec![0; BLOCK].into());
-            let (cells, is_immediate) = (0..CELLS, true);
-            let write = Write { volume, block, cells, content, start, end, is_done, is_immediate };
-            self.log.writes.push(write);
-        }
-        self.put_back(Target { blocks, ..target }, is_done);
-    }
-
-    fn rename(&mut self, target: Target) {
-        let name = format!("v{}r{}", target.id, self.random.next_u64());
-        let start = self.storm.now();
-        let is_done = self.storm.pool.rename_volume(&target.name, &name).is_ok();
-        self.note(target.id, Change::Rename { name: name.clone() }, start, is_done);
-        self.put_back(Target { name, ..target }, is_done);
-    }
-
-    fn set_mode(&mut self, target: &Target) {
-        let mode = self.mode();
-        let start = self.storm.now();
-        if self.storm.pool.set_mode(&target.name, mode).is_ok() {
-            let end = self.storm.now();
-            self.log.flushes.push(Flush { start, end });
-        }
-    }
 }

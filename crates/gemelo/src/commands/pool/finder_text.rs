@@ -7,6 +7,9 @@ use gemelo_base::units::{
 use gemelo_serve::StatReport;
 use gemelo_volume::{FinderFigures, FinderState, RememberedFigures};
 
+/// Volumes whose shares in the work are shown, so that the line fits a terminal.
+const MOST_SHARES: usize = 4;
+
 /// Returns the figures of the finder of a served pool; nothing for a pool that has never had work
 /// for it.
 pub(super) fn text(report: &StatReport) -> String {
@@ -19,6 +22,9 @@ pub(super) fn text(report: &StatReport) -> String {
     table.row(["state", state(finder.state)]);
     table.row(["waiting".to_owned(), waiting(finder)]);
     work(&mut table, report);
+    if let Some(shares) = shares(report) {
+        table.row(["shares of the volumes".to_owned(), shares]);
+    }
     if finder.longest_delay_ns > 0 {
         hot_blocks(&mut table, finder);
     }
@@ -73,6 +79,27 @@ fn work(table: &mut Table, report: &StatReport) {
             per_s(activity.examined_blocks, finder.cpu_ns)
         ),
     ]);
+}
+
+/// Describes the shares of the volumes in the blocks that were looked at; [`None`] if it was one
+/// volume alone.
+fn shares(report: &StatReport) -> Option<String> {
+    let mut volumes: Vec<(u64, &str)> = report
+        .volumes
+        .iter()
+        .map(|volume| (volume.stat.examined_blocks, volume.record.name.as_str()))
+        .filter(|(examined, _)| *examined > 0)
+        .collect();
+    let total: u64 = volumes.iter().map(|(examined, _)| examined).sum();
+    volumes.sort_unstable_by(|a, b| b.cmp(a));
+    let share = |(examined, name): &(u64, &str)| {
+        format!("{name} {}", format_percent(*examined as f64 / total as f64))
+    };
+    let mut texts: Vec<String> = volumes.iter().take(MOST_SHARES).map(share).collect();
+    if volumes.len() > MOST_SHARES {
+        texts.push(format!("{} others", volumes.len() - MOST_SHARES));
+    }
+    (volumes.len() > 1).then(|| texts.join(", "))
 }
 
 /// Describes what the delay has avoided, and what it has not.

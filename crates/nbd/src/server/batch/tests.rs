@@ -4,10 +4,10 @@
 use super::super::check::NegotiatedOptions;
 use super::*;
 use crate::wire::{
-    CHUNK_HEADER_BYTES, ChunkKind, ReplyHead, decode_block_descriptors, decode_error_chunk,
-    decode_reply_head,
+    CHUNK_HEADER_BYTES, ChunkKind, ERROR_CHUNK_BYTES, OFFSET_DATA_HEADER_BYTES, ReplyHead,
+    SIMPLE_REPLY_BYTES, decode_block_descriptors, decode_error_chunk, decode_reply_head,
 };
-use gemelo_device::{DeviceError, Extent, Geometry};
+use gemelo_device::{DeviceError, Extent, Geometry, Operation};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Mutex;
@@ -142,7 +142,7 @@ proptest! {
         }).collect();
 
         let mut received = Vec::new();
-        let mut batch = Batch::new(structured_replies, 1 << 20, &Memory::default()).unwrap();
+        let mut batch = Batch::new(structured_replies, &Memory::default()).unwrap();
         let device = Sectors::default();
         // Two rounds, because a batch is reused.
         for round in 0..2u8 {
@@ -194,7 +194,7 @@ fn a_batch_takes_the_memory_of_its_replies_and_no_more() {
             zeroes_are_fast: false,
         };
         let memory = Memory::default();
-        let mut batch = Batch::new(structured_replies, 1 << 20, &memory).unwrap();
+        let mut batch = Batch::new(structured_replies, &memory).unwrap();
         let (flags, command, offset) = (0, Command::READ, 0);
         for cookie in 0..2 {
             let read = RequestHeader { flags, command, cookie, offset, length: READ_BYTES };
@@ -217,7 +217,7 @@ fn a_reply_buffer_that_many_batches_in_a_row_hardly_used_is_released() {
         zeroes_are_fast: false,
     };
     let device = Sectors::default();
-    let mut batch = Batch::new(false, 1 << 20, &Memory::default()).unwrap();
+    let mut batch = Batch::new(false, &Memory::default()).unwrap();
     let mut read = |length: u32, times: u32| {
         for cookie in 0..times.into() {
             let (flags, command, offset) = (0, Command::READ, 0);

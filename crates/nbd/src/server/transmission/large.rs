@@ -56,6 +56,8 @@ impl Transmission<'_> {
     /// Executes the request at the front, of which at least the header has arrived. Returns `false`
     /// at the end of the stream.
     pub(super) fn perform_large(&mut self, header: RequestHeader) -> Result<bool, SessionError> {
+        // The pieces of a reply must not mix with other replies.
+        self.lanes.iter().for_each(|lanes| lanes.wait_for_all());
         let rules = self.rules();
         self.intake.discard(REQUEST_BYTES);
         let checked = check(&header, &rules);
@@ -90,7 +92,7 @@ impl Transmission<'_> {
                 }
                 continue;
             };
-            self.unflushed = true;
+            self.written += 1;
             let durability = Durability::Flushed;
             done = of_device(ask(
                 &*self.chosen.export.device,
@@ -171,7 +173,7 @@ impl Transmission<'_> {
                     self.stream.write_all(&head).and_then(|()| self.stream.write_all(data))
                 }
             };
-            sent.map_err(|error| self.not_sent(error))?;
+            sent.map_err(|error| SessionError::of_send(error, self.send_timeout))?;
             if sending != Sending::Nothing {
                 self.traffic.read_bytes += piece.bytes as u64;
             }

@@ -134,6 +134,14 @@ impl DataPath {
         }
     }
 
+    /// Returns whether writers wait for the disk.
+    pub(in crate::engine) fn is_overloaded(&self) -> bool {
+        match &self.contents {
+            ContentStore::Plain(_) => false,
+            ContentStore::Buffered(buffer) => buffer.is_overloaded(),
+        }
+    }
+
     fn store(&self) -> &dyn Store {
         self.contents.store()
     }

@@ -2,6 +2,7 @@
 
 use super::super::data::RememberedFigures;
 use super::pace::Hold;
+use super::turns::Turn;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -148,8 +149,8 @@ pub(crate) struct FinderControl {
     working_ns: AtomicU64,
     cpu_ns: AtomicU64,
     held_ns: [AtomicU64; Hold::ALL.len()],
-    /// The volume whose blocks were examined last, so that each volume has its turn.
-    last_volume: AtomicU32,
+    /// The turn of the volume that was served last.
+    last_turn: Turn,
 }
 
 impl FinderControl {
@@ -194,12 +195,8 @@ impl FinderControl {
         self.working_ns.fetch_add(working_ns, Ordering::Relaxed);
     }
 
-    pub(super) fn last_volume(&self) -> u32 {
-        self.last_volume.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_last_volume(&self, number: u32) {
-        self.last_volume.store(number, Ordering::Relaxed);
+    pub(super) const fn last_turn(&self) -> &Turn {
+        &self.last_turn
     }
 
     /// The figures, without those of the backlog.

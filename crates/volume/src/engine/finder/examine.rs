@@ -36,7 +36,7 @@ impl Engine {
         chunk: &[Wanted],
         report: &mut FinderReport,
     ) -> Result<Vec<Wanted>> {
-        let candidates = self.identify(volume.id(), chunk)?;
+        let candidates = self.identify(volume, chunk)?;
         report.examined_blocks += candidates.len() as u64;
         report.aborted_blocks += (chunk.len() - candidates.len()) as u64;
         let mut again = Vec::new();
@@ -61,7 +61,7 @@ impl Engine {
 
     /// Looks for the contents of blocks, and reads those whose fingerprints are not remembered.
     /// Blocks that cannot be read, or are damaged, are left out.
-    fn identify(&self, volume: VolumeId, chunk: &[Wanted]) -> Result<Vec<Candidate>> {
+    fn identify(&self, volume: &VolumeShared, chunk: &[Wanted]) -> Result<Vec<Candidate>> {
         let recalled = self.data.remembered().recall(chunk.iter().map(|wanted| wanted.pbn));
         let mut known = Vec::with_capacity(chunk.len());
         let mut unread = Vec::new();
@@ -71,7 +71,7 @@ impl Engine {
                 None => unread.push(*own),
             }
         }
-        let mut candidates = self.identify_known(&known, &mut unread)?;
+        let mut candidates = self.identify_known(volume, &known, &mut unread)?;
         self.data.remembered().note_use(candidates.len(), unread.len());
         if !unread.is_empty() {
             candidates.extend(self.identify_read(volume, &unread)?);
@@ -83,6 +83,7 @@ impl Engine {
     /// needed: to be compared, or to be written to a damaged block again.
     fn identify_known(
         &self,
+        volume: &VolumeShared,
         known: &[(Wanted, Fingerprint)],
         unread: &mut Vec<Wanted>,
     ) -> Result<Vec<Candidate>> {
@@ -91,7 +92,7 @@ impl Engine {
         }
         let fingerprints: Vec<Fingerprint> =
             known.iter().map(|(_, fingerprint)| *fingerprint).collect();
-        let (found, records) = self.look_up_contents(&fingerprints)?;
+        let (found, records) = self.look_up_contents(volume, &fingerprints)?;
         let must_compare = self.must_compare();
         let mut candidates = Vec::with_capacity(known.len());
         for ((own, fingerprint), (entry, record)) in
@@ -116,10 +117,16 @@ impl Engine {
     /// Returns the block of each content that the index knows, and its record.
     fn look_up_contents(
         &self,
+        volume: &VolumeShared,
         fingerprints: &[Fingerprint],
     ) -> Result<(Vec<Option<Pbn>>, Vec<Record>)> {
-        add(&self.counters.index_lookups, fingerprints.len() as u64);
-        add(&self.counters.index_batches, 1);
+        let (pool, own) = (&self.counters, volume.counters());
+        for (lookups, batches) in
+            [(&pool.index_lookups, &pool.index_batches), (&own.index_lookups, &own.index_batches)]
+        {
+            add(lookups, fingerprints.len() as u64);
+            add(batches, 1);
+        }
         let mut found = Vec::with_capacity(fingerprints.len());
         let mut records = Vec::with_capacity(fingerprints.len());
         let state = self.state();
@@ -130,15 +137,15 @@ impl Engine {
     }
 
     /// Reads blocks and looks for their contents.
-    fn identify_read(&self, volume: VolumeId, chunk: &[Wanted]) -> Result<Vec<Candidate>> {
+    fn identify_read(&self, volume: &VolumeShared, chunk: &[Wanted]) -> Result<Vec<Candidate>> {
         let block_bytes = self.block_bytes();
         let mut contents = vec![0; chunk.len() * block_bytes];
-        let good = self.read_each(volume, chunk, &mut contents);
+        let good = self.read_each(volume.id(), chunk, &mut contents);
         let blocks = || contents.chunks_exact(block_bytes).zip(&good).filter(|(_, good)| **good);
         let good_contents: Vec<&[u8]> = blocks().map(|(content, _)| content).collect();
         let mut fingerprints = Vec::with_capacity(good_contents.len());
         self.fingerprinter.of_all(&good_contents, |fingerprint| fingerprints.push(fingerprint));
-        let (found, records) = self.look_up_contents(&fingerprints)?;
+        let (found, records) = self.look_up_contents(volume, &fingerprints)?;
         let must_compare = self.must_compare();
         let compared = if must_compare {
             let known = good_contents.iter().zip(&fingerprints).zip(found.iter().zip(&records));

@@ -14,22 +14,24 @@ mod pace;
 mod rewrites;
 mod sample;
 mod tuning;
+mod turns;
 mod while_written;
 mod work;
 
 pub(crate) use control::FinderControl;
 pub use control::{FinderFigures, FinderState, HeldBack};
 pub(crate) use dirty::{Backlog, DirtyGroups};
-pub(crate) use rewrites::DelayBounds;
 pub(crate) use sample::SampledBlocks;
+pub(crate) use tuning::FinderPolicy;
 pub use tuning::FinderTuning;
+pub(crate) use turns::Turn;
 pub(super) use work::work;
 
 use super::read::wanted_at;
 use super::{Engine, VolumeShared, Wanted};
 use crate::counters::add;
 use crate::error::Result;
-use gemelo_format::{DedupMode, Lbn, Pbn};
+use gemelo_format::{Lbn, Pbn};
 use std::sync::Arc;
 
 /// LBNs that the course through a whole volume looks up at once: two pages of a map.
@@ -81,7 +83,7 @@ pub(crate) struct Found {
 }
 
 impl Engine {
-    /// Examines at most `most_blocks` blocks of one volume. The volumes have their turns. Returns
+    /// Examines at most `most_blocks` blocks of the volume whose turn it is. Returns
     /// `None` if there is nothing to examine.
     pub(crate) fn find_next(&self, scope: Scope, most_blocks: usize) -> Result<Option<Found>> {
         self.check_writable()?;
@@ -97,31 +99,30 @@ impl Engine {
     }
 
     fn find_in_turn(&self, scope: Scope, most_blocks: usize) -> Result<Option<Found>> {
-        let mut volumes = self.offline_volumes();
-        // The volumes after the one that had the last turn come first.
-        let last = self.finder.last_volume();
-        volumes.sort_by_key(|volume| (volume.id().0 <= last, volume.id()));
+        let mut volumes = self.examined_volumes();
+        let last = self.finder.last_turn();
+        volumes.sort_by_key(|volume| (volume.turn().begin(last), volume.id()));
         for volume in volumes {
             let removed = volume.enter();
             if *removed {
                 continue;
             }
             if let Some(found) = self.find_in(&volume, scope, most_blocks)? {
-                self.finder.set_last_volume(volume.id().0);
+                Turn::note_served(last, &volume, found);
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    fn offline_volumes(&self) -> Vec<Arc<VolumeShared>> {
-        let volumes = self.volumes().into_values();
-        volumes.filter(|volume| volume.mode() == DedupMode::Offline).collect()
+    /// The volumes that may have blocks to examine.
+    fn examined_volumes(&self) -> Vec<Arc<VolumeShared>> {
+        self.volumes().into_values().filter(|volume| volume.is_examined()).collect()
     }
 
     /// Returns whether the finder of the background has blocks to examine.
     fn has_due(&self, now_ns: u64) -> bool {
-        self.offline_volumes().iter().any(|volume| volume.dirty().is_due(now_ns))
+        self.examined_volumes().iter().any(|volume| volume.dirty().is_due(now_ns))
     }
 
     fn find_in(
@@ -248,7 +249,7 @@ impl Engine {
         let mut figures =
             FinderFigures { remembered: self.data.remembered().figures(), ..self.finder.figures() };
         let now_ns = self.clock.now_ns();
-        for volume in self.offline_volumes() {
+        for volume in self.examined_volumes() {
             let backlog = volume.backlog();
             let oldest_ns = backlog.oldest_ns.map_or(0, |at_ns| now_ns.saturating_sub(at_ns));
             figures.backlog_blocks += backlog.blocks;

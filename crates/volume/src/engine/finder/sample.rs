@@ -73,7 +73,7 @@ impl Engine {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<SampledBlocks> {
-        let volumes = self.offline_volumes();
+        let volumes = self.examined_volumes();
         let mut reservoir =
             Reservoir { most, seen: 0, random: Random::new(seed), kept: Vec::new() };
         let mut seen = Seen::default();

@@ -28,6 +28,14 @@ pub struct FinderTuning {
     pub memory_bytes: u64,
 }
 
+/// The rules of the finder that concern each volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FinderPolicy {
+    pub(crate) delay: DelayBounds,
+    /// `true` if blocks of in-line volumes may be left to the finder.
+    pub(crate) takes_deferred: bool,
+}
+
 impl FinderTuning {
     /// Returns the bounds of the delay.
     pub(crate) fn delay_bounds(&self) -> DelayBounds {

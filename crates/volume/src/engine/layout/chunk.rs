@@ -6,7 +6,7 @@ use crate::backend::Record;
 use crate::engine::read::wanted_at;
 use crate::engine::{Engine, State, VolumeShared, Wanted};
 use crate::error::Result;
-use gemelo_format::{DedupMode, Lbn, Pbn};
+use gemelo_format::{Lbn, Pbn};
 
 /// A block of a chunk.
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +89,7 @@ impl Engine {
         for (block, record) in chunk.blocks.iter_mut().zip(&records) {
             // A block without a fingerprint is the durable mark of the finder's work. The finder
             // compares its PBN at the end, and would have to begin again.
-            let is_unexamined = volume.mode() == DedupMode::Offline && record.fingerprint.is_none();
+            let is_unexamined = volume.is_examined() && record.fingerprint.is_none();
             // The old place of a kept block would not become free.
             let is_movable = is_movable(&state, volume, block.wanted.lbn, record)
                 && !self.data.is_kept(block.wanted.pbn);

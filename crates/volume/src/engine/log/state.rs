@@ -31,6 +31,11 @@ impl State {
         self.open.version()
     }
 
+    /// Blocks that changes of the open commit have freed.
+    pub(crate) const fn freed_blocks(&self) -> usize {
+        self.open.freed_blocks()
+    }
+
     pub(super) const fn open(&self) -> &OpenCommit {
         &self.open
     }

@@ -76,6 +76,11 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         self.blocks.get(at).is_none_or(|block| block.step == Step::Failed)
     }
 
+    /// The LBN of a block.
+    pub(in crate::engine) fn lbn(&self, at: usize) -> Option<Lbn> {
+        Some(self.blocks.get(at)?.lbn)
+    }
+
     /// The PBN taken for a block.
     pub(in crate::engine) fn fresh(&self, at: usize) -> Option<Pbn> {
         self.blocks.get(at)?.pbn
@@ -116,6 +121,14 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         state.backend().find(&self.fingerprints, &mut now)?;
         let before_and_now = self.found.iter().zip(now);
         Ok(before_and_now.map(|(before, now)| before.is_none() && now.is_some()).collect())
+    }
+
+    /// Returns whether a block that was stored gets another content.
+    pub(in crate::engine) fn replaces(&self, at: usize) -> bool {
+        let is_stored = matches!(self.places.get(at), Some(Place::Stored(..)));
+        let is_content =
+            |block: &Block<'_>| !matches!(block.step, Step::Unmap | Step::Unchanged | Step::Failed);
+        is_stored && self.blocks.get(at).is_some_and(is_content)
     }
 
     /// The change of the metadata that carries out the decision for a block.

@@ -1,0 +1,269 @@
+//! Batches of one connection that are in execution beside its thread, and the sending side of the
+//! connection, which they share.
+//!
+//! A lane is a batch with memory of its own for its replies, and a thread that executes it and
+//! sends them. The number of lanes, their threads and their memory are bounded. Replies are sent
+//! whole, one batch at a time, in the order in which the batches end.
+//!
+//! The first failure of a lane ends the connection: the stream of requests ends for the thread that
+//! receives, which then takes the failure from here.
+
+use super::SessionError;
+use super::batch::Batch;
+use super::connection_log::Traffic;
+use super::counters::Counters;
+use super::helpers::{Helper, Helpers};
+use super::memory::Memory;
+use crate::socket::Socket;
+use gemelo_device::BlockDevice;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Most lanes of a connection.
+const MOST_LANES: usize = 16;
+
+/// Most requests of a lane. Requests that arrive together would be answered together in one batch,
+/// and sent together again by their client, so that nothing would overlap.
+const LANE_REQUESTS: usize = 4;
+
+/// The memory of a lane that was not used while this number of lanes ended is released.
+const UNUSED_LANES: u64 = 1024;
+
+/// The requests that a lane may have. They do not mix, so that reads do not wait for a flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// Reads.
+    Reads,
+    /// Flushes, and changes that must be durable when they are answered.
+    Durable,
+}
+
+/// A batch that is not in execution yet.
+pub(super) struct Lane {
+    pub(super) batch: Batch,
+    route: Route,
+    helper: Helper,
+}
+
+impl Lane {
+    /// Returns whether the lane takes a further request on this route.
+    pub(super) fn takes(&self, route: Route) -> bool {
+        self.route == route && self.batch.requests() < LANE_REQUESTS && !self.batch.is_full()
+    }
+}
+
+/// The parts of a connection that its lanes use.
+pub(super) struct Setting {
+    pub(super) device: Arc<dyn BlockDevice>,
+    pub(super) structured_replies: bool,
+    pub(super) memory: Memory,
+    pub(super) helpers: Arc<Helpers>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) send_timeout: Option<Duration>,
+}
+
+/// The lanes of a connection.
+pub(super) struct Lanes {
+    setting: Setting,
+    sending: Mutex<Socket>,
+    /// The same socket, to end it while another thread sends.
+    socket: Socket,
+    state: Mutex<State>,
+    one_ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    in_flight: usize,
+    /// Lanes that have ended so far.
+    ended: u64,
+    /// Batches to be used again. The last one is used first.
+    idle: Vec<Batch>,
+    /// Batches at the front of `idle` that were not used since they were last counted.
+    unused: usize,
+    traffic: Traffic,
+    /// Number of the last change that a flush of a lane has covered.
+    flushed: u64,
+    failure: Option<SessionError>,
+}
+
+impl State {
+    fn reuse(&mut self) -> Option<Batch> {
+        let batch = self.idle.pop();
+        self.unused = self.unused.min(self.idle.len());
+        batch
+    }
+
+    /// Keeps a batch for reuse. Now and then, drops those that were not used for long.
+    fn keep(&mut self, batch: Batch) {
+        self.idle.push(batch);
+        if self.ended.is_multiple_of(UNUSED_LANES) {
+            self.idle.drain(..self.unused);
+            self.unused = self.idle.len();
+        }
+    }
+}
+
+impl Lanes {
+    pub(super) fn new(setting: Setting, socket: Socket) -> Self {
+        let (state, one_ended) = (Mutex::default(), Condvar::new());
+        Self { setting, sending: Mutex::new(socket.clone()), socket, state, one_ended }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a lane, if its thread and its memory are granted.
+    pub(super) fn open(&self, route: Route) -> Option<Lane> {
+        let Setting { structured_replies, memory, helpers, .. } = &self.setting;
+        let mut state = self.lock();
+        if state.in_flight >= MOST_LANES {
+            return None;
+        }
+        let helper = helpers.grant(state.in_flight)?;
+        let batch = match state.reuse() {
+            Some(batch) => batch,
+            None => Batch::further(*structured_replies, memory)?,
+        };
+        Some(Lane { batch, route, helper })
+    }
+
+    /// Gives a lane without requests back.
+    pub(super) fn give_back(&self, lane: Lane) {
+        self.lock().keep(lane.batch);
+    }
+
+    /// Has the lane executed. `written` is the number of the last change that the device has
+    /// executed.
+    pub(super) fn start(self: &Arc<Self>, lane: Lane, written: u64) {
+        let Lane { mut batch, helper, .. } = lane;
+        self.lock().in_flight += 1;
+        let lanes = Arc::clone(self);
+        helper.run(move |helper| {
+            let executed = AssertUnwindSafe(|| batch.execute(&[], &*lanes.setting.device));
+            let outcome = match catch_unwind(executed) {
+                Ok(()) => lanes.answer(&batch, written),
+                Err(_) => Err(SessionError::DevicePanic),
+            };
+            // The thread is free before the connection learns of the end, and asks for another.
+            drop(helper);
+            lanes.end(batch, outcome);
+        });
+    }
+
+    /// Counts and answers the requests of a batch.
+    fn answer(&self, batch: &Batch, written: u64) -> Result<(), SessionError> {
+        self.setting.counters.count_overlapping(batch.requests());
+        let mut state = self.lock();
+        state.traffic += batch.traffic();
+        if batch.has_flushed() {
+            state.flushed = state.flushed.max(written);
+        }
+        drop(state);
+        self.send(batch.replies())
+    }
+
+    /// Notes the end of a lane.
+    fn end(&self, mut batch: Batch, outcome: Result<(), SessionError>) {
+        let mut state = self.lock();
+        match outcome {
+            Ok(()) => {
+                batch.clear();
+                state.keep(batch);
+            }
+            Err(error) => {
+                // The other lanes may still answer after a panic, and not after a failed send.
+                match error {
+                    SessionError::DevicePanic => self.socket.end_receiving(),
+                    _ => self.socket.end(),
+                }
+                state.failure.get_or_insert(error);
+            }
+        }
+        state.in_flight -= 1;
+        state.ended += 1;
+        drop(state);
+        self.one_ended.notify_all();
+    }
+
+    /// Sends whole replies.
+    pub(super) fn send(&self, bytes: &[u8]) -> Result<(), SessionError> {
+        let mut socket = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = socket.write_all(bytes);
+        sent.map_err(|error| SessionError::of_send(error, self.setting.send_timeout))
+    }
+
+    /// Returns whether lanes are in execution.
+    pub(super) fn are_in_flight(&self) -> bool {
+        self.lock().in_flight > 0
+    }
+
+    /// Returns the number of lanes that have ended, and whether others are in execution.
+    pub(super) fn progress(&self) -> (u64, bool) {
+        let state = self.lock();
+        (state.ended, state.in_flight > 0)
+    }
+
+    /// Waits until one of the lanes in execution has ended.
+    pub(super) fn wait_for_one(&self) {
+        let state = self.lock();
+        let ended = state.ended;
+        self.wait_while(state, |state| state.in_flight > 0 && state.ended == ended);
+    }
+
+    /// Waits until no lane is in execution.
+    pub(super) fn wait_for_all(&self) {
+        self.wait_while(self.lock(), |state| state.in_flight > 0);
+    }
+
+    fn wait_while(&self, state: MutexGuard<'_, State>, waits: impl Fn(&State) -> bool) {
+        // A lock that a panic has poisoned is as good as before.
+        drop(self.one_ended.wait_while(state, |state| waits(state)));
+    }
+
+    /// Returns whether a lane has failed, so that the connection must end.
+    pub(super) fn have_failed(&self) -> bool {
+        self.lock().failure.is_some()
+    }
+
+    /// Takes the first failure.
+    pub(super) fn take_failure(&self) -> Option<SessionError> {
+        self.lock().failure.take()
+    }
+
+    /// Returns the traffic of the lanes that have ended.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.lock().traffic
+    }
+
+    /// Returns the number of the last change that a flush has covered.
+    pub(super) fn flushed(&self) -> u64 {
+        self.lock().flushed
+    }
+
+    /// Returns whether there is memory that [`Self::shrink`] may release, now or later.
+    pub(super) fn hold_memory(&self) -> bool {
+        let state = self.lock();
+        state.in_flight > 0 || !state.idle.is_empty()
+    }
+
+    /// Releases the memory of lanes that are not in use.
+    pub(super) fn shrink(&self) {
+        let mut state = self.lock();
+        state.unused = 0;
+        state.idle.clear();
+    }
+}
+
+impl SessionError {
+    /// Returns the error of replies that could not be sent.
+    pub(super) fn of_send(error: io::Error, send_timeout: Option<Duration>) -> Self {
+        match send_timeout {
+            Some(after) if error.kind() == io::ErrorKind::TimedOut => Self::NotTaken(after),
+            _ => error.into(),
+        }
+    }
+}

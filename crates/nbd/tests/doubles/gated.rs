@@ -1,0 +1,155 @@
+//! A device in memory that waits for other machines: reads and flushes wait at gates that the test
+//! closes and opens.
+
+use super::memory::MemoryDevice;
+use gemelo_device::{BlockDevice, DeviceError, Durability, Extent, Geometry, Operation, Request};
+use std::ops::Range;
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// No request waits for longer, so that a test that fails ends.
+const MOST_WAIT: Duration = Duration::from_secs(20);
+
+/// The state of the gates.
+#[derive(Default)]
+struct Gates {
+    /// Reads that touch this range wait.
+    reads: Option<Range<u64>>,
+    flushes_wait: bool,
+    /// Requests that wait at the moment.
+    reads_waiting: usize,
+    flushes_waiting: usize,
+    /// Executed requests that change the device.
+    changes: usize,
+    /// The value of `changes` when each flush began.
+    flushes: Vec<usize>,
+}
+
+/// A device with gates.
+pub(crate) struct Gated {
+    pub(crate) memory: MemoryDevice,
+    is_remote: bool,
+    gates: Mutex<Gates>,
+    moved: Condvar,
+}
+
+impl Gated {
+    pub(crate) fn new(size_bytes: u64, is_remote: bool) -> Self {
+        let (gates, moved) = (Mutex::default(), Condvar::new());
+        Self { memory: MemoryDevice::new(size_bytes), is_remote, gates, moved }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Gates) -> T) -> T {
+        let changed = change(&mut self.gates.lock().unwrap());
+        self.moved.notify_all();
+        changed
+    }
+
+    pub(crate) fn hold_reads(&self, range: Range<u64>) {
+        self.change(|gates| gates.reads = Some(range));
+    }
+
+    pub(crate) fn hold_flushes(&self) {
+        self.change(|gates| gates.flushes_wait = true);
+    }
+
+    /// Opens all gates.
+    pub(crate) fn open(&self) {
+        self.change(|gates| {
+            gates.reads = None;
+            gates.flushes_wait = false;
+        });
+    }
+
+    fn wait_while(&self, waits: impl Fn(&Gates) -> bool) -> bool {
+        let gates = self.gates.lock().unwrap();
+        let waited = self.moved.wait_timeout_while(gates, MOST_WAIT, |gates| waits(gates));
+        !waited.unwrap().1.timed_out()
+    }
+
+    /// Waits until this number of reads wait together.
+    pub(crate) fn has_reads_waiting(&self, reads: usize) -> bool {
+        self.wait_while(|gates| gates.reads_waiting < reads)
+    }
+
+    /// Waits until this number of flushes wait together.
+    pub(crate) fn has_flushes_waiting(&self, flushes: usize) -> bool {
+        self.wait_while(|gates| gates.flushes_waiting < flushes)
+    }
+
+    /// Returns the number of changes that each flush found.
+    pub(crate) fn flushes(&self) -> Vec<usize> {
+        self.gates.lock().unwrap().flushes.clone()
+    }
+
+    /// Waits with the reads of a batch together, as a list of requests in flight does.
+    fn pass_reads(&self, ranges: &[Range<u64>]) {
+        let is_held = |gates: &Gates| {
+            let held = gates.reads.as_ref();
+            held.is_some_and(|held| {
+                ranges.iter().any(|range| range.start < held.end && held.start < range.end)
+            })
+        };
+        self.change(|gates| gates.reads_waiting += ranges.len());
+        self.wait_while(is_held);
+        self.change(|gates| gates.reads_waiting -= ranges.len());
+    }
+
+    fn pass_flush(&self) {
+        self.change(|gates| {
+            gates.flushes.push(gates.changes);
+            gates.flushes_waiting += 1;
+        });
+        self.wait_while(|gates| gates.flushes_wait);
+        self.change(|gates| gates.flushes_waiting -= 1);
+    }
+}
+
+fn read_range(request: &Request<'_>) -> Option<Range<u64>> {
+    match &request.operation {
+        Operation::Read { offset, buffer } => Some(*offset..*offset + buffer.len() as u64),
+        _ => None,
+    }
+}
+
+fn is_flushed(request: &Request<'_>) -> bool {
+    match request.operation {
+        Operation::Flush => true,
+        Operation::Write { durability, .. }
+        | Operation::WriteZeroes { durability, .. }
+        | Operation::Trim { durability, .. } => durability == Durability::Immediate,
+        Operation::Read { .. } => false,
+    }
+}
+
+impl BlockDevice for Gated {
+    fn geometry(&self) -> Geometry {
+        self.memory.geometry()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    fn execute(&self, batch: &mut [Request<'_>]) {
+        let ranges: Vec<_> = batch.iter().filter_map(read_range).collect();
+        self.pass_reads(&ranges);
+        for request in batch {
+            self.memory.execute(std::slice::from_mut(request));
+            let is_change = !matches!(request.operation, Operation::Read { .. } | Operation::Flush);
+            self.change(|gates| gates.changes += usize::from(is_change));
+            if is_flushed(request) {
+                self.pass_flush();
+            }
+        }
+    }
+
+    fn extents(
+        &self,
+        offset: u64,
+        length: u64,
+        most_extents: usize,
+    ) -> Result<Vec<Extent>, DeviceError> {
+        self.memory.extents(offset, length, most_extents)
+    }
+}

@@ -1,0 +1,311 @@
+//! Tests of the order in which contents, records and intents change, on a store that stops at a
+//! step.
+
+use super::*;
+use crate::figures::Figures;
+use crate::journal::LedgerJournal;
+use crate::ledger::Loaded;
+use crate::store::LedgerKeeper;
+use crate::{ForeignContents, ForeignRead};
+use gemelo_domain::{
+    Action, Change, Entry, Intent, Journal as _, Settled, Shard, ShardHeader, ShardState,
+    ShardView, Verdict, plan,
+};
+use gemelo_format::{Fingerprint, FormatError};
+use gemelo_objects::simulated::{Client, Faults, World};
+use gemelo_store::{ContentRead, ContentWrite, Keeper as _};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+const MEMBER: MemberId = MemberId(1);
+/// The home of the contents that are borrowed.
+const OTHER: MemberId = MemberId(2);
+const BLOCK: usize = 512;
+/// A call that comes later than this is held up.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+fn pbn(number: u32) -> Pbn {
+    Pbn::new(number).unwrap()
+}
+
+/// The fingerprint of a block's content.
+fn fingerprint(of: Pbn) -> Fingerprint {
+    Fingerprint::of_hash(u128::from(of.number()))
+}
+
+/// The place from which a block is borrowed.
+fn place(of: Pbn) -> Place {
+    (OTHER, pbn(of.number() + 100))
+}
+
+/// A call of the own store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Write,
+    Discard(u32),
+    Sync,
+}
+
+type Hook = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+/// The member's own store, without contents. It tells its calls, and does once what the test wants.
+struct OwnStore {
+    calls: Mutex<Sender<Call>>,
+    hook: Mutex<Option<(Call, Hook)>>,
+}
+
+impl OwnStore {
+    fn called(&self, call: Call) -> io::Result<()> {
+        self.calls.lock().send(call).unwrap();
+        let hook = self.hook.lock().take_if(|(at, _)| *at == call);
+        hook.map_or(Ok(()), |(_, hook)| hook())
+    }
+
+    /// Does this during the next such call.
+    fn during(&self, call: Call, hook: impl FnOnce() -> io::Result<()> + Send + 'static) {
+        *self.hook.lock() = Some((call, Box::new(hook)));
+    }
+}
+
+impl Store for OwnStore {
+    fn block_bytes(&self) -> usize {
+        BLOCK
+    }
+
+    fn blocks(&self) -> io::Result<u64> {
+        Ok(1000)
+    }
+
+    fn enlarge(&self, _blocks: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write_labels(&self) -> std::result::Result<(), FormatError> {
+        Ok(())
+    }
+
+    fn check_labels(&self) -> std::result::Result<Vec<String>, FormatError> {
+        Ok(Vec::new())
+    }
+
+    fn read(&self, _reads: &mut [ContentRead<'_>]) {}
+
+    fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        writes.iter_mut().for_each(|write| write.outcome = self.called(Call::Write));
+    }
+
+    fn discard(&self, first: Pbn, _count: u32) -> io::Result<()> {
+        self.called(Call::Discard(first.number()))
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        1
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.called(Call::Sync)
+    }
+}
+
+struct NoContents;
+
+impl ForeignContents for NoContents {
+    fn read(&self, _reads: &mut [ForeignRead<'_>]) {}
+}
+
+/// A member with an empty ledger.
+#[derive(Clone)]
+struct Member {
+    world: World,
+    client: Client,
+    shared: Arc<Shared>,
+    own: Arc<OwnStore>,
+    store: Arc<dyn Store>,
+}
+
+fn member() -> (Member, Receiver<Call>) {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let (objects, clock) = (Arc::new(client.clone()), Arc::new(client.clock()));
+    let (ledger, _) = Ledger::load(objects, clock, MEMBER).unwrap();
+    let (blocks, foreign) = (Blocks::of(&Loaded::default()), Arc::new(NoContents));
+    let parts = SharedParts {
+        member: MEMBER,
+        ledger,
+        blocks,
+        orphans: Vec::new(),
+        foreign,
+        compares: false,
+    };
+    let shared = Arc::new(Shared::new(parts));
+    let (tell, calls) = channel();
+    let own = Arc::new(OwnStore { calls: Mutex::new(tell), hook: Mutex::new(None) });
+    let keeper = LedgerKeeper { shared: Arc::clone(&shared) };
+    let store = keeper.store_over(Arc::clone(&own) as Arc<dyn Store>);
+    (Member { world, client, shared, own, store }, calls)
+}
+
+impl Member {
+    /// Has the ledger and the tables know a block of this kind.
+    fn keep(&self, pbn: Pbn, kind: Kind) {
+        let record = Record { fingerprint: fingerprint(pbn), kind };
+        self.shared.ledger.lock().write(&BTreeMap::from([(pbn, Some(record))])).unwrap();
+        let mut blocks = self.shared.blocks.write();
+        blocks.identify(pbn);
+        assert_eq!(blocks.take_candidates(1), [pbn]);
+        blocks.set_kind(pbn, kind);
+        blocks.end_publishing(pbn);
+    }
+
+    fn write(&self, pbn: Pbn) {
+        let mut write = [ContentWrite::new(pbn, &[7; BLOCK])];
+        self.store.write(&mut write);
+        write[0].outcome.as_ref().unwrap();
+    }
+
+    /// Returns what another client finds in the ledger.
+    fn kind_in_ledger(&self, pbn: Pbn) -> Option<Kind> {
+        let client = self.world.client();
+        let clock = Arc::new(client.clock());
+        let (ledger, _) = Ledger::load(Arc::new(client), clock, MEMBER).unwrap();
+        ledger.read(&[pbn]).unwrap()[0].map(|record| record.kind)
+    }
+
+    fn journal<T>(&self, act: impl FnOnce(&mut LedgerJournal<'_>) -> T) -> T {
+        act(&mut LedgerJournal { shared: &self.shared, figures: &mut Figures::default() })
+    }
+
+    fn settle(&self, intent: &Intent) -> std::result::Result<(), gemelo_domain::JournalError> {
+        let settled = [Settled { intent, verdict: Verdict::Applied }];
+        self.journal(|journal| journal.settle(&settled))
+    }
+}
+
+/// An intent about contents whose entries are these.
+fn intent(changes: &[(Pbn, Action, Entry)]) -> Intent {
+    let header = ShardHeader::new(ShardState::Open);
+    let entries = changes.iter().map(|(_, _, entry)| Some(*entry)).collect();
+    let change = |(pbn, action, _): &(Pbn, Action, Entry)| Change {
+        fingerprint: fingerprint(*pbn),
+        action: *action,
+    };
+    let changes: Vec<Change> = changes.iter().map(change).collect();
+    plan(Shard::ALL, MEMBER, &ShardView { header, entries }, &changes)
+}
+
+/// A content of the other member that this one is about to share.
+fn shared_content(of: Pbn) -> (Pbn, Action, Entry) {
+    let (home, content) = place(of);
+    (of, Action::Publish(of), Entry { home, pbn: content, members: 1 })
+}
+
+#[test]
+fn a_heal_is_recorded_after_the_sync_that_covers_it() {
+    let (member, _calls) = member();
+    let (one, two) = (pbn(1), pbn(2));
+    [one, two].iter().for_each(|pbn| member.keep(*pbn, Kind::Borrowed(place(*pbn))));
+    member.write(one);
+    let (during, seen) = (member.clone(), Arc::new(Mutex::new(None)));
+    let noted = Arc::clone(&seen);
+    member.own.during(Call::Sync, move || {
+        *noted.lock() = during.kind_in_ledger(one);
+        // This sync does not cover it.
+        during.write(two);
+        Ok(())
+    });
+    member.store.sync().unwrap();
+    assert_eq!(*seen.lock(), Some(Kind::Borrowed(place(one))), "its content was not durable");
+    assert_eq!(member.kind_in_ledger(one), Some(Kind::Restored(place(one))));
+    assert_eq!(member.kind_in_ledger(two), Some(Kind::Borrowed(place(two))));
+    member.store.sync().unwrap();
+    assert_eq!(member.kind_in_ledger(two), Some(Kind::Restored(place(two))));
+}
+
+#[test]
+fn a_place_that_is_being_written_is_not_given_up() {
+    let (member, calls) = member();
+    let one = pbn(1);
+    member.keep(one, Kind::Borrowed(place(one)));
+    let (shared, (ended, has_ended)) = (Arc::clone(&member.shared), channel());
+    member.own.during(Call::Write, move || {
+        std::thread::spawn(move || ended.send(shared.discard(vec![one]).is_ok()));
+        std::thread::sleep(PATIENCE);
+        Ok(())
+    });
+    member.write(one);
+    assert_eq!(has_ended.recv(), Ok(true));
+    assert_eq!(calls.try_iter().collect::<Vec<_>>(), [Call::Write]);
+}
+
+#[test]
+fn a_place_that_is_being_given_up_is_not_written() {
+    let (member, calls) = member();
+    let one = pbn(1);
+    member.keep(one, Kind::Borrowed(place(one)));
+    let (writer, (ended, has_ended)) = (member.clone(), channel());
+    let (in_time, seen) = channel();
+    member.own.during(Call::Discard(1), move || {
+        std::thread::spawn(move || {
+            writer.write(one);
+            ended.send(())
+        });
+        in_time.send(has_ended.recv_timeout(PATIENCE).is_ok()).unwrap();
+        Ok(())
+    });
+    member.shared.discard(vec![one]).unwrap();
+    assert_eq!(seen.recv(), Ok(false), "the content was written and given up");
+    while calls.recv() != Ok(Call::Write) {}
+}
+
+#[test]
+fn a_heal_wins_over_an_intent_that_is_settled_again() {
+    let (member, calls) = member();
+    let one = pbn(1);
+    let intent = intent(&[shared_content(one)]);
+    {
+        let mut blocks = member.shared.blocks.write();
+        blocks.identify(one);
+        assert_eq!(blocks.take_candidates(1), [one]);
+    }
+    member.journal(|journal| journal.record(std::slice::from_ref(&intent))).unwrap();
+    member.own.during(Call::Discard(1), || Err(io::ErrorKind::Other.into()));
+    member.settle(&intent).unwrap_err();
+    assert_eq!(calls.try_iter().collect::<Vec<_>>(), [Call::Discard(1)]);
+    // The other member's content was found damaged, and a client wrote it again.
+    member.write(one);
+    member.settle(&intent).unwrap();
+    assert_eq!(calls.try_iter().collect::<Vec<_>>(), [Call::Write], "the heal is not given up");
+    assert!(member.shared.blocks.read().borrowed().get(one).is_none());
+    member.store.sync().unwrap();
+    assert_eq!(member.kind_in_ledger(one), Some(Kind::Restored(place(one))));
+}
+
+#[test]
+fn a_block_is_free_when_the_ledger_has_forgotten_the_intent() {
+    let (member, _calls) = member();
+    let (one, two) = (pbn(1), pbn(2));
+    member.keep(two, Kind::Published);
+    {
+        let mut blocks = member.shared.blocks.write();
+        assert!(blocks.drop_reference(two));
+        assert_eq!(blocks.take_due(1), [two]);
+        assert!(blocks.begin_release(fingerprint(two), two));
+        blocks.identify(one);
+        assert_eq!(blocks.take_candidates(1), [one]);
+    }
+    let own = Entry { home: MEMBER, pbn: two, members: 1 };
+    let intent = intent(&[shared_content(one), (two, Action::Release, own)]);
+    member.journal(|journal| journal.record(std::slice::from_ref(&intent))).unwrap();
+    let world = member.world.clone();
+    member.own.during(Call::Discard(1), move || {
+        world.set_faults(Faults { lost_calls: 1000, ..Faults::NONE });
+        Ok(())
+    });
+    member.settle(&intent).unwrap_err();
+    assert!(member.shared.blocks.write().take_freed().is_empty(), "a new content may use it");
+    member.world.set_faults(Faults::NONE);
+    member.settle(&intent).unwrap();
+    assert_eq!(member.shared.blocks.write().take_freed(), [two]);
+    let clock = Arc::new(member.client.clock());
+    let (_, loaded) = Ledger::load(Arc::new(member.client), clock, MEMBER).unwrap();
+    assert!(loaded.in_flight.is_empty());
+}

@@ -1,0 +1,64 @@
+//! In-line volumes while writes come faster than the disk takes them.
+//!
+//! By the policy `defer`, their blocks are then stored as those of an off-line volume are, without
+//! a fingerprint and without a look-up, and the finder shares them later. The signal is the write
+//! buffer: deferring begins when a writer finds no room, and ends when one finds half of it free.
+
+use super::plan::Plan;
+use super::{Engine, VolumeShared};
+use crate::counters::add;
+use gemelo_format::DedupMode;
+
+/// The policy for blocks of in-line volumes while the write buffer is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InlineOverload {
+    /// Writers wait, and every block is deduplicated before its write is acknowledged.
+    #[default]
+    Wait,
+    /// Blocks are stored as they are, and left to the finder.
+    Defer,
+}
+
+impl InlineOverload {
+    /// All policies.
+    pub const ALL: [Self; 2] = [Self::Wait, Self::Defer];
+
+    /// Returns the name by which users choose the policy.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wait => "wait",
+            Self::Defer => "defer",
+        }
+    }
+
+    /// Returns the policy of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
+impl Engine {
+    /// Returns the mode in which blocks of a volume are written at this moment.
+    pub(super) fn mode_at_present(&self, volume: &VolumeShared) -> DedupMode {
+        let mode = volume.mode();
+        let may_defer = self.tuning.inline_overload == InlineOverload::Defer;
+        if may_defer && mode == DedupMode::Inline && self.data.is_overloaded() {
+            DedupMode::Offline
+        } else {
+            mode
+        }
+    }
+
+    /// Counts the blocks of an in-line volume that were stored without a fingerprint, and tells the
+    /// finder of them.
+    pub(super) fn note_deferred(&self, volume: &VolumeShared, plan: &Plan<'_, '_>, done: &[bool]) {
+        let is_done = |at: &usize| done.get(*at) == Some(&true);
+        let numbers = (0..plan.len()).filter(is_done);
+        let deferred = numbers.filter_map(|at| plan.fresh(at).and_then(|_| plan.lbn(at)));
+        let lbns: Vec<_> = deferred.collect();
+        add(&volume.counters().deferred_blocks, lbns.len() as u64);
+        volume.dirty().mark(lbns.into_iter(), self.clock.now_ns());
+    }
+}

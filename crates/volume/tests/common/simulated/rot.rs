@@ -1,0 +1,46 @@
+//! Bits of the medium that flip while a pool works.
+
+use super::super::medium::SECTOR;
+use super::*;
+
+/// The first bytes of the header of a data disk and of its copy.
+const HEADER: &[u8] = b"GEMELODS";
+/// Sectors that are looked at to find one in use.
+const ROT_TRIES: u64 = 16;
+
+/// The rate at which bits of a disk flip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RotRate {
+    pub which: usize,
+    /// One call in this many that change a disk flips a bit.
+    pub one_in: u64,
+    /// The most flips.
+    pub most: u64,
+}
+
+impl World {
+    /// Flips a bit of a sector in use, if chance and the rate say so.
+    pub(super) fn maybe_rot(&mut self) {
+        let Some(RotRate { which, one_in, most }) = self.nature.rot else { return };
+        if self.rotten.len() as u64 >= most || self.random.below(one_in) > 0 {
+            return;
+        }
+        let Some(byte) = rot_place(&self.images[which].durable, &mut self.random) else { return };
+        let bit = self.random.below(8) as u8;
+        let content = self.images[which].rot(byte, bit).into();
+        let at = self.clock.fetch_add(1, Ordering::SeqCst);
+        self.rotten.push(Rotten { at, content });
+    }
+}
+
+/// Chooses a byte of a sector in use that is not a header. Rot in unused zeros proves little.
+pub fn rot_place(image: &[u8], random: &mut Random) -> Option<usize> {
+    let sectors = (image.len() / SECTOR) as u64;
+    let mut tries = (0..ROT_TRIES).map(|_| random.below(sectors.max(1)) as usize * SECTOR);
+    let is_used = |start: &usize| {
+        let sector = image.get(*start..*start + SECTOR);
+        sector.is_some_and(|bytes| !bytes.starts_with(HEADER) && bytes.iter().any(|b| *b != 0))
+    };
+    let start = tries.find(is_used)?;
+    Some(start + random.below(SECTOR as u64) as usize)
+}
