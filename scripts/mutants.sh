@@ -25,7 +25,7 @@ log) files=("$engine/engine/log/*.rs") suites+=(power full_fs keeper cold stalls
 engine) files=("$engine/engine/*.rs" "$engine/engine/plan/*.rs") suites+=(damage space rot volume_space power) ;;
 backend) files=("$engine/backend/**/*.rs") suites=(model crash damage roots) ;;
 scrub) files=("$engine/pool/scrub.rs") suites=(scrub) ;;
-pool) files=("$engine/pool/*.rs") suites=(pool places damage versions rot lost_commit scrub) ;;
+pool) files=("$engine/pool/*.rs") suites=(pool places damage versions rot lost_commit scrub finder layout model) ;;
 *)
     echo "usage: scripts/mutants.sh PART [SAMPLE/SAMPLES [OPTION...]]; the parts are in the script" >&2
     exit 2

@@ -116,14 +116,22 @@ fn a_copy_that_is_being_made_has_its_name_and_keeps_its_source() {
         let (taken, is_removed) = thread::scope(|scope| {
             let copier = scope.spawn(|| pool.snapshot_volume("a", "s"));
             hold.wait();
-            let create = || pool.create_volume("s", BLOCK as u64, DedupMode::Inline);
-            let taken = [create(), pool.rename_volume("b", "s"), pool.snapshot_volume("b", "s")];
+            let taker = scope.spawn(|| {
+                let create = pool.create_volume("s", BLOCK as u64, DedupMode::Inline);
+                [create, pool.rename_volume("b", "s"), pool.snapshot_volume("b", "s")]
+            });
             let remover = scope.spawn(|| pool.remove_volume("a"));
+            // A command that is not refused waits for the held read.
+            let until = Instant::now() + Duration::from_secs(1);
+            while !taker.is_finished() && Instant::now() < until {
+                thread::yield_now();
+            }
             thread::sleep(Duration::from_millis(100));
             let is_removed = remover.is_finished();
             hold.release();
             copier.join().unwrap().unwrap();
             remover.join().unwrap().unwrap();
+            let taken = taker.join().unwrap();
             (taken, is_removed)
         });
         for outcome in taken {

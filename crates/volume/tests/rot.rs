@@ -460,3 +460,25 @@ fn a_flip_in_a_copy_of_a_page_that_has_one_costs_nothing() {
         assert_eq!((tally.errors, tally.refused), (0, 0), "page {page}");
     }
 }
+
+/// A repair marks what is lost, so that a check is clean afterwards and a new write is as any other.
+#[test]
+fn a_repair_marks_lost_contents_with_every_backend() {
+    for backend in BackendKind::ALL {
+        let rotten = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+        rotten.rot();
+        let Rotten { simulation, pool } = rotten;
+        pool.close().unwrap();
+        let lost = |costs: &[RepairCost]| costs.iter().map(|cost| cost.lost_blocks).sum::<u64>();
+        assert_eq!(lost(&repair_data(&simulation.disks())), 2, "{backend:?}");
+        let report = check_data(&simulation.disks());
+        assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+        assert_eq!((report.lost_blocks, report.physical_blocks), (2, 0), "{backend:?}");
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        let rotten = Rotten { simulation, pool };
+        assert!(rotten.read(0).is_err() && rotten.read(1).is_err());
+        rotten.write_mark(0);
+        assert!(rotten.read(0).unwrap() == content(MARK, BLOCK) && rotten.read(1).is_err());
+        assert_eq!(rotten.pool.prove(10).unwrap(), Vec::<String>::new());
+    }
+}
