@@ -2,11 +2,16 @@
 //! decision whether it is worth bringing them together.
 
 use super::marks::Stretch;
+use super::references::References;
 use crate::backend::Record;
 use crate::engine::read::wanted_at;
 use crate::engine::{Engine, State, VolumeShared, Wanted};
 use crate::error::Result;
 use gemelo_format::{Lbn, Pbn};
+
+/// Most map entries that are changed for a chunk, as many as for a long write: they are in one
+/// commit.
+const MOST_CHANGES: u32 = 1024;
 
 /// A block of a chunk.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +76,12 @@ pub(super) fn count_runs(numbers: impl Iterator<Item = u32>) -> u64 {
 impl Engine {
     /// Looks at the blocks of a chunk. If they are not scattered, none counts as movable, and their
     /// records are not read: a look at a volume in good order reads the map alone.
-    pub(super) fn chunk(&self, volume: &VolumeShared, stretch: Stretch) -> Result<Chunk> {
+    pub(super) fn chunk(
+        &self,
+        volume: &VolumeShared,
+        stretch: Stretch,
+        references: &References,
+    ) -> Result<Chunk> {
         let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
         let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
         let state = self.state();
@@ -86,26 +96,32 @@ impl Engine {
         }
         let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
         state.backend().records(&pbns, &mut records)?;
+        let mut changes_left = MOST_CHANGES;
         for (block, record) in chunk.blocks.iter_mut().zip(&records) {
             // A block without a fingerprint is the durable mark of the finder's work. The finder
             // compares its PBN at the end, and would have to begin again.
             let is_unexamined = volume.is_examined() && record.fingerprint.is_none();
+            let Wanted { lbn, pbn, .. } = block.wanted;
+            let is_owner = || references.others(pbn, (volume.id(), lbn), record.references);
             // The old place of a kept block would not become free.
-            let is_movable = is_movable(&state, volume, block.wanted.lbn, record)
-                && !self.data.is_kept(block.wanted.pbn);
+            let is_movable = is_movable(&state, volume, lbn, record)
+                && (record.references == 1 || is_owner().is_some())
+                && !self.data.is_kept(pbn)
+                && record.references <= changes_left;
             block.is_movable = is_movable && !is_unexamined;
+            if block.is_movable {
+                changes_left -= record.references;
+            }
             chunk.unexamined += u64::from(is_movable && is_unexamined);
         }
         Ok(chunk)
     }
 }
 
-/// Returns whether this LBN is the only one that refers to its block, and the block is intact.
-///
-/// A block with more references stays, because the others would keep the old place. The references
-/// of a part of a map that volumes share are counted once, so all blocks there stay, too.
+/// Returns whether the block of this LBN is intact, and its references can be changed one by one:
+/// those of a part of a map that volumes share are counted once.
 pub(super) fn is_movable(state: &State, volume: &VolumeShared, lbn: Lbn, record: &Record) -> bool {
-    record.references == 1
+    record.references > 0
         && !record.is_suspect
         && !state.backend().is_in_shared_part(volume.id(), lbn)
 }

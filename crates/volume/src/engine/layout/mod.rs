@@ -10,11 +10,12 @@
 //! index leads to it from then on, and the old one is freed like that of an overwrite. The old
 //! place is not reused before the change is durable, so a crash leaves the one or the other.
 //!
-//! Blocks with several references, suspect blocks, and blocks that the finder has not examined
-//! stay where they are.
+//! Suspect blocks and blocks that the finder has not examined stay where they are. A block with
+//! several references moves with all of them ([`references`]), by the command alone.
 
 mod chunk;
 mod marks;
+mod references;
 mod room;
 mod sample;
 mod walk;
@@ -27,9 +28,10 @@ use super::{Engine, State, VolumeShared, Wanted};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use chunk::{Chunk, is_movable};
-use gemelo_format::{Change, Fingerprint, Lbn, Pbn, Place};
+use gemelo_format::{Change, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use gemelo_store::ContentWrite;
 use marks::Stretch;
+use references::{Reference, References};
 use room::{Places, Room};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -124,13 +126,13 @@ impl Engine {
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
-        room: &mut Room,
+        means: &mut Means,
     ) -> Result<Arranged> {
         self.check_writable()?;
         self.log.bound_open_commit()?;
         // The pin keeps all blocks that are looked up here from being reused before the end.
         let _pin = self.pin();
-        let chunk = self.chunk(volume, stretch)?;
+        let chunk = self.chunk(volume, stretch, &means.references)?;
         let runs = chunk.runs();
         let mut arranged = Arranged {
             report: ArrangeReport {
@@ -143,10 +145,10 @@ impl Engine {
         };
         if chunk.is_worth(self.run_blocks()) {
             self.log.reserve_slots()?;
-            self.move_blocks(volume, stretch, &chunk, (room, &mut arranged))?;
+            self.move_blocks(volume, stretch, &chunk, (means, &mut arranged))?;
             let report = &mut arranged.report;
             if report.moved_blocks > 0 {
-                report.runs_after = self.chunk(volume, stretch)?.runs();
+                report.runs_after = self.chunk(volume, stretch, &means.references)?.runs();
             }
             add(&self.counters.arranged_blocks, report.moved_blocks);
             add(&self.counters.arrange_overtaken_blocks, report.overtaken_blocks);
@@ -159,10 +161,18 @@ impl Engine {
         volume: &VolumeShared,
         stretch: Stretch,
         chunk: &Chunk,
-        (room, arranged): (&mut Room, &mut Arranged),
+        (means, arranged): (&mut Means, &mut Arranged),
     ) -> Result<()> {
         let block_bytes = self.block_bytes();
         let movable = chunk.movable();
+        let Means { room, references } = means;
+        let others = self.volumes_of(references.of_all(volume.id(), &movable), volume.id());
+        // The gates keep these volumes from being removed. The first reference of a block has the
+        // least id, so gates are entered in the order of the ids.
+        let gates: Vec<_> = others.iter().map(|other| (other, other.enter())).collect();
+        let open = gates.iter().filter(|(other, removed)| !**removed && !other.may_be_copied());
+        let open: Vec<VolumeId> =
+            open.map(|(other, _)| other.id()).chain(std::iter::once(volume.id())).collect();
         let mut contents = vec![0; movable.len() * block_bytes];
         let read = self.read_blocks(volume.id(), &movable, contents.chunks_exact_mut(block_bytes));
         let blocks = movable.iter().zip(contents.chunks_exact(block_bytes)).zip(&read);
@@ -183,7 +193,8 @@ impl Engine {
         let settled = self
             .log
             .warm(volume.id(), stretch.first, stretch.end)
-            .and_then(|()| self.settle_moves(volume, &mut moves));
+            .and_then(|()| self.warm_others(references.of_all(volume.id(), &movable), &open))
+            .and_then(|()| self.settle_moves(volume, &mut moves, (references, &open)));
         // In a pool that has stopped it is unknown whether durable metadata refer to these blocks.
         if !self.health.is_stopped() {
             let unused = moves.iter().filter(|one| one.state != MoveState::Made);
@@ -211,7 +222,13 @@ impl Engine {
     }
 
     /// Changes the map entries that still refer to the blocks that were read.
-    fn settle_moves(&self, volume: &VolumeShared, moves: &mut [Move]) -> Result<()> {
+    /// Blocks with references in volumes that are not `open` stay.
+    fn settle_moves(
+        &self,
+        volume: &VolumeShared,
+        moves: &mut [Move],
+        (references, open): (&References, &[VolumeId]),
+    ) -> Result<()> {
         for part in moves.chunks_mut(SETTLED_BLOCKS) {
             let mut state = self.state_to_change();
             let lbns: Vec<Lbn> = part.iter().map(|one| one.from.lbn).collect();
@@ -222,13 +239,44 @@ impl Engine {
             for (one, (place, record)) in part.iter_mut().zip(places.iter().zip(&records)) {
                 let Wanted { lbn, pbn, checksum } = one.from;
                 let is_same = *place == Place::Stored(pbn, checksum);
-                if one.state == MoveState::Planned
-                    && is_same
-                    && is_movable(&state, volume, lbn, record)
+                if one.state != MoveState::Planned
+                    || !is_same
+                    || !is_movable(&state, volume, lbn, record)
+                {
+                    continue;
+                }
+                let others = match record.references {
+                    1 => Some(&[][..]),
+                    count => references.others(pbn, (volume.id(), lbn), count),
+                };
+                if let Some(others) = others
+                    && others_are_same(&state, (others, open), one.from)?
                 {
                     self.settle_move(&mut state, volume, one, record.fingerprint)?;
+                    self.settle_others(&mut state, others, one)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Lets the other references of a block follow it. The last one frees the old place.
+    fn settle_others(&self, state: &mut State, others: &[Reference], one: &Move) -> Result<()> {
+        for Reference { volume, lbn, .. } in others.iter().copied() {
+            let checksum = one.from.checksum;
+            self.log.apply(state, &Change::Share { volume, lbn, pbn: one.to, checksum })?;
+        }
+        Ok(())
+    }
+
+    /// Reads what changes of other references will need, before any thread has to wait for it.
+    fn warm_others<'r>(
+        &self,
+        others: impl Iterator<Item = &'r Reference>,
+        open: &[VolumeId],
+    ) -> Result<()> {
+        for other in others.filter(|other| open.contains(&other.volume)) {
+            self.log.warm(other.volume, other.lbn.0, other.lbn.0 + 1)?;
         }
         Ok(())
     }
@@ -246,6 +294,32 @@ impl Engine {
         one.state = MoveState::Made;
         Ok(())
     }
+}
+
+/// Returns whether all these references are in volumes that are open and still to the same block.
+fn others_are_same(
+    state: &State,
+    (others, open): (&[Reference], &[VolumeId]),
+    from: Wanted,
+) -> Result<bool> {
+    let mut places = Vec::with_capacity(1);
+    for Reference { volume, lbn, .. } in others {
+        places.clear();
+        state.backend().look_up(*volume, &[*lbn], &mut places)?;
+        let is_same = places == [Place::Stored(from.pbn, from.checksum)];
+        if !is_same || !open.contains(volume) || state.backend().is_in_shared_part(*volume, *lbn) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The means by which chunks are arranged one after another.
+#[derive(Debug, Default)]
+struct Means {
+    room: Room,
+    /// The references of shared blocks, if they are to be moved.
+    references: References,
 }
 
 /// A block, and the PBN that it is moved to.

@@ -2,7 +2,7 @@
 //! all of them.
 
 use super::marks::{Marks, Stretch};
-use super::{ArrangeReport, Engine, Room, Tick, is_full};
+use super::{ArrangeReport, Engine, Means, Tick, is_full};
 use crate::engine::VolumeShared;
 use crate::error::Result;
 use gemelo_format::{Lbn, VolumeId};
@@ -20,7 +20,7 @@ pub(super) struct Walk {
     current: Option<Current>,
     /// The volume of the last stretch. The next stretch is looked for in the volume after it.
     last: Option<VolumeId>,
-    pub(super) room: Room,
+    pub(super) means: Means,
 }
 
 /// The rule that says which stretches are due.
@@ -56,7 +56,7 @@ impl Engine {
             again();
             return Ok(Some(ArrangeReport::default()));
         }
-        let arranged = match self.arrange_chunk(&volume, chunk, &mut walk.room) {
+        let arranged = match self.arrange_chunk(&volume, chunk, &mut walk.means) {
             Ok(arranged) => arranged,
             Err(error) => {
                 again();
@@ -114,11 +114,13 @@ impl Engine {
         &self,
         mut each: impl FnMut(&ArrangeReport) -> Result<()>,
     ) -> Result<ArrangeReport> {
-        let (mut total, mut room) = (ArrangeReport::default(), Room::default());
+        let mut total = ArrangeReport::default();
+        let references = self.shared_references(&mut || each(&ArrangeReport::default()))?;
+        let mut means = Means { references, ..Means::default() };
         for volume in self.volumes().into_values() {
             volume.marks().end_sweep();
-            room.forget();
-            let done = self.arrange_volume(&volume, &mut room, &mut |report| {
+            means.room.forget();
+            let done = self.arrange_volume(&volume, &mut means, &mut |report| {
                 total.add(*report);
                 each(report)
             });
@@ -133,7 +135,7 @@ impl Engine {
     fn arrange_volume(
         &self,
         volume: &VolumeShared,
-        room: &mut Room,
+        means: &mut Means,
         each: &mut dyn FnMut(&ArrangeReport) -> Result<()>,
     ) -> Result<()> {
         let mut next = Lbn(0);
@@ -153,7 +155,7 @@ impl Engine {
                 if Marks::stretch_of(blocks, Lbn(first)).first == first {
                     volume.marks().clear(blocks, Lbn(first));
                 }
-                self.arrange_with_room(volume, chunk, room)?
+                self.arrange_with_room(volume, chunk, means)?
             };
             each(&report)?;
         }
@@ -165,9 +167,9 @@ impl Engine {
         &self,
         volume: &VolumeShared,
         chunk: Stretch,
-        room: &mut Room,
+        means: &mut Means,
     ) -> Result<ArrangeReport> {
-        let arranged = self.arrange_chunk(volume, chunk, room)?;
+        let arranged = self.arrange_chunk(volume, chunk, means)?;
         let again = std::iter::once(Lbn(chunk.first));
         if !arranged.report.is_short_of_room {
             if arranged.is_left {
@@ -180,8 +182,8 @@ impl Engine {
             other => other?,
         }
         self.reclaim_all();
-        room.forget();
-        let arranged = self.arrange_chunk(volume, chunk, room)?;
+        means.room.forget();
+        let arranged = self.arrange_chunk(volume, chunk, means)?;
         if arranged.is_left {
             volume.marks().mark(self.blocks_of(volume), again, self.ticker.now());
         }

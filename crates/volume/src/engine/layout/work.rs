@@ -114,7 +114,7 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
                 Err(_) => FAILED_REST_NS,
             };
             if rest_ns > 0 {
-                walk.room.forget();
+                walk.means.room.forget();
                 rest_until_ns = now_ns.saturating_add(rest_ns);
                 break;
             }
