@@ -36,8 +36,8 @@ impl TerminalMonitor {
         }
     }
 
-    /// Tells who waits at a terminal that the command stops at the next good moment. It may wait for
-    /// the other end of a pipe, which can take for ever.
+    /// Says on a terminal that the command stops at the next good moment. It may wait for the other
+    /// end of a pipe, which can take for ever.
     pub(crate) fn tell_stopping(&self) {
         if self.shows_bars {
             self.print("gemelo: stopping; press Ctrl-C again to end at once");
