@@ -88,10 +88,11 @@ fn take(world: &World) -> Host {
     Host { client, process, service }
 }
 
-/// The way in which a host's service ends.
-fn choose_end(world: &World, host: &Host, random: &mut Random) {
+/// Chooses the way in which a host's service ends. Returns whether the host dies at some moment.
+fn choose_end(world: &World, host: &Host, random: &mut Random) -> bool {
     let soon_ns = world.now_ns() + random.below(1_500_000_000);
-    match random.below(3) {
+    let way = random.below(3);
+    match way {
         0 => world.kill_at(&host.client.instance(), soon_ns),
         // A call in 500 has an unknown fate, and some of these take effect later.
         1 => world.set_faults(Faults {
@@ -102,6 +103,7 @@ fn choose_end(world: &World, host: &Host, random: &mut Random) {
         }),
         _ => {}
     }
+    way == 0
 }
 
 fn live(backend: BackendKind, seed: u64) -> u64 {
@@ -121,13 +123,14 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
         assert!(report.is_clean(), "{:?}", report.problems);
         let pool = open_ticking(&host.service.disks(), tuning()).unwrap();
         check_recovered(&pool, &mut model);
-        choose_end(&world, &host, &mut random);
+        let is_doomed = choose_end(&world, &host, &mut random);
         let mut driver = Driver::new(&host.process, &pool, &mut model, &mut random);
         driver.may_fail = true;
         let steps = driver.random.below(MOST_STEPS);
         let is_down = (0..steps).any(|_| driver.step().is_err());
         lost += u64::from(is_down);
-        if !is_down && random.below(2) == 0 {
+        // One that dies could die while it closes the pool.
+        if !is_down && !is_doomed && random.below(2) == 0 {
             world.set_faults(Faults::NONE);
             pool.close().unwrap();
             host.service.release().unwrap();

@@ -8,7 +8,11 @@
     reason = "a test that cannot continue fails"
 )]
 
+#[path = "layout/background.rs"]
+mod background;
 mod common;
+#[path = "layout/shared.rs"]
+mod shared;
 
 use common::hold::Call;
 use common::scatter::ScatterStore;
@@ -220,142 +224,6 @@ fn sequential_reads_seek_a_hundredth_as_often_afterwards() {
     assert!(before.seeks > 500 && after.seeks * 100 <= before.seeks, "{before:?} {after:?}");
 }
 
-/// A scattered off-line volume, and another one that shares stretches of 50 blocks with it.
-#[test]
-fn volumes_that_share_stretches_are_read_with_few_seeks_afterwards() {
-    const STRETCH: u64 = 50;
-    let simulation = Simulation::new(1);
-    let PoolDisks { data, metadata, .. } = simulation.disks();
-    let data = Arc::new(SeekDisk::new(data));
-    let disks = PoolDisks::new(Arc::clone(&data) as Arc<dyn Disk>, metadata);
-    Pool::format(&disks, &options_with(BackendKind::Log, POOL_BLOCKS)).unwrap();
-    let pool = open(&disks, Tuning { keeps_written: false, ..tuning() }).unwrap();
-    for name in ["a", "b"] {
-        pool.create_volume(name, BLOCKS * BLOCK as u64, DedupMode::Offline).unwrap();
-    }
-    let [a, b] = ["a", "b"].map(|name| pool.volume(name).unwrap());
-    let of_a = scatter(&a);
-    let mut of_b = of_a.clone();
-    let mut random = Random::new(9);
-    let mut left: Vec<u64> = (0..BLOCKS).collect();
-    while !left.is_empty() {
-        let lbn = left.swap_remove(random.below(left.len() as u64) as usize);
-        let bytes = &mut of_b[at(lbn) as usize..at(lbn + 1) as usize];
-        if lbn / STRETCH % 2 == 1 {
-            bytes.copy_from_slice(&content(40_000 + lbn, BLOCK));
-        }
-        write(&b, at(lbn), bytes).unwrap();
-    }
-    pool.find(&Silent, &StopFlag::new()).unwrap();
-    flush(&b).unwrap();
-    let stored = pool.stat().unwrap().physical_blocks;
-    assert_eq!(stored, BLOCKS + BLOCKS / 2);
-    let seeks = |volume: &Volume, expected: &[u8]| {
-        data.take();
-        for part in (0..BLOCKS).step_by(100) {
-            let bytes = read(volume, at(part), 100 * BLOCK).unwrap();
-            assert!(bytes == expected[at(part) as usize..at(part + 100) as usize]);
-        }
-        data.take().seeks
-    };
-    let before = [seeks(&a, &of_a), seeks(&b, &of_b)];
-    arrange(&pool);
-    flush(&b).unwrap();
-    let after = [seeks(&a, &of_a), seeks(&b, &of_b)];
-    eprintln!("seeks of both volumes: {before:?} and {after:?}");
-    assert_eq!(pool.stat().unwrap().physical_blocks, stored, "nothing is stored twice");
-    assert!(before.iter().all(|seeks| *seeks > 500), "{before:?}");
-    assert!(after[0] <= 8 && after[1] <= 3 * BLOCKS / STRETCH, "{after:?}");
-}
-
-/// Two scattered volumes with the same contents, each at other LBNs than in the other one.
-fn two_volumes(backend: BackendKind) -> (World, Volume, Vec<u8>) {
-    let world = World::new(backend, DedupMode::Offline);
-    // The blocks of the first volume become known, so those of the other one are given up.
-    world.pool.find(&Silent, &StopFlag::new()).unwrap();
-    world.pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Offline).unwrap();
-    let other = world.pool.volume("b").unwrap();
-    let of = |lbn: u64| &world.expected[at(lbn) as usize..at(lbn + 1) as usize];
-    let turned = |lbn: u64| of((lbn + BLOCKS / 2) % BLOCKS);
-    for lbn in 0..BLOCKS {
-        write(&other, at(lbn), turned(lbn)).unwrap();
-    }
-    let expected = (0..BLOCKS).flat_map(turned).copied().collect();
-    world.pool.find(&Silent, &StopFlag::new()).unwrap();
-    flush(&other).unwrap();
-    (world, other, expected)
-}
-
-#[test]
-fn shared_blocks_move_with_all_their_references_to_the_order_of_the_first() {
-    for backend in BackendKind::ALL {
-        let (world, other, expected) = two_volumes(backend);
-        assert_eq!(world.pool.stat().unwrap().physical_blocks, BLOCKS, "{backend:?}");
-        assert!(world.share() < 0.05, "{backend:?}: {}", world.share());
-        let report = world.arrange();
-        assert_eq!((report.moved_blocks, report.overtaken_blocks), (BLOCKS, 0), "{backend:?}");
-        let orders = world.pool.volumes();
-        let share = |at: usize| orders[at].layout.sequential_share().unwrap();
-        assert!(share(0) > 0.95 && share(1) > 0.95, "{backend:?}: {} {}", share(0), share(1));
-        world.assert_intact();
-        assert!(read(&other, 0, expected.len()).unwrap() == expected, "{backend:?}");
-        flush(&other).unwrap();
-        assert_eq!(world.pool.stat().unwrap().physical_blocks, BLOCKS, "{backend:?}");
-        assert_eq!(world.arrange().moved_blocks, 0, "no volume moves them away again");
-        drop(other);
-        world.check();
-    }
-}
-
-#[test]
-fn what_was_moved_with_its_references_survives_a_power_cut() {
-    for backend in BackendKind::ALL {
-        let (world, other, expected) = two_volumes(backend);
-        world.arrange();
-        flush(&other).unwrap();
-        drop(other);
-        let World { simulation, pool, volume, expected: of_a } = world;
-        let after = simulation.after_worst_crash();
-        drop((volume, pool));
-        let pool = open(&after.disks(), tuning()).unwrap();
-        for (name, expected) in [("a", of_a), ("b", expected)] {
-            let volume = pool.volume(name).unwrap();
-            assert!(read(&volume, 0, expected.len()).unwrap() == expected, "{backend:?} {name}");
-        }
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
-        pool.close().unwrap();
-        let options = CheckOptions { data: true };
-        let report = check(&after.disks(), options, &Silent, &StopFlag::new()).unwrap();
-        assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
-    }
-}
-
-/// The references of a part of a map that volumes share are counted once. These backends share
-/// pages of 512 LBNs.
-#[test]
-fn blocks_in_shared_parts_of_maps_stay_until_the_parts_are_shared_no_more() {
-    for backend in [BackendKind::Log, BackendKind::Ram] {
-        let world = World::new(backend, DedupMode::Off);
-        world.pool.snapshot_volume("a", "before").unwrap();
-        let physical = world.pool.stat().unwrap().physical_blocks;
-        let report = world.arrange();
-        assert_eq!((report.moved_blocks, report.runs_before), (0, report.runs_after));
-        assert_eq!(world.pool.stat().unwrap().physical_blocks, physical, "{backend:?}");
-        // A page of a map that was written is no longer shared. Its other blocks have a reference
-        // of each volume, and move with both.
-        write(&world.volume, 0, &world.expected[..BLOCK]).unwrap();
-        assert_eq!(world.arrange().moved_blocks, 512, "{backend:?}");
-        assert_eq!(world.pool.stat().unwrap().physical_blocks, physical + 1);
-        world.pool.remove_volume("before").unwrap();
-        assert!(layout_of_a(&world.pool).is_swept, "blocks may have become movable");
-        assert_eq!(world.arrange().moved_blocks, BLOCKS - 512, "{backend:?}");
-        assert!(world.share() > 0.95, "{backend:?}: {}", world.share());
-        assert!(!layout_of_a(&world.pool).is_swept);
-        world.assert_intact();
-        world.check();
-    }
-}
-
 #[test]
 fn blocks_that_the_finder_has_not_examined_are_left_to_it() {
     let world = World::new(BackendKind::Log, DedupMode::Offline);
@@ -512,80 +380,4 @@ fn a_volume_that_is_written_in_order_is_left_alone() {
     assert_eq!((report.examined_blocks, report.moved_blocks), (BLOCKS, 0));
     let share = layout_of_a(&pool).sequential_share().unwrap();
     assert!((0.9..1.0).contains(&share), "{share}");
-}
-
-fn eventually(is_true: impl Fn() -> bool) {
-    for _ in 0..400 {
-        if is_true() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(25));
-    }
-    panic!("it did not happen in ten seconds");
-}
-
-/// A pool with a background and a clock that the test moves.
-fn in_background(layout: LayoutTuning) -> (Pool, Volume, Arc<ManualClock>) {
-    let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(BackendKind::Log, POOL_BLOCKS)).unwrap();
-    let clock = Arc::new(ManualClock::new());
-    let tuning = Tuning { background: true, layout, ..tuning() };
-    let pool = Pool::open_disks(simulation.disks(), tuning, clock.clone()).unwrap();
-    pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Off).unwrap();
-    let volume = pool.volume("a").unwrap();
-    scatter(&volume);
-    (pool, volume, clock)
-}
-
-const PAUSE: Duration = Duration::from_millis(300);
-
-#[test]
-fn the_background_waits_its_delay_and_keeps_to_its_rate() {
-    let delay = Duration::from_secs(30);
-    // A chunk has 256 blocks at most. One that is begun is finished.
-    let layout =
-        LayoutTuning { bytes_per_s: 250 * BLOCK as u64, delay, run_bytes: 8 * BLOCK as u64 };
-    let (pool, volume, clock) = in_background(layout);
-    let moved = || pool.stat().unwrap().activity.arranged_blocks;
-    let share = || layout_of_a(&pool).sequential_share().unwrap();
-    std::thread::sleep(PAUSE);
-    assert_eq!(moved(), 0, "within the delay");
-    clock.advance_ns(29_000_000_000);
-    std::thread::sleep(PAUSE);
-    // The first stretch is written again, and waits from then on.
-    write(&volume, 0, &content(1, BLOCK)).unwrap();
-    clock.advance_ns(5_000_000_000);
-    eventually(|| moved() == 256);
-    std::thread::sleep(PAUSE);
-    assert_eq!(moved(), 256, "one chunk uses up the rate");
-    for _ in 0..20 {
-        clock.advance_ns(1_000_000_000);
-        std::thread::sleep(Duration::from_millis(120));
-    }
-    assert_eq!(moved(), BLOCKS - 256, "the hot stretch is left alone");
-    for _ in 0..20 {
-        clock.advance_ns(1_000_000_000);
-        std::thread::sleep(Duration::from_millis(120));
-    }
-    assert_eq!(moved(), BLOCKS);
-    assert!(share() > 0.95);
-    assert_eq!(layout_of_a(&pool).waiting_stretches, 0);
-    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
-    drop(volume);
-    pool.close().unwrap();
-}
-
-#[test]
-fn a_rate_of_zero_turns_the_background_off() {
-    let layout =
-        LayoutTuning { bytes_per_s: 0, delay: Duration::ZERO, run_bytes: 8 * BLOCK as u64 };
-    let (pool, volume, clock) = in_background(layout);
-    for _ in 0..5 {
-        clock.advance_ns(60_000_000_000);
-        std::thread::sleep(Duration::from_millis(120));
-    }
-    assert_eq!(pool.stat().unwrap().activity.arranged_blocks, 0);
-    assert_eq!(arrange(&pool).moved_blocks, BLOCKS, "the command does it nevertheless");
-    drop(volume);
-    pool.close().unwrap();
 }

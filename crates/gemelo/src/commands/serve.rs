@@ -136,8 +136,8 @@ pub(crate) struct Arguments {
     /// not read them; 0 for none [default: 16m]
     #[arg(long, value_name = "SIZE")]
     finder_memory: Option<Size>,
-    /// While the write buffer is full: have writers wait, or store blocks of in-line volumes at once
-    /// and leave them to the finder [default: wait]
+    /// While the write buffer is full: have writers wait, or store blocks of in-line volumes at
+    /// once and leave them to the finder [default: wait]
     #[arg(long, value_name = "wait|defer", value_parser = inline_overload_parser())]
     inline_overload: Option<InlineOverload>,
     /// Scrub the pool when this time has passed since the end of the last scrub; 0s for never
