@@ -465,7 +465,8 @@ fn a_flip_in_a_copy_of_a_page_that_has_one_costs_nothing() {
     }
 }
 
-/// A repair marks what is lost, so that a check is clean afterwards and a new write is as any other.
+/// A repair marks what is lost, so that a check is clean afterwards, and a new write is as any
+/// other.
 #[test]
 fn a_repair_marks_lost_contents_with_every_backend() {
     for backend in BackendKind::ALL {
