@@ -241,4 +241,16 @@ mod tests {
         control.set_state(FinderState::Working);
         assert_eq!(control.figures().state, FinderState::Working);
     }
+
+    #[test]
+    fn the_background_rests_until_the_last_of_several_commands_has_ended() {
+        let control = FinderControl::default();
+        assert!(!control.has_command());
+        let commands = [control.command(), control.command()];
+        for command in commands {
+            assert!(control.has_command());
+            drop(command);
+        }
+        assert!(!control.has_command());
+    }
 }
