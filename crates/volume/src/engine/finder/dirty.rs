@@ -353,6 +353,10 @@ mod tests {
             }
             let late = written.values().filter(|at_ns| 1999 - **at_ns >= 3 * DELAY_NS).count();
             assert_eq!(late, 0, "seed {seed}");
+            for lbn in 0..300 {
+                let is_waiting = written.contains_key(&lbn);
+                assert_eq!(dirty.is_marked(Lbn(lbn)), is_waiting, "{lbn}, seed {seed}");
+            }
             let rest = numbers(dirty.take_until(1999, usize::MAX));
             assert_eq!(rest, written.into_keys().collect::<Vec<_>>(), "seed {seed}");
         }
