@@ -140,3 +140,16 @@ fn decode(record: &[u8; RECORD_BYTES]) -> Option<Counted> {
         length_bytes: u32::from_le_bytes(*rest.first_chunk()?),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_share_the_memory_for_reading_ahead_within_bounds() {
+        let share = |runs, memory_bytes| SpillFile::read_bytes(runs, memory_bytes);
+        assert_eq!(share(10, 1_000_000), 100_000);
+        assert_eq!((share(1, 1 << 30), share(0, 1 << 30)), (MOST_READ_BYTES, MOST_READ_BYTES));
+        assert_eq!((share(1000, 1000), share(5, 0)), (LEAST_READ_BYTES, LEAST_READ_BYTES));
+    }
+}
