@@ -135,8 +135,8 @@ fn what_was_changed_meanwhile_is_left_alone() {
     }
 }
 
-/// The references of shared blocks are collected before any block moves. One of them may be replaced
-/// by another one since, so that their number is the same.
+/// The references of shared blocks are collected before any block moves. One of them may have been
+/// replaced by another one since, so that their number is the same.
 #[test]
 fn a_reference_that_was_changed_meanwhile_does_not_follow_its_old_block() {
     for backend in BackendKind::ALL {
