@@ -158,9 +158,9 @@ pub trait BlockDevice: Send + Sync {
     /// Returns the device's size and limits. The size may change between calls.
     fn geometry(&self) -> Geometry;
 
-    /// Returns `true` if reads and flushes mostly wait for other machines. A server then has several
-    /// batches of a client in execution at once. On other devices that would cost more time of the
-    /// processor than it saves.
+    /// Returns `true` if reads and flushes mostly wait for other machines. A server then has
+    /// several batches of a client in execution at once. On other devices that would cost more
+    /// time of the processor than it saves.
     fn is_remote(&self) -> bool {
         false
     }
