@@ -43,9 +43,9 @@ lint:
 # nextest runs test binaries side by side and stops what hangs; plain cargo does without.
 units:
 	@set -e; if cargo nextest --version >/dev/null 2>&1; then set -x; \
-		cargo nextest run --workspace --locked; \
+		cargo nextest run --workspace --locked --no-fail-fast; \
 	else set -x; \
-		cargo test --workspace --lib --bins --tests --locked; \
+		cargo test --workspace --lib --bins --tests --locked --no-fail-fast; \
 	fi
 
 # nextest does not know documentation tests.
