@@ -380,7 +380,8 @@ fn ctrl_c_leaves_what_was_measured_and_nothing_that_is_half_written() {
 
 #[test]
 fn on_a_terminal_ctrl_c_says_how_to_end_a_command_that_waits() {
-    let bench = concat!(env!("CARGO_BIN_EXE_gemelo"), " bench --target null: --time 1h --rate 10");
+    let bench =
+        concat!("exec ", env!("CARGO_BIN_EXE_gemelo"), " bench --target null: --time 1h --rate 10");
     let mut child = Command::new("script")
         .args(["-qefc", bench, "/dev/null"])
         .stdin(Stdio::piped())

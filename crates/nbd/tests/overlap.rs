@@ -27,6 +27,7 @@ const SIZE_BYTES: u64 = 64 << 20;
 const BLOCK_BYTES: u64 = 4096;
 /// All reads that a connection has in execution: 16 lanes of 4.
 const MOST_READS: usize = 64;
+const READS_OF_A_LANE: u64 = 4;
 
 fn served() -> (Arc<Gated>, TestServer) {
     let device = Arc::new(Gated::new(SIZE_BYTES, true));
@@ -74,11 +75,12 @@ fn reads_of_several_batches_wait_together() {
     device.hold_reads(0..SIZE_BYTES);
     for block in 0..MOST_READS as u64 {
         client.submit(block, read(block)).unwrap();
-        if block % 3 == 0 {
+        // Each send fills a lane, so that all lanes are full even if each is received by itself.
+        if block % READS_OF_A_LANE == READS_OF_A_LANE - 1 {
             send(&mut client);
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
-    send(&mut client);
     assert!(device.has_reads_waiting(MOST_READS), "the reads take more than one wait");
     device.open();
     for (block, error, read) in receive(&mut client, MOST_READS) {
