@@ -2,13 +2,14 @@
 # A member of a domain beside an RBD image, on a Ceph cluster that the script starts: fio --ioengine=nbd to gemelo serve, and
 # fio --ioengine=rbd, in turn. The loads are sequential writes and reads of 1 MiB at depth 16, and random writes (with a flush
 # after every 64) and reads of 4 KiB at depth 32. Then it measures two members under the same load together, the index
-# (contents published and shared a second, by pool find), and a fail-over. About four minutes with one round.
+# (contents published and shared a second, by pool find), and a fail-over. About four minutes with one round. The part
+# "mapped" is another fail-over, of a member with CLONES volumes of 4 GiB (25) that have few different contents.
 #
 #   benches/domain.sh [ROUNDS]     rounds, default 1; each figure is the median of its rounds
 #
 # SECONDS_EACH is the length of a measurement (10), SIZE that of the volumes (1g), IMAGE that of the image for the index
 # (256m), LEASE the lease at the fail-over (4s). MODES are the modes of deduplication (off inline offline). PARTS are the parts
-# to measure (load members index failover). GEMELO is the program to measure.
+# to measure (load members index failover, or mapped). GEMELO is the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-1}
@@ -123,19 +124,38 @@ END
     done
 }
 
-# From the death of a process to the first byte that its standby serves.
 failover() {
-    local lease=${LEASE:-4s} standby began ended mapped
     make over inline
-    start "$gemelo" serve "$domain/over" --listen "unix:$socket" --lease "$lease"
+    start "$gemelo" serve "$domain/over" --listen "unix:$socket" --lease "${LEASE:-4s}"
     socket_of=$socket load over fill --bs=1m --rw=write --iodepth=16
-    mapped=$("$gemelo" pool stat "$domain/over" | awk '$1 == "logical" { print $3, $4 }')
-    "$gemelo" serve "$domain/over" --listen "unix:$directory/standby" --lease "$lease" --standby >/dev/null 2>&1 &
+    kill_server over disk
+}
+
+mapped() {
+    local number
+    make many inline
+    start "$gemelo" serve "$domain/many" --listen "unix:$socket" --lease "${LEASE:-4s}"
+    python3 -c 'import os
+blocks = os.urandom(4 << 20)
+for _ in range(1024): os.write(1, blocks)' >"$directory/image"
+    "$gemelo" volume import "$directory/image" "$domain/many/base" >/dev/null
+    rm "$directory/image"
+    for number in $(seq 2 "${CLONES:-25}"); do
+        "$gemelo" volume clone "$domain/many/base" "clone$number" >/dev/null
+    done
+    kill_server many base
+}
+
+# kill_server MEMBER VOLUME: from the death of a process to the first byte that its standby serves.
+kill_server() {
+    local lease=${LEASE:-4s} standby began ended mapped
+    mapped=$("$gemelo" pool stat "$domain/$1" | awk '$1 == "logical" { print $3, $4 }')
+    "$gemelo" serve "$domain/$1" --listen "unix:$directory/standby" --lease "$lease" --standby >/dev/null 2>&1 &
     standby=$!
     sleep 2
     kill -KILL "$server"
     began=$EPOCHREALTIME
-    until qemu-io -r -f raw -c 'read 0 4k' "nbd+unix:///disk?socket=$directory/standby" >/dev/null 2>&1; do sleep 0.02; done
+    until qemu-io -r -f raw -c 'read 0 4k' "nbd+unix:///$2?socket=$directory/standby" >/dev/null 2>&1; do sleep 0.02; done
     ended=$EPOCHREALTIME
     wait "$server" 2>/dev/null || true
     server=

@@ -60,6 +60,9 @@ pub trait Journal {
 /// Shards that are read, and then written, together. With three servers on one machine 16 keep all
 /// busy; a larger store has more servers.
 const SHARDS_AT_ONCE: usize = 32;
+/// The share of an intent's limit that [`Index::changes_at_once`] plans for. Fingerprints are
+/// random, so a shard hardly ever gets an eighth more than its share.
+const PLANNED_STEPS: usize = MAX_STEPS / 8 * 7;
 
 /// The index as one member uses it. There is one for each member, in the process that serves it.
 pub struct Index {
@@ -68,7 +71,8 @@ pub struct Index {
     depth: u8,
     splits: BTreeSet<Shard>,
     large: BTreeSet<Shard>,
-    unsettled: Vec<Intent>,
+    /// Intents that the journal has, with their fates as far as they are known.
+    unsettled: Vec<(Intent, Option<Verdict>)>,
     split_above: u64,
 }
 
@@ -105,8 +109,15 @@ impl Index {
     /// # Errors
     /// Fails if the store or the journal does. Another call continues.
     pub fn resume(&mut self, intents: Vec<Intent>, journal: &mut dyn Journal) -> Result<()> {
-        self.unsettled.extend(intents);
+        self.unsettled.extend(intents.into_iter().map(|intent| (intent, None)));
         self.settle_unsettled(journal)
+    }
+
+    /// Returns how many changes of random contents fit into one intent for each shard. More of them
+    /// take several rounds.
+    #[must_use]
+    pub const fn changes_at_once(&self) -> usize {
+        PLANNED_STEPS << self.depth
     }
 
     /// Applies changes and returns their effects. Changes of one content keep their order.
@@ -128,6 +139,8 @@ impl Index {
                     Verdict::Applied => batch.report(&mut effects),
                 })?;
             }
+            // All together: what follows for neighbouring blocks follows at the same time.
+            self.settle_unsettled(journal)?;
             let has_progress = rest.is_empty();
             open = rest;
             open.extend(later);
@@ -259,7 +272,7 @@ impl Index {
         }
     }
 
-    /// Journals intents, sends them, and settles them.
+    /// Journals intents and sends them. They are left to be settled.
     fn apply_batches(
         &mut self,
         batches: &[Batch],
@@ -276,24 +289,36 @@ impl Index {
         }
         let intents: Vec<Intent> = sent.iter().map(|batch| batch.intent.clone()).collect();
         journal.record(&intents).map_err(DomainError::Journal)?;
-        self.unsettled = intents;
-        let verdicts = self.settle(journal)?;
-        for (batch, verdict) in sent.into_iter().zip(verdicts) {
-            on_settled(batch, verdict);
+        let first = self.unsettled.len();
+        self.unsettled.extend(intents.into_iter().map(|intent| (intent, None)));
+        self.find_fates()?;
+        for (batch, (_, verdict)) in sent.into_iter().zip(self.unsettled.iter().skip(first)) {
+            verdict.iter().for_each(|verdict| on_settled(batch, *verdict));
         }
         Ok(())
     }
 
-    fn settle_unsettled(&mut self, journal: &mut dyn Journal) -> Result<()> {
-        if self.unsettled.is_empty() { Ok(()) } else { self.settle(journal).map(drop) }
+    /// Finds out the fate of all unsettled intents, by sending those of unknown fate as often as
+    /// needed.
+    fn find_fates(&mut self) -> Result<()> {
+        let open = self.unsettled.iter_mut().filter(|(_, verdict)| verdict.is_none());
+        let (intents, slots): (Vec<&Intent>, Vec<_>) =
+            open.map(|(intent, verdict)| (&*intent, verdict)).unzip();
+        let verdicts = self.wire.send(&intents)?;
+        slots.into_iter().zip(verdicts).for_each(|(slot, verdict)| *slot = Some(verdict));
+        Ok(())
     }
 
-    /// Finds out the fate of all unsettled intents, by sending them as often as needed.
-    fn settle(&mut self, journal: &mut dyn Journal) -> Result<Vec<Verdict>> {
-        let verdicts = self.wire.send(&self.unsettled)?;
-        let settled = self.unsettled.iter().zip(&verdicts);
-        let settled: Vec<Settled<'_>> =
-            settled.map(|(intent, verdict)| Settled { intent, verdict: *verdict }).collect();
+    /// Settles the intents that the journal has.
+    fn settle_unsettled(&mut self, journal: &mut dyn Journal) -> Result<()> {
+        if self.unsettled.is_empty() {
+            return Ok(());
+        }
+        self.find_fates()?;
+        let settled = self.unsettled.iter();
+        let settled: Vec<Settled<'_>> = settled
+            .filter_map(|(intent, verdict)| Some(Settled { intent, verdict: (*verdict)? }))
+            .collect();
         let applied = settled.iter().filter(|settled| settled.verdict == Verdict::Applied);
         let applied: Vec<&Intent> = applied.map(|settled| settled.intent).collect();
         // Letters come before the journal forgets the intents: a crash in between sends them again.
@@ -304,7 +329,7 @@ impl Index {
         journal.settle(&settled).map_err(DomainError::Journal)?;
         self.large.extend(large);
         self.unsettled.clear();
-        Ok(verdicts)
+        Ok(())
     }
 }
 

@@ -30,9 +30,9 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// Sends intents until the fate of each is known.
-    pub(crate) fn send(&self, intents: &[Intent]) -> Result<Vec<Verdict>> {
+    pub(crate) fn send(&self, intents: &[&Intent]) -> Result<Vec<Verdict>> {
         let names: Vec<String> = intents.iter().map(|intent| intent.shard.object()).collect();
-        let updates: Vec<_> = intents.iter().map(Intent::update).collect();
+        let updates: Vec<_> = intents.iter().map(|intent| intent.update()).collect();
         let mut verdicts: Vec<Option<Verdict>> = vec![None; intents.len()];
         for attempt in 0..MAX_ATTEMPTS {
             let mut last_error = None;

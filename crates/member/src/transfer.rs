@@ -86,12 +86,6 @@ pub(crate) fn read_pieces(
     }
 }
 
-/// A piece that is read: straight into the buffer of its only part, or by way of memory of its own.
-struct Reading<'b> {
-    parts: Vec<&'b mut [u8]>,
-    own: Vec<u8>,
-}
-
 fn read_list(
     objects: &dyn Objects,
     name: &impl Fn(u64) -> String,
@@ -99,14 +93,10 @@ fn read_list(
     reads: &mut [DiskRead<'_>],
 ) -> Vec<Outcome> {
     let names: Vec<String> = pieces.iter().map(|piece| name(piece.object)).collect();
-    let mut readings = readings(pieces, reads);
+    let parts = parts_of(pieces, reads);
     let mut requests = Vec::with_capacity(pieces.len());
-    for ((reading, piece), name) in readings.iter_mut().zip(pieces).zip(&names) {
-        let buffer = match reading.parts.as_mut_slice() {
-            [only] => &mut **only,
-            _ => &mut reading.own,
-        };
-        requests.push(Request::new(name, Operation::read(piece.offset, buffer)));
+    for ((parts, piece), name) in parts.into_iter().zip(pieces).zip(&names) {
+        requests.push(Request::new(name, Operation::read_parts(piece.offset, parts)));
     }
     objects.execute(&mut requests);
     for request in &mut requests {
@@ -117,18 +107,14 @@ fn read_list(
             objects.execute(std::slice::from_mut(request));
         }
     }
-    let outcomes = requests.into_iter().map(fill_with_zeros).collect();
-    for reading in readings {
-        scatter(reading);
-    }
-    outcomes
+    requests.into_iter().map(fill_with_zeros).collect()
 }
 
 /// Lends the buffers of the reads to the pieces, in the order of both.
-fn readings<'b>(pieces: &[Piece], reads: &'b mut [DiskRead<'_>]) -> Vec<Reading<'b>> {
+fn parts_of<'b>(pieces: &[Piece], reads: &'b mut [DiskRead<'_>]) -> Vec<Vec<&'b mut [u8]>> {
     let mut reads = reads.iter_mut().enumerate();
     let mut rest: (usize, &mut [u8]) = (usize::MAX, &mut []);
-    let reading = |piece: &Piece| {
+    let parts_of = |piece: &Piece| {
         let mut parts = Vec::with_capacity(piece.parts.len());
         for part in &piece.parts {
             while rest.0 != part.request {
@@ -139,37 +125,26 @@ fn readings<'b>(pieces: &[Piece], reads: &'b mut [DiskRead<'_>]) -> Vec<Reading<
             rest.1 = tail;
             parts.push(head);
         }
-        let own = if parts.len() == 1 { Vec::new() } else { vec![0; piece.length] };
-        Reading { parts, own }
+        parts
     };
-    pieces.iter().map(reading).collect()
+    pieces.iter().map(parts_of).collect()
 }
 
 /// Completes a read: what the store does not have is zeros.
 fn fill_with_zeros(request: Request<'_>) -> Outcome {
-    let Operation::Read { buffer, filled, .. } = request.operation else { return Ok(()) };
-    let filled = match request.outcome {
+    let Operation::ReadParts { parts, filled, .. } = request.operation else { return Ok(()) };
+    let mut filled = match request.outcome {
         Ok(()) => filled,
         Err(ObjectError::NotFound { .. }) => 0,
         Err(error) => return Err((kind_of(&error), text_of(&error))),
     };
-    if let Some(missing) = buffer.get_mut(filled..) {
-        missing.fill(0);
+    for part in parts {
+        if let Some(missing) = part.get_mut(filled..) {
+            missing.fill(0);
+        }
+        filled = filled.saturating_sub(part.len());
     }
     Ok(())
-}
-
-fn scatter(reading: Reading<'_>) {
-    let Reading { parts, own } = reading;
-    if parts.len() == 1 {
-        return;
-    }
-    let mut rest = own.as_slice();
-    for part in parts {
-        let (head, tail) = rest.split_at(part.len());
-        part.copy_from_slice(head);
-        rest = tail;
-    }
 }
 
 /// Parts pieces into lists that are in flight together.

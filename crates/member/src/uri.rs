@@ -38,12 +38,43 @@ pub struct MemberUri {
     pub name: String,
 }
 
-/// The error for a text that names no domain or no member.
+/// The error for a text that does not name what is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("invalid name '{text}': give {form}, with :conf=FILE and :id=USER after it where needed")]
-pub struct UriError {
-    text: String,
-    form: &'static str,
+pub enum UriError {
+    /// The text is no name.
+    #[error(
+        "invalid name '{text}': give {form}, with :conf=FILE and :id=USER after it where needed"
+    )]
+    Malformed {
+        /// The text that was given.
+        text: String,
+        /// The form that is wanted.
+        form: &'static str,
+    },
+    /// The text names a domain, and a part of it is wanted.
+    #[error("'{text}' names a domain: give {form}; 'gemelo domain ls {text}' lists its members")]
+    Domain {
+        /// The text that was given.
+        text: String,
+        /// The form that is wanted.
+        form: &'static str,
+    },
+    /// The text names a member, and a domain or a volume is wanted.
+    #[error("'{text}' names a member: give {form}; 'gemelo volume ls {text}' lists its volumes")]
+    Member {
+        /// The text that was given.
+        text: String,
+        /// The form that is wanted.
+        form: &'static str,
+    },
+    /// The text names a volume, and what contains it is wanted.
+    #[error("'{text}' names a volume: give {form}, without the name of the volume")]
+    Volume {
+        /// The text that was given.
+        text: String,
+        /// The form that is wanted.
+        form: &'static str,
+    },
 }
 
 impl DomainUri {
@@ -107,8 +138,26 @@ fn parse_as<'t, const N: usize>(
     text: &'t str,
     form: &'static str,
 ) -> Result<([&'t str; N], Options), UriError> {
-    let parsed = parse(text).and_then(|(names, options)| Some((names.try_into().ok()?, options)));
-    parsed.ok_or_else(|| UriError { text: text.into(), form })
+    let Some((names, options)) = parse(text) else {
+        return Err(UriError::Malformed { text: text.into(), form });
+    };
+    let count = names.len();
+    match names.try_into() {
+        Ok(names) => Ok((names, options)),
+        Err(_) => Err(UriError::of_count(count, text.into(), form)),
+    }
+}
+
+impl UriError {
+    /// Returns the error for a name with another number of parts than is wanted.
+    const fn of_count(count: usize, text: String, form: &'static str) -> Self {
+        match count {
+            2 => Self::Domain { text, form },
+            3 => Self::Member { text, form },
+            4 => Self::Volume { text, form },
+            _ => Self::Malformed { text, form },
+        }
+    }
 }
 
 /// Splits a text before the first option.
@@ -198,14 +247,27 @@ mod tests {
 
     #[test]
     fn other_forms_are_refused_with_the_form_that_is_wanted() {
-        for text in ["rados:", "rados:a", "rados:a/", "rados:a/b/c", "a/b", "rados:a/b:id="] {
+        for text in ["rados:", "rados:a", "rados:a/", "a/b", "rados:a/b:id="] {
             let refused = text.parse::<DomainUri>().unwrap_err().to_string();
             assert!(refused.contains("rados:POOL/NAMESPACE,"), "{refused}");
         }
-        for text in ["rados:a/b", "rados:a/b/c/d", "rados:a//c"] {
+        for text in ["rados:a", "rados:a/b/c/d/e", "rados:a//c"] {
             let refused = text.parse::<MemberUri>().unwrap_err().to_string();
             assert!(refused.contains("/MEMBER,"), "{refused}");
         }
-        assert!(MemberUri::with_volume("rados:a/b/c").is_err());
+    }
+
+    #[test]
+    fn a_name_of_something_else_is_told_with_the_command_that_lists_it() {
+        let of_domain = |text: &str| text.parse::<DomainUri>().unwrap_err().to_string();
+        let of_member = |text: &str| text.parse::<MemberUri>().unwrap_err().to_string();
+        let of_volume = |text: &str| MemberUri::with_volume(text).unwrap_err().to_string();
+        let listed = "'gemelo domain ls rados:a/b:id=joe' lists its members";
+        assert!(of_member("rados:a/b:id=joe").ends_with(listed));
+        assert!(of_volume("rados:a/b:id=joe").ends_with(listed));
+        let listed = "'gemelo volume ls rados:a/b/c' lists its volumes";
+        assert!(of_volume("rados:a/b/c").ends_with(listed));
+        assert!(of_domain("rados:a/b/c").contains("names a member: give rados:POOL/NAMESPACE;"));
+        assert!(of_member("rados:a/b/c/d").contains("names a volume: give"));
     }
 }

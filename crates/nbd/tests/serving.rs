@@ -74,6 +74,24 @@ fn a_resize_counts_for_those_who_are_connected() {
 }
 
 #[test]
+fn a_server_that_writes_through_makes_every_change_durable() {
+    let device = device();
+    let config = ServerConfig { write_through: true, ..ServerConfig::default() };
+    let export = Export::new("disk", Arc::clone(&device) as _);
+    let server = TestServer::start(vec![export], config, &[]);
+    let mut client = server.client(4);
+    assert_eq!(write(&mut client, 0, false), ErrorCode::NONE);
+    let (offset, length, durable) = (4096, 4096, false);
+    let zeroes = Submission::WriteZeroes { offset, length, may_free: true, fast: false, durable };
+    for change in [Submission::Trim { offset, length, durable }, zeroes] {
+        assert_eq!(client.run(change, |done| done.error).unwrap(), ErrorCode::NONE);
+    }
+    assert_eq!(device.immediate.load(Relaxed), 3);
+    client.run(Submission::Read { offset: 0, length: 4096 }, |_| ()).unwrap();
+    assert_eq!((device.immediate.load(Relaxed), device.flushes.load(Relaxed)), (3, 0));
+}
+
+#[test]
 fn durable_writes_and_flushes_reach_the_device() {
     let device = device();
     let server = TestServer::of(Arc::clone(&device) as _);

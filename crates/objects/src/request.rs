@@ -33,6 +33,16 @@ pub enum Operation<'a> {
         /// Result: the bytes read, fewer than the buffer has at the end of the object.
         filled: usize,
     },
+    /// Reads bytes that follow one another in the object into several places of memory.
+    ReadParts {
+        /// The byte at which the read begins.
+        offset: u64,
+        /// The memory for the bytes, one part after another. Parts that also lie side by side in
+        /// memory are read without a copy.
+        parts: Vec<&'a mut [u8]>,
+        /// Result: the bytes read, fewer than the parts have at the end of the object.
+        filled: usize,
+    },
     /// Writes bytes, and creates the object if it does not exist.
     Write {
         /// The byte at which the write begins.
@@ -143,6 +153,12 @@ impl<'a> Operation<'a> {
         Self::Read { offset, buffer, filled: 0 }
     }
 
+    /// Creates a read into several places of memory.
+    #[must_use]
+    pub const fn read_parts(offset: u64, parts: Vec<&'a mut [u8]>) -> Self {
+        Self::ReadParts { offset, parts, filled: 0 }
+    }
+
     /// Creates a request for the values of keys.
     #[must_use]
     pub const fn get_keys(keys: &'a [String]) -> Self {
@@ -153,7 +169,7 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub const fn verb(&self) -> &'static str {
         match self {
-            Self::Read { .. } => "read",
+            Self::Read { .. } | Self::ReadParts { .. } => "read",
             Self::Write { .. } => "write",
             Self::Append { .. } => "append to",
             Self::Zero { .. } => "zero",
@@ -199,6 +215,18 @@ impl Update {
                 let mut values = values.chain(set.map(|(_, value)| value));
                 values.any(Vec::is_empty).then_some("a value must not be empty")
             })
+    }
+}
+
+/// Copies bytes to parts, one part after another, as far as both reach.
+pub(crate) fn scatter(bytes: &[u8], parts: &mut [&mut [u8]]) {
+    let mut rest = bytes;
+    for part in parts {
+        let (head, tail) = rest.split_at(part.len().min(rest.len()));
+        if let Some(place) = part.get_mut(..head.len()) {
+            place.copy_from_slice(head);
+        }
+        rest = tail;
     }
 }
 

@@ -51,7 +51,10 @@ impl Objects for Told {
         for request in requests {
             let is_read = matches!(
                 request.operation,
-                Operation::Read { .. } | Operation::Stat { .. } | Operation::GetKeys { .. }
+                Operation::Read { .. }
+                    | Operation::ReadParts { .. }
+                    | Operation::Stat { .. }
+                    | Operation::GetKeys { .. }
             );
             let is_dead = matches!(request.outcome, Err(ObjectError::Io { .. }));
             let is_unknown = request.outcome.as_ref().is_err_and(ObjectError::is_unknown);

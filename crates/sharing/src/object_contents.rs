@@ -29,7 +29,7 @@ struct Run<'r, 'b> {
     object: String,
     offset: u64,
     reads: Vec<&'r mut ForeignRead<'b>>,
-    bytes: Vec<u8>,
+    length: usize,
 }
 
 impl ForeignContents for ObjectContents {
@@ -38,7 +38,7 @@ impl ForeignContents for ObjectContents {
         while !runs.is_empty() {
             let mut bytes = 0;
             let fits = |run: &&Run<'_, '_>| {
-                bytes += run.bytes.len();
+                bytes += run.length;
                 bytes <= BYTES_AT_ONCE
             };
             let count = runs.iter().take_while(fits).count().max(1);
@@ -64,11 +64,11 @@ impl ObjectContents {
             let ((number, offset), length) = (self.place(read), read.buffer.len());
             let home = read.home;
             if let Some(run) = runs.last_mut().filter(|_| end == Some((home, number, offset))) {
-                run.bytes.resize(run.bytes.len() + length, 0);
+                run.length += length;
                 run.reads.push(read);
             } else {
-                let (object, bytes) = ((self.name)(home, number), vec![0; length]);
-                runs.push(Run { object, offset, reads: vec![read], bytes });
+                let object = (self.name)(home, number);
+                runs.push(Run { object, offset, reads: vec![read], length });
             }
             end = Some((home, number, offset + length as u64));
         }
@@ -89,11 +89,7 @@ impl ObjectContents {
             }
         }
         for (run, outcome) in runs.into_iter().zip(outcomes) {
-            let mut rest = run.bytes.as_slice();
             for read in run.reads {
-                let (part, behind) = rest.split_at(read.buffer.len().min(rest.len()));
-                rest = behind;
-                read.buffer.copy_from_slice(part);
                 read.outcome = match &outcome {
                     Ok(()) => Ok(()),
                     Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
@@ -104,13 +100,18 @@ impl ObjectContents {
 }
 
 fn read_of<'a>(run: &'a mut Run<'_, '_>) -> Request<'a> {
-    Request::new(&run.object, Operation::read(run.offset, &mut run.bytes))
+    let parts = run.reads.iter_mut().map(|read| &mut *read.buffer).collect();
+    Request::new(&run.object, Operation::read_parts(run.offset, parts))
 }
 
 /// A content that was published is there as a whole.
 fn outcome_of(request: Request<'_>) -> io::Result<()> {
     match (request.outcome, request.operation) {
-        (Ok(()), Operation::Read { buffer, filled, .. }) if filled == buffer.len() => Ok(()),
+        (Ok(()), Operation::ReadParts { parts, filled, .. })
+            if filled == parts.iter().map(|part| part.len()).sum::<usize>() =>
+        {
+            Ok(())
+        }
         (Ok(()), _) => Err(io::ErrorKind::UnexpectedEof.into()),
         (Err(ObjectError::NotFound { .. }), _) => Err(io::ErrorKind::NotFound.into()),
         (Err(error @ ObjectError::TimedOut { .. }), _) => {

@@ -21,8 +21,9 @@ use std::time::Duration;
 const READER_WAIT: Duration = Duration::from_micros(100);
 const MOST_READER_WAITS: u32 = 300_000;
 
-/// Blocks whose own places are given up in one hold of the writers' lock.
-const DISCARDED_AT_ONCE: usize = 256;
+/// Blocks whose own places are given up in one hold of the writers' lock: 64 MiB, of which whole
+/// objects are removed together. Only writes that heal a block wait for it.
+const DISCARDED_AT_ONCE: usize = 16_384;
 
 /// The shared state of a member. A thread takes the ledger before the blocks.
 pub(crate) struct Shared {

@@ -48,8 +48,8 @@ pub struct SharingParts {
 pub struct SharingOptions {
     /// `true` to compare bytes before a block is borrowed, also where fingerprints prove equality.
     pub compares: bool,
-    /// Most contents that are submitted to the index together. More are faster, and keep the
-    /// member's shards busy for longer.
+    /// Most contents that are submitted to the index together, and not more than it takes in one
+    /// round. More are faster, and keep the member's shards busy for longer.
     pub batch: usize,
     /// Most letters that are read at once.
     pub letters: usize,
@@ -64,7 +64,7 @@ impl Default for SharingOptions {
     fn default() -> Self {
         Self {
             compares: false,
-            batch: 16_384,
+            batch: 49_152,
             letters: 1000,
             idle_pause: Duration::from_millis(500),
             split_above: None,
@@ -157,7 +157,8 @@ impl Sharing {
     /// Fails as [`Self::work`] does.
     pub fn work_off(&self, pool: &Pool, stop: &StopFlag) -> Result<()> {
         let BlockFigures { waiting, due, .. } = self.block_figures();
-        let batches = (waiting + due).div_ceil(self.options.batch.max(1) as u64);
+        let at_once = self.at_once(&self.worker.lock().index).max(1);
+        let batches = (waiting + due).div_ceil(at_once as u64);
         // Blocks with the same content go one after another.
         let mut rounds = SPARE_ROUNDS + 2 * batches;
         let mut letter_rounds = MAX_LETTER_ROUNDS;
@@ -210,7 +211,7 @@ impl Sharing {
     /// Releases references that are due, and frees blocks that only the ledger keeps.
     fn release(&self, worker: &mut Worker) -> Result<usize> {
         let Worker { index, figures } = worker;
-        let due = self.shared.blocks.write().take_due(self.options.batch);
+        let due = self.shared.blocks.write().take_due(self.at_once(index));
         if due.is_empty() {
             return Ok(0);
         }
@@ -224,6 +225,12 @@ impl Sharing {
         self.shared.blocks.write().give_up_releases();
         submitted?;
         Ok(changes.len())
+    }
+
+    /// Returns how many contents are submitted together. Blocks are taken side by side, and a batch
+    /// that is settled at once gives up their places as whole objects and not piece by piece.
+    fn at_once(&self, index: &Index) -> usize {
+        self.options.batch.min(index.changes_at_once())
     }
 
     fn plan_releases(&self, due: &[Pbn]) -> Result<Vec<Change>> {
@@ -259,7 +266,7 @@ impl Sharing {
     fn publish(&self, worker: &mut Worker, pool: &Pool) -> Result<usize> {
         let Worker { index, figures } = worker;
         // They are kept from here on, so that their records in the pool stay as they are.
-        let pbns = self.shared.blocks.write().take_candidates(self.options.batch);
+        let pbns = self.shared.blocks.write().take_candidates(self.at_once(index));
         if pbns.is_empty() {
             return Ok(0);
         }

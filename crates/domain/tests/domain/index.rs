@@ -54,6 +54,45 @@ fn nothing_is_sent_that_the_journal_does_not_hold() {
     index.submit(&[publish(7, 3)], &mut journal).unwrap();
 }
 
+/// What follows for neighbouring blocks follows at the same time, in however many shards they are.
+#[test]
+fn all_shards_of_a_batch_are_settled_together() {
+    let domain = Domain::new(6);
+    let changes: Vec<Change> = (1..1000).map(|number| publish(number.into(), number)).collect();
+    let mut journal = Memory::default();
+    domain.index(HOME).submit(&changes, &mut journal).unwrap();
+    assert_eq!(
+        (journal.settlements, journal.verdicts.as_slice()),
+        (1, &[Verdict::Applied; 64][..])
+    );
+    assert!(journal.open.is_empty());
+}
+
+/// Shards are sent in groups. The later ones fail here, and the first ones are settled afterwards.
+#[test]
+fn what_was_sent_before_a_failure_is_settled_by_the_next_call() {
+    let domain = Domain::new(6);
+    let (is_broken, has_sent) = (Arc::new(AtomicBool::new(true)), AtomicBool::new(false));
+    let broken = Arc::clone(&is_broken);
+    let mut index = domain.tapped_index(HOME, move |request| {
+        if matches!(request.operation, Operation::Update(_)) {
+            has_sent.store(true, Ordering::Relaxed);
+        }
+        let fails = broken.load(Ordering::Relaxed) && has_sent.load(Ordering::Relaxed);
+        let is_read = matches!(request.operation, Operation::GetKeys { .. });
+        (fails && is_read).then(|| ObjectError::Full { object: request.object.to_owned() })
+    });
+    let changes: Vec<Change> = (1..1000).map(|number| publish(number.into(), number)).collect();
+    let mut journal = Memory::default();
+    assert!(index.submit(&changes, &mut journal).is_err());
+    let sent = journal.open.len();
+    assert!((1..64).contains(&sent) && journal.settlements == 0, "{sent} were sent");
+    is_broken.store(false, Ordering::Relaxed);
+    index.submit(&[], &mut journal).unwrap();
+    assert_eq!((journal.settlements, journal.verdicts.len()), (1, sent));
+    assert!(journal.open.is_empty());
+}
+
 fn all(prefix: &str) -> KeyRange<'_> {
     KeyRange { after: "", prefix, limit: 1000 }
 }

@@ -31,6 +31,8 @@ const OTHER: MemberId = MemberId(2);
 struct Memory {
     open: Vec<Intent>,
     verdicts: Vec<Verdict>,
+    /// Calls that settled intents.
+    settlements: usize,
     fails_to_record: bool,
     fails_to_settle: bool,
 }
@@ -48,6 +50,7 @@ impl Journal for Memory {
         if self.fails_to_settle {
             return Err("no space for the journal".into());
         }
+        self.settlements += 1;
         for settled in settled {
             self.open.retain(|intent| intent != settled.intent);
             self.verdicts.push(settled.verdict);

@@ -96,6 +96,10 @@ pub(crate) struct Arguments {
     /// End connections that accept nothing of their replies for this time; 0s for never
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     send_timeout: Span,
+    /// Acknowledge a write when it is durable, as if every client asked for it: for clients that
+    /// connect again by themselves after a crash or a fail-over, and keep a write cache
+    #[arg(long)]
+    write_through: bool,
     /// Poll for the next request for this time before sleeping: replies are faster, and the
     /// processor is busier
     #[arg(long, value_name = "DURATION", default_value = "0s")]
@@ -265,6 +269,7 @@ impl Arguments {
                 receive_timeout: unless_zero(self.receive_timeout),
                 send_timeout: unless_zero(self.send_timeout),
                 busy_wait: self.busy_wait.0,
+                write_through: self.write_through,
                 tls: self.tls()?,
                 allow_insecure: self.insecure,
                 log_connections: self.log_connections,

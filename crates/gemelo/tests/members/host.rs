@@ -6,6 +6,7 @@ use gemelo_device::BlockDevice;
 use gemelo_nbd::client::connect_device;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -96,11 +97,26 @@ impl<'c> Host<'c> {
         pool["stats"]["stored"].as_u64().unwrap()
     }
 
-    pub(crate) fn kill_storage_server(&self, number: u32) {
+    fn storage_server(&self, number: u32) -> Pid {
         let file = self.ceph.directory().join(format!("osd.{number}.pid"));
         let process: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
-        kill_process(Pid::from_raw(process).unwrap(), Signal::KILL).unwrap();
-        wait_for_end(process);
+        Pid::from_raw(process).unwrap()
+    }
+
+    /// Stops storage servers for this time, one after another. Nobody takes them for dead.
+    pub(crate) fn slow_down_storage_servers(&self, numbers: Range<u32>, span: Duration) {
+        for number in numbers {
+            let process = self.storage_server(number);
+            kill_process(process, Signal::STOP).unwrap();
+            std::thread::sleep(span);
+            kill_process(process, Signal::CONT).unwrap();
+        }
+    }
+
+    pub(crate) fn kill_storage_server(&self, number: u32) {
+        let process = self.storage_server(number);
+        kill_process(process, Signal::KILL).unwrap();
+        wait_for_end(process.as_raw_nonzero().get());
         // The others would notice it after 20 seconds.
         self.ceph(&["osd", "down", &number.to_string()]);
     }

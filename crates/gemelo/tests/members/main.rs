@@ -1,8 +1,7 @@
 //! Members of domains on a Ceph cluster.
 //!
-//! Each test has a cluster of its own. A client that keeps its connection over a fail-over does not
-//! exist here: the NBD clients of the kernel, QEMU and nbdkit connect once, or again to the same
-//! address, so the tests connect again themselves.
+//! Each test has a cluster of its own. The tests connect again themselves after a fail-over, except
+//! where QEMU does it.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,6 +17,7 @@
 #[path = "../../../objects/tests/conformance/ceph.rs"]
 #[expect(dead_code, reason = "other tests use the rest of the module")]
 mod ceph;
+mod coded;
 #[path = "../common/mod.rs"]
 mod common;
 mod contents;
@@ -44,6 +44,12 @@ fn two_members_store_equal_contents_once_and_lose_none() {
 }
 
 #[test]
+fn contents_in_an_erasure_coded_pool_survive_slow_servers_and_a_fail_over_under_qemu() {
+    let Some(ceph) = Ceph::start() else { return };
+    coded::run(&Host::new(&ceph));
+}
+
+#[test]
 fn a_cluster_that_cannot_be_reached_and_a_wrong_name_are_named() {
     let refused = |words: &[&str]| {
         let ran = gemelo(words);
@@ -52,6 +58,10 @@ fn a_cluster_that_cannot_be_reached_and_a_wrong_name_are_named() {
     };
     let text = refused(&["pool", "stat", "rados:pool/namespace"]);
     assert!(text.contains("rados:POOL/NAMESPACE/MEMBER"), "{text}");
+    for command in ["ls", "stat"] {
+        let text = refused(&["pool", command, "rados:pool/namespace"]);
+        assert!(text.contains("'gemelo domain ls rados:pool/namespace'"), "{text}");
+    }
     let text = refused(&["volume", "ls", "rados:"]);
     assert!(text.contains("rados:POOL/NAMESPACE/MEMBER"), "{text}");
     let text = refused(&["domain", "ls", "somewhere"]);

@@ -3,7 +3,7 @@
 
 use crate::contents::{BLOCK, assert_written, content, read, try_write, write};
 use crate::host::{Host, LEASE, PATIENCE, Server};
-use gemelo_device::BlockDevice;
+use gemelo_device::{BlockDevice, DeviceError};
 use rustix::process::Signal;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -111,34 +111,35 @@ fn equal_data_is_stored_once(host: &Host<'_>, servers: &[Server; 2]) {
 }
 
 /// A volume under load: rounds of writes, each with its generation, and then a flush.
-struct Load {
+pub(crate) struct Load {
     ends: AtomicBool,
     /// The last generation that was flushed.
     flushed: AtomicU8,
 }
 
 impl Load {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { ends: AtomicBool::new(false), flushed: AtomicU8::new(0) }
     }
 
-    /// Writes until it has to end, or until the server does.
-    fn run(&self, device: &dyn BlockDevice) {
-        write(device, LOADED, 0);
-        for generation in (1..u8::MAX).cycle() {
-            if self.ends.load(Ordering::Relaxed) || try_write(device, LOADED, generation).is_err() {
-                return;
+    /// Writes until it has to end, or until a write fails.
+    pub(crate) fn run(&self, device: &dyn BlockDevice) -> Result<(), DeviceError> {
+        for generation in std::iter::once(0).chain((1..u8::MAX).cycle()) {
+            if self.ends.load(Ordering::Relaxed) {
+                break;
             }
+            try_write(device, LOADED, generation)?;
             self.flushed.store(generation, Ordering::Relaxed);
         }
+        Ok(())
     }
 
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         self.ends.store(true, Ordering::Relaxed);
     }
 
     /// Checks that each block is that of the last flush, or of the round that came after it.
-    fn assert_kept(&self, device: &dyn BlockDevice) {
+    pub(crate) fn assert_kept(&self, device: &dyn BlockDevice) {
         let flushed = self.flushed.load(Ordering::Relaxed);
         let next = if flushed + 1 == u8::MAX { 1 } else { flushed + 1 };
         for block in LOADED {
@@ -155,7 +156,8 @@ fn under_load(servers: &[Server; 2], happens: impl FnOnce()) -> [Load; 2] {
     let volumes = servers.each_ref().map(Server::volume);
     std::thread::scope(|scope| {
         for (load, volume) in loads.iter().zip(&volumes) {
-            scope.spawn(|| load.run(&**volume));
+            // Where the server ends, a write fails.
+            scope.spawn(|| drop(load.run(&**volume)));
         }
         std::thread::sleep(Duration::from_secs(1));
         happens();

@@ -1,5 +1,5 @@
 //! One member: commands, a standby that takes over from a process that was killed or stopped, a
-//! storage server that dies under load, a planned hand-over, and contents in an erasure-coded pool.
+//! storage server that dies under load, and a planned hand-over.
 
 use crate::contents::{BLOCK, assert_written, content, execute, read, write};
 use crate::host::{Host, LEASE, Server};
@@ -19,7 +19,6 @@ pub(crate) fn run(host: &Host<'_>) {
     a_planned_hand_over(host, server);
     host.assert_clean(MEMBER);
     removal(host);
-    contents_in_an_erasure_coded_pool(host);
 }
 
 /// The commands work on a member that nobody serves.
@@ -162,32 +161,4 @@ fn removal(host: &Host<'_>) {
     host.done(&["pool", "rm", MEMBER, "--yes"]);
     let text = host.done(&["domain", "ls", "rados:gemelo/members"]);
     assert!(!text.contains("one"), "{text}");
-}
-
-/// Contents lie in an erasure-coded pool, which must allow overwrites and cannot hold the index.
-fn contents_in_an_erasure_coded_pool(host: &Host<'_>) {
-    let profile = ["k=2", "m=1", "crush-failure-domain=osd"];
-    host.ceph(&[&["osd", "erasure-code-profile", "set", "three"], &profile[..]].concat());
-    host.ceph(&["osd", "pool", "create", "coded", "4", "4", "erasure", "three"]);
-    let create =
-        ["domain", "create", "rados:gemelo/coded", "--shards", "1", "--data-pool", "coded"];
-    let refused = host.run(&create);
-    assert_eq!(refused.status, 2, "{}", refused.err);
-    assert!(refused.err.contains("allow_ec_overwrites"), "{}", refused.err);
-    host.ceph(&["osd", "pool", "set", "coded", "allow_ec_overwrites", "true"]);
-    let refused = host.run(&["domain", "create", "rados:coded/index", "--shards", "1"]);
-    assert_eq!(refused.status, 2, "{}", refused.err);
-    assert!(refused.err.contains("replicated"), "{}", refused.err);
-    host.done(&create);
-    let member = "rados:gemelo/coded/one";
-    host.done(&["pool", "create", member, "--capacity", "64m"]);
-    let input = host.file("input");
-    std::fs::write(&input, content(7, 7).repeat(100)).unwrap();
-    let volume = format!("{member}/disk");
-    host.done(&["volume", "import", input.to_str().unwrap(), &volume]);
-    let output = host.file("output");
-    host.done(&["volume", "export", &volume, output.to_str().unwrap()]);
-    assert!(std::fs::read(&input).unwrap() == std::fs::read(&output).unwrap());
-    let text = host.done(&["pool", "check", member, "--data"]);
-    assert!(text.contains("the pool is what it should be"), "{text}");
 }

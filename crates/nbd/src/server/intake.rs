@@ -6,7 +6,8 @@
 
 use super::memory::{Buffer, Memory};
 use crate::wire::{
-    Command, LONGEST_PAYLOAD_BYTES, REQUEST_BYTES, RequestHeader, Truncated, WireError,
+    COMMAND_FLAG_FUA, Command, LONGEST_PAYLOAD_BYTES, REQUEST_BYTES, RequestHeader, Truncated,
+    WireError,
 };
 use std::io;
 use std::ops::Range;
@@ -55,10 +56,13 @@ pub(super) struct ReceiveBuffer {
     /// `true` if the buffer is full and cannot grow, so its request is executed in pieces.
     is_full: bool,
     roomy_receipts: u32,
+    /// `true` if every change has to be durable before it is acknowledged.
+    write_through: bool,
 }
 
 impl ReceiveBuffer {
-    pub(super) fn new(memory: &Memory) -> io::Result<Self> {
+    /// Makes an empty buffer. With `write_through`, all changes get the flag FUA.
+    pub(super) fn new(memory: &Memory, write_through: bool) -> io::Result<Self> {
         let buffer = Buffer::reserved(memory)?;
         let (was_filled, is_full) = (false, false);
         Ok(Self {
@@ -68,6 +72,7 @@ impl ReceiveBuffer {
             was_filled,
             is_full,
             roomy_receipts: 0,
+            write_through,
         })
     }
 
@@ -76,7 +81,7 @@ impl ReceiveBuffer {
     pub(super) fn peek(&mut self) -> Result<Next, WireError> {
         let rest = self.held();
         let header = match RequestHeader::decode(rest) {
-            Ok(header) => header,
+            Ok(header) => self.with_durability(header),
             Err(WireError::Truncated(Truncated)) => {
                 self.wanted_bytes = REQUEST_BYTES;
                 return Ok(Next::Incomplete);
@@ -101,6 +106,13 @@ impl ReceiveBuffer {
         }
         let payload = self.held.start + REQUEST_BYTES..self.held.start + whole_bytes;
         Ok(Next::Request(header, payload))
+    }
+
+    fn with_durability(&self, header: RequestHeader) -> RequestHeader {
+        let changes =
+            matches!(header.command, Command::WRITE | Command::WRITE_ZEROES | Command::TRIM);
+        let added = if self.write_through && changes { COMMAND_FLAG_FUA } else { 0 };
+        RequestHeader { flags: header.flags | added, ..header }
     }
 
     /// Takes out everything before `end`, where the data of a request ends.

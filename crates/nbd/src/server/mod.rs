@@ -106,6 +106,10 @@ pub struct ServerConfig {
     /// Longest time for which a connection polls for the next request before it sleeps, as long as
     /// polling pays; zero for no polling.
     pub busy_wait: Duration,
+    /// `true` to acknowledge a change when it is durable, as if its client had sent it with FUA. A
+    /// client that connects again by itself, after another process took over, may not repeat what
+    /// it has not flushed.
+    pub write_through: bool,
     /// Encryption of sessions.
     pub tls: TlsPolicy,
     /// `true` if sessions over the network may be unencrypted.
@@ -127,6 +131,7 @@ impl Default for ServerConfig {
             send_timeout: Some(Duration::from_secs(60)),
             stop_timeout: Duration::from_secs(10),
             busy_wait: Duration::ZERO,
+            write_through: false,
             tls: TlsPolicy::Off,
             allow_insecure: false,
             log_connections: false,

@@ -76,7 +76,7 @@ impl<'a> Transmission<'a> {
         stream.set_deadline_after(None);
         stream.set_send_timeout(config.send_timeout)?;
         Ok(Self {
-            intake: ReceiveBuffer::new(&config.memory)?,
+            intake: ReceiveBuffer::new(&config.memory, config.write_through)?,
             batch: Batch::new(chosen.agreed.structured_replies, &config.memory)?,
             busy_wait: BusyWait::new(config.busy_wait),
             silence: Silence::new(config.idle_timeout, config.receive_timeout),

@@ -6,6 +6,7 @@ mod sys;
 
 pub use connect::{ConnectError, RadosOptions};
 
+use crate::request::scatter;
 use crate::{
     Holder, Instance, KeyPage, LockName, Locks, ObjectError, Objects, Operation, Request, Result,
 };
@@ -13,7 +14,7 @@ use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use sys::{Answer, Cluster, Code, InFlight, Pool, ReadWhat, WriteWhat, c_text};
+use sys::{Answer, Cluster, Code, InFlight, Parts, Pool, ReadWhat, WriteWhat, c_text};
 
 /// Error numbers of Linux, which librados uses on every system.
 const NOT_FOUND: i32 = 2;
@@ -64,6 +65,13 @@ impl Rados {
             Operation::Read { offset, buffer, .. } => {
                 return InFlight::read(&self.pool, &name, ReadWhat::Bytes(*offset, buffer));
             }
+            Operation::ReadParts { offset, parts, .. } => {
+                return InFlight::read(
+                    &self.pool,
+                    &name,
+                    ReadWhat::Parts(*offset, Parts::new(parts)),
+                );
+            }
             Operation::Stat { .. } => {
                 return InFlight::read(&self.pool, &name, ReadWhat::Length);
             }
@@ -112,6 +120,10 @@ impl Answer {
     fn fill(self, operation: &mut Operation<'_>) {
         match operation {
             Operation::Read { filled, .. } => *filled = self.filled,
+            Operation::ReadParts { parts, filled, .. } => {
+                *filled = self.filled;
+                scatter(&self.bytes, parts);
+            }
             Operation::Stat { length } => *length = self.length,
             Operation::ListKeys { page, .. } => *page = self.page,
             Operation::GetKeys { keys, values } => *values = in_order(keys, self.page),

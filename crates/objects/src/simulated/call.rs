@@ -1,6 +1,7 @@
 //! Calls and answers as messages: they own their data, because a call may arrive after its sender
 //! gave up.
 
+use crate::request::scatter;
 use crate::{Holder, Instance, KeyPage, ObjectError, Operation, Result, Update};
 
 #[derive(Debug, Clone)]
@@ -41,6 +42,10 @@ impl Call {
         match operation {
             Operation::Read { offset, buffer, .. } => {
                 Self::Read { offset: *offset, length: buffer.len() }
+            }
+            Operation::ReadParts { offset, parts, .. } => {
+                let length = parts.iter().map(|part| part.len()).sum();
+                Self::Read { offset: *offset, length }
             }
             Operation::Write { offset, bytes } => {
                 Self::Write { offset: *offset, bytes: bytes.to_vec() }
@@ -112,6 +117,10 @@ impl Answer {
                 for (to, from) in buffer.iter_mut().zip(&bytes) {
                     *to = *from;
                 }
+            }
+            (Operation::ReadParts { parts, filled, .. }, Self::Bytes(bytes)) => {
+                *filled = bytes.len();
+                scatter(&bytes, parts);
             }
             (Operation::Stat { length }, Self::Length(answer)) => *length = answer,
             (Operation::GetKeys { values, .. }, Self::Values(answer)) => *values = answer,

@@ -45,6 +45,25 @@ fn bytes_are_written_and_read(store: &dyn Client) {
     assert_eq!(store.read("bytes", 8, &mut beyond).unwrap(), 2);
     assert_eq!(&beyond[..2], b"ef");
     assert_eq!(store.read("bytes", 100, &mut beyond).unwrap(), 0);
+    bytes_are_read_to_several_places(store);
+}
+
+/// The places lie side by side in memory, or do not, or lie in another order.
+fn bytes_are_read_to_several_places(store: &dyn Client) {
+    let read = |offset, parts: Vec<&mut [u8]>| match store
+        .perform("bytes", Operation::read_parts(offset, parts))
+        .unwrap()
+    {
+        Operation::ReadParts { filled, .. } => filled,
+        other => panic!("{other:?}"),
+    };
+    let mut memory = *b"---------";
+    let (one, two) = memory.split_at_mut(2);
+    assert_eq!(read(4, vec![one, &mut two[..3]]), 5);
+    assert_eq!(&memory, b"abcde----");
+    let (one, two) = memory.split_at_mut(4);
+    assert_eq!(read(6, vec![&mut two[3..], &mut one[1..]]), 4);
+    assert_eq!(&memory, b"aefde--cd");
 }
 
 fn bytes_are_removed(store: &dyn Client) {

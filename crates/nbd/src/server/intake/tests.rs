@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 fn intake() -> ReceiveBuffer {
-    ReceiveBuffer::new(&Memory::default()).unwrap()
+    ReceiveBuffer::new(&Memory::default(), false).unwrap()
 }
 
 fn header(length: u32) -> RequestHeader {
@@ -74,7 +74,7 @@ fn a_buffer_that_is_not_used_for_long_becomes_small_while_requests_go_on() {
 #[test]
 fn a_request_that_no_memory_is_granted_for_is_done_in_pieces() {
     let memory = Memory::new(2 * RESERVED_BUFFER_BYTES, 1);
-    let mut intake = ReceiveBuffer::new(&memory).unwrap();
+    let mut intake = ReceiveBuffer::new(&memory, false).unwrap();
     let sent = write(3, 100_000);
     let mut done = 0;
     while intake.peek() == Ok(Next::Incomplete) {

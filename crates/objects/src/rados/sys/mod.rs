@@ -5,9 +5,11 @@
 
 mod cluster;
 mod operation;
+mod parts;
 
 pub(super) use cluster::{Cluster, Pool, c_text};
 pub(super) use operation::{Answer, InFlight, ReadWhat, WriteWhat};
+pub(super) use parts::Parts;
 
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};

@@ -1,7 +1,7 @@
 //! Operations in flight. Their results are written by other threads, so they have fixed places, and
 //! an operation that is dropped waits until it is complete.
 
-use super::{Code, Handle, Pool, Symbols, outcome};
+use super::{Code, Handle, Parts, Pool, Symbols, outcome};
 use crate::{KeyPage, Update};
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
 use std::marker::PhantomData;
@@ -32,6 +32,7 @@ pub(in super::super) enum WriteWhat<'a> {
 #[derive(Debug)]
 pub(in super::super) enum ReadWhat<'a> {
     Bytes(u64, &'a mut [u8]),
+    Parts(u64, Parts<'a>),
     Length,
     Keys(&'a [String]),
     Range(CString, CString, u64),
@@ -42,6 +43,8 @@ pub(in super::super) enum ReadWhat<'a> {
 pub(in super::super) struct Answer {
     /// The bytes read.
     pub(in super::super) filled: usize,
+    /// The bytes, if they were not read to their places at once.
+    pub(in super::super) bytes: Vec<u8>,
     /// The length of the object.
     pub(in super::super) length: u64,
     /// Keys and values.
@@ -53,6 +56,8 @@ pub(in super::super) struct Answer {
 /// The places to which librados writes results.
 struct Places {
     filled: usize,
+    /// Memory for parts that do not lie side by side.
+    bytes: Vec<u8>,
     length: u64,
     time: i64,
     keys: Handle,
@@ -81,6 +86,7 @@ impl<'a> InFlight<'a> {
     fn new(pool: &'a Pool, kind: Kind, guards: usize) -> Result<Self, Code> {
         let places = Box::new(Places {
             filled: 0,
+            bytes: Vec::new(),
             length: 0,
             time: 0,
             keys: null_mut(),
@@ -193,6 +199,20 @@ impl<'a> InFlight<'a> {
                     &raw mut places.filled,
                     &raw mut places.result,
                 ),
+                ReadWhat::Parts(offset, parts) => {
+                    let start = parts.joined.unwrap_or_else(|| {
+                        places.bytes = vec![0; parts.length];
+                        places.bytes.as_mut_ptr()
+                    });
+                    (symbols.rados_read_op_read)(
+                        operation,
+                        offset,
+                        parts.length,
+                        start.cast(),
+                        &raw mut places.filled,
+                        &raw mut places.result,
+                    );
+                }
                 ReadWhat::Length => (symbols.rados_read_op_stat)(
                     operation,
                     &raw mut places.length,
@@ -232,12 +252,15 @@ impl<'a> InFlight<'a> {
     }
 
     /// Waits for the answer. A failed guard is an error whose answer says which one.
-    pub(in super::super) fn finish(self) -> (Result<(), Code>, Answer) {
+    pub(in super::super) fn finish(mut self) -> (Result<(), Code>, Answer) {
         let result = outcome(self.wait());
+        let mut bytes = std::mem::take(&mut self.places.bytes);
+        bytes.truncate(self.places.filled);
         let places = &self.places;
         let failed_guard = places.guards.iter().position(|result| *result < 0);
         let mut answer = Answer {
             filled: places.filled,
+            bytes,
             length: places.length,
             failed_guard,
             ..Answer::default()
