@@ -162,7 +162,8 @@ fn a_keeper_learns_of_a_carried_content_after_a_sync_of_the_data_store() {
     put(&volume, 0, 3).unwrap();
     flush(&volume).unwrap();
     world.pool.checkpoint().unwrap();
-    let known = keeper.take_identified();
+    let mut known = keeper.take_identified();
+    known.sort_unstable();
     assert_eq!(known, [world.pbn_of(2), world.pbn_of(3)], "the first was freed meanwhile");
     let [data, _] = world.simulation.after_worst_crash().images();
     assert!(known.iter().all(|pbn| {

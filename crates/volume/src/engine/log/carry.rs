@@ -204,6 +204,9 @@ impl Log {
 
     /// Syncs the data store if the keeper waits for that.
     pub(crate) fn tell_keeper(&self) -> Result<()> {
+        if !self.data.has_keeper() {
+            return Ok(());
+        }
         let _alone = self.checkpointer.lock();
         let mut committer = self.committer.lock();
         if committer.carrying.held_back.is_empty() {
