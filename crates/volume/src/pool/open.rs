@@ -248,9 +248,7 @@ impl Pool {
             store = carried.overlay(store);
         } else {
             extend_data(&*store, backend.totals().data_blocks)?;
-            // A block that the keeper keeps was synced before the keeper learned of it.
-            let is_kept = |pbn| keeper.as_ref().is_some_and(|keeper| keeper.is_kept(pbn));
-            carried.write_to(&*store, |pbn| space.is_used(pbn) && !is_kept(pbn))?;
+            carried.write_to(&*store, |pbn| space.is_used(pbn))?;
             if !is_salvaged {
                 write_again(
                     (&disks, &*store),
