@@ -87,18 +87,21 @@ impl Walk {
                 let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
                 volume.map.extend((first.0..end).map(|lbn| (lbn, Place::Damaged)));
             }
-            Change::Carry { pbn, content } => {
-                if content.len() as u64 != block_bytes {
-                    let what = format!("a commit carries a part of block {}", pbn.number());
-                    return Err(FormatError::damaged(what));
-                }
-                Arc::make_mut(&mut self.carried).insert(pbn, content);
-            }
+            Change::Carry { pbn, content } => self.carry(pbn, content)?,
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
             Change::Identify { pbn, fingerprint } => {
                 self.identify(pbn.number(), Identity::of(fingerprint));
             }
         }
+        Ok(())
+    }
+
+    fn carry(&mut self, pbn: Pbn, content: Vec<u8>) -> Result<(), FormatError> {
+        if content.len() != self.superblock.block_bytes as usize {
+            let what = format!("a commit carries a part of block {}", pbn.number());
+            return Err(FormatError::damaged(what));
+        }
+        Arc::make_mut(&mut self.carried).insert(pbn, content);
         Ok(())
     }
 
