@@ -133,7 +133,7 @@ else
     echo "qemu-nbd: not installed"
 fi
 
-# A write and a flush, against a plain file with one fdatasync a write.
+# A write and a flush, against a plain file with one fdatasync a write, and over NBD.
 if wanted "write and flush"; then
     mkdir "$synced/gemelo"
     serve "$synced/gemelo"
@@ -143,6 +143,13 @@ if wanted "write and flush"; then
     pair "plain file fdatasync, write and flush" 0.5 \
         "nbd $synced/gemelo/socket --rw=randwrite --fsync=1" \
         "rate --ioengine=psync --filename=$synced/file --rw=randwrite --fdatasync=1"
+    dd if=/dev/zero of="$synced/exported" bs=1M count=512 conv=fsync status=none
+    start "$synced/nbdkit" nbdkit -f -U "$synced/nbdkit" file "$synced/exported"
+    for writers in 1 8; do
+        pair "nbdkit file, write and flush, $writers writers" 1.0 \
+            "nbd $synced/gemelo/socket --rw=randwrite --fsync=1 --numjobs=$writers --group_reporting" \
+            "nbd $synced/nbdkit --rw=randwrite --fsync=1 --numjobs=$writers --group_reporting"
+    done
 fi
 
 if command -v zfs-fuse >/dev/null && wanted "zfs-fuse"; then

@@ -67,7 +67,9 @@ impl Walk {
     /// Finds contents beyond the end of the data disk.
     fn count_absent(&self, report: &mut CheckReport) {
         let is_absent = |place: &&Place| {
-            place.pbn().is_some_and(|pbn| u64::from(pbn.number()) >= self.present_blocks)
+            place.pbn().is_some_and(|pbn| {
+                u64::from(pbn.number()) >= self.present_blocks && !self.carried.contains_key(&pbn)
+            })
         };
         for volume in self.volumes.values() {
             let absent = volume.map.values().filter(is_absent).count();

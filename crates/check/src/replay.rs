@@ -1,11 +1,30 @@
 //! Applies the changes of the journal to the state of the checkpoint.
 
 use crate::walk::{Walk, WalkVolume};
-use gemelo_format::{Change, FormatError, Identity, Lbn, Place, VolumeId, VolumeRecord};
+use gemelo_format::{
+    Change, FormatError, Identity, Lbn, Pbn, Place, ReplayedCommit, VolumeId, VolumeRecord,
+};
+use std::collections::HashSet;
+use std::sync::Arc;
 
 impl Walk {
+    /// Applies the changes of a commit.
+    pub(crate) fn replay_commit(&mut self, commit: ReplayedCommit) -> Result<(), FormatError> {
+        let carried = commit.changes.iter().filter_map(|change| match change {
+            Change::Carry { pbn, .. } => Some(*pbn),
+            _ => None,
+        });
+        let carried: HashSet<Pbn> = carried.collect();
+        let mut written = commit.changes.iter().filter_map(Change::written_block);
+        if written.any(|pbn| !carried.contains(&pbn)) {
+            // The data store was synced before the commit was written.
+            Arc::make_mut(&mut self.carried).clear();
+        }
+        commit.changes.into_iter().try_for_each(|change| self.replay(change))
+    }
+
     /// Applies one change.
-    pub(crate) fn replay(&mut self, change: Change) -> Result<(), FormatError> {
+    fn replay(&mut self, change: Change) -> Result<(), FormatError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
@@ -68,11 +87,21 @@ impl Walk {
                 let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
                 volume.map.extend((first.0..end).map(|lbn| (lbn, Place::Damaged)));
             }
+            Change::Carry { pbn, content } => self.carry(pbn, content)?,
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
             Change::Identify { pbn, fingerprint } => {
                 self.identify(pbn.number(), Identity::of(fingerprint));
             }
         }
+        Ok(())
+    }
+
+    fn carry(&mut self, pbn: Pbn, content: Vec<u8>) -> Result<(), FormatError> {
+        if content.len() != self.superblock.block_bytes as usize {
+            let what = format!("a commit carries a part of block {}", pbn.number());
+            return Err(FormatError::damaged(what));
+        }
+        Arc::make_mut(&mut self.carried).insert(pbn, content);
         Ok(())
     }
 

@@ -4,8 +4,9 @@ use crate::walk::Walk;
 use crate::{CheckError, CheckReport};
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_format::{Checksum, Fingerprinter, Pbn, Place, PoolSeed};
-use gemelo_store::{ContentRead, PoolDisks};
+use gemelo_store::{ContentRead, OverlaidStore, PoolDisks};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Bytes that are read in one list, between two looks at the stop flag.
 const BYTES_AT_ONCE: usize = 1 << 20;
@@ -27,7 +28,7 @@ pub(crate) fn scrub(
     let contents: BTreeSet<(Pbn, Checksum)> = stored.filter_map(place_parts).collect();
     let contents: Vec<(Pbn, Checksum)> = contents.into_iter().collect();
     monitor.begin("Checking contents", Unit::Items, Some(contents.len() as u64));
-    let store = disks.store(&walk.superblock);
+    let store = OverlaidStore::over(disks.store(&walk.superblock), Arc::clone(&walk.carried));
     let block_bytes = store.block_bytes();
     let at_once = (BYTES_AT_ONCE / block_bytes).max(1);
     let mut buffer = vec![0; at_once.min(contents.len()) * block_bytes];

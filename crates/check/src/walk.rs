@@ -10,8 +10,9 @@ use gemelo_format::{
     Slot, StoreTable, Superblock, Table, Version, VolumeId, VolumeRecord, find_roots, read_chain,
     read_superblock, replay_journal,
 };
-use gemelo_store::PoolDisks;
+use gemelo_store::{Contents, PoolDisks};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// The most LBNs of one lost page that are counted as lost.
 const MOST_LOST_BLOCKS: u64 = 1 << 26;
@@ -50,6 +51,8 @@ pub struct Walk {
     pub fingerprints: HashMap<u32, Fingerprint>,
     /// Blocks that are marked as damaged.
     pub(crate) suspects: HashSet<u32>,
+    /// Contents that the journal carries, and that the data store may lack.
+    pub(crate) carried: Arc<Contents>,
 }
 
 impl Walk {
@@ -113,6 +116,7 @@ impl Walk {
             volumes: BTreeMap::new(),
             fingerprints: HashMap::new(),
             suspects: HashSet::new(),
+            carried: Arc::default(),
         };
         let makes_no_sense =
             || FormatError::damaged("the table of the checkpoint cannot be decoded");
@@ -129,7 +133,7 @@ impl Walk {
         let superblock = walk.superblock.clone();
         let replayed = replay_journal(disk, &superblock, &root, AtLoss::Stop, |commit| {
             report.commits += 1;
-            commit.changes.into_iter().try_for_each(|change| walk.replay(change))
+            walk.replay_commit(commit)
         })?;
         for number in replayed.mended {
             report.add(false, format!("both copies of commit {number} are damaged in part"));

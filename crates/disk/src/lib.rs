@@ -27,6 +27,10 @@ pub use usage::{are_same, check_file_unused, check_no_user, check_unused};
 
 use std::io;
 
+/// Bytes that a disk of this machine writes in the time of a sync. Solid-state disks write 1 to 2
+/// GB/s, and sync in 0.1 to 1 ms.
+const LOCAL_BYTES_PER_SYNC: u64 = 128 << 10;
+
 /// Storage that is addressed by bytes. All methods may be called from many threads at once.
 /// `docs/reference/format.md` says what state a pool assumes it to have after a crash.
 pub trait Disk: Send + Sync {
@@ -100,6 +104,12 @@ pub trait Disk: Send + Sync {
         let mut outcomes =
             writes.iter_mut().map(|write| std::mem::replace(&mut write.outcome, Ok(())));
         outcomes.find(io::Result::is_err).unwrap_or(Ok(()))
+    }
+
+    /// Returns the number of bytes whose writing takes about as long as a sync with nothing to write.
+    /// A caller that saves a sync by writing fewer bytes more gains by it.
+    fn bytes_per_sync(&self) -> u64 {
+        LOCAL_BYTES_PER_SYNC
     }
 
     /// Makes all earlier writes durable.

@@ -153,9 +153,28 @@ pub enum Change {
         /// The number of LBNs.
         count: u64,
     },
+    /// Carries the content of a block that the same commit stores or heals. The data store may lack
+    /// it.
+    Carry {
+        /// The block that has the content.
+        pbn: Pbn,
+        /// The content, a whole block.
+        content: Vec<u8>,
+    },
 }
 
 impl Change {
+    /// Most bytes of an encoded [`Self::Carry`] besides its content.
+    pub const CARRY_HEAD_BYTES: usize = 1 + 4 + 5;
+
+    /// Appends an encoded [`Self::Carry`] to a payload.
+    pub fn encode_carried(pbn: Pbn, content: &[u8], out: &mut Vec<u8>) {
+        out.push(22);
+        put_pbn(out, pbn);
+        put_varint(out, content.len() as u64);
+        out.extend_from_slice(content);
+    }
+
     /// Appends the encoded change to a payload.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -213,6 +232,27 @@ impl Change {
                 put_varint(out, *count);
             }
             Self::Shrink { volume, size_bytes } => put_size(out, 15, *volume, *size_bytes),
+            Self::Carry { pbn, content } => Self::encode_carried(*pbn, content, out),
+        }
+    }
+
+    /// The block whose content was written before the change was made.
+    #[must_use]
+    pub const fn written_block(&self) -> Option<Pbn> {
+        match self {
+            Self::Store { pbn, .. } | Self::Suspect { pbn, is_suspect: false } => Some(*pbn),
+            _ => None,
+        }
+    }
+
+    /// The block that the change refers to, and the checksum of the content that must be there.
+    #[must_use]
+    pub const fn expected_content(&self) -> Option<(Pbn, Checksum)> {
+        match self {
+            Self::Store { pbn, checksum, .. } | Self::Share { pbn, checksum, .. } => {
+                Some((*pbn, *checksum))
+            }
+            _ => None,
         }
     }
 
@@ -255,6 +295,11 @@ impl Change {
                 return Some(Self::Suspect { pbn, is_suspect: reader.u8()? == 1 });
             }
             19 => return VolumeRecord::decode(reader).map(Self::Create),
+            22 => {
+                let pbn = Pbn::new(reader.u32()?)?;
+                let bytes = usize::try_from(reader.varint()?).ok()?;
+                return Some(Self::Carry { pbn, content: reader.bytes(bytes)?.to_vec() });
+            }
             _ => {}
         }
         let volume = volume_from(reader)?;

@@ -28,7 +28,7 @@ pub use disks::DiskRole;
 pub use error::FormatError;
 pub use fingerprint::Fingerprinter;
 pub use journal::{
-    AtLoss, LastCommit, LostHistory, Replayed, ReplayedCommit, replay_journal, ring_offset,
+    AtLoss, GivenUp, LastCommit, LostHistory, Replayed, ReplayedCommit, replay_journal, ring_offset,
 };
 pub use mark::{FlushMark, FlushMarks};
 pub use root::{Root, RootSearch, find_roots};

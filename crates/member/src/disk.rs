@@ -240,6 +240,12 @@ impl Disk for ObjectDisk {
         write_pieces(&*self.objects, &self.context, |number| self.object(number), writes);
     }
 
+    /// A sync is a round trip of requests that precede it: 1 to 3 ms on a cluster, in which an
+    /// object takes this much.
+    fn bytes_per_sync(&self) -> u64 {
+        512 << 10
+    }
+
     fn sync(&self) -> io::Result<()> {
         // A write returns when it is durable. After the end of the standing another process may
         // have changed the disk, and a write may not be there.

@@ -4,6 +4,7 @@
 //! their numbers, in lists, so that it can merge what lies side by side and have many requests in
 //! flight. [`BlockStore`] keeps the content of a PBN as it is, at byte PBN × block size of a disk.
 //! [`WriteBuffer`] acknowledges writes to any store from memory and writes them out in long runs.
+//! [`OverlaidStore`] reads contents from memory that the store below may lack.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -12,12 +13,14 @@ mod buffer;
 mod disks;
 mod keeper;
 mod laid_out;
+mod overlaid;
 mod request;
 
 pub use block::BlockStore;
 pub use buffer::{BufferFigures, BufferOptions, WriteBuffer, WriteObserver};
 pub use disks::PoolDisks;
 pub use keeper::Keeper;
+pub use overlaid::{Contents, OverlaidStore};
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 
 use gemelo_disk::Disk;

@@ -99,6 +99,10 @@ counters! {
         commits,
         /// Bytes of the commits written to the journal.
         journal_bytes,
+        /// Commits of these that carry contents, so that a flush needed no sync of the data store.
+        carrying_commits,
+        /// Bytes of the contents that they carry.
+        carried_bytes,
         /// Checkpoints that succeeded.
         checkpoints,
         /// Pages written by checkpoints.

@@ -14,13 +14,13 @@ mod common;
 use common::driver::{Driver, Model, check_recovered};
 use common::scatter::ScatterStore;
 use common::simulated::{Fault, Simulation};
-use common::{first_seed, open_ticking, options_with, rounds, tuning};
+use common::{BLOCK, first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::BackendKind;
 use gemelo_store::{BlockStore, OpenStore};
-use gemelo_volume::{InlineOverload, Pool, Tuning};
+use gemelo_volume::{InlineOverload, Pool, PoolOptions, Tuning};
 
 /// Blocks of the data store. It is small enough to be full now and then.
 const POOL_BLOCKS: u64 = 150;
@@ -36,10 +36,15 @@ const MOST_STEPS: u64 = 400;
 fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> (u64, u64) {
     let mut random = Random::new(seed);
     let mut simulation = Simulation::new(random.next_u64()).with_store(open_store);
-    Pool::format(&simulation.disks(), &options_with(backend, POOL_BLOCKS)).unwrap();
+    // Half of the journals are long, so that nearly all commits carry their contents.
+    let journal_bytes = Some([64 << 10, 1 << 20][random.below(2) as usize]);
+    let options = PoolOptions { journal_bytes, ..options_with(backend, POOL_BLOCKS) };
+    Pool::format(&simulation.disks(), &options).unwrap();
     // Half of the pools leave blocks of in-line volumes to the finder while the buffer is full.
     let inline_overload = InlineOverload::ALL[(seed % 2) as usize];
-    let tuning = Tuning { inline_overload, ..tuning() };
+    // The others carry what a commit of such a journal may carry.
+    let carry_bytes = [None, Some(0), Some(3 * BLOCK as u64), None][(seed / 2 % 4) as usize];
+    let tuning = Tuning { inline_overload, carry_bytes, ..tuning() };
     let mut model = Model::default();
     let mut crashes = 0;
     for _ in 0..CRASHES {

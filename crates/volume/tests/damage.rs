@@ -13,7 +13,9 @@ mod common;
 
 use common::driver::{Driver, Model, check_recovered};
 use common::simulated::Simulation;
-use common::{BLOCK, content, flush, open, options, options_with, read, rounds, tuning, write};
+use common::{
+    BLOCK, content, flush, open, options, options_with, read, rounds, tuning, tuning_on_disk, write,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
@@ -306,7 +308,7 @@ fn history_that_is_lost_never_shows_what_another_block_holds() {
     let simulation = Simulation::new(1);
     // Two blocks of the store are the header and its copy.
     Pool::format(&simulation.disks(), &options(11)).unwrap();
-    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let pool = open(&simulation.disks(), tuning_on_disk()).unwrap();
     pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
     write(&volume, 0, &content(1, BLOCK)).unwrap();

@@ -12,15 +12,16 @@ mod common;
 
 use common::hold::Call;
 use common::simulated::{METADATA, Simulation};
-use common::{BLOCK, content, flush, open, options, read, tuning, write};
-use gemelo_base::{Silent, StopFlag};
+use common::{BLOCK, content, flush, open, options, read, tuning, tuning_on_disk, write};
+use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::DeviceError;
 use gemelo_format::{DedupMode, Pbn};
 use gemelo_store::{Keeper, PoolDisks, Store};
-use gemelo_volume::{Pool, Volume};
+use gemelo_volume::{Pool, Tuning, Volume};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Blocks of the pools here that contents can have.
 const BLOCKS: u64 = 20;
@@ -84,11 +85,15 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(tuning_on_disk())
+    }
+
+    fn with(tuning: Tuning) -> Self {
         let (simulation, keeper) = (Simulation::new(1), Arc::new(TestKeeper::default()));
         let disks = simulation.disks().with_keeper(Arc::clone(&keeper) as Arc<dyn Keeper>);
         // Blocks 0 and the last one hold headers.
         Pool::format(&disks, &options(BLOCKS + 2)).unwrap();
-        let pool = open(&disks, tuning()).unwrap();
+        let pool = open(&disks, tuning).unwrap();
         let modes = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];
         for (name, mode) in ["off", "inline", "offline"].into_iter().zip(modes) {
             pool.create_volume(name, 4 * BLOCKS * BLOCK as u64, mode).unwrap();
@@ -103,7 +108,7 @@ impl World {
     fn reopen(self) -> Self {
         let Self { simulation, keeper, disks, pool } = self;
         pool.close().unwrap();
-        let pool = open(&disks, tuning()).unwrap();
+        let pool = open(&disks, tuning_on_disk()).unwrap();
         Self { simulation, keeper, disks, pool }
     }
 
@@ -140,6 +145,51 @@ fn a_keeper_learns_of_a_content_once_its_fingerprint_is_durable() {
     let pbns = [1, 2, 3, 4].map(|id| world.pbn_of(id));
     let known = world.pool.fingerprints_of(&pbns).unwrap();
     assert_eq!(known.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
+}
+
+/// Others read a content in the data store as soon as the keeper knows of it. So it must be there,
+/// and not in the journal alone.
+#[test]
+fn a_keeper_learns_of_a_carried_content_after_a_sync_of_the_data_store() {
+    let world = World::with(tuning());
+    let (keeper, volume) = (&world.keeper, world.volume("inline"));
+    put(&volume, 0, 1).unwrap();
+    flush(&volume).unwrap();
+    put(&volume, 1, 2).unwrap();
+    flush(&volume).unwrap();
+    assert_eq!(world.pool.stat().unwrap().activity.carrying_commits, 2);
+    assert_eq!(keeper.take_identified(), [], "they may not be in the data store");
+    put(&volume, 0, 3).unwrap();
+    flush(&volume).unwrap();
+    world.pool.checkpoint().unwrap();
+    let mut known = keeper.take_identified();
+    known.sort_unstable();
+    assert_eq!(known, [world.pbn_of(2), world.pbn_of(3)], "the first was freed meanwhile");
+    let [data, _] = world.simulation.after_worst_crash().images();
+    assert!(known.iter().all(|pbn| {
+        let at = pbn.number() as usize * BLOCK;
+        [2, 3].iter().any(|id| data[at..at + BLOCK] == content(*id, BLOCK))
+    }));
+}
+
+/// The background syncs the data store for the keeper, also in a pool that is otherwise idle.
+#[test]
+fn a_keeper_learns_of_a_carried_content_within_the_commit_interval() {
+    let (simulation, keeper) = (Simulation::new(1), Arc::new(TestKeeper::default()));
+    let disks = simulation.disks().with_keeper(Arc::clone(&keeper) as Arc<dyn Keeper>);
+    Pool::format(&disks, &options(BLOCKS + 2)).unwrap();
+    let commit_interval = Duration::from_millis(20);
+    let tuning = Tuning { background: true, commit_interval, ..tuning() };
+    let pool = Pool::open_disks(disks, tuning, Arc::new(SystemClock::new())).unwrap();
+    pool.create_volume("inline", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("inline").unwrap();
+    put(&volume, 0, 1).unwrap();
+    flush(&volume).unwrap();
+    let since = Instant::now();
+    while keeper.take_identified().is_empty() {
+        assert!(since.elapsed() < Duration::from_secs(60), "it never learns");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A checkpoint makes changes durable whose commit could not be written.
@@ -232,7 +282,7 @@ fn a_writer_waits_for_blocks_that_are_soon_given_back() {
     keeper.due.store(1, Ordering::Relaxed);
     let written = std::thread::scope(|scope| {
         let writer = scope.spawn(|| put(&volume, 40, 40));
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         keeper.due.store(0, Ordering::Relaxed);
         world.pool.free_kept(&[pbn]);
         writer.join().unwrap()

@@ -13,7 +13,7 @@ mod common;
 use common::collide::Collider;
 use common::hold::{Call, Hold};
 use common::simulated::{DATA, METADATA, Simulation};
-use common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
+use common::{BLOCK, content, flush, open, options, read, trim, tuning, tuning_on_disk, write};
 use gemelo_device::DeviceError;
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind, Layout, PAGE_BYTES};
 use gemelo_volume::{FinderTuning, Pool, PoolOptions, Tuning, Volume};
@@ -46,7 +46,7 @@ impl World {
         // The finder reads every block, so that its reads can be held.
         let finder = FinderTuning { memory_bytes: 0, ..FinderTuning::default() };
         // Contents that were flushed are read from the disk, so that reads can be held.
-        let tuning = Tuning { finder, keeps_written: false, ..tuning() };
+        let tuning = Tuning { finder, keeps_written: false, ..tuning_on_disk() };
         let pool = open(&simulation.disks(), tuning).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
         pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Offline).unwrap();

@@ -11,7 +11,7 @@
 mod common;
 
 use common::simulated::Simulation;
-use common::{BLOCK, content, options_with, read, tuning, write};
+use common::{BLOCK, content, options_with, read, tuning_on_disk, write};
 use gemelo_base::{Clock, ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
@@ -87,7 +87,7 @@ impl Scrubbed {
         let clock = Arc::new(ManualClock::new());
         let disks = PoolDisks::new(data.clone(), metadata);
         // Contents are read from the disk, where they rot.
-        let tuning = Tuning { background: false, keeps_written: false, ..tuning() };
+        let tuning = Tuning { background: false, keeps_written: false, ..tuning_on_disk() };
         let pool = Pool::open_disks(disks, tuning, clock.clone()).unwrap();
         for (name, mode) in ["a", "b"].into_iter().zip(modes) {
             pool.create_volume(name, 64 * BLOCK as u64, mode).unwrap();

@@ -11,13 +11,15 @@
 mod common;
 
 use common::simulated::{Fault, Simulation};
-use common::{BLOCK, content, flush, open, options, options_with, read, trim, tuning, write};
+use common::{
+    BLOCK, content, flush, open, options, options_with, read, trim, tuning, tuning_on_disk, write,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, PoolOptions, Tuning, VolumeError};
+use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
@@ -36,6 +38,8 @@ struct TestDisk {
     sync_gate: Mutex<()>,
 }
 
+/// A test that fails ends after this time.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The range of the journal of [`options`] on the metadata disk.
 const JOURNAL: std::ops::Range<u64> = 8 * 4096..8 * 4096 + (64 << 10);
 
@@ -106,38 +110,66 @@ fn of_two_that_enlarge_the_pool_at_once_none_makes_it_smaller() {
     assert!(read(&volume, 0, bytes.len()).unwrap() == bytes);
 }
 
-/// While a flush waits for the medium, the figures of the pool are told, and writes go on.
-#[test]
-fn a_flush_that_waits_for_the_medium_holds_nobody_up_who_asks_for_figures_or_writes() {
+/// Work on a pool that ends when the disks let it.
+type Held = fn(&Pool) -> Result<(), VolumeError>;
+
+/// Runs `held` until it syncs the disk of this name, and `others` meanwhile. Returns whether
+/// `others` ended.
+fn ends_during_sync(name: &str, tuning: Tuning, held: Held, others: fn(&Pool, &Volume)) -> bool {
     let directory = tempfile::tempdir().unwrap();
-    let data = disk(directory.path(), "data", 0);
-    let disks = PoolDisks::new(Arc::clone(&data) as _, disk(directory.path(), "metadata", 0));
+    let (data, metadata) =
+        (disk(directory.path(), "data", 0), disk(directory.path(), "metadata", 0));
+    let disks = PoolDisks::new(Arc::clone(&data) as _, Arc::clone(&metadata) as _);
+    let disk = if name == "data" { data } else { metadata };
     Pool::format(&disks, &options(1000)).unwrap();
-    let pool = open(&disks, tuning()).unwrap();
+    let pool = open(&disks, tuning).unwrap();
     pool.create_volume("a", 100 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
     write(&volume, 0, &content(1, BLOCK)).unwrap();
     std::thread::scope(|scope| {
-        let gate = data.sync_gate.lock();
-        let syncs = data.syncs.load(Ordering::Relaxed);
-        let flush = scope.spawn(|| pool.flush());
-        while data.syncs.load(Ordering::Relaxed) == syncs {
+        let gate = disk.sync_gate.lock();
+        let syncs = disk.syncs.load(Ordering::Relaxed);
+        let held = scope.spawn(|| held(&pool));
+        let since = Instant::now();
+        while disk.syncs.load(Ordering::Relaxed) == syncs && since.elapsed() < PATIENCE {
             std::thread::yield_now();
         }
+        let is_synced = disk.syncs.load(Ordering::Relaxed) > syncs;
         let (done, ended) = std::sync::mpsc::channel();
         let (pool, volume) = (&pool, &volume);
         scope.spawn(move || {
+            others(pool, volume);
+            done.send(()).unwrap();
+        });
+        let ended = ended.recv_timeout(PATIENCE);
+        drop(gate);
+        held.join().unwrap().unwrap();
+        is_synced && ended.is_ok()
+    })
+}
+
+/// While a flush waits for the medium, the figures of the pool are told, and writes go on.
+#[test]
+fn a_flush_that_waits_for_the_medium_holds_nobody_up_who_asks_for_figures_or_writes() {
+    for (name, tuning) in [("data", tuning_on_disk()), ("metadata", tuning())] {
+        let is_over = ends_during_sync(name, tuning, Pool::flush, |pool, volume| {
             pool.stat().unwrap();
             assert_eq!(pool.volumes().len(), 1);
             write(volume, BLOCK as u64, &content(2, BLOCK)).unwrap();
-            done.send(()).unwrap();
         });
-        // The limit only ends a test that fails.
-        let ended = ended.recv_timeout(Duration::from_secs(20));
-        drop(gate);
-        flush.join().unwrap().unwrap();
-        assert_eq!(ended, Ok(()), "held up by a flush");
+        assert!(is_over, "held up by a flush that syncs the {name}");
+    }
+}
+
+/// A checkpoint syncs what commits carry while further commits are written.
+#[test]
+fn a_checkpoint_that_syncs_carried_contents_holds_no_flush_up() {
+    let checkpoint: Held = |pool| pool.flush().and_then(|()| pool.checkpoint());
+    let is_over = ends_during_sync("data", tuning(), checkpoint, |pool, volume| {
+        write(volume, BLOCK as u64, &content(2, BLOCK)).unwrap();
+        pool.flush().unwrap();
     });
+    assert!(is_over, "a flush waited for the data sync of a checkpoint");
 }
 
 /// A count while commits are written, volumes are made and removed, and the collector works, finds

@@ -24,7 +24,7 @@ use common::collide::Collider;
 use common::judge::{Contents, History};
 use common::simulated::{Fault, Nature, Shot, Simulation};
 use common::storm::{Storm, targets};
-use common::{first_seed, open_ticking, options_with, rounds, tuning};
+use common::{BLOCK, first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -166,12 +166,15 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     let collides = random.below(2) == 0;
     let fingerprint = if collides { FingerprintKind::Xxh3Compare } else { FingerprintKind::Blake3 };
     let (pool_blocks, most_blocks) = SIZES[usize::from(random.below(4) == 0)];
-    let options = PoolOptions { fingerprint, ..options_with(backend, pool_blocks) };
+    // A long journal has room for commits that carry all their contents.
+    let journal_bytes = Some([64 << 10, 1 << 20][random.below(2) as usize]);
+    let options = PoolOptions { fingerprint, journal_bytes, ..options_with(backend, pool_blocks) };
     Pool::format(&simulation.disks(), &options).unwrap();
     let most_references = if random.below(4) == 0 { 3 } else { u32::MAX };
     let inline_overload = InlineOverload::ALL[random.below(2) as usize];
     let verify_bytes = random.below(4) == 0;
-    let tuning = Tuning { verify_bytes, most_references, inline_overload, ..tuning() };
+    let carry_bytes = [None, None, Some(4 * BLOCK as u64), Some(0)][(seed % 4) as usize];
+    let tuning = Tuning { verify_bytes, most_references, inline_overload, carry_bytes, ..tuning() };
     let collider = collides.then(|| Collider::of(&simulation.disks()));
     let mut life = Life { random: &mut random, tuning, collider, most_blocks, points: 0 };
     let mut history = History::new(&Contents::default());

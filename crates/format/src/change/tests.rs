@@ -47,6 +47,7 @@ fn one_of_each() -> Vec<Change> {
         Change::SetMode { volume, mode: DedupMode::Off },
         Change::Grow { data_blocks: 9 },
         Change::Identify { pbn, fingerprint: Fingerprint::of_hash(6 << 80) },
+        Change::Carry { pbn, content: vec![7; 600] },
     ]
 }
 
@@ -66,6 +67,16 @@ fn every_change_comes_back_and_no_cut_one_does() {
         payload.extend(one);
     }
     assert_eq!(Change::decode_all(&payload, Version::V2), Some(one_of_each()));
+}
+
+#[test]
+fn a_carried_content_takes_few_bytes_besides_its_own() {
+    for bytes in [512, 4096, 1 << 20] {
+        let mut encoded = Vec::new();
+        let pbn = Pbn::new(u32::MAX - 1).unwrap();
+        Change::encode_carried(pbn, &vec![1; bytes], &mut encoded);
+        assert!(encoded.len() <= bytes + Change::CARRY_HEAD_BYTES);
+    }
 }
 
 /// Tags 4, 8 and 13 are of pools made before volumes had a creation time.

@@ -1,10 +1,9 @@
 //! Telling the end of the journal from damage, and measuring what is lost.
 
 use super::reader::{Found, Unreadable};
-use super::{JournalReader, LostHistory, Replayed};
+use super::{GivenUp, JournalReader, LostHistory, Replayed};
 use crate::error::FormatError;
 use crate::{Commit, DiskRole, FlushMarks};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Lost commits that a replay went past.
@@ -50,11 +49,11 @@ impl JournalReader<'_> {
         let generation = left.iter().map(|at| at.header.generation).max();
         let generation = generation.unwrap_or(0).max(self.root.generation);
         let what = self.describe_loss(&left, newest, marked);
-        let (mut next_commit, mut undone, mut lost) = (next, BTreeMap::new(), None);
+        let (mut next_commit, mut given_up, mut lost) = (next, GivenUp::default(), None);
         if let Some(what) = what {
             let after = newest.max(marked).unwrap_or(0).saturating_add(1);
             next_commit = next.max(after);
-            undone = self.ring.count_changes(next, &headers)?;
+            given_up = self.ring.given_up(next, &headers)?;
             lost = Some(self.measure_loss(what, (next, marked), &left)?);
         }
         Ok(Replayed {
@@ -66,7 +65,7 @@ impl JournalReader<'_> {
             mended: self.mended,
             unreadable_pages,
             marks,
-            undone,
+            given_up,
         })
     }
 

@@ -8,7 +8,8 @@ mod reader;
 
 use crate::error::FormatError;
 use crate::{
-    Change, Commit, FlushMarks, JOURNAL_PAGE, PAGE_BYTES, PoolSeed, Root, Superblock, VolumeId,
+    Change, Checksum, Commit, FlushMarks, JOURNAL_PAGE, PAGE_BYTES, Pbn, PoolSeed, Root,
+    Superblock, VolumeId,
 };
 use gemelo_disk::Disk;
 use loss::Gaps;
@@ -86,9 +87,17 @@ pub struct Replayed {
     pub unreadable_pages: u64,
     /// The flush marks of the pool.
     pub marks: FlushMarks,
-    /// Blocks of each volume that commits changed which were not replayed, as far as those can be
-    /// read.
-    pub undone: BTreeMap<VolumeId, u64>,
+    /// The parts of commits that were not replayed, as far as those can be read.
+    pub given_up: GivenUp,
+}
+
+/// The parts of commits that a replay gives up.
+#[derive(Debug, Default)]
+pub struct GivenUp {
+    /// Blocks of each volume that they changed.
+    pub changed_blocks: BTreeMap<VolumeId, u64>,
+    /// Contents that they expect in blocks of the data store.
+    pub expected: BTreeSet<(Pbn, Checksum)>,
 }
 
 /// Reads the commits from a root on, and calls `apply` with each.

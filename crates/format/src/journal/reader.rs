@@ -1,15 +1,14 @@
 //! Finding commits in the ring and reading their copies.
 
 use super::mend::mend_payload;
-use super::ring_offset;
+use super::{GivenUp, ring_offset};
 use crate::error::{FormatError, Result};
 use crate::{
     COMMIT_HEADER_BYTES, Change, Commit, CommitHeader, DiskRole, PAGE_BYTES, PoolSeed, Version,
-    VolumeId,
 };
 use gemelo_disk::Disk;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 
 /// Bytes that are read at once in a search for commits.
@@ -194,25 +193,21 @@ impl Ring<'_> {
         Ok(found)
     }
 
-    /// Blocks of each volume that the commits from this number on change, as far as those can be
-    /// read.
-    pub(super) fn count_changes(
-        &self,
-        from: u64,
-        headers: &[Commit],
-    ) -> Result<BTreeMap<VolumeId, u64>> {
-        let mut changed = BTreeMap::new();
+    /// The parts of the commits from this number on, as far as those can be read.
+    pub(super) fn given_up(&self, from: u64, headers: &[Commit]) -> Result<GivenUp> {
+        let mut given_up = GivenUp::default();
         let numbers: BTreeSet<u64> =
             headers.iter().map(|at| at.header.number).filter(|number| *number >= from).collect();
         for number in numbers {
             let Some(found) = self.commit_anywhere(number, headers)? else { continue };
             for change in Change::decode_all(&found.payload, self.version).unwrap_or_default() {
+                given_up.expected.extend(change.expected_content());
                 if let Some((volume, blocks)) = change.changed_blocks() {
-                    let sum: &mut u64 = changed.entry(volume).or_default();
+                    let sum = given_up.changed_blocks.entry(volume).or_default();
                     *sum = sum.saturating_add(blocks);
                 }
             }
         }
-        Ok(changed)
+        Ok(given_up)
     }
 }

@@ -159,6 +159,10 @@ pub(crate) struct Arguments {
     /// readers, until newer contents need it [default: as the pool was made, 64m]
     #[arg(long, value_name = "SIZE")]
     write_buffer: Option<Size>,
+    /// Most new contents that a flush writes into the journal, so that it syncs one disk and not
+    /// two; 0 for none [default: as the pool was made, 64k, or 256k for a member of a domain]
+    #[arg(long, value_name = "SIZE")]
+    carry: Option<Size>,
     /// Make writes durable after this time at the latest, even if no client flushes [default: as
     /// the pool was made, 5s]
     #[arg(long, value_name = "DURATION")]
@@ -230,6 +234,7 @@ impl Arguments {
             scrub_bytes_per_s: self.scrub_rate.map(|rate| rate.0),
             cache_bytes: self.cache.map(|cache| cache.0),
             write_buffer_bytes: self.write_buffer.map(|memory| memory.0),
+            carry_bytes: self.carry.map(|contents| contents.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
             layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
         };

@@ -32,6 +32,8 @@ fn tuning(seed: u64) -> Tuning {
         background: false,
         verify_bytes: compares(seed),
         write_buffer_bytes: BLOCK as u64,
+        // The commits of the model carry no contents.
+        carry_bytes: Some(0),
         ..Tuning::default()
     }
 }

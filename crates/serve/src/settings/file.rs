@@ -47,6 +47,8 @@ struct Read {
     cache: Option<u64>,
     #[serde(deserialize_with = "size")]
     write_buffer: Option<u64>,
+    #[serde(deserialize_with = "size")]
+    carry: Option<u64>,
     #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
     collect_rate: Option<u64>,
     #[serde(deserialize_with = "io_mode")]
@@ -73,6 +75,7 @@ struct Written {
     layout_rate: Option<u64>,
     cache: Option<u64>,
     write_buffer: Option<u64>,
+    carry: Option<u64>,
     collect_rate: Option<u64>,
     io: Option<&'static str>,
 }
@@ -184,6 +187,7 @@ impl From<Settings> for Written {
             layout_rate: settings.layout_bytes_per_s,
             cache: settings.cache_bytes,
             write_buffer: settings.write_buffer_bytes,
+            carry: settings.carry_bytes,
             collect_rate: settings.collect_bytes_per_s,
             io: settings.io.map(IoMode::name),
         }
@@ -219,6 +223,7 @@ impl Read {
             layout_bytes_per_s: self.layout_rate,
             cache_bytes: self.cache,
             write_buffer_bytes: self.write_buffer,
+            carry_bytes: self.carry,
             collect_bytes_per_s: self.collect_rate,
             io: self.io,
         })

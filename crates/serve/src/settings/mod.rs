@@ -57,6 +57,8 @@ pub struct Settings {
     /// Bytes of memory for contents that were written: until they are on the disk, and afterwards
     /// for readers.
     pub write_buffer_bytes: Option<u64>,
+    /// Most bytes of new contents that a flush writes into the journal.
+    pub carry_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
     pub collect_bytes_per_s: Option<u64>,
     /// Most bytes a second that the arranger moves.
@@ -163,6 +165,7 @@ impl Settings {
             scrub_bytes_per_s: self.scrub_bytes_per_s.or(other.scrub_bytes_per_s),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.or(other.write_buffer_bytes),
+            carry_bytes: self.carry_bytes.or(other.carry_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
             layout_bytes_per_s: self.layout_bytes_per_s.or(other.layout_bytes_per_s),
             io: self.io.or(other.io),
@@ -194,6 +197,7 @@ impl Settings {
             inline_overload: self.inline_overload.unwrap_or(usual.inline_overload),
             cache_bytes: self.cache_bytes.unwrap_or(usual.cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.unwrap_or(usual.write_buffer_bytes),
+            carry_bytes: self.carry_bytes.or(usual.carry_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
             io: self.io.unwrap_or(usual.io),
             layout: LayoutTuning {
@@ -240,6 +244,7 @@ mod tests {
             scrub_bytes_per_s: Some(8 << 20),
             cache_bytes: Some(64 << 20),
             write_buffer_bytes: Some(32 << 20),
+            carry_bytes: Some(128 << 10),
             collect_bytes_per_s: Some(0),
             layout_bytes_per_s: Some(20 << 20),
             io: Some(IoMode::Buffered),
@@ -280,13 +285,13 @@ mod tests {
                        finder-delay = \"1m\"\nfinder-most-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
                        finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
                        scrub-interval = \"7d\"\nscrub-rate = \"8m\"\nlayout-rate = \"20m\"\n\
-                       finder-memory = \"8m\"\ncache = \"64m\"\nwrite-buffer = \"32m\"\n\
+                       finder-memory = \"8m\"\ncache = \"64m\"\nwrite-buffer = \"32m\"\ncarry = \"128k\"\n\
                        collect-rate = 0\ninline-overload = \"defer\"\n";
         let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
                    finder_delay_ms = 60000\nfinder-most-delay = 120\nfinder_bytes_per_s = 1048576\n\
                    find-interval = \"10m\"\nfind-window = \"22:00-6:00\"\nfinder-cpu = 35\n\
                    scrub-interval = \"168h\"\nscrub-rate = 8388608\n\
-                   finder-memory = 8388608\ncache_bytes = 67108864\nwrite-buffer = 33554432\n\
+                   finder-memory = 8388608\ncache_bytes = 67108864\nwrite-buffer = 33554432\ncarry = 131072\n\
                    collect_bytes_per_s = 0\nlayout-rate = 20971520\ninline-overload = \"defer\"\n";
         assert_eq!(parse(options).unwrap(), all());
         assert_eq!(parse(old).unwrap(), all());

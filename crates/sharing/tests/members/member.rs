@@ -91,9 +91,16 @@ pub(crate) fn tuning() -> Tuning {
         write_buffer_bytes: 24 * BLOCK as u64,
         // Tests damage contents in the store, and read them.
         keeps_written: false,
+        // The keeper knows of a content as soon as it is flushed.
+        carry_bytes: Some(0),
         layout: LayoutTuning { run_bytes: 8 * BLOCK as u64, ..LayoutTuning::default() },
         ..Tuning::default()
     }
+}
+
+/// The same settings, with commits that carry their contents.
+pub(crate) fn carrying() -> Tuning {
+    Tuning { carry_bytes: None, ..tuning() }
 }
 
 impl Member {

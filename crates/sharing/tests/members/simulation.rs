@@ -3,7 +3,7 @@
 //!
 //! `GEMELO_TEST_ROUNDS` sets the number of seeds of each backend, `GEMELO_TEST_SEED` the first one.
 
-use crate::member::{Failure, Member, content, flush, read, trim, write};
+use crate::member::{Failure, Member, carrying, content, flush, read, trim, write};
 use crate::model::Contents;
 use crate::proof::{expect_clean, expect_nothing_left};
 use crate::{BLOCK, TIMEOUT_NS, domain, member};
@@ -173,7 +173,8 @@ impl Run<'_> {
         let first = self.world.draw(u64::from(MEMBERS)) as u32;
         for step in 0..MEMBERS {
             let member = MemberId((first + step) % MEMBERS + 1);
-            match Member::start(client, self.config, member, self.compares) {
+            let settings = (self.compares, carrying());
+            match Member::start_with(client, self.config, member, settings) {
                 Ok(member) => {
                     count(&self.tally.taken_over, u64::from(member.tenure.epoch() > 2));
                     let worked = self.work(member);
@@ -335,7 +336,8 @@ impl Run<'_> {
     fn finish(&self) {
         let client = self.world.client();
         let start = |number| {
-            let member = Member::start(&client, self.config, MemberId(number), self.compares);
+            let settings = (self.compares, carrying());
+            let member = Member::start_with(&client, self.config, MemberId(number), settings);
             member.unwrap_or_else(|failure| panic!("{failure:?}"))
         };
         let members: Vec<Member> = (1..=MEMBERS).map(start).collect();

@@ -131,6 +131,24 @@ impl WriteBuffer {
         self.shared.write_out()
     }
 
+    /// Shows the newest contents of these PBNs if all of them are in memory. Returns `false`, and
+    /// may have shown some, if one is not, or if a content could not be written out.
+    pub fn show(&self, pbns: &[Pbn], mut each: impl FnMut(Pbn, &[u8])) -> bool {
+        let mut found = Vec::with_capacity(pbns.len());
+        {
+            let mut guarded = self.shared.lock();
+            if guarded.state.has_failed() {
+                return false;
+            }
+            let slots = pbns.iter().map_while(|pbn| guarded.state.find(*pbn));
+            found.extend(slots.map(|found| found.slot));
+        }
+        pbns.iter().zip(&found).for_each(|(pbn, slot)| each(*pbn, slot));
+        let are_all = found.len() == pbns.len();
+        self.shared.put_back(found.into_iter());
+        are_all
+    }
+
     /// Copies contents into memory, in parts if there is too little of it.
     fn hold(&self, writes: &mut [ContentWrite<'_>]) {
         let mut rest = writes;

@@ -42,7 +42,8 @@ pub(super) fn assess(
             monitor.advance(1);
             let Place::Stored(pbn, checksum) = place else { return Ok(()) };
             let is_record_lost = backend.is_record_lost(pbn);
-            let is_present = u64::from(pbn.number()) < judge.present;
+            let carried = recovered.carried.get(pbn);
+            let is_present = u64::from(pbn.number()) < judge.present || carried.is_some();
             let mut is_good = is_present;
             if is_present && (must_scrub || is_record_lost) {
                 let doubtful = match recovered.has_lost_history {
@@ -50,7 +51,11 @@ pub(super) fn assess(
                     false => None,
                 };
                 let needs_fingerprint = is_record_lost || doubtful.is_some();
-                let verdict = judge.judge(Wanted { lbn, pbn, checksum }, needs_fingerprint);
+                let wanted = Wanted { lbn, pbn, checksum };
+                let verdict = match carried {
+                    Some(content) => judge.judge_content(content, &wanted, needs_fingerprint),
+                    None => judge.judge(wanted, needs_fingerprint),
+                };
                 is_good = verdict.is_good;
                 let right = verdict.fingerprint.filter(|_| needs_fingerprint);
                 let wrong = right.filter(|right| doubtful != Some(*right));
@@ -120,11 +125,17 @@ impl Judge {
         let mut reads = [ContentRead::new(pbn, 0, &mut self.content)];
         self.store.read(&mut reads);
         let [read] = reads;
-        let is_good = read.outcome.is_ok() && self.seed.of_content(&self.content) == checksum;
-        let fingerprint =
-            (is_good && needs_fingerprint).then(|| self.fingerprinter.of(&self.content));
-        let verdict = Verdict { is_good, fingerprint };
+        let verdict = match read.outcome {
+            Ok(()) => self.judge_content(&self.content, &wanted, needs_fingerprint),
+            Err(_) => Verdict { is_good: false, fingerprint: None },
+        };
         self.judged.insert((pbn, checksum.0), verdict);
         verdict
+    }
+
+    fn judge_content(&self, content: &[u8], wanted: &Wanted, needs_fingerprint: bool) -> Verdict {
+        let is_good = self.seed.of_content(content) == wanted.checksum;
+        let fingerprint = (is_good && needs_fingerprint).then(|| self.fingerprinter.of(content));
+        Verdict { is_good, fingerprint }
     }
 }

@@ -1,5 +1,6 @@
 //! Opens a pool: reads the newest checkpoint, replays the journal after it, and computes the state.
 
+use super::carried::Carried;
 use super::past_loss::PastLoss;
 use super::{LossChoice, Pool, Tuning};
 use crate::backend::{self, BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend};
@@ -24,6 +25,8 @@ const LBNS_AT_ONCE: u64 = 4096;
 pub(crate) struct Recovered {
     pub(crate) superblock: Superblock,
     pub(crate) store: Arc<dyn Store>,
+    /// Contents that the store may lack.
+    pub(crate) carried: Carried,
     pub(crate) backend: Box<dyn MetadataBackend>,
     /// `true` if durable changes are missing.
     pub(crate) has_lost_history: bool,
@@ -70,16 +73,15 @@ pub(crate) fn recover(
     let options = LoadOptions { cache_bytes, salvages: is_salvaged };
     let Loaded { mut backend, root, newest } = load(disks, &superblock, options, &mut damage)?;
     let mut past_loss = PastLoss::default();
-    let replayed = replay_journal(
-        &*disks.metadata,
-        &superblock,
-        &root,
-        at_loss(salvage),
-        |commit| match commit.follows_loss {
-            true => past_loss.apply(&mut *backend, &commit),
-            false => backend.apply(&commit.changes, &mut Vec::new()),
-        },
-    )?;
+    let mut carried = Carried::new(&superblock);
+    let replayed =
+        replay_journal(&*disks.metadata, &superblock, &root, at_loss(salvage), |mut commit| {
+            carried.take_from(&mut commit)?;
+            match commit.follows_loss {
+                true => past_loss.apply(&mut *backend, &commit),
+                false => backend.apply(&commit.changes, &mut Vec::new()),
+            }
+        })?;
     for number in &replayed.mended {
         damage.harmless.push(format!("both copies of commit {number} in part"));
     }
@@ -101,15 +103,19 @@ pub(crate) fn recover(
         }
         damage.lost.push(what);
     }
-    find_absent(&*store, &*backend, &mut damage)?;
+    if has_lost_history {
+        carried.leave_out_reused(&*store, replayed.given_up.expected);
+    }
+    find_absent(&*store, &carried, &*backend, &mut damage)?;
     let generation = replayed.generation.max(newest);
     Ok(Recovered {
         superblock,
         store,
+        carried,
         backend,
         has_lost_history,
         lost_history: replayed.lost,
-        undone: replayed.undone,
+        undone: replayed.given_up.changed_blocks,
         past_loss,
         root,
         last_commit: replayed.last,
@@ -155,11 +161,19 @@ fn load(
 
 /// Finds contents beyond the end of the data disk. A write would make such a disk longer, and the
 /// lost contents would look like zeros. The pool therefore takes no changes before it is repaired.
-fn find_absent(store: &dyn Store, backend: &dyn Index, damage: &mut Damage) -> Result<()> {
+/// Contents that the journal carries are not lost.
+fn find_absent(
+    store: &dyn Store,
+    carried: &Carried,
+    backend: &dyn Index,
+    damage: &mut Damage,
+) -> Result<()> {
     let present = store.blocks().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
     let mut absent = 0u64;
-    let visited =
-        backend.visit_used(&mut |pbn| absent += u64::from(u64::from(pbn.number()) >= present));
+    let visited = backend.visit_used(&mut |pbn| {
+        let is_absent = u64::from(pbn.number()) >= present && carried.get(pbn).is_none();
+        absent += u64::from(is_absent);
+    });
     if absent > 0 {
         damage.lost.push(format!(
             "{absent} stored blocks, because the data store ends before them, after {present} blocks"
@@ -215,7 +229,8 @@ impl Pool {
         let is_salvaged = recovered.is_salvaged;
         let Recovered {
             superblock,
-            store,
+            mut store,
+            carried,
             backend,
             root,
             last_commit,
@@ -228,8 +243,12 @@ impl Pool {
         let space = space_of(&*backend, &superblock, &mut damage)?;
         let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
         let tuning = Tuning { read_only: is_read_only, ..tuning };
-        if !is_read_only {
+        let keeper = disks.keeper();
+        if is_read_only {
+            store = carried.overlay(store);
+        } else {
             extend_data(&*store, backend.totals().data_blocks)?;
+            carried.write_to(&*store, |pbn| space.is_used(pbn))?;
             if !is_salvaged {
                 write_again(
                     (&disks, &*store),
@@ -239,7 +258,6 @@ impl Pool {
                 )?;
             }
         }
-        let keeper = disks.keeper();
         let held = match &keeper {
             Some(keeper) if !is_read_only => {
                 keeper.opened(space.blocks(), &|pbn| space.is_used(pbn))
@@ -261,6 +279,7 @@ impl Pool {
             keeper,
             held,
             journal,
+            carried_bytes: carried.bytes(),
             next_commit,
             generation,
         });

@@ -243,8 +243,13 @@ impl Simulation {
 
     /// The disks after the worst power cut, which leaves no unsynced write.
     pub fn after_worst_crash(&self) -> Self {
-        let mut world = self.world.lock().unwrap();
-        world.is_down = true;
+        self.pull_plug();
+        self.durable()
+    }
+
+    /// Disks with what is durable at this moment. These ones go on.
+    pub fn durable(&self) -> Self {
+        let world = self.world.lock().unwrap();
         let images = [DATA, METADATA].map(|which| world.images[which].durable.clone());
         Self::of_images(0, images).with_store(self.open_store)
     }

@@ -182,6 +182,15 @@ fn write_buffer(report: &StatReport) -> Table {
             format_duration_ns(buffer.longest_sync_ns)
         ),
     ]);
+    let activity = &report.pool.activity;
+    table.row([
+        "flushes without".to_owned(),
+        format!(
+            "{}, which carry {}",
+            format_counted(activity.carrying_commits, "commit"),
+            format_size(activity.carried_bytes)
+        ),
+    ]);
     table.row([
         "runs written".to_owned(),
         format!(

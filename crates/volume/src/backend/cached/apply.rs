@@ -59,6 +59,8 @@ impl<L: Layout> CachedBackend<L> {
             Change::Copy { source, volume, first, count } => {
                 self.copy(*source, *volume, *first, Lbn(first.0.saturating_add(*count)))
             }
+            // It concerns the data store alone.
+            Change::Carry { .. } => Ok(()),
             Change::Grow { data_blocks } => {
                 self.data_blocks = self.data_blocks.max(*data_blocks);
                 Ok(())

@@ -42,6 +42,8 @@ impl LogBackend {
                 self.volume_mut(*volume)?.record.mode = *mode;
                 Ok(())
             }
+            // It concerns the data store alone.
+            Change::Carry { .. } => Ok(()),
             Change::Grow { data_blocks } => {
                 self.data_blocks = self.data_blocks.max(*data_blocks);
                 Ok(())

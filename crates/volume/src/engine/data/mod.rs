@@ -111,6 +111,15 @@ impl DataPath {
         self.store().compare(comparisons);
     }
 
+    /// Shows the contents of these blocks if all are in memory, and the disk takes writes. Returns
+    /// `false` otherwise, and may have shown some.
+    pub(crate) fn show_held(&self, pbns: &[Pbn], each: impl FnMut(Pbn, &[u8])) -> bool {
+        match &self.contents {
+            ContentStore::Plain(_) => false,
+            ContentStore::Buffered(buffer) => buffer.show(pbns, each),
+        }
+    }
+
     /// Makes durable what was written before.
     ///
     /// On a file system that is full it fails and stops nothing, because the contents are still in

@@ -62,15 +62,22 @@ impl Log {
             journal_offset: committer.head(),
             totals,
         };
+        let has_carried = committer.carrying.begin_sync();
         // If the commit had no room, no other may be written before the root is durable.
-        let held = match written {
+        let mut held = match written {
             Ok(Written::All) => {
                 drop(committer);
                 None
             }
             Ok(Written::NoRoom) | Err(_) => Some(committer),
         };
-        self.write_frozen(&mark, held).inspect_err(|_| add(&self.counters.failed_checkpoints, 1))
+        // The root gives the journal up, which may be the only durable place of contents.
+        let synced = match has_carried {
+            true => self.finish_sync(held.as_deref_mut()),
+            false => Ok(()),
+        };
+        self.write_frozen(&mark, synced, held)
+            .inspect_err(|_| add(&self.counters.failed_checkpoints, 1))
     }
 
     fn freeze(&self, committer: &mut Committer) -> (u64, Totals) {
@@ -80,8 +87,15 @@ impl Log {
         (state.open.number(), state.backend.totals())
     }
 
-    fn write_frozen(&self, mark: &Mark, held: Option<OrderedGuard<'_, Committer>>) -> Result<()> {
-        if let Err(error) = self.write_pages_and_root(mark) {
+    /// Writes the checkpoint, if the contents that it refers to were synced, and gives it up
+    /// otherwise.
+    fn write_frozen(
+        &self,
+        mark: &Mark,
+        synced: Result<()>,
+        held: Option<OrderedGuard<'_, Committer>>,
+    ) -> Result<()> {
+        if let Err(error) = synced.and_then(|()| self.write_pages_and_root(mark)) {
             self.write().backend.abandon();
             return Err(error);
         }

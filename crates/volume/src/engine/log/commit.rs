@@ -1,5 +1,6 @@
 //! Makes changes durable: one data sync and one commit for all waiting threads.
 
+use super::carry::{Carrying, Unsynced};
 use super::{JournalFigures, Log, State};
 use crate::backend::{MetadataBackend, Pressure};
 use crate::counters::add;
@@ -31,7 +32,9 @@ pub(super) struct OpenCommit {
     number: u64,
     buffer: Vec<u8>,
     effects: Effects,
-    stores_data: bool,
+    unsynced: Unsynced,
+    /// Most contents that the commit may carry.
+    most_carried: usize,
     /// `true` if somebody wants to know which blocks are identified.
     notes_identified: bool,
 }
@@ -59,12 +62,13 @@ impl Effects {
 }
 
 impl OpenCommit {
-    pub(super) fn new(number: u64, notes_identified: bool) -> Self {
+    pub(super) fn new(number: u64, most_carried: usize, notes_identified: bool) -> Self {
         Self {
             number,
             buffer: vec![0; COMMIT_HEADER_BYTES],
             effects: Effects::default(),
-            stores_data: false,
+            unsynced: Unsynced::None,
+            most_carried,
             notes_identified,
         }
     }
@@ -79,8 +83,9 @@ impl OpenCommit {
         if self.notes_identified {
             self.effects.identified.extend(identified_by(change));
         }
-        // A block whose content was written again is named by the change that says so.
-        self.stores_data |= matches!(change, Change::Store { .. } | Change::Suspect { .. });
+        if let Some(pbn) = change.written_block() {
+            self.unsynced.add(pbn, self.most_carried);
+        }
         change.encode(&mut self.buffer);
         Ok(())
     }
@@ -113,10 +118,10 @@ impl OpenCommit {
 
     /// Closes the open commit and begins the next one.
     pub(super) fn close(&mut self) -> ClosedCommit {
-        let next = Self::new(self.number + 1, self.notes_identified);
-        let Self { number, buffer, effects, stores_data, .. } = std::mem::replace(self, next);
+        let next = Self::new(self.number + 1, self.most_carried, self.notes_identified);
+        let Self { number, buffer, effects, unsynced, .. } = std::mem::replace(self, next);
         let bytes = buffer.len().next_multiple_of(PAGE_BYTES) as u64 + effects.bytes();
-        ClosedCommit { number, buffer, effects, bytes, stores_data, is_built: false }
+        ClosedCommit { number, buffer, effects, bytes, unsynced, is_built: false }
     }
 }
 
@@ -133,20 +138,21 @@ fn identified_by(change: &Change) -> Option<Pbn> {
 /// A commit on its way to the journal.
 pub(super) struct ClosedCommit {
     number: u64,
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
     effects: Effects,
     /// Bytes of memory that the commit takes.
-    bytes: u64,
-    /// `true` while the commit refers to contents that no sync has covered.
-    stores_data: bool,
+    pub(super) bytes: u64,
+    /// The contents that the commit refers to and does not carry, until a sync has covered them.
+    pub(super) unsynced: Unsynced,
     is_built: bool,
 }
 
 /// The commits that are closed and not durable, and the journal they go to.
 pub(super) struct Committer {
-    journal: Journal,
+    pub(super) journal: Journal,
     /// Closed commits in order. A commit stays here after a write failed or found no room.
-    waiting: VecDeque<ClosedCommit>,
+    pub(super) waiting: VecDeque<ClosedCommit>,
+    pub(super) carrying: Carrying,
     /// The number of the last durable commit.
     durable: u64,
     /// Generation of the newest durable root.
@@ -154,8 +160,13 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    pub(super) const fn new(journal: Journal, durable: u64, generation: u64) -> Self {
-        Self { journal, waiting: VecDeque::new(), durable, generation }
+    pub(super) const fn new(
+        journal: Journal,
+        carrying: Carrying,
+        durable: u64,
+        generation: u64,
+    ) -> Self {
+        Self { journal, waiting: VecDeque::new(), carrying, durable, generation }
     }
 
     pub(super) const fn figures(&self) -> JournalFigures {
@@ -185,9 +196,10 @@ impl Committer {
         self.waiting.iter().map(|commit| commit.bytes).sum()
     }
 
-    /// Returns whether a waiting commit refers to contents that no sync has covered.
+    /// Returns whether a waiting commit refers to contents that it does not carry and that no sync
+    /// has covered.
     pub(super) fn waits_for_data(&self) -> bool {
-        self.waiting.iter().any(|commit| commit.stores_data)
+        self.waiting.iter().any(|commit| !commit.unsynced.is_none())
     }
 
     /// Adds a commit behind those that wait.
@@ -217,7 +229,13 @@ impl Committer {
                 effects.append(commit.effects);
             }
         }
-        effects
+        self.hold_back(effects)
+    }
+
+    /// Takes out of the effects of durable commits what has to wait for a sync of the data store.
+    fn hold_back(&mut self, effects: Effects) -> Effects {
+        let Effects { freed, identified } = effects;
+        Effects { identified: self.carrying.hold_back(identified, &freed), freed }
     }
 }
 
@@ -283,10 +301,7 @@ impl Log {
 
     /// Writes the waiting commits. After an error they keep waiting.
     pub(super) fn write_waiting(&self, committer: &mut Committer) -> Result<Written> {
-        if committer.waits_for_data() {
-            self.data.sync()?;
-            committer.waiting.iter_mut().for_each(|commit| commit.stores_data = false);
-        }
+        self.settle_contents(committer)?;
         while let Some(commit) = committer.waiting.front_mut() {
             if !commit.is_built {
                 build_commit(&mut commit.buffer, commit.number, committer.generation, self.seed);
@@ -309,6 +324,7 @@ impl Log {
             let effects = std::mem::take(&mut commit.effects);
             committer.waiting.pop_front();
             self.publish(committer);
+            let effects = committer.hold_back(effects);
             self.take_effect(effects);
         }
         Ok(Written::All)

@@ -5,6 +5,7 @@
 //! checkpoint writes the state of one instant, so that the journal before it is not needed any
 //! more. Blocks that a change has freed go to the data path when the change is durable.
 
+mod carry;
 mod checkpoint;
 mod commit;
 mod copy;
@@ -23,6 +24,7 @@ use crate::counters::PoolCounters;
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use crate::pool::Tuning;
+use carry::Carrying;
 use commit::{Committer, OpenCommit};
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
@@ -50,6 +52,8 @@ pub(crate) struct Log {
     /// Held by a checkpoint, and by changes of whole volumes, which none of them may meet.
     checkpointer: OrderedMutex<()>,
     reserve: Reserve,
+    /// Most bytes of contents that a commit carries.
+    carry_bytes: u64,
     /// Bytes of the open commit, to be looked at without a lock.
     open_bytes: AtomicU64,
     /// Bytes of the commits that wait, to be looked at without a lock.
@@ -70,6 +74,8 @@ pub(crate) struct LogParts {
     pub(crate) data: Arc<DataPath>,
     pub(crate) backend: Box<dyn MetadataBackend>,
     pub(crate) journal: Journal,
+    /// Bytes of the contents that the journal carries.
+    pub(crate) carried_bytes: u64,
     /// The number of the next commit.
     pub(crate) next_commit: u64,
     /// The generation of the newest durable root.
@@ -88,9 +94,13 @@ pub(crate) struct JournalFigures {
 impl Log {
     pub(crate) fn new(parts: LogParts) -> Self {
         let LogParts { backend, journal, next_commit, generation, .. } = parts;
-        let committer = Committer::new(journal, next_commit - 1, generation);
+        let carrying = Carrying::of_journal(parts.carried_bytes);
+        let committer = Committer::new(journal, carrying, next_commit - 1, generation);
         let figures = Mutex::new(committer.figures());
-        let open = OpenCommit::new(next_commit, parts.data.has_keeper());
+        let carry_bytes = carry::bytes_of(&parts.tuning, &*parts.disk);
+        let blocks = carry_bytes / u64::from(parts.superblock.block_bytes);
+        let most_carried = usize::try_from(blocks).unwrap_or(usize::MAX);
+        let open = OpenCommit::new(next_commit, most_carried, parts.data.has_keeper());
         Self {
             seed: PoolSeed::of(&parts.superblock),
             disk: parts.disk,
@@ -106,6 +116,7 @@ impl Log {
             committer: OrderedMutex::new(Rank::Committer, committer),
             checkpointer: OrderedMutex::new(Rank::Checkpoint, ()),
             reserve: Reserve::new(),
+            carry_bytes,
             open_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             figures,

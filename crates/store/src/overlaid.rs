@@ -1,0 +1,93 @@
+//! A store with contents in memory over it, which stand in for those below.
+
+use crate::{ContentRead, ContentWrite, Store};
+use gemelo_format::{FormatError, Pbn};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+/// Contents by PBN.
+pub type Contents = HashMap<Pbn, Vec<u8>>;
+
+/// A store that reads some contents from memory. It is for readers of a pool that nobody writes: a
+/// content that is written stays hidden by the one in memory.
+pub struct OverlaidStore {
+    below: Arc<dyn Store>,
+    contents: Arc<Contents>,
+}
+
+impl OverlaidStore {
+    /// Returns a store that reads these contents from memory, and all others from the store below.
+    #[must_use]
+    pub fn over(below: Arc<dyn Store>, contents: Arc<Contents>) -> Arc<dyn Store> {
+        if contents.is_empty() { below } else { Arc::new(Self { below, contents }) }
+    }
+
+    fn read_by(&self, reads: &mut [ContentRead<'_>], below: impl Fn(&mut [ContentRead<'_>])) {
+        let mut rest = Vec::with_capacity(reads.len());
+        for read in reads.iter_mut() {
+            let content = self.contents.get(&read.pbn);
+            let end = read.within + read.buffer.len();
+            match content.and_then(|content| content.get(read.within..end)) {
+                Some(part) => {
+                    read.buffer.copy_from_slice(part);
+                    read.outcome = Ok(());
+                }
+                None => rest.push(read),
+            }
+        }
+        let mut list: Vec<ContentRead<'_>> = rest
+            .iter_mut()
+            .map(|read| ContentRead::new(read.pbn, read.within, &mut *read.buffer))
+            .collect();
+        below(&mut list);
+        let outcomes: Vec<io::Result<()>> = list.into_iter().map(|read| read.outcome).collect();
+        rest.into_iter().zip(outcomes).for_each(|(read, outcome)| read.outcome = outcome);
+    }
+}
+
+impl Store for OverlaidStore {
+    fn block_bytes(&self) -> usize {
+        self.below.block_bytes()
+    }
+
+    fn blocks(&self) -> io::Result<u64> {
+        self.below.blocks()
+    }
+
+    fn enlarge(&self, blocks: u64) -> io::Result<()> {
+        self.below.enlarge(blocks)
+    }
+
+    fn write_labels(&self) -> Result<(), FormatError> {
+        self.below.write_labels()
+    }
+
+    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
+        self.below.check_labels()
+    }
+
+    fn read(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read(list));
+    }
+
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read_medium(list));
+    }
+
+    fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        self.below.write(writes);
+    }
+
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        self.below.discard(first, count)
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        self.below.least_discard_blocks()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.below.sync()
+    }
+}
