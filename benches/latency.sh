@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Latency and large writes of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the servers in turn. The
-# loads are 4 KiB hot-spot writes at a fixed rate (Zipf, 1.1), 1 MiB writes at depth 4, and 128 KiB writes at depth 8. About
-# three minutes with one round.
+# loads are 4 KiB hot-spot writes at a fixed rate (Zipf, 1.1), 1 MiB writes at depth 4, and 128 KiB writes at depth 8, all of
+# unique contents; and the long writes of the same few contents again and again. About five minutes with three rounds.
 #
 #   benches/latency.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
@@ -21,7 +21,7 @@ load() {
     local who=$1 name=$2 seconds=$3
     shift 3
     fio --name=x --ioengine=nbd --uri="nbd+unix:///?socket=$directory/socket" --size=1g --time_based --runtime="$seconds" \
-        --refill_buffers --randrepeat=0 --output-format=json --percentile_list=50:99:99.9 "$@" 2>/dev/null |
+        --randrepeat=0 --output-format=json --percentile_list=50:99:99.9 "$@" 2>/dev/null |
         python3 -c '
 import json, sys
 text = sys.stdin.read()  # fio tells of the connection first
@@ -33,9 +33,12 @@ print(sys.argv[1], sys.argv[2], write["bw_bytes"] / 1e6, *latencies, write["clat
 
 measure() {
     load "$1" hot-spot "${SECONDS_LOW:-8}" --bs=4k --rw=randwrite --random_distribution=zipf:1.1 --iodepth=32 \
-        --rate_iops="${RATE:-20000}"
-    load "$1" 1m "${SECONDS_LARGE:-3}" --bs=1m --rw=write --iodepth=4
-    load "$1" 128k "${SECONDS_LARGE:-3}" --bs=128k --rw=write --iodepth=8
+        --rate_iops="${RATE:-20000}" --refill_buffers
+    load "$1" 1m "${SECONDS_LARGE:-3}" --bs=1m --rw=write --iodepth=4 --refill_buffers
+    load "$1" 128k "${SECONDS_LARGE:-3}" --bs=128k --rw=write --iodepth=8 --refill_buffers
+    # fio writes the contents of its first buffers again.
+    load "$1" 1m-same "${SECONDS_LARGE:-3}" --bs=1m --rw=write --iodepth=4
+    load "$1" 128k-same "${SECONDS_LARGE:-3}" --bs=128k --rw=write --iodepth=8
 }
 
 for _ in $(seq "$rounds"); do
@@ -62,7 +65,7 @@ for server, load, *values in lines:
     figures[load, server].append([float(value) for value in values])
 median = lambda rows: [statistics.median(column) for column in zip(*rows)]
 print(f"medians of {sys.argv[2]} rounds in turn; ms; in brackets the median ratio to nbdkit of the same round")
-for load in ("hot-spot", "1m", "128k"):
+for load in ("hot-spot", "1m", "128k", "1m-same", "128k-same"):
     print(f"{load:<12}{'MB/s':>16}{'50 %':>9}{'99 %':>16}{'99.9 %':>16}{'max':>9}")
     peer = figures[load, "nbdkit"]
     for server in dict.fromkeys(line[0] for line in lines):
