@@ -106,8 +106,8 @@ pub trait Disk: Send + Sync {
         outcomes.find(io::Result::is_err).unwrap_or(Ok(()))
     }
 
-    /// Returns the number of bytes whose writing takes about as long as a sync with nothing to write.
-    /// A caller that saves a sync by writing fewer bytes more gains by it.
+    /// Returns the number of bytes whose writing takes about as long as a sync with nothing to
+    /// write. A caller that saves a sync by writing fewer bytes more gains by it.
     fn bytes_per_sync(&self) -> u64 {
         LOCAL_BYTES_PER_SYNC
     }

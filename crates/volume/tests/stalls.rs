@@ -487,33 +487,3 @@ fn longest_waits(pool: &Pool, what: &str) -> [Duration; 3] {
         worst
     })
 }
-
-/// A copy in pieces that would overflow a reference count is undone, and reported as an error.
-#[test]
-fn a_copy_that_cannot_be_counted_leaves_nothing() {
-    const BLOCKS: u64 = 200;
-    for backend in [BackendKind::Table, BackendKind::BTree] {
-        let directory = tempfile::tempdir().unwrap();
-        let disks = disks(directory.path(), 0);
-        Pool::format(&disks, &options_with(backend, 1000)).unwrap();
-        let pool = open(&disks, Tuning { most_references: 2, ..tuning() }).unwrap();
-        pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
-        let bytes = unique(&mut Random::new(1), BLOCKS);
-        write(&pool.volume("a").unwrap(), 0, &bytes).unwrap();
-        pool.clone_volume("a", "b").unwrap();
-        assert!(matches!(pool.clone_volume("a", "c"), Err(VolumeError::TooManyReferences)));
-        assert_eq!(pool.volumes().len(), 2);
-        assert_eq!(pool.stat().unwrap().logical_blocks, 2 * BLOCKS);
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
-        pool.remove_volume("b").unwrap();
-        pool.clone_volume("a", "c").unwrap();
-        assert!(read(&pool.volume("c").unwrap(), 0, bytes.len()).unwrap() == bytes);
-        // A volume that was cut has none of its old contents when it is made larger again.
-        pool.resize_volume("c", 10 * BLOCK as u64).unwrap();
-        pool.resize_volume("c", BLOCKS * BLOCK as u64).unwrap();
-        let rest =
-            read(&pool.volume("c").unwrap(), 10 * BLOCK as u64, bytes.len() - 10 * BLOCK).unwrap();
-        assert!(rest.iter().all(|byte| *byte == 0));
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
-    }
-}

@@ -89,6 +89,31 @@ fn shared_blocks_move_with_all_their_references_to_the_order_of_the_first() {
     }
 }
 
+/// The references of one chunk are more than a commit changes at once.
+#[test]
+fn blocks_with_sixteen_references_move_in_parts() {
+    for backend in BackendKind::ALL {
+        let world = World::new(backend, DedupMode::Offline);
+        world.pool.find(&Silent, &StopFlag::new()).unwrap();
+        let bytes = BLOCKS * BLOCK as u64;
+        for name in 1..16 {
+            let name = name.to_string();
+            world.pool.create_volume(&name, bytes, DedupMode::Inline).unwrap();
+            let volume = world.pool.volume(&name).unwrap();
+            write(&volume, 0, &world.expected).unwrap();
+            flush(&volume).unwrap();
+        }
+        assert_eq!(world.pool.stat().unwrap().physical_blocks, BLOCKS, "{backend:?}");
+        let report = world.arrange();
+        assert_eq!((report.moved_blocks, report.overtaken_blocks), (BLOCKS, 0), "{backend:?}");
+        let volumes = world.pool.volumes();
+        let share = |at: usize| volumes[at].layout.sequential_share().unwrap();
+        assert!((0..16).all(|at| share(at) > 0.95), "{backend:?}: {} {}", share(0), share(15));
+        world.assert_intact();
+        world.check();
+    }
+}
+
 #[test]
 fn what_was_moved_with_its_references_survives_a_power_cut() {
     for backend in BackendKind::ALL {

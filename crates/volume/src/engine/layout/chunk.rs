@@ -21,8 +21,10 @@ pub(super) struct ChunkBlock {
 }
 
 /// The stored blocks of some consecutive LBNs, in the order of these.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Chunk {
+    /// The LBNs.
+    pub(super) stretch: Stretch,
     pub(super) blocks: Vec<ChunkBlock>,
     /// Blocks that the finder has to examine first.
     pub(super) unexamined: u64,
@@ -75,7 +77,8 @@ pub(super) fn count_runs(numbers: impl Iterator<Item = u32>) -> u64 {
 
 impl Engine {
     /// Looks at the blocks of a chunk. If they are not scattered, none counts as movable, and their
-    /// records are not read: a look at a volume in good order reads the map alone.
+    /// records are not read: a look at a volume in good order reads the map alone. The chunk ends
+    /// before the first block whose references are too many to be changed with those before it.
     pub(super) fn chunk(
         &self,
         volume: &VolumeShared,
@@ -88,6 +91,7 @@ impl Engine {
         state.backend().look_up(volume.id(), &lbns, &mut places)?;
         let stored = (stretch.first..).zip(&places).filter_map(wanted_at);
         let mut chunk = Chunk {
+            stretch,
             blocks: stored.map(|wanted| ChunkBlock { wanted, is_movable: false }).collect(),
             unexamined: 0,
         };
@@ -97,7 +101,7 @@ impl Engine {
         let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
         state.backend().records(&pbns, &mut records)?;
         let mut changes_left = MOST_CHANGES;
-        for (block, record) in chunk.blocks.iter_mut().zip(&records) {
+        for (at, (block, record)) in chunk.blocks.iter_mut().zip(&records).enumerate() {
             // A block without a fingerprint is the durable mark of the finder's work. The finder
             // compares its PBN at the end, and would have to begin again.
             let is_unexamined = volume.is_examined() && record.fingerprint.is_none();
@@ -106,11 +110,15 @@ impl Engine {
             // The old place of a kept block would not become free.
             let is_movable = is_movable(&state, volume, lbn, record)
                 && (record.references == 1 || is_owner().is_some())
-                && !self.data.is_kept(pbn)
-                && record.references <= changes_left;
+                && !self.data.is_kept(pbn);
             block.is_movable = is_movable && !is_unexamined;
             if block.is_movable {
-                changes_left -= record.references;
+                let Some(left) = changes_left.checked_sub(record.references) else {
+                    chunk.stretch.end = lbn.0;
+                    chunk.blocks.truncate(at);
+                    break;
+                };
+                changes_left = left;
             }
             chunk.unexamined += u64::from(is_movable && is_unexamined);
         }
@@ -138,7 +146,8 @@ mod tests {
             let wanted = Wanted { lbn: Lbn(lbn), pbn, checksum: Checksum(0) };
             ChunkBlock { wanted, is_movable: *number > 0 }
         };
-        Chunk { blocks: (0..).zip(pbns).map(block).collect(), unexamined: 0 }
+        let stretch = Stretch { first: 0, end: pbns.len() as u64 };
+        Chunk { stretch, blocks: (0..).zip(pbns).map(block).collect(), unexamined: 0 }
     }
 
     #[test]

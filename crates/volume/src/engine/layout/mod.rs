@@ -98,6 +98,7 @@ impl ArrangeReport {
 }
 
 /// The outcome of a chunk.
+#[derive(Default)]
 struct Arranged {
     report: ArrangeReport,
     /// `true` if the chunk has to be looked at again later.
@@ -120,21 +121,39 @@ impl Engine {
         (CHUNK_BYTES / self.block_bytes()).clamp(1, MOST_CHUNK_BLOCKS) as u64
     }
 
-    /// Brings the blocks of a chunk together, if they are scattered. The caller has entered the
-    /// volume's gate.
+    /// Brings the blocks of a chunk together, if they are scattered. Blocks with many references
+    /// are done in parts, so that a commit has few changes. The caller has entered the volume's
+    /// gate.
     fn arrange_chunk(
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
         means: &mut Means,
     ) -> Result<Arranged> {
+        let mut arranged = Arranged::default();
+        let mut left = stretch;
+        while left.first < left.end && !arranged.report.is_short_of_room {
+            left.first = self.arrange_part(volume, left, (means, &mut arranged))?;
+        }
+        Ok(arranged)
+    }
+
+    /// Brings the first blocks of a chunk together, as many as one commit may change. Returns the
+    /// LBN after them.
+    fn arrange_part(
+        &self,
+        volume: &VolumeShared,
+        stretch: Stretch,
+        (means, arranged): (&mut Means, &mut Arranged),
+    ) -> Result<u64> {
         self.check_writable()?;
         self.log.bound_open_commit()?;
         // The pin keeps all blocks that are looked up here from being reused before the end.
         let _pin = self.pin();
         let chunk = self.chunk(volume, stretch, &means.references)?;
+        let stretch = chunk.stretch;
         let runs = chunk.runs();
-        let mut arranged = Arranged {
+        let mut part = Arranged {
             report: ArrangeReport {
                 examined_blocks: chunk.blocks.len() as u64,
                 runs_before: runs,
@@ -145,15 +164,17 @@ impl Engine {
         };
         if chunk.is_worth(self.run_blocks()) {
             self.log.reserve_slots()?;
-            self.move_blocks(volume, stretch, &chunk, (means, &mut arranged))?;
-            let report = &mut arranged.report;
+            self.move_blocks(volume, stretch, &chunk, (means, &mut part))?;
+            let report = &mut part.report;
             if report.moved_blocks > 0 {
                 report.runs_after = self.chunk(volume, stretch, &means.references)?.runs();
             }
             add(&self.counters.arranged_blocks, report.moved_blocks);
             add(&self.counters.arrange_overtaken_blocks, report.overtaken_blocks);
         }
-        Ok(arranged)
+        arranged.report.add(part.report);
+        arranged.is_left |= part.is_left;
+        Ok(stretch.end)
     }
 
     fn move_blocks(
