@@ -37,8 +37,8 @@ measure() {
     load "$1" 1m "${SECONDS_LARGE:-3}" --bs=1m --rw=write --iodepth=4 --refill_buffers
     load "$1" 128k "${SECONDS_LARGE:-3}" --bs=128k --rw=write --iodepth=8 --refill_buffers
     # fio writes the contents of its first buffers again.
-    load "$1" 1m-same "${SECONDS_LARGE:-3}" --bs=1m --rw=write --iodepth=4
-    load "$1" 128k-same "${SECONDS_LARGE:-3}" --bs=128k --rw=write --iodepth=8
+    load "$1" 1m-same "${SECONDS_LARGE:-3}" --bs=1m --rw=write --iodepth=4 --scramble_buffers=0
+    load "$1" 128k-same "${SECONDS_LARGE:-3}" --bs=128k --rw=write --iodepth=8 --scramble_buffers=0
 }
 
 for _ in $(seq "$rounds"); do
