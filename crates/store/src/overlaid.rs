@@ -1,12 +1,13 @@
 //! A store with contents in memory over it, which stand in for those below.
 
+use crate::request::read_below;
 use crate::{ContentRead, ContentWrite, Store};
 use gemelo_format::{FormatError, Pbn};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// Contents by PBN.
+/// Contents in memory, by the PBN of the block that they stand for.
 pub type Contents = HashMap<Pbn, Vec<u8>>;
 
 /// A store that reads some contents from memory. It is for readers of a pool that nobody writes: a
@@ -36,13 +37,7 @@ impl OverlaidStore {
                 None => rest.push(read),
             }
         }
-        let mut list: Vec<ContentRead<'_>> = rest
-            .iter_mut()
-            .map(|read| ContentRead::new(read.pbn, read.within, &mut *read.buffer))
-            .collect();
-        below(&mut list);
-        let outcomes: Vec<io::Result<()>> = list.into_iter().map(|read| read.outcome).collect();
-        rest.into_iter().zip(outcomes).for_each(|(read, outcome)| read.outcome = outcome);
+        read_below(rest, below);
     }
 }
 

@@ -24,6 +24,20 @@ impl<'a> ContentRead<'a> {
     }
 }
 
+/// Has the store below execute these reads of a list. `execute` gets them as a list of their own.
+pub(crate) fn read_below(
+    reads: Vec<&mut ContentRead<'_>>,
+    execute: impl FnOnce(&mut [ContentRead<'_>]),
+) {
+    let lent = |read| {
+        let ContentRead { pbn, within, buffer, outcome }: &mut ContentRead<'_> = read;
+        (outcome, ContentRead::new(*pbn, *within, buffer))
+    };
+    let (outcomes, mut list): (Vec<_>, Vec<_>) = reads.into_iter().map(lent).unzip();
+    execute(&mut list);
+    outcomes.into_iter().zip(list).for_each(|(outcome, read)| *outcome = read.outcome);
+}
+
 /// A write of a whole content.
 #[derive(Debug)]
 pub struct ContentWrite<'a> {

@@ -160,7 +160,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     write_buffer: Option<Size>,
     /// Most new contents that a flush writes into the journal, so that it syncs one disk and not
-    /// two; 0 for none [default: as the pool was made, 64k, or 256k for a member of a domain]
+    /// two; 0 for none, more than 16m count as 16m [default: as the pool was made, 64k, or 256k
+    /// for a member of a domain]
     #[arg(long, value_name = "SIZE")]
     carry: Option<Size>,
     /// Make writes durable after this time at the latest, even if no client flushes [default: as

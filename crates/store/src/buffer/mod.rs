@@ -29,6 +29,7 @@ mod writer;
 
 pub use figures::BufferFigures;
 
+use crate::request::read_below;
 use crate::{ContentComparison, ContentRead, ContentWrite, Store};
 use gemelo_base::Clock;
 use gemelo_format::{FormatError, Pbn};
@@ -208,15 +209,9 @@ impl WriteBuffer {
             read.buffer.copy_from_slice(part.unwrap_or_default());
             read.outcome = Ok(());
         }
-        let mut others = others(reads, &found);
+        let others = others(reads, &found);
         self.put_back(found);
-        let mut rest: Vec<ContentRead<'_>> = others
-            .iter_mut()
-            .map(|read| ContentRead::new(read.pbn, read.within, &mut *read.buffer))
-            .collect();
-        below(&mut rest);
-        let outcomes: Vec<io::Result<()>> = rest.into_iter().map(|read| read.outcome).collect();
-        others.into_iter().zip(outcomes).for_each(|(read, outcome)| read.outcome = outcome);
+        read_below(others, below);
     }
 
     fn put_back(&self, found: Vec<(usize, Slot)>) {

@@ -184,9 +184,9 @@ fn write_buffer(report: &StatReport) -> Table {
     ]);
     let activity = &report.pool.activity;
     table.row([
-        "flushes without".to_owned(),
+        "in the journal".to_owned(),
         format!(
-            "{}, which carry {}",
+            "{} without such a sync, {} of contents",
             format_counted(activity.carrying_commits, "commit"),
             format_size(activity.carried_bytes)
         ),

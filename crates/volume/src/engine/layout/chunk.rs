@@ -23,7 +23,7 @@ pub(super) struct ChunkBlock {
 /// The stored blocks of some consecutive LBNs, in the order of these.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// The LBNs.
+    /// The LBNs that were looked at. They are fewer than asked for if too many references follow.
     pub(super) stretch: Stretch,
     pub(super) blocks: Vec<ChunkBlock>,
     /// Blocks that the finder has to examine first.
