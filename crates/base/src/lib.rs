@@ -11,6 +11,7 @@ mod bytes;
 pub mod clock;
 mod daily;
 mod failure;
+pub mod huge_pages;
 pub mod live;
 pub mod monitor;
 mod permutation;

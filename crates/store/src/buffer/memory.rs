@@ -3,38 +3,45 @@
 //! Slots are made in steps when they are first needed, and are reused last in, first out, so that a
 //! small load works in few pages, which the processor's cache holds. The system takes up to 10 µs
 //! to give a page at its first use. A step is therefore touched when it is made, and the next one
-//! is made by a thread that nobody waits for.
+//! is made by a thread that nobody waits for. A step is a huge page where the system has them:
+//! direct I/O holds each page that it reads from, and one is held faster than 512. Addresses are
+//! reserved for many steps at once, so that they lie side by side.
 
 use bytes::BytesMut;
+use gemelo_base::huge_pages::advise_huge_pages;
 use std::sync::Arc;
 
-/// Alignment of a step in bytes: a page, which satisfies direct I/O on any device. A slot begins at
-/// a multiple of its own length within its step.
-const ALIGNMENT_BYTES: usize = 4096;
-/// Bytes of a step. A smaller one would mean more system calls.
-const STEP_BYTES: usize = 1 << 20;
+/// Alignment of the first slot in bytes: a huge page. It satisfies direct I/O on any device. A slot
+/// begins at a multiple of its own length from there.
+const ALIGNMENT_BYTES: usize = 2 << 20;
+/// Bytes of the smallest page.
+const PAGE_BYTES: usize = 4096;
+/// Bytes of a step: a huge page.
+const STEP_BYTES: usize = ALIGNMENT_BYTES;
+/// Bytes of the steps whose addresses are reserved at once. So many are a mapping of their own,
+/// whose pages are there from their first use on.
+const RESERVED_BYTES: usize = 64 << 20;
 /// Another step is made ahead when the free slots are fewer than those of this number of steps.
 const STEPS_AHEAD: usize = 2;
 
 /// Memory for one content. Its bytes change only while it has one owner.
 pub(super) type Slot = Arc<BytesMut>;
 
-/// A number of slots that may be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Slots that may be made.
+#[derive(Debug)]
 pub(super) struct Step {
-    slots: usize,
+    space: BytesMut,
     block_bytes: usize,
 }
 
 impl Step {
     /// Makes the slots, and has the system provide their pages.
     pub(super) fn make(self) -> Vec<Slot> {
-        let mut step = BytesMut::zeroed(self.slots * self.block_bytes + ALIGNMENT_BYTES);
-        let before = step.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES);
-        drop(step.split_to(before));
+        let Self { mut space, block_bytes } = self;
         // The bytes may be pages that the system has promised and not given.
-        step.chunks_mut(ALIGNMENT_BYTES).for_each(|page| page.fill(FRESH));
-        (0..self.slots).map(|_| Arc::new(step.split_to(self.block_bytes))).collect()
+        space.chunks_mut(PAGE_BYTES).for_each(|page| page.fill(FRESH));
+        let slots = space.len() / block_bytes;
+        (0..slots).map(|_| Arc::new(space.split_to(block_bytes))).collect()
     }
 }
 
@@ -47,6 +54,8 @@ const FRESH: u8 = 0xa5;
 pub(super) struct Memory {
     free: Vec<Slot>,
     block_bytes: usize,
+    /// Addresses for the next slots.
+    space: BytesMut,
     /// Slots that exist or are being made.
     made: usize,
     /// Slots that are being made.
@@ -55,8 +64,9 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) const fn new(block_bytes: usize, slots: usize) -> Self {
-        Self { free: Vec::new(), block_bytes, made: 0, in_making: 0, most: slots }
+    pub(super) fn new(block_bytes: usize, slots: usize) -> Self {
+        let (free, space) = (Vec::new(), BytesMut::new());
+        Self { free, block_bytes, space, made: 0, in_making: 0, most: slots }
     }
 
     /// Returns the number of slots that there may be.
@@ -89,10 +99,19 @@ impl Memory {
     /// Begins to make a step. The caller makes it without the lock, and adds its slots. There is no
     /// step if all slots exist or are being made.
     pub(super) fn begin_step(&mut self) -> Option<Step> {
-        let slots = self.step_slots().min(self.most - self.made);
+        let left = self.most - self.made;
+        if left == 0 {
+            return None;
+        }
+        if self.space.is_empty() {
+            let steps = (RESERVED_BYTES / (self.step_slots() * self.block_bytes)).max(1);
+            self.space = reserve(left.min(steps * self.step_slots()) * self.block_bytes);
+        }
+        let slots = left.min(self.step_slots());
         self.made += slots;
         self.in_making += slots;
-        (slots > 0).then_some(Step { slots, block_bytes: self.block_bytes })
+        let space = self.space.split_to(slots * self.block_bytes);
+        Some(Step { space, block_bytes: self.block_bytes })
     }
 
     /// Adds the slots of a step.
@@ -113,6 +132,16 @@ impl Memory {
     }
 }
 
+/// Reserves addresses for this number of bytes.
+fn reserve(bytes: usize) -> BytesMut {
+    let mut space = BytesMut::zeroed(bytes + ALIGNMENT_BYTES);
+    let before = space.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES);
+    drop(space.split_to(before));
+    space.truncate(bytes);
+    advise_huge_pages(&mut space);
+    space
+}
+
 /// Copies a content into a slot that one owner has.
 pub(super) fn fill(slot: &mut Slot, content: &[u8]) {
     let memory = Arc::get_mut(slot);
@@ -128,7 +157,7 @@ mod tests {
 
     #[test]
     fn slots_are_aligned_bounded_and_used_again() {
-        for (block_bytes, most) in [(512, 3), (4096, 300), (1 << 20, 2)] {
+        for (block_bytes, most) in [(512, 3), (4096, 300), (4096, 17_000), (1 << 20, 2)] {
             let mut memory = Memory::new(block_bytes, most);
             assert!(memory.take(1).is_empty() && memory.wants_ahead());
             while let Some(step) = memory.begin_step() {
@@ -141,7 +170,7 @@ mod tests {
             assert_eq!((slots.len(), memory.used()), (most, most));
             assert!(memory.take(1).is_empty());
             for slot in &slots {
-                assert_eq!(slot.as_ptr() as usize % block_bytes.min(ALIGNMENT_BYTES), 0);
+                assert_eq!(slot.as_ptr() as usize % block_bytes.min(PAGE_BYTES), 0);
                 assert_eq!(slot.len(), block_bytes);
             }
             fill(&mut slots[0], &vec![7; block_bytes]);
