@@ -9,10 +9,12 @@
 #
 # SECONDS_EACH is the length of a measurement (10), SIZE that of the volumes (1g), IMAGE that of the image for the index
 # (256m), LEASE the lease at the fail-over (4s). MODES are the modes of deduplication (off inline offline). PARTS are the parts
-# to measure (load members index failover, or mapped). GEMELO is the program to measure.
+# to measure (load members index failover, or mapped). Words after ROUNDS are options of gemelo serve under the loads. GEMELO
+# is the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-1}
+shift || true
 parts=${PARTS:-load members index failover}
 size=${SIZE:-1g}
 image=${IMAGE:-256m}
@@ -72,7 +74,7 @@ loads() {
     rbd rm --no-progress gemelo/image
     for mode in ${MODES:-off inline offline}; do
         make "$mode" "$mode"
-        start "$gemelo" serve "$domain/$mode" --listen "unix:$socket"
+        start "$gemelo" serve "$domain/$mode" --listen "unix:$socket" "$@"
         measure "$mode"
         stop
         "$gemelo" pool rm "$domain/$mode" --yes >/dev/null 2>&1 || true
@@ -171,7 +173,7 @@ touch "$directory/figures" "$directory/index"
 for _ in $(seq "$rounds"); do
     for part in $parts; do
         case $part in
-        load) loads ;;
+        load) loads "$@" ;;
         *) "$part" ;;
         esac
     done

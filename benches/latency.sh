@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Latency and large writes of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the servers in turn. The
 # loads are 4 KiB hot-spot writes at a fixed rate (Zipf, 1.1), 1 MiB writes at depth 4, and 128 KiB writes at depth 8, all of
-# unique contents; and the long writes of the same few contents again and again. About five minutes with three rounds.
+# unique contents; and the long writes of the same few contents again and again. The peer has its file in the page cache then,
+# and writes nothing to the disk meanwhile. "Fresh" writes are the first ones of 1 GiB, with a flush at the end; "null" is
+# nbdkit null, which drops what it receives: what fio can send. About six minutes with three rounds.
 #
 #   benches/latency.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
@@ -32,6 +34,7 @@ print(sys.argv[1], sys.argv[2], write["bw_bytes"] / 1e6, *latencies, write["clat
 }
 
 measure() {
+    load "$1" 1m-fresh 0 --bs=1m --rw=write --iodepth=4 --refill_buffers --time_based=0 --end_fsync=1
     load "$1" hot-spot "${SECONDS_LOW:-8}" --bs=4k --rw=randwrite --random_distribution=zipf:1.1 --iodepth=32 \
         --rate_iops="${RATE:-20000}" --refill_buffers
     load "$1" 1m "${SECONDS_LARGE:-3}" --bs=1m --rw=write --iodepth=4 --refill_buffers
@@ -42,6 +45,10 @@ measure() {
 }
 
 for _ in $(seq "$rounds"); do
+    start nbdkit -f -U "$directory/socket" null 2g
+    measure null
+    stop
+    rm -f "$directory/file"
     truncate -s 2g "$directory/file"
     start nbdkit -f -U "$directory/socket" file "$directory/file"
     measure nbdkit
@@ -65,7 +72,7 @@ for server, load, *values in lines:
     figures[load, server].append([float(value) for value in values])
 median = lambda rows: [statistics.median(column) for column in zip(*rows)]
 print(f"medians of {sys.argv[2]} rounds in turn; ms; in brackets the median ratio to nbdkit of the same round")
-for load in ("hot-spot", "1m", "128k", "1m-same", "128k-same"):
+for load in ("1m-fresh", "hot-spot", "1m", "128k", "1m-same", "128k-same"):
     print(f"{load:<12}{'MB/s':>16}{'50 %':>9}{'99 %':>16}{'99.9 %':>16}{'max':>9}")
     peer = figures[load, "nbdkit"]
     for server in dict.fromkeys(line[0] for line in lines):
