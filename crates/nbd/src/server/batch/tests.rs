@@ -154,7 +154,7 @@ proptest! {
                 received.resize(start + request.payload_bytes(), request.cookie as u8 ^ round);
                 prop_assert!(batch.push(*request, start..received.len(), &rules));
             }
-            batch.execute(&received, &device);
+            batch.execute(&received, &device, Waiting::All);
 
             let mut replies = batch.replies();
             let mut answered = vec![false; requests.len()];
@@ -223,7 +223,7 @@ fn a_reply_buffer_that_many_batches_in_a_row_hardly_used_is_released() {
             let (flags, command, offset) = (0, Command::READ, 0);
             let read = RequestHeader { flags, command, cookie, offset, length };
             assert!(batch.push(read, 0..0, &Rules::new(agreed, &geometry)));
-            batch.execute(&[], &device);
+            batch.execute(&[], &device, Waiting::All);
             batch.clear();
         }
         batch.is_grown()

@@ -11,11 +11,16 @@
 
 use super::Transmission;
 use crate::server::SessionError;
+use crate::server::batch::Waiting;
 use crate::server::check::Rules;
 use crate::server::lanes::{Lane, Lanes, LongWrites, Route, Spare};
 use crate::wire::{COMMAND_FLAG_FUA, Command, RequestHeader};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// The number of batches with a read that waits for the medium, after one of which the client had
+/// sent more, in which such reads do not keep the connection from receiving.
+const DEEP_BATCHES: u32 = 64;
 
 /// Returns the route of a request, or [`None`] if it does not wait.
 fn route_of(header: &RequestHeader) -> Option<Route> {
@@ -106,7 +111,7 @@ impl Transmission<'_> {
         let Some(lanes) = &self.lanes else { return false };
         let Some(ranges) = self.batch.long_writes() else {
             if std::mem::take(&mut self.has_long_writes) {
-                lanes.wait_for_all();
+                lanes.wait_for_writes();
             }
             return false;
         };
@@ -117,6 +122,55 @@ impl Transmission<'_> {
         self.written += 1;
         lanes.start_writes(batch, LongWrites { ranges, received }, helper);
         true
+    }
+
+    /// Executes a batch of a device of this machine, and answers the requests that do not wait for
+    /// the medium. The others are answered by a thread of their own. The only read of a client
+    /// that waits for each reply is executed here, because nothing else has to be done meanwhile.
+    pub(super) fn execute_ready(&mut self) -> Result<(), SessionError> {
+        let Some(lanes) = self.lanes.clone() else { return self.execute_batch() };
+        let is_alone = !lanes.wait_for_late_reads(&self.batch) && self.batch.requests() == 1;
+        let device = Arc::clone(&self.chosen.export.device);
+        self.batch.execute(self.intake.all(), &*device, Waiting::None);
+        let left: Vec<_> = self.batch.left().collect();
+        self.answer_batch()?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        if !is_alone {
+            self.deep_batches = DEEP_BATCHES;
+        }
+        let rules = self.rules();
+        let mut refused = left;
+        if self.deep_batches > 0 {
+            self.deep_batches -= 1;
+            refused = lanes.read_late(refused, rules);
+        }
+        for header in &refused {
+            // The reply buffer was large enough for all of them.
+            self.batch.push(*header, 0..0, &rules);
+        }
+        if refused.is_empty() {
+            return Ok(());
+        }
+        self.batch.execute(&[], &*device, Waiting::All);
+        if self.has_received_more()? {
+            self.deep_batches = DEEP_BATCHES;
+        }
+        self.answer_batch()
+    }
+
+    /// Receives what has arrived. Returns whether there was anything.
+    fn has_received_more(&mut self) -> Result<bool, SessionError> {
+        let room = self.intake.room();
+        if room.is_empty() {
+            return Ok(true);
+        }
+        let received = self.stream.read_now(room)?.unwrap_or(0);
+        if received > 0 {
+            self.intake.received(received);
+        }
+        Ok(received > 0)
     }
 
     /// Returns whether the client was silent because it waits for lanes.
