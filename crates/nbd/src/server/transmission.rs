@@ -231,10 +231,12 @@ impl<'a> Transmission<'a> {
     /// Executes the batch and sends its replies.
     fn execute_batch(&mut self) -> Result<(), SessionError> {
         self.batch.execute(self.intake.all(), &*self.chosen.export.device, Waiting::All);
-        self.answer_batch()
+        let sent = self.answer_batch();
+        self.batch.clear();
+        sent
     }
 
-    /// Sends the replies of the batch that was executed, and empties it.
+    /// Counts the requests of the batch that was executed, and sends their replies.
     fn answer_batch(&mut self) -> Result<(), SessionError> {
         match self.batch.leaves_unflushed() {
             Some(true) => self.written += 1,
@@ -246,16 +248,14 @@ impl<'a> Transmission<'a> {
             self.counters.count_batch(answered);
         }
         self.traffic += self.batch.traffic();
-        let sent = match &self.lanes {
+        match &self.lanes {
             _ if answered == 0 => Ok(()),
             Some(lanes) => lanes.send(self.batch.replies()),
             None => self
                 .stream
                 .write_all(self.batch.replies())
                 .map_err(|error| SessionError::of_send(error, self.send_timeout)),
-        };
-        self.batch.clear();
-        sent
+        }
     }
 
     /// Sends bytes while no lane is in execution.

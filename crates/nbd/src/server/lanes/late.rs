@@ -26,6 +26,10 @@ const MOST_DATA_BYTES: u64 = 8 << 20;
 /// look was in vain.
 const READS_AT_ONCE: usize = 4;
 
+/// Bytes of data from which on no more reads are looked at together. Longer replies leave the
+/// caches of the processor before they are sent.
+const DATA_BYTES_AT_ONCE: u64 = 128 << 10;
+
 /// The reads of a connection that wait for the medium.
 #[derive(Default)]
 pub(super) struct LateReads {
@@ -55,10 +59,12 @@ impl LateReads {
 
     /// Puts the oldest reads into an empty batch.
     fn fill(&self, batch: &mut Batch) {
+        let mut data_bytes = 0;
         for (header, rules) in self.reads.iter().take(READS_AT_ONCE) {
-            if !batch.push(*header, 0..0, rules) {
+            if data_bytes >= DATA_BYTES_AT_ONCE || !batch.push(*header, 0..0, rules) {
                 return;
             }
+            data_bytes += u64::from(header.length);
         }
     }
 

@@ -132,32 +132,36 @@ impl Transmission<'_> {
         let is_alone = !lanes.wait_for_late_reads(&self.batch) && self.batch.requests() == 1;
         let device = Arc::clone(&self.chosen.export.device);
         self.batch.execute(self.intake.all(), &*device, Waiting::None);
-        let left: Vec<_> = self.batch.left().collect();
         self.answer_batch()?;
+        let left: Vec<_> = self.batch.left().collect();
         if left.is_empty() {
+            self.batch.clear();
             return Ok(());
         }
+        // The rest of the batch, if it is executed here, fits into the memory of the whole.
+        self.batch.empty();
         if !is_alone {
             self.deep_batches = DEEP_BATCHES;
         }
         let rules = self.rules();
-        let mut refused = left;
+        let mut rest = left;
         if self.deep_batches > 0 {
             self.deep_batches -= 1;
-            refused = lanes.read_late(refused, rules);
+            rest = lanes.read_late(rest, rules);
         }
-        for header in &refused {
-            // The reply buffer was large enough for all of them.
-            self.batch.push(*header, 0..0, &rules);
-        }
-        if refused.is_empty() {
+        if rest.is_empty() {
             return Ok(());
+        }
+        for header in rest {
+            self.batch.push(header, 0..0, &rules);
         }
         self.batch.execute(&[], &*device, Waiting::All);
         if self.has_received_more()? {
             self.deep_batches = DEEP_BATCHES;
         }
-        self.answer_batch()
+        let sent = self.answer_batch();
+        self.batch.clear();
+        sent
     }
 
     /// Receives what has arrived. Returns whether there was anything.
