@@ -203,6 +203,56 @@ mod tests {
         }
     }
 
+    /// Cached pages are read, also at the front of a run. The others are left, and become cached
+    /// although nobody reads them.
+    #[test]
+    fn reads_that_would_wait_are_left_and_started() {
+        let file = cold_file();
+        let pages = [40, 3, 9, 10, 11, 80, 5];
+        for page in [9, 10, 5] {
+            // Without the pages behind it, which the kernel would read ahead.
+            rustix::fs::fadvise(&file, 0, None, Advice::Random).unwrap();
+            file.read_exact_at(&mut [0; PAGE], (page * PAGE) as u64).unwrap();
+        }
+        let mut buffers = vec![[0xff; PAGE]; pages.len()];
+        let reads = CachedReads::default();
+        let mut requests = list(&mut buffers, &pages);
+        reads.read_ready(&file, &mut requests);
+        if reads.is_refused.load(Ordering::Relaxed) {
+            eprintln!("skipped: the file system of the sources has no reads without waiting");
+            return;
+        }
+        let kinds = |requests: &[DiskRead<'_>]| -> Vec<Option<io::ErrorKind>> {
+            requests.iter().map(|read| read.outcome.as_ref().err().map(io::Error::kind)).collect()
+        };
+        let left = Some(io::ErrorKind::WouldBlock);
+        let beyond = Some(io::ErrorKind::UnexpectedEof);
+        assert_eq!(kinds(&requests), [left, left, None, None, left, beyond, None]);
+        drop(requests);
+        assert!([2, 3, 6].iter().all(|at| buffers[*at] == [pages[*at] as u8; PAGE]));
+        // In the end all are cached.
+        loop {
+            let mut requests = list(&mut buffers, &pages);
+            reads.read_ready(&file, &mut requests);
+            if kinds(&requests).iter().all(|kind| *kind != left) {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let good = buffers.iter().zip(pages).filter(|(_, page)| *page < PAGES);
+        good.for_each(|(buffer, page)| assert!(*buffer == [page as u8; PAGE], "page {page}"));
+    }
+
+    #[test]
+    fn where_the_system_cannot_tell_nothing_is_left() {
+        let file = cold_file();
+        let mut buffers = vec![[0xff; PAGE]; 3];
+        let mut requests = list(&mut buffers, &[7, 8, 30]);
+        CachedReads { is_refused: AtomicBool::new(true) }.read_ready(&file, &mut requests);
+        assert!(requests.iter().all(|read| read.outcome.is_ok()));
+        assert!(buffers == [[7; PAGE], [8; PAGE], [30; PAGE]]);
+    }
+
     /// After a start without a wait, the page becomes cached although nobody reads it.
     #[test]
     fn a_started_read_goes_on_by_itself() {

@@ -30,6 +30,8 @@ struct Gates {
 pub(crate) struct Gated {
     pub(crate) memory: MemoryDevice,
     is_remote: bool,
+    /// `true` if it can tell that reads would wait.
+    can_tell: bool,
     gates: Mutex<Gates>,
     moved: Condvar,
 }
@@ -37,7 +39,14 @@ pub(crate) struct Gated {
 impl Gated {
     pub(crate) fn new(size_bytes: u64, is_remote: bool) -> Self {
         let (gates, moved) = (Mutex::default(), Condvar::new());
-        Self { memory: MemoryDevice::new(size_bytes), is_remote, gates, moved }
+        let memory = MemoryDevice::new(size_bytes);
+        Self { memory, is_remote, can_tell: false, gates, moved }
+    }
+
+    /// Makes a device of this machine. What is not held is in memory: a batch may leave the reads
+    /// that would wait.
+    pub(crate) fn over_medium(size_bytes: u64) -> Self {
+        Self { can_tell: true, ..Self::new(size_bytes, false) }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Gates) -> T) -> T {
@@ -97,6 +106,11 @@ impl Gated {
     /// Returns the number of changes that each flush found.
     pub(crate) fn flushes(&self) -> Vec<usize> {
         self.gates.lock().unwrap().flushes.clone()
+    }
+
+    fn is_held(&self, range: &Range<u64>) -> bool {
+        let gates = self.gates.lock().unwrap();
+        gates.reads.as_ref().is_some_and(|held| range.start < held.end && held.start < range.end)
     }
 
     /// Waits with the reads of a batch together, as a list of requests in flight does.
@@ -168,6 +182,18 @@ impl BlockDevice for Gated {
                 self.pass_flush();
             }
         }
+    }
+
+    fn execute_ready(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
+        let mut left = Vec::new();
+        for (place, request) in batch.iter_mut().enumerate() {
+            if self.can_tell && read_range(request).is_some_and(|range| self.is_held(&range)) {
+                left.push(place);
+            } else {
+                self.execute(std::slice::from_mut(request));
+            }
+        }
+        left
     }
 
     fn extents(
