@@ -20,6 +20,8 @@ struct Gates {
     reads_waiting: usize,
     flushes_waiting: usize,
     writes_waiting: usize,
+    /// Reads that batches have left.
+    reads_left: usize,
     /// Executed requests that change the device.
     changes: usize,
     /// The value of `changes` when each flush began.
@@ -101,6 +103,11 @@ impl Gated {
     pub(crate) fn waiting(&self) -> [usize; 3] {
         let gates = self.gates.lock().unwrap();
         [gates.reads_waiting, gates.flushes_waiting, gates.writes_waiting]
+    }
+
+    /// Returns the number of reads that batches have left so far.
+    pub(crate) fn reads_left(&self) -> usize {
+        self.gates.lock().unwrap().reads_left
     }
 
     /// Returns the number of changes that each flush found.
@@ -193,6 +200,7 @@ impl BlockDevice for Gated {
                 self.execute(std::slice::from_mut(request));
             }
         }
+        self.change(|gates| gates.reads_left += left.len());
         left
     }
 
