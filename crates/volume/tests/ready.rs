@@ -111,7 +111,6 @@ impl Cold {
 
 /// Reads ranges of bytes as one batch. Returns the places of those that were left, and for each of
 /// the others the outcome with its data.
-#[expect(clippy::type_complexity, reason = "only tests name it")]
 fn read_ready(
     volume: &Volume,
     ranges: &[Range<usize>],

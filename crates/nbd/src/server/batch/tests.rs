@@ -175,7 +175,11 @@ proptest! {
 
             let mut replies = batch.replies().to_vec();
             prop_assert_eq!(batch.answered() + batch.left().count(), requests.len());
-            while let Some(left) = Some(batch.left().collect::<Vec<_>>()).filter(|left| !left.is_empty()) {
+            loop {
+                let left: Vec<_> = batch.left().collect();
+                if left.is_empty() {
+                    break;
+                }
                 batch.empty();
                 left.iter().for_each(|read| assert!(batch.push(*read, 0..0, &rules)));
                 batch.execute(&[], &device, Waiting::First);
