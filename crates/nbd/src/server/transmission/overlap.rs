@@ -7,7 +7,9 @@
 //! no order, which the protocol does not promise either.
 //!
 //! On a device of this machine only long writes have lanes. All other requests wait until these
-//! have ended, and so do long writes to the same range. Its requests thus keep their order.
+//! have ended, and so do long writes to the same range. Reads that wait for the medium have a
+//! thread as well, and changes of their ranges wait for them. Requests of one range thus keep their
+//! order.
 
 use super::Transmission;
 use crate::server::SessionError;
@@ -18,8 +20,8 @@ use crate::wire::{COMMAND_FLAG_FUA, Command, RequestHeader};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The number of batches with a read that waits for the medium, after one of which the client had
-/// sent more, in which such reads do not keep the connection from receiving.
+/// The number of batches in which a lone read that waits for the medium goes to another thread,
+/// after a client was seen to have several requests in flight.
 const DEEP_BATCHES: u32 = 64;
 
 /// Returns the route of a request, or [`None`] if it does not wait.
