@@ -168,6 +168,15 @@ pub trait BlockDevice: Send + Sync {
     /// Executes every request of the batch and sets its outcome.
     fn execute(&self, batch: &mut [Request<'_>]);
 
+    /// Executes the batch as [`Self::execute`] does, but may leave reads that would have to wait
+    /// for the medium. It starts these, so that they may soon be executed without a wait. Returns
+    /// their places in the batch, in order; their buffers are undefined. The caller executes them
+    /// later, after all other requests of the batch. A device that cannot tell leaves none.
+    fn execute_ready(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
+        self.execute(batch);
+        Vec::new()
+    }
+
     /// Describes the range as a list of at most `most_extents` extents, in order of their offsets.
     /// The list may end before the range does.
     ///

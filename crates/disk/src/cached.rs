@@ -10,7 +10,7 @@ use crate::DiskRead;
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,17 +46,49 @@ impl CachedReads {
         missing.into_iter().for_each(|run| read_run(file, run));
     }
 
-    /// Reads a run if all its pages are cached.
-    fn read_cached(&self, file: &File, run: &mut [DiskRead<'_>]) -> bool {
-        match preadv(file, run, ReadWriteFlags::NOWAIT) {
-            Ok(()) => true,
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                self.is_refused.store(true, Ordering::Relaxed);
-                false
+    /// Executes the reads of a list whose pages are cached. The others are started, and get an
+    /// outcome of the kind `WouldBlock`.
+    pub(crate) fn read_ready(&self, file: &File, reads: &mut [DiskRead<'_>]) {
+        for run in reads.chunk_by_mut(DiskRead::is_followed_by) {
+            if self.is_refused.load(Ordering::Relaxed) {
+                read_run(file, run);
+                continue;
             }
-            Err(_) => false,
+            let (filled, ended) = fill(file, run, ReadWriteFlags::NOWAIT);
+            match ended {
+                Ok(()) => {}
+                Err(Errno::AGAIN) => leave(file, run, filled),
+                Err(error) => {
+                    self.note_refusal(error);
+                    read_run(file, run);
+                }
+            }
         }
     }
+
+    /// Reads a run if all its pages are cached.
+    fn read_cached(&self, file: &File, run: &mut [DiskRead<'_>]) -> bool {
+        let read = preadv(file, run, ReadWriteFlags::NOWAIT);
+        read.inspect_err(|error| self.note_refusal(*error)).is_ok()
+    }
+
+    /// Notes whether the system cannot read without waiting.
+    fn note_refusal(&self, error: Errno) {
+        if matches!(error, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) {
+            self.is_refused.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Starts the reads of a run that the first `filled` bytes do not cover, and says so in their
+/// outcomes.
+fn leave(file: &File, run: &mut [DiskRead<'_>], filled: u64) {
+    let begin = run.first().map_or(0, |read| read.offset) + filled;
+    let is_done = |read: &DiskRead<'_>| read.offset + read.buffer.len() as u64 <= begin;
+    let done = run.iter().take_while(|read| is_done(read)).count();
+    let Some(rest) = run.get_mut(done..) else { return };
+    start(file, rest);
+    rest.iter_mut().for_each(|read| read.outcome = Err(io::ErrorKind::WouldBlock.into()));
 }
 
 /// Asks the kernel to read a run. It does not wait, and a refusal only costs time.
@@ -82,6 +114,16 @@ pub(crate) fn read_run(file: &File, run: &mut [DiskRead<'_>]) {
 
 /// Fills all buffers of a run.
 fn preadv(file: &File, run: &mut [DiskRead<'_>], flags: ReadWriteFlags) -> rustix::io::Result<()> {
+    fill(file, run, flags).1
+}
+
+/// Fills the buffers of a run, as far as it succeeds. Returns the number of bytes as well.
+fn fill(
+    file: &File,
+    run: &mut [DiskRead<'_>],
+    flags: ReadWriteFlags,
+) -> (u64, rustix::io::Result<()>) {
+    let mut filled = 0;
     let mut offset = run.first().map_or(0, |read| read.offset);
     let mut slices: Vec<IoSliceMut<'_>> =
         run.iter_mut().map(|read| IoSliceMut::new(read.buffer)).collect();
@@ -97,16 +139,17 @@ fn preadv(file: &File, run: &mut [DiskRead<'_>], flags: ReadWriteFlags) -> rusti
         };
         match read {
             // The file ends here.
-            Ok(0) => return Err(Errno::IO),
+            Ok(0) => return (filled, Err(Errno::IO)),
             Ok(read) => {
                 offset += read as u64;
+                filled += read as u64;
                 IoSliceMut::advance_slices(&mut slices, read);
             }
             Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
+            Err(error) => return (filled, Err(error)),
         }
     }
-    Ok(())
+    (filled, Ok(()))
 }
 
 #[cfg(test)]
@@ -158,6 +201,56 @@ mod tests {
                 buffer.fill(0xff);
             }
         }
+    }
+
+    /// Cached pages are read, also at the front of a run. The others are left, and become cached
+    /// although nobody reads them.
+    #[test]
+    fn reads_that_would_wait_are_left_and_started() {
+        let file = cold_file();
+        let pages = [40, 3, 9, 10, 11, 80, 5];
+        for page in [9, 10, 5] {
+            // Without the pages behind it, which the kernel would read ahead.
+            rustix::fs::fadvise(&file, 0, None, Advice::Random).unwrap();
+            file.read_exact_at(&mut [0; PAGE], (page * PAGE) as u64).unwrap();
+        }
+        let mut buffers = vec![[0xff; PAGE]; pages.len()];
+        let reads = CachedReads::default();
+        let mut requests = list(&mut buffers, &pages);
+        reads.read_ready(&file, &mut requests);
+        if reads.is_refused.load(Ordering::Relaxed) {
+            eprintln!("skipped: the file system of the sources has no reads without waiting");
+            return;
+        }
+        let kinds = |requests: &[DiskRead<'_>]| -> Vec<Option<io::ErrorKind>> {
+            requests.iter().map(|read| read.outcome.as_ref().err().map(io::Error::kind)).collect()
+        };
+        let left = Some(io::ErrorKind::WouldBlock);
+        let beyond = Some(io::ErrorKind::UnexpectedEof);
+        assert_eq!(kinds(&requests), [left, left, None, None, left, beyond, None]);
+        drop(requests);
+        assert!([2, 3, 6].iter().all(|at| buffers[*at] == [pages[*at] as u8; PAGE]));
+        // In the end all are cached.
+        loop {
+            let mut requests = list(&mut buffers, &pages);
+            reads.read_ready(&file, &mut requests);
+            if kinds(&requests).iter().all(|kind| *kind != left) {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let good = buffers.iter().zip(pages).filter(|(_, page)| *page < PAGES);
+        good.for_each(|(buffer, page)| assert!(*buffer == [page as u8; PAGE], "page {page}"));
+    }
+
+    #[test]
+    fn where_the_system_cannot_tell_nothing_is_left() {
+        let file = cold_file();
+        let mut buffers = vec![[0xff; PAGE]; 3];
+        let mut requests = list(&mut buffers, &[7, 8, 30]);
+        CachedReads { is_refused: AtomicBool::new(true) }.read_ready(&file, &mut requests);
+        assert!(requests.iter().all(|read| read.outcome.is_ok()));
+        assert!(buffers == [[7; PAGE], [8; PAGE], [30; PAGE]]);
     }
 
     /// After a start without a wait, the page becomes cached although nobody reads it.

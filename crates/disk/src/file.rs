@@ -235,6 +235,10 @@ impl Disk for FileDisk {
         self.reads.read(&self.file, reads);
     }
 
+    fn read_ready(&self, reads: &mut [DiskRead<'_>]) {
+        self.reads.read_ready(&self.file, reads);
+    }
+
     fn read_medium(&self, reads: &mut [DiskRead<'_>]) {
         self.medium.read(&self.file, reads);
     }

@@ -67,6 +67,13 @@ pub trait Disk: Send + Sync {
     /// ranges follow one another should be adjacent in the list, so that a disk can merge them.
     fn read_many(&self, reads: &mut [DiskRead<'_>]);
 
+    /// Executes the reads of a list that do not have to wait for the medium. Each of the others
+    /// gets an outcome of the kind [`io::ErrorKind::WouldBlock`], and is started, so that it may
+    /// soon be executed without a wait. A disk that cannot tell executes all reads.
+    fn read_ready(&self, reads: &mut [DiskRead<'_>]) {
+        self.read_many(reads);
+    }
+
     /// Executes all reads of a list from the medium, past any cache of the system that can be
     /// passed. What was written before is read, and nothing becomes cached.
     fn read_medium(&self, reads: &mut [DiskRead<'_>]) {

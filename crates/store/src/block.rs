@@ -114,6 +114,10 @@ impl Store for BlockStore {
         self.read_by(reads, |list| self.disk.read_many(list));
     }
 
+    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.disk.read_ready(list));
+    }
+
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
         self.read_by(reads, |list| self.disk.read_medium(list));
     }

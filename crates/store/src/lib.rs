@@ -71,6 +71,13 @@ pub trait Store: Send + Sync {
     /// Reads contents, or parts of them.
     fn read(&self, reads: &mut [ContentRead<'_>]);
 
+    /// Reads contents as [`Self::read`] does, but leaves those that would have to wait for the
+    /// medium. They get an outcome of the kind [`io::ErrorKind::WouldBlock`], and are started, so
+    /// that they may soon be read without a wait. A store that cannot tell reads all contents.
+    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        self.read(reads);
+    }
+
     /// Reads contents as [`Self::read`] does, but from the medium, past any cache of the system.
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
         self.read(reads);

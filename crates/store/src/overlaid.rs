@@ -66,6 +66,10 @@ impl Store for OverlaidStore {
         self.read_by(reads, |list| self.below.read(list));
     }
 
+    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read_ready(list));
+    }
+
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
         self.read_by(reads, |list| self.below.read_medium(list));
     }

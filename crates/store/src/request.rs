@@ -22,6 +22,12 @@ impl<'a> ContentRead<'a> {
     pub const fn new(pbn: Pbn, within: usize, buffer: &'a mut [u8]) -> Self {
         Self { pbn, within, buffer, outcome: Ok(()) }
     }
+
+    /// Returns whether [`crate::Store::read_ready`] has left it.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        matches!(&self.outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
 }
 
 /// Has the store below execute these reads of a list. `execute` gets them as a list of their own.

@@ -71,6 +71,14 @@ pub(crate) struct Began {
     kinds: [u64; KINDS],
 }
 
+impl Began {
+    /// Notes that this number of reads is left to a later batch, in which they are counted.
+    pub(crate) fn leave_reads(&mut self, reads: usize) {
+        let [read, ..] = &mut self.kinds;
+        *read = read.saturating_sub(reads as u64);
+    }
+}
+
 impl Load {
     /// Counts the beginning of a batch.
     pub(crate) fn begin(&self, batch: &[Request<'_>], at_ns: u64) -> Began {

@@ -44,6 +44,14 @@ impl BlockDevice for Volume {
         self.shared.load().end(&began, self.engine.now_ns());
     }
 
+    fn execute_ready(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
+        let mut began = self.shared.load().begin(batch, self.engine.now_ns());
+        let left = self.engine.execute_ready(&self.shared, batch);
+        began.leave_reads(left.len());
+        self.shared.load().end(&began, self.engine.now_ns());
+        left
+    }
+
     fn extents(
         &self,
         offset: u64,

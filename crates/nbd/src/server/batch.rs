@@ -13,8 +13,8 @@ use super::intake::LONGEST_WHOLE_BYTES;
 use super::memory::{Buffer, Memory};
 use super::status::{MOST_STATUS_BYTES, put_block_status};
 use crate::wire::{
-    COMMAND_FLAG_FUA, Command, ErrorCode, RequestHeader, SimpleReply, encode_error_chunk,
-    encode_offset_data_header,
+    COMMAND_FLAG_FUA, Command, ErrorCode, OFFSET_DATA_HEADER_BYTES, RequestHeader, SimpleReply,
+    encode_error_chunk, encode_offset_data_header,
 };
 use entry::{Entry, Shape};
 use gemelo_device::{BlockDevice, Request};
@@ -40,6 +40,17 @@ const KEPT_REPLY_BYTES: usize = 4 << 20;
 /// The reply buffer shrinks after this number of batches in a row whose replies filled less than a
 /// quarter of it.
 const ROOMY_BATCHES: u32 = 1024;
+
+/// The reads of a batch that wait for the medium, if the device can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// All that have to.
+    All,
+    /// The first request. Others that have to are left.
+    First,
+    /// None. All that have to are left.
+    None,
+}
 
 /// A batch under construction with its replies. It is reused, so that its buffers are allocated
 /// once.
@@ -135,6 +146,7 @@ impl Batch {
             data_bytes: 0,
             holds_data: false,
             is_done: true,
+            is_left: false,
         });
     }
 
@@ -189,6 +201,7 @@ impl Batch {
             data_bytes,
             holds_data: !held.is_empty(),
             is_done: false,
+            is_left: false,
         });
         true
     }
@@ -202,6 +215,18 @@ impl Batch {
         let kept = if self.holds_data { self.slot_bytes } else { 0 };
         doubled <= KEPT_REPLY_BYTES && self.replies.grow(doubled, kept)
             || self.replies.grow(bytes, kept)
+    }
+
+    /// Grows the reply buffer for a read of this length, if memory is granted. The batch must be
+    /// empty.
+    pub(crate) fn make_room_for_read(&mut self, bytes: u32) {
+        self.make_room(OFFSET_DATA_HEADER_BYTES + bytes as usize);
+    }
+
+    /// Returns the length in bytes of the longest read that fits into the empty batch.
+    pub(crate) fn longest_read(&self) -> u32 {
+        // The buffer of a batch is not longer than a request.
+        self.replies.len().saturating_sub(OFFSET_DATA_HEADER_BYTES) as u32
     }
 
     /// Returns the reply buffer, into which a piece of a long request can be read. It holds the
@@ -230,12 +255,35 @@ impl Batch {
             return None;
         }
         let range = |entry: &Entry| {
-            let RequestHeader { command, offset, length, .. } = entry.request;
-            let is_write = command == Command::WRITE && entry.error.is_none();
+            let is_write = entry.request.command == Command::WRITE && entry.error.is_none();
             let is_plain = is_write && !entry.request.has(COMMAND_FLAG_FUA);
-            is_plain.then(|| offset..offset + u64::from(length))
+            is_plain.then(|| entry.request.range())
         };
         self.entries.iter().map(range).collect()
+    }
+
+    /// Returns the ranges that the requests change.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = Range<u64>> {
+        let changes = self.entries.iter().filter(|entry| {
+            let command = entry.request.command;
+            matches!(command, Command::WRITE | Command::WRITE_ZEROES | Command::TRIM)
+        });
+        changes.map(|entry| entry.request.range())
+    }
+
+    /// Returns the reads that the device has left, and that the batch therefore does not answer.
+    pub(crate) fn left(&self) -> impl Iterator<Item = RequestHeader> {
+        self.entries.iter().filter(|entry| entry.is_left).map(|entry| entry.request)
+    }
+
+    /// Returns for each request whether the device has left it.
+    pub(crate) fn are_left(&self) -> impl Iterator<Item = bool> {
+        self.entries.iter().map(|entry| entry.is_left)
+    }
+
+    /// Returns the number of requests that the batch answers, after [`Self::execute`].
+    pub(crate) fn answered(&self) -> usize {
+        self.entries.iter().filter(|entry| !entry.is_left).count()
     }
 
     /// Returns whether a flush succeeded.
@@ -246,8 +294,8 @@ impl Batch {
 
     /// Returns the requests and their data, after [`Self::execute`].
     pub(crate) fn traffic(&self) -> Traffic {
-        let mut traffic = Traffic { requests: self.entries.len() as u64, ..Traffic::default() };
-        for entry in self.entries.iter().filter(|entry| entry.error.is_none()) {
+        let mut traffic = Traffic { requests: self.answered() as u64, ..Traffic::default() };
+        for entry in self.entries.iter().filter(|entry| entry.error.is_none() && !entry.is_left) {
             match entry.request.command {
                 Command::READ => traffic.read_bytes += u64::from(entry.request.length),
                 Command::WRITE => traffic.written_bytes += u64::from(entry.request.length),
@@ -257,17 +305,17 @@ impl Batch {
         traffic
     }
 
-    /// Executes all requests on the device and makes the replies. `received` holds the data of
-    /// writes.
-    pub(crate) fn execute(&mut self, received: &[u8], device: &dyn BlockDevice) {
-        self.ask_device(received, device);
+    /// Executes all requests on the device, unless it leaves some, and makes the replies.
+    /// `received` holds the data of writes.
+    pub(crate) fn execute(&mut self, received: &[u8], device: &dyn BlockDevice, waiting: Waiting) {
+        self.ask_device(received, device, waiting);
         self.close_gaps();
         if self.entries.iter().any(|entry| entry.shape == Shape::Status) {
             self.append_block_status(device);
         }
     }
 
-    fn ask_device(&mut self, received: &[u8], device: &dyn BlockDevice) {
+    fn ask_device(&mut self, received: &[u8], device: &dyn BlockDevice, waiting: Waiting) {
         // Each batch costs one allocation: the requests borrow from two buffers, so they cannot be
         // kept.
         let mut requests = Vec::with_capacity(self.entries.len());
@@ -283,12 +331,15 @@ impl Batch {
         if requests.is_empty() {
             return;
         }
-        device.execute(&mut requests);
-        let mut outcomes = requests.into_iter().map(|request| request.outcome);
+        let left = execute(&mut requests, device, waiting);
+        let mut outcomes = requests.into_iter().map(|request| request.outcome).enumerate();
         for entry in &mut self.entries {
-            if entry.operation(&[], &mut []).is_some()
-                && let Some(Err(error)) = outcomes.next()
-            {
+            if entry.operation(&[], &mut []).is_none() {
+                continue;
+            }
+            let Some((place, outcome)) = outcomes.next() else { return };
+            entry.is_left = left.binary_search(&place).is_ok();
+            if let Err(error) = outcome {
                 entry.error = ErrorCode::of_device(&error);
             }
         }
@@ -311,6 +362,7 @@ impl Batch {
             filled += kept_bytes;
             match entry.shape {
                 Shape::Status => {}
+                _ if entry.is_left => {}
                 Shape::Simple => put(place, &SimpleReply { error, cookie }.encode()),
                 Shape::Chunk if error.is_none() => {
                     let RequestHeader { offset, length, .. } = entry.request;
@@ -338,19 +390,24 @@ impl Batch {
         self.replies.get(..self.reply_bytes).unwrap_or_default()
     }
 
-    /// Empties the batch for its next use.
+    /// Empties the batch for its next use, and releases memory if the last batches used little.
     pub(crate) fn clear(&mut self) {
         let is_roomy = self.replies.is_grown() && self.reply_bytes < self.replies.len() / 4;
         self.roomy_batches = if is_roomy { self.roomy_batches + 1 } else { 0 };
+        self.empty();
+        if self.replies.len() > KEPT_REPLY_BYTES || self.roomy_batches >= ROOMY_BATCHES {
+            self.shrink();
+        }
+    }
+
+    /// Empties the batch, and keeps its memory.
+    pub(crate) fn empty(&mut self) {
         self.entries.clear();
         self.data_bytes = 0;
         self.slot_bytes = 0;
         self.status_bytes = 0;
         self.reply_bytes = 0;
         self.holds_data = false;
-        if self.replies.len() > KEPT_REPLY_BYTES || self.roomy_batches >= ROOMY_BATCHES {
-            self.shrink();
-        }
     }
 
     /// Returns whether the batch has memory to release.
@@ -363,6 +420,25 @@ impl Batch {
         self.roomy_batches = 0;
         self.replies.shrink(0);
     }
+}
+
+/// Executes requests. Returns the places of the reads that the device has left, in order.
+fn execute(requests: &mut [Request<'_>], device: &dyn BlockDevice, waiting: Waiting) -> Vec<usize> {
+    let waited = match waiting {
+        Waiting::All => requests.len(),
+        Waiting::First => 1.min(requests.len()),
+        Waiting::None => 0,
+    };
+    let (first, others) = requests.split_at_mut(waited);
+    if !first.is_empty() {
+        device.execute(first);
+    }
+    if others.is_empty() {
+        return Vec::new();
+    }
+    let mut left = device.execute_ready(others);
+    left.iter_mut().for_each(|place| *place += waited);
+    left
 }
 
 #[inline]

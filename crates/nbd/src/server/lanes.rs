@@ -9,14 +9,17 @@
 //! The first failure of a lane ends the connection: the stream of requests ends for the thread that
 //! receives, which then takes the failure from here.
 
+mod late;
+
 use super::SessionError;
-use super::batch::Batch;
+use super::batch::{Batch, Waiting};
 use super::connection_log::Traffic;
 use super::counters::Counters;
 use super::helpers::{Helper, Helpers};
 use super::memory::{Buffer, Memory};
 use crate::socket::Socket;
 use gemelo_device::BlockDevice;
+use late::LateReads;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -106,6 +109,7 @@ struct State {
     ended: u64,
     /// The lanes of long writes in execution, by number, and their ranges.
     writes: Vec<(u64, Vec<Range<u64>>)>,
+    late: LateReads,
     /// Batches to be used again. The last one is used first.
     idle: Vec<Batch>,
     /// Receive buffers of long writes, to be used again.
@@ -118,13 +122,16 @@ struct State {
     failure: Option<SessionError>,
 }
 
+/// Returns whether a range has bytes in common with one of these.
+fn touch_any(one: &Range<u64>, others: &[Range<u64>]) -> bool {
+    others.iter().any(|other| one.start < other.end && other.start < one.end)
+}
+
 impl State {
     /// Returns whether a long write in execution touches one of these ranges.
     fn writes_to(&self, ranges: &[Range<u64>]) -> bool {
-        let touches =
-            |one: &Range<u64>, other: &Range<u64>| one.start < other.end && other.start < one.end;
         let mut others = self.writes.iter().flat_map(|(_, ranges)| ranges);
-        others.any(|other| ranges.iter().any(|range| touches(range, other)))
+        others.any(|other| touch_any(other, ranges))
     }
 
     fn reuse(&mut self) -> Option<Batch> {
@@ -155,17 +162,19 @@ impl Lanes {
 
     /// Opens a lane, if its thread and its memory are granted.
     pub(super) fn open(&self, route: Route) -> Option<Lane> {
-        let Setting { structured_replies, memory, helpers, .. } = &self.setting;
         let mut state = self.lock();
         if state.in_flight >= MOST_LANES {
             return None;
         }
-        let helper = helpers.grant(state.in_flight)?;
-        let batch = match state.reuse() {
-            Some(batch) => batch,
-            None => Batch::further(*structured_replies, memory)?,
-        };
+        let helper = self.setting.helpers.grant(state.in_flight)?;
+        let batch = self.batch(&mut state)?;
         Some(Lane { batch, route, helper })
+    }
+
+    /// Returns a batch to be used, if there is one or its memory is granted.
+    fn batch(&self, state: &mut State) -> Option<Batch> {
+        let Setting { structured_replies, memory, .. } = &self.setting;
+        state.reuse().or_else(|| Batch::further(*structured_replies, memory))
     }
 
     /// Gives a lane without requests back.
@@ -180,11 +189,11 @@ impl Lanes {
     }
 
     /// Returns memory and a thread for a batch of long writes, if they are granted. Waits before
-    /// until no long write in execution touches the same ranges.
+    /// until no long write and no read in execution touches the same ranges.
     pub(super) fn spare(&self, ranges: &[Range<u64>]) -> Option<Spare> {
-        let Setting { structured_replies, memory, helpers, .. } = &self.setting;
-        let state = self.lock();
-        let waited = self.one_ended.wait_while(state, |state| state.writes_to(ranges));
+        let Setting { memory, helpers, .. } = &self.setting;
+        let touches = |state: &mut State| state.writes_to(ranges) || state.late.read_from(ranges);
+        let waited = self.one_ended.wait_while(self.lock(), touches);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         if state.writes.len() >= MOST_LONG_WRITES {
             return None;
@@ -194,10 +203,7 @@ impl Lanes {
             Some(received) => received,
             None => Buffer::granted(memory)?,
         };
-        let batch = match state.reuse() {
-            Some(batch) => batch,
-            None => Batch::further(*structured_replies, memory)?,
-        };
+        let batch = self.batch(&mut state)?;
         Some(Spare { batch, received, helper })
     }
 
@@ -226,7 +232,8 @@ impl Lanes {
         let lanes = Arc::clone(self);
         helper.run(move |helper| {
             let data = received.as_deref().unwrap_or_default();
-            let executed = AssertUnwindSafe(|| batch.execute(data, &*lanes.setting.device));
+            let executed =
+                AssertUnwindSafe(|| batch.execute(data, &*lanes.setting.device, Waiting::All));
             let outcome = match catch_unwind(executed) {
                 Ok(()) => lanes.answer(&batch, written),
                 Err(_) => Err(SessionError::DevicePanic),
@@ -239,7 +246,7 @@ impl Lanes {
 
     /// Counts and answers the requests of a batch.
     fn answer(&self, batch: &Batch, written: u64) -> Result<(), SessionError> {
-        self.setting.counters.count_overlapping(batch.requests());
+        self.setting.counters.count_overlapping(batch.answered());
         let mut state = self.lock();
         state.traffic += batch.traffic();
         if batch.has_flushed() {
@@ -306,6 +313,11 @@ impl Lanes {
         let state = self.lock();
         let ended = state.ended;
         self.wait_while(state, |state| state.in_flight > 0 && state.ended == ended);
+    }
+
+    /// Waits until no long write is in execution.
+    pub(super) fn wait_for_writes(&self) {
+        self.wait_while(self.lock(), |state| !state.writes.is_empty());
     }
 
     /// Waits until no lane is in execution.

@@ -6,7 +6,7 @@
 mod large;
 mod overlap;
 
-use super::batch::Batch;
+use super::batch::{Batch, Waiting};
 use super::busy_wait::BusyWait;
 use super::check::Rules;
 use super::connection_log::Traffic;
@@ -54,6 +54,9 @@ pub(crate) struct Transmission<'a> {
     lanes: Option<Arc<Lanes>>,
     /// `true` if long writes may be in execution in lanes.
     has_long_writes: bool,
+    /// Number of batches to come in which reads that wait for the medium are left to a thread of
+    /// their own, even if nothing else is in execution.
+    deep_batches: u32,
     /// Number of lanes that had ended when the client was last found silent.
     lanes_ended: u64,
     traffic: Traffic,
@@ -86,6 +89,7 @@ impl<'a> Transmission<'a> {
             counters,
             lanes: lanes.map(Arc::new),
             has_long_writes: false,
+            deep_batches: 0,
             lanes_ended: 0,
             traffic: Traffic::default(),
             end: End::Closed,
@@ -208,7 +212,7 @@ impl<'a> Transmission<'a> {
             return self.perform_large(first);
         }
         if !self.start_long_writes() {
-            self.execute_batch()?;
+            self.execute_ready()?;
         }
         Ok(true)
     }
@@ -226,23 +230,32 @@ impl<'a> Transmission<'a> {
 
     /// Executes the batch and sends its replies.
     fn execute_batch(&mut self) -> Result<(), SessionError> {
-        self.batch.execute(self.intake.all(), &*self.chosen.export.device);
+        self.batch.execute(self.intake.all(), &*self.chosen.export.device, Waiting::All);
+        let sent = self.answer_batch();
+        self.batch.clear();
+        sent
+    }
+
+    /// Counts the requests of the batch that was executed, and sends their replies.
+    fn answer_batch(&mut self) -> Result<(), SessionError> {
         match self.batch.leaves_unflushed() {
             Some(true) => self.written += 1,
             Some(false) => self.flushed = self.written,
             None => {}
         }
-        self.counters.count_batch(self.batch.requests());
+        let answered = self.batch.answered();
+        if answered > 0 {
+            self.counters.count_batch(answered);
+        }
         self.traffic += self.batch.traffic();
-        let sent = match &self.lanes {
+        match &self.lanes {
+            _ if answered == 0 => Ok(()),
             Some(lanes) => lanes.send(self.batch.replies()),
             None => self
                 .stream
                 .write_all(self.batch.replies())
                 .map_err(|error| SessionError::of_send(error, self.send_timeout)),
-        };
-        self.batch.clear();
-        sent
+        }
     }
 
     /// Sends bytes while no lane is in execution.

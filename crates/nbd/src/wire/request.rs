@@ -2,6 +2,7 @@
 
 use super::WireError;
 use super::bytes::{Fixed, Reader};
+use std::ops::Range;
 
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 
@@ -71,6 +72,12 @@ pub struct RequestHeader {
 }
 
 impl RequestHeader {
+    /// Returns the range on the export.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.offset..self.offset.saturating_add(u64::from(self.length))
+    }
+
     /// Encodes the header.
     #[inline]
     #[must_use]

@@ -20,6 +20,8 @@ struct Gates {
     reads_waiting: usize,
     flushes_waiting: usize,
     writes_waiting: usize,
+    /// Reads that batches have left.
+    reads_left: usize,
     /// Executed requests that change the device.
     changes: usize,
     /// The value of `changes` when each flush began.
@@ -30,6 +32,8 @@ struct Gates {
 pub(crate) struct Gated {
     pub(crate) memory: MemoryDevice,
     is_remote: bool,
+    /// `true` if it can tell that reads would wait.
+    can_tell: bool,
     gates: Mutex<Gates>,
     moved: Condvar,
 }
@@ -37,7 +41,14 @@ pub(crate) struct Gated {
 impl Gated {
     pub(crate) fn new(size_bytes: u64, is_remote: bool) -> Self {
         let (gates, moved) = (Mutex::default(), Condvar::new());
-        Self { memory: MemoryDevice::new(size_bytes), is_remote, gates, moved }
+        let memory = MemoryDevice::new(size_bytes);
+        Self { memory, is_remote, can_tell: false, gates, moved }
+    }
+
+    /// Makes a device of this machine. What is not held is in memory: a batch may leave the reads
+    /// that would wait.
+    pub(crate) fn over_medium(size_bytes: u64) -> Self {
+        Self { can_tell: true, ..Self::new(size_bytes, false) }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Gates) -> T) -> T {
@@ -94,9 +105,19 @@ impl Gated {
         [gates.reads_waiting, gates.flushes_waiting, gates.writes_waiting]
     }
 
+    /// Returns the number of reads that batches have left so far.
+    pub(crate) fn reads_left(&self) -> usize {
+        self.gates.lock().unwrap().reads_left
+    }
+
     /// Returns the number of changes that each flush found.
     pub(crate) fn flushes(&self) -> Vec<usize> {
         self.gates.lock().unwrap().flushes.clone()
+    }
+
+    fn is_held(&self, range: &Range<u64>) -> bool {
+        let gates = self.gates.lock().unwrap();
+        gates.reads.as_ref().is_some_and(|held| range.start < held.end && held.start < range.end)
     }
 
     /// Waits with the reads of a batch together, as a list of requests in flight does.
@@ -168,6 +189,19 @@ impl BlockDevice for Gated {
                 self.pass_flush();
             }
         }
+    }
+
+    fn execute_ready(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
+        let mut left = Vec::new();
+        for (place, request) in batch.iter_mut().enumerate() {
+            if self.can_tell && read_range(request).is_some_and(|range| self.is_held(&range)) {
+                left.push(place);
+            } else {
+                self.execute(std::slice::from_mut(request));
+            }
+        }
+        self.change(|gates| gates.reads_left += left.len());
+        left
     }
 
     fn extents(

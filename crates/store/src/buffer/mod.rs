@@ -165,10 +165,19 @@ impl WriteBuffer {
         }
     }
 
-    /// Returns the contents of these PBNs that are in memory, each with its place in the list.
+    /// Returns the contents of these PBNs that are in memory, each with its place in the list, and
+    /// counts the reads.
     fn find(&self, pbns: impl ExactSizeIterator<Item = Pbn>) -> Vec<(usize, Slot)> {
-        let (looked_for, mut kept) = (pbns.len(), 0);
-        let mut found = Vec::new();
+        let looked_for = pbns.len();
+        let (found, kept) = self.look_up(pbns);
+        self.shared.counts.add_reads(kept, (looked_for - found.len()) as u64);
+        found
+    }
+
+    /// Returns the contents of these PBNs that are in memory, each with its place in the list, and
+    /// the number of those that were written out.
+    fn look_up(&self, pbns: impl Iterator<Item = Pbn>) -> (Vec<(usize, Slot)>, u64) {
+        let (mut found, mut kept) = (Vec::new(), 0);
         if !self.shared.is_empty() {
             let mut guarded = self.shared.lock();
             for (at, pbn) in pbns.enumerate() {
@@ -177,8 +186,7 @@ impl WriteBuffer {
                 found.push((at, slot));
             }
         }
-        self.shared.counts.add_reads(kept, (looked_for - found.len()) as u64);
-        found
+        (found, kept)
     }
 
     /// Returns the contents of these PBNs that may not be in the store yet, each with its place in
@@ -250,6 +258,16 @@ impl Store for WriteBuffer {
     fn read(&self, reads: &mut [ContentRead<'_>]) {
         let found = self.find(reads.iter().map(|read| read.pbn));
         self.read_by(reads, found, |below| self.shared.store.read(below));
+    }
+
+    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        let (looked_for, (found, kept)) =
+            (reads.len(), self.look_up(reads.iter().map(|read| read.pbn)));
+        let in_memory = found.len();
+        self.read_by(reads, found, |below| self.shared.store.read_ready(below));
+        // A content that is left is counted when it is read.
+        let left = reads.iter().filter(|read| read.is_left()).count();
+        self.shared.counts.add_reads(kept, (looked_for - in_memory - left) as u64);
     }
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {

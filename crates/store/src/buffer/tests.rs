@@ -1,6 +1,7 @@
 //! Tests of the write buffer against a map, over a store that can fail.
 
 mod observed;
+mod ready;
 mod reserved;
 
 use super::*;
@@ -25,6 +26,8 @@ struct Below {
     is_held: bool,
     /// There is no space for these PBNs.
     without_space: BTreeSet<u32>,
+    /// Reads of these wait for the medium.
+    cold: BTreeSet<u32>,
     /// Calls that reserve space ahead, and the number from which on none is wanted.
     reserved_ahead: u32,
     most_reserved_ahead: u32,
@@ -70,6 +73,16 @@ impl Store for TestStore {
             let zeros = vec![0; BLOCK];
             let content = below.contents.get(&read.pbn.number()).unwrap_or(&zeros);
             read.buffer.copy_from_slice(&content[read.within..][..read.buffer.len()]);
+        }
+    }
+    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        let cold = self.below.lock().cold.clone();
+        for read in reads {
+            if cold.contains(&read.pbn.number()) {
+                read.outcome = Err(io::Error::from(io::ErrorKind::WouldBlock));
+            } else {
+                self.read(std::slice::from_mut(read));
+            }
         }
     }
     fn reserve(&self, writes: &mut [ContentWrite<'_>]) {

@@ -26,6 +26,15 @@ pub(super) struct FingerprintMatch<'a> {
     pub(super) content: &'a [u8],
 }
 
+/// The reads of a batch that wait for the medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// All that have to.
+    All,
+    /// None: they are started, and left to a later batch.
+    None,
+}
+
 /// The blocks that the reads of a batch need, to be read in one list.
 #[derive(Default)]
 pub(super) struct BlockReads<'a> {
@@ -67,13 +76,15 @@ impl<'a> BlockReads<'a> {
         }
     }
 
-    /// Reads all of them; calls `failed` with each request of which a block could not be read.
+    /// Reads them; calls `failed` with each request of which a block could not be read. Returns
+    /// the requests that were left because a block of them has to wait for the medium.
     pub(super) fn run(
         self,
         engine: &Engine,
         volume: VolumeId,
+        waiting: Waiting,
         failed: &mut impl FnMut(usize, VolumeError),
-    ) {
+    ) -> Vec<usize> {
         let Self { mut wanted, reads, parts } = self;
         let block_bytes = engine.block_bytes();
         let mut blocks = vec![0; parts.len() * block_bytes];
@@ -82,8 +93,20 @@ impl<'a> BlockReads<'a> {
         let buffers = blocks.chunks_exact_mut(block_bytes);
         let whole = parts.iter().zip(buffers);
         reads.extend(whole.map(|(part, block)| ContentRead::new(part.wanted.pbn, 0, block)));
-        engine.data.read(&mut reads);
+        let left = match waiting {
+            Waiting::All => {
+                engine.data.read(&mut reads);
+                Vec::new()
+            }
+            Waiting::None => {
+                engine.data.read_ready(&mut reads);
+                left_of(&wanted, &reads)
+            }
+        };
         for ((request, wanted), mut read) in wanted.into_iter().zip(reads) {
+            if left.binary_search(&request).is_ok() {
+                continue;
+            }
             let done = if engine.tuning.verify_reads {
                 engine.check_read(volume, wanted, &mut read)
             } else {
@@ -97,7 +120,18 @@ impl<'a> BlockReads<'a> {
             let end = part.within + part.buffer.len();
             part.buffer.copy_from_slice(block.get(part.within..end).unwrap_or_default());
         }
+        left
     }
+}
+
+/// Returns the requests, in order, of which a block was left.
+fn left_of(wanted: &[(usize, Wanted)], reads: &[ContentRead<'_>]) -> Vec<usize> {
+    let pairs = wanted.iter().zip(reads);
+    let left = pairs.filter(|(_, read)| read.is_left()).map(|((request, _), _)| *request);
+    let mut left: Vec<usize> = left.collect();
+    left.sort_unstable();
+    left.dedup();
+    left
 }
 
 impl Engine {

@@ -1,6 +1,6 @@
 //! Reads: one look-up and one list of contents for a whole batch.
 
-use super::checked::BlockReads;
+use super::checked::{BlockReads, Waiting};
 use super::segment::Range;
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
@@ -18,13 +18,15 @@ pub(super) struct Read<'a> {
 const EXTENT_BLOCKS: u64 = 4096;
 
 impl Engine {
-    /// Executes the reads. Calls `failed` for each that failed.
+    /// Executes the reads. Calls `failed` for each that failed. Returns the requests that were
+    /// left.
     pub(super) fn read_all(
         &self,
         volume: &VolumeShared,
         reads: &mut [Read<'_>],
+        waiting: Waiting,
         mut failed: impl FnMut(usize, VolumeError),
-    ) {
+    ) -> Vec<usize> {
         let block_bytes = self.block_bytes() as u64;
         let mut lbns = Vec::new();
         for read in reads.iter() {
@@ -37,7 +39,7 @@ impl Engine {
         if let Err(error) = looked_up {
             let text = error.to_string();
             reads.iter().for_each(|read| failed(read.request, VolumeError::damaged(text.clone())));
-            return;
+            return Vec::new();
         }
         let mut blocks = BlockReads::with_capacity(lbns.len());
         let mut rest = places.as_slice();
@@ -50,7 +52,7 @@ impl Engine {
                 failed(request, error);
             }
         }
-        blocks.run(self, volume.id(), &mut failed);
+        blocks.run(self, volume.id(), waiting, &mut failed)
     }
 
     /// Adds the stored blocks of a request to a list, and fills the others with zeros.

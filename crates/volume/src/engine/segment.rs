@@ -1,6 +1,7 @@
 //! Cuts a batch into segments. Within a segment no two requests conflict, so all of its reads and
 //! all of its changes are done at once.
 
+use super::checked::Waiting;
 use super::read::Read;
 use super::write::{Item, Source};
 use super::{Engine, VolumeShared};
@@ -91,15 +92,40 @@ const fn is_immediate(operation: &Operation<'_>) -> bool {
 impl Engine {
     /// Executes a batch.
     pub(crate) fn execute(&self, volume: &VolumeShared, batch: &mut [Request<'_>]) {
+        self.execute_segments(volume, batch, Waiting::All);
+    }
+
+    /// Executes a batch, and leaves reads that would wait for the medium. Returns their places.
+    pub(crate) fn execute_ready(
+        &self,
+        volume: &VolumeShared,
+        batch: &mut [Request<'_>],
+    ) -> Vec<usize> {
+        self.execute_segments(volume, batch, Waiting::None)
+    }
+
+    fn execute_segments(
+        &self,
+        volume: &VolumeShared,
+        batch: &mut [Request<'_>],
+        waiting: Waiting,
+    ) -> Vec<usize> {
+        let mut left = Vec::new();
+        let mut done = 0;
         let removed = volume.enter();
         let size_bytes = if *removed { 0 } else { volume.size_bytes() };
         let mut rest = batch;
         while !rest.is_empty() {
             let length = self.segment_length(rest);
             let (segment, after) = rest.split_at_mut(length);
-            self.execute_segment(volume, size_bytes, segment);
+            // Requests of later segments may conflict with a read that is left.
+            let waiting = if after.is_empty() { waiting } else { Waiting::All };
+            left = self.execute_segment(volume, size_bytes, segment, waiting);
+            left.iter_mut().for_each(|place| *place += done);
+            done += length;
             rest = after;
         }
+        left
     }
 
     /// Returns the number of requests at the front of the batch that make up one segment. A flush
@@ -121,7 +147,14 @@ impl Engine {
         claims.len().max(1)
     }
 
-    fn execute_segment(&self, volume: &VolumeShared, size_bytes: u64, segment: &mut [Request<'_>]) {
+    /// Executes requests without conflicts. Returns the places of the reads that were left.
+    fn execute_segment(
+        &self,
+        volume: &VolumeShared,
+        size_bytes: u64,
+        segment: &mut [Request<'_>],
+        waiting: Waiting,
+    ) -> Vec<usize> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let mut outcomes: Vec<Result<(), DeviceError>> = Vec::with_capacity(segment.len());
         let mut reads = Vec::new();
@@ -147,9 +180,10 @@ impl Engine {
                 *outcome = Err(error.for_device(block_bytes));
             }
         };
-        count(volume, &reads, &changes);
+        let mut left = Vec::new();
         if !reads.is_empty() {
-            self.read_all(volume, &mut reads, |number, error| failed(number, &error));
+            let failed = |number, error| failed(number, &error);
+            left = self.read_all(volume, &mut reads, waiting, failed);
         }
         for (number, blocks) in &changes.unmaps {
             if let Err(error) = self.unmap(volume, blocks.clone()) {
@@ -162,12 +196,16 @@ impl Engine {
         if !changes.items.is_empty() {
             self.mark_written(volume, &changes.items);
         }
+        // A request may have failed at one block and been left at another.
+        left.retain(|place| outcomes.get(*place).is_some_and(Result::is_ok));
+        count(volume, &reads, &left, &changes);
         drop(reads);
         drop(changes);
         for (request, outcome) in segment.iter_mut().zip(outcomes) {
             request.outcome = outcome;
         }
         self.finish_segment(volume, segment, has_immediate);
+        left
     }
 
     /// Tells the arranger and the finder of blocks that were written.
@@ -228,10 +266,12 @@ impl Engine {
     }
 }
 
-fn count(volume: &VolumeShared, reads: &[Read<'_>], changes: &Changes<'_>) {
+/// Counts the requests of a segment. A read that is left is counted when it is executed.
+fn count(volume: &VolumeShared, reads: &[Read<'_>], left: &[usize], changes: &Changes<'_>) {
     let counters = &volume.counters();
-    add(&counters.reads, reads.len() as u64);
-    add(&counters.read_bytes, reads.iter().map(|read| read.range.length).sum());
+    let executed = reads.iter().filter(|read| left.binary_search(&read.request).is_err());
+    add(&counters.reads, (reads.len() - left.len()) as u64);
+    add(&counters.read_bytes, executed.map(|read| read.range.length).sum());
     for (counter, amount) in [
         (&counters.writes, changes.writes),
         (&counters.written_bytes, changes.written_bytes),

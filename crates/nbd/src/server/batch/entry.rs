@@ -35,6 +35,8 @@ pub(super) struct Entry {
     pub(super) holds_data: bool,
     /// `true` if the device has nothing left to do.
     pub(super) is_done: bool,
+    /// `true` if the device has left the read, so that it has no reply yet.
+    pub(super) is_left: bool,
 }
 
 impl Entry {
@@ -50,6 +52,9 @@ impl Entry {
 
     /// Returns the length of the reply after the device has executed the batch.
     pub(super) fn reply_bytes(&self) -> usize {
+        if self.is_left {
+            return 0;
+        }
         let sends_data = self.request.command == Command::READ && self.error.is_none();
         Self::head_bytes(self.shape, self.error) + if sends_data { self.data_bytes } else { 0 }
     }

@@ -59,6 +59,22 @@ impl BlockDevice for Sectors {
         }
     }
 
+    /// Leaves each third read, as long as it is not the first of a batch.
+    fn execute_ready(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
+        let is_left = |place: usize, request: &Request<'_>| {
+            place % 3 == 1 && matches!(request.operation, Operation::Read { .. })
+        };
+        let mut left = Vec::new();
+        for (place, request) in batch.iter_mut().enumerate() {
+            if is_left(place, request) {
+                left.push(place);
+            } else {
+                self.execute(std::slice::from_mut(request));
+            }
+        }
+        left
+    }
+
     fn extents(
         &self,
         offset: u64,
@@ -144,8 +160,8 @@ proptest! {
         let mut received = Vec::new();
         let mut batch = Batch::new(structured_replies, &Memory::default()).unwrap();
         let device = Sectors::default();
-        // Two rounds, because a batch is reused.
-        for round in 0..2u8 {
+        // Several rounds, because a batch is reused.
+        for (round, waiting) in (0..).zip([Waiting::All, Waiting::None, Waiting::All]) {
             received.clear();
             device.written.lock().unwrap().clear();
             batch.clear();
@@ -154,9 +170,23 @@ proptest! {
                 received.resize(start + request.payload_bytes(), request.cookie as u8 ^ round);
                 prop_assert!(batch.push(*request, start..received.len(), &rules));
             }
-            batch.execute(&received, &device);
+            batch.execute(&received, &device, waiting);
+            prop_assert!(waiting == Waiting::None || batch.left().next().is_none());
 
-            let mut replies = batch.replies();
+            let mut replies = batch.replies().to_vec();
+            prop_assert_eq!(batch.answered() + batch.left().count(), requests.len());
+            loop {
+                let left: Vec<_> = batch.left().collect();
+                if left.is_empty() {
+                    break;
+                }
+                batch.empty();
+                left.iter().for_each(|read| assert!(batch.push(*read, 0..0, &rules)));
+                batch.execute(&[], &device, Waiting::First);
+                prop_assert!(batch.answered() > 0, "the first one is not left");
+                replies.extend_from_slice(batch.replies());
+            }
+            let mut replies = replies.as_slice();
             let mut answered = vec![false; requests.len()];
             while !replies.is_empty() {
                 let (place, error, data) = take_reply(&mut replies, &requests);
@@ -223,7 +253,7 @@ fn a_reply_buffer_that_many_batches_in_a_row_hardly_used_is_released() {
             let (flags, command, offset) = (0, Command::READ, 0);
             let read = RequestHeader { flags, command, cookie, offset, length };
             assert!(batch.push(read, 0..0, &Rules::new(agreed, &geometry)));
-            batch.execute(&[], &device);
+            batch.execute(&[], &device, Waiting::All);
             batch.clear();
         }
         batch.is_grown()

@@ -7,15 +7,22 @@
 //! no order, which the protocol does not promise either.
 //!
 //! On a device of this machine only long writes have lanes. All other requests wait until these
-//! have ended, and so do long writes to the same range. Its requests thus keep their order.
+//! have ended, and so do long writes to the same range. Reads that wait for the medium have a
+//! thread as well, and changes of their ranges wait for them. Requests of one range thus keep their
+//! order.
 
 use super::Transmission;
 use crate::server::SessionError;
+use crate::server::batch::Waiting;
 use crate::server::check::Rules;
 use crate::server::lanes::{Lane, Lanes, LongWrites, Route, Spare};
 use crate::wire::{COMMAND_FLAG_FUA, Command, RequestHeader};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// The number of batches in which a lone read that waits for the medium goes to another thread,
+/// after a client was seen to have several requests in flight.
+const DEEP_BATCHES: u32 = 64;
 
 /// Returns the route of a request, or [`None`] if it does not wait.
 fn route_of(header: &RequestHeader) -> Option<Route> {
@@ -106,7 +113,7 @@ impl Transmission<'_> {
         let Some(lanes) = &self.lanes else { return false };
         let Some(ranges) = self.batch.long_writes() else {
             if std::mem::take(&mut self.has_long_writes) {
-                lanes.wait_for_all();
+                lanes.wait_for_writes();
             }
             return false;
         };
@@ -117,6 +124,59 @@ impl Transmission<'_> {
         self.written += 1;
         lanes.start_writes(batch, LongWrites { ranges, received }, helper);
         true
+    }
+
+    /// Executes a batch of a device of this machine, and answers the requests that do not wait for
+    /// the medium. The others are answered by a thread of their own. The only read of a client
+    /// that waits for each reply is executed here, because nothing else has to be done meanwhile.
+    pub(super) fn execute_ready(&mut self) -> Result<(), SessionError> {
+        let Some(lanes) = self.lanes.clone() else { return self.execute_batch() };
+        let is_alone = !lanes.wait_for_late_reads(&self.batch) && self.batch.requests() == 1;
+        let device = Arc::clone(&self.chosen.export.device);
+        self.batch.execute(self.intake.all(), &*device, Waiting::None);
+        self.answer_batch()?;
+        let left: Vec<_> = self.batch.left().collect();
+        if left.is_empty() {
+            self.batch.clear();
+            return Ok(());
+        }
+        // The rest of the batch, if it is executed here, fits into the memory of the whole.
+        self.batch.empty();
+        if !is_alone {
+            self.deep_batches = DEEP_BATCHES;
+        }
+        let rules = self.rules();
+        let mut rest = left;
+        if self.deep_batches > 0 {
+            self.deep_batches -= 1;
+            rest = lanes.read_late(rest, rules);
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        for header in rest {
+            self.batch.push(header, 0..0, &rules);
+        }
+        self.batch.execute(&[], &*device, Waiting::All);
+        if self.has_received_more()? {
+            self.deep_batches = DEEP_BATCHES;
+        }
+        let sent = self.answer_batch();
+        self.batch.clear();
+        sent
+    }
+
+    /// Receives what has arrived. Returns whether there was anything.
+    fn has_received_more(&mut self) -> Result<bool, SessionError> {
+        let room = self.intake.room();
+        if room.is_empty() {
+            return Ok(true);
+        }
+        let received = self.stream.read_now(room)?.unwrap_or(0);
+        if received > 0 {
+            self.intake.received(received);
+        }
+        Ok(received > 0)
     }
 
     /// Returns whether the client was silent because it waits for lanes.

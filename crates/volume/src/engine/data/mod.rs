@@ -87,6 +87,11 @@ impl DataPath {
         self.store().read(reads);
     }
 
+    /// Reads the contents that need not wait for the medium, and starts the others.
+    pub(crate) fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        self.store().read_ready(reads);
+    }
+
     /// Reads contents from the medium, past any cache of the system.
     pub(crate) fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
         self.store().read_medium(reads);
