@@ -35,8 +35,8 @@ proptest! {
         let key = Kinds::key(number);
         prop_assert_eq!(Kinds::number_of_key(&key), Some(number));
         let mut value = group.encode().unwrap();
-        prop_assert_eq!(Kinds::decode(number, &value).as_ref(), Ok(&group));
-        prop_assert_eq!(recode_ledger_value(&key, &value).as_ref(), Ok(&value));
+        prop_assert_eq!(Kinds::decode(number, &value), Ok(group.clone()));
+        prop_assert_eq!(recode_ledger_value(&key, &value), Ok(value.clone()));
         prop_assert!(Kinds::decode(number ^ 1, &value).is_err());
         let place = place.index(value.len());
         value[place] ^= flip;
@@ -58,8 +58,8 @@ proptest! {
         let key = Fingerprints::key(number);
         prop_assert_eq!(Fingerprints::number_of_key(&key), Some(number));
         let mut value = group.encode().unwrap();
-        prop_assert_eq!(Fingerprints::decode(number, &value).as_ref(), Ok(&group));
-        prop_assert_eq!(recode_ledger_value(&key, &value).as_ref(), Ok(&value));
+        prop_assert_eq!(Fingerprints::decode(number, &value), Ok(group.clone()));
+        prop_assert_eq!(recode_ledger_value(&key, &value), Ok(value.clone()));
         let place = place.index(value.len());
         value[place] ^= flip;
         prop_assert!(Fingerprints::decode(number, &value).is_err());
