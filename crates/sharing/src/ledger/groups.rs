@@ -50,7 +50,11 @@ impl Groups {
         });
         let changed = self.fingerprints.iter().filter(|(_, (_, is_changed))| *is_changed);
         kinds.chain(changed.map(|(number, (fingerprints, _))| {
-            (Fingerprints::first_block(*number) / PAGE_BLOCKS, Fingerprints::key(*number), fingerprints.encode())
+            (
+                Fingerprints::first_block(*number) / PAGE_BLOCKS,
+                Fingerprints::key(*number),
+                fingerprints.encode(),
+            )
         }))
     }
 }
