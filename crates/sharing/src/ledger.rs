@@ -1,10 +1,10 @@
 //! The durable ledger of a member: the records of its blocks, and its intents in flight.
 //!
 //! Records are in page objects, `ledger.<member>.<page>`, a key for each group of neighbouring
-//! blocks; intents are keys of the head object, `ledger.<member>`. Each object has a version that every update raises and is guarded by. The
-//! member's holder is the only writer, so an update whose answer was lost can be sent again: if its
-//! guard fails and the version is the one that it sets, it was applied. A copy of it that arrives
-//! later changes nothing.
+//! blocks; intents are keys of the head object, `ledger.<member>`. Each object has a version that
+//! every update raises and is guarded by. The member's holder is the only writer, so an update whose
+//! answer was lost can be sent again: if its guard fails and the version is the one that it sets, it
+//! was applied. A copy of it that arrives later changes nothing.
 
 use crate::error::{Result, SharingError};
 use crate::group::{AFTER_FINGERPRINTS, Kinds};
@@ -72,8 +72,8 @@ fn head_of(member: MemberId) -> String {
 }
 
 impl Ledger {
-    /// Reads the ledger, and calls a function with the kind of each block in it. Returns the intents
-    /// in flight, too. The last holder of the member must be fenced.
+    /// Reads the ledger, and calls a function with the kind of each block in it. Returns the
+    /// intents in flight as well. The last holder of the member must be fenced.
     ///
     /// # Errors
     /// Fails if the store fails or a value is damaged.
