@@ -2,9 +2,9 @@
 //!
 //! Records are in page objects, `ledger.<member>.<page>`, a key for each group of neighbouring
 //! blocks; intents are keys of the head object, `ledger.<member>`. Each object has a version that
-//! every update raises and is guarded by. The member's holder is the only writer, so an update whose
-//! answer was lost can be sent again: if its guard fails and the version is the one that it sets, it
-//! was applied. A copy of it that arrives later changes nothing.
+//! every update raises and is guarded by. The member's holder is the only writer, so an update
+//! whose answer was lost can be sent again: if its guard fails and the version is the one that it
+//! sets, it was applied. A copy of it that arrives later changes nothing.
 
 use crate::error::{Result, SharingError};
 use crate::group::{AFTER_FINGERPRINTS, Kinds};
