@@ -1,4 +1,5 @@
-//! The values of a domain, which other hosts write: shards, entries and intents.
+//! The values of a domain, which other hosts write: shards, entries, intents, and the groups of a
+//! ledger.
 
 use gemelo_domain::codec::Writer;
 use gemelo_domain::{
@@ -6,6 +7,7 @@ use gemelo_domain::{
 };
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_member::{DomainUri, MemberUri};
+use gemelo_sharing::recode_ledger_value;
 
 /// The bytes of a frame before the fields, and those of the checksum.
 const FRAME_BYTES: (usize, usize) = (4, 4);
@@ -49,6 +51,26 @@ pub(crate) fn shard(bytes: &[u8]) {
     let Some(whole) = Shard::new(0, 0) else { return };
     let intent = plan(whole, MemberId(1), &view, &[change]);
     let _ = intent.update();
+}
+
+/// The keys of a group of kinds, and of one of fingerprints.
+const GROUP_KEYS: [&str; 2] = ["k.00000001", "f.00000001"];
+
+/// Reads the groups of a ledger. A group that can be read survives its encoding.
+pub(crate) fn ledger(bytes: &[u8]) {
+    for key in GROUP_KEYS {
+        let Ok(value) = recode_ledger_value(key, &framed(key, bytes)) else { continue };
+        assert_eq!(recode_ledger_value(key, &value).as_ref(), Ok(&value));
+        assert_eq!(value.len(), bytes.len() + FRAME_BYTES.0 + FRAME_BYTES.1 - 1);
+    }
+}
+
+pub(crate) fn ledger_seeds() -> Vec<Vec<u8>> {
+    let set = [[1; 4], [0; 4]].concat().repeat(4);
+    // Published blocks and borrowed ones, of 8 places; then the fingerprints of two blocks.
+    let borrowed = [set.iter().map(|byte| byte << 1).collect(), [7; 8].repeat(16)].concat();
+    let kinds = [vec![0b1010], set, borrowed].concat();
+    vec![kinds, [vec![0, 3, 0, 0, 0], vec![7; 32]].concat()]
 }
 
 /// The tag and the two fields of a header.

@@ -213,6 +213,11 @@ pub const TARGETS: &[FuzzTarget] = &[
         seeds: &[],
         run: Made(domain::intent, domain::intent_seeds),
     },
+    FuzzTarget {
+        name: "domain_ledger",
+        seeds: &[],
+        run: Made(domain::ledger, domain::ledger_seeds),
+    },
     FuzzTarget { name: "nbd_wire", seeds: &[], run: Made(nbd::wire, nbd::wire_seeds) },
     FuzzTarget { name: "nbd_server", seeds: &[], run: Made(nbd::server, nbd::server_seeds) },
     FuzzTarget { name: "nbd_client", seeds: &[], run: Made(nbd::client, nbd::client_seeds) },

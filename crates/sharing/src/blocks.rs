@@ -2,7 +2,7 @@
 
 use crate::bits::Bits;
 use crate::borrowed::Borrowed;
-use crate::ledger::Loaded;
+use crate::in_flight::InFlight;
 use crate::record::{Kind, Place};
 use gemelo_domain::Action;
 use gemelo_format::{Fingerprint, Pbn};
@@ -58,27 +58,30 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Makes the state from the ledger.
-    pub(crate) fn of(loaded: &Loaded) -> Self {
-        let mut blocks = Self::default();
-        for (pbn, record) in &loaded.records {
-            blocks.kept.insert(*pbn);
-            blocks.set_kind(*pbn, record.kind);
+    /// Takes a block from the ledger. There are many when a member is taken over, and most are
+    /// published.
+    pub(crate) fn load(&mut self, pbn: Pbn, kind: Kind) {
+        self.kept.insert(pbn);
+        if kind != Kind::Published {
+            self.set_kind(pbn, kind);
         }
-        for one in &loaded.in_flight {
+    }
+
+    /// Takes the intents in flight from the ledger, after all blocks.
+    pub(crate) fn load_in_flight(&mut self, in_flight: &[InFlight]) {
+        for one in in_flight {
             for (step, released) in one.intent.steps.iter().zip(&one.released) {
                 if let Action::Publish(pbn) = step.change.action {
-                    blocks.kept.insert(pbn);
-                    blocks.publishing.insert(pbn, Progress::Recorded);
+                    self.kept.insert(pbn);
+                    self.publishing.insert(pbn, Progress::Recorded);
                 }
                 if let Some(pbn) = released {
-                    blocks.due.remove(*pbn);
-                    blocks.by_content.insert(step.change.fingerprint.to_bytes(), *pbn);
-                    blocks.releasing.insert(*pbn, Progress::Recorded);
+                    self.due.remove(*pbn);
+                    self.by_content.insert(step.change.fingerprint.to_bytes(), *pbn);
+                    self.releasing.insert(*pbn, Progress::Recorded);
                 }
             }
         }
-        blocks
     }
 
     /// Notes which blocks the opened pool refers to. Returns the kept ones to which it does not.

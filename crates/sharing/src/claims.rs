@@ -9,6 +9,9 @@ use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::Objects;
 use std::sync::Arc;
 
+/// Blocks whose records are read together.
+const BLOCKS_AT_ONCE: usize = 1 << 18;
+
 /// A block of which a ledger knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptBlock {
@@ -44,9 +47,15 @@ impl LedgerClaims {
         clock: Arc<dyn Clock>,
         member: MemberId,
     ) -> Result<Self> {
-        let (_, loaded) = Ledger::load(objects, clock, member)?;
+        let mut pbns = Vec::new();
+        let (ledger, in_flight) = Ledger::load(objects, clock, member, |pbn, _| pbns.push(pbn))?;
+        let mut records = Vec::with_capacity(pbns.len());
+        for pbns in pbns.chunks(BLOCKS_AT_ONCE) {
+            let found = pbns.iter().zip(ledger.read(pbns)?);
+            records.extend(found.filter_map(|(pbn, record)| Some((*pbn, record?))));
+        }
         let (mut claims, mut blocks) = (Vec::new(), Vec::new());
-        for (pbn, record) in &loaded.records {
+        for (pbn, record) in &records {
             let fingerprint = record.fingerprint;
             let is_counted = !matches!(record.kind, Kind::Lent | Kind::Alone);
             let borrowed = match record.kind {
@@ -61,9 +70,9 @@ impl LedgerClaims {
             }
         }
         claims.sort_unstable_by_key(|claim| claim.fingerprint.to_bytes());
-        let steps = loaded.in_flight.iter().flat_map(|one| &one.intent.steps);
+        let steps = in_flight.iter().flat_map(|one| &one.intent.steps);
         let unsettled = steps.map(|step| step.change.fingerprint).collect();
-        Ok(Self { member, claims, blocks, in_flight: loaded.in_flight.len(), unsettled })
+        Ok(Self { member, claims, blocks, in_flight: in_flight.len(), unsettled })
     }
 
     /// Returns the blocks of which the ledger knows.

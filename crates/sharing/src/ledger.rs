@@ -1,14 +1,15 @@
 //! The durable ledger of a member: the records of its blocks, and its intents in flight.
 //!
-//! Records are keys of page objects, `ledger.<member>.<page>`; intents are keys of the head object,
-//! `ledger.<member>`. Each object has a version that every update raises and is guarded by. The
-//! member's holder is the only writer, so an update whose answer was lost can be sent again: if its
-//! guard fails and the version is the one that it sets, it was applied. A copy of it that arrives
-//! later changes nothing.
+//! Records are in page objects, `ledger.<member>.<page>`, a key for each group of neighbouring
+//! blocks; intents are keys of the head object, `ledger.<member>`. Each object has a version that
+//! every update raises and is guarded by. The member's holder is the only writer, so an update
+//! whose answer was lost can be sent again: if its guard fails and the version is the one that it
+//! sets, it was applied. A copy of it that arrives later changes nothing.
 
 use crate::error::{Result, SharingError};
+use crate::group::{AFTER_FINGERPRINTS, Kinds};
 use crate::in_flight::{INTENT_PREFIX, InFlight, intent_key};
-use crate::record::{Record, key_of, pbn_of_key};
+use crate::record::{Kind, Record};
 use gemelo_base::Clock;
 use gemelo_domain::codec::{Reader, Reason, Writer};
 use gemelo_domain::{DomainError, Intent, MemberId};
@@ -16,21 +17,22 @@ use gemelo_format::Pbn;
 use gemelo_objects::{
     Guard, KeyPage, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Operation, Request, Update,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Blocks whose records are in one object: the store keeps the keys of an object together.
+/// Blocks whose records are in one object: the store keeps the keys of an object together. No group
+/// is in two pages.
 const PAGE_BLOCKS: u32 = 1 << 16;
 /// Objects that are read or written together.
 const OBJECTS_AT_ONCE: usize = 32;
-/// Keys that are read of an object at once.
-const KEYS_AT_ONCE: usize = 4096;
 /// Attempts of a request whose outcome is unknown.
 const MAX_ATTEMPTS: u32 = 20;
 /// The first pause after an attempt; it doubles, up to the longest one.
 const FIRST_PAUSE_NS: u64 = 1_000_000;
 const MAX_PAUSE_NS: u64 = 128_000_000;
 const VERSION_KEY: &str = "version";
+/// The form of the records, in the version of each object. Form 0 had a key for each block.
+const FORM: u8 = 1;
 
 /// The changes of one object.
 #[derive(Debug, Default)]
@@ -49,13 +51,6 @@ pub(crate) struct Ledger {
     /// Updates that were sent and of which it is unknown if they were applied. They come first in
     /// the next change.
     doubtful: Vec<(String, Update)>,
-}
-
-/// Everything that a ledger holds.
-#[derive(Debug, Default)]
-pub(crate) struct Loaded {
-    pub(crate) records: Vec<(Pbn, Record)>,
-    pub(crate) in_flight: Vec<InFlight>,
 }
 
 /// Removes the objects of a member's ledger, which must have no records.
@@ -77,7 +72,8 @@ fn head_of(member: MemberId) -> String {
 }
 
 impl Ledger {
-    /// Reads the ledger. The last holder of the member must be fenced.
+    /// Reads the ledger, and calls a function with the kind of each block in it. Returns the
+    /// intents in flight as well. The last holder of the member must be fenced.
     ///
     /// # Errors
     /// Fails if the store fails or a value is damaged.
@@ -85,7 +81,8 @@ impl Ledger {
         objects: Arc<dyn Objects>,
         clock: Arc<dyn Clock>,
         member: MemberId,
-    ) -> Result<(Self, Loaded)> {
+        mut take_kind: impl FnMut(Pbn, Kind),
+    ) -> Result<(Self, Vec<InFlight>)> {
         let mut ledger =
             Self { objects, clock, member, versions: BTreeMap::new(), doubtful: Vec::new() };
         let mut names = ledger.retry(|objects| objects.list(&ledger.head()))?;
@@ -93,16 +90,21 @@ impl Ledger {
             // It is asked for all the same, so that no late call of the fenced holder creates it.
             names.push(ledger.head());
         }
-        let mut loaded = Loaded::default();
+        let mut in_flight = Vec::new();
         for names in names.chunks(OBJECTS_AT_ONCE) {
-            ledger.load_some(names, &mut loaded)?;
+            ledger.load_some(names, &mut in_flight, &mut take_kind)?;
         }
-        Ok((ledger, loaded))
+        Ok((ledger, in_flight))
     }
 
-    fn load_some(&mut self, names: &[String], loaded: &mut Loaded) -> Result<()> {
+    fn load_some(
+        &mut self,
+        names: &[String],
+        in_flight: &mut Vec<InFlight>,
+        take_kind: &mut impl FnMut(Pbn, Kind),
+    ) -> Result<()> {
         let mut open: Vec<(&String, String)> =
-            names.iter().map(|name| (name, String::new())).collect();
+            names.iter().map(|name| (name, AFTER_FINGERPRINTS.to_owned())).collect();
         while !open.is_empty() {
             let pages = self.retry(|objects| {
                 let mut requests: Vec<Request<'_>> = open.iter().map(list_after).collect();
@@ -116,8 +118,12 @@ impl Ledger {
             let mut rest = Vec::new();
             for ((name, _), page) in open.into_iter().zip(pages) {
                 for (key, value) in &page.entries {
-                    self.take(name, (key, value), loaded)
-                        .map_err(|reason| damaged(name, key, reason))?;
+                    let taken = match Kinds::number_of_key(key) {
+                        Some(number) => Kinds::decode(number, value)
+                            .map(|kinds| kinds.iter().for_each(|(pbn, kind)| take_kind(pbn, kind))),
+                        None => self.take(name, (key, value), in_flight),
+                    };
+                    taken.map_err(|reason| damaged(name, key, reason))?;
                 }
                 let last = page.entries.into_iter().next_back().filter(|_| page.has_more);
                 rest.extend(last.map(|(key, _)| (name, key)));
@@ -131,15 +137,14 @@ impl Ledger {
         &mut self,
         name: &str,
         (key, value): (&str, &[u8]),
-        loaded: &mut Loaded,
+        in_flight: &mut Vec<InFlight>,
     ) -> std::result::Result<(), Reason> {
         if key == VERSION_KEY {
             self.versions.insert(name.into(), decode_version(value)?);
         } else if key.starts_with(INTENT_PREFIX) {
-            loaded.in_flight.push(InFlight::decode(value)?);
+            in_flight.push(InFlight::decode(value)?);
         } else {
-            let pbn = pbn_of_key(key).ok_or("it is no block")?;
-            loaded.records.push((pbn, Record::decode(key, value)?));
+            return Err("it is no block");
         }
         Ok(())
     }
@@ -149,28 +154,8 @@ impl Ledger {
     /// # Errors
     /// Fails if the store fails or a record is damaged.
     pub(crate) fn read(&self, pbns: &[Pbn]) -> Result<Vec<Option<Record>>> {
-        let mut by_object: BTreeMap<String, Vec<(usize, String)>> = BTreeMap::new();
-        for (at, pbn) in pbns.iter().enumerate() {
-            by_object.entry(self.page(*pbn)).or_default().push((at, key_of(*pbn)));
-        }
-        let mut found = vec![None; pbns.len()];
-        for (name, keys) in by_object {
-            if !self.versions.contains_key(&name) {
-                continue;
-            }
-            for keys in keys.chunks(KEYS_AT_ONCE) {
-                let (places, keys): (Vec<usize>, Vec<String>) = keys.iter().cloned().unzip();
-                let values = self.retry(|objects| objects.get_keys(&name, &keys))?;
-                for ((at, key), value) in places.into_iter().zip(&keys).zip(values) {
-                    let record = value.map(|value| Record::decode(key, &value)).transpose();
-                    let record = record.map_err(|reason| damaged(&name, key, reason))?;
-                    if let Some(slot) = found.get_mut(at) {
-                        *slot = record;
-                    }
-                }
-            }
-        }
-        Ok(found)
+        let groups = self.groups_of(pbns.iter().copied())?;
+        pbns.iter().map(|pbn| self.record_in(&groups, *pbn)).collect()
     }
 
     /// Sets records, and removes those that are `None`. It is durable when this returns.
@@ -178,19 +163,27 @@ impl Ledger {
     /// # Errors
     /// Fails if the store does. Then some of the records may have been changed.
     pub(crate) fn write(&mut self, records: &BTreeMap<Pbn, Option<Record>>) -> Result<()> {
-        let mut changes: BTreeMap<String, Changes> = BTreeMap::new();
+        // The groups are read after each change that may still arrive, and each update is guarded
+        // by the version of the page, so that no record of a group is lost.
+        self.resolve()?;
+        let pages: BTreeSet<u32> = records.keys().map(|pbn| page_of_block(*pbn)).collect();
+        for page in &pages {
+            self.look_at_missing(&self.page(*page))?;
+        }
+        let mut groups = self.groups_of(records.keys().copied())?;
         for (pbn, record) in records {
-            let key = key_of(*pbn);
-            let page = changes.entry(self.page(*pbn)).or_default();
-            match record {
-                Some(record) => {
-                    let value = record.encode(&key);
-                    page.set.push((key, value));
-                }
+            self.record_in(&groups, *pbn)?;
+            groups.set(*pbn, *record);
+        }
+        let mut changes: BTreeMap<u32, Changes> = BTreeMap::new();
+        for (page, key, value) in groups.changes() {
+            let page = changes.entry(page).or_default();
+            match value {
+                Some(value) => page.set.push((key, value)),
                 None => page.remove.push(key),
             }
         }
-        self.change(changes)
+        self.send_changes(changes.into_iter().map(|(page, one)| (self.page(page), one)).collect())
     }
 
     /// Records intents. They are durable when this returns.
@@ -218,8 +211,8 @@ impl Ledger {
         head_of(self.member)
     }
 
-    fn page(&self, pbn: Pbn) -> String {
-        format!("{}.{:04x}", self.head(), pbn.number() / PAGE_BLOCKS)
+    fn page(&self, page: u32) -> String {
+        format!("{}.{page:04x}", self.head())
     }
 
     /// Finds out about the updates whose outcome is unknown.
@@ -237,6 +230,11 @@ impl Ledger {
         for name in changes.keys() {
             self.look_at_missing(name)?;
         }
+        self.send_changes(changes)
+    }
+
+    /// Changes objects that were looked at.
+    fn send_changes(&mut self, changes: BTreeMap<String, Changes>) -> Result<()> {
         let mut updates: Vec<(String, Update)> =
             changes.into_iter().map(|(name, changes)| self.update(name, changes)).collect();
         while !updates.is_empty() {
@@ -377,6 +375,10 @@ fn list_after<'a>((name, after): &'a (&String, String)) -> Request<'a> {
     Request::new(name, Operation::ListKeys { range, page: KeyPage::default() })
 }
 
+const fn page_of_block(pbn: Pbn) -> u32 {
+    pbn.number() / PAGE_BLOCKS
+}
+
 fn update_of((name, update): &(String, Update)) -> Request<'_> {
     Request::new(name, Operation::Update(update))
 }
@@ -393,14 +395,18 @@ fn damaged(object: &str, key: &str, reason: Reason) -> SharingError {
 }
 
 fn encode_version(version: u64) -> Vec<u8> {
-    Writer::new(0).u64(version).finish(VERSION_KEY)
+    Writer::new(FORM).u64(version).finish(VERSION_KEY)
 }
 
 fn decode_version(value: &[u8]) -> std::result::Result<u64, Reason> {
     let mut reader = Reader::new(VERSION_KEY, value)?;
+    if reader.tag != FORM {
+        return Err("it has the format of another version of gemelo");
+    }
     let version = reader.u64()?;
     reader.finish().map(|()| version)
 }
 
+mod groups;
 #[cfg(test)]
 mod tests;

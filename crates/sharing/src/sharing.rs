@@ -114,15 +114,17 @@ impl Sharing {
     /// Fails if the store fails or the ledger is damaged.
     pub fn load(parts: SharingParts) -> Result<Self> {
         let SharingParts { objects, clock, config, member, foreign, options } = parts;
-        let (ledger, loaded) = Ledger::load(Arc::clone(&objects), Arc::clone(&clock), member)?;
-        let blocks = Blocks::of(&loaded);
+        let mut blocks = Blocks::default();
+        let (stored, timer) = (Arc::clone(&objects), Arc::clone(&clock));
+        let (ledger, orphans) =
+            Ledger::load(stored, timer, member, |pbn, kind| blocks.load(pbn, kind))?;
+        blocks.load_in_flight(&orphans);
         let index = Index::new(objects, clock, &config, member);
         let index = match options.split_above {
             Some(entries) => index.with_split_above(entries),
             None => index,
         };
         let compares = options.compares;
-        let orphans = loaded.in_flight;
         let shared =
             Shared::new(SharedParts { member, ledger, blocks, orphans, foreign, compares });
         let worker = Mutex::new(Worker { index, figures: Figures::default() });

@@ -61,8 +61,8 @@ fn changes_that_a_dead_member_left_are_no_contradictions() {
     one.close().unwrap();
     let check = DomainCheck::run(&second.client, LEASE).unwrap();
     assert_eq!((check.unsettled, check.findings.as_slice()), (Vec::new(), &[][..]));
-    // A contradiction is found.
-    let ledger = Update { remove: vec!["00000009".into()], ..Update::default() };
+    // A contradiction is found: the ledger has lost the kinds of its blocks.
+    let ledger = Update { remove: vec!["k.00000000".into()], ..Update::default() };
     domain.world.client().update("ledger.00000001.0000", &ledger).unwrap();
     let check = DomainCheck::run(&second.client, LEASE).unwrap();
     assert!(!check.findings.is_empty());

@@ -4,7 +4,6 @@
 use super::*;
 use crate::figures::Figures;
 use crate::journal::LedgerJournal;
-use crate::ledger::Loaded;
 use crate::store::LedgerKeeper;
 use crate::{ForeignContents, ForeignRead};
 use gemelo_domain::{
@@ -126,8 +125,8 @@ fn member() -> (Member, Receiver<Call>) {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
     let (objects, clock) = (Arc::new(client.clone()), Arc::new(client.clock()));
-    let (ledger, _) = Ledger::load(objects, clock, MEMBER).unwrap();
-    let (blocks, foreign) = (Blocks::of(&Loaded::default()), Arc::new(NoContents));
+    let (ledger, _) = Ledger::load(objects, clock, MEMBER, |_, _| {}).unwrap();
+    let (blocks, foreign) = (Blocks::default(), Arc::new(NoContents));
     let parts = SharedParts {
         member: MEMBER,
         ledger,
@@ -166,7 +165,7 @@ impl Member {
     fn kind_in_ledger(&self, pbn: Pbn) -> Option<Kind> {
         let client = self.world.client();
         let clock = Arc::new(client.clock());
-        let (ledger, _) = Ledger::load(Arc::new(client), clock, MEMBER).unwrap();
+        let (ledger, _) = Ledger::load(Arc::new(client), clock, MEMBER, |_, _| {}).unwrap();
         ledger.read(&[pbn]).unwrap()[0].map(|record| record.kind)
     }
 
@@ -306,6 +305,7 @@ fn a_block_is_free_when_the_ledger_has_forgotten_the_intent() {
     member.settle(&intent).unwrap();
     assert_eq!(member.shared.blocks.write().take_freed(), [two]);
     let clock = Arc::new(member.client.clock());
-    let (_, loaded) = Ledger::load(Arc::new(member.client), clock, MEMBER).unwrap();
-    assert!(loaded.in_flight.is_empty());
+    let objects = Arc::new(member.client);
+    let (_, in_flight) = Ledger::load(objects, clock, MEMBER, |_, _| {}).unwrap();
+    assert!(in_flight.is_empty());
 }
