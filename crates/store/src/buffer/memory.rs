@@ -169,6 +169,8 @@ mod tests {
             let mut slots = memory.take(most + 5);
             assert_eq!((slots.len(), memory.used()), (most, most));
             assert!(memory.take(1).is_empty());
+            let lowest = slots.iter().map(|slot| slot.as_ptr() as usize).min().unwrap();
+            assert_eq!(lowest % ALIGNMENT_BYTES, 0, "a step can be a huge page");
             for slot in &slots {
                 assert_eq!(slot.as_ptr() as usize % block_bytes.min(PAGE_BYTES), 0);
                 assert_eq!(slot.len(), block_bytes);
