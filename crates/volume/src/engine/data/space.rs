@@ -1,99 +1,92 @@
 //! The free PBNs, and the order in which they are given out.
 
+mod runs;
+
 use gemelo_format::Pbn;
+use runs::{ANY, RUN_BLOCKS, RunWords, aligned_runs};
+use std::ops::Range;
 
 /// Words that a search for freed blocks looks at while writers wait: some 50 µs.
 const LOOKED_AT: u32 = 16_384;
 /// The same for a search for free blocks, which lie among others: less than 100 µs.
 const MIXED_LOOKED_AT: u32 = 2048;
 
-/// A bitmap of the PBNs, with a bitmap of its full words above it. Free PBNs are given in ascending
-/// order from the last ones on, so that blocks written together have numbers in a row, which a
-/// store may lay out side by side.
+/// Most blocks of a run that are looked for at once.
+const MOST_RUN_BLOCKS: u32 = 4096;
+
+/// A bitmap of the PBNs. Free PBNs are given out in runs, so that blocks written together have
+/// numbers in a row, which a store may lay out side by side. A run is given out from its first PBN
+/// to its last one, over any number of writes. The next one is then the nearest free run of at
+/// least 64 PBNs, in ascending order and around the end of the store; without one the nearest of
+/// 16, then of 4. Single holes are used when nothing else is left.
 #[derive(Debug)]
 pub(crate) struct Space {
     /// A set bit is a PBN that is in use or out of range.
-    words: Vec<u64>,
-    /// A set bit is a word without a free PBN.
-    full: Vec<u64>,
+    used: Vec<u64>,
+    /// The words of `used` by the free runs that they have.
+    runs: RunWords,
     /// A set bit is a free PBN that was used before and whose space can be given back to the
     /// system.
     freed: Vec<u64>,
     blocks: u64,
     free: u64,
     freed_blocks: u64,
-    cursor: usize,
+    /// The rest of the run that is being given out. Others may have claimed PBNs of it.
+    run: Range<u32>,
 }
 
 impl Space {
     /// The space of a data store of this many blocks, all free but block 0. Bitmaps of zeros take
     /// no memory before they are touched.
     pub(crate) fn new(blocks: u64) -> Self {
-        let words = blocks.div_ceil(64) as usize;
         let mut space = Self {
-            words: vec![0; words],
-            full: vec![0; words.div_ceil(64)],
-            freed: vec![0; words],
-            blocks,
-            free: blocks.saturating_sub(1),
+            used: Vec::new(),
+            runs: RunWords::default(),
+            freed: Vec::new(),
+            blocks: 0,
+            free: 0,
             freed_blocks: 0,
-            cursor: 0,
+            run: 0..0,
         };
-        // Block 0 and the bits beyond the end are never free.
-        if let Some(first) = space.words.first_mut() {
-            *first |= 1;
-        }
-        if let (Some(last), rest @ 1..) = (space.words.last_mut(), blocks % 64) {
-            *last |= u64::MAX << rest;
-        }
-        if let (Some(last), rest @ 1..) = (space.full.last_mut(), words % 64) {
-            *last |= u64::MAX << rest;
-        }
-        for word in [0, words.saturating_sub(1)] {
-            let is_full = space.words.get(word) == Some(&u64::MAX);
-            space.note_full(word, is_full);
-        }
+        space.grow(blocks);
         space
     }
 
-    /// Adds free blocks up to this number of blocks.
+    /// Adds free blocks up to this number of blocks. Block 0 is never free.
     pub(crate) fn grow(&mut self, blocks: u64) {
         let words = blocks.div_ceil(64) as usize;
-        self.words.resize(words, u64::MAX);
-        self.full.resize(words.div_ceil(64), u64::MAX);
+        self.used.resize(words, u64::MAX);
+        self.runs.resize(words);
         self.freed.resize(words, 0);
-        let mut number = self.blocks.max(1) as usize;
-        while number < blocks as usize {
-            if number.is_multiple_of(64) && number + 64 <= blocks as usize {
-                self.set_word_free(number / 64);
-                number += 64;
-            } else {
-                self.set_free(number);
-                number += 1;
-            }
+        let mut number = self.blocks.max(1);
+        while number < blocks {
+            let end = (number / 64 * 64 + 64).min(blocks);
+            self.change(number as usize / 64, |used| used & !bits(number..end));
+            number = end;
         }
         self.blocks = self.blocks.max(blocks);
     }
 
-    /// Marks all blocks of a word as free, none of which was.
-    fn set_word_free(&mut self, word: usize) {
-        if let (Some(bits), Some(full)) = (self.words.get_mut(word), self.full.get_mut(word / 64)) {
-            *bits = 0;
-            *full &= !(1 << (word % 64));
-            self.free += 64;
+    /// Changes the used bits of a word. Returns those before; a word out of range is used.
+    fn change(&mut self, word: usize, change: impl FnOnce(u64) -> u64) -> u64 {
+        let Some(used) = self.used.get_mut(word) else { return u64::MAX };
+        let before = *used;
+        let after = change(before);
+        *used = after;
+        self.free += u64::from(after.count_zeros());
+        self.free -= u64::from(before.count_zeros());
+        self.runs.note(word, before, after);
+        if let Some(freed) = self.freed.get_mut(word) {
+            self.freed_blocks -= u64::from((*freed & after).count_ones());
+            *freed &= !after;
         }
+        before
     }
 
+    /// Returns whether the PBN was used.
     fn set_free(&mut self, number: usize) -> bool {
-        let (word, bit) = (number / 64, 1u64 << (number % 64));
-        let Some(bits) = self.words.get_mut(word) else { return false };
-        let was_used = *bits & bit != 0;
-        *bits &= !bit;
-        if let Some(full) = self.full.get_mut(word / 64) {
-            *full &= !(1 << (word % 64));
-        }
-        self.free += u64::from(was_used);
-        was_used
+        let bit = 1u64 << (number % 64);
+        self.change(number / 64, |used| used & !bit) & bit != 0
     }
 
     pub(crate) const fn free(&self) -> u64 {
@@ -107,36 +100,14 @@ impl Space {
 
     /// Marks a PBN as used. Returns whether it was free.
     pub(crate) fn claim(&mut self, pbn: Pbn) -> bool {
-        let (word, bit) = (pbn.index() / 64, 1u64 << (pbn.index() % 64));
-        let Some(bits) = self.words.get_mut(word) else { return false };
-        let was_free = *bits & bit == 0;
-        *bits |= bit;
-        let is_full = *bits == u64::MAX;
-        self.free -= u64::from(was_free);
-        self.note_full(word, is_full);
-        self.note_used(word);
-        was_free
+        let bit = 1u64 << (pbn.index() % 64);
+        self.change(pbn.index() / 64, |used| used | bit) & bit == 0
     }
 
     /// Returns whether a PBN is in use or out of range.
     pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
         let (word, bit) = (pbn.index() / 64, 1u64 << (pbn.index() % 64));
-        self.words.get(word).is_none_or(|bits| bits & bit != 0)
-    }
-
-    /// Notes the blocks of a word that became used, which no longer count as freed.
-    fn note_used(&mut self, word: usize) {
-        if let (Some(freed), Some(bits)) = (self.freed.get_mut(word), self.words.get(word)) {
-            let used = *freed & bits;
-            *freed &= !used;
-            self.freed_blocks -= u64::from(used.count_ones());
-        }
-    }
-
-    fn note_full(&mut self, word: usize, is_full: bool) {
-        if is_full && let Some(full) = self.full.get_mut(word / 64) {
-            *full |= 1 << (word % 64);
-        }
+        self.used.get(word).is_none_or(|bits| bits & bit != 0)
     }
 
     /// Marks the PBN as free.
@@ -161,19 +132,46 @@ impl Space {
     pub(crate) fn take(&mut self, count: usize, taken: &mut Vec<Pbn>) {
         let mut wanted = (count as u64).min(self.free);
         while wanted > 0 {
-            let Some(word) = self.next_word() else { return };
-            self.cursor = word;
-            let Some(bits) = self.words.get_mut(word) else { return };
-            while wanted > 0 && *bits != u64::MAX {
-                let bit = bits.trailing_ones();
-                *bits |= 1 << bit;
-                taken.extend(Pbn::new(word as u32 * 64 + bit));
-                wanted -= 1;
-                self.free -= 1;
+            let first = self.run.start;
+            let most = self.run.end - first;
+            let in_run = self.free_from(first, most.min(64 - first % 64));
+            if in_run == 0 {
+                self.run = self.next_run();
+                continue;
             }
-            let is_full = *bits == u64::MAX;
-            self.note_full(word, is_full);
-            self.note_used(word);
+            let end = first + u32::try_from(wanted).unwrap_or(u32::MAX).min(in_run);
+            let given = bits(u64::from(first)..u64::from(end));
+            self.change(first as usize / 64, |used| used | given);
+            taken.extend((first..end).filter_map(Pbn::new));
+            wanted -= u64::from(end - first);
+            self.run.start = end;
+        }
+    }
+
+    /// Finds the run to give out next; there is a free PBN.
+    fn next_run(&self) -> Range<u32> {
+        let from = self.run.end as usize / 64;
+        let found = RUN_BLOCKS.iter().enumerate().find_map(|(level, run_blocks)| {
+            let next = |start| self.runs.next(level, start);
+            next(from).or_else(|| next(0)).map(|word| (word, *run_blocks))
+        });
+        assert!(found.is_some(), "{} blocks are free, but none is found", self.free);
+        let (word, run_blocks) = found.unwrap_or_default();
+        let used = self.used.get(word).copied().unwrap_or(u64::MAX);
+        let bit = aligned_runs(used, run_blocks).trailing_zeros();
+        let first = word as u32 * 64 + bit - self.free_before(word, bit);
+        first..first + self.free_from(first, MOST_RUN_BLOCKS)
+    }
+
+    /// The number of free PBNs in a row right before a bit of a word: in the word, or in the one
+    /// before it.
+    fn free_before(&self, word: usize, bit: u32) -> u32 {
+        match (word.checked_sub(1), bit) {
+            (None, 0) => 0,
+            (Some(before), 0) => self.used.get(before).map_or(0, |used| used.leading_zeros()),
+            (_, bit) => {
+                self.used.get(word).map_or(0, |used| (used << (64 - bit)).leading_zeros().min(bit))
+            }
         }
     }
 
@@ -234,7 +232,7 @@ impl Space {
         let mut at = from;
         while at < look_end {
             let used = self
-                .words
+                .used
                 .get(at as usize / 64)
                 .map_or(64, |bits| (*bits >> (at % 64)).trailing_ones());
             if used > 0 {
@@ -260,7 +258,7 @@ impl Space {
         let mut count = 0;
         while count < most {
             let at = first + count;
-            let Some(bits) = self.words.get(at as usize / 64) else { break };
+            let Some(bits) = self.used.get(at as usize / 64) else { break };
             let left = 64 - at % 64;
             let free = (*bits >> (at % 64)).trailing_zeros().min(left);
             count += free;
@@ -269,21 +267,6 @@ impl Space {
             }
         }
         count.min(most)
-    }
-
-    /// Returns the first word with a free PBN, from the cursor on and then from the start.
-    fn next_word(&self) -> Option<usize> {
-        self.word_from(self.cursor).or_else(|| self.word_from(0))
-    }
-
-    fn word_from(&self, start: usize) -> Option<usize> {
-        let first = start / 64;
-        let masked = |(at, full): (usize, &u64)| {
-            let before = if at == first { (1u64 << (start % 64)) - 1 } else { 0 };
-            let full = full | before;
-            (full != u64::MAX).then(|| at * 64 + full.trailing_ones() as usize)
-        };
-        self.full.iter().enumerate().skip(first).find_map(masked)
     }
 
     /// Free PBNs that were used before.
@@ -296,16 +279,16 @@ impl Space {
     pub(crate) fn take_run(&mut self, from: u32, most: u32) -> Option<(Pbn, u32)> {
         let is_free = |space: &Self, number: u32| {
             space
-                .words
+                .used
                 .get(number as usize / 64)
                 .is_some_and(|bits| bits & (1 << (number % 64)) == 0)
         };
-        let word = self.word_from(from as usize / 64)?;
+        let word = self.runs.next(ANY, from as usize / 64)?;
         let mut first = from.max(word as u32 * 64);
         while !is_free(self, first) {
             first += 1;
             if first.is_multiple_of(64) {
-                first = self.word_from(first as usize / 64)? as u32 * 64;
+                first = self.runs.next(ANY, first as usize / 64)? as u32 * 64;
             }
         }
         let mut count = 0;
@@ -315,6 +298,13 @@ impl Space {
         }
         Some((Pbn::new(first)?, count))
     }
+}
+
+/// A mask of these numbers, which are in one word.
+fn bits(numbers: Range<u64>) -> u64 {
+    let count = numbers.end - numbers.start;
+    debug_assert!(count <= 64 - numbers.start % 64, "in one word");
+    if count == 64 { u64::MAX } else { ((1 << count) - 1) << (numbers.start % 64) }
 }
 
 #[cfg(test)]

@@ -146,3 +146,38 @@ fn a_search_looks_at_a_bounded_part_and_says_where_to_go_on() {
     assert_eq!(space.take_free_run(far, 1, 9), (Some((last, 1)), Some(blocks)));
     assert_eq!((space.free(), space.take_free_run(far, 1, 9)), (0, (None, None)));
 }
+
+fn numbers(space: &mut Space, count: usize) -> Vec<u32> {
+    let mut taken = Vec::new();
+    space.take(count, &mut taken);
+    taken.into_iter().map(Pbn::number).collect()
+}
+
+#[test]
+fn long_runs_are_given_out_before_holes_and_in_one_piece_over_many_writes() {
+    let mut space = Space::new(64 * 100);
+    take_all(&mut space);
+    let release = |space: &mut Space, numbers: Range<u32>| {
+        numbers.filter_map(Pbn::new).for_each(|pbn| space.release(pbn));
+    };
+    for hole in (65..640).step_by(3) {
+        release(&mut space, hole..hole + 1);
+    }
+    release(&mut space, 700..706);
+    release(&mut space, 1000..1040);
+    release(&mut space, 2000..2200);
+    assert_eq!(numbers(&mut space, 1), [2000], "the longest run, from its first block");
+    let singly: Vec<u32> = (0..199).flat_map(|_| numbers(&mut space, 1)).collect();
+    assert!(singly.into_iter().eq(2001..2200));
+    assert_eq!(numbers(&mut space, 46), (1000..1040).chain(700..706).collect::<Vec<_>>());
+    assert_eq!(numbers(&mut space, 3), [65, 68, 71], "holes are left for the end");
+}
+
+#[test]
+fn a_run_ends_at_a_block_that_others_have_claimed() {
+    let mut space = Space::new(64 * 10);
+    assert_eq!(numbers(&mut space, 2), [1, 2]);
+    assert!(space.claim(Pbn::new(4).unwrap()));
+    assert_eq!(numbers(&mut space, 2), [3, 5], "the next long run begins right behind it");
+    assert_eq!(space.free(), 64 * 10 - 1 - 2 - 1 - 2);
+}
