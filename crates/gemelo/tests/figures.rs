@@ -61,7 +61,8 @@ fn prose(page: &str) -> String {
 /// Whether a text ends with an expression that is not the end of a longer word or number.
 fn ends_with(text: &str, end: &str) -> bool {
     let before = text.strip_suffix(end);
-    before.is_some_and(|before| !before.ends_with(|last: char| last.is_alphanumeric() || last == '.'))
+    before
+        .is_some_and(|before| !before.ends_with(|last: char| last.is_alphanumeric() || last == '.'))
 }
 
 /// The numbers with a unit of speed or duration that no mark follows.
