@@ -79,6 +79,8 @@ done
 
 python3 - "$directory/figures" "$rounds" <<'END'
 import collections, statistics, sys
+sys.path.insert(0, "benches/lib")
+from figures import figure
 
 figures = collections.defaultdict(list)
 for who, what, rate in map(str.split, open(sys.argv[1])):
@@ -90,6 +92,8 @@ for what in dict.fromkeys(key[0] for key in figures):
     for who in (key[1] for key in figures if key[0] == what):
         rates = figures[what, who]
         ratio = statistics.median(a / b for a, b in zip(rates, figures[what, peer]))
+        if (what, who) == ("nbdcopy-out", "inline"):
+            figure("nbd-copy-out", f"{ratio:.2f}", "times", f"benches/copy.sh {sys.argv[2]}")
         words.append(f"{who} {statistics.median(rates):,.0f}" + ("" if who == peer else f" ({ratio:.2f})"))
     print("   ".join(words))
 END

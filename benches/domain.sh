@@ -193,6 +193,8 @@ done
 
 python3 - "$directory/figures" "$rounds" <<'END'
 import collections, statistics, sys
+sys.path.insert(0, "benches/lib")
+from figures import figure
 
 lines = [line.split() for line in open(sys.argv[1])]
 figures = collections.defaultdict(list)
@@ -211,6 +213,8 @@ for load, goal in goals.items():
             continue
         rate, bandwidth, slow = median((load, server))
         print(f"  {server:<10}{rate:>10,.0f}/s{bandwidth:>9,.0f} MB/s ({rate / peer[0]:5.2f}){slow:>9.2f}")
+        if server == "inline":
+            figure(f"rbd-{load}", f"{rate / peer[0]:.2f}", "times", f"benches/domain.sh {sys.argv[2]}")
 if ("write-4k", "alone") in figures:
     alone = median(("write-4k", "alone"))[0]
     both = sum(median(("write-4k", name))[0] for name in ("both-one", "both-two"))

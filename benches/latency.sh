@@ -65,7 +65,10 @@ done
 
 python3 - "$directory/figures" "$rounds" <<'END'
 import collections, statistics, sys
+sys.path.insert(0, "benches/lib")
+from figures import figure
 
+shown = {"1m-fresh": "nbd-write-fresh", "1m": "nbd-write-1m", "128k": "nbd-write-128k"}
 lines = [line.split() for line in open(sys.argv[1])]
 figures = collections.defaultdict(list)
 for server, load, *values in lines:
@@ -81,4 +84,6 @@ for load in ("1m-fresh", "hot-spot", "1m", "128k", "1m-same", "128k-same"):
         ratio = lambda at: statistics.median(a[at] / b[at] for a, b in zip(rows, peer))
         print(f"  {server:<10}{rate:>8,.0f} ({ratio(0):4.2f}){half:>9.2f}"
               f"{slow:>9.2f} ({ratio(2):4.2f}){slowest:>9.2f} ({ratio(3):4.2f}){most:>9.1f}")
+        if server == "inline" and load in shown:
+            figure(shown[load], f"{ratio(0):.2f}", "times", f"benches/latency.sh {sys.argv[2]}")
 END

@@ -32,7 +32,7 @@ job = json.load(sys.stdin)["jobs"][0]
 print(round(job["read"]["iops"] + job["write"]["iops"]))'
 }
 
-# pair NAME 'gemelo options' 'fio options'
+# pair NAME 'gemelo options' 'fio options' [FIGURE]: FIGURE is the entry in docs/results/figures.toml for the ratio.
 pair() {
     local mine=() peer=()
     for _ in $(seq "$rounds"); do
@@ -41,11 +41,15 @@ pair() {
         # shellcheck disable=SC2086
         peer+=("$(theirs $3)")
     done
-    python3 - "$1" "${mine[*]}" "${peer[*]}" <<'PY'
+    python3 - "$1" "${mine[*]}" "${peer[*]}" "${4:-}" "benches/load.sh $rounds" <<'PY'
 import statistics, sys
+sys.path.insert(0, "benches/lib")
+from figures import figure
 name, mine, peer = sys.argv[1], [int(n) for n in sys.argv[2].split()], [int(n) for n in sys.argv[3].split()]
 ratio = statistics.median(a / b for a, b in zip(mine, peer))
 print(f"{name:<44} {statistics.median(mine):>12,.0f} {statistics.median(peer):>12,.0f} {ratio:>7.2f}")
+if sys.argv[4]:
+    figure(sys.argv[4], f"{ratio:.2f}", "times", sys.argv[5])
 PY
 }
 
@@ -53,7 +57,7 @@ echo "operations of 4 KiB a second, medians of $rounds rounds in turn"
 printf '%-44s %12s %12s %7s\n' "" gemelo fio ratio
 pair "null, one core, personal contents" \
     "--target null: --file-size 4g --time 3s" \
-    "--ioengine=null --rw=write --size=4g --time_based --runtime=3"
+    "--ioengine=null --rw=write --size=4g --time_based --runtime=3" load-null
 pair "tmpfs, sequential writes, 2 processes" \
     "--target $memory --file-size 1g --processes 2 --force" \
     "--ioengine=psync --rw=write --size=1g --numjobs=2 --directory=$memory --unlink=1"

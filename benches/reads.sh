@@ -91,6 +91,8 @@ done
 
 python3 - "$directory/figures" "$rounds" <<'END'
 import collections, statistics, sys
+sys.path.insert(0, "benches/lib")
+from figures import figure
 
 lines = [line.split() for line in open(sys.argv[1])]
 figures = collections.defaultdict(list)
@@ -107,4 +109,15 @@ for load in dict.fromkeys(line[1] for line in lines):
         ratio = lambda at: statistics.median(a[at] / b[at] for a, b in zip(rows, peer))
         print(f"  {server:<10}{rate:>10,.0f} ({ratio(0):5.2f}){bandwidth:>9,.0f}"
               f"{half:>10.3f}{slow:>9.3f} ({ratio(3):5.2f})")
+
+def inline(load):
+    """The median ratio of in-line volumes to nbdkit in requests a second."""
+    return statistics.median(a[0] / b[0] for a, b in zip(figures[load, "inline"], figures[load, "nbdkit"]))
+
+if ("cold-1m", "inline") in figures:
+    command = f"benches/reads.sh {sys.argv[2]}"
+    small = [inline(load) for load in ("cold-depth-1", "cold-depth-16", "cold-hot-spot", "warm-depth-16")]
+    figure("nbd-read-4k", f"{min(small):.2f} to {max(small):.2f}", "times", command)
+    figure("nbd-overwritten", f"{inline('overwritten-1m'):.2f}", "times", command)
+    figure("nbd-arranged", f"{inline('arranged-1m'):.2f}", "times", command)
 END

@@ -25,7 +25,8 @@ median() {
     sort -n | sed -n "$((runs / 2 + 1))p"
 }
 
-# compare NAME OURS PEER GOAL AMOUNT UNIT: alternates both, prints both medians and the ratio of rates. Both are functions.
+# compare NAME OURS PEER GOAL AMOUNT UNIT [FIGURE]: alternates both, prints both medians and the ratio of rates. Both are
+# functions. FIGURE is the entry in docs/results/figures.toml for the ratio.
 compare() {
     local name=$1 ours=$2 peer=$3 goal=$4 amount=$5 unit=$6 run
     : >"$data/ours"
@@ -40,6 +41,10 @@ compare() {
         -v goal="$goal" -v amount="$amount" -v unit="$unit" -v peer_name="$peer" 'BEGIN {
             printf "%-28s scan %8.2f %s   %-12s %8.2f %s   ratio %5.2f (goal %s)\n",
                 name, amount / ours, unit, peer_name, amount / peer, unit, peer / ours, goal }'
+    if [ -n "${7:-}" ]; then
+        benches/lib/figures.py "$7" "$(awk -v ours="$(median <"$data/ours")" -v peer="$(median <"$data/peer")" \
+            'BEGIN { printf "%.2f", peer / ours }')" times benches/scan.sh
+    fi
 }
 
 cat_file() { cat "$data/file"; }
@@ -51,7 +56,7 @@ scan_tree() { "$program" scan "$data/tree"; }
 
 head -c "$bytes" /dev/urandom >"$data/file"
 echo "median of $runs alternating runs, $bytes bytes, $files files, $(nproc) processors"
-compare "cached file" scan_file cat_file 0.6 "$((bytes / 1000))" "GB/s"
+compare "cached file" scan_file cat_file 0.6 "$((bytes / 1000))" "GB/s" scan-cat
 compare "cached file, --estimate" estimate_file cat_file 0.6 "$((bytes / 1000))" "GB/s"
 if command -v fio-dedupe >/dev/null; then
     compare "cached file" scan_file fio_dedupe 4 "$((bytes / 1000))" "GB/s"
