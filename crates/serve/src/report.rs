@@ -121,7 +121,8 @@ pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<Stri
     if damaged > 0 {
         let blocks = format_counted(damaged as u64, "damaged block");
         warnings.push(format!(
-            "{blocks} found: a damaged block cannot be read until it is written again or restored"
+            "{blocks} found: a damaged block cannot be read until it is written again or restored; \
+             'gemelo pool scrub' heals those whose contents have another copy"
         ));
     }
     let failed = report.pool.activity.failed_checkpoints;

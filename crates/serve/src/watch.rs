@@ -62,7 +62,8 @@ fn look_for_damage(pool: &OpenPool, monitor: &dyn Monitor, told: &mut BTreeSet<D
     for DamagedBlock { volume, lbn, pbn } in fresh.iter().take(MOST_DAMAGE_LINES) {
         monitor.warn(&format!(
             "block {lbn} of volume '{volume}' is damaged (block {pbn} of the data store): reads of it fail \
-             until it is written again or restored"
+             until it is written again or restored; 'gemelo pool scrub' heals it if its content has \
+             another copy"
         ));
     }
     if let more @ 1.. = fresh.len().saturating_sub(MOST_DAMAGE_LINES) {

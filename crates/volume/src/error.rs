@@ -132,6 +132,15 @@ pub enum VolumeError {
         /// The number of the block in the volume.
         lbn: u64,
     },
+    /// Damaged contents have another copy, but could not be written again.
+    #[error(
+        "{contents} damaged contents have another copy and could not be written again: the data \
+         store fails. They are not given up; try again"
+    )]
+    Unhealed {
+        /// The number of these contents.
+        contents: u64,
+    },
     /// The work was stopped on request.
     #[error("stopped before the end")]
     Interrupted,
@@ -144,7 +153,9 @@ impl Classified for VolumeError {
             // The files of a pool are opened before anything in it is changed.
             Self::Disk(source) => source.kind().untouched(),
             Self::InUse { .. } => FailureKind::InUse,
-            Self::Damaged { .. } | Self::DamagedBlock { .. } => FailureKind::Damaged,
+            Self::Damaged { .. } | Self::DamagedBlock { .. } | Self::Unhealed { .. } => {
+                FailureKind::Damaged
+            }
             Self::NoSpace { .. } | Self::TooManyReferences => FailureKind::Exhausted,
             Self::Stopped { .. } | Self::Interrupted => FailureKind::Failed,
             Self::NotAPool { .. }

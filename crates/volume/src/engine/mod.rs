@@ -167,6 +167,10 @@ impl Engine {
         self.superblock.block_bytes as usize
     }
 
+    pub(crate) const fn seed(&self) -> PoolSeed {
+        self.seed
+    }
+
     pub(crate) const fn fingerprinter(&self) -> &Fingerprinter {
         &self.fingerprinter
     }

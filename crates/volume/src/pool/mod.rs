@@ -3,6 +3,7 @@
 mod arrange;
 mod carried;
 mod convert;
+mod copies;
 mod create;
 mod directory;
 mod estimate;
@@ -27,7 +28,7 @@ pub use past_loss::RenamedVolume;
 pub use plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
 pub use remove::{PoolRemoval, RemovalStep};
 pub use repair::{record_damage, repair, repair_outlook};
-pub use scrub::{ScrubOptions, ScrubReport};
+pub use scrub::{DamagedContent, ScrubOptions, ScrubReport};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::engine::{
@@ -39,6 +40,7 @@ use crate::volume::Volume;
 use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::{DiskAccess, IoMode};
 use gemelo_format::{DedupMode, Origin, Pbn};
+use gemelo_store::Copies;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -131,6 +133,8 @@ pub struct Pool {
     workers: Mutex<Vec<Worker>>,
     /// Descriptions of damage that does not keep the pool from being served.
     damage: Vec<String>,
+    /// Copies of the pool's contents that other pools have.
+    copies: Option<Arc<dyn Copies>>,
 }
 
 impl Pool {
