@@ -284,7 +284,7 @@ enum Damage {
     Bit,
     Sector,
     Page,
-    /// Garbage over several pages, up to 64 KiB.
+    /// Garbage over several pages, up to 64 KiB. Only contents get it.
     Burst,
 }
 
@@ -365,7 +365,7 @@ fn damage_many(backend: BackendKind, places: u64) {
         let mut damaged = images.clone();
         let disk = if seed % 4 == 3 { METADATA } else { DATA };
         let kinds = [Damage::Bit, Damage::Sector, Damage::Page, Damage::Burst];
-        let kind = kinds[random.below(4) as usize];
+        let kind = kinds[random.below(if disk == DATA { 4 } else { 3 }) as usize];
         damage(&mut damaged[disk], kind, &mut random);
         let what = format!("{backend:?}, seed {seed}, disk {disk}, {kind:?}");
         let simulation = Simulation::of_images(1, damaged);
@@ -383,7 +383,10 @@ fn damage_many(backend: BackendKind, places: u64) {
         }
     }
     eprintln!("{backend:?}: {tally:?}");
-    assert!(tally.healed > places / 10 && tally.lost > places / 10, "{backend:?}: {tally:?}");
+    assert!(
+        places < 100 || tally.healed > places / 10 && tally.lost > places / 10,
+        "{backend:?}: {tally:?}"
+    );
 }
 
 /// Compares a pool that has gone back to an earlier state, as was announced: a block has its content
