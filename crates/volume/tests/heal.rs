@@ -412,7 +412,7 @@ fn compare(simulation: &Simulation, plan: &RepairPlan, disk: usize, what: &str, 
     let report = check_data(&simulation.disks());
     assert!(report.is_clean(), "{what}: {:?}", report.problems);
     let pool = open(&simulation.disks(), tuning()).unwrap();
-    let mut failed = BTreeMap::new();
+    let mut failed: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for name in ["in", "snapshot", "off", "found"] {
         let Ok(volume) = pool.volume(name) else {
             assert_eq!(disk, METADATA, "{what}: '{name}' is gone");
@@ -421,9 +421,9 @@ fn compare(simulation: &Simulation, plan: &RepairPlan, disk: usize, what: &str, 
         for lbn in 0..BLOCKS {
             match read(&volume, lbn * BLOCK as u64, BLOCK) {
                 Ok(bytes) => {
-                    assert!(bytes == content(expected(lbn), BLOCK), "{what}: '{name}' {lbn}")
+                    assert!(bytes == content(expected(lbn), BLOCK), "{what}: '{name}' {lbn}");
                 }
-                Err(_) => drop(failed.entry(name).or_insert_with(Vec::new).push(lbn)),
+                Err(_) => failed.entry(name).or_default().push(lbn),
             }
         }
     }

@@ -243,7 +243,7 @@ impl Pool {
         let space = space_of(&*backend, &superblock, &mut damage)?;
         let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
         let tuning = Tuning { read_only: is_read_only, ..tuning };
-        let (keeper, copies) = (disks.keeper(), disks.copies());
+        let keeper = disks.keeper();
         if is_read_only {
             store = carried.overlay(store);
         } else {
@@ -270,7 +270,7 @@ impl Pool {
         let engine = Engine::new(EngineParts {
             contents,
             remembered,
-            metadata: disks.metadata,
+            metadata: Arc::clone(&disks.metadata),
             clock,
             superblock,
             tuning,
@@ -286,7 +286,7 @@ impl Pool {
         let engine = Arc::new(engine);
         let workers = if is_read_only { Vec::new() } else { start(&engine)? };
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
-        Ok(Self { engine, workers: Mutex::new(workers), damage, copies })
+        Ok(Self { engine, workers: Mutex::new(workers), damage, disks })
     }
 }
 

@@ -97,7 +97,7 @@ impl Pool {
             scrub.walk(volume, |scrub, chunk| scrub.check(name, chunk))?;
         }
         monitor.finish();
-        scrub.look_for_copies(self.copies.as_deref())?;
+        scrub.look_for_copies(self.disks.copies().as_deref())?;
         Ok(scrub.finish())
     }
 
@@ -117,7 +117,7 @@ impl Pool {
                 .damaged
                 .insert(*expected, Damage { fingerprint: *fingerprint, ..Damage::default() });
         }
-        scrub.look_for_copies(self.copies.as_deref())?;
+        scrub.look_for_copies(self.disks.copies().as_deref())?;
         Ok(scrub.finish().healed_contents)
     }
 }
