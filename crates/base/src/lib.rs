@@ -2,7 +2,8 @@
 //! numbers, the monitor to which libraries report progress, the stop flag, and the kinds of
 //! failures.
 //!
-//! This crate does no input or output apart from reading time and random bytes, and it contains
+//! This crate does no input or output apart from reading time and random bytes, and reads of files
+//! whose errors say what is missing. It contains
 //! nothing about blocks, load or volumes.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -18,6 +19,7 @@ mod permutation;
 pub mod process;
 pub mod random;
 pub mod scheduling;
+mod short_read;
 pub mod stop;
 pub mod units;
 pub mod values;
@@ -28,4 +30,5 @@ pub use daily::DailyWindow;
 pub use failure::{Classified, FailureKind};
 pub use monitor::{Monitor, Recorder, Silent, Unit};
 pub use permutation::Permutation;
+pub use short_read::{read_exact_at, short_read};
 pub use stop::StopFlag;

@@ -38,6 +38,9 @@ pub struct Problem {
     pub what: String,
     /// `true` if the fault loses blocks of a volume.
     pub loses_data: bool,
+    /// The number of the block of the data store whose content is damaged, if that is the fault.
+    /// The same content may be whole elsewhere; a repair and a scrub look for it.
+    pub damaged_block: Option<u32>,
 }
 
 /// The result of a check.
@@ -84,8 +87,12 @@ impl CheckReport {
     }
 
     fn add(&mut self, loses_data: bool, what: String) {
+        self.add_problem(Problem { what, loses_data, damaged_block: None });
+    }
+
+    fn add_problem(&mut self, problem: Problem) {
         if self.problems.len() < MOST_PROBLEMS {
-            self.problems.push(Problem { what, loses_data });
+            self.problems.push(problem);
         } else {
             self.more_problems += 1;
         }

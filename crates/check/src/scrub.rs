@@ -1,7 +1,7 @@
 //! Compares contents with their checksums, and with their fingerprints.
 
 use crate::walk::Walk;
-use crate::{CheckError, CheckReport};
+use crate::{CheckError, CheckReport, Problem};
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_format::{Checksum, Fingerprinter, Pbn, Place, PoolSeed};
 use gemelo_store::{ContentRead, OverlaidStore, PoolDisks};
@@ -64,7 +64,11 @@ pub(crate) fn scrub(
     report.checked_contents = contents.len() as u64;
     for (pbn, checksums) in &damaged {
         let users = named_users(walk, *pbn, checksums);
-        report.add(true, format!("the content of block {} is damaged: {users}", pbn.number()));
+        report.add_problem(Problem {
+            what: format!("the content of block {} is damaged: {users}", pbn.number()),
+            loses_data: true,
+            damaged_block: Some(pbn.number()),
+        });
     }
     Ok(damaged.into_keys().collect())
 }

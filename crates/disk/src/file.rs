@@ -6,12 +6,13 @@ use crate::error::{DiskError, Result};
 use crate::lock::{self, DiskAccess};
 use crate::medium::MediumReads;
 use crate::{Disk, DiskRead, DiskWrite, usage};
+use gemelo_base::short_read;
 use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The mode of a new file. Contents and the key of the fingerprints are readable by the owner
 /// alone, whatever the umask.
@@ -24,6 +25,8 @@ pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct FileDisk {
     file: File,
+    /// The path at which it was opened, for messages.
+    path: PathBuf,
     is_device: bool,
     reads: CachedReads,
     medium: MediumReads,
@@ -85,7 +88,8 @@ impl FileDisk {
         let is_device = Self::is_device_at(path, &status)?;
         if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
             let (reads, medium) = (CachedReads::default(), MediumReads::default());
-            return Ok(Self { file, is_device, reads, medium, direct: None });
+            let path = path.to_owned();
+            return Ok(Self { file, path, is_device, reads, medium, direct: None });
         }
         Err(DiskError::Locked { path: path.to_owned(), holder: lock::holder(&file) })
     }
@@ -148,6 +152,20 @@ impl FileDisk {
         let zeros = vec![0; LABEL_BYTES.min(length) as usize];
         self.write_at(0, &zeros)?;
         self.write_at(length - zeros.len() as u64, &zeros)
+    }
+
+    /// Gives reads beyond the end an error that says what was expected and what is there.
+    fn name_short_reads(&self, reads: &mut [DiskRead<'_>]) {
+        let is_short = |read: &&mut DiskRead<'_>| {
+            read.outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
+        };
+        for read in reads.iter_mut().filter(is_short) {
+            // Without a length the plain error stays.
+            let Ok(length) = self.len() else { return };
+            let error = short_read(length, read.offset, read.buffer.len());
+            let text = format!("'{}' is too short: {error}", self.path.display());
+            read.outcome = Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+        }
     }
 
     fn write_buffered(&self, run: &mut [DiskWrite<'_>]) {
@@ -231,16 +249,24 @@ impl Disk for FileDisk {
         }
     }
 
+    fn is_deleted(&self) -> io::Result<bool> {
+        // A device keeps its data without a name.
+        Ok(!self.is_device && rustix::fs::fstat(&self.file)?.st_nlink == 0)
+    }
+
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         self.reads.read(&self.file, reads);
+        self.name_short_reads(reads);
     }
 
     fn read_ready(&self, reads: &mut [DiskRead<'_>]) {
         self.reads.read_ready(&self.file, reads);
+        self.name_short_reads(reads);
     }
 
     fn read_medium(&self, reads: &mut [DiskRead<'_>]) {
         self.medium.read(&self.file, reads);
+        self.name_short_reads(reads);
     }
 
     /// Ranges that follow one another are written by one system call. If that fails, each is

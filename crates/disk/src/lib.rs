@@ -126,6 +126,15 @@ pub trait Disk: Send + Sync {
     /// durable.
     fn sync(&self) -> io::Result<()>;
 
+    /// Returns whether the disk has lost its last name. What it holds is then lost when the last
+    /// process that has it open ends.
+    ///
+    /// # Errors
+    /// Fails if a system call fails.
+    fn is_deleted(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Gives up the content of the range, which may then read as anything. A disk may ignore it.
     ///
     /// # Errors

@@ -5,9 +5,9 @@
 //! Offsets and bytes are those of `libblkid` (util-linux), whose source names the format documents.
 
 use crate::file::LABEL_BYTES;
+use gemelo_base::read_exact_at;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 /// A mark: its bytes, their offset from the beginning, and its name.
 struct Mark {
@@ -63,7 +63,7 @@ const ZFS_MAGIC: u64 = 0x00ba_b10c;
 /// are blank.
 pub(crate) fn found_on(device: &File, length: u64) -> io::Result<Option<String>> {
     let mut part = vec![0; LABEL_BYTES.min(length) as usize];
-    device.read_exact_at(&mut part, 0)?;
+    read_exact_at(device, &mut part, 0)?;
     if let Some(name) = named(&part) {
         return Ok(Some(name.to_owned()));
     }
@@ -71,7 +71,7 @@ pub(crate) fn found_on(device: &File, length: u64) -> io::Result<Option<String>>
         return Ok(Some("data".to_owned()));
     }
     let end_at = length - part.len() as u64;
-    device.read_exact_at(&mut part, end_at)?;
+    read_exact_at(device, &mut part, end_at)?;
     Ok(has_bytes(&part)
         .then(|| "data at its end, as partition tables and RAID members do".to_owned()))
 }
@@ -97,6 +97,7 @@ fn has_bytes(part: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt;
 
     /// Makes a file with these bytes at an offset.
     fn with(length: u64, offset: u64, bytes: &[u8]) -> File {

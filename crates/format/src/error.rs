@@ -43,9 +43,15 @@ impl Classified for FormatError {
 }
 
 impl FormatError {
-    /// Adds the disk and the action to an error of the storage.
+    /// Adds the disk and the action to an error of the storage. A disk that ends too early is
+    /// damaged.
     pub fn io(disk: DiskRole, action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { disk, action, source }
+        move |source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Self::damaged(format!("the {disk} is cut off: {source}"))
+            }
+            _ => Self::Io { disk, action, source },
+        }
     }
 
     /// Returns the error for metadata of which this part is damaged.

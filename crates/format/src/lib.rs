@@ -37,7 +37,9 @@ pub use store::{
     StoreTable, StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page,
     index_entry, set_array_value,
 };
-pub use superblock::{Superblock, Version, data_header, is_block_size, read_superblock};
+pub use superblock::{
+    DATA_MAGIC, SUPERBLOCK_MAGIC, Superblock, Version, data_header, is_block_size, read_superblock,
+};
 pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};
 pub use types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,

@@ -9,7 +9,10 @@ use gemelo_disk::Disk;
 use twox_hash::XxHash3_64;
 
 const MAGIC: &[u8; 8] = b"GEMELOSB";
-const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
+/// The first bytes of a superblock.
+pub const SUPERBLOCK_MAGIC: &[u8; 8] = MAGIC;
+/// The first bytes of a data store.
+pub const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
 /// The longest journal that a pool can be made with: 64 GiB.
 const MOST_JOURNAL_PAGES: u64 = (64 << 30) / PAGE_BYTES as u64;

@@ -9,6 +9,7 @@ use crate::cut::{OBJECT_BYTES, cut};
 use crate::flight::Flight;
 use crate::standing::Standing;
 use crate::transfer::{read_pieces, write_pieces};
+use gemelo_base::short_read;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_domain::{DomainError, MemberId, MemberValues};
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
@@ -220,8 +221,10 @@ impl Disk for ObjectDisk {
         let length = self.length();
         for read in reads.iter_mut() {
             let is_beyond = read.offset.saturating_add(read.buffer.len() as u64) > length;
-            read.outcome =
-                if is_beyond { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
+            read.outcome = match is_beyond {
+                true => Err(short_read(length, read.offset, read.buffer.len())),
+                false => Ok(()),
+            };
         }
         read_pieces(&*self.objects, &self.context, |number| self.object(number), reads);
     }

@@ -1,7 +1,7 @@
 //! An open pool, and the requests that it performs.
 
 use crate::control::Looks;
-use crate::failure::{Remedy, RequestFailure};
+use crate::failure::{Remedy, RequestFailure, with_causes};
 use crate::report::{ServerStat, StatReport, Thresholds, used_share, warnings};
 use crate::request::{CheckedReport, PoolRequest, Reply};
 use crate::scrub::{ScrubStat, Scrubs};
@@ -302,6 +302,18 @@ impl OpenPool {
         self.scrubs.run(self.pool(), options, monitor, stop)
     }
 
+    /// Fails if the pool has stopped taking changes. Looks for deleted files first.
+    pub(crate) fn check_running(&self) -> Result<(), VolumeError> {
+        self.pool().check_running()
+    }
+
+    /// Returns the directory of the pool if it is gone: deleted, or moved.
+    pub(crate) fn lost_directory(&self) -> Option<&Path> {
+        let directory = self.place.directory()?;
+        let status = std::fs::metadata(directory);
+        status.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound).then_some(directory)
+    }
+
     /// Returns the damaged blocks that were found since the pool was opened and are still in use.
     pub(crate) fn damaged_blocks(&self) -> Vec<DamagedBlock> {
         self.pool().damaged_blocks()
@@ -379,6 +391,7 @@ fn report_on(
         scrub: ScrubStat::default(),
         sharing: None,
         read_only: pool.is_read_only(),
+        stopped: pool.check_running().err().map(|error| with_causes(&error)),
         warnings: Vec::new(),
     };
     report.warnings = warnings(&report, thresholds);

@@ -37,6 +37,9 @@ pub struct StatReport {
     pub sharing: Option<SharingStat>,
     /// `true` if the pool refuses changes.
     pub read_only: bool,
+    /// The reason why the pool has stopped taking changes, although it was opened for them.
+    #[serde(default)]
+    pub stopped: Option<String>,
     /// Warnings that hold now.
     pub warnings: Vec<String>,
 }
@@ -95,6 +98,10 @@ impl Default for Thresholds {
     }
 }
 
+/// What to do about a pool that has stopped taking changes while it is served.
+pub(crate) const COPY_AWAY: &str =
+    "its volumes can be read through this server until it ends, for example with nbdcopy";
+
 /// Returns the number of blocks that are free or will be: freed blocks wait for a commit, and the
 /// collector may hold some.
 const fn available_blocks(stat: &PoolStat) -> u64 {
@@ -114,6 +121,7 @@ pub(crate) fn used_share(stat: &PoolStat, file_system_free_bytes: Option<u64>) -
 /// Returns the warnings that follow from the figures.
 pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<String> {
     let mut warnings = report.damage.clone();
+    warnings.extend(report.stopped.iter().map(|why| format!("{why}: {COPY_AWAY}")));
     if let Some(reached) = thresholds.reached(report.used_share) {
         warnings.push(space_warning(report, reached));
     }
@@ -121,7 +129,8 @@ pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<Stri
     if damaged > 0 {
         let blocks = format_counted(damaged as u64, "damaged block");
         warnings.push(format!(
-            "{blocks} found: a damaged block cannot be read until it is written again or restored"
+            "{blocks} found: a damaged block cannot be read until it is written again or restored; \
+             'gemelo pool scrub' heals those whose contents have another copy"
         ));
     }
     let failed = report.pool.activity.failed_checkpoints;

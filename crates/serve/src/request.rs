@@ -166,4 +166,11 @@ impl CheckedReport {
             && self.contents.as_ref().is_none_or(ScrubReport::is_clean)
             && self.known_damaged == 0
     }
+
+    /// Returns whether a scrub restores everything that the check found wrong.
+    #[must_use]
+    pub fn can_be_healed(&self) -> bool {
+        self.differences.is_empty()
+            && self.contents.as_ref().is_some_and(ScrubReport::can_be_healed)
+    }
 }

@@ -1,7 +1,9 @@
-//! Watches a served pool, and warns when space runs low and when blocks are found damaged.
+//! Watches a served pool, and warns when space runs low, when blocks are found damaged, and when the
+//! pool stops taking changes, for example because it was deleted.
 
+use crate::failure::with_causes;
 use crate::open_pool::OpenPool;
-use crate::report::space_warning;
+use crate::report::{COPY_AWAY, space_warning};
 use gemelo_base::units::format_counted;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_volume::DamagedBlock;
@@ -39,6 +41,8 @@ pub(crate) fn start(
 /// The warnings that were given before.
 #[derive(Default)]
 struct GivenWarnings {
+    is_stopped: bool,
+    is_directory_lost: bool,
     used_share: f64,
     damaged_blocks: BTreeSet<DamagedBlock>,
 }
@@ -46,6 +50,7 @@ struct GivenWarnings {
 /// Warns once of each threshold, and again only after the use was below it. Warns once of each
 /// damaged block.
 fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
+    look_for_stop(pool, monitor, told);
     look_for_damage(pool, monitor, &mut told.damaged_blocks);
     // Commands that ask for figures get this error.
     let Ok(report) = pool.stat() else { return };
@@ -56,13 +61,31 @@ fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
     told.used_share = reached;
 }
 
+/// Warns once that the pool has stopped taking changes, and once that its directory is gone.
+fn look_for_stop(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
+    if let Err(error) = pool.check_running()
+        && !std::mem::replace(&mut told.is_stopped, true)
+    {
+        monitor.warn(&format!("{}: {COPY_AWAY}", with_causes(&error)));
+    }
+    let lost = pool.lost_directory();
+    if let (Some(directory), false) = (lost, told.is_directory_lost) {
+        monitor.warn(&format!(
+            "the directory '{}' was deleted or moved: commands do not find this server any more",
+            directory.display()
+        ));
+    }
+    told.is_directory_lost = lost.is_some();
+}
+
 fn look_for_damage(pool: &OpenPool, monitor: &dyn Monitor, told: &mut BTreeSet<DamagedBlock>) {
     let damaged: BTreeSet<DamagedBlock> = pool.damaged_blocks().into_iter().collect();
     let fresh: Vec<&DamagedBlock> = damaged.difference(told).collect();
     for DamagedBlock { volume, lbn, pbn } in fresh.iter().take(MOST_DAMAGE_LINES) {
         monitor.warn(&format!(
             "block {lbn} of volume '{volume}' is damaged (block {pbn} of the data store): reads of it fail \
-             until it is written again or restored"
+             until it is written again or restored; 'gemelo pool scrub' heals it if its content has \
+             another copy"
         ));
     }
     if let more @ 1.. = fresh.len().saturating_sub(MOST_DAMAGE_LINES) {

@@ -112,7 +112,10 @@ fn outcome_of(request: Request<'_>) -> io::Result<()> {
         {
             Ok(())
         }
-        (Ok(()), _) => Err(io::ErrorKind::UnexpectedEof.into()),
+        (Ok(()), _) => {
+            let why = "the object of another member ends before the content";
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
+        }
         (Err(ObjectError::NotFound { .. }), _) => Err(io::ErrorKind::NotFound.into()),
         (Err(error @ ObjectError::TimedOut { .. }), _) => {
             Err(io::Error::new(io::ErrorKind::TimedOut, error))

@@ -1,6 +1,6 @@
 //! The two disks of a pool, the kind of store on one of them, and the keeper of its blocks.
 
-use crate::{BlockStore, Keeper, OpenStore, Store};
+use crate::{BlockStore, Copies, Keeper, OpenStore, Store};
 use gemelo_disk::Disk;
 use gemelo_format::Superblock;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ pub struct PoolDisks {
     pub metadata: Arc<dyn Disk>,
     open_store: OpenStore,
     keeper: Option<Arc<dyn Keeper>>,
+    copies: Option<Arc<dyn Copies>>,
 }
 
 impl PoolDisks {
     /// Takes the disks of a pool whose contents are in a [`BlockStore`].
     #[must_use]
     pub fn new(data: Arc<dyn Disk>, metadata: Arc<dyn Disk>) -> Self {
-        Self { data, metadata, open_store: BlockStore::open, keeper: None }
+        Self { data, metadata, open_store: BlockStore::open, keeper: None, copies: None }
     }
 
     /// Returns the same disks, with the contents in another kind of store.
@@ -40,6 +41,18 @@ impl PoolDisks {
     #[must_use]
     pub fn keeper(&self) -> Option<Arc<dyn Keeper>> {
         self.keeper.clone()
+    }
+
+    /// Returns the same disks of a pool whose damaged contents other pools may have as well.
+    #[must_use]
+    pub fn with_copies(self, copies: Arc<dyn Copies>) -> Self {
+        Self { copies: Some(copies), ..self }
+    }
+
+    /// Returns the copies that other pools have, if there are such pools.
+    #[must_use]
+    pub fn copies(&self) -> Option<Arc<dyn Copies>> {
+        self.copies.clone()
     }
 
     /// Returns the same data disk, with other metadata.

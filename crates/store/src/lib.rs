@@ -10,6 +10,7 @@
 
 mod block;
 mod buffer;
+mod copies;
 mod disks;
 mod keeper;
 mod laid_out;
@@ -18,6 +19,7 @@ mod request;
 
 pub use block::BlockStore;
 pub use buffer::{BufferFigures, BufferOptions, WriteBuffer, WriteObserver};
+pub use copies::Copies;
 pub use disks::PoolDisks;
 pub use keeper::Keeper;
 pub use overlaid::{Contents, OverlaidStore};

@@ -99,6 +99,26 @@ pub enum VolumeError {
         /// The action that failed, as a verb.
         action: &'static str,
     },
+    /// A file of the open pool was deleted.
+    #[error(
+        "the file of the {disk} was deleted while the pool was open: the pool takes no changes any \
+         more, and what it holds is lost when this process ends"
+    )]
+    Deleted {
+        /// The disk whose file was deleted.
+        disk: DiskRole,
+    },
+    /// A directory has one of the two files of a pool, and lacks the other.
+    #[error(
+        "the pool has lost '{missing}': '{present}' is there. Neither is of use alone: put the file \
+         back, or restore both from a backup"
+    )]
+    LostFile {
+        /// The path of the file that is missing.
+        missing: PathBuf,
+        /// The path of the file that is there.
+        present: PathBuf,
+    },
     /// The pool is open for reading only.
     #[error("the pool is open for reading only")]
     ReadOnly,
@@ -132,6 +152,15 @@ pub enum VolumeError {
         /// The number of the block in the volume.
         lbn: u64,
     },
+    /// Damaged contents have another copy, but could not be written again.
+    #[error(
+        "{contents} damaged contents have another copy and could not be written again: the data \
+         store fails. They are not given up; try again"
+    )]
+    Unhealed {
+        /// The number of these contents.
+        contents: u64,
+    },
     /// The work was stopped on request.
     #[error("stopped before the end")]
     Interrupted,
@@ -144,9 +173,12 @@ impl Classified for VolumeError {
             // The files of a pool are opened before anything in it is changed.
             Self::Disk(source) => source.kind().untouched(),
             Self::InUse { .. } => FailureKind::InUse,
-            Self::Damaged { .. } | Self::DamagedBlock { .. } => FailureKind::Damaged,
+            Self::Damaged { .. }
+            | Self::DamagedBlock { .. }
+            | Self::Unhealed { .. }
+            | Self::LostFile { .. } => FailureKind::Damaged,
             Self::NoSpace { .. } | Self::TooManyReferences => FailureKind::Exhausted,
-            Self::Stopped { .. } | Self::Interrupted => FailureKind::Failed,
+            Self::Stopped { .. } | Self::Deleted { .. } | Self::Interrupted => FailureKind::Failed,
             Self::NotAPool { .. }
             | Self::OldFormat { .. }
             | Self::PresentFormat
@@ -170,6 +202,9 @@ impl VolumeError {
     pub(crate) fn io(disk: DiskRole, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { disk },
+            io::ErrorKind::UnexpectedEof if disk == DiskRole::Metadata => {
+                FormatError::io(disk, action)(source).into()
+            }
             _ => Self::Io { disk, action, source },
         }
     }

@@ -351,7 +351,7 @@ fn a_scrub_of_a_served_pool_finds_damage_and_clears_what_is_good_again() {
     let report = rotten.pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap();
     assert_eq!(report.problems.len(), 1);
     assert!(
-        report.problems[0].ends_with("block 0 of 'a', block 1 of 'a'"),
+        report.problems[0].what.ends_with("block 0 of 'a', block 1 of 'a'"),
         "{:?}",
         report.problems
     );
@@ -364,7 +364,7 @@ fn a_scrub_of_a_served_pool_finds_damage_and_clears_what_is_good_again() {
     rotten.simulation.disks().data.write_at(at, &mark).unwrap();
     assert_eq!(
         rotten.pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap().problems,
-        Vec::<String>::new()
+        []
     );
     rotten.write_mark(3);
     let stat = rotten.pool.stat().unwrap();

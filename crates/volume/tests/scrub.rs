@@ -175,7 +175,8 @@ fn a_copy_in_another_block_heals() {
             scrubbed.flip(places[0]);
             let report = scrubbed.scrub(false);
             assert_eq!(report.problems.len(), 1, "{backend:?}");
-            assert!(report.problems[0].contains("block 0 of 'a'"), "{:?}", report.problems);
+            assert!(report.problems[0].what.contains("block 0 of 'a'"), "{report:?}");
+            assert!(report.can_be_healed(), "{report:?}");
             assert!(!scrubbed.reads_mark("a"), "a scrub that does not heal changes nothing");
             let report = scrubbed.scrub(true);
             assert!(report.is_clean(), "{:?}", report.problems);
@@ -201,6 +202,7 @@ fn what_proves_nothing_heals_nothing() {
         scrubbed.flip(scrubbed.places()[0]);
         let report = scrubbed.scrub(true);
         assert_eq!((report.problems.len(), report.healed_contents), (1, 0));
+        assert!(!report.can_be_healed(), "{report:?}");
         assert!(!scrubbed.reads_mark("a") && scrubbed.reads_mark("b"));
     }
 }

@@ -42,7 +42,10 @@ const SENT_EARLY_BYTES: usize = 256 << 10;
 pub enum ClientError {
     /// The connection cannot be made, broke, or the server did not answer in time.
     #[error("the connection to the server failed")]
-    Io(#[from] io::Error),
+    Io(#[source] io::Error),
+    /// The server closed the connection while it was waited for.
+    #[error("the server closed the connection before it had answered")]
+    Closed,
     /// The server sent an invalid message.
     #[error("the server breaks the protocol: {0}")]
     Wire(#[from] WireError),
@@ -89,13 +92,24 @@ pub enum ClientError {
     NotSupported(&'static str),
 }
 
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
 impl Classified for ClientError {
     fn kind(&self) -> FailureKind {
         match self {
             Self::Io(source) => FailureKind::of_io(source),
-            Self::Wire(_) | Self::Unexpected(_) | Self::Refused { .. } | Self::Request(_) => {
-                FailureKind::Failed
-            }
+            Self::Closed
+            | Self::Wire(_)
+            | Self::Unexpected(_)
+            | Self::Refused { .. }
+            | Self::Request(_) => FailureKind::Failed,
             Self::OldServer
             | Self::NoSuchExport
             | Self::TlsRequired
@@ -406,7 +420,7 @@ impl Client {
                 }
             };
             if received == Some(0) {
-                return Err(ClientError::Io(io::ErrorKind::UnexpectedEof.into()));
+                return Err(ClientError::Closed);
             }
             self.incoming.received(received.unwrap_or(0));
             let id = self.export.allocation_id;

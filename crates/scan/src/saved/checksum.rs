@@ -6,6 +6,7 @@
 
 use super::CHECKSUM_KEY;
 use super::error::SavedSetError;
+use gemelo_base::read_exact_at;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -50,9 +51,9 @@ fn digits_at(file: &File) -> Result<u64, Missing> {
         return Err(Missing::Because(if length == 0 { "it is empty" } else { "it is too short" }));
     }
     let mut ends = [0; 8];
-    file.read_exact_at(&mut ends, length - 8)?;
+    read_exact_at(file, &mut ends, length - 8)?;
     let mut start = [0; 4];
-    file.read_exact_at(&mut start, 0)?;
+    read_exact_at(file, &mut start, 0)?;
     let [a, b, c, d, magic @ ..] = ends;
     if &magic != MAGIC || &start != MAGIC {
         return Err(Missing::Because("it is not a Parquet file, or it was cut off"));
@@ -63,7 +64,7 @@ fn digits_at(file: &File) -> Result<u64, Missing> {
     }
     let mut footer = vec![0; footer_bytes as usize];
     let footer_start = length - 8 - footer_bytes;
-    file.read_exact_at(&mut footer, footer_start)?;
+    read_exact_at(file, &mut footer, footer_start)?;
     let mut marks =
         footer.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK.as_bytes());
     match (marks.next(), marks.next()) {
@@ -113,7 +114,7 @@ pub(super) fn verify(file: &File, path: &Path) -> Result<(), SavedSetError> {
         Missing::Because(what) => SavedSetError::NotASet { path: path.to_owned(), what },
     })?;
     let mut digits = [0; DIGITS];
-    file.read_exact_at(&mut digits, at).map_err(read)?;
+    read_exact_at(file, &mut digits, at).map_err(read)?;
     if checksum(file, at).map_err(read)?.as_bytes() == digits {
         Ok(())
     } else {

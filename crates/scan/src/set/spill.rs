@@ -109,9 +109,18 @@ impl RunReader<'_> {
             return Ok(None);
         }
         let record = self.buffer.get(self.next..).and_then(<[u8]>::first_chunk::<RECORD_BYTES>);
-        let Some(record) = record else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+        let Some(record) = record else { return Err(self.cut_off()) };
         self.next += RECORD_BYTES;
         Ok(decode(record))
+    }
+
+    /// The temporary file has no name, so nobody but this process should have cut it.
+    fn cut_off(&self) -> io::Error {
+        let text = format!(
+            "the temporary file ends at byte {}, before the end of a run at byte {}",
+            self.run.start, self.run.end
+        );
+        io::Error::new(io::ErrorKind::UnexpectedEof, text)
     }
 
     fn fill(&mut self) -> io::Result<bool> {
@@ -122,7 +131,7 @@ impl RunReader<'_> {
         while let Some(rest) = self.buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             let read = pread(self.file, rest, self.run.start)?;
             if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                return Err(self.cut_off());
             }
             filled += read;
             self.run.start += read as u64;

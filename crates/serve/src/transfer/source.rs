@@ -2,14 +2,13 @@
 //! in order.
 
 use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};
-use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_base::{Monitor, StopFlag, Unit, read_exact_at};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// The source of an import.
@@ -152,7 +151,7 @@ impl Shared<'_> {
             let Some(piece) = piece else { return Ok(()) };
             if let Some((file, bytes)) = &piece.to_read {
                 buffer.resize(*bytes, 0);
-                file.read_exact_at(&mut buffer, piece.offset).map_err(|source| {
+                read_exact_at(file, &mut buffer, piece.offset).map_err(|source| {
                     TransferError::Outside { action: "read", offset: piece.offset, source }
                 })?;
             }

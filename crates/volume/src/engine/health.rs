@@ -11,7 +11,16 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub(crate) struct Health {
     is_read_only: bool,
-    stopped: OnceLock<(DiskRole, &'static str)>,
+    stopped: OnceLock<Stop>,
+}
+
+/// The reason why a pool takes no changes any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// An action on a disk failed.
+    Failed(DiskRole, &'static str),
+    /// The file of a disk was deleted.
+    Deleted(DiskRole),
 }
 
 impl Health {
@@ -36,14 +45,20 @@ impl Health {
         }
         match self.stopped.get() {
             None => Ok(()),
-            Some((disk, action)) => Err(VolumeError::Stopped { disk: *disk, action }),
+            Some(Stop::Failed(disk, action)) => Err(VolumeError::Stopped { disk: *disk, action }),
+            Some(Stop::Deleted(disk)) => Err(VolumeError::Deleted { disk: *disk }),
         }
     }
 
     /// Ends all changes, because it is unknown which of them are durable.
     pub(crate) fn stop(&self, disk: DiskRole, action: &'static str) {
         // Only the first reason is kept.
-        let _ = self.stopped.set((disk, action));
+        let _ = self.stopped.set(Stop::Failed(disk, action));
+    }
+
+    /// Ends all changes, because a disk has no name any more, and would lose them.
+    pub(crate) fn stop_deleted(&self, disk: DiskRole) {
+        let _ = self.stopped.set(Stop::Deleted(disk));
     }
 }
 

@@ -56,7 +56,7 @@ use data::DataPath;
 use finder::FinderControl;
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
-use gemelo_format::{Fingerprinter, Pbn, PoolSeed, Superblock};
+use gemelo_format::{DiskRole, Fingerprinter, Pbn, PoolSeed, Superblock};
 use gemelo_store::{BufferFigures, Keeper};
 use health::Health;
 use layout::Ticker;
@@ -167,6 +167,10 @@ impl Engine {
         self.superblock.block_bytes as usize
     }
 
+    pub(crate) const fn seed(&self) -> PoolSeed {
+        self.seed
+    }
+
     pub(crate) const fn fingerprinter(&self) -> &Fingerprinter {
         &self.fingerprinter
     }
@@ -196,6 +200,11 @@ impl Engine {
     /// Fails if the pool takes no changes.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.health.check_writable()
+    }
+
+    /// Ends all changes of a pool whose file was deleted.
+    pub(crate) fn stop_deleted(&self, disk: DiskRole) {
+        self.health.stop_deleted(disk);
     }
 
     /// The metadata, to be read.

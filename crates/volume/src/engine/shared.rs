@@ -124,7 +124,7 @@ impl VolumeShared {
     }
 
     /// Enters the gate for a request. The guard's value is `true` if the volume was removed.
-    pub(super) fn enter(&self) -> OrderedRead<'_, bool> {
+    pub(crate) fn enter(&self) -> OrderedRead<'_, bool> {
         self.gate.read()
     }
 

@@ -2,8 +2,10 @@
 
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{DiskAccess, DiskError, FileDisk, IoMode};
+use gemelo_format::{DATA_MAGIC, SUPERBLOCK_MAGIC};
 use gemelo_store::PoolDisks;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,8 +61,8 @@ impl PoolDirectory {
         // This check comes before the disks are opened: the second lock on one file would be
         // refused because of the first.
         refuse_one_disk(path)?;
-        let metadata = open_disk(path, METADATA, "the directory has no metadata", access)?;
-        let data = open_disk(path, DATA, "the directory has no data store", access)?;
+        let metadata = open_disk(path, METADATA, access)?;
+        let data = open_disk(path, DATA, access)?;
         let data = data.with_io(mode);
         Ok(Self { disks: PoolDisks::new(Arc::new(data), Arc::new(metadata)) })
     }
@@ -72,21 +74,34 @@ impl PoolDirectory {
     }
 }
 
-fn open_disk(
-    directory: &Path,
-    name: &str,
-    missing: &'static str,
-    access: DiskAccess,
-) -> Result<FileDisk> {
+fn open_disk(directory: &Path, name: &str, access: DiskAccess) -> Result<FileDisk> {
     let path = directory.join(name);
     match FileDisk::open(&path, access) {
         Err(DiskError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             match std::fs::read_link(&path) {
                 Ok(target) => Err(VolumeError::LostDisk { path, target: directory.join(target) }),
-                Err(_) => Err(VolumeError::NotAPool { why: missing }),
+                Err(_) => Err(without(directory, name)),
             }
         }
         other => Ok(other?),
+    }
+}
+
+/// Returns the error of a directory without one of the files. If the other one is that of a pool,
+/// the pool is damaged.
+fn without(directory: &Path, name: &str) -> VolumeError {
+    let (other, magic, why) = match name {
+        METADATA => (DATA, DATA_MAGIC, "the directory has no metadata"),
+        _ => (METADATA, SUPERBLOCK_MAGIC, "the directory has no data store"),
+    };
+    let present = directory.join(other);
+    let mut begin = [0; 8];
+    let is_read = File::open(&present).and_then(|mut file| file.read_exact(&mut begin));
+    match is_read {
+        Ok(()) if begin == *magic => {
+            VolumeError::LostFile { missing: directory.join(name), present }
+        }
+        _ => VolumeError::NotAPool { why },
     }
 }
 

@@ -3,6 +3,7 @@
 mod arrange;
 mod carried;
 mod convert;
+mod copies;
 mod create;
 mod directory;
 mod estimate;
@@ -27,7 +28,7 @@ pub use past_loss::RenamedVolume;
 pub use plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
 pub use remove::{PoolRemoval, RemovalStep};
 pub use repair::{record_damage, repair, repair_outlook};
-pub use scrub::{ScrubOptions, ScrubReport};
+pub use scrub::{DamagedContent, ScrubOptions, ScrubReport};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::engine::{
@@ -38,7 +39,8 @@ use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::{DiskAccess, IoMode};
-use gemelo_format::{DedupMode, Origin, Pbn};
+use gemelo_format::{DedupMode, DiskRole, Origin, Pbn};
+use gemelo_store::PoolDisks;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -131,6 +133,7 @@ pub struct Pool {
     workers: Mutex<Vec<Worker>>,
     /// Descriptions of damage that does not keep the pool from being served.
     damage: Vec<String>,
+    disks: PoolDisks,
 }
 
 impl Pool {
@@ -160,6 +163,26 @@ impl Pool {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.engine.is_read_only()
+    }
+
+    /// Fails if the pool has stopped taking changes, although it was opened for them. Looks first
+    /// whether the file of a disk was deleted: what is written to such a pool is lost, so it takes
+    /// no changes from then on. Its volumes can still be read.
+    ///
+    /// # Errors
+    /// Returns the reason.
+    pub fn check_running(&self) -> Result<()> {
+        let PoolDisks { data, metadata, .. } = &self.disks;
+        for (role, disk) in [(DiskRole::Data, data), (DiskRole::Metadata, metadata)] {
+            // A disk that cannot tell is not taken for deleted: its next request fails.
+            if !self.is_read_only() && disk.is_deleted().is_ok_and(|is_deleted| is_deleted) {
+                self.engine.stop_deleted(role);
+            }
+        }
+        match self.engine.check_writable() {
+            Err(VolumeError::ReadOnly) => Ok(()),
+            other => other,
+        }
     }
 
     /// Returns descriptions of the damage that was found when the pool was opened.
@@ -345,6 +368,7 @@ impl Pool {
     /// Fails if the checkpoint cannot be written.
     pub fn close(self) -> Result<()> {
         self.workers.lock().clear();
+        self.check_running()?;
         match self.engine.check_writable() {
             Ok(()) => match self.engine.checkpoint() {
                 // The journal makes all changes durable, and the next opening replays it.

@@ -270,7 +270,7 @@ impl Pool {
         let engine = Engine::new(EngineParts {
             contents,
             remembered,
-            metadata: disks.metadata,
+            metadata: Arc::clone(&disks.metadata),
             clock,
             superblock,
             tuning,
@@ -286,7 +286,7 @@ impl Pool {
         let engine = Arc::new(engine);
         let workers = if is_read_only { Vec::new() } else { start(&engine)? };
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
-        Ok(Self { engine, workers: Mutex::new(workers), damage })
+        Ok(Self { engine, workers: Mutex::new(workers), damage, disks })
     }
 }
 

@@ -46,6 +46,9 @@ pub struct RepairPlan {
     /// Volumes that get another name. The lost commit removed or renamed them, and their names were
     /// given to other volumes later.
     pub renamed: Vec<RenamedVolume>,
+    /// Damaged blocks of the data store that are written again from another copy of their contents,
+    /// in order.
+    pub healed_blocks: Vec<u32>,
 }
 
 /// The losses of each choice of a repair.
@@ -57,6 +60,8 @@ pub struct RepairOutlook {
     pub roll_back: RepairPlan,
     /// The repair that keeps the commits after a lost one, where there are any.
     pub skip: Option<RepairPlan>,
+    /// The reason why no repair is possible, if none is.
+    pub refusal: Option<String>,
 }
 
 impl RepairOutlook {

@@ -2,7 +2,8 @@
 //! losses.
 //!
 //! Every map entry has a checksum of its content, so each block is judged on its own: it is kept if
-//! its content passes, whatever else was damaged.
+//! its content passes, whatever else was damaged. A damaged block whose content has another copy is
+//! healed, as a scrub does, once the repaired metadata are durable. Only what has none is given up.
 
 use super::judge::{Assessment, Judge, assess};
 use super::open::{Recovered, each_place, recover};
@@ -15,11 +16,11 @@ use gemelo_format::{
     DiskRole, Fingerprint, Lbn, PAGE_BYTES, Pbn, Place, VolumeId, VolumeRecord, read_superblock,
 };
 use gemelo_store::PoolDisks;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Repairs the pool on two disks, which no process may have open: rewrites what is intact, marks
-/// the rest as lost, and returns what was given up. Nothing of the old state is overwritten before
+/// Repairs the pool on two disks, which no process may have open: rewrites what is intact, heals what
+/// has another copy, marks the rest as lost, and returns what was given up. Nothing of the old state is overwritten before
 /// the new one is durable, so a repair that is interrupted can be begun again with another choice.
 ///
 /// # Errors
@@ -32,20 +33,30 @@ pub fn repair(
     stop: &StopFlag,
 ) -> Result<RepairPlan> {
     let mut recovered = recover(disks, Some(options.choice), Tuning::default().cache_bytes)?;
-    let mut judge = Judge::new(&recovered)?;
+    let mut judge = Judge::new(&recovered, disks.copies())?;
     let assessment = assess(&mut judge, &recovered, options.data, (monitor, stop))?;
     let plan = plan(&mut recovered, &assessment);
+    let wounds = assessment.healed;
     let computed: Vec<(Pbn, Fingerprint)> = assessment.computed.into_iter().collect();
     recovered.backend.restore(&computed, &assessment.lost)?;
     rewrite_headers(disks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::of_recovered(disks.clone(), recovered, tuning, Arc::new(SystemClock::new()))?;
+    let mut healed = 0;
+    if !wounds.is_empty() {
+        // With another choice a damaged block might have been another content's.
+        pool.checkpoint()?;
+        healed = pool.heal(&wounds, monitor, stop)?;
+    }
     pool.close()?;
-    Ok(plan)
+    match wounds.len() as u64 - healed {
+        0 => Ok(plan),
+        contents => Err(VolumeError::Unhealed { contents }),
+    }
 }
 
-/// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook is empty
-/// for a pool that cannot be repaired: it is damaged beyond that, or has to be converted first.
+/// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook of a pool
+/// that is damaged beyond repair says why, and that of one that has to be converted first is empty.
 ///
 /// # Errors
 /// Fails if there is no pool, if a disk cannot be read, or if the work was stopped.
@@ -58,13 +69,14 @@ pub fn repair_outlook(
     let salvage = |choice| recover(disks, Some(choice), Tuning::default().cache_bytes);
     let mut recovered = match salvage(LossChoice::RollBack) {
         Ok(recovered) => recovered,
-        // A check reports both.
-        Err(VolumeError::Damaged { .. } | VolumeError::OldFormat { .. }) => {
-            return Ok(RepairOutlook::default());
+        Err(VolumeError::Damaged { what }) => {
+            return Ok(RepairOutlook { refusal: Some(what), ..RepairOutlook::default() });
         }
+        // A check reports it.
+        Err(VolumeError::OldFormat { .. }) => return Ok(RepairOutlook::default()),
         Err(error) => return Err(error),
     };
-    let mut judge = Judge::new(&recovered)?;
+    let mut judge = Judge::new(&recovered, disks.copies())?;
     let assessment = assess(&mut judge, &recovered, data, (monitor, stop))?;
     let roll_back = plan(&mut recovered, &assessment);
     let lost_history = recovered.lost_history.take();
@@ -75,7 +87,7 @@ pub fn repair_outlook(
         let assessment = assess(&mut judge, &recovered, data, (monitor, stop))?;
         skip = Some(plan(&mut recovered, &assessment));
     }
-    Ok(RepairOutlook { lost_history, roll_back, skip })
+    Ok(RepairOutlook { lost_history, roll_back, skip, refusal: None })
 }
 
 /// Marks blocks of the pool on two disks, which no process may have open, as damaged, so that their
@@ -114,10 +126,13 @@ fn plan(recovered: &mut Recovered, assessment: &Assessment) -> RepairPlan {
         }
     };
     let is_cost = |cost: &RepairCost| cost.lost_blocks > 0 || cost.undone_blocks > 0;
+    let healed = assessment.healed.iter().map(|wound| wound.expected.pbn.number());
+    let healed: BTreeSet<u32> = healed.collect();
     RepairPlan {
         costs: recovered.backend.volumes().into_iter().map(cost).filter(is_cost).collect(),
         left_out_changes: past_loss.left_out,
         renamed: past_loss.renamed,
+        healed_blocks: healed.into_iter().collect(),
     }
 }
 

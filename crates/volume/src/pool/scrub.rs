@@ -1,23 +1,26 @@
 //! Scrubs a pool while it is served: reads all contents from the medium, compares them with the
 //! checksums in the maps, and heals damaged ones from other copies.
 //!
-//! A damaged block has a copy where the page cache still holds its content, or where another block
-//! has the same content: in a volume without deduplication, or in one whose duplicates the finder
-//! has not shared yet. Such a block has the same checksum in the map, so a walk of the maps finds
-//! the few that are worth reading. Only equal fingerprints prove that it has the content, so a
-//! block without one is healed from the cache alone.
+//! Which copies heal a block is told in [`super::copies`]. A volume that is removed meanwhile is left
+//! out from there on.
 
 use super::Pool;
+use super::copies::{Expected, Wound, Wounds};
 use crate::backend::Record;
-use crate::engine::{Engine, Pin, Wanted};
+use crate::engine::{Engine, Pin, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_format::{Checksum, Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use gemelo_format::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use gemelo_store::Copies;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Damaged contents that are listed; the others are counted.
-const MOST_DAMAGED: usize = 1000;
+const MOST_LISTED: usize = 1000;
+/// Damaged contents that are remembered, so that they can be healed: 32 MiB. Further ones are
+/// counted, and healed by another scrub.
+const MOST_DAMAGED: usize = 1 << 18;
 /// LBNs looked up at once. Their blocks are not reused until they are read.
 const LBNS_AT_ONCE: u64 = 1024;
 /// Bytes that are read in one list.
@@ -36,6 +39,15 @@ pub struct ScrubOptions {
     pub heals: bool,
 }
 
+/// A content that stays damaged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedContent {
+    /// The block, and the first LBNs that refer to it.
+    pub what: String,
+    /// `true` if another copy of the content is whole, so that a scrub that heals restores it.
+    pub can_be_healed: bool,
+}
+
 /// The outcome of a scrub.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ScrubReport {
@@ -44,8 +56,8 @@ pub struct ScrubReport {
     /// Damaged contents that were written again from another copy.
     #[serde(default)]
     pub healed_contents: u64,
-    /// Descriptions of the first thousand contents that stay damaged.
-    pub problems: Vec<String>,
+    /// The first thousand contents that stay damaged.
+    pub problems: Vec<DamagedContent>,
     /// The number of further damaged contents.
     pub more_problems: u64,
 }
@@ -55,6 +67,12 @@ impl ScrubReport {
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.problems.is_empty() && self.more_problems == 0
+    }
+
+    /// Returns whether a scrub that heals restores all damage that is left.
+    #[must_use]
+    pub fn can_be_healed(&self) -> bool {
+        self.more_problems == 0 && self.problems.iter().all(|problem| problem.can_be_healed)
     }
 }
 
@@ -74,24 +92,33 @@ impl Pool {
         let engine = &*self.engine;
         let totals = engine.state().backend().totals();
         monitor.begin("Checking contents", Unit::Items, Some(totals.physical));
-        let volumes: Vec<_> =
-            engine.volumes().into_iter().map(|(name, volume)| (name, volume.id())).collect();
         let mut scrub = Scrub::new(engine, options, (monitor, stop));
-        for (name, id) in &volumes {
-            scrub.walk(*id, |scrub, chunk| scrub.check(name, chunk))?;
+        for (name, volume) in &engine.volumes() {
+            scrub.walk(volume, |scrub, chunk| scrub.check(name, chunk))?;
         }
         monitor.finish();
-        if scrub.wants_copies() {
-            monitor.begin("Looking for copies of damaged contents", Unit::Items, None);
-            for (_, id) in &volumes {
-                scrub.walk(*id, Scrub::heal_from)?;
-            }
-            monitor.finish();
-        }
-        if scrub.report.healed_contents > 0 {
-            engine.sync_healed()?;
-        }
+        scrub.look_for_copies(self.disks.copies().as_deref())?;
         Ok(scrub.finish())
+    }
+
+    /// Writes damaged contents again from other copies. Returns the number of contents healed.
+    pub(super) fn heal(
+        &self,
+        wounds: &[Wound],
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<u64> {
+        let options = ScrubOptions { most_bytes_per_s: None, heals: true };
+        let mut scrub = Scrub::new(&self.engine, options, (monitor, stop));
+        for Wound { expected, fingerprint } in wounds {
+            // Only a block that is known to be damaged is written.
+            self.engine.suspect(expected.pbn);
+            scrub
+                .damaged
+                .insert(*expected, Damage { fingerprint: *fingerprint, ..Damage::default() });
+        }
+        scrub.look_for_copies(self.disks.copies().as_deref())?;
+        Ok(scrub.finish().healed_contents)
     }
 }
 
@@ -122,14 +149,29 @@ struct Chunk<'e> {
     _pin: Pin<'e>,
     volume: VolumeId,
     next: Lbn,
-    stored: Vec<(Wanted, Record)>,
+    stored: Vec<Stored>,
 }
 
-/// A block that is damaged and has no copy so far.
+/// A stored block of a volume, with its record.
+#[derive(Clone, Copy)]
+struct Stored {
+    wanted: Wanted,
+    record: Record,
+}
+
+/// A block that stays damaged so far.
 struct Damage {
     fingerprint: Fingerprint,
     /// Descriptions of the LBNs that refer to it.
     users: Vec<String>,
+    /// `true` once a copy was found.
+    has_copy: bool,
+}
+
+impl Default for Damage {
+    fn default() -> Self {
+        Self { fingerprint: Fingerprint::NONE, users: Vec::new(), has_copy: false }
+    }
 }
 
 /// A scrub under way.
@@ -142,7 +184,7 @@ struct Scrub<'e> {
     free_at_ns: u64,
     contents: Vec<u8>,
     seen: Seen,
-    damaged: BTreeMap<(Pbn, Checksum), Damage>,
+    damaged: BTreeMap<Expected, Damage>,
     report: ScrubReport,
 }
 
@@ -169,7 +211,7 @@ impl<'e> Scrub<'e> {
     /// Walks the map of a volume. `work` returns the number of contents that it has read.
     fn walk(
         &mut self,
-        volume: VolumeId,
+        volume: &VolumeShared,
         mut work: impl FnMut(&mut Self, &Chunk<'_>) -> Result<usize>,
     ) -> Result<()> {
         let mut from = Lbn(0);
@@ -205,23 +247,29 @@ impl<'e> Scrub<'e> {
 
     /// Checks the contents of a chunk that were not checked yet.
     fn check(&mut self, name: &str, chunk: &Chunk<'_>) -> Result<usize> {
-        let (mut new, known): (Vec<_>, Vec<_>) =
-            chunk.stored.iter().partition(|(wanted, _)| self.seen.insert(wanted.pbn));
+        let (mut new, known): (Vec<Stored>, Vec<Stored>) =
+            chunk.stored.iter().partition(|stored| self.seen.insert(stored.wanted.pbn));
         // Blocks that lie side by side are read together.
-        new.sort_unstable_by_key(|(wanted, _)| wanted.pbn);
+        new.sort_unstable_by_key(|stored| stored.wanted.pbn);
         let block_bytes = self.engine.block_bytes();
         let at_once = self.contents.len() / block_bytes;
         let mut contents = std::mem::take(&mut self.contents);
         for some in new.chunks(at_once) {
-            let wanted: Vec<Wanted> = some.iter().map(|(wanted, _)| *wanted).collect();
+            let wanted: Vec<Wanted> = some.iter().map(|stored| stored.wanted).collect();
             let buffers = contents.chunks_exact_mut(block_bytes);
             let read = self.engine.read_blocks_of_medium(chunk.volume, &wanted, buffers);
+            assert!(read.len() == some.len(), "an outcome for each block");
             self.monitor.advance(some.len() as u64);
             self.report.checked_contents += some.len() as u64;
             let blocks = contents.chunks_exact_mut(block_bytes);
-            for (((wanted, record), read), content) in some.iter().zip(read).zip(blocks) {
+            for ((Stored { wanted, record }, read), content) in some.iter().zip(read).zip(blocks) {
                 if read.is_err() {
-                    self.note(name, chunk.volume, (*wanted, record.fingerprint), content)?;
+                    self.note(
+                        name,
+                        chunk.volume,
+                        &Stored { wanted: *wanted, record: *record },
+                        content,
+                    )?;
                 } else if record.is_suspect
                     && self.engine.fingerprinter().of(content) == record.fingerprint
                 {
@@ -230,9 +278,9 @@ impl<'e> Scrub<'e> {
             }
         }
         self.contents = contents;
-        for (wanted, _) in known {
-            if let Some(damage) = self.damaged.get_mut(&(wanted.pbn, wanted.checksum)) {
-                damage.add_user(name, wanted);
+        for Stored { wanted, .. } in known {
+            if let Some(damage) = self.damaged.get_mut(&expected(&wanted)) {
+                damage.add_user(name, &wanted);
             }
         }
         Ok(new.len())
@@ -243,16 +291,16 @@ impl<'e> Scrub<'e> {
         &mut self,
         name: &str,
         volume: VolumeId,
-        (wanted, fingerprint): (Wanted, Fingerprint),
+        stored: &Stored,
         content: &mut [u8],
     ) -> Result<()> {
-        let is_cached = self.options.heals
-            && self
-                .engine
-                .read_blocks(volume, &[wanted], std::iter::once(&mut *content))
-                .iter()
-                .all(Result::is_ok);
-        if is_cached && self.engine.write_again(wanted.pbn, content)? {
+        let Stored { wanted, record } = stored;
+        let is_cached = self
+            .engine
+            .read_blocks(volume, &[*wanted], std::iter::once(&mut *content))
+            .iter()
+            .all(Result::is_ok);
+        if is_cached && self.options.heals && self.engine.write_again(wanted.pbn, content)? {
             self.report.healed_contents += 1;
             return Ok(());
         }
@@ -260,88 +308,139 @@ impl<'e> Scrub<'e> {
             self.report.more_problems += 1;
             return Ok(());
         }
-        let damage = Damage { fingerprint, users: Vec::new() };
-        let key = (wanted.pbn, wanted.checksum);
-        self.damaged.entry(key).or_insert(damage).add_user(name, wanted);
+        let is_listed = self.damaged.len() < MOST_LISTED;
+        let damage = self.damaged.entry(expected(wanted)).or_default();
+        damage.fingerprint = record.fingerprint;
+        damage.has_copy |= is_cached;
+        if is_listed {
+            damage.add_user(name, wanted);
+        }
         Ok(())
     }
 
-    fn wants_copies(&self) -> bool {
-        self.options.heals
-            && self.engine.fingerprints_prove_equality()
-            && self.damaged.values().any(|damage| !damage.fingerprint.is_none())
+    /// Looks for copies of damaged contents in the pool and then in others, and heals what has one
+    /// if that is asked for.
+    fn look_for_copies(&mut self, others: Option<&dyn Copies>) -> Result<()> {
+        let mut wounds = self.wounds();
+        if !wounds.is_empty() {
+            self.monitor.begin("Looking for copies of damaged contents", Unit::Items, None);
+            let volumes: Vec<Arc<VolumeShared>> = self.engine.volumes().into_values().collect();
+            for volume in &volumes {
+                self.walk(volume, |scrub, chunk| scrub.heal_from(&mut wounds, chunk))?;
+            }
+            if let (Some(others), false) = (others, wounds.is_empty()) {
+                let stop = self.stop;
+                wounds.ask(others, stop, |content, healed| self.heal_all(content, &healed))?;
+            }
+            self.monitor.finish();
+        }
+        if self.report.healed_contents > 0 {
+            self.engine.sync_healed()?;
+        }
+        Ok(())
     }
 
-    /// Looks for copies of damaged contents in a chunk, and heals them.
-    fn heal_from(&mut self, chunk: &Chunk<'_>) -> Result<usize> {
-        let checksums: HashSet<Checksum> =
-            self.damaged.keys().map(|(_, checksum)| *checksum).collect();
-        let block_bytes = self.engine.block_bytes();
-        let mut content = vec![0; block_bytes];
+    /// The damaged contents that a copy may heal.
+    fn wounds(&self) -> Wounds {
+        let engine = self.engine;
+        let mut wounds = Wounds::new(engine.seed(), engine.fingerprinter().clone());
+        if engine.fingerprints_prove_equality() {
+            for (expected, damage) in self.damaged.iter().filter(|(_, damage)| !damage.has_copy) {
+                wounds.add(Wound { expected: *expected, fingerprint: damage.fingerprint });
+            }
+        }
+        wounds
+    }
+
+    /// Reads the copies of damaged contents in a chunk, and heals from them.
+    fn heal_from(&mut self, wounds: &mut Wounds, chunk: &Chunk<'_>) -> Result<usize> {
+        let mut content = vec![0; self.engine.block_bytes()];
         let mut read = 0;
-        for (wanted, _) in &chunk.stored {
-            let is_damaged = self.damaged.contains_key(&(wanted.pbn, wanted.checksum));
-            if is_damaged || !checksums.contains(&wanted.checksum) {
+        for Stored { wanted, .. } in &chunk.stored {
+            if !wounds.may_be_healed_by(expected(wanted)) {
                 continue;
             }
             read += 1;
             let buffers = std::iter::once(content.as_mut_slice());
             let outcomes = self.engine.read_blocks(chunk.volume, &[*wanted], buffers);
             if outcomes.iter().all(Result::is_ok) {
-                self.heal_all_of(&content)?;
+                let healed = wounds.take_healed_by(&content);
+                self.heal_all(&content, &healed)?;
             }
         }
         self.monitor.advance(chunk.stored.len() as u64);
         Ok(read)
     }
 
-    /// Heals all damaged blocks whose content this is.
-    fn heal_all_of(&mut self, content: &[u8]) -> Result<()> {
-        let fingerprint = self.engine.fingerprinter().of(content);
-        let mut healed = Vec::new();
-        for (key, damage) in &self.damaged {
-            if damage.fingerprint == fingerprint
-                && self.engine.heal_suspect(key.0, fingerprint, content)?
-            {
-                healed.push(*key);
+    /// Heals damaged blocks whose content this is, or notes that they have a copy.
+    fn heal_all(&mut self, content: &[u8], wounds: &[Wound]) -> Result<()> {
+        assert!(content.len() == self.engine.block_bytes(), "a copy is a whole content");
+        for Wound { expected, fingerprint } in wounds {
+            let is_healed = self.options.heals
+                && self.engine.heal_suspect(expected.pbn, *fingerprint, content)?;
+            if is_healed {
+                self.report.healed_contents += 1;
+                self.damaged.remove(expected);
+            } else if let Some(damage) = self.damaged.get_mut(expected) {
+                damage.has_copy = true;
             }
         }
-        self.report.healed_contents += healed.len() as u64;
-        healed.iter().for_each(|key| drop(self.damaged.remove(key)));
         Ok(())
     }
 
     fn finish(self) -> ScrubReport {
-        let text = |((pbn, _), damage): ((Pbn, Checksum), Damage)| {
-            let mut users = damage.users;
-            let more = if users.len() > MOST_NAMED { " and more" } else { "" };
-            users.truncate(MOST_NAMED);
-            format!("the content of block {} is damaged: {}{more}", pbn.number(), users.join(", "))
-        };
-        ScrubReport { problems: self.damaged.into_iter().map(text).collect(), ..self.report }
+        let more = self.damaged.len().saturating_sub(MOST_LISTED) as u64;
+        let listed = self.damaged.into_iter().take(MOST_LISTED);
+        let mut report = self.report;
+        report.problems = listed.map(|(expected, damage)| damage.describe(expected)).collect();
+        report.more_problems += more;
+        report
     }
 }
 
 impl Damage {
-    fn add_user(&mut self, name: &str, wanted: Wanted) {
+    fn add_user(&mut self, name: &str, wanted: &Wanted) {
         if self.users.len() <= MOST_NAMED {
             self.users.push(format!("block {} of '{name}'", wanted.lbn.0));
         }
     }
+
+    fn describe(mut self, expected: Expected) -> DamagedContent {
+        let more = if self.users.len() > MOST_NAMED { " and more" } else { "" };
+        self.users.truncate(MOST_NAMED);
+        let what = format!(
+            "the content of block {} is damaged: {}{more}",
+            expected.pbn.number(),
+            self.users.join(", ")
+        );
+        DamagedContent { what, can_be_healed: self.has_copy }
+    }
+}
+
+const fn expected(wanted: &Wanted) -> Expected {
+    Expected { pbn: wanted.pbn, checksum: wanted.checksum }
 }
 
 impl Engine {
-    /// Looks up the next stored blocks of a volume, with their records.
-    fn look_up_stored(&self, volume: VolumeId, from: Lbn) -> Result<Option<Chunk<'_>>> {
+    /// Looks up the next stored blocks of a volume, with their records. Returns [`None`] at its end,
+    /// or if it was removed.
+    fn look_up_stored(&self, volume: &VolumeShared, from: Lbn) -> Result<Option<Chunk<'_>>> {
         // The pin comes before the look-up, so no block is given to another content between them.
         let pin = self.pin();
+        // The gate keeps the volume from being removed while it is looked up. Nobody waits for it
+        // longer: the pin keeps the blocks for the reads that follow.
+        let is_removed = volume.enter();
+        if *is_removed {
+            return Ok(None);
+        }
         let (mut places, mut records) = (Vec::new(), Vec::new());
+        let (id, end) = (volume.id(), Lbn(MAX_VOLUME_BLOCKS));
         let state = self.state();
-        let end = Lbn(MAX_VOLUME_BLOCKS);
-        let Some(first) = state.backend().next_mapped(volume, from, end)? else { return Ok(None) };
+        let Some(first) = state.backend().next_mapped(id, from, end)? else { return Ok(None) };
         let next = first.0.saturating_add(LBNS_AT_ONCE).min(end.0);
         let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
-        state.backend().look_up(volume, &lbns, &mut places)?;
+        state.backend().look_up(id, &lbns, &mut places)?;
+        assert!(places.len() == lbns.len(), "a place for each LBN");
         let stored = |(lbn, place): (Lbn, Place)| match place {
             Place::Stored(pbn, checksum) => Some(Wanted { lbn, pbn, checksum }),
             Place::Unmapped | Place::Damaged => None,
@@ -349,7 +448,9 @@ impl Engine {
         let wanted: Vec<Wanted> = lbns.into_iter().zip(places).filter_map(stored).collect();
         let pbns: Vec<Pbn> = wanted.iter().map(|wanted| wanted.pbn).collect();
         state.backend().records(&pbns, &mut records)?;
-        let stored = wanted.into_iter().zip(records).collect();
-        Ok(Some(Chunk { _pin: pin, volume, next: Lbn(next), stored }))
+        assert!(records.len() == wanted.len(), "a record for each block");
+        let stored = wanted.into_iter().zip(records);
+        let stored = stored.map(|(wanted, record)| Stored { wanted, record }).collect();
+        Ok(Some(Chunk { _pin: pin, volume: id, next: Lbn(next), stored }))
     }
 }

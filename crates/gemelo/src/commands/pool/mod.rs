@@ -2,6 +2,7 @@
 
 mod arrange;
 mod check;
+mod check_findings;
 mod convert;
 pub(crate) mod create;
 mod find;

@@ -9,6 +9,7 @@ use gemelo_base::units::{format_count, format_counted};
 use gemelo_base::values::Size;
 use gemelo_place::PoolPlace;
 use gemelo_serve::{PoolRequest, Reply};
+use gemelo_volume::DamagedContent;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -25,8 +26,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let Reply::Scrubbed(report) = pools::change(&arguments.pool, &request, context)? else {
         return Err(pools::other_version());
     };
-    let mut text: String =
-        report.problems.iter().map(|problem| format!("lost: {problem}\n")).collect();
+    let line = |problem: &DamagedContent| match problem.can_be_healed {
+        true => {
+            format!("damaged: {}: another copy is whole, but it cannot be written\n", problem.what)
+        }
+        false => format!("lost: {}\n", problem.what),
+    };
+    let mut text: String = report.problems.iter().map(line).collect();
     if report.more_problems > 0 {
         text += &format!("and {} more\n", format_count(report.more_problems));
     }
@@ -36,7 +42,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         format_count(report.healed_contents)
     );
     if !report.is_clean() {
-        text += "reads of damaged blocks fail until their contents are written again or restored\n";
+        text += &format!(
+            "reads of damaged blocks fail until their contents are written again or restored; 'gemelo \
+             pool check {} --data --repair' gives them up\n",
+            arguments.pool
+        );
     }
     context.print(&text)?;
     Ok(if report.is_clean() { Outcome::Done } else { Outcome::FoundDamage })
