@@ -14,7 +14,7 @@ use gemelo_device::{BlockDevice, FrontEndFigures, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
 use gemelo_volume::{
-    DamagedBlock, Pool, ScrubOptions, ScrubReport, Tuning, VolumeError, VolumeSummary,
+    DamagedBlock, Pool, ScrubOptions, ScrubReport, StopReason, Tuning, VolumeError, VolumeSummary,
 };
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
@@ -87,6 +87,11 @@ impl OpenPool {
     /// pool.
     pub(crate) fn checkpoint(&self) -> Result<(), VolumeError> {
         self.pool().checkpoint()
+    }
+
+    /// Returns the failure after which the pool takes no changes any more.
+    pub(crate) fn stopped(&self) -> Option<StopReason> {
+        self.pool().stopped()
     }
 
     pub(crate) fn is_read_only(&self) -> bool {

@@ -114,6 +114,7 @@ pub(crate) fn used_share(stat: &PoolStat, file_system_free_bytes: Option<u64>) -
 /// Returns the warnings that follow from the figures.
 pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<String> {
     let mut warnings = report.damage.clone();
+    warnings.extend(report.pool.stopped.as_deref().map(stop_warning));
     if let Some(reached) = thresholds.reached(report.used_share) {
         warnings.push(space_warning(report, reached));
     }
@@ -129,6 +130,11 @@ pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<Stri
         warnings.push(format!("{failed} checkpoints failed: the metadata disk is full or broken"));
     }
     warnings
+}
+
+/// Returns the warning that the pool has stopped.
+pub(crate) fn stop_warning(reason: &str) -> String {
+    format!("the pool stopped taking changes {reason}; open it anew")
 }
 
 /// Returns the warning that a threshold of use is reached.

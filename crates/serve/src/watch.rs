@@ -1,7 +1,8 @@
-//! Watches a served pool, and warns when space runs low and when blocks are found damaged.
+//! Watches a served pool, and warns when it stops, when space runs low and when blocks are found
+//! damaged.
 
 use crate::open_pool::OpenPool;
-use crate::report::space_warning;
+use crate::report::{space_warning, stop_warning};
 use gemelo_base::units::format_counted;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_volume::DamagedBlock;
@@ -39,13 +40,18 @@ pub(crate) fn start(
 /// The warnings that were given before.
 #[derive(Default)]
 struct GivenWarnings {
+    is_stopped: bool,
     used_share: f64,
     damaged_blocks: BTreeSet<DamagedBlock>,
 }
 
-/// Warns once of each threshold, and again only after the use was below it. Warns once of each
+/// Warns once of a pool that has stopped. Warns once of each threshold, and again only after the use was below it. Warns once of each
 /// damaged block.
 fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
+    if let Some(reason) = pool.stopped().filter(|_| !told.is_stopped) {
+        monitor.warn(&stop_warning(&reason.to_string()));
+        told.is_stopped = true;
+    }
     look_for_damage(pool, monitor, &mut told.damaged_blocks);
     // Commands that ask for figures get this error.
     let Ok(report) = pool.stat() else { return };

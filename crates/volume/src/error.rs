@@ -1,11 +1,13 @@
 //! The errors of engine and pools: the kind, the place and the cause.
 
+use gemelo_base::panics::Panicked;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_check::CheckError;
 use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
 use gemelo_format::{DiskRole, FormatError};
 use std::error::Error as _;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -92,12 +94,10 @@ pub enum VolumeError {
         what: String,
     },
     /// The pool failed before and takes no changes until it is opened anew.
-    #[error("the pool stopped taking changes when it could not {action} its {disk}; open it anew")]
+    #[error("the pool stopped taking changes {reason}; open it anew")]
     Stopped {
-        /// The disk that failed.
-        disk: DiskRole,
-        /// The action that failed, as a verb.
-        action: &'static str,
+        /// The reason, as a clause.
+        reason: StopReason,
     },
     /// The pool is open for reading only.
     #[error("the pool is open for reading only")]
@@ -135,6 +135,33 @@ pub enum VolumeError {
     /// The work was stopped on request.
     #[error("stopped before the end")]
     Interrupted,
+}
+
+/// The failure that ended all changes of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopReason {
+    /// A disk failed such that it is unknown which changes are durable.
+    Disk {
+        /// The disk that failed.
+        disk: DiskRole,
+        /// The action that failed, as a verb.
+        action: &'static str,
+    },
+    /// A thread of this program panicked, so that the state in memory may be half changed.
+    Panic(Panicked),
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk { disk, action } => {
+                write!(formatter, "when it could not {action} its {disk}")
+            }
+            Self::Panic(panicked) => {
+                write!(formatter, "because of a defect of this program: {panicked}")
+            }
+        }
+    }
 }
 
 impl Classified for VolumeError {

@@ -184,7 +184,7 @@ impl Story {
             disk => RotRate { which: disk, one_in: 60, most: 1 },
         };
         let rot = Some(rot).filter(|_| rots);
-        Nature { slow_one_in, most_delay, error_one_in: 0, shot_one_in: 9, rot }
+        Nature { slow_one_in, most_delay, error_one_in: 0, full_one_in: 0, shot_one_in: 9, rot }
     }
 
     /// Flips a bit of an image. Returns the content that this destroys.

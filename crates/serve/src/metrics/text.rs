@@ -132,6 +132,11 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
         ("pool_volumes", "Number of volumes.", pool.volumes),
         ("pool_read_only", "1 if the pool refuses changes.", u64::from(report.read_only)),
         (
+            "pool_stopped",
+            "1 if the pool takes no changes any more because of a failure.",
+            u64::from(pool.stopped.is_some()),
+        ),
+        (
             "pool_damages",
             "Damaged places of the metadata found at opening, and damaged blocks found since then.",
             (report.damage.len() + report.damaged_blocks.len()) as u64,

@@ -34,7 +34,7 @@ use crate::engine::{
     DamagedBlock, Engine, FinderPolicy, FinderTuning, GcReport, InlineOverload, LayoutTuning,
     SnapshotSpace, VolumeSpace, Worker,
 };
-use crate::error::{Result, VolumeError};
+use crate::error::{Result, StopReason, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::{DiskAccess, IoMode};
@@ -162,6 +162,12 @@ impl Pool {
         self.engine.is_read_only()
     }
 
+    /// Returns the failure after which the pool takes no changes any more, if there was one.
+    #[must_use]
+    pub fn stopped(&self) -> Option<StopReason> {
+        self.engine.stop_reason().cloned()
+    }
+
     /// Returns descriptions of the damage that was found when the pool was opened.
     #[must_use]
     pub fn damage(&self) -> &[String] {
@@ -194,6 +200,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has a volume of this name already, or if the name or the size is invalid.
     pub fn create_volume(&self, name: &str, size_bytes: u64, mode: DedupMode) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.create_volume(name, size_bytes, mode, Origin::Empty)
     }
 
@@ -208,6 +215,7 @@ impl Pool {
         size_bytes: u64,
         mode: DedupMode,
     ) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.create_volume(name, size_bytes, mode, Origin::Imported)
     }
 
@@ -216,6 +224,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or if the removal cannot be made durable.
     pub fn remove_volume(&self, name: &str) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.remove_volume(name)
     }
 
@@ -224,6 +233,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or has one of the new name already.
     pub fn rename_volume(&self, name: &str, new: &str) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.rename_volume(name, new)
     }
 
@@ -232,6 +242,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or if the size is invalid.
     pub fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.resize_volume(name, size_bytes)
     }
 
@@ -240,6 +251,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name.
     pub fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.set_mode(name, mode)
     }
 
@@ -249,6 +261,7 @@ impl Pool {
     /// Fails if the pool has no volume `source`, if it has a volume `name` already, or if a
     /// reference count would exceed its limit.
     pub fn snapshot_volume(&self, source: &str, name: &str) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.clone_volume(source, name, true)
     }
 
@@ -257,6 +270,7 @@ impl Pool {
     /// # Errors
     /// Fails as [`Self::snapshot_volume`] does.
     pub fn clone_volume(&self, source: &str, name: &str) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.clone_volume(source, name, false)
     }
 
@@ -287,6 +301,7 @@ impl Pool {
     /// # Errors
     /// Fails if the store is larger already, or if there is no space.
     pub fn grow(&self, capacity_bytes: u64) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.grow(capacity_bytes / u64::from(self.engine.superblock().block_bytes))
     }
 
@@ -295,6 +310,7 @@ impl Pool {
     /// # Errors
     /// Fails if a disk fails.
     pub fn flush(&self) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.flush()
     }
 
@@ -303,6 +319,7 @@ impl Pool {
     /// # Errors
     /// Fails if the checkpoint cannot be written. Durable changes stay durable.
     pub fn checkpoint(&self) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.checkpoint()
     }
 
@@ -317,6 +334,7 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<GcReport> {
+        let _watch = self.engine.watch();
         self.engine.collect(most_bytes_per_s, monitor, stop)
     }
 
@@ -326,6 +344,7 @@ impl Pool {
     /// # Errors
     /// Fails if metadata cannot be read.
     pub fn prove(&self, most: usize) -> Result<Vec<String>> {
+        let _watch = self.engine.watch();
         self.engine.prove(most)
     }
 
@@ -335,6 +354,7 @@ impl Pool {
     /// # Errors
     /// Fails if metadata cannot be read.
     pub fn prove_served(&self, most: usize) -> Result<Vec<String>> {
+        let _watch = self.engine.watch();
         self.engine.prove_served(most)
     }
 
