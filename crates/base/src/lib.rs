@@ -1,6 +1,6 @@
 //! Types that all gemelo crates share: sizes and durations as users write them, clocks, random
-//! numbers, the monitor to which libraries report progress, the stop flag, and the kinds of
-//! failures.
+//! numbers, the monitor to which libraries report progress, the stop flag, threads that tell of
+//! their panics, and the kinds of failures.
 //!
 //! This crate does no input or output apart from reading time and random bytes, and reads of files
 //! whose errors say what is missing. It contains
@@ -15,6 +15,7 @@ mod failure;
 pub mod huge_pages;
 pub mod live;
 pub mod monitor;
+pub mod panics;
 mod permutation;
 pub mod process;
 pub mod random;

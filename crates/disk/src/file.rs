@@ -7,7 +7,7 @@ use crate::lock::{self, DiskAccess};
 use crate::medium::MediumReads;
 use crate::{Disk, DiskRead, DiskWrite, usage};
 use gemelo_base::short_read;
-use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
+use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom, Stat, fallocate, seek};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -219,7 +219,7 @@ impl Disk for FileDisk {
     fn len(&self) -> io::Result<u64> {
         if self.is_device {
             // `stat` gives no length for a device, but seeking to its end does.
-            return Ok(rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))?);
+            return Ok(seek(&self.file, SeekFrom::End(0))?);
         }
         Ok(self.file.metadata()?.len())
     }
@@ -290,11 +290,39 @@ impl Disk for FileDisk {
             Err(error) => Err(error.into()),
         }
     }
+
+    fn has_data(&self, offset: u64, length: u64) -> io::Result<bool> {
+        if self.is_device {
+            return Ok(true);
+        }
+        // Nothing reads or writes at the position of the file, which this moves.
+        match seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(data) => Ok(data < offset.saturating_add(length)),
+            // There is none up to the end of the file.
+            Err(Errno::NXIO) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_that_were_not_written_or_were_discarded_hold_no_data() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = FileDisk::create(&directory.path().join("disk")).unwrap();
+        disk.set_len(16 << 20).unwrap();
+        assert!(!disk.has_data(0, 16 << 20).unwrap());
+        disk.write_at(4 << 20, &[1; 4096]).unwrap();
+        assert!(disk.has_data(0, 16 << 20).unwrap());
+        assert!(!disk.has_data(0, 1 << 20).unwrap());
+        assert!(!disk.has_data(8 << 20, 8 << 20).unwrap());
+        assert!(!disk.has_data(16 << 20, 4096).unwrap(), "beyond the end");
+        disk.discard(4 << 20, 1 << 20).unwrap();
+        assert!(!disk.has_data(0, 16 << 20).unwrap());
+    }
 
     /// A list of writes and one of reads, in runs longer than a system call takes and with gaps.
     #[test]

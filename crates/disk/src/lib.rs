@@ -140,4 +140,13 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// Fails if a system call fails, but not if the system does not support it.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
+
+    /// Returns whether the range may hold data that was written. A disk that cannot tell returns
+    /// `true`.
+    ///
+    /// # Errors
+    /// Fails if a system call fails.
+    fn has_data(&self, _offset: u64, _length: u64) -> io::Result<bool> {
+        Ok(true)
+    }
 }

@@ -1,7 +1,7 @@
 //! An open pool, and the requests that it performs.
 
 use crate::control::Looks;
-use crate::failure::{Remedy, RequestFailure, with_causes};
+use crate::failure::{Remedy, RequestFailure};
 use crate::report::{ServerStat, StatReport, Thresholds, used_share, warnings};
 use crate::request::{CheckedReport, PoolRequest, Reply};
 use crate::scrub::{ScrubStat, Scrubs};
@@ -14,7 +14,7 @@ use gemelo_device::{BlockDevice, FrontEndFigures, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
 use gemelo_volume::{
-    DamagedBlock, Pool, ScrubOptions, ScrubReport, Tuning, VolumeError, VolumeSummary,
+    DamagedBlock, Pool, ScrubOptions, ScrubReport, StopReason, Tuning, VolumeError, VolumeSummary,
 };
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
@@ -87,6 +87,11 @@ impl OpenPool {
     /// pool.
     pub(crate) fn checkpoint(&self) -> Result<(), VolumeError> {
         self.pool().checkpoint()
+    }
+
+    /// Returns the failure after which the pool takes no changes any more.
+    pub(crate) fn stopped(&self) -> Option<StopReason> {
+        self.pool().stopped()
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
@@ -302,11 +307,6 @@ impl OpenPool {
         self.scrubs.run(self.pool(), options, monitor, stop)
     }
 
-    /// Fails if the pool has stopped taking changes. Looks for deleted files first.
-    pub(crate) fn check_running(&self) -> Result<(), VolumeError> {
-        self.pool().check_running()
-    }
-
     /// Returns the directory of the pool if it is gone: deleted, or moved.
     pub(crate) fn lost_directory(&self) -> Option<&Path> {
         let directory = self.place.directory()?;
@@ -391,7 +391,6 @@ fn report_on(
         scrub: ScrubStat::default(),
         sharing: None,
         read_only: pool.is_read_only(),
-        stopped: pool.check_running().err().map(|error| with_causes(&error)),
         warnings: Vec::new(),
     };
     report.warnings = warnings(&report, thresholds);

@@ -37,9 +37,6 @@ pub struct StatReport {
     pub sharing: Option<SharingStat>,
     /// `true` if the pool refuses changes.
     pub read_only: bool,
-    /// The reason why the pool has stopped taking changes, although it was opened for them.
-    #[serde(default)]
-    pub stopped: Option<String>,
     /// Warnings that hold now.
     pub warnings: Vec<String>,
 }
@@ -121,7 +118,7 @@ pub(crate) fn used_share(stat: &PoolStat, file_system_free_bytes: Option<u64>) -
 /// Returns the warnings that follow from the figures.
 pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<String> {
     let mut warnings = report.damage.clone();
-    warnings.extend(report.stopped.iter().map(|why| format!("{why}: {COPY_AWAY}")));
+    warnings.extend(report.pool.stopped.as_deref().map(stop_warning));
     if let Some(reached) = thresholds.reached(report.used_share) {
         warnings.push(space_warning(report, reached));
     }
@@ -138,6 +135,11 @@ pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<Stri
         warnings.push(format!("{failed} checkpoints failed: the metadata disk is full or broken"));
     }
     warnings
+}
+
+/// Returns the warning that the pool has stopped.
+pub(crate) fn stop_warning(reason: &str) -> String {
+    format!("the pool stopped taking changes {reason}: {COPY_AWAY}")
 }
 
 /// Returns the warning that a threshold of use is reached.

@@ -1,9 +1,8 @@
 //! Watches a served pool, and warns when space runs low, when blocks are found damaged, and when the
 //! pool stops taking changes, for example because it was deleted.
 
-use crate::failure::with_causes;
 use crate::open_pool::OpenPool;
-use crate::report::{COPY_AWAY, space_warning};
+use crate::report::{space_warning, stop_warning};
 use gemelo_base::units::format_counted;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_volume::DamagedBlock;
@@ -47,8 +46,8 @@ struct GivenWarnings {
     damaged_blocks: BTreeSet<DamagedBlock>,
 }
 
-/// Warns once of each threshold, and again only after the use was below it. Warns once of each
-/// damaged block.
+/// Warns once of a pool that has stopped and of each damaged block. Warns once of each threshold,
+/// and again only after the use was below it.
 fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
     look_for_stop(pool, monitor, told);
     look_for_damage(pool, monitor, &mut told.damaged_blocks);
@@ -63,10 +62,10 @@ fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
 
 /// Warns once that the pool has stopped taking changes, and once that its directory is gone.
 fn look_for_stop(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
-    if let Err(error) = pool.check_running()
+    if let Some(reason) = pool.stopped()
         && !std::mem::replace(&mut told.is_stopped, true)
     {
-        monitor.warn(&format!("{}: {COPY_AWAY}", with_causes(&error)));
+        monitor.warn(&stop_warning(&reason.to_string()));
     }
     let lost = pool.lost_directory();
     if let (Some(directory), false) = (lost, told.is_directory_lost) {

@@ -168,6 +168,12 @@ impl Store for BlockStore {
         discarded
     }
 
+    fn has_space(&self, first: Pbn, count: u32) -> bool {
+        let bytes = u64::from(count) * u64::from(self.superblock.block_bytes);
+        // A disk that cannot be asked may have some.
+        self.disk.has_data(self.offset(first), bytes).unwrap_or(true)
+    }
+
     fn least_discard_blocks(&self) -> u32 {
         LEAST_DISCARD_BLOCKS
     }

@@ -18,7 +18,10 @@ mod overlaid;
 mod request;
 
 pub use block::BlockStore;
-pub use buffer::{BufferFigures, BufferOptions, WriteBuffer, WriteObserver};
+pub use buffer::{
+    BufferFigures, BufferOptions, ToldOfPanic, Unwritten, WriteBuffer, WriteObserver,
+    WrittenContent,
+};
 pub use copies::Copies;
 pub use disks::PoolDisks;
 pub use keeper::Keeper;
@@ -127,6 +130,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Fails if a system call fails, but not if the storage below cannot give space back.
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()>;
+
+    /// Returns whether the storage below may have space for any of `count` PBNs from `first` on. A
+    /// store that cannot tell returns `true`.
+    fn has_space(&self, _first: Pbn, _count: u32) -> bool {
+        true
+    }
 
     /// The fewest PBNs in a row that are worth a discard in the background.
     fn least_discard_blocks(&self) -> u32;

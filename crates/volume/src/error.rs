@@ -1,11 +1,13 @@
 //! The errors of engine and pools: the kind, the place and the cause.
 
+use gemelo_base::panics::Panicked;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_check::CheckError;
 use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
 use gemelo_format::{DiskRole, FormatError};
 use std::error::Error as _;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -92,21 +94,10 @@ pub enum VolumeError {
         what: String,
     },
     /// The pool failed before and takes no changes until it is opened anew.
-    #[error("the pool stopped taking changes when it could not {action} its {disk}; open it anew")]
+    #[error("the pool stopped taking changes {reason}")]
     Stopped {
-        /// The disk that failed.
-        disk: DiskRole,
-        /// The action that failed, as a verb.
-        action: &'static str,
-    },
-    /// A file of the open pool was deleted.
-    #[error(
-        "the file of the {disk} was deleted while the pool was open: the pool takes no changes any \
-         more, and what it holds is lost when this process ends"
-    )]
-    Deleted {
-        /// The disk whose file was deleted.
-        disk: DiskRole,
+        /// The reason, as a clause.
+        reason: StopReason,
     },
     /// A directory has one of the two files of a pool, and lacks the other.
     #[error(
@@ -166,6 +157,43 @@ pub enum VolumeError {
     Interrupted,
 }
 
+/// The failure that ended all changes of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopReason {
+    /// A disk failed such that it is unknown which changes are durable.
+    Disk {
+        /// The disk that failed.
+        disk: DiskRole,
+        /// The action that failed, as a verb.
+        action: &'static str,
+    },
+    /// A thread of this program panicked, so that the state in memory may be half changed.
+    Panic(Panicked),
+    /// The file of a disk was deleted: what it holds is lost when this process ends.
+    Deleted {
+        /// The disk whose file was deleted.
+        disk: DiskRole,
+    },
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk { disk, action } => {
+                write!(formatter, "when it could not {action} its {disk}")
+            }
+            Self::Panic(panicked) => {
+                write!(formatter, "because of a defect of this program: {panicked}")
+            }
+            Self::Deleted { disk } => write!(
+                formatter,
+                "because the file of its {disk} was deleted: what it holds is lost when this \
+                 process ends"
+            ),
+        }
+    }
+}
+
 impl Classified for VolumeError {
     fn kind(&self) -> FailureKind {
         match self {
@@ -178,7 +206,7 @@ impl Classified for VolumeError {
             | Self::Unhealed { .. }
             | Self::LostFile { .. } => FailureKind::Damaged,
             Self::NoSpace { .. } | Self::TooManyReferences => FailureKind::Exhausted,
-            Self::Stopped { .. } | Self::Deleted { .. } | Self::Interrupted => FailureKind::Failed,
+            Self::Stopped { .. } | Self::Interrupted => FailureKind::Failed,
             Self::NotAPool { .. }
             | Self::OldFormat { .. }
             | Self::PresentFormat

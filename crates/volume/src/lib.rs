@@ -28,7 +28,7 @@ pub use engine::{
     HeldBack, InlineOverload, LayoutTuning, RememberedFigures, SnapshotSpace, VolumeLayout,
     VolumeSpace,
 };
-pub use error::VolumeError;
+pub use error::{StopReason, VolumeError};
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
     Conversion, DamagedContent, FindEstimate, LossChoice, NewPool, Pool, PoolDirectory,

@@ -8,6 +8,7 @@
 )]
 
 #[path = "../src/engine/data/readers.rs"]
+#[allow(dead_code, reason = "the engine uses more of it")]
 mod readers;
 
 /// Atomics that may switch threads at every access.

@@ -184,7 +184,7 @@ impl Story {
             disk => RotRate { which: disk, one_in: 60, most: 1 },
         };
         let rot = Some(rot).filter(|_| rots);
-        Nature { slow_one_in, most_delay, error_one_in: 0, shot_one_in: 9, rot }
+        Nature { slow_one_in, most_delay, error_one_in: 0, full_one_in: 0, shot_one_in: 9, rot }
     }
 
     /// Flips a bit of an image. Returns the content that this destroys.
@@ -304,7 +304,7 @@ impl Story {
             assert!(found == content(lbn + 1, BLOCK), "block {lbn}");
         }
         let scrub = pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap();
-        assert_eq!(scrub.problems, Vec::<String>::new());
+        assert!(scrub.problems.is_empty(), "{:?}", scrub.problems);
     }
 }
 

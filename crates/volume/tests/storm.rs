@@ -82,6 +82,9 @@ impl Life<'_> {
         simulation.set_fault(fault);
         let log = self.storm(simulation, &pool, &contents, &clock).rage();
         simulation.set_nature(Nature::default(), &clock);
+        simulation.set_full(false);
+        let is_sound = matches!(fault, Fault::Never) && nature.error_one_in == 0;
+        assert!(pool.stopped().is_none() || !is_sound, "{:?}", pool.stopped());
         if end == End::Close && matches!(fault, Fault::Never) {
             // An error of the metadata disk stops a pool, which cannot be closed then.
             assert!(pool.close().is_ok() || nature.error_one_in > 0);
@@ -129,7 +132,8 @@ impl Life<'_> {
         let slow_one_in = [0, 3, 10][self.random.below(3) as usize];
         let most_delay = Duration::from_micros([300, 1000][self.random.below(2) as usize]);
         let error_one_in = [0, 0, 0, 300][self.random.below(4) as usize];
-        Nature { slow_one_in, most_delay, error_one_in, shot_one_in: 9, rot: None }
+        let full_one_in = [0, 0, 4, 20][self.random.below(4) as usize];
+        Nature { slow_one_in, most_delay, error_one_in, full_one_in, shot_one_in: 9, rot: None }
     }
 
     fn fault(&mut self) -> Fault {

@@ -133,8 +133,8 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
         ("pool_read_only", "1 if the pool refuses changes.", u64::from(report.read_only)),
         (
             "pool_stopped",
-            "1 if the pool stopped taking changes after a failure, or because it was deleted.",
-            u64::from(report.stopped.is_some()),
+            "1 if the pool takes no changes any more: after a failure, or because it was deleted.",
+            u64::from(pool.stopped.is_some()),
         ),
         (
             "pool_damages",

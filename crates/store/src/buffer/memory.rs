@@ -84,6 +84,11 @@ impl Memory {
         self.made - self.in_making - self.free.len()
     }
 
+    /// Returns whether slots are being made.
+    pub(super) const fn is_making(&self) -> bool {
+        self.in_making > 0
+    }
+
     /// Takes at most `wanted` slots. There are none if all are in use.
     pub(super) fn take(&mut self, wanted: usize) -> Vec<Slot> {
         let left = self.free.len().saturating_sub(wanted);
@@ -116,6 +121,7 @@ impl Memory {
 
     /// Adds the slots of a step.
     pub(super) fn add_step(&mut self, slots: Vec<Slot>) {
+        assert!(slots.len() <= self.in_making, "more slots were made than begun");
         self.in_making -= slots.len();
         self.free.extend(slots);
     }
@@ -127,6 +133,7 @@ impl Memory {
     /// Gives up one ownership of a slot. The slot is free when its last owner gives it up.
     pub(super) fn put_back(&mut self, slot: Slot) {
         if Arc::strong_count(&slot) == 1 {
+            assert!(self.free.len() < self.made, "a slot is free twice");
             self.free.push(slot);
         }
     }
@@ -145,7 +152,7 @@ fn reserve(bytes: usize) -> BytesMut {
 /// Copies a content into a slot that one owner has.
 pub(super) fn fill(slot: &mut Slot, content: &[u8]) {
     let memory = Arc::get_mut(slot);
-    debug_assert!(memory.is_some(), "a slot that was taken has one owner");
+    assert!(memory.is_some(), "a slot that was taken has one owner");
     if let Some(memory) = memory {
         memory.copy_from_slice(content);
     }

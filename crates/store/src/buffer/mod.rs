@@ -13,14 +13,20 @@
 //! written lately is read from there and not from the disk.
 //!
 //! A content that could not be written out stays in memory, where reads find it, and each
-//! [`Store::sync`] tries it again and fails if it fails. Until then writes go to the store below
-//! at once, so that each gets its own error.
+//! [`WriteBuffer::write_out`] tries it again. If there was no space for it, writes fail until there
+//! is; after any other error they go to the store below at once, so that each gets its own error.
+//! Its owner gives up a content when nothing refers to its block any more.
+//!
+//! A panic breaks the buffer: nobody waits any more for contents that are in flight, and every
+//! write and every sync fails. Reads go on.
 
+mod ahead;
 mod figures;
 mod kept;
 mod memory;
 mod observe;
 mod queue;
+mod shared;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -28,18 +34,22 @@ mod unseen;
 mod writer;
 
 pub use figures::BufferFigures;
+pub use shared::ToldOfPanic;
+pub use writer::Unwritten;
 
 use crate::request::read_below;
 use crate::{ContentComparison, ContentRead, ContentWrite, Store};
 use gemelo_base::Clock;
+use gemelo_base::panics;
 use gemelo_format::{FormatError, Pbn};
 use memory::{Slot, fill};
+use shared::{ContentKey, Shared, broken};
 use state::Found;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use writer::Shared;
+use writer::Room;
 
 /// The options of a [`WriteBuffer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,15 +66,25 @@ pub struct BufferOptions {
     pub threads: usize,
 }
 
+/// A content that was written out.
+#[derive(Debug, Clone, Copy)]
+pub struct WrittenContent<'a> {
+    /// The number of the content.
+    pub pbn: Pbn,
+    /// The ticket of the write.
+    pub ticket: NonZeroU64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
 /// Sees contents on their way to the store below, while they are still in memory.
 pub trait WriteObserver: Send + Sync {
     /// Returns whether it wants to see this many contents now.
     fn wants(&self, contents: usize) -> bool;
 
-    /// Sees contents that were written out: each PBN with the ticket and the bytes of its write. A
-    /// newer write of the PBN may have followed. In a buffer with threads, a thread that uses spare
-    /// time calls it.
-    fn written(&self, contents: &[(Pbn, NonZeroU64, &[u8])]);
+    /// Sees contents that were written out. A newer write of the PBN may have followed. In a buffer
+    /// with threads, a thread that uses spare time calls it.
+    fn written(&self, contents: &[WrittenContent<'_>]);
 
     /// Learns that it does not see this many contents that it wants, because they are too many, or
     /// writers need their room.
@@ -79,7 +99,7 @@ pub struct WriteBuffer {
 
 impl WriteBuffer {
     /// Makes a buffer over a store. Nothing else may write to the store from now on. The observer
-    /// sees contents that were written out.
+    /// sees contents that were written out; `told` is told of a panic of a thread of the buffer.
     ///
     /// # Errors
     /// Fails if a thread cannot be started.
@@ -88,8 +108,9 @@ impl WriteBuffer {
         options: BufferOptions,
         clock: Arc<dyn Clock>,
         observer: Option<Arc<dyn WriteObserver>>,
+        told: ToldOfPanic,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(store, options, clock, observer));
+        let shared = Arc::new(Shared::new(store, options, clock, observer, told));
         let mut buffer = Self { shared, threads: Vec::new() };
         if options.background {
             for _ in 0..options.threads {
@@ -104,9 +125,9 @@ impl WriteBuffer {
     }
 
     fn start(&mut self, name: &str, work: fn(&Shared)) -> io::Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new().name(name.into());
-        self.threads.push(thread.spawn(move || work(&shared))?);
+        let (shared, told) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
+        let told = move |panicked| told.break_off(panicked);
+        self.threads.push(panics::start(name, told, move || work(&shared))?);
         Ok(())
     }
 
@@ -126,21 +147,68 @@ impl WriteBuffer {
     /// Writes out all contents that were written before. It makes nothing durable.
     ///
     /// # Errors
-    /// Fails if a content could not be written at the second try. Contents that were not written
-    /// stay in memory, and a later call tries them again.
-    pub fn write_out(&self) -> io::Result<()> {
+    /// Fails if a content could not be written at the second try.
+    pub fn write_out(&self) -> Result<(), Unwritten> {
         self.shared.write_out()
     }
 
+    /// Makes durable what was written out.
+    ///
+    /// # Errors
+    /// Fails as [`Store::sync`] of the store below does.
+    pub fn sync_written(&self) -> io::Result<()> {
+        self.shared.sync_written()
+    }
+
+    /// Returns the PBNs whose contents could not be written out.
+    #[must_use]
+    pub fn unwritten(&self) -> Vec<Pbn> {
+        self.shared.lock().state.failed()
+    }
+
+    /// Returns an error of a content that could not be written out, if there is one. One that is
+    /// not for want of space comes first.
+    #[must_use]
+    pub fn failure(&self) -> Option<Unwritten> {
+        self.shared.lock().state.failure().map(Unwritten::from)
+    }
+
+    /// Gives up contents that could not be written out, because nothing refers to their blocks. A
+    /// request may still read them, until [`Self::forget`].
+    pub fn give_up(&self, pbns: &[Pbn]) {
+        self.shared.give_up_contents(pbns);
+    }
+
+    /// Forgets those of these contents that were given up. No request reads them any more.
+    pub fn forget(&self, pbns: &[Pbn]) {
+        if self.shared.has_unneeded() {
+            self.shared.forget_unneeded(pbns);
+        }
+    }
+
+    /// Holds contents for which the store below has no space, as if they had been written.
+    ///
+    /// # Errors
+    /// Fails if there is too little memory.
+    pub fn hold_unwritten(&self, contents: &[(Pbn, &[u8])]) -> io::Result<()> {
+        let slots = match self.shared.take_slots(contents.len().max(1)) {
+            Room::Slots(slots) if slots.len() >= contents.len() => slots,
+            _ => return Err(io::ErrorKind::StorageFull.into()),
+        };
+        let held = contents.iter().zip(slots).map(|((pbn, content), mut slot)| {
+            fill(&mut slot, content);
+            (ContentKey { pbn: *pbn, ticket: None }, slot)
+        });
+        self.shared.insert(held);
+        Ok(())
+    }
+
     /// Shows the newest contents of these PBNs if all of them are in memory. Returns `false`, and
-    /// may have shown some, if one is not, or if a content could not be written out.
+    /// may have shown some, if one is not.
     pub fn show(&self, pbns: &[Pbn], mut each: impl FnMut(Pbn, &[u8])) -> bool {
         let mut found = Vec::with_capacity(pbns.len());
         {
             let mut guarded = self.shared.lock();
-            if guarded.state.has_failed() {
-                return false;
-            }
             let slots = pbns.iter().map_while(|pbn| guarded.state.find(*pbn));
             found.extend(slots.map(|found| found.slot));
         }
@@ -154,13 +222,24 @@ impl WriteBuffer {
     fn hold(&self, writes: &mut [ContentWrite<'_>]) {
         let mut rest = writes;
         while !rest.is_empty() {
-            let Some(mut slots) = self.shared.take_slots(rest.len()) else {
-                return self.shared.write_through(rest);
+            let mut slots = match self.shared.take_slots(rest.len()) {
+                Room::Slots(slots) => slots,
+                Room::None => return self.shared.write_through(rest),
+                Room::Broken => return fail(rest, broken),
+                // A content that waits for space goes first: without space for it, there is none.
+                Room::Full => match self.write_out() {
+                    Ok(()) => continue,
+                    Err(error) if error.is_full() => {
+                        return fail(rest, || io::ErrorKind::StorageFull.into());
+                    }
+                    Err(_) => return self.shared.write_through(rest),
+                },
             };
             let (now, later) = rest.split_at_mut(slots.len());
             now.iter().zip(&mut slots).for_each(|(write, slot)| fill(slot, write.content));
-            let contents = now.iter().zip(slots);
-            self.shared.insert(contents.map(|(write, slot)| (write.pbn, write.ticket, slot)));
+            let key =
+                |write: &ContentWrite<'_>| ContentKey { pbn: write.pbn, ticket: write.ticket };
+            self.shared.insert(now.iter().zip(slots).map(|(write, slot)| (key(write), slot)));
             rest = later;
         }
     }
@@ -212,10 +291,12 @@ impl WriteBuffer {
         }
         for (at, slot) in &found {
             let Some(read) = reads.get_mut(*at) else { continue };
-            let part = slot.get(read.within..read.within + read.buffer.len());
-            debug_assert!(part.is_some(), "a read ends within its content");
-            read.buffer.copy_from_slice(part.unwrap_or_default());
-            read.outcome = Ok(());
+            let end = read.within + read.buffer.len();
+            assert!(end <= slot.len(), "a read ends within its content");
+            if let Some(part) = slot.get(read.within..end) {
+                read.buffer.copy_from_slice(part);
+                read.outcome = Ok(());
+            }
         }
         let others = others(reads, &found);
         self.put_back(found);
@@ -225,6 +306,11 @@ impl WriteBuffer {
     fn put_back(&self, found: Vec<(usize, Slot)>) {
         self.shared.put_back(found.into_iter().map(|(_, slot)| slot));
     }
+}
+
+/// Sets the outcomes of writes that nothing was done for.
+fn fail(writes: &mut [ContentWrite<'_>], error: impl Fn() -> io::Error) {
+    writes.iter_mut().for_each(|write| write.outcome = Err(error()));
 }
 
 /// Returns the requests of a list that are not in `found`, which has the order of the list.
@@ -304,16 +390,23 @@ impl Store for WriteBuffer {
 
     /// Waits until none of these PBNs is being written, and forgets their contents.
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
-        self.shared.forget(first, count);
+        self.shared.forget(first, count)?;
         self.shared.store.discard(first, count)
+    }
+
+    fn has_space(&self, first: Pbn, count: u32) -> bool {
+        self.shared.store.has_space(first, count)
     }
 
     fn least_discard_blocks(&self) -> u32 {
         self.shared.store.least_discard_blocks()
     }
 
+    /// Writes out and syncs. A caller that has to tell the two failures apart calls
+    /// [`WriteBuffer::write_out`] and [`WriteBuffer::sync_written`].
     fn sync(&self) -> io::Result<()> {
-        self.shared.sync()
+        self.write_out().map_err(Unwritten::into_io)?;
+        self.sync_written()
     }
 }
 

@@ -1,12 +1,10 @@
 //! Showing contents that were written out to the observer of a write buffer.
 
+use super::WrittenContent;
+use super::shared::{Guarded, Locked, Shared};
 use super::state::Run;
 use super::unseen::Written;
-use super::writer::{Guarded, Shared};
 use gemelo_base::scheduling::use_spare_time;
-use gemelo_format::Pbn;
-use parking_lot::MutexGuard;
-use std::num::NonZeroU64;
 
 impl Shared {
     /// Returns whether an observer sees contents that were written out.
@@ -35,7 +33,7 @@ impl Shared {
         if let Some(observer) = &self.observer {
             observer.missed(seen.len());
         }
-        seen.into_iter().for_each(|(_, _, slot)| guarded.state.memory.put_back(slot));
+        seen.into_iter().for_each(|seen| guarded.state.memory.put_back(seen.slot));
         // A writer may have waited for the room that is there now.
         self.settled.notify_all();
     }
@@ -44,24 +42,23 @@ impl Shared {
     pub(super) fn work_observer(&self) {
         use_spare_time();
         let mut guarded = self.lock();
-        while !guarded.is_ending {
+        while !guarded.is_ending && !guarded.is_broken {
             match guarded.unseen.pop() {
                 Some(seen) => self.show(&mut guarded, seen),
-                None => self.unseen.wait(&mut guarded),
+                None => guarded.wait(&self.unseen),
             }
         }
     }
 
     /// Shows contents to the observer.
-    pub(super) fn show(&self, guarded: &mut MutexGuard<'_, Guarded>, seen: Vec<Written>) {
-        MutexGuard::unlocked(guarded, || {
-            let written: Vec<(Pbn, NonZeroU64, &[u8])> =
-                seen.iter().map(|(pbn, ticket, slot)| (*pbn, *ticket, &slot[..])).collect();
+    pub(super) fn show(&self, guarded: &mut Locked<'_>, seen: Vec<Written>) {
+        guarded.unlocked(|| {
+            let written: Vec<WrittenContent<'_>> = seen.iter().map(Written::content).collect();
             if let Some(observer) = &self.observer {
                 observer.written(&written);
             }
         });
-        seen.into_iter().for_each(|(_, _, slot)| guarded.state.memory.put_back(slot));
+        seen.into_iter().for_each(|seen| guarded.state.memory.put_back(seen.slot));
         // A writer may have waited for the room that is there now.
         self.settled.notify_all();
     }

@@ -55,8 +55,11 @@ impl Queue {
             self.first -= 1;
             self.entries.push_front(None);
         }
-        let at = usize::try_from(number - self.first).unwrap_or(usize::MAX);
-        if let Some(entry @ None) = self.entries.get_mut(at) {
+        assert!(number < self.next_number(), "a content that comes back was there before");
+        let entry = usize::try_from(number - self.first).ok();
+        let entry = entry.and_then(|at| self.entries.get_mut(at));
+        assert!(matches!(entry, Some(None)), "a content that has left comes back once");
+        if let Some(entry) = entry {
             *entry = Some(pbn);
             self.waiting += 1;
         }

@@ -3,11 +3,13 @@
 use super::kept::Kept;
 use super::memory::{Memory, Slot};
 use super::queue::Queue;
+use super::shared::ContentKey;
 use super::unseen::Written;
+use super::writer::is_full;
 use gemelo_base::random::mix_pair;
 use gemelo_format::Pbn;
 use hashbrown::HashTable;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -33,19 +35,27 @@ fn hash(pbn: Pbn) -> u64 {
     mix_pair(u64::from(pbn.number()), 0)
 }
 
-/// A content that waits to be written.
+/// A content that waits to be written, or is being written.
 #[derive(Debug)]
 pub(super) struct Content {
+    pub(super) pbn: Pbn,
     number: u64,
     /// The ticket of its write.
     ticket: Option<NonZeroU64>,
     pub(super) slot: Slot,
 }
 
+/// A content that is being written, and the outcome once it was.
+#[derive(Debug)]
+pub(super) struct Flown {
+    pub(super) content: Content,
+    pub(super) outcome: io::Result<()>,
+}
+
 /// Contents of neighbouring PBNs, in order, that are being written.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub(super) contents: Vec<(Pbn, Content)>,
+    pub(super) contents: Vec<Flown>,
     oldest: u64,
 }
 
@@ -53,10 +63,11 @@ impl Run {
     /// Returns the contents whose writes have tickets. The caller gives up the slots under the lock
     /// of the buffer.
     pub(super) fn ticketed(&self) -> Vec<Written> {
-        let contents = self.contents.iter();
-        contents
-            .filter_map(|(pbn, content)| Some((*pbn, content.ticket?, Arc::clone(&content.slot))))
-            .collect()
+        let written = |Flown { content, .. }: &Flown| {
+            let slot = Arc::clone(&content.slot);
+            Some(Written { pbn: content.pbn, ticket: content.ticket?, slot })
+        };
+        self.contents.iter().filter_map(written).collect()
     }
 }
 
@@ -80,9 +91,11 @@ pub(super) struct State {
     queue: Queue,
     /// The oldest numbers of the runs that are being written.
     flights: BTreeSet<u64>,
-    /// PBNs whose content could not be written. It waits, and is not in the queue.
-    failed: BTreeSet<Pbn>,
-    failure: Option<io::Error>,
+    /// PBNs whose content could not be written, and why. It waits, and is not in the queue.
+    failed: BTreeMap<Pbn, io::Error>,
+    /// PBNs whose content could not be written and is not needed any more: nothing refers to the
+    /// block. It waits, and is neither in the queue nor failed. A request may still read it.
+    unneeded: BTreeSet<Pbn>,
 }
 
 impl State {
@@ -94,8 +107,8 @@ impl State {
             held: HashTable::new(),
             queue: Queue::new(),
             flights: BTreeSet::new(),
-            failed: BTreeSet::new(),
-            failure: None,
+            failed: BTreeMap::new(),
+            unneeded: BTreeSet::new(),
         }
     }
 
@@ -152,19 +165,38 @@ impl State {
         !self.failed.is_empty()
     }
 
-    /// Returns the last error, if a content could not be written.
-    pub(super) fn failure(&self) -> io::Result<()> {
-        match &self.failure {
-            Some(error) if self.has_failed() => Err(match error.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(error.kind(), error.to_string()),
-            }),
-            _ => Ok(()),
-        }
+    /// Returns the PBNs whose contents could not be written.
+    pub(super) fn failed(&self) -> Vec<Pbn> {
+        self.failed.keys().copied().collect()
+    }
+
+    /// Returns an error of a content that could not be written, if there is one. One that is not
+    /// for want of space comes first.
+    pub(super) fn failure(&self) -> Option<io::Error> {
+        let worst = self.failed.values().find(|error| !is_full(error));
+        let error = worst.or_else(|| self.failed.values().next())?;
+        Some(match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        })
+    }
+
+    /// Returns the number of contents that are not needed any more.
+    pub(super) fn unneeded(&self) -> usize {
+        self.unneeded.len()
+    }
+
+    /// Returns whether no content leaves before one that is not needed is forgotten.
+    pub(super) fn is_full_of_unneeded(&self) -> bool {
+        !self.unneeded.is_empty()
+            && self.queue.waiting() == 0
+            && self.flights.is_empty()
+            && !self.memory.is_making()
     }
 
     /// Holds the newest content of a PBN.
-    pub(super) fn insert(&mut self, pbn: Pbn, ticket: Option<NonZeroU64>, slot: Slot) {
+    pub(super) fn insert(&mut self, key: ContentKey, slot: Slot) {
+        let ContentKey { pbn, ticket } = key;
         let (is_same, rehash) = (|held: &Held| held.pbn == pbn, |held: &Held| hash(held.pbn));
         let entry = self.held.entry(hash(pbn), is_same, rehash);
         let nothing = || Held { pbn, waiting: None, flying: None };
@@ -173,10 +205,14 @@ impl State {
             // It keeps its place, so that a block that is written all the time is written out.
             let old = std::mem::replace(&mut waiting.slot, slot);
             waiting.ticket = ticket;
+            if self.unneeded.remove(&pbn) {
+                waiting.number = self.queue.push(pbn);
+            }
             self.memory.put_back(old);
             return;
         }
-        held.waiting = Some(Content { number: self.queue.push(pbn), ticket, slot });
+        assert!(!self.failed.contains_key(&pbn), "a content that failed does not wait");
+        held.waiting = Some(Content { pbn, number: self.queue.push(pbn), ticket, slot });
     }
 
     fn held_of(&self, pbn: Pbn) -> Option<&Held> {
@@ -210,7 +246,8 @@ impl State {
     }
 
     fn is_ready(&self, pbn: Pbn) -> bool {
-        self.held_of(pbn).is_some_and(Held::is_ready) && !self.failed.contains(&pbn)
+        let is_tried = self.failed.contains_key(&pbn) || self.unneeded.contains(&pbn);
+        self.held_of(pbn).is_some_and(Held::is_ready) && !is_tried
     }
 
     /// Begins to write the content that waits longest, with those of its neighbours.
@@ -226,35 +263,38 @@ impl State {
             count += 1;
         }
         let pbns = (0..count).filter_map(|at| Pbn::new(next(at)?)).collect::<Vec<_>>();
+        assert_eq!(pbns.len(), count, "a run has a PBN for each content");
         let mut contents = Vec::with_capacity(count);
         for pbn in pbns {
             let Some(held) = self.held_mut(pbn) else { continue };
             let Some(content) = held.waiting.take() else { continue };
             held.flying = Some(Arc::clone(&content.slot));
             self.queue.remove(content.number);
-            contents.push((pbn, content));
+            contents.push(Flown { content, outcome: Ok(()) });
         }
-        let oldest = contents.iter().map(|(_, content)| content.number).min()?;
-        self.flights.insert(oldest);
+        assert_eq!(contents.len(), count, "all contents of a run were ready");
+        let oldest = contents.iter().map(|flown| flown.content.number).min()?;
+        assert!(self.flights.insert(oldest), "a content is in one run only");
         Some(Run { contents, oldest })
     }
 
     /// Ends the writing of a run. A content that could not be written is held on, and one that is
     /// the newest of its PBN is kept.
-    pub(super) fn settle(&mut self, run: Run, outcomes: Vec<io::Result<()>>) {
-        self.flights.remove(&run.oldest);
+    pub(super) fn settle(&mut self, run: Run) {
+        assert!(self.flights.remove(&run.oldest), "a run that is not being written has ended");
         let mut written = Vec::with_capacity(run.contents.len());
-        for ((pbn, content), outcome) in run.contents.into_iter().zip(outcomes) {
-            let Some(held) = self.held_mut(pbn) else { continue };
-            if let Some(flown) = held.flying.take() {
-                drop(flown);
-            }
+        for Flown { content, outcome } in run.contents {
+            let pbn = content.pbn;
+            let held = self.held_mut(pbn);
+            let flown = held.as_ref().is_some_and(|held| held.flying.is_some());
+            assert!(flown, "a content that was written is not in flight");
+            let Some(held) = held else { continue };
+            held.flying = None;
             let is_newest = held.waiting.is_none();
             match outcome {
                 Err(error) if is_newest => {
                     held.waiting = Some(content);
-                    self.failed.insert(pbn);
-                    self.failure = Some(error);
+                    self.failed.insert(pbn, error);
                 }
                 Ok(()) if is_newest && self.keeps_written => {
                     self.remove(pbn);
@@ -288,13 +328,28 @@ impl State {
 
     /// Has the contents that could not be written wait for another try.
     pub(super) fn retry_failed(&mut self) {
-        for pbn in std::mem::take(&mut self.failed) {
+        for pbn in std::mem::take(&mut self.failed).into_keys() {
             let waiting = self.held_of(pbn).and_then(|held| held.waiting.as_ref());
+            assert!(waiting.is_some(), "a content that failed waits");
             if let Some(number) = waiting.map(|content| content.number) {
                 self.queue.put_back(number, pbn);
             }
         }
-        self.failure = None;
+    }
+
+    /// Gives up a content that could not be written, because nothing refers to its block.
+    pub(super) fn give_up(&mut self, pbn: Pbn) {
+        if self.failed.remove(&pbn).is_some() {
+            self.unneeded.insert(pbn);
+        }
+    }
+
+    /// Forgets a content that was given up, now that no request reads it.
+    pub(super) fn forget_unneeded(&mut self, pbn: Pbn) {
+        if self.unneeded.contains(&pbn) {
+            let is_still = self.forget(pbn, 1);
+            assert!(is_still, "a content that is not needed is not being written");
+        }
     }
 
     /// Forgets the contents of these PBNs that are not being written. Returns whether none is being
@@ -316,6 +371,7 @@ impl State {
             if let Some(content) = waiting {
                 self.queue.remove(content.number);
                 self.failed.remove(&pbn);
+                self.unneeded.remove(&pbn);
                 self.memory.put_back(content.slot);
             }
             if is_flying {

@@ -1,12 +1,24 @@
 //! Contents that were written out and wait to be seen by the observer of a write buffer.
 
+use super::WrittenContent;
 use super::memory::Slot;
 use gemelo_format::Pbn;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 /// A content that was written out, with the ticket of its write.
-pub(super) type Written = (Pbn, NonZeroU64, Slot);
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) pbn: Pbn,
+    pub(super) ticket: NonZeroU64,
+    pub(super) slot: Slot,
+}
+
+impl Written {
+    pub(super) fn content(&self) -> WrittenContent<'_> {
+        WrittenContent { pbn: self.pbn, ticket: self.ticket, bytes: &self.slot }
+    }
+}
 
 /// A bounded queue of lists of contents.
 #[derive(Debug)]
@@ -34,6 +46,7 @@ impl Unseen {
     /// Takes out the oldest list.
     pub(super) fn pop(&mut self) -> Option<Vec<Written>> {
         let list = self.lists.pop_front()?;
+        assert!(list.len() <= self.contents, "more contents leave than came");
         self.contents -= list.len();
         Some(list)
     }

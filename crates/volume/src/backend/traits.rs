@@ -139,6 +139,14 @@ pub(crate) trait Repair {
 pub(crate) trait MetadataBackend:
     Map + Index + Volumes + Checkpoint + Repair + Send + Sync
 {
+    /// Checks that a change can be made on the present state. A change that passes fails only if
+    /// metadata cannot be read meanwhile.
+    ///
+    /// # Errors
+    /// Fails if the change contradicts the state, or if metadata cannot be read. Nothing is changed
+    /// then.
+    fn check_change(&self, change: &Change) -> Result<()>;
+
     /// Makes the changes, in order, and adds PBNs that lost their last reference to `freed`.
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()>;
 

@@ -1,6 +1,7 @@
 //! The catalogue: the volumes of an open pool by name, and the hidden volumes.
 
 use super::VolumeShared;
+use super::health::Health;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRwLock, Rank};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{MAX_NAME_BYTES, VolumeId};
@@ -22,11 +23,11 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    pub(crate) fn new(volumes: Names, hidden: Vec<VolumeId>) -> Self {
+    pub(crate) fn new(volumes: Names, hidden: Vec<VolumeId>, health: &Arc<Health>) -> Self {
         Self {
-            names: OrderedRwLock::new(Rank::Names, volumes),
-            reserved: OrderedMutex::new(Rank::Catalogue, BTreeSet::new()),
-            hidden: OrderedMutex::new(Rank::Hidden, hidden),
+            names: OrderedRwLock::new(Rank::Names, health, volumes),
+            reserved: OrderedMutex::new(Rank::Catalogue, health, BTreeSet::new()),
+            hidden: OrderedMutex::new(Rank::Hidden, health, hidden),
         }
     }
 

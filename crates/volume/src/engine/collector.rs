@@ -2,6 +2,7 @@
 //! command asks for it or in the background.
 
 use super::Engine;
+use super::data::Swept;
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -21,7 +22,8 @@ pub struct GcReport {
 
 impl Engine {
     /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back
-    /// to the system, at most `most_bytes_per_s`.
+    /// to the system, at most `most_bytes_per_s`: blocks that were freed, and not those that were
+    /// never used or given back before.
     pub(crate) fn collect(
         &self,
         most_bytes_per_s: Option<u64>,
@@ -41,8 +43,14 @@ impl Engine {
         }
         self.reclaim_all();
         let free = self.free_blocks();
-        monitor.begin("Giving back free space", Unit::Items, Some(free));
-        let discarded_blocks = self.discard_free(most_bytes_per_s, monitor, stop)?;
+        let all = self.data.undiscarded_blocks() + self.data.unswept_blocks();
+        monitor.begin("Giving back free space", Unit::Items, Some(all));
+        let (due_ns, discarded_blocks) = (self.clock.now_ns(), 0);
+        let mut pass =
+            Pass { engine: self, most_bytes_per_s, monitor, stop, due_ns, discarded_blocks };
+        pass.discard_freed()?;
+        pass.sweep()?;
+        let discarded_blocks = pass.discarded_blocks;
         monitor.finish();
         if is_full {
             self.checkpoint()?;
@@ -92,7 +100,9 @@ impl Collector {
             if blocks < engine.data.least_discard_blocks() {
                 return Ok(());
             }
-            let (count, next) = engine.data.discard_undiscarded(self.next, blocks)?;
+            let least = engine.data.least_discard_blocks();
+            let (count, next) = engine.data.discard_undiscarded(self.next, least..=blocks)?;
+            assert!(count <= blocks, "more was given back than allowed");
             self.allowed_bytes -= u64::from(count) * block_bytes;
             add(&engine.counters.discarded_blocks, u64::from(count));
             let Some(next) = next else {
@@ -105,32 +115,58 @@ impl Collector {
     }
 }
 
-impl Engine {
-    fn discard_free(
-        &self,
-        most_bytes_per_s: Option<u64>,
-        monitor: &dyn Monitor,
-        stop: &StopFlag,
-    ) -> Result<u64> {
-        let block_bytes = self.block_bytes() as u64;
-        let mut next = 0;
-        let mut discarded = 0;
-        let mut due_ns = self.clock.now_ns();
-        loop {
-            if stop.is_raised() {
-                return Err(VolumeError::Interrupted);
-            }
-            let Some((first, count)) = self.data.discard_free(next, RUN_BLOCKS)? else { break };
-            let bytes = u64::from(count) * block_bytes;
-            discarded += u64::from(count);
-            next = first.number() + count;
-            monitor.advance(u64::from(count));
-            if let Some(rate) = most_bytes_per_s {
-                due_ns = due_ns.saturating_add(bytes.saturating_mul(1_000_000_000) / rate.max(1));
-                self.clock.sleep_until_ns(due_ns);
-            }
+/// A pass of the collector as a command.
+struct Pass<'e> {
+    engine: &'e Engine,
+    most_bytes_per_s: Option<u64>,
+    monitor: &'e dyn Monitor,
+    stop: &'e StopFlag,
+    due_ns: u64,
+    discarded_blocks: u64,
+}
+
+impl Pass<'_> {
+    /// Gives the space of blocks back that were freed since the pool was opened, at most as many as
+    /// there are now: further ones may be freed all the time.
+    fn discard_freed(&mut self) -> Result<()> {
+        let data = &self.engine.data;
+        let mut left = data.undiscarded_blocks();
+        let mut next = Some(0);
+        while let Some(from) = next.filter(|_| left > 0) {
+            let most = u32::try_from(left).unwrap_or(u32::MAX).min(RUN_BLOCKS);
+            let (count, after) = data.discard_undiscarded(from, 1..=most)?;
+            assert!(u64::from(count) <= left, "more blocks were given back than asked for");
+            assert!(after.is_none_or(|after| after > from), "a pass over the store goes on");
+            left -= u64::from(count);
+            next = after;
+            self.go_on(Swept { blocks: count, discarded: count })?;
         }
-        add(&self.counters.discarded_blocks, discarded);
-        Ok(discarded)
+        Ok(())
+    }
+
+    /// Looks once, after an opening, at the free blocks that may have been used before it.
+    fn sweep(&mut self) -> Result<()> {
+        while let Some(swept) = self.engine.data.sweep(RUN_BLOCKS)? {
+            self.go_on(swept)?;
+        }
+        Ok(())
+    }
+
+    /// Counts a piece, and waits as long as the rate demands.
+    fn go_on(&mut self, swept: Swept) -> Result<()> {
+        let Swept { blocks, discarded } = swept;
+        self.discarded_blocks += u64::from(discarded);
+        add(&self.engine.counters.discarded_blocks, u64::from(discarded));
+        self.monitor.advance(u64::from(blocks));
+        if self.stop.is_raised() {
+            return Err(VolumeError::Interrupted);
+        }
+        if let Some(rate) = self.most_bytes_per_s {
+            let bytes = u64::from(discarded) * self.engine.block_bytes() as u64;
+            let ns = bytes.saturating_mul(1_000_000_000) / rate.max(1);
+            self.due_ns = self.due_ns.saturating_add(ns);
+            self.engine.clock.sleep_until_ns(self.due_ns);
+        }
+        Ok(())
     }
 }

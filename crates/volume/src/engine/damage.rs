@@ -5,6 +5,7 @@
 //! every reference to it.
 
 use super::checked::Wanted;
+use super::health::Health;
 use super::locks::{OrderedMutex, Rank};
 use super::{Engine, State};
 use crate::counters::add;
@@ -12,6 +13,7 @@ use crate::error::Result;
 use gemelo_format::{Change, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 /// Damaged blocks that are remembered, so that each is counted once: 1 MiB of memory. Past it a
 /// block counts at each read.
@@ -42,16 +44,14 @@ pub(super) struct Damages {
     unwritable: OrderedMutex<HashSet<Pbn>>,
 }
 
-impl Default for Damages {
-    fn default() -> Self {
+impl Damages {
+    pub(super) fn new(health: &Arc<Health>) -> Self {
         Self {
-            noted: OrderedMutex::new(Rank::Damages, BTreeSet::new()),
-            unwritable: OrderedMutex::new(Rank::Damages, HashSet::new()),
+            noted: OrderedMutex::new(Rank::Damages, health, BTreeSet::new()),
+            unwritable: OrderedMutex::new(Rank::Damages, health, HashSet::new()),
         }
     }
-}
 
-impl Damages {
     /// Records a damaged block. Returns `true` if it was not recorded yet.
     fn note(&self, damage: Noted) -> bool {
         let mut noted = self.noted.lock();

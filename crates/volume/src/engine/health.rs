@@ -2,29 +2,22 @@
 //! ends all changes.
 
 use super::locks::{OrderedMutex, Rank};
-use crate::error::{Result, VolumeError};
+use crate::error::{Result, StopReason, VolumeError};
+use gemelo_base::panics::{self, Panicked};
 use gemelo_format::DiskRole;
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Decides whether a pool takes changes.
 #[derive(Debug)]
 pub(crate) struct Health {
     is_read_only: bool,
-    stopped: OnceLock<Stop>,
-}
-
-/// The reason why a pool takes no changes any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    /// An action on a disk failed.
-    Failed(DiskRole, &'static str),
-    /// The file of a disk was deleted.
-    Deleted(DiskRole),
+    stopped: OnceLock<StopReason>,
 }
 
 impl Health {
-    pub(crate) const fn new(is_read_only: bool) -> Self {
+    pub(crate) fn new(is_read_only: bool) -> Self {
+        panics::note_places();
         Self { is_read_only, stopped: OnceLock::new() }
     }
 
@@ -38,6 +31,11 @@ impl Health {
         self.stopped.get().is_some()
     }
 
+    /// The failure that has ended all changes.
+    pub(crate) fn stop_reason(&self) -> Option<&StopReason> {
+        self.stopped.get()
+    }
+
     /// Fails if the pool takes no changes.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.is_read_only {
@@ -45,20 +43,41 @@ impl Health {
         }
         match self.stopped.get() {
             None => Ok(()),
-            Some(Stop::Failed(disk, action)) => Err(VolumeError::Stopped { disk: *disk, action }),
-            Some(Stop::Deleted(disk)) => Err(VolumeError::Deleted { disk: *disk }),
+            Some(reason) => Err(VolumeError::Stopped { reason: reason.clone() }),
         }
     }
 
     /// Ends all changes, because it is unknown which of them are durable.
     pub(crate) fn stop(&self, disk: DiskRole, action: &'static str) {
         // Only the first reason is kept.
-        let _ = self.stopped.set(Stop::Failed(disk, action));
+        let _ = self.stopped.set(StopReason::Disk { disk, action });
     }
 
     /// Ends all changes, because a disk has no name any more, and would lose them.
     pub(crate) fn stop_deleted(&self, disk: DiskRole) {
-        let _ = self.stopped.set(Stop::Deleted(disk));
+        let _ = self.stopped.set(StopReason::Deleted { disk });
+    }
+
+    /// Ends all changes, because a panic may have left the state half changed.
+    pub(crate) fn stop_by_panic(&self, panicked: Panicked) {
+        let _ = self.stopped.set(StopReason::Panic(panicked));
+    }
+
+    /// Watches the calling thread: the pool stops if it panics before the guard is dropped.
+    pub(crate) const fn watch(&self) -> PanicWatch<'_> {
+        PanicWatch(self)
+    }
+}
+
+/// Stops the pool if it is dropped by a panic.
+pub(crate) struct PanicWatch<'h>(&'h Health);
+
+impl Drop for PanicWatch<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop_by_panic(panics::last_of_thread());
+        }
     }
 }
 
@@ -68,24 +87,22 @@ impl Health {
 /// that it could not write. The other threads, and every later sync, are told of a success.
 pub(crate) struct Syncs {
     disk: DiskRole,
+    health: Arc<Health>,
     alone: OrderedMutex<()>,
 }
 
 impl Syncs {
-    pub(crate) const fn new(disk: DiskRole) -> Self {
-        Self { disk, alone: OrderedMutex::new(Rank::Sync, ()) }
+    pub(crate) fn new(disk: DiskRole, health: &Arc<Health>) -> Self {
+        let alone = OrderedMutex::new(Rank::Sync, health, ());
+        Self { disk, health: Arc::clone(health), alone }
     }
 
     /// Runs a sync. A failure ends all changes of the pool.
-    pub(crate) fn sync(
-        &self,
-        health: &Health,
-        sync: impl FnOnce() -> io::Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn sync(&self, sync: impl FnOnce() -> io::Result<()>) -> Result<()> {
         let _alone = self.alone.lock();
-        health.check_writable()?;
+        self.health.check_writable()?;
         sync().map_err(|source| {
-            health.stop(self.disk, "sync");
+            self.health.stop(self.disk, "sync");
             VolumeError::Io { disk: self.disk, action: "sync", source }
         })
     }

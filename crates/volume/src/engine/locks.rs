@@ -7,12 +7,17 @@
 //! A try that gives up after a while cannot deadlock, so it may come out of order. What is locked
 //! after it still has to follow all that is held.
 //!
+//! A panic while one of them is locked stops the pool before the lock is let go: the state that it
+//! guards may be half changed, and no other thread must acknowledge or write what it finds there.
+//!
 //! Locks that are private to one type, and whose holder calls nothing but that type, need no rank:
 //! the members of a group commit and the stop signal of a worker, which wait on condition
 //! variables.
 
+use super::health::{Health, PanicWatch};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The locks of the engine, in the order in which they are taken.
@@ -140,13 +145,15 @@ pub(crate) fn enter(rank: Rank) -> Held {
     place.hold()
 }
 
-/// A guard, and the note that it is held. The lock is let go first.
-pub(crate) struct Ordered<G> {
+/// A guard, and the note that it is held. After a panic the pool is stopped first; then the lock is
+/// let go.
+pub(crate) struct Ordered<'a, G> {
+    _watch: PanicWatch<'a>,
     guard: G,
     _held: Held,
 }
 
-impl<G: Deref> Deref for Ordered<G> {
+impl<G: Deref> Deref for Ordered<'_, G> {
     type Target = G::Target;
 
     #[inline]
@@ -155,7 +162,7 @@ impl<G: Deref> Deref for Ordered<G> {
     }
 }
 
-impl<G: DerefMut> DerefMut for Ordered<G> {
+impl<G: DerefMut> DerefMut for Ordered<'_, G> {
     #[inline]
     fn deref_mut(&mut self) -> &mut G::Target {
         &mut self.guard
@@ -163,32 +170,35 @@ impl<G: DerefMut> DerefMut for Ordered<G> {
 }
 
 /// The guard of an [`OrderedMutex`].
-pub(crate) type OrderedGuard<'a, T> = Ordered<MutexGuard<'a, T>>;
+pub(crate) type OrderedGuard<'a, T> = Ordered<'a, MutexGuard<'a, T>>;
 /// The guard of a reader of an [`OrderedRwLock`].
-pub(crate) type OrderedRead<'a, T> = Ordered<RwLockReadGuard<'a, T>>;
+pub(crate) type OrderedRead<'a, T> = Ordered<'a, RwLockReadGuard<'a, T>>;
 /// The guard of a writer of an [`OrderedRwLock`].
-pub(crate) type OrderedWrite<'a, T> = Ordered<RwLockWriteGuard<'a, T>>;
+pub(crate) type OrderedWrite<'a, T> = Ordered<'a, RwLockWriteGuard<'a, T>>;
 
 /// A mutex with a rank.
 pub(crate) struct OrderedMutex<T> {
     lock: Mutex<T>,
     place: LockPosition,
+    health: Arc<Health>,
 }
 
 impl<T> OrderedMutex<T> {
-    pub(crate) const fn new(rank: Rank, value: T) -> Self {
-        Self::numbered(rank, 0, value)
+    pub(crate) fn new(rank: Rank, health: &Arc<Health>, value: T) -> Self {
+        Self::numbered(rank, 0, health, value)
     }
 
     /// One of several locks of a rank, which are taken in the order of their numbers.
-    pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
-        Self { lock: Mutex::new(value), place: LockPosition::new(rank, number) }
+    pub(crate) fn numbered(rank: Rank, number: u64, health: &Arc<Health>, value: T) -> Self {
+        let place = LockPosition::new(rank, number);
+        Self { lock: Mutex::new(value), place, health: Arc::clone(health) }
     }
 
     #[inline]
     pub(crate) fn lock(&self) -> OrderedGuard<'_, T> {
         self.place.assert_next();
-        Ordered { guard: self.lock.lock(), _held: self.place.hold() }
+        let guard = self.lock.lock();
+        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
     }
 }
 
@@ -197,34 +207,38 @@ impl<T> OrderedMutex<T> {
 pub(crate) struct OrderedRwLock<T> {
     lock: RwLock<T>,
     place: LockPosition,
+    health: Arc<Health>,
 }
 
 impl<T> OrderedRwLock<T> {
-    pub(crate) const fn new(rank: Rank, value: T) -> Self {
-        Self::numbered(rank, 0, value)
+    pub(crate) fn new(rank: Rank, health: &Arc<Health>, value: T) -> Self {
+        Self::numbered(rank, 0, health, value)
     }
 
     /// Does the same as [`OrderedMutex::numbered`].
-    pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
-        Self { lock: RwLock::new(value), place: LockPosition::new(rank, number) }
+    pub(crate) fn numbered(rank: Rank, number: u64, health: &Arc<Health>, value: T) -> Self {
+        let place = LockPosition::new(rank, number);
+        Self { lock: RwLock::new(value), place, health: Arc::clone(health) }
     }
 
     #[inline]
     pub(crate) fn read(&self) -> OrderedRead<'_, T> {
         self.place.assert_next();
-        Ordered { guard: self.lock.read(), _held: self.place.hold() }
+        let guard = self.lock.read();
+        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
     }
 
     #[inline]
     pub(crate) fn write(&self) -> OrderedWrite<'_, T> {
         self.place.assert_next();
-        Ordered { guard: self.lock.write(), _held: self.place.hold() }
+        let guard = self.lock.write();
+        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
     }
 
     /// Waits for the lock no longer than `most`. It may come out of order.
     pub(crate) fn try_write_for(&self, most: Duration) -> Option<OrderedWrite<'_, T>> {
         let guard = self.lock.try_write_for(most)?;
-        Some(Ordered { guard, _held: self.place.hold() })
+        Some(Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() })
     }
 
     /// Returns whether a reader or a writer holds the lock.
@@ -237,23 +251,57 @@ impl<T> OrderedRwLock<T> {
 mod tests {
     use super::*;
 
+    fn mutex(rank: Rank) -> OrderedMutex<()> {
+        OrderedMutex::new(rank, &Arc::new(Health::new(false)), ())
+    }
+
+    fn rw_lock(rank: Rank) -> OrderedRwLock<()> {
+        OrderedRwLock::new(rank, &Arc::new(Health::new(false)), ())
+    }
+
+    fn patches() -> [OrderedMutex<()>; 2] {
+        let health = Arc::new(Health::new(false));
+        [1, 2].map(|number| OrderedMutex::numbered(Rank::Patch, number, &health, ()))
+    }
+
+    #[test]
+    fn a_panic_under_a_lock_stops_the_pool_before_another_thread_gets_it() {
+        let health = Arc::new(Health::new(false));
+        let state = OrderedRwLock::new(Rank::State, &health, 0);
+        let space = OrderedMutex::new(Rank::Space, &health, 0);
+        std::thread::scope(|scope| {
+            let (held, is_held) = std::sync::mpsc::channel();
+            let state = &state;
+            let panicking = scope.spawn(move || {
+                let _state = state.write();
+                held.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+                panic!("half changed");
+            });
+            is_held.recv().unwrap();
+            let _state = state.read();
+            let reason = health.stop_reason().expect("the pool has stopped by now").to_string();
+            assert!(reason.contains("locks.rs:") && reason.contains("half changed"), "{reason}");
+            assert!(panicking.join().is_err());
+        });
+        drop(space.lock());
+    }
+
     #[test]
     fn locks_are_taken_in_order_and_let_go_in_any() {
-        let (state, space) =
-            (OrderedRwLock::new(Rank::State, ()), OrderedMutex::new(Rank::Space, ()));
+        let (state, space) = (rw_lock(Rank::State), mutex(Rank::Space));
         let (read, taken) = (state.read(), space.lock());
         drop(read);
         drop(taken);
         drop(state.write());
-        let patches = [1, 2].map(|number| OrderedMutex::numbered(Rank::Patch, number, ()));
+        let patches = patches();
         let _both = patches.each_ref().map(OrderedMutex::lock);
     }
 
     #[test]
     #[should_panic(expected = "lock order: State")]
     fn a_lock_out_of_order_panics() {
-        let (state, space) =
-            (OrderedRwLock::new(Rank::State, ()), OrderedMutex::new(Rank::Space, ()));
+        let (state, space) = (rw_lock(Rank::State), mutex(Rank::Space));
         let _taken = space.lock();
         drop(state.read());
     }
@@ -261,7 +309,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "lock order: State")]
     fn a_second_look_of_one_reader_panics() {
-        let state = OrderedRwLock::new(Rank::State, ());
+        let state = rw_lock(Rank::State);
         let _first = state.read();
         drop(state.read());
     }
@@ -269,7 +317,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "lock order: Patch")]
     fn locks_of_one_rank_are_taken_by_number() {
-        let patches = [1, 2].map(|number| OrderedMutex::numbered(Rank::Patch, number, ()));
+        let patches = patches();
         let [one, two] = &patches;
         let _two = two.lock();
         drop(one.lock());
@@ -278,9 +326,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "lock order: Checkpoint")]
     fn what_follows_a_try_out_of_order_is_checked() {
-        let (checkpoint, gate) =
-            (OrderedMutex::new(Rank::Checkpoint, ()), OrderedRwLock::new(Rank::Gate, ()));
-        let state = OrderedRwLock::new(Rank::State, ());
+        let (checkpoint, gate) = (mutex(Rank::Checkpoint), rw_lock(Rank::Gate));
+        let state = rw_lock(Rank::State);
         let _state = state.read();
         let _gate = gate.try_write_for(Duration::from_millis(1));
         drop(checkpoint.lock());

@@ -30,6 +30,7 @@ fn maintain(engine: &Engine, stop: &StopSignal, is_due: bool) -> Result<()> {
     }
     engine.log.mark_if_idle()?;
     if is_due {
+        engine.data.retry_unwritten();
         engine.log.tell_keeper()?;
         engine.data.free_retired();
         // Clears volumes whose removal found no room. Those that still find none stay hidden.

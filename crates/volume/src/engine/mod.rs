@@ -47,7 +47,7 @@ pub(crate) use worker::Worker;
 
 use crate::backend::MetadataBackend;
 use crate::counters::{PoolActivity, PoolCounters};
-use crate::error::Result;
+use crate::error::{Result, StopReason};
 use crate::journal::Journal;
 use crate::pool::Tuning;
 use catalogue::Catalogue;
@@ -56,9 +56,9 @@ use data::DataPath;
 use finder::FinderControl;
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
-use gemelo_format::{DiskRole, Fingerprinter, Pbn, PoolSeed, Superblock};
+use gemelo_format::{DiskRole, Fingerprinter, Pbn, PoolSeed, Superblock, VolumeRecord};
 use gemelo_store::{BufferFigures, Keeper};
-use health::Health;
+pub(crate) use health::{Health, PanicWatch};
 use layout::Ticker;
 use locks::{OrderedRead, OrderedWrite};
 use log::{Log, LogParts, State};
@@ -88,6 +88,7 @@ pub(crate) struct EngineParts {
     pub(crate) contents: ContentStore,
     /// The fingerprints that the store's buffer takes.
     pub(crate) remembered: Arc<Remembered>,
+    pub(crate) health: Arc<Health>,
     pub(crate) metadata: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) superblock: Superblock,
@@ -110,18 +111,16 @@ impl Engine {
     /// Makes an engine whose background threads have not started. It takes no changes if `tuning`
     /// is read-only.
     pub(crate) fn new(parts: EngineParts) -> Self {
-        let EngineParts { clock, superblock, tuning, backend, .. } = parts;
+        let EngineParts { clock, superblock, tuning, backend, health, .. } = parts;
         let volumes = backend.volumes();
         let hidden = volumes.iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
         let shown = volumes.into_iter().filter(|info| !info.is_hidden).map(|info| {
             let policy = tuning.finder_policy();
-            let volume =
-                VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only, policy);
-            (info.name, volume)
+            let VolumeRecord { id, name, size_bytes, mode, read_only, .. } = info;
+            (name, VolumeShared::new(id, size_bytes, mode, read_only, policy, &health))
         });
-        let catalogue = Catalogue::new(shown.collect(), hidden);
+        let catalogue = Catalogue::new(shown.collect(), hidden, &health);
         let counters = Arc::new(PoolCounters::default());
-        let health = Arc::new(Health::new(tuning.read_only));
         let data = Arc::new(DataPath::new(
             (parts.contents, parts.remembered),
             (parts.space, parts.keeper),
@@ -150,11 +149,11 @@ impl Engine {
             superblock,
             tuning,
             counters,
-            health,
             data,
             log,
             catalogue,
-            damages: Damages::default(),
+            damages: Damages::new(&health),
+            health,
             finder: FinderControl::default(),
         }
     }
@@ -195,6 +194,16 @@ impl Engine {
     /// Returns whether the pool was opened for reading only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.health.is_read_only()
+    }
+
+    /// The failure that has ended all changes of the pool.
+    pub(crate) fn stop_reason(&self) -> Option<&StopReason> {
+        self.health.stop_reason()
+    }
+
+    /// Watches the calling thread: the pool stops if it panics before the guard is dropped.
+    pub(crate) fn watch(&self) -> PanicWatch<'_> {
+        self.health.watch()
     }
 
     /// Fails if the pool takes no changes.

@@ -1,6 +1,7 @@
 //! A volume of an open pool, as its clients, the finder and the commands share it.
 
 use super::finder::{Backlog, DirtyGroups, FinderPolicy, Turn};
+use super::health::Health;
 use super::layout::Marks;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::counters::VolumeCounters;
@@ -45,8 +46,9 @@ impl VolumeShared {
         mode: DedupMode,
         read_only: bool,
         policy: FinderPolicy,
+        health: &Arc<Health>,
     ) -> Arc<Self> {
-        let patch_lock = |number| OrderedMutex::numbered(Rank::Patch, number, ());
+        let patch_lock = |number| OrderedMutex::numbered(Rank::Patch, number, health, ());
         let volume = Self {
             id,
             size_bytes: AtomicU64::new(size_bytes),
@@ -54,10 +56,10 @@ impl VolumeShared {
             read_only,
             takes_deferred: policy.takes_deferred,
             // Several gates are closed in the order of the ids.
-            gate: OrderedRwLock::numbered(Rank::Gate, u64::from(id.0), false),
-            resizing: OrderedRwLock::new(Rank::Resizing, ()),
+            gate: OrderedRwLock::numbered(Rank::Gate, u64::from(id.0), health, false),
+            resizing: OrderedRwLock::new(Rank::Resizing, health, ()),
             patch_locks: (0..PATCH_LOCKS).map(patch_lock).collect(),
-            dirty: OrderedMutex::new(Rank::Dirty, DirtyGroups::new(policy.delay)),
+            dirty: OrderedMutex::new(Rank::Dirty, health, DirtyGroups::new(policy.delay)),
             turn: Turn::default(),
             marks: Marks::new(),
             counters: VolumeCounters::default(),

@@ -51,6 +51,7 @@ impl Engine {
     pub(super) fn reclaim(&self, wanted: usize) -> Result<usize> {
         let wanted = wanted as u64;
         for number in 0..MOST_WAITS {
+            self.check_writable()?;
             let supply = self.supply();
             let goal = wanted.min(supply.free + supply.uncommitted + supply.others);
             if supply.free >= goal {

@@ -108,7 +108,7 @@ impl Engine {
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
         let policy = self.tuning.finder_policy();
-        let new = VolumeShared::new(volume, size_bytes, mode, false, policy);
+        let new = VolumeShared::new(volume, size_bytes, mode, false, policy, &self.health);
         // The volume is empty, so the finder has nothing to examine.
         new.dirty().clear();
         new.marks().end_sweep();
@@ -144,6 +144,7 @@ impl Engine {
             mode,
             read_only,
             self.tuning.finder_policy(),
+            &self.health,
         );
         catalogue.insert(name, copy);
         drop(catalogue);

@@ -1,6 +1,7 @@
 //! Background threads of an open pool. A thread ends when its handle is dropped.
 
 use super::Engine;
+use gemelo_base::panics;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -52,8 +53,9 @@ impl Worker {
     ) -> std::io::Result<Self> {
         let signal = Arc::new(StopSignal::default());
         let heard = Arc::clone(&signal);
-        let thread =
-            std::thread::Builder::new().name(name.into()).spawn(move || work(&engine, &heard))?;
+        let health = Arc::clone(&engine.health);
+        let told = move |panicked| health.stop_by_panic(panicked);
+        let thread = panics::start(name, told, move || work(&engine, &heard))?;
         Ok(Self { signal, thread: Some(thread) })
     }
 
@@ -72,7 +74,7 @@ impl Drop for Worker {
         *self.signal.stop.lock() = true;
         self.signal.raised.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported already, and the pool stays as it is.
+            // A panic of the thread has stopped the pool.
             let _ = thread.join();
         }
     }

@@ -18,6 +18,7 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<ArrangeReport> {
+        let _watch = self.engine.watch();
         let engine = &self.engine;
         let block_bytes = engine.block_bytes() as u64;
         let mut due_ns = engine.now_ns();

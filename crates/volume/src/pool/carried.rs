@@ -7,7 +7,7 @@ use crate::error::{Result, VolumeError};
 use gemelo_format::{
     Change, Checksum, DiskRole, FormatError, Pbn, PoolSeed, ReplayedCommit, Superblock,
 };
-use gemelo_store::{ContentRead, ContentWrite, Contents, OverlaidStore, Store};
+use gemelo_store::{ContentRead, ContentWrite, Contents, OverlaidStore, Store, WriteBuffer};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -119,19 +119,21 @@ impl Carried {
 
     /// Writes the contents of the blocks that `is_wanted` names to the store, and syncs it. The
     /// contents of other blocks are needed no more, and may have been given up for newer ones.
+    /// Returns the blocks for whose contents there was no space.
     pub(crate) fn write_to(
         &self,
         store: &dyn Store,
         is_wanted: impl Fn(Pbn) -> bool,
-    ) -> Result<()> {
+    ) -> Result<Vec<Pbn>> {
         let mut wanted: Vec<(Pbn, &[u8])> = self
             .contents
             .iter()
             .filter(|(pbn, _)| is_wanted(**pbn))
             .map(|(pbn, content)| (*pbn, content.as_slice()))
             .collect();
+        let mut unwritten = Vec::new();
         if wanted.is_empty() {
-            return Ok(());
+            return Ok(unwritten);
         }
         wanted.sort_unstable_by_key(|(pbn, _)| *pbn);
         for some in wanted.chunks(WRITES_AT_ONCE) {
@@ -139,9 +141,24 @@ impl Carried {
                 some.iter().map(|(pbn, content)| ContentWrite::new(*pbn, content)).collect();
             store.write(&mut writes);
             for write in writes {
-                write.outcome.map_err(VolumeError::io(DiskRole::Data, "write"))?;
+                match write.outcome.map_err(VolumeError::io(DiskRole::Data, "write")) {
+                    Err(VolumeError::NoSpace { .. }) => unwritten.push(write.pbn),
+                    other => other?,
+                }
             }
         }
-        store.sync().map_err(VolumeError::io(DiskRole::Data, "sync"))
+        store.sync().map_err(VolumeError::io(DiskRole::Data, "sync"))?;
+        Ok(unwritten)
+    }
+
+    /// Has the buffer hold the contents of these blocks, for which there was no space.
+    pub(crate) fn hold_in(&self, buffer: &WriteBuffer, pbns: &[Pbn]) -> Result<()> {
+        if pbns.is_empty() {
+            return Ok(());
+        }
+        let contents: Vec<(Pbn, &[u8])> =
+            pbns.iter().filter_map(|pbn| Some((*pbn, self.get(*pbn)?))).collect();
+        assert_eq!(contents.len(), pbns.len(), "a carried content is lost");
+        buffer.hold_unwritten(&contents).map_err(VolumeError::io(DiskRole::Data, "write"))
     }
 }

@@ -17,6 +17,7 @@ impl Pool {
     /// Fails if metadata cannot be read or changed, or if the work was stopped. Blocks that were
     /// shared until then stay shared.
     pub fn find(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<FinderReport> {
+        let _watch = self.engine.watch();
         let _command = self.engine.finder().command();
         let scope = Scope::Until { until_ns: self.engine.now_ns() };
         let mut report = FinderReport::default();

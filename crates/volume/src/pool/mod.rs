@@ -35,7 +35,7 @@ use crate::engine::{
     DamagedBlock, Engine, FinderPolicy, FinderTuning, GcReport, InlineOverload, LayoutTuning,
     SnapshotSpace, VolumeSpace, Worker,
 };
-use crate::error::{Result, VolumeError};
+use crate::error::{Result, StopReason, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::{DiskAccess, IoMode};
@@ -165,23 +165,22 @@ impl Pool {
         self.engine.is_read_only()
     }
 
-    /// Fails if the pool has stopped taking changes, although it was opened for them. Looks first
+    /// Returns the reason why the pool takes no changes any more, if it has stopped. Looks first
     /// whether the file of a disk was deleted: what is written to such a pool is lost, so it takes
     /// no changes from then on. Its volumes can still be read.
-    ///
-    /// # Errors
-    /// Returns the reason.
-    pub fn check_running(&self) -> Result<()> {
+    #[must_use]
+    pub fn stopped(&self) -> Option<StopReason> {
+        self.look_for_deletion();
+        self.engine.stop_reason().cloned()
+    }
+
+    fn look_for_deletion(&self) {
         let PoolDisks { data, metadata, .. } = &self.disks;
         for (role, disk) in [(DiskRole::Data, data), (DiskRole::Metadata, metadata)] {
             // A disk that cannot tell is not taken for deleted: its next request fails.
             if !self.is_read_only() && disk.is_deleted().is_ok_and(|is_deleted| is_deleted) {
                 self.engine.stop_deleted(role);
             }
-        }
-        match self.engine.check_writable() {
-            Err(VolumeError::ReadOnly) => Ok(()),
-            other => other,
         }
     }
 
@@ -217,6 +216,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has a volume of this name already, or if the name or the size is invalid.
     pub fn create_volume(&self, name: &str, size_bytes: u64, mode: DedupMode) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.create_volume(name, size_bytes, mode, Origin::Empty)
     }
 
@@ -231,6 +231,7 @@ impl Pool {
         size_bytes: u64,
         mode: DedupMode,
     ) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.create_volume(name, size_bytes, mode, Origin::Imported)
     }
 
@@ -239,6 +240,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or if the removal cannot be made durable.
     pub fn remove_volume(&self, name: &str) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.remove_volume(name)
     }
 
@@ -247,6 +249,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or has one of the new name already.
     pub fn rename_volume(&self, name: &str, new: &str) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.rename_volume(name, new)
     }
 
@@ -255,6 +258,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name, or if the size is invalid.
     pub fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.resize_volume(name, size_bytes)
     }
 
@@ -263,6 +267,7 @@ impl Pool {
     /// # Errors
     /// Fails if the pool has no volume of this name.
     pub fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.set_mode(name, mode)
     }
 
@@ -272,6 +277,7 @@ impl Pool {
     /// Fails if the pool has no volume `source`, if it has a volume `name` already, or if a
     /// reference count would exceed its limit.
     pub fn snapshot_volume(&self, source: &str, name: &str) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.clone_volume(source, name, true)
     }
 
@@ -280,6 +286,7 @@ impl Pool {
     /// # Errors
     /// Fails as [`Self::snapshot_volume`] does.
     pub fn clone_volume(&self, source: &str, name: &str) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.clone_volume(source, name, false)
     }
 
@@ -310,6 +317,7 @@ impl Pool {
     /// # Errors
     /// Fails if the store is larger already, or if there is no space.
     pub fn grow(&self, capacity_bytes: u64) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.grow(capacity_bytes / u64::from(self.engine.superblock().block_bytes))
     }
 
@@ -318,6 +326,7 @@ impl Pool {
     /// # Errors
     /// Fails if a disk fails.
     pub fn flush(&self) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.flush()
     }
 
@@ -326,6 +335,7 @@ impl Pool {
     /// # Errors
     /// Fails if the checkpoint cannot be written. Durable changes stay durable.
     pub fn checkpoint(&self) -> Result<()> {
+        let _watch = self.engine.watch();
         self.engine.checkpoint()
     }
 
@@ -340,6 +350,7 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<GcReport> {
+        let _watch = self.engine.watch();
         self.engine.collect(most_bytes_per_s, monitor, stop)
     }
 
@@ -349,6 +360,7 @@ impl Pool {
     /// # Errors
     /// Fails if metadata cannot be read.
     pub fn prove(&self, most: usize) -> Result<Vec<String>> {
+        let _watch = self.engine.watch();
         self.engine.prove(most)
     }
 
@@ -358,6 +370,7 @@ impl Pool {
     /// # Errors
     /// Fails if metadata cannot be read.
     pub fn prove_served(&self, most: usize) -> Result<Vec<String>> {
+        let _watch = self.engine.watch();
         self.engine.prove_served(most)
     }
 
@@ -368,7 +381,7 @@ impl Pool {
     /// Fails if the checkpoint cannot be written.
     pub fn close(self) -> Result<()> {
         self.workers.lock().clear();
-        self.check_running()?;
+        self.look_for_deletion();
         match self.engine.check_writable() {
             Ok(()) => match self.engine.checkpoint() {
                 // The journal makes all changes durable, and the next opening replays it.

@@ -4,7 +4,7 @@ use super::carried::Carried;
 use super::past_loss::PastLoss;
 use super::{LossChoice, Pool, Tuning};
 use crate::backend::{self, BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend};
-use crate::engine::{ContentStore, Engine, EngineParts, Remembered, Space, Worker};
+use crate::engine::{ContentStore, Engine, EngineParts, Health, Remembered, Space, Worker};
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use gemelo_base::Clock;
@@ -20,6 +20,9 @@ use std::sync::Arc;
 
 /// LBNs that are looked up at once.
 const LBNS_AT_ONCE: u64 = 4096;
+
+/// The number of the first commit of a pool.
+const FIRST_COMMIT: u64 = 1;
 
 /// A checkpoint with the journal replayed on it.
 pub(crate) struct Recovered {
@@ -240,15 +243,19 @@ impl Pool {
             mut damage,
             ..
         } = recovered;
-        let space = space_of(&*backend, &superblock, &mut damage)?;
+        let mut space = space_of(&*backend, &superblock, &mut damage)?;
+        if next_commit > FIRST_COMMIT {
+            space.note_used_before();
+        }
         let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
         let tuning = Tuning { read_only: is_read_only, ..tuning };
         let keeper = disks.keeper();
+        let mut unwritten = Vec::new();
         if is_read_only {
             store = carried.overlay(store);
         } else {
             extend_data(&*store, backend.totals().data_blocks)?;
-            carried.write_to(&*store, |pbn| space.is_used(pbn))?;
+            unwritten = carried.write_to(&*store, |pbn| space.is_used(pbn))?;
             if !is_salvaged {
                 write_again(
                     (&disks, &*store),
@@ -265,11 +272,16 @@ impl Pool {
             _ => Vec::new(),
         };
         let data_blocks = backend.totals().data_blocks;
+        let health = Arc::new(Health::new(is_read_only));
         let (contents, remembered) =
-            contents_of((store, data_blocks), &superblock, &tuning, &clock)?;
+            contents_of((store, data_blocks), &superblock, &tuning, (&clock, &health))?;
+        if let ContentStore::Buffered(buffer) = &contents {
+            carried.hold_in(buffer, &unwritten)?;
+        }
         let engine = Engine::new(EngineParts {
             contents,
             remembered,
+            health,
             metadata: Arc::clone(&disks.metadata),
             clock,
             superblock,
@@ -332,7 +344,7 @@ fn contents_of(
     (store, data_blocks): (Arc<dyn Store>, u64),
     superblock: &Superblock,
     tuning: &Tuning,
-    clock: &Arc<dyn Clock>,
+    (clock, health): (&Arc<dyn Clock>, &Arc<Health>),
 ) -> Result<(ContentStore, Arc<Remembered>)> {
     let remembered = Arc::new(Remembered::new(
         (tuning.finder.memory_bytes, data_blocks),
@@ -349,7 +361,9 @@ fn contents_of(
         threads: tuning.write_threads,
     };
     let observer = Arc::clone(&remembered) as Arc<dyn WriteObserver>;
-    let buffer = WriteBuffer::new(store, options, Arc::clone(clock), Some(observer))
+    let health = Arc::clone(health);
+    let told = Arc::new(move |panicked| health.stop_by_panic(panicked));
+    let buffer = WriteBuffer::new(store, options, Arc::clone(clock), Some(observer), told)
         .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
     Ok((ContentStore::Buffered(buffer), remembered))
 }

@@ -89,6 +89,7 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<ScrubReport> {
+        let _watch = self.engine.watch();
         let engine = &*self.engine;
         let totals = engine.state().backend().totals();
         monitor.begin("Checking contents", Unit::Items, Some(totals.physical));

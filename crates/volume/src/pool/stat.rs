@@ -86,6 +86,9 @@ pub struct PoolStat {
     pub generation: u64,
     /// The number of volumes.
     pub volumes: u64,
+    /// The reason why the pool takes no changes any more; [`None`] for one that has not stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
     /// Figures of the write buffer since the pool was opened.
     #[serde(default)]
     pub write_buffer: BufferFigures,
@@ -179,6 +182,7 @@ impl Pool {
             journal_bytes: journal.ring_bytes,
             generation: journal.generation,
             volumes: engine.volume_count(),
+            stopped: engine.stop_reason().map(|reason| reason.to_string()),
             write_buffer: engine.buffer_figures(),
             finder: engine.finder_figures(),
             activity: engine.activity(),

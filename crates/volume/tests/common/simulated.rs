@@ -23,6 +23,9 @@
 //! hits one request of it, chosen by chance: an error leaves the others done, a power cut has those
 //! before it written and those after it not.
 //!
+//! A *thin* data disk has space for the sectors that were written and not discarded. While it is
+//! full, a write to any other sector fails as a whole; a discard makes room.
+//!
 //! A *failed write* leaves any part from its front. A *full disk* refuses what takes space. A
 //! *slow* call sleeps before it does anything (a sync: after it is settled what it covers), so
 //! that others overtake it. A *discarded* range reads as bytes that no client wrote.
@@ -34,6 +37,7 @@
 
 mod disk;
 pub mod rot;
+mod thin;
 
 use super::history::Rotten;
 use super::hold::{Call, Gate, Hold};
@@ -47,6 +51,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use thin::{PanicAt, Thin};
 
 /// The number of the data disk and of the metadata disk.
 pub const DATA: usize = 0;
@@ -77,6 +82,8 @@ pub struct Nature {
     pub error_one_in: u64,
     /// One call in this many that change a disk has its power-cut image taken; 0 for none.
     pub shot_one_in: u64,
+    /// The data disk becomes full, or gets room again, at one write in this many; 0 for never.
+    pub full_one_in: u64,
     /// Bits that flip meanwhile.
     pub rot: Option<RotRate>,
 }
@@ -105,6 +112,8 @@ pub struct World {
     sync_calls: u64,
     syncs: u64,
     is_down: bool,
+    thin: Thin,
+    panic_at: Option<PanicAt>,
     images: [Image; 2],
 }
 
@@ -147,6 +156,8 @@ impl Simulation {
             sync_calls: 0,
             syncs: 0,
             is_down: false,
+            thin: Thin::default(),
+            panic_at: None,
             images,
         };
         Self { world: Arc::new(Mutex::new(world)), open_store: BlockStore::open }

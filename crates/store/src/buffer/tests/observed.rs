@@ -17,10 +17,10 @@ impl WriteObserver for Seen {
         !self.is_unwilling.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    fn written(&self, contents: &[(Pbn, NonZeroU64, &[u8])]) {
+    fn written(&self, contents: &[WrittenContent<'_>]) {
         drop(self.gate.lock());
         let seen = contents.iter();
-        let seen = seen.map(|(pbn, ticket, bytes)| (pbn.number(), ticket.get(), bytes.to_vec()));
+        let seen = seen.map(|one| (one.pbn.number(), one.ticket.get(), one.bytes.to_vec()));
         self.contents.lock().extend(seen);
     }
 
@@ -40,7 +40,8 @@ fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written(
     };
     let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
     let below = Arc::clone(&store) as Arc<dyn Store>;
-    let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer).unwrap();
+    let buffer =
+        WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer, told()).unwrap();
     let write = |number: u32, ticket: u64, id: u64| {
         let bytes = content(id);
         let ticket = NonZeroU64::new(ticket);
@@ -74,7 +75,8 @@ fn nobody_waits_for_an_observer() {
     };
     let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
     let below = Arc::clone(&store) as Arc<dyn Store>;
-    let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer).unwrap();
+    let buffer =
+        WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer, told()).unwrap();
     let gate = seen.gate.lock();
     for round in 0..100u32 {
         for number in 1..=10 {

@@ -131,6 +131,10 @@ impl<L: Layout> Repair for CachedBackend<L> {
 }
 
 impl<L: Layout> MetadataBackend for CachedBackend<L> {
+    fn check_change(&self, change: &Change) -> Result<()> {
+        self.check_one(change)
+    }
+
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
         changes.iter().try_for_each(|change| self.apply_one(change, freed))
     }

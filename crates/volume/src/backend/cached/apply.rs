@@ -8,6 +8,19 @@ use gemelo_format::{
     VolumeRecord,
 };
 
+/// An LBN before a change.
+struct Before {
+    word: u64,
+    /// The reference that the LBN gives up.
+    dropped: Option<Dropped>,
+}
+
+/// A reference that is given up, and the number of those that are left.
+struct Dropped {
+    pbn: u32,
+    left: u32,
+}
+
 /// A bound above every LBN.
 const END: Lbn = Lbn(u64::MAX);
 
@@ -113,27 +126,6 @@ impl<L: Layout> CachedBackend<L> {
         })
     }
 
-    fn check_pbn(&self, pbn: Pbn) -> Result<()> {
-        if u64::from(pbn.number()) < self.data_blocks {
-            return Ok(());
-        }
-        Err(VolumeError::damaged(format!(
-            "the metadata refer to block {}, which is outside of the data store",
-            pbn.number()
-        )))
-    }
-
-    fn check(&self, (id, lbn): (VolumeId, Lbn), pbn: Pbn) -> Result<()> {
-        self.check_pbn(pbn)?;
-        if lbn.0 >= self.volume(id)?.record.size_bytes / self.block_bytes {
-            return Err(VolumeError::damaged(format!(
-                "volume {id} is too small to have a block {}",
-                lbn.0
-            )));
-        }
-        Ok(())
-    }
-
     /// Maps an LBN to a block that was free. Such a block has no earlier record to look up.
     fn store(
         &mut self,
@@ -142,14 +134,15 @@ impl<L: Layout> CachedBackend<L> {
         fingerprint: Fingerprint,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
-        self.check(at, pbn)?;
+        self.check_place(at.0, at.1, pbn)?;
+        let before = self.before(at)?;
         self.active.set_identity(pbn.number(), Identity::of(fingerprint));
         if self.is_counting {
             self.active.counts.insert(pbn.number(), 1);
             self.physical = self.physical.saturating_add(1);
             self.references = self.references.saturating_add(1);
         }
-        self.set_word(at, Place::Stored(pbn, checksum).word(), freed)
+        self.put_word(at, Place::Stored(pbn, checksum).word(), before, freed)
     }
 
     fn share(
@@ -158,9 +151,15 @@ impl<L: Layout> CachedBackend<L> {
         (pbn, checksum): (Pbn, Checksum),
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
-        self.check(at, pbn)?;
-        self.add_reference(pbn.number())?;
-        self.set_word(at, Place::Stored(pbn, checksum).word(), freed)
+        self.check_place(at.0, at.1, pbn)?;
+        let mut before = self.before(at)?;
+        if before.dropped.as_ref().is_some_and(|dropped| dropped.pbn == pbn.number()) {
+            // The LBN has this block already, and keeps its reference.
+            before.dropped = None;
+        } else {
+            self.add_reference(pbn.number())?;
+        }
+        self.put_word(at, Place::Stored(pbn, checksum).word(), before, freed)
     }
 
     fn suspect(&mut self, pbn: Pbn, is_suspect: bool) -> Result<()> {
@@ -196,38 +195,57 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    fn drop_reference(&mut self, pbn: u32, freed: &mut Vec<Pbn>) -> Result<()> {
-        let count = self.count(pbn)?;
-        let left = count.checked_sub(1).ok_or_else(|| {
-            VolumeError::damaged(format!("block {pbn} has no references to drop"))
-        })?;
-        self.active.counts.insert(pbn, left);
-        self.references = self.references.saturating_sub(1);
-        if left == 0 {
-            self.physical = self.physical.saturating_sub(1);
-            self.active.forget_identity(pbn);
-            freed.extend(Pbn::new(pbn));
+    /// Reads what a change of an LBN needs to know. Everything is read before anything is changed,
+    /// so that damage refuses the change as a whole.
+    fn before(&self, (id, lbn): (VolumeId, Lbn)) -> Result<Before> {
+        let word = self.word(id, lbn)?;
+        let dropped = match Place::from_word(word) {
+            Place::Stored(pbn, _) if self.is_counting => {
+                let pbn = pbn.number();
+                let left = self.count(pbn)?.checked_sub(1).ok_or_else(|| {
+                    VolumeError::damaged(format!("block {pbn} has no references to drop"))
+                })?;
+                Some(Dropped { pbn, left })
+            }
+            Place::Stored(..) | Place::Unmapped | Place::Damaged => None,
+        };
+        Ok(Before { word, dropped })
+    }
+
+    /// Changes the word of an LBN.
+    fn put_word(
+        &mut self,
+        (id, lbn): (VolumeId, Lbn),
+        word: u64,
+        before: Before,
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
+        let volume = self.volume_mut(id)?;
+        volume.mapped = volume
+            .mapped
+            .saturating_add(u64::from(word != 0))
+            .saturating_sub(u64::from(before.word != 0));
+        self.active.set_word(id, lbn, word);
+        if let Some(Dropped { pbn, left }) = before.dropped {
+            self.active.counts.insert(pbn, left);
+            self.references = self.references.saturating_sub(1);
+            if left == 0 {
+                self.physical = self.physical.saturating_sub(1);
+                self.active.forget_identity(pbn);
+                freed.extend(Pbn::new(pbn));
+            }
         }
         Ok(())
     }
 
     pub(super) fn set_word(
         &mut self,
-        (id, lbn): (VolumeId, Lbn),
+        at: (VolumeId, Lbn),
         word: u64,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
-        let before = self.word(id, lbn)?;
-        self.active.set_word(id, lbn, word);
-        let volume = self.volume_mut(id)?;
-        volume.mapped = volume
-            .mapped
-            .saturating_add(u64::from(word != 0))
-            .saturating_sub(u64::from(before != 0));
-        match Place::from_word(before) {
-            Place::Stored(pbn, _) if self.is_counting => self.drop_reference(pbn.number(), freed),
-            Place::Stored(..) | Place::Unmapped | Place::Damaged => Ok(()),
-        }
+        let before = self.before(at)?;
+        self.put_word(at, word, before, freed)
     }
 
     fn unmap(&mut self, id: VolumeId, first: Lbn, end: Lbn, freed: &mut Vec<Pbn>) -> Result<()> {

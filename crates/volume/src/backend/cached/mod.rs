@@ -18,6 +18,7 @@ mod merge;
 mod pages;
 mod prove;
 mod table;
+mod validate;
 
 use super::registry::{BackendContext, Registration};
 use crate::error::{Result, VolumeError};

@@ -68,9 +68,7 @@ impl LogBackend {
             Change::Show { .. }
             | Change::Begin { .. }
             | Change::Copy { .. }
-            | Change::Shrink { .. } => Err(VolumeError::damaged(
-                "a change in the journal belongs to another kind of backend",
-            )),
+            | Change::Shrink { .. } => Err(Self::foreign_change()),
         }
     }
 
@@ -86,16 +84,6 @@ impl LogBackend {
         }
         Err(VolumeError::damaged(format!(
             "the metadata hold a volume of {size_bytes} bytes, which is too large"
-        )))
-    }
-
-    fn check_pbn(&self, pbn: Pbn) -> Result<()> {
-        if u64::from(pbn.number()) < self.data_blocks {
-            return Ok(());
-        }
-        Err(VolumeError::damaged(format!(
-            "the metadata refer to block {}, which is outside of the data store",
-            pbn.number()
         )))
     }
 

@@ -15,6 +15,7 @@ mod prove;
 mod records;
 #[cfg(test)]
 mod tests;
+mod validate;
 
 use super::registry::Registration;
 use super::{CacheFigures, Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
@@ -195,6 +196,10 @@ impl Repair for LogBackend {
 }
 
 impl MetadataBackend for LogBackend {
+    fn check_change(&self, change: &Change) -> Result<()> {
+        self.check_one(change)
+    }
+
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
         changes.iter().try_for_each(|change| self.apply_one(change, freed))
     }

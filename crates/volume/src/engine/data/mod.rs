@@ -12,6 +12,7 @@ mod owners;
 mod readers;
 mod remembered;
 mod space;
+mod syncing;
 
 use super::health::{Health, Syncs};
 use super::locks::{OrderedGuard, OrderedMutex, Rank};
@@ -25,6 +26,7 @@ use readers::{Readers, Retired};
 pub(crate) use remembered::Remembered;
 pub use remembered::RememberedFigures;
 pub(crate) use space::Space;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,14 +72,14 @@ impl DataPath {
             keeper,
             held: AtomicU64::new(0),
             contents,
-            health,
-            syncs: Syncs::new(DiskRole::Data),
-            space: OrderedMutex::new(Rank::Space, space),
+            syncs: Syncs::new(DiskRole::Data, &health),
+            space: OrderedMutex::new(Rank::Space, &health, space),
             owners: Owners::default(),
             readers: Readers::default(),
-            retired: OrderedMutex::new(Rank::Retired, Retired::default()),
+            retired: OrderedMutex::new(Rank::Retired, &health, Retired::default()),
             taken: AtomicU64::new(0),
-            discarding: OrderedMutex::new(Rank::Discarding, ()),
+            discarding: OrderedMutex::new(Rank::Discarding, &health, ()),
+            health,
             remembered,
         }
     }
@@ -116,30 +118,6 @@ impl DataPath {
         self.store().compare(comparisons);
     }
 
-    /// Shows the contents of these blocks if all are in memory, and the disk takes writes. Returns
-    /// `false` otherwise, and may have shown some.
-    pub(crate) fn show_held(&self, pbns: &[Pbn], each: impl FnMut(Pbn, &[u8])) -> bool {
-        match &self.contents {
-            ContentStore::Plain(_) => false,
-            ContentStore::Buffered(buffer) => buffer.show(pbns, each),
-        }
-    }
-
-    /// Makes durable what was written before.
-    ///
-    /// On a file system that is full it fails and stops nothing, because the contents are still in
-    /// memory and a later sync tries them again. Any other failure ends all changes.
-    pub(crate) fn sync(&self) -> Result<()> {
-        if let ContentStore::Buffered(buffer) = &self.contents {
-            self.health.check_writable()?;
-            let written = buffer.write_out().map_err(VolumeError::io(DiskRole::Data, "write to"));
-            if let Err(full @ VolumeError::NoSpace { .. }) = written {
-                return Err(full);
-            }
-        }
-        self.syncs.sync(&self.health, || self.store().sync())
-    }
-
     /// Figures of the write buffer; zeros without one.
     pub(crate) fn buffer_figures(&self) -> BufferFigures {
         match &self.contents {
@@ -163,7 +141,7 @@ impl DataPath {
     /// Makes room for this many blocks in the store.
     pub(crate) fn enlarge(&self, data_blocks: u64) -> Result<()> {
         self.store().enlarge(data_blocks).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
-        self.sync()
+        self.sync_written()
     }
 
     /// Makes the blocks usable that [`Self::enlarge`] has added.
@@ -256,17 +234,23 @@ impl DataPath {
         let mut retired = self.retired.lock();
         freed.iter().for_each(|pbn| self.owners.retire(*pbn));
         retired.add(freed);
-        if retired.len() > 0 {
-            let mut space = self.space.lock();
-            retired.collect(&self.readers, |pbn| {
-                if self.keeper.as_ref().is_some_and(|keeper| keeper.keep(pbn)) {
-                    self.owners.hold(pbn);
-                    self.held.fetch_add(1, Ordering::Relaxed);
-                } else {
-                    self.owners.free(pbn);
-                    space.release(pbn);
-                }
-            });
+        if retired.len() == 0 {
+            return;
+        }
+        let (mut unread, before) = (Vec::new(), retired.len());
+        retired.collect(&self.readers, |pbn| unread.push(pbn));
+        assert_eq!(retired.len() + unread.len(), before, "a retired block is lost");
+        // No request reads them, and no writer can have them yet.
+        self.forget_given_up(&unread);
+        let mut space = self.space.lock();
+        for pbn in unread {
+            if self.keeper.as_ref().is_some_and(|keeper| keeper.keep(pbn)) {
+                self.owners.hold(pbn);
+                self.held.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.owners.free(pbn);
+                space.release(pbn);
+            }
         }
     }
 
@@ -341,13 +325,22 @@ impl DataPath {
         self.discarding.lock()
     }
 
-    /// Gives the space of the next free blocks at or after `from` back to the system, at most
-    /// `most` at once. Returns the first and their number, or `None` if there are none.
-    pub(crate) fn discard_free(&self, from: u32, most: u32) -> Result<Option<(Pbn, u32)>> {
+    /// Free blocks of which it may not be known whether they were used before the pool was opened.
+    pub(crate) fn unswept_blocks(&self) -> u64 {
+        self.space.lock().unswept()
+    }
+
+    /// Gives the space of the next free blocks of which it is not known whether they were used back
+    /// to the system, at most `most` at once. Returns `None` at the end of the store.
+    pub(crate) fn sweep(&self, most: u32) -> Result<Option<Swept>> {
         let _discarding = self.discarding.lock();
-        let Some((first, count)) = self.space.lock().take_run(from, most) else { return Ok(None) };
-        self.discard(first, count)?;
-        Ok(Some((first, count)))
+        let Some((first, count)) = self.space.lock().take_unswept(most) else { return Ok(None) };
+        if self.store().has_space(first, count) {
+            self.discard(first, count)?;
+            return Ok(Some(Swept { blocks: count, discarded: count }));
+        }
+        self.space.lock().release_discarded(first, count);
+        Ok(Some(Swept { blocks: count, discarded: 0 }))
     }
 
     /// The fewest blocks in a row that are worth a discard in the background.
@@ -355,11 +348,15 @@ impl DataPath {
         self.store().least_discard_blocks()
     }
 
-    /// Does the same as [`Self::discard_free`], for blocks that were used since their last discard
-    /// and in runs that are worth it. Returns the number of blocks and where to go on, or `None` at
-    /// the end of the store.
-    pub(crate) fn discard_undiscarded(&self, from: u32, most: u32) -> Result<(u32, Option<u32>)> {
-        let least = self.least_discard_blocks();
+    /// Gives the space of the next free blocks at or after `from` back to the system that were used
+    /// since their last discard, in runs of a length in `lengths`. Returns the number of blocks and
+    /// where to go on, or `None` at the end of the store.
+    pub(crate) fn discard_undiscarded(
+        &self,
+        from: u32,
+        lengths: RangeInclusive<u32>,
+    ) -> Result<(u32, Option<u32>)> {
+        let (least, most) = (*lengths.start(), *lengths.end());
         let _discarding = self.discarding.lock();
         let (run, next) = self.space.lock().take_freed_run(from, least, most);
         let Some((first, count)) = run else { return Ok((0, next)) };
@@ -370,9 +367,24 @@ impl DataPath {
     /// Discards blocks that were taken out of the space, and frees them again.
     fn discard(&self, first: Pbn, count: u32) -> Result<()> {
         let result = self.store().discard(first, count);
-        self.space.lock().release_discarded(first, count);
+        let mut space = self.space.lock();
+        if result.is_ok() {
+            space.release_discarded(first, count);
+        } else {
+            let numbers = first.number()..first.number() + count;
+            numbers.filter_map(Pbn::new).for_each(|pbn| space.release(pbn));
+        }
+        drop(space);
         result.map_err(VolumeError::io(DiskRole::Data, "discard from"))
     }
+}
+
+/// Free blocks that were looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Swept {
+    pub(crate) blocks: u32,
+    /// Those of them whose space was given back. The others had none.
+    pub(crate) discarded: u32,
 }
 
 /// The outcome of a search for a run of free blocks.

@@ -70,6 +70,11 @@ impl Retired {
         self.fresh.append(pbns);
     }
 
+    /// All of these blocks.
+    pub(crate) fn pbns(&self) -> impl Iterator<Item = Pbn> {
+        self.fresh.iter().chain(&self.waiting).copied()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.fresh.len() + self.waiting.len()
     }

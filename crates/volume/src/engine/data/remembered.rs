@@ -11,7 +11,7 @@
 
 use gemelo_base::Clock;
 use gemelo_format::{Fingerprint, Fingerprinter, Pbn};
-use gemelo_store::WriteObserver;
+use gemelo_store::{WriteObserver, WrittenContent};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
@@ -226,16 +226,17 @@ impl WriteObserver for Remembered {
         self.skipped.fetch_add(contents as u64, Ordering::Relaxed);
     }
 
-    fn written(&self, contents: &[(Pbn, NonZeroU64, &[u8])]) {
+    fn written(&self, contents: &[WrittenContent<'_>]) {
         let began_ns = self.clock.thread_cpu_ns();
-        let bytes: Vec<&[u8]> = contents.iter().map(|(_, _, content)| *content).collect();
+        let bytes: Vec<&[u8]> = contents.iter().map(|content| content.bytes).collect();
         let mut fingerprints = Vec::with_capacity(bytes.len());
         self.fingerprinter.of_all(&bytes, |fingerprint| fingerprints.push(fingerprint));
+        assert_eq!(fingerprints.len(), contents.len(), "each content has a fingerprint");
         let both = contents.chunks(SET_AT_ONCE).zip(fingerprints.chunks(SET_AT_ONCE));
         for (contents, fingerprints) in both {
             let mut places = self.places.lock();
-            for ((pbn, ticket, _), fingerprint) in contents.iter().zip(fingerprints) {
-                places.set(*pbn, *ticket, *fingerprint);
+            for (content, fingerprint) in contents.iter().zip(fingerprints) {
+                places.set(content.pbn, content.ticket, *fingerprint);
             }
         }
         self.taken.fetch_add(contents.len() as u64, Ordering::Relaxed);
@@ -261,6 +262,10 @@ mod tests {
         Pbn::new(number).unwrap()
     }
 
+    fn written(number: u32, ticket: NonZeroU64, bytes: &[u8]) -> WrittenContent<'_> {
+        WrittenContent { pbn: pbn(number), ticket, bytes }
+    }
+
     fn recalled(remembered: &Remembered, number: u32) -> Option<Fingerprint> {
         remembered.recall([pbn(number)].into_iter())[0]
     }
@@ -271,17 +276,17 @@ mod tests {
         let of = |content: &[u8]| remembered.fingerprinter.of(content);
         let first = remembered.expect(&[pbn(3), pbn(4)]).unwrap();
         assert_eq!(recalled(&remembered, 3), None, "nothing was written yet");
-        remembered.written(&[(pbn(3), first, b"one"), (pbn(4), first, b"two")]);
+        remembered.written(&[written(3, first, b"one"), written(4, first, b"two")]);
         assert_eq!(recalled(&remembered, 3), Some(of(b"one")));
         // The block was freed and is written again.
         let second = remembered.expect(&[pbn(3)]).unwrap();
         assert_eq!(recalled(&remembered, 3), None);
-        remembered.written(&[(pbn(3), first, b"one")]);
+        remembered.written(&[written(3, first, b"one")]);
         assert_eq!(recalled(&remembered, 3), None, "a late fingerprint of the earlier content");
-        remembered.written(&[(pbn(3), second, b"six")]);
+        remembered.written(&[written(3, second, b"six")]);
         assert_eq!(recalled(&remembered, 3), Some(of(b"six")));
         remembered.forget(&[pbn(3)]);
-        remembered.written(&[(pbn(3), second, b"six")]);
+        remembered.written(&[written(3, second, b"six")]);
         assert_eq!(recalled(&remembered, 3), None, "written without a ticket");
         assert_eq!(recalled(&remembered, 4), Some(of(b"two")));
         let figures = remembered.figures();
@@ -292,11 +297,11 @@ mod tests {
     fn a_newer_block_takes_the_place_of_an_older_one() {
         let remembered = remembered(8);
         let older = remembered.expect(&[pbn(1)]).unwrap();
-        remembered.written(&[(pbn(1), older, b"one")]);
+        remembered.written(&[written(1, older, b"one")]);
         let newer = remembered.expect(&[pbn(9)]).unwrap();
-        remembered.written(&[(pbn(1), older, b"one")]);
+        remembered.written(&[written(1, older, b"one")]);
         assert_eq!((recalled(&remembered, 1), recalled(&remembered, 9)), (None, None));
-        remembered.written(&[(pbn(9), newer, b"two")]);
+        remembered.written(&[written(9, newer, b"two")]);
         assert_eq!(recalled(&remembered, 1), None);
         remembered.forget(&[pbn(1)]);
         assert!(recalled(&remembered, 9).is_some(), "the place of another block is left alone");

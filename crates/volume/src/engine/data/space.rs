@@ -33,6 +33,9 @@ pub(crate) struct Space {
     freed_blocks: u64,
     /// The rest of the run that is being given out. Others may have claimed PBNs of it.
     run: Range<u32>,
+    /// Of the free blocks from here on it is not known whether they were used before the pool was
+    /// opened.
+    unswept: u64,
 }
 
 impl Space {
@@ -47,9 +50,15 @@ impl Space {
             free: 0,
             freed_blocks: 0,
             run: 0..0,
+            unswept: 0,
         };
         space.grow(blocks);
         space
+    }
+
+    /// Notes that free blocks may have been used before.
+    pub(crate) fn note_used_before(&mut self) {
+        self.unswept = 0;
     }
 
     /// Adds free blocks up to this number of blocks. Block 0 is never free.
@@ -64,7 +73,18 @@ impl Space {
             self.change(number as usize / 64, |used| used & !bits(number..end));
             number = end;
         }
+        if self.unswept == self.blocks {
+            self.unswept = blocks.max(self.blocks);
+        }
         self.blocks = self.blocks.max(blocks);
+        self.check();
+    }
+
+    /// Asserts what holds between the counts.
+    fn check(&self) {
+        assert!(self.free < self.blocks.max(1), "more blocks are free than there are");
+        assert!(self.freed_blocks <= self.free, "a block that was freed is free");
+        assert!(self.unswept <= self.blocks, "blocks beyond the end are looked for");
     }
 
     /// Changes the used bits of a word. Returns those before; a word out of range is used.
@@ -112,9 +132,10 @@ impl Space {
 
     /// Marks the PBN as free.
     pub(crate) fn release(&mut self, pbn: Pbn) {
+        assert!(pbn.number() as u64 <= self.blocks, "a block outside of the store is freed");
         let was_used = self.set_free(pbn.index());
-        debug_assert!(was_used, "a block is freed twice");
-        if let (true, Some(freed)) = (was_used, self.freed.get_mut(pbn.index() / 64)) {
+        assert!(was_used, "block {} is freed twice", pbn.number());
+        if let Some(freed) = self.freed.get_mut(pbn.index() / 64) {
             *freed |= 1 << (pbn.index() % 64);
             self.freed_blocks += 1;
         }
@@ -124,12 +145,21 @@ impl Space {
     pub(crate) fn release_discarded(&mut self, first: Pbn, count: u32) {
         for number in first.index()..first.index() + count as usize {
             let was_used = self.set_free(number);
-            debug_assert!(was_used, "block {number} was free while the collector had it");
+            assert!(was_used, "block {number} was free while the collector had it");
         }
+        self.check();
     }
 
-    /// Adds `count` free PBNs to `taken`, or fewer if there are no more.
+    /// Adds `count` free PBNs to `taken`. The caller knows that there are as many.
     pub(crate) fn take(&mut self, count: usize, taken: &mut Vec<Pbn>) {
+        let (before, free) = (taken.len(), self.free);
+        self.take_some(count, taken);
+        assert_eq!(taken.len() - before, count, "as many blocks are taken as were free");
+        assert_eq!(free - self.free, count as u64, "the count of free blocks is right");
+        self.check();
+    }
+
+    fn take_some(&mut self, count: usize, taken: &mut Vec<Pbn>) {
         let mut wanted = (count as u64).min(self.free);
         while wanted > 0 {
             let first = self.run.start;
@@ -274,29 +304,37 @@ impl Space {
         self.freed_blocks
     }
 
-    /// Takes the first run of free PBNs at or after `from`, at most `most` of them. Returns the
-    /// first and their number.
-    pub(crate) fn take_run(&mut self, from: u32, most: u32) -> Option<(Pbn, u32)> {
-        let is_free = |space: &Self, number: u32| {
-            space
-                .used
-                .get(number as usize / 64)
-                .is_some_and(|bits| bits & (1 << (number % 64)) == 0)
+    /// Takes the next run of free PBNs of which it is not known whether they were used before, at
+    /// most `most` of them. Returns the first and their number; `None` at the end of the store.
+    pub(crate) fn take_unswept(&mut self, most: u32) -> Option<(Pbn, u32)> {
+        let run = self.free_run_from(u32::try_from(self.unswept).ok()?, most);
+        self.unswept = match run {
+            Some((first, count)) => u64::from(first.number()) + u64::from(count),
+            None => self.blocks,
         };
+        self.check();
+        run
+    }
+
+    fn free_run_from(&mut self, from: u32, most: u32) -> Option<(Pbn, u32)> {
         let word = self.runs.next(ANY, from as usize / 64)?;
         let mut first = from.max(word as u32 * 64);
-        while !is_free(self, first) {
+        while Pbn::new(first).is_none_or(|pbn| self.is_used(pbn)) {
             first += 1;
             if first.is_multiple_of(64) {
                 first = self.runs.next(ANY, first as usize / 64)? as u32 * 64;
             }
         }
-        let mut count = 0;
-        while count < most && is_free(self, first + count) {
-            self.claim(Pbn::new(first + count)?);
-            count += 1;
-        }
+        let count = self.free_from(first, most);
+        (first..first + count).filter_map(Pbn::new).for_each(|pbn| {
+            self.claim(pbn);
+        });
         Some((Pbn::new(first)?, count))
+    }
+
+    /// The number of free blocks of which it may not be known whether they were used before.
+    pub(crate) const fn unswept(&self) -> u64 {
+        if self.unswept < self.blocks { self.free - self.freed_blocks } else { 0 }
     }
 }
 

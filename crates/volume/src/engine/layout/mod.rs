@@ -192,8 +192,11 @@ impl Engine {
         // least id, so gates are entered in the order of the ids.
         let gates: Vec<_> = others.iter().map(|other| (other, other.enter())).collect();
         let open = gates.iter().filter(|(other, removed)| !**removed && !other.may_be_copied());
-        let open: Vec<VolumeId> =
-            open.map(|(other, _)| other.id()).chain(std::iter::once(volume.id())).collect();
+        let open: Vec<OpenVolume> = open
+            .map(|(other, _)| &***other)
+            .chain(std::iter::once(volume))
+            .map(|open| OpenVolume { id: open.id(), blocks: self.blocks_of(open) })
+            .collect();
         let mut contents = vec![0; movable.len() * block_bytes];
         let read = self.read_blocks(volume.id(), &movable, contents.chunks_exact_mut(block_bytes));
         let blocks = movable.iter().zip(contents.chunks_exact(block_bytes)).zip(&read);
@@ -248,7 +251,7 @@ impl Engine {
         &self,
         volume: &VolumeShared,
         moves: &mut [Move],
-        (references, open): (&References, &[VolumeId]),
+        (references, open): (&References, &[OpenVolume]),
     ) -> Result<()> {
         for part in moves.chunks_mut(SETTLED_BLOCKS) {
             let mut state = self.state_to_change();
@@ -294,9 +297,9 @@ impl Engine {
     fn warm_others<'r>(
         &self,
         others: impl Iterator<Item = &'r Reference>,
-        open: &[VolumeId],
+        open: &[OpenVolume],
     ) -> Result<()> {
-        for other in others.filter(|other| open.contains(&other.volume)) {
+        for other in others.filter(|other| open.iter().any(|open| open.has(other))) {
             self.log.warm(other.volume, other.lbn.0, other.lbn.0 + 1)?;
         }
         Ok(())
@@ -320,15 +323,17 @@ impl Engine {
 /// Returns whether all these references are in volumes that are open and still to the same block.
 fn others_are_same(
     state: &State,
-    (others, open): (&[Reference], &[VolumeId]),
+    (others, open): (&[Reference], &[OpenVolume]),
     from: Wanted,
 ) -> Result<bool> {
     let mut places = Vec::with_capacity(1);
-    for Reference { volume, lbn, .. } in others {
+    for other in others {
+        let Reference { volume, lbn, .. } = other;
         places.clear();
         state.backend().look_up(*volume, &[*lbn], &mut places)?;
         let is_same = places == [Place::Stored(from.pbn, from.checksum)];
-        if !is_same || !open.contains(volume) || state.backend().is_in_shared_part(*volume, *lbn) {
+        let is_open = open.iter().any(|open| open.has(other));
+        if !is_same || !is_open || state.backend().is_in_shared_part(*volume, *lbn) {
             return Ok(false);
         }
     }
@@ -341,6 +346,20 @@ struct Means {
     room: Room,
     /// The references of shared blocks, if they are to be moved.
     references: References,
+}
+
+/// A volume whose gate is entered, so that it keeps its size.
+#[derive(Debug, Clone, Copy)]
+struct OpenVolume {
+    id: VolumeId,
+    blocks: u64,
+}
+
+impl OpenVolume {
+    /// Returns whether a reference is in the volume, and not beyond its end.
+    fn has(&self, reference: &Reference) -> bool {
+        reference.volume == self.id && reference.lbn.0 < self.blocks
+    }
 }
 
 /// A block, and the PBN that it is moved to.

@@ -20,8 +20,6 @@ const MOST_OF_BLOCK: u32 = 16;
 /// Most references that are remembered: 64 MiB. Blocks whose references are not all among them stay
 /// where they are.
 const MOST_REFERENCES: usize = 4 << 20;
-/// A bound above every LBN.
-const END: Lbn = Lbn(u64::MAX);
 
 /// A reference to a shared block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,8 +106,12 @@ impl Engine {
     ) -> Result<Option<Lbn>> {
         let state = self.state();
         let backend = state.backend();
-        let Some(first) = backend.next_mapped(volume.id(), from, END)? else { return Ok(None) };
-        let next = first.0.saturating_add(PIECE_BLOCKS);
+        // A volume that has become smaller may still map LBNs beyond its end, which nothing changes
+        // but their removal. A block with such a reference has one that is not known here.
+        let end = Lbn(self.blocks_of(volume));
+        let Some(first) = backend.next_mapped(volume.id(), from, end)? else { return Ok(None) };
+        let next = first.0.saturating_add(PIECE_BLOCKS).min(end.0);
+        assert!(first < end, "a reference beyond the end of its volume");
         let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
         let (mut places, mut counts) = (Vec::with_capacity(lbns.len()), Vec::new());
         backend.look_up(volume.id(), &lbns, &mut places)?;

@@ -4,14 +4,21 @@
 //! The contents stay in the write buffer as well, and go to the data store with the others. The
 //! journal is the only durable place of a carried content until the data store is synced after the
 //! commit. So a checkpoint, which gives the journal up, syncs the data store first.
+//!
+//! On a full disk a commit carries the contents that have no space in the data store, so that
+//! changes which free space become durable although a content waits for it. A replay takes a commit
+//! that does not carry all of its contents as the proof of a sync of everything before it. Such a
+//! commit therefore carries each content that has no space, also those of earlier commits. A
+//! content to which nothing refers after the waiting commits is not carried: they become one commit
+//! then, which refers to it at no time.
 
 use super::Log;
-use super::commit::Committer;
+use super::commit::{ClosedCommit, Committer};
 use crate::counters::add;
-use crate::error::Result;
+use crate::error::{Result, VolumeError};
 use crate::pool::Tuning;
 use gemelo_disk::Disk;
-use gemelo_format::{Change, PAGE_BYTES, Pbn};
+use gemelo_format::{Change, DiskRole, PAGE_BYTES, Pbn};
 use std::collections::HashSet;
 
 /// A commit is in the journal in two copies.
@@ -19,6 +26,8 @@ const COPIES: u64 = 2;
 /// A commit that carries contents takes this part of the journal at most, so that a short journal
 /// is not full after a few of them.
 const JOURNAL_PER_CARRYING: u64 = 4;
+/// Contents without space leave this part of the journal to later commits, which may free some.
+const JOURNAL_LEFT_FREE: u64 = 4;
 /// Most bytes that commits carry between two syncs of the data store. An opening holds as much in
 /// memory and writes it.
 const MOST_CARRIED_BYTES: u64 = 16 << 20;
@@ -53,9 +62,27 @@ impl Unsynced {
         }
     }
 
+    /// Adds the blocks of a later commit.
+    pub(super) fn append(&mut self, later: Self, most: usize) {
+        match later {
+            Self::None => {}
+            Self::Few(pbns) => pbns.into_iter().for_each(|pbn| self.add(pbn, most)),
+            Self::Many => *self = Self::Many,
+        }
+    }
+
     pub(super) fn is_none(&self) -> bool {
         *self == Self::None
     }
+}
+
+/// The sizes of a commit that carries contents.
+struct CarriedSizes {
+    content_bytes: u64,
+    /// Bytes of memory that the contents take in the commit.
+    memory_bytes: u64,
+    /// Bytes of the whole commit in the journal.
+    journal_bytes: u64,
 }
 
 /// The carried contents that only the journal has durably, and what depends on that.
@@ -101,8 +128,20 @@ impl Carrying {
     /// Notes that a sync of the data store has covered all contents so far. Returns the blocks of
     /// which the keeper may learn.
     fn settle(&mut self) -> Vec<Pbn> {
-        (self.bytes, self.syncing_bytes) = (0, 0);
-        self.held_back.drain().chain(self.syncing.drain()).collect()
+        self.settle_except(&[], 0)
+    }
+
+    /// Notes that a sync of the data store has covered all contents so far, except those of some
+    /// blocks, which the journal has: so many bytes.
+    fn settle_except(&mut self, unwritten: &[Pbn], bytes: u64) -> Vec<Pbn> {
+        assert_eq!(unwritten.is_empty(), bytes == 0, "a content has bytes");
+        (self.bytes, self.syncing_bytes) = (bytes, 0);
+        let unwritten: HashSet<Pbn> = unwritten.iter().copied().collect();
+        let all = self.held_back.drain().chain(self.syncing.drain());
+        let (held_back, learnt): (Vec<Pbn>, Vec<Pbn>) =
+            all.partition(|pbn| unwritten.contains(pbn));
+        self.held_back.extend(held_back);
+        learnt
     }
 
     /// Notes that a sync begins which covers all contents so far, while others may be carried.
@@ -136,48 +175,107 @@ impl Log {
         if !committer.waits_for_data() || self.carry(committer) {
             return Ok(());
         }
-        self.data.sync()?;
+        let synced = self.data.sync_needed(&committer.freed())?;
+        if synced.has_given_up || !synced.unwritten.is_empty() {
+            committer.merge_waiting(self.most_carried);
+        }
+        let carried_bytes = self.carry_unwritten(committer, &synced.unwritten)?;
         committer.waiting.iter_mut().for_each(|commit| commit.unsynced = Unsynced::None);
-        let learnt = committer.carrying.settle();
+        let learnt = committer.carrying.settle_except(&synced.unwritten, carried_bytes);
         self.data.note_identified(&learnt);
         Ok(())
+    }
+
+    /// Lets the waiting commits, which are one, carry the contents that have no space. Returns
+    /// their bytes. Fails if they are too many for the journal.
+    fn carry_unwritten(&self, committer: &mut Committer, pbns: &[Pbn]) -> Result<u64> {
+        if pbns.is_empty() {
+            return Ok(0);
+        }
+        let full = VolumeError::NoSpace { disk: DiskRole::Data };
+        let Committer { waiting, journal, .. } = committer;
+        let unbuilt = waiting.iter_mut().find(|commit| !commit.is_built);
+        assert!(unbuilt.is_some(), "a commit waits for contents");
+        let Some(commit) = unbuilt else { return Err(full) };
+        let sizes = self.carried_sizes(commit.buffer.len(), pbns.len());
+        let left = journal.ring_bytes() / JOURNAL_LEFT_FREE;
+        if sizes.content_bytes > MOST_CARRIED_BYTES
+            || journal.used_bytes() + sizes.journal_bytes > journal.ring_bytes() - left
+            || !journal.has_room(sizes.journal_bytes as usize)
+            || !self.append_contents(commit, pbns, &sizes)
+        {
+            return Err(full);
+        }
+        Ok(sizes.content_bytes)
+    }
+
+    /// Returns the sizes of a commit of this length that carries this many contents.
+    fn carried_sizes(&self, commit_bytes: usize, contents: usize) -> CarriedSizes {
+        let content_bytes = contents * self.superblock.block_bytes as usize;
+        let head_bytes = contents * Change::CARRY_HEAD_BYTES;
+        let copy_bytes = (commit_bytes + content_bytes + head_bytes).next_multiple_of(PAGE_BYTES);
+        CarriedSizes {
+            content_bytes: content_bytes as u64,
+            memory_bytes: (content_bytes + head_bytes) as u64,
+            journal_bytes: COPIES * copy_bytes as u64,
+        }
+    }
+
+    /// Appends contents to a commit. Returns `false`, and leaves it as it was, if one of them is
+    /// not in memory.
+    fn append_contents(
+        &self,
+        commit: &mut ClosedCommit,
+        pbns: &[Pbn],
+        sizes: &CarriedSizes,
+    ) -> bool {
+        let buffer = &mut commit.buffer;
+        let end = buffer.len();
+        buffer.reserve(sizes.journal_bytes as usize);
+        let mut shown = 0;
+        let put = |pbn: Pbn, content: &[u8]| {
+            shown += content.len() as u64;
+            Change::encode_carried(pbn, content, buffer);
+        };
+        if !self.data.show_held(pbns, put) {
+            buffer.truncate(end);
+            return false;
+        }
+        assert_eq!(shown, sizes.content_bytes, "each content is carried once and whole");
+        assert!(buffer.len() as u64 * COPIES <= sizes.journal_bytes, "a commit outgrows its room");
+        commit.bytes += sizes.memory_bytes;
+        add(&self.counters.carrying_commits, 1);
+        add(&self.counters.carried_bytes, sizes.content_bytes);
+        true
     }
 
     /// Lets the waiting commits carry their contents. Returns `false` if they must not.
     fn carry(&self, committer: &mut Committer) -> bool {
         let Committer { waiting, carrying, journal, .. } = committer;
         let is_long = carrying.bytes + self.carry_bytes > MOST_CARRIED_BYTES;
-        if is_long || carrying.held_back.len() > MOST_HELD_BACK {
+        // Contents without space are tried again, with everything that has come since.
+        if is_long || carrying.held_back.len() > MOST_HELD_BACK || self.data.has_unwritten() {
             return false;
         }
         for commit in waiting.iter_mut() {
-            let pbns = match &commit.unsynced {
+            let pbns = match std::mem::take(&mut commit.unsynced) {
                 Unsynced::None => continue,
-                Unsynced::Many => return false,
+                Unsynced::Many => {
+                    commit.unsynced = Unsynced::Many;
+                    return false;
+                }
                 Unsynced::Few(pbns) => pbns,
             };
-            let content_bytes = pbns.len() * self.superblock.block_bytes as usize;
-            let head_bytes = pbns.len() * Change::CARRY_HEAD_BYTES;
-            let copy_bytes = commit.buffer.len() + content_bytes + head_bytes;
-            let bytes = COPIES as usize * copy_bytes.next_multiple_of(PAGE_BYTES);
-            if bytes as u64 > journal.ring_bytes() / JOURNAL_PER_CARRYING
-                || !journal.has_room(bytes)
+            assert!(!commit.is_built, "a commit on its way to the journal needs its contents");
+            let sizes = self.carried_sizes(commit.buffer.len(), pbns.len());
+            if sizes.journal_bytes > journal.ring_bytes() / JOURNAL_PER_CARRYING
+                || !journal.has_room(sizes.journal_bytes as usize)
+                || !self.append_contents(commit, &pbns, &sizes)
             {
+                commit.unsynced = Unsynced::Few(pbns);
                 return false;
             }
-            let buffer = &mut commit.buffer;
-            let end = buffer.len();
-            buffer.reserve(bytes - end);
-            let put = |pbn: Pbn, content: &[u8]| Change::encode_carried(pbn, content, buffer);
-            if !self.data.show_held(pbns, put) {
-                buffer.truncate(end);
-                return false;
-            }
-            commit.bytes += (content_bytes + head_bytes) as u64;
-            carrying.bytes += content_bytes as u64;
-            commit.unsynced = Unsynced::None;
-            add(&self.counters.carrying_commits, 1);
-            add(&self.counters.carried_bytes, content_bytes as u64);
+            carrying.bytes += sizes.content_bytes;
         }
         true
     }
@@ -186,7 +284,13 @@ impl Log {
     /// caller holds it, so that other commits may carry more meanwhile. One thread at a time calls
     /// it: the holder of the checkpointer's lock.
     pub(super) fn finish_sync(&self, held: Option<&mut Committer>) -> Result<()> {
-        let synced = self.data.sync();
+        // The root contains the commits that wait while the caller holds the committer, so nothing
+        // needs what they free.
+        let freed = held.as_ref().map(|committer| committer.freed()).unwrap_or_default();
+        let synced = self.data.sync_needed(&freed).and_then(|synced| {
+            let is_all = synced.unwritten.is_empty();
+            is_all.then_some(()).ok_or(VolumeError::NoSpace { disk: DiskRole::Data })
+        });
         let mut locked;
         let committer = match held {
             Some(committer) => committer,

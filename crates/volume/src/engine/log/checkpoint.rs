@@ -45,7 +45,7 @@ impl Log {
     pub(super) fn checkpoint_alone(&self) -> Result<()> {
         self.health.check_writable()?;
         let mut committer = self.committer.lock();
-        let (next_commit, totals) = self.freeze(&mut committer);
+        let (next_commit, totals) = self.freeze(&mut committer)?;
         let written = self.write_waiting(&mut committer);
         if self.health.is_stopped() {
             return written.map(|_| ());
@@ -80,11 +80,13 @@ impl Log {
             .inspect_err(|_| add(&self.counters.failed_checkpoints, 1))
     }
 
-    fn freeze(&self, committer: &mut Committer) -> (u64, Totals) {
+    fn freeze(&self, committer: &mut Committer) -> Result<(u64, Totals)> {
         let mut state = self.write();
+        // A thread that panicked may have left the state half changed.
+        self.health.check_writable()?;
         self.close_now(&mut state, committer);
         state.backend.freeze();
-        (state.open.number(), state.backend.totals())
+        Ok((state.open.number(), state.backend.totals()))
     }
 
     /// Writes the checkpoint, if the contents that it refers to were synced, and gives it up
@@ -129,6 +131,8 @@ impl Log {
             references: mark.totals.references,
             physical: mark.totals.physical,
         };
+        assert!(root.physical <= root.references, "each stored block has a reference");
+        assert!(root.physical <= root.data_blocks, "more blocks are stored than there are");
         let page = root.encode(&self.superblock, self.seed);
         for offset in Root::offsets(mark.generation) {
             // A root that was written in spite of an error would begin a history of its own.

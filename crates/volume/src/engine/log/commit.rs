@@ -7,7 +7,7 @@ use crate::counters::add;
 use crate::error::Result;
 use crate::journal::Journal;
 use gemelo_format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, Pbn, build_commit, mirror_commit};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 
 /// A writer that finds this much in the open commit makes it durable before it goes on, in a pool
@@ -120,6 +120,7 @@ impl OpenCommit {
     pub(super) fn close(&mut self) -> ClosedCommit {
         let next = Self::new(self.number + 1, self.most_carried, self.notes_identified);
         let Self { number, buffer, effects, unsynced, .. } = std::mem::replace(self, next);
+        assert!(buffer.len() >= COMMIT_HEADER_BYTES, "a commit begins with its header");
         let bytes = buffer.len().next_multiple_of(PAGE_BYTES) as u64 + effects.bytes();
         ClosedCommit { number, buffer, effects, bytes, unsynced, is_built: false }
     }
@@ -144,7 +145,21 @@ pub(super) struct ClosedCommit {
     pub(super) bytes: u64,
     /// The contents that the commit refers to and does not carry, until a sync has covered them.
     pub(super) unsynced: Unsynced,
-    is_built: bool,
+    pub(super) is_built: bool,
+}
+
+impl ClosedCommit {
+    /// Takes over the changes of a later commit, which stays as an empty one.
+    fn absorb(&mut self, later: &mut Self, most_carried: usize) {
+        assert!(!self.is_built && !later.is_built, "a commit on its way to the journal is changed");
+        assert!(self.number < later.number, "changes follow those of earlier commits");
+        let changes = later.buffer.split_off(COMMIT_HEADER_BYTES);
+        self.buffer.extend_from_slice(&changes);
+        self.effects.append(std::mem::take(&mut later.effects));
+        self.bytes += later.bytes;
+        later.bytes = 0;
+        self.unsynced.append(std::mem::take(&mut later.unsynced), most_carried);
+    }
 }
 
 /// The commits that are closed and not durable, and the journal they go to.
@@ -202,10 +217,27 @@ impl Committer {
         self.waiting.iter().any(|commit| !commit.unsynced.is_none())
     }
 
+    /// Returns the blocks that the waiting commits free.
+    pub(super) fn freed(&self) -> HashSet<Pbn> {
+        self.waiting.iter().flat_map(|commit| commit.effects.freed.iter().copied()).collect()
+    }
+
+    /// Makes the waiting commits one, so that their changes become durable together or not at all:
+    /// a content that one of them refers to and a later one frees is not needed then. The later
+    /// ones stay, without changes, because the numbers go up by one.
+    pub(super) fn merge_waiting(&mut self, most_carried: usize) {
+        let freed = self.freed_blocks();
+        let mut unbuilt = self.waiting.iter_mut().filter(|commit| !commit.is_built);
+        if let Some(first) = unbuilt.next() {
+            unbuilt.for_each(|later| first.absorb(later, most_carried));
+        }
+        assert_eq!(freed, self.freed_blocks(), "a merge neither frees a block nor forgets one");
+    }
+
     /// Adds a commit behind those that wait.
     pub(super) fn push(&mut self, commit: ClosedCommit) {
         let last = self.waiting.back().map_or(self.durable, |last| last.number);
-        debug_assert_eq!(commit.number, last + 1, "the numbers of commits go up by one");
+        assert_eq!(commit.number, last + 1, "the numbers of commits go up by one");
         self.waiting.push_back(commit);
     }
 
@@ -217,14 +249,14 @@ impl Committer {
         journal_offset: u64,
         next_commit: u64,
     ) -> Effects {
-        debug_assert_eq!(generation, self.generation + 1, "roots follow one another");
+        assert_eq!(generation, self.generation + 1, "roots follow one another");
         self.generation = generation;
         self.journal.trim(journal_offset);
         self.journal.marker().note_root(next_commit);
         let mut effects = Effects::default();
         if self.durable + 1 < next_commit {
             for commit in self.waiting.drain(..) {
-                debug_assert!(commit.number < next_commit, "a commit after the root is not in it");
+                assert!(commit.number < next_commit, "a commit after the root is not in it");
                 self.durable = commit.number;
                 effects.append(commit.effects);
             }
@@ -267,7 +299,7 @@ impl Log {
                 return Ok(());
             }
             self.health.check_writable()?;
-            self.close_open(&mut committer);
+            self.close_open(&mut committer)?;
             let started_ns = self.clock.now_ns();
             if self.write_waiting(&mut committer)? == Written::NoRoom {
                 drop(committer);
@@ -279,11 +311,14 @@ impl Log {
     }
 
     /// Puts the open commit, unless it is empty, behind those that wait.
-    fn close_open(&self, committer: &mut Committer) {
+    fn close_open(&self, committer: &mut Committer) -> Result<()> {
         let mut state = self.write();
+        // A thread that panicked may have left the state half changed.
+        self.health.check_writable()?;
         if !state.open.is_empty() {
             self.close_now(&mut state, committer);
         }
+        Ok(())
     }
 
     /// Puts the open commit behind those that wait.
@@ -303,6 +338,8 @@ impl Log {
     pub(super) fn write_waiting(&self, committer: &mut Committer) -> Result<Written> {
         self.settle_contents(committer)?;
         while let Some(commit) = committer.waiting.front_mut() {
+            assert_eq!(commit.number, committer.durable + 1, "no commit is left out");
+            assert!(commit.unsynced.is_none(), "a commit refers to contents that are nowhere");
             if !commit.is_built {
                 build_commit(&mut commit.buffer, commit.number, committer.generation, self.seed);
                 mirror_commit(&mut commit.buffer);
@@ -317,7 +354,6 @@ impl Log {
             self.sync()?;
             committer.journal.advance(commit.buffer.len());
             committer.journal.marker().note_commit(now_ns);
-            debug_assert_eq!(commit.number, committer.durable + 1, "no commit is left out");
             committer.durable = commit.number;
             add(&self.counters.commits, 1);
             add(&self.counters.journal_bytes, commit.buffer.len() as u64);

@@ -54,6 +54,8 @@ pub(crate) struct Log {
     reserve: Reserve,
     /// Most bytes of contents that a commit carries.
     carry_bytes: u64,
+    /// The same in blocks.
+    most_carried: usize,
     /// Bytes of the open commit, to be looked at without a lock.
     open_bytes: AtomicU64,
     /// Bytes of the commits that wait, to be looked at without a lock.
@@ -94,6 +96,7 @@ pub(crate) struct JournalFigures {
 impl Log {
     pub(crate) fn new(parts: LogParts) -> Self {
         let LogParts { backend, journal, next_commit, generation, .. } = parts;
+        let health = &parts.health;
         let carrying = Carrying::of_journal(parts.carried_bytes);
         let committer = Committer::new(journal, carrying, next_commit - 1, generation);
         let figures = Mutex::new(committer.figures());
@@ -108,15 +111,16 @@ impl Log {
             clock: parts.clock,
             tuning: parts.tuning,
             counters: parts.counters,
-            health: parts.health,
             data: parts.data,
-            syncs: Syncs::new(DiskRole::Metadata),
-            state: OrderedRwLock::new(Rank::State, State::new(backend, open)),
+            syncs: Syncs::new(DiskRole::Metadata, health),
+            state: OrderedRwLock::new(Rank::State, health, State::new(backend, open)),
             group: GroupCommit::default(),
-            committer: OrderedMutex::new(Rank::Committer, committer),
-            checkpointer: OrderedMutex::new(Rank::Checkpoint, ()),
-            reserve: Reserve::new(),
+            committer: OrderedMutex::new(Rank::Committer, health, committer),
+            checkpointer: OrderedMutex::new(Rank::Checkpoint, health, ()),
+            reserve: Reserve::new(health),
+            health: Arc::clone(health),
             carry_bytes,
+            most_carried,
             open_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             figures,
@@ -160,7 +164,7 @@ impl Log {
     }
 
     fn sync(&self) -> Result<()> {
-        self.syncs.sync(&self.health, || self.disk.sync())
+        self.syncs.sync(|| self.disk.sync())
     }
 }
 

@@ -7,9 +7,11 @@
 
 use super::Log;
 use crate::backend::LocalPages;
+use crate::engine::health::Health;
 use crate::engine::locks::{OrderedMutex, Rank};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{DiskRole, PAGE_BYTES, Slot};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reserve has as many slots as are in use, so that all could be written anew, within bounds.
@@ -31,8 +33,9 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    pub(super) const fn new() -> Self {
-        Self { slots: AtomicU64::new(0), allocator: OrderedMutex::new(Rank::Allocation, ()) }
+    pub(super) fn new(health: &Arc<Health>) -> Self {
+        let allocator = OrderedMutex::new(Rank::Allocation, health, ());
+        Self { slots: AtomicU64::new(0), allocator }
     }
 
     fn has(&self, wanted: u64) -> bool {

@@ -52,8 +52,12 @@ impl Log {
 
     /// Makes a change in memory and in the open commit, after it has copied what the change touches
     /// of volumes that are being copied.
+    ///
+    /// A change that contradicts the state fails, and changes nothing. One that fails halfway stops
+    /// the pool.
     pub(crate) fn apply(&self, state: &mut State, change: &Change) -> Result<()> {
         if !state.copies.is_empty() {
+            state.backend.check_change(change)?;
             self.copy_before(state, change)?;
         }
         self.apply_one(state, change)
@@ -61,6 +65,9 @@ impl Log {
 
     /// Makes a change, without the copies that it requires.
     pub(super) fn apply_one(&self, state: &mut State, change: &Change) -> Result<()> {
+        state.backend.check_change(change)?;
+        // A pool that has stopped may be half changed, and acknowledges nothing more.
+        self.health.check_writable()?;
         debug_assert!(self.can_follow(state, change), "{change:?} cannot be made");
         if let Change::Store { pbn, .. } = change {
             self.data.note_mapped(*pbn);

@@ -5,6 +5,7 @@ use super::*;
 impl SimulatedDisk {
     /// Delays a call: at a gate, which may make it fail, and by the sleep of a slow disk.
     fn wait(&self, call: Call, offset: u64) {
+        self.maybe_panic(Some(call));
         let (gate, delay) = {
             let mut world = self.world.lock().unwrap();
             world.gates.retain(|gate| Arc::strong_count(gate) > 1);
@@ -19,6 +20,11 @@ impl SimulatedDisk {
         if !delay.is_zero() {
             std::thread::sleep(delay);
         }
+    }
+
+    fn maybe_panic(&self, call: Option<Call>) {
+        let panics = self.world.lock().unwrap().panics(call);
+        assert!(!panics, "a defect that the test has put in");
     }
 
     /// Reads a run as one call. An error hits one of its requests, and the others succeed.
@@ -60,6 +66,14 @@ impl SimulatedDisk {
         let takes_space = self.which == DATA || end > world.images[METADATA].live.len();
         let ranges: Vec<_> =
             run.iter().map(|write| range(write.offset, write.bytes.len())).collect();
+        if self.which == DATA && !world.is_down {
+            world.change_room();
+            let whole = range(offset, end - offset as usize);
+            if world.thin.write(&whole).is_err() {
+                let full = || Err(io::ErrorKind::StorageFull.into());
+                return run.iter_mut().for_each(|write| write.outcome = full());
+            }
+        }
         let was_down = world.is_down;
         let hit = world.enter_run((self.which, Call::Write), &ranges, takes_space);
         for (number, write) in run.iter_mut().enumerate() {
@@ -89,6 +103,7 @@ impl SimulatedDisk {
     }
 
     fn change(&self, change: impl FnOnce(&mut Image)) -> io::Result<()> {
+        self.maybe_panic(None);
         let mut world = self.world.lock().unwrap();
         let crashes = world.enter(self.place(None, 0), false)?;
         change(&mut world.images[self.which]);
@@ -149,6 +164,9 @@ impl Disk for SimulatedDisk {
 
     /// A discarded range may read as anything. Here it reads as bytes that no client wrote.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        if self.which == DATA {
+            self.world.lock().unwrap().thin.discard(&(offset..offset + length));
+        }
         self.change(|image| image.write(offset as usize, &vec![0xDD; length as usize]))
     }
 }

@@ -9,14 +9,16 @@ fn free_blocks_are_given_in_order_and_block_0_never() {
     let mut space = Space::new(200);
     assert_eq!(space.free(), 199);
     let mut taken = Vec::new();
-    space.take(500, &mut taken);
+    space.take(199, &mut taken);
     assert_eq!(
         taken.iter().map(|pbn| pbn.number()).collect::<Vec<_>>(),
         (1..200).collect::<Vec<_>>()
     );
     assert_eq!(space.free(), 0);
     space.grow(210);
-    assert_eq!(space.take_run(0, 4).map(|(pbn, count)| (pbn.number(), count)), Some((200, 4)));
+    assert_eq!(space.take_unswept(4), None, "nothing was used before");
+    space.note_used_before();
+    assert_eq!(space.take_unswept(4).map(|(pbn, count)| (pbn.number(), count)), Some((200, 4)));
     assert_eq!(space.free(), 6);
 }
 
@@ -28,7 +30,7 @@ fn a_space_that_grows_has_the_new_blocks_and_keeps_the_used_ones() {
         space.grow(after);
         assert_eq!((space.blocks(), space.free()), (after, after - 2), "{before} to {after}");
         let mut taken = Vec::new();
-        space.take(after as usize, &mut taken);
+        space.take(after as usize - 2, &mut taken);
         assert!(taken.iter().map(|pbn| u64::from(pbn.number())).eq(2..after));
         assert_eq!(space.free(), 0);
     }
@@ -38,6 +40,8 @@ proptest! {
     #[test]
     fn it_does_what_a_set_does(steps in prop::collection::vec((0u8..6, 0u32..500), 1..200), blocks in 1u64..500) {
         let mut space = Space::new(blocks);
+        space.note_used_before();
+        let mut unswept = 0;
         let mut free: BTreeSet<u32> = (1..blocks as u32).collect();
         let mut used: Vec<Pbn> = Vec::new();
         let mut freed: BTreeSet<u32> = BTreeSet::new();
@@ -78,8 +82,7 @@ proptest! {
                 }
                 0 => {
                     let mut taken = Vec::new();
-                    space.take(number as usize % 70, &mut taken);
-                    prop_assert_eq!(taken.len(), free.len().min(number as usize % 70));
+                    space.take(free.len().min(number as usize % 70), &mut taken);
                     for pbn in taken {
                         prop_assert!(free.remove(&pbn.number()));
                         used.push(pbn);
@@ -92,14 +95,16 @@ proptest! {
                     freed.insert(pbn.number());
                 }
                 2 => {
-                    if let Some((first, count)) = space.take_run(number, 9) {
-                        prop_assert_eq!(Some(&first.number()), free.range(number..).next());
+                    if let Some((first, count)) = space.take_unswept(9) {
+                        prop_assert_eq!(Some(&first.number()), free.range(unswept..).next());
+                        unswept = first.number() + count;
                         for pbn in first.number()..first.number() + count {
                             prop_assert!(free.remove(&pbn));
                             used.extend(Pbn::new(pbn));
                         }
                     } else {
-                        prop_assert_eq!(free.range(number..).next(), None);
+                        prop_assert_eq!(free.range(unswept..).next(), None);
+                        unswept = blocks as u32;
                     }
                 }
                 _ => {

@@ -1,0 +1,122 @@
+//! Making contents durable, and contents that cannot be written.
+//!
+//! Two failures must not be taken for each other. A content that could not be *written out* for want
+//! of space is still in memory: nothing is in doubt, and a later call tries it again. After a failed
+//! *sync* it is unknown what is durable, so it ends all changes.
+
+use super::{ContentStore, DataPath};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{DiskRole, Pbn};
+use gemelo_store::{Unwritten, WriteBuffer};
+use std::collections::HashSet;
+
+/// The outcome of a sync of the data store that has succeeded.
+#[derive(Debug, Default)]
+pub(crate) struct Synced {
+    /// Blocks whose contents are needed and had no space. They are in memory, and nowhere else.
+    pub(crate) unwritten: Vec<Pbn>,
+    /// Contents were given up because the changes that free their blocks are about to be durable.
+    pub(crate) has_given_up: bool,
+}
+
+impl DataPath {
+    /// Makes durable what was written before.
+    ///
+    /// On a file system that is full it fails and stops nothing. Any other failure ends all
+    /// changes.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let synced = self.sync_needed(&HashSet::new())?;
+        match synced.unwritten.is_empty() {
+            true => Ok(()),
+            false => Err(VolumeError::NoSpace { disk: DiskRole::Data }),
+        }
+    }
+
+    /// Makes durable what was written before and has space. Contents of the blocks `freed` are not
+    /// needed: the caller makes durable that nothing refers to them, and what refers to them not
+    /// before that.
+    pub(crate) fn sync_needed(&self, freed: &HashSet<Pbn>) -> Result<Synced> {
+        let mut synced = Synced::default();
+        if let ContentStore::Buffered(buffer) = &self.contents {
+            self.health.check_writable()?;
+            if buffer.write_out().is_err() {
+                synced = self.give_up_unneeded(buffer, freed)?;
+            }
+        }
+        self.sync_written()?;
+        Ok(synced)
+    }
+
+    /// Gives up the contents that could not be written and are not needed. Fails, and ends all
+    /// changes, if others could not be written although there was space.
+    fn give_up_unneeded(&self, buffer: &WriteBuffer, freed: &HashSet<Pbn>) -> Result<Synced> {
+        let failed = buffer.unwritten();
+        let given_up: Vec<Pbn> = failed.iter().copied().filter(|pbn| freed.contains(pbn)).collect();
+        let has_given_up = !given_up.is_empty();
+        buffer.give_up(&given_up);
+        self.give_up_unread(buffer, &failed);
+        match buffer.failure() {
+            Some(error) if !error.is_full() => {
+                self.health.stop(DiskRole::Data, "write to");
+                Err(VolumeError::io(DiskRole::Data, "write to")(Unwritten::into_io(error)))
+            }
+            Some(_) => Ok(Synced { unwritten: buffer.unwritten(), has_given_up }),
+            None => Ok(Synced { unwritten: Vec::new(), has_given_up }),
+        }
+    }
+
+    /// Gives up those of these contents whose blocks no durable state refers to: retired and free
+    /// ones. Both locks are held, so that none of the blocks gets a new content meanwhile.
+    fn give_up_unread(&self, buffer: &WriteBuffer, failed: &[Pbn]) {
+        let retired = self.retired.lock();
+        let space = self.space.lock();
+        let failed: HashSet<Pbn> = failed.iter().copied().collect();
+        let of_retired: Vec<Pbn> = retired.pbns().filter(|pbn| failed.contains(pbn)).collect();
+        buffer.give_up(&of_retired);
+        let free: Vec<Pbn> = failed.into_iter().filter(|pbn| !space.is_used(*pbn)).collect();
+        buffer.give_up(&free);
+        buffer.forget(&free);
+    }
+
+    /// Forgets the contents of these blocks that were given up.
+    pub(super) fn forget_given_up(&self, pbns: &[Pbn]) {
+        if let ContentStore::Buffered(buffer) = &self.contents {
+            buffer.forget(pbns);
+        }
+    }
+
+    /// Makes durable what was written out.
+    pub(super) fn sync_written(&self) -> Result<()> {
+        self.syncs.sync(|| match &self.contents {
+            ContentStore::Plain(store) => store.sync(),
+            ContentStore::Buffered(buffer) => buffer.sync_written(),
+        })
+    }
+
+    /// Returns whether contents could not be written out.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        match &self.contents {
+            ContentStore::Plain(_) => false,
+            ContentStore::Buffered(buffer) => buffer.failure().is_some(),
+        }
+    }
+
+    /// Tries again to write out contents for which there was no space.
+    pub(crate) fn retry_unwritten(&self) {
+        if let ContentStore::Buffered(buffer) = &self.contents
+            && buffer.failure().is_some_and(|error| error.is_full())
+        {
+            // A failure is that of the next sync.
+            let _ = buffer.write_out();
+        }
+    }
+
+    /// Shows the contents of these blocks if all are in memory. Returns `false` otherwise, and may
+    /// have shown some.
+    pub(crate) fn show_held(&self, pbns: &[Pbn], each: impl FnMut(Pbn, &[u8])) -> bool {
+        match &self.contents {
+            ContentStore::Plain(_) => false,
+            ContentStore::Buffered(buffer) => buffer.show(pbns, each),
+        }
+    }
+}

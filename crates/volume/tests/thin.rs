@@ -1,0 +1,271 @@
+//! Thin data disks, which have no space at any moment although the file system promised it: what
+//! was acknowledged stays, nothing stops, and whatever frees space works.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot continue fails and prints its seed"
+)]
+
+mod common;
+
+use common::hold::Call;
+use common::simulated::{DATA, METADATA, Nature, Simulation};
+use common::{BLOCK, content, flush, open, options_with, read, trim, tuning, write};
+use gemelo_base::random::Random;
+use gemelo_base::{Silent, StopFlag};
+use gemelo_check::{CheckOptions, check};
+use gemelo_device::DeviceError;
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_volume::{Pool, PoolOptions, Tuning, VolumeError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Blocks of the volume `old`, which is stored before the disk is full.
+const OLD: u64 = 200;
+
+/// A pool whose volume `old` is full and durable. The volume `a` is empty.
+struct World {
+    simulation: Simulation,
+    pool: Pool,
+}
+
+fn world(backend: BackendKind, carry_bytes: Option<u64>) -> World {
+    let simulation = Simulation::new(1);
+    let options = PoolOptions { journal_bytes: Some(1 << 20), ..options_with(backend, 2000) };
+    Pool::format(&simulation.disks(), &options).unwrap();
+    simulation.thin_out();
+    let tuning = Tuning { carry_bytes, write_buffer_bytes: 64 * BLOCK as u64, ..tuning() };
+    let pool = open(&simulation.disks(), tuning).unwrap();
+    for name in ["old", "a"] {
+        pool.create_volume(name, OLD * BLOCK as u64, DedupMode::Inline).unwrap();
+    }
+    let old = pool.volume("old").unwrap();
+    for lbn in 0..OLD {
+        write(&old, lbn * BLOCK as u64, &content(1000 + lbn, BLOCK)).unwrap();
+    }
+    pool.checkpoint().unwrap();
+    World { simulation, pool }
+}
+
+/// All pools: with each backend, and with and without carried contents.
+fn worlds() -> impl Iterator<Item = (BackendKind, Option<u64>)> {
+    BackendKind::ALL.into_iter().flat_map(|backend| [(backend, Some(0)), (backend, None)])
+}
+
+impl World {
+    /// Writes blocks of `a` that the disk has no space for. They are acknowledged.
+    fn write_without_space(&self, blocks: u64) {
+        self.simulation.set_full(true);
+        let volume = self.pool.volume("a").unwrap();
+        for lbn in 0..blocks {
+            write(&volume, lbn * BLOCK as u64, &content(1 + lbn, BLOCK)).unwrap();
+        }
+    }
+
+    fn check_sound(&self) {
+        assert_eq!(self.pool.stopped(), None);
+        assert_eq!(self.pool.prove(10).unwrap(), Vec::<String>::new());
+    }
+
+    /// The pool after a power cut that leaves nothing unsynced.
+    fn after_power_cut(self) -> Self {
+        let Self { simulation, pool } = self;
+        let is_full = simulation.is_full();
+        simulation.pull_plug();
+        drop(pool);
+        let next = simulation.after_worst_crash();
+        next.thin_out();
+        next.set_full(is_full);
+        let report =
+            check(&next.disks(), CheckOptions { data: true }, &Silent, &StopFlag::new()).unwrap();
+        assert!(report.is_clean(), "{:?}", report.problems);
+        let pool = open(&next.disks(), tuning()).unwrap();
+        Self { simulation: next, pool }
+    }
+}
+
+/// The user trims what has no space, or something else, or removes a volume. Each of these works,
+/// is durable, and makes room.
+#[test]
+fn whatever_frees_space_works_on_a_full_disk() {
+    for (backend, carry_bytes) in worlds() {
+        for way in 0..4 {
+            let world = world(backend, carry_bytes);
+            world.write_without_space(9);
+            let pool = &world.pool;
+            let (old, a) = (pool.volume("old").unwrap(), pool.volume("a").unwrap());
+            // A flush may have made the writes durable before.
+            if way % 2 == 0 {
+                flush(&a).unwrap();
+            }
+            match way {
+                0 => trim(&old, 0, 100 * BLOCK as u64).unwrap(),
+                1 | 2 => trim(&a, 0, OLD * BLOCK as u64).unwrap(),
+                _ => {
+                    drop((old, a));
+                    pool.remove_volume("old").unwrap();
+                }
+            }
+            pool.flush().unwrap();
+            let collected = pool.gc(None, &Silent, &StopFlag::new()).unwrap();
+            assert!(way == 1 || collected.discarded_blocks > 0, "{backend:?} {way}");
+            assert_eq!(world.simulation.is_full(), way == 1 || way == 2, "{backend:?} {way}");
+            world.simulation.set_full(false);
+            pool.checkpoint().unwrap();
+            world.check_sound();
+            let world = world.after_power_cut();
+            let a = world.pool.volume("a").unwrap();
+            for lbn in 0..9 {
+                let expected = if way == 1 || way == 2 { 0 } else { 1 + lbn };
+                let found = read(&a, lbn * BLOCK as u64, BLOCK).unwrap();
+                assert!(found == content(expected, BLOCK), "{backend:?} {way} {lbn}");
+            }
+            world.check_sound();
+        }
+    }
+}
+
+/// What a flush has put into the journal for want of space is there after power cuts, on a disk
+/// that is still full, and again after further commits and power cuts.
+#[test]
+fn contents_without_space_survive_power_cuts_on_a_full_disk() {
+    for (backend, carry_bytes) in worlds() {
+        let mut world = world(backend, carry_bytes);
+        world.write_without_space(12);
+        world.pool.flush().unwrap();
+        for round in 0..4 {
+            world = world.after_power_cut();
+            let (old, a) = (world.pool.volume("old").unwrap(), world.pool.volume("a").unwrap());
+            for lbn in 0..12 {
+                let found = read(&a, lbn * BLOCK as u64, BLOCK).unwrap();
+                assert!(found == content(1 + lbn, BLOCK), "{backend:?}, {round}, {lbn}");
+            }
+            assert!(matches!(world.pool.checkpoint(), Err(VolumeError::NoSpace { .. })));
+            // A write has no space while others wait for it; shares and trims need none.
+            let fresh = write(&a, 50 * BLOCK as u64, &content(777, BLOCK));
+            assert!(matches!(fresh, Err(DeviceError::NoSpace)), "{backend:?} {fresh:?}");
+            write(&a, 60 * BLOCK as u64, &content(1000 + round, BLOCK)).unwrap();
+            trim(&old, round * BLOCK as u64, BLOCK as u64).unwrap();
+            world.pool.flush().unwrap();
+            world.check_sound();
+        }
+        world.simulation.set_full(false);
+        world.pool.checkpoint().unwrap();
+        world = world.after_power_cut();
+        let a = world.pool.volume("a").unwrap();
+        for lbn in 0..12 {
+            assert!(read(&a, lbn * BLOCK as u64, BLOCK).unwrap() == content(1 + lbn, BLOCK));
+        }
+        world.check_sound();
+    }
+}
+
+/// A commit that does not carry all of its contents proves a sync of everything before it, so it
+/// carries again what still has no space.
+#[test]
+fn a_commit_of_others_carries_again_what_has_no_space() {
+    for (backend, carry_bytes) in worlds() {
+        let world = world(backend, carry_bytes);
+        let a = world.pool.volume("a").unwrap();
+        // The first commit has one content without space.
+        world.simulation.set_full(true);
+        write(&a, 0, &content(1, BLOCK)).unwrap();
+        world.pool.flush().unwrap();
+        // The next one has many contents with space, which the journal does not carry, and the
+        // one without is tried and fails once more.
+        world.simulation.set_full(false);
+        for lbn in 1..60 {
+            write(&a, lbn * BLOCK as u64, &content(1 + lbn, BLOCK)).unwrap();
+        }
+        world.pool.flush().unwrap();
+        let world = world.after_power_cut();
+        let a = world.pool.volume("a").unwrap();
+        for lbn in 0..60 {
+            let found = read(&a, lbn * BLOCK as u64, BLOCK).unwrap();
+            assert!(found == content(1 + lbn, BLOCK), "{backend:?} {carry_bytes:?} {lbn}");
+        }
+    }
+}
+
+/// A request that looked a block up before it was trimmed reads its content, although the buffer
+/// does not need it any more.
+#[test]
+fn a_reader_finds_a_content_that_was_given_up() {
+    let world = world(BackendKind::Log, Some(0));
+    world.write_without_space(1);
+    let (old, a) = (world.pool.volume("old").unwrap(), world.pool.volume("a").unwrap());
+    // The read of both volumes' blocks is held at the disk after its look-up.
+    flush(&a).unwrap();
+    write(&a, BLOCK as u64, &content(1000, BLOCK)).unwrap();
+    let hold = world.simulation.hold(DATA, Call::Read);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(&a, 0, 2 * BLOCK));
+        hold.wait();
+        trim(&a, 0, BLOCK as u64).unwrap();
+        world.pool.flush().unwrap();
+        hold.release();
+        let found = reader.join().unwrap().unwrap();
+        assert!(found[..BLOCK] == content(1, BLOCK) && found[BLOCK..] == content(1000, BLOCK));
+    });
+    assert!(read(&a, 0, BLOCK).unwrap() == content(0, BLOCK));
+    drop(old);
+    world.check_sound();
+}
+
+/// Writers, trims and flushes on a disk that is full now and then: nothing else fails, and nothing
+/// stops. With the threads of the background and without.
+#[test]
+fn full_now_and_then_stops_nothing() {
+    for (backend, carry_bytes) in worlds() {
+        for seed in 0..4 {
+            let simulation = Simulation::new(seed);
+            Pool::format(&simulation.disks(), &options_with(backend, 400)).unwrap();
+            let background = seed % 2 == 1;
+            let tuning = Tuning { carry_bytes, background, ..tuning() };
+            let pool = open(&simulation.disks(), tuning).unwrap();
+            pool.create_volume("a", 300 * BLOCK as u64, DedupMode::Inline).unwrap();
+            let nature = Nature { full_one_in: 3, ..Nature::default() };
+            simulation.set_nature(nature, &Arc::new(AtomicU64::new(1)));
+            let work = |thread: u64| {
+                let (volume, mut random) =
+                    (pool.volume("a").unwrap(), Random::new(seed * 9 + thread));
+                for _ in 0..300 {
+                    let offset = random.below(300) * BLOCK as u64;
+                    let outcome = match random.below(8) {
+                        0 => trim(&volume, offset, BLOCK as u64),
+                        1 => flush(&volume),
+                        _ => write(&volume, offset, &content(random.next_u64(), BLOCK)),
+                    };
+                    assert!(matches!(outcome, Ok(()) | Err(DeviceError::NoSpace)), "{outcome:?}");
+                }
+            };
+            std::thread::scope(|scope| {
+                for thread in 0..3 {
+                    let work = &work;
+                    scope.spawn(move || work(thread));
+                }
+            });
+            simulation.set_nature(Nature::default(), &Arc::new(AtomicU64::new(1)));
+            simulation.set_full(false);
+            assert_eq!(pool.stopped(), None, "{backend:?} {carry_bytes:?} {seed}");
+            pool.checkpoint().unwrap();
+            assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+        }
+    }
+}
+
+/// A failed sync is no failed write: it ends all changes.
+#[test]
+fn a_failed_sync_of_a_full_disk_stops_the_pool() {
+    for which in [DATA, METADATA] {
+        let world = world(BackendKind::Log, Some(0));
+        world.write_without_space(3);
+        world.simulation.fail_next(which, Call::Sync, 0..u64::MAX);
+        assert!(world.pool.flush().is_err());
+        assert!(matches!(world.pool.flush(), Err(VolumeError::Stopped { .. })), "{which}");
+        assert!(world.pool.stat().unwrap().stopped.is_some());
+    }
+}
