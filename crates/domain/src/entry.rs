@@ -23,22 +23,31 @@ pub struct Entry {
     pub pbn: Pbn,
     /// The members that refer to the content. At 0 the home may take the entry out.
     pub members: u32,
+    /// `true` if the home has found its block damaged: no further member refers to it until the
+    /// home has healed it.
+    pub is_suspect: bool,
 }
 
 impl Entry {
     pub(crate) fn encode(&self, key: &str) -> Vec<u8> {
-        let Self { home, pbn, members } = self;
-        Writer::new(0).u32(home.0).u64(u64::from(pbn.number())).u32(*members).finish(key)
+        let Self { home, pbn, members, is_suspect } = self;
+        let writer = Writer::new(u8::from(*is_suspect)).u32(home.0);
+        writer.u64(u64::from(pbn.number())).u32(*members).finish(key)
     }
 
     pub(crate) fn decode(key: &str, value: &[u8]) -> Result<Self, Reason> {
         let mut reader = Reader::new(key, value)?;
+        let is_suspect = match reader.tag {
+            0 => false,
+            1 => true,
+            _ => return Err("its state is unknown"),
+        };
         let home = MemberId(reader.u32()?);
         let pbn = u32::try_from(reader.u64()?).ok().and_then(Pbn::new);
         let pbn = pbn.ok_or("its PBN is out of range")?;
         let members = reader.u32()?;
         reader.finish()?;
-        Ok(Self { home, pbn, members })
+        Ok(Self { home, pbn, members, is_suspect })
     }
 }
 
@@ -79,9 +88,11 @@ mod tests {
     proptest! {
         #[test]
         fn an_entry_is_read_back_and_a_changed_byte_is_detected(
-            home: u32, pbn in 1..u32::MAX, members: u32, place in 0..24usize, flip in 1..=255u8,
+            home: u32, pbn in 1..u32::MAX, members: u32, is_suspect: bool,
+            place in 0..24usize, flip in 1..=255u8,
         ) {
-            let entry = Entry { home: MemberId(home), pbn: Pbn::new(pbn).unwrap(), members };
+            let pbn = Pbn::new(pbn).unwrap();
+            let entry = Entry { home: MemberId(home), pbn, members, is_suspect };
             let mut value = entry.encode("f.1");
             prop_assert_eq!(value.len(), 24);
             prop_assert_eq!(Entry::decode("f.1", &value), Ok(entry));

@@ -1,14 +1,16 @@
 //! The index as one member uses it: changes in batches, exactly once.
 
-use crate::config::{DomainConfig, damaged};
-use crate::entry::MemberId;
+use crate::config::DomainConfig;
+use crate::damage::{Damage, MetDamage};
+use crate::doubt::{self, Doubt, Doubts};
+use crate::entry::{Entry, MemberId};
 use crate::error::JournalError;
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
-use crate::intent::{Action, Change, Effect, Intent, MAX_STEPS, plan};
+use crate::intent::{Action, Change, Effect, Intent, MAX_STEPS, ShardView, plan};
 use crate::mail;
 use crate::shard::Shard;
 use crate::split;
-use crate::wire::{MAX_ATTEMPTS, Read, Wire};
+use crate::wire::{Fate, MAX_ATTEMPTS, Read, ShardRead, Wire};
 use crate::{DomainError, Result};
 use gemelo_base::Clock;
 use gemelo_base::random::mix64;
@@ -71,9 +73,16 @@ pub struct Index {
     depth: u8,
     splits: BTreeSet<Shard>,
     large: BTreeSet<Shard>,
-    /// Intents that the journal has, with their fates as far as they are known.
-    unsettled: Vec<(Intent, Option<Verdict>)>,
+    /// Intents that the journal has.
+    unsettled: Vec<Unsettled>,
     split_above: u64,
+    damage: MetDamage,
+}
+
+/// An intent that the journal has, with its fate if it is known.
+struct Unsettled {
+    intent: Intent,
+    verdict: Option<Verdict>,
 }
 
 impl Index {
@@ -93,6 +102,7 @@ impl Index {
             large: BTreeSet::new(),
             unsettled: Vec::new(),
             split_above: SPLIT_ABOVE,
+            damage: MetDamage::default(),
         }
     }
 
@@ -109,8 +119,21 @@ impl Index {
     /// # Errors
     /// Fails if the store or the journal does. Another call continues.
     pub fn resume(&mut self, intents: Vec<Intent>, journal: &mut dyn Journal) -> Result<()> {
-        self.unsettled.extend(intents.into_iter().map(|intent| (intent, None)));
+        self.remember(intents);
         self.settle_unsettled(journal)
+    }
+
+    fn remember(&mut self, intents: Vec<Intent>) {
+        let unsettled = |intent| Unsettled { intent, verdict: None };
+        self.unsettled.extend(intents.into_iter().map(unsettled));
+    }
+
+    /// Returns damaged and missing values of the index that this member has met: up to 100 of them.
+    /// The changes that need them are left out, until the index was repaired and the member is
+    /// opened again.
+    #[must_use]
+    pub fn damage(&self) -> Vec<Damage> {
+        self.damage.list()
     }
 
     /// Returns how many changes of random contents fit into one intent for each shard. More of them
@@ -120,39 +143,42 @@ impl Index {
         PLANNED_STEPS << self.depth
     }
 
-    /// Applies changes and returns their effects. Changes of one content keep their order.
+    /// Applies changes and returns their effects, in the order of the changes. Changes of one content
+    /// keep their order. A change that meets a damaged value is left out: [`Effect::Undecided`].
     ///
     /// # Errors
     /// Fails if the store or the journal does. Then the next call first settles what was sent; the
     /// journal learns the fate of each intent, and the caller submits again what is void.
     pub fn submit(&mut self, changes: &[Change], journal: &mut dyn Journal) -> Result<Vec<Effect>> {
         self.settle_unsettled(journal)?;
-        let mut effects = vec![Effect::Nothing; changes.len()];
-        let mut open: Vec<usize> = (0..changes.len()).collect();
+        let mut effects: Vec<Option<Effect>> = vec![None; changes.len()];
         for round in 0..MAX_ATTEMPTS {
-            let (batches, later) = self.batches(changes, open);
-            let mut rest = Vec::new();
+            let open: Vec<usize> = (0..changes.len())
+                .filter(|number| effects.get(*number).is_some_and(Option::is_none))
+                .collect();
+            if open.is_empty() {
+                break;
+            }
+            let batches = self.batches(changes, &open);
+            let tried = numbers_of(&batches);
             for batches in batches.chunks(SHARDS_AT_ONCE) {
-                let batches = self.plan_batches(changes, batches, round, &mut rest)?;
-                self.apply_batches(&batches, journal, |batch, verdict| match verdict {
-                    Verdict::Void => rest.extend(&batch.numbers),
-                    Verdict::Applied => batch.report(&mut effects),
-                })?;
+                let batches = self.plan_batches(batches, round, &mut effects)?;
+                self.apply_batches(batches, journal, &mut effects)?;
             }
             // All together: what follows for neighbouring blocks follows at the same time.
             self.settle_unsettled(journal)?;
-            let has_progress = rest.is_empty();
-            open = rest;
-            open.extend(later);
-            open.sort_unstable();
-            if open.is_empty() {
-                return Ok(effects);
-            }
-            if !has_progress {
+            let is_met = |number: &usize| effects.get(*number).is_some_and(Option::is_none);
+            if tried.iter().any(is_met) && round + 1 < MAX_ATTEMPTS {
                 self.wire.pause(round);
             }
         }
-        Err(DomainError::Contended { changes: open.len(), rounds: MAX_ATTEMPTS })
+        let open = effects.iter().filter(|effect| effect.is_none()).count();
+        if open > 0 {
+            return Err(DomainError::Contended { changes: open, rounds: MAX_ATTEMPTS });
+        }
+        let effects: Vec<Effect> = effects.into_iter().flatten().collect();
+        assert_eq!(effects.len(), changes.len(), "each change has an effect");
+        Ok(effects)
     }
 
     /// Reads letters and takes out of the index what no member refers to. Returns how many letters
@@ -201,73 +227,160 @@ impl Index {
         shard
     }
 
-    /// Groups changes by shard. Changes above the limit of an intent are left for later. Members
-    /// begin with different shards, so that they meet less often.
-    fn batches(
-        &self,
-        changes: &[Change],
-        open: Vec<usize>,
-    ) -> (Vec<(Shard, Vec<usize>)>, Vec<usize>) {
-        let mut batches: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
-        let mut later = Vec::new();
+    /// Groups open changes by shard, at most as many for each as an intent takes. Members begin with
+    /// different shards, so that they meet less often.
+    fn batches(&self, changes: &[Change], open: &[usize]) -> Vec<(Shard, Vec<(usize, Change)>)> {
+        let mut batches: BTreeMap<Shard, Vec<(usize, Change)>> = BTreeMap::new();
         for number in open {
-            let Some(change) = changes.get(number) else { continue };
+            let Some(change) = changes.get(*number) else { continue };
             let batch = batches.entry(self.shard_of(change.fingerprint)).or_default();
-            if batch.len() < MAX_STEPS { batch.push(number) } else { later.push(number) }
+            if batch.len() < MAX_STEPS {
+                batch.push((*number, *change));
+            }
         }
         let mut batches: Vec<_> = batches.into_iter().collect();
         let count = batches.len().max(1) as u64;
         batches.rotate_left((mix64(u64::from(self.member.0)) % count) as usize);
-        (batches, later)
+        batches
     }
 
-    /// Reads shards and plans their changes. Changes whose shard is being split, or was, are left.
+    /// Reads shards and plans their changes. Changes whose shard is being split, or was, stay open.
+    /// Those that meet a damaged value are left out.
     fn plan_batches(
         &mut self,
-        changes: &[Change],
-        batches: &[(Shard, Vec<usize>)],
+        batches: &[(Shard, Vec<(usize, Change)>)],
         round: u32,
-        rest: &mut Vec<usize>,
+        effects: &mut [Option<Effect>],
     ) -> Result<Vec<Batch>> {
-        let reads: Vec<Read> = batches
-            .iter()
-            .map(|(shard, numbers)| Read::new(*shard, numbers.clone(), changes))
-            .collect();
+        let reads: Vec<Read> =
+            batches.iter().map(|(shard, changes)| Read::new(*shard, changes.clone())).collect();
         let values = self.wire.read(&reads)?;
         let mut planned = Vec::new();
         for (read, values) in reads.into_iter().zip(values) {
-            let view = read.decode(&values)?;
-            if view.header.state == ShardState::Open {
-                let chosen = read.numbers.iter().filter_map(|number| changes.get(*number));
-                let chosen: Vec<Change> = chosen.copied().collect();
-                let intent = plan(read.shard, self.member, &view, &chosen);
-                planned.push(Batch { intent, numbers: read.numbers });
-            } else {
-                self.meet_split(read.shard, view.header, round)?;
-                rest.extend(read.numbers);
+            let decoded = read.decode(values.as_ref()).and_then(|decoded| {
+                self.meet(read.shard, decoded.header, round).map(|is_open| (decoded, is_open))
+            });
+            let mut leave_out = |number: usize| set(effects, number, Effect::Undecided);
+            match decoded {
+                // An intent of this member is stuck there: its receipt must stay.
+                Ok((_, Meeting::Open)) if self.is_stuck(read.shard) => {
+                    read.numbers().for_each(leave_out);
+                }
+                Ok((decoded, Meeting::Open)) => {
+                    let left =
+                        |number: &usize| decoded.found.iter().all(|found| found.number != *number);
+                    if !decoded.damage.is_empty() {
+                        read.numbers().filter(left).for_each(&mut leave_out);
+                    }
+                    planned.push(Batch::plan(&read, &decoded, self.member));
+                    decoded.damage.into_iter().for_each(|damage| self.damage.note(damage));
+                }
+                Ok((_, Meeting::Splitting { helps })) => {
+                    if helps {
+                        self.wire.retry(|objects| split::split(objects, read.shard))?;
+                    }
+                }
+                Err(damage) => {
+                    read.numbers().for_each(leave_out);
+                    self.damage.note(damage);
+                }
             }
         }
         Ok(planned)
     }
 
-    /// Learns of a split, or helps to finish it.
-    fn meet_split(&mut self, shard: Shard, header: ShardHeader, round: u32) -> Result<()> {
+    fn is_stuck(&self, shard: Shard) -> bool {
+        self.unsettled.iter().any(|one| one.intent.shard == shard)
+    }
+
+    /// Reads the entries of contents, in the order of the contents. A content that the index does
+    /// not have, or whose entry is damaged, has none.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn entries(&mut self, contents: &[Fingerprint]) -> Result<Vec<Option<Entry>>> {
+        let change =
+            |fingerprint: &Fingerprint| Change { fingerprint: *fingerprint, action: Action::Share };
+        let changes: Vec<Change> = contents.iter().map(change).collect();
+        let mut entries: Vec<Option<Entry>> = vec![None; contents.len()];
+        let mut open: Vec<usize> = (0..contents.len()).collect();
+        for _ in 0..MAX_ATTEMPTS {
+            let mut rest = Vec::new();
+            let batches = self.batches(&changes, &open);
+            for batches in batches.chunks(SHARDS_AT_ONCE) {
+                let reads: Vec<Read> = batches
+                    .iter()
+                    .map(|(shard, changes)| Read::new(*shard, changes.clone()))
+                    .collect();
+                let values = self.wire.read(&reads)?;
+                for (read, values) in reads.into_iter().zip(values) {
+                    let Ok(decoded) = read.decode(values.as_ref()) else { continue };
+                    // The entries of a shard stay until its halves are in use.
+                    if decoded.header.state == ShardState::Split {
+                        self.splits.insert(read.shard);
+                        rest.extend(read.numbers());
+                        continue;
+                    }
+                    for found in decoded.found {
+                        set(&mut entries, found.number, found.before);
+                    }
+                }
+            }
+            let read = numbers_of(&batches);
+            open.retain(|number| !read.contains(number));
+            open.extend(rest);
+            if open.is_empty() {
+                return Ok(entries);
+            }
+        }
+        Err(DomainError::Contended { changes: open.len(), rounds: MAX_ATTEMPTS })
+    }
+
+    /// Tells homes that blocks of theirs may be damaged.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn doubt(&self, doubts: &BTreeMap<MemberId, Vec<Doubt>>) -> Result<()> {
+        self.wire.retry(|objects| doubt::send(objects, doubts))
+    }
+
+    /// Reads what others told about blocks of this member.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn doubts(&self, limit: usize) -> Result<Doubts> {
+        self.wire.retry(|objects| doubt::read(objects, self.member, limit))
+    }
+
+    /// Removes doubts that were dealt with.
+    ///
+    /// # Errors
+    /// Fails if the store does. The doubts are read again then.
+    pub fn forget_doubts(&self, doubts: &Doubts) -> Result<()> {
+        self.wire.retry(|objects| doubt::remove(objects, self.member, doubts))
+    }
+
+    /// Learns of a split from the header of a shard.
+    fn meet(
+        &mut self,
+        shard: Shard,
+        header: ShardHeader,
+        round: u32,
+    ) -> std::result::Result<Meeting, Damage> {
         match header.state {
+            ShardState::Open => Ok(Meeting::Open),
             ShardState::Split => {
                 self.splits.insert(shard);
                 if header.entries > 0 {
                     // Its split was interrupted before its entries were removed.
                     self.large.insert(shard);
                 }
-                Ok(())
+                Ok(Meeting::Splitting { helps: false })
             }
-            ShardState::Sealed if round >= ROUNDS_BEFORE_HELP => {
-                self.wire.retry(|objects| split::split(objects, shard))
-            }
-            ShardState::Sealed | ShardState::Open => Ok(()),
+            ShardState::Sealed => Ok(Meeting::Splitting { helps: round >= ROUNDS_BEFORE_HELP }),
             ShardState::Filling => {
                 let reason = "the shard is not in use, but the one that it is a half of is split";
-                Err(damaged(&shard.object(), HEADER_KEY, reason))
+                Err(Damage { object: shard.object(), key: HEADER_KEY.into(), reason })
             }
         }
     }
@@ -275,50 +388,67 @@ impl Index {
     /// Journals intents and sends them. They are left to be settled.
     fn apply_batches(
         &mut self,
-        batches: &[Batch],
+        batches: Vec<Batch>,
         journal: &mut dyn Journal,
-        mut on_settled: impl FnMut(&Batch, Verdict),
+        effects: &mut [Option<Effect>],
     ) -> Result<()> {
-        let changes = |batch: &&Batch| batch.intent.changes_anything();
-        for batch in batches.iter().filter(|batch| !changes(batch)) {
-            on_settled(batch, Verdict::Applied);
-        }
-        let sent: Vec<&Batch> = batches.iter().filter(changes).collect();
+        let (sent, unchanged): (Vec<Batch>, Vec<Batch>) =
+            batches.into_iter().partition(|batch| batch.intent.changes_anything());
+        unchanged.iter().for_each(|batch| batch.report(effects));
         if sent.is_empty() {
             return Ok(());
         }
         let intents: Vec<Intent> = sent.iter().map(|batch| batch.intent.clone()).collect();
         journal.record(&intents).map_err(DomainError::Journal)?;
-        let first = self.unsettled.len();
-        self.unsettled.extend(intents.into_iter().map(|intent| (intent, None)));
+        self.remember(intents);
         self.find_fates()?;
-        for (batch, (_, verdict)) in sent.into_iter().zip(self.unsettled.iter().skip(first)) {
-            verdict.iter().for_each(|verdict| on_settled(batch, *verdict));
+        for batch in sent {
+            let known = self.unsettled.iter().find(|one| one.intent == batch.intent);
+            assert!(known.is_some(), "an intent that was sent is not settled yet");
+            match known.and_then(|one| one.verdict) {
+                Some(Verdict::Applied) => batch.report(effects),
+                Some(Verdict::Void) => {}
+                None => batch.numbers.iter().for_each(|number| {
+                    set(effects, *number, Effect::Undecided);
+                }),
+            }
         }
         Ok(())
     }
 
     /// Finds out the fate of all unsettled intents, by sending those of unknown fate as often as
-    /// needed.
+    /// needed. One whose shard is damaged keeps its fate to itself.
     fn find_fates(&mut self) -> Result<()> {
-        let open = self.unsettled.iter_mut().filter(|(_, verdict)| verdict.is_none());
-        let (intents, slots): (Vec<&Intent>, Vec<_>) =
-            open.map(|(intent, verdict)| (&*intent, verdict)).unzip();
-        let verdicts = self.wire.send(&intents)?;
-        slots.into_iter().zip(verdicts).for_each(|(slot, verdict)| *slot = Some(verdict));
+        let mut open: Vec<&mut Unsettled> =
+            self.unsettled.iter_mut().filter(|one| one.verdict.is_none()).collect();
+        let fates = {
+            let intents: Vec<&Intent> = open.iter().map(|one| &one.intent).collect();
+            self.wire.send(&intents)?
+        };
+        assert_eq!(fates.len(), open.len(), "each intent has a fate");
+        for (one, fate) in open.iter_mut().zip(fates) {
+            match fate {
+                Fate::Known(verdict) => one.verdict = Some(verdict),
+                Fate::Damaged(damage) => self.damage.note(damage),
+            }
+        }
         Ok(())
     }
 
-    /// Settles the intents that the journal has.
+    /// Settles the intents that the journal has, except those that are stuck at a damaged value.
     fn settle_unsettled(&mut self, journal: &mut dyn Journal) -> Result<()> {
         if self.unsettled.is_empty() {
             return Ok(());
         }
         self.find_fates()?;
-        let settled = self.unsettled.iter();
-        let settled: Vec<Settled<'_>> = settled
-            .filter_map(|(intent, verdict)| Some(Settled { intent, verdict: (*verdict)? }))
+        let settled: Vec<Settled<'_>> = self
+            .unsettled
+            .iter()
+            .filter_map(|one| Some(Settled { intent: &one.intent, verdict: one.verdict? }))
             .collect();
+        if settled.is_empty() {
+            return Ok(());
+        }
         let applied = settled.iter().filter(|settled| settled.verdict == Verdict::Applied);
         let applied: Vec<&Intent> = applied.map(|settled| settled.intent).collect();
         // Letters come before the journal forgets the intents: a crash in between sends them again.
@@ -328,9 +458,19 @@ impl Index {
             applied.iter().filter(is_large).map(|intent| intent.shard).collect();
         journal.settle(&settled).map_err(DomainError::Journal)?;
         self.large.extend(large);
-        self.unsettled.clear();
+        self.unsettled.retain(|one| one.verdict.is_none());
         Ok(())
     }
+}
+
+/// The state of a shard that a member meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meeting {
+    Open,
+    /// It is being split, or was. `helps` tells this member to finish the split.
+    Splitting {
+        helps: bool,
+    },
 }
 
 /// A planned intent, and the numbers of its changes in the caller's list.
@@ -340,11 +480,33 @@ struct Batch {
 }
 
 impl Batch {
-    fn report(&self, effects: &mut [Effect]) {
+    fn plan(read: &Read, decoded: &ShardRead, member: MemberId) -> Self {
+        let entries = decoded.found.iter().map(|found| found.before).collect();
+        let view = ShardView { header: decoded.header, entries };
+        let changes: Vec<Change> = decoded.found.iter().map(|found| found.change).collect();
+        let intent = plan(read.shard, member, &view, &changes);
+        let numbers = decoded.found.iter().map(|found| found.number).collect();
+        Self { intent, numbers }
+    }
+
+    fn report(&self, effects: &mut [Option<Effect>]) {
+        assert_eq!(self.numbers.len(), self.intent.steps.len(), "each change has a step");
         for (number, (_, effect)) in self.numbers.iter().zip(self.intent.effects()) {
-            if let Some(slot) = effects.get_mut(*number) {
-                *slot = effect;
-            }
+            set(effects, *number, effect);
         }
+    }
+}
+
+fn numbers_of(batches: &[(Shard, Vec<(usize, Change)>)]) -> BTreeSet<usize> {
+    batches.iter().flat_map(|(_, batch)| batch.iter().map(|(number, _)| *number)).collect()
+}
+
+/// Sets the result of a change of the caller's list.
+fn set<T>(results: &mut [Option<T>], number: usize, result: impl Into<Option<T>>) {
+    let length = results.len();
+    let slot = results.get_mut(number);
+    assert!(slot.is_some(), "change {number} is not one of {length}");
+    if let Some(slot) = slot {
+        *slot = result.into();
     }
 }

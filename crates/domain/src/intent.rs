@@ -26,6 +26,11 @@ pub enum Action {
     Release,
     /// Take the entry out of the index if the member is the home and no member refers to it.
     Reclaim,
+    /// Note that the member's own block is damaged, or that it is good again.
+    Mark {
+        /// `true` if it is damaged.
+        is_suspect: bool,
+    },
 }
 
 /// A change that a member asks for. It must not publish or share a content that it refers to.
@@ -51,8 +56,18 @@ pub enum Effect {
     },
     /// The entry is out of the index: the member's own block is the member's alone again.
     Withdrawn(Pbn),
+    /// The entry says now whether the member's own block is damaged.
+    Marked,
+    /// The member does not refer to the content: the home has found its block damaged.
+    Refused {
+        /// The home, which a good copy of the content helps.
+        home: MemberId,
+    },
     /// Nothing was changed: the index does not have what the change is about.
     Nothing,
+    /// Nothing was decided: a value of the index is damaged or missing. See
+    /// [`crate::Index::damage`].
+    Undecided,
 }
 
 /// A change with the entry that it found, from which everything else follows.
@@ -70,7 +85,11 @@ impl Step {
     pub fn outcome(&self, member: MemberId) -> (Effect, Option<Entry>) {
         match (self.change.action, self.before) {
             (Action::Publish(pbn), None) => {
-                (Effect::Published(pbn), Some(Entry { home: member, pbn, members: 1 }))
+                let (members, is_suspect) = (1, false);
+                (Effect::Published(pbn), Some(Entry { home: member, pbn, members, is_suspect }))
+            }
+            (Action::Publish(_) | Action::Share, Some(entry)) if entry.is_suspect => {
+                (Effect::Refused { home: entry.home }, Some(entry))
             }
             (Action::Publish(_) | Action::Share, Some(entry)) => {
                 let members = entry.members.saturating_add(1);
@@ -79,6 +98,11 @@ impl Step {
             (Action::Release, Some(entry)) if entry.members > 0 => release(member, entry),
             (Action::Reclaim, Some(entry)) if entry.home == member && entry.members == 0 => {
                 (Effect::Withdrawn(entry.pbn), None)
+            }
+            (Action::Mark { is_suspect }, Some(entry))
+                if entry.home == member && entry.is_suspect != is_suspect =>
+            {
+                (Effect::Marked, Some(Entry { is_suspect, ..entry }))
             }
             (_, before) => (Effect::Nothing, before),
         }
@@ -147,6 +171,7 @@ pub struct Intent {
 /// Plans changes of a shard that was read. The view has an entry for each change.
 #[must_use]
 pub fn plan(shard: Shard, member: MemberId, view: &ShardView, changes: &[Change]) -> Intent {
+    assert_eq!(changes.len(), view.entries.len(), "each change has the entry that it finds");
     let mut current = BTreeMap::new();
     let mut steps = Vec::with_capacity(changes.len());
     for (change, entry) in changes.iter().zip(&view.entries) {
@@ -189,6 +214,8 @@ impl Intent {
     /// twice has no other effect than sending it once.
     #[must_use]
     pub fn update(&self) -> Update {
+        assert!(self.header.state == ShardState::Open, "only an open shard takes changes");
+        assert!(self.steps.len() <= MAX_STEPS, "an intent has too many changes");
         let mut first_and_last = BTreeMap::new();
         for step in &self.steps {
             let after = step.outcome(self.member).1;
@@ -236,6 +263,8 @@ impl Intent {
             let (code, pbn) = code_of(change.action);
             let before = before.as_ref();
             let entry_pbn = before.map_or(0, |entry| entry.pbn.number());
+            let is_suspect = before.is_some_and(|entry| entry.is_suspect);
+            let code = code | if is_suspect { SUSPECT } else { 0 };
             writer = writer.bytes(&change.fingerprint.to_bytes()).u32(code).u32(pbn);
             writer = writer.u32(entry_pbn).u32(before.map_or(0, |entry| entry.home.0));
             writer = writer.u32(before.map_or(0, |entry| entry.members));
@@ -267,22 +296,28 @@ impl Intent {
     }
 }
 
+/// The bit of an encoded action that says that the entry found was suspect.
+const SUSPECT: u32 = 1 << 8;
+
 fn decode_step(reader: &mut Reader<'_>) -> Result<Step, Reason> {
     let fingerprint = Fingerprint::from_bytes(reader.array()?);
     let (code, pbn) = (reader.u32()?, reader.u32()?);
-    let action = match code {
+    let is_suspect = code & SUSPECT != 0;
+    let action = match code & !SUSPECT {
         0 => Action::Publish(Pbn::new(pbn).ok_or("its PBN is out of range")?),
         1 if pbn == 0 => Action::Share,
         2 if pbn == 0 => Action::Release,
         3 if pbn == 0 => Action::Reclaim,
+        4 if pbn == 0 => Action::Mark { is_suspect: false },
+        5 if pbn == 0 => Action::Mark { is_suspect: true },
         _ => return Err("it has an unknown change"),
     };
     let (pbn, home, members) = (reader.u32()?, MemberId(reader.u32()?), reader.u32()?);
     let before = match (pbn, home, members) {
-        (0, MemberId(0), 0) => None,
+        (0, MemberId(0), 0) if !is_suspect => None,
         _ => {
             let pbn = Pbn::new(pbn).ok_or("the PBN of its entry is out of range")?;
-            Some(Entry { home, pbn, members })
+            Some(Entry { home, pbn, members, is_suspect })
         }
     };
     Ok(Step { change: Change { fingerprint, action }, before })
@@ -294,6 +329,8 @@ const fn code_of(action: Action) -> (u32, u32) {
         Action::Share => (1, 0),
         Action::Release => (2, 0),
         Action::Reclaim => (3, 0),
+        Action::Mark { is_suspect: false } => (4, 0),
+        Action::Mark { is_suspect: true } => (5, 0),
     }
 }
 

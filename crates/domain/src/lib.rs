@@ -11,6 +11,8 @@
 mod check;
 pub mod codec;
 mod config;
+mod damage;
+mod doubt;
 mod entry;
 mod error;
 mod figures;
@@ -28,6 +30,8 @@ mod wire;
 
 pub use check::{Claim, Claims, Finding, check};
 pub use config::DomainConfig;
+pub use damage::Damage;
+pub use doubt::{Doubt, Doubts, doubts_name};
 pub use entry::{Entry, MemberId, Receipt};
 pub use error::{DomainError, JournalError};
 pub use figures::IndexFigures;

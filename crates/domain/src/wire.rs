@@ -1,14 +1,16 @@
 //! The requests of the index: sent again until their outcome is known.
 
 use crate::config::damaged;
-use crate::entry::{MemberId, Receipt};
+use crate::damage::Damage;
+use crate::entry::{Entry, MemberId, Receipt};
+use crate::header::{HEADER_KEY, ShardHeader};
 use crate::index::Verdict;
 use crate::intent::{Change, Intent, ShardView, verdict};
 use crate::shard::Shard;
 use crate::{DomainError, Result};
 use gemelo_base::Clock;
 use gemelo_base::random::mix_pair;
-use gemelo_objects::{ObjectError, Objects, Operation, Request};
+use gemelo_objects::{ObjectError, Objects, Operation, Request, Update};
 use std::sync::Arc;
 
 /// Attempts to send a request whose outcome is unknown, and rounds of planning again after other
@@ -19,7 +21,7 @@ const FIRST_PAUSE_NS: u64 = 1_000_000;
 /// The longest pause. Under a lease of 10 s it leaves time for many attempts.
 const MAX_PAUSE_NS: u64 = 128_000_000;
 /// The values of keys, in the order of the keys.
-type Values = Vec<Option<Vec<u8>>>;
+pub(crate) type Values = Vec<Option<Vec<u8>>>;
 
 /// The store as one member reaches it.
 pub(crate) struct Wire {
@@ -29,41 +31,39 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Sends intents until the fate of each is known.
-    pub(crate) fn send(&self, intents: &[&Intent]) -> Result<Vec<Verdict>> {
-        let names: Vec<String> = intents.iter().map(|intent| intent.shard.object()).collect();
-        let updates: Vec<_> = intents.iter().map(|intent| intent.update()).collect();
-        let mut verdicts: Vec<Option<Verdict>> = vec![None; intents.len()];
+    /// Sends intents until the fate of each is known, or cannot be found out because a value of its
+    /// shard is damaged or missing. The fates are in the order of the intents.
+    pub(crate) fn send(&self, intents: &[&Intent]) -> Result<Vec<Fate>> {
+        let mut sent: Vec<Sent<'_>> = intents.iter().map(|intent| Sent::new(intent)).collect();
         for attempt in 0..MAX_ATTEMPTS {
             let mut last_error = None;
-            let open: Vec<usize> =
-                verdicts.iter().enumerate().filter(|(_, it)| it.is_none()).map(|it| it.0).collect();
-            let request = |number: &usize| {
-                let (name, update) = (names.get(*number)?, updates.get(*number)?);
-                Some(Request::new(name, Operation::Update(update)))
+            let open: Vec<&mut Sent<'_>> =
+                sent.iter_mut().filter(|sent| sent.fate.is_none()).collect();
+            let outcomes: Vec<_> = {
+                let mut requests: Vec<Request<'_>> =
+                    open.iter().map(|sent| sent.request()).collect();
+                self.objects.execute(&mut requests);
+                requests.into_iter().map(|request| request.outcome).collect()
             };
-            let mut requests: Vec<Request<'_>> = open.iter().filter_map(request).collect();
-            self.objects.execute(&mut requests);
-            for (number, request) in open.into_iter().zip(requests) {
-                let (Some(slot), Some(intent)) = (verdicts.get_mut(number), intents.get(number))
-                else {
-                    continue;
-                };
-                match self.judge(intent, request.outcome) {
-                    Ok(verdict) => *slot = Some(verdict),
+            assert_eq!(open.len(), outcomes.len(), "each intent that was sent has an outcome");
+            for (sent, outcome) in open.into_iter().zip(outcomes) {
+                match self.judge(sent.intent, outcome) {
+                    Ok(verdict) => sent.fate = Some(Fate::Known(verdict)),
                     Err(DomainError::Object(error)) if error.is_unknown() => {
                         last_error = Some(error);
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => sent.fate = Some(Fate::Damaged(Damage::of(error)?)),
                 }
             }
             match last_error {
-                None => return Ok(verdicts.into_iter().flatten().collect()),
+                None => break,
                 Some(error) if attempt + 1 == MAX_ATTEMPTS => return Err(error.into()),
                 Some(_) => self.pause(attempt),
             }
         }
-        Ok(Vec::new())
+        let fates: Vec<Fate> = sent.into_iter().filter_map(|sent| sent.fate).collect();
+        assert_eq!(fates.len(), intents.len(), "each intent has a fate");
+        Ok(fates)
     }
 
     fn judge(
@@ -94,18 +94,22 @@ impl Wire {
         }
     }
 
-    /// Gets the keys of several shards at once.
-    pub(crate) fn read(&self, reads: &[Read]) -> Result<Vec<Values>> {
-        self.retry(|objects| {
+    /// Gets the keys of several shards at once, in the order of the reads. A shard that does not
+    /// exist has no values.
+    pub(crate) fn read(&self, reads: &[Read]) -> Result<Vec<Option<Values>>> {
+        let values = self.retry(|objects| {
             let mut requests: Vec<Request<'_>> = reads.iter().map(Read::request).collect();
             objects.execute(&mut requests);
             let values = |request: Request<'_>| match (request.outcome, request.operation) {
-                (Ok(()), Operation::GetKeys { values, .. }) => Ok(values),
+                (Ok(()), Operation::GetKeys { values, .. }) => Ok(Some(values)),
+                (Err(ObjectError::NotFound { .. }), _) => Ok(None),
                 (Err(error), _) => Err(error.into()),
-                (Ok(()), _) => Ok(Vec::new()),
+                (Ok(()), _) => Ok(None),
             };
-            requests.into_iter().map(values).collect()
-        })
+            requests.into_iter().map(values).collect::<Result<Vec<_>>>()
+        })?;
+        assert_eq!(values.len(), reads.len(), "each read has values");
+        Ok(values)
     }
 
     /// Repeats what may be repeated until the store answers.
@@ -134,11 +138,53 @@ impl Wire {
     }
 }
 
+/// An intent on its way, and its fate once it is known.
+struct Sent<'a> {
+    intent: &'a Intent,
+    object: String,
+    update: Update,
+    fate: Option<Fate>,
+}
+
+impl<'a> Sent<'a> {
+    fn new(intent: &'a Intent) -> Self {
+        Self { intent, object: intent.shard.object(), update: intent.update(), fate: None }
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request::new(&self.object, Operation::Update(&self.update))
+    }
+}
+
+/// What was found out about an intent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Known(Verdict),
+    /// A value is damaged that would tell.
+    Damaged(Damage),
+}
+
+/// A change with its number in the caller's list, and the entry that it finds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) number: usize,
+    pub(crate) change: Change,
+    pub(crate) before: Option<Entry>,
+}
+
+/// A shard as it was read.
+pub(crate) struct ShardRead {
+    pub(crate) header: ShardHeader,
+    pub(crate) found: Vec<Found>,
+    /// Entries that are damaged. Their changes are left out.
+    pub(crate) damage: Vec<Damage>,
+}
+
 /// A read of a shard.
 pub(crate) struct Read {
     pub(crate) shard: Shard,
-    pub(crate) object: String,
-    pub(crate) numbers: Vec<usize>,
+    object: String,
+    changes: Vec<(usize, Change)>,
     keys: Vec<String>,
 }
 
@@ -149,18 +195,37 @@ impl Read {
 
     /// Reads the changes of a shard in the order of their keys: librados and the servers sort them
     /// otherwise. Changes of one content keep their order.
-    pub(crate) fn new(shard: Shard, mut numbers: Vec<usize>, changes: &[Change]) -> Self {
-        let bytes_of = |number: &usize| {
-            changes.get(*number).map_or([0; 16], |change| change.fingerprint.to_bytes())
-        };
-        numbers.sort_by_cached_key(bytes_of);
-        let chosen = numbers.iter().filter_map(|number| changes.get(*number));
-        let keys = ShardView::keys(chosen.map(|change| change.fingerprint));
-        Self { shard, object: shard.object(), numbers, keys }
+    pub(crate) fn new(shard: Shard, mut changes: Vec<(usize, Change)>) -> Self {
+        changes.sort_by_cached_key(|(_, change)| change.fingerprint.to_bytes());
+        let keys = ShardView::keys(changes.iter().map(|(_, change)| change.fingerprint));
+        Self { shard, object: shard.object(), changes, keys }
     }
 
-    pub(crate) fn decode(&self, values: &Values) -> Result<ShardView> {
-        let view = ShardView::decode(&self.keys, values);
-        view.map_err(|(key, reason)| damaged(&self.object, key, reason))
+    /// Returns the numbers of the changes in the caller's list.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
+        self.changes.iter().map(|(number, _)| *number)
+    }
+
+    /// Decodes what was read.
+    ///
+    /// # Errors
+    /// Fails with the damage if the shard is missing, or if its header is damaged.
+    pub(crate) fn decode(&self, values: Option<&Values>) -> std::result::Result<ShardRead, Damage> {
+        let damage =
+            |key: &str, reason| Damage { object: self.object.clone(), key: key.into(), reason };
+        let values = values.ok_or_else(|| damage(HEADER_KEY, "the object is missing"))?;
+        assert_eq!(values.len(), self.keys.len(), "each key has a value or none");
+        assert_eq!(self.keys.len(), self.changes.len() + 1, "the header comes first");
+        let header = values.first().and_then(Option::as_deref);
+        let header = ShardHeader::decode(header).map_err(|reason| damage(HEADER_KEY, reason))?;
+        let mut read = ShardRead { header, found: Vec::new(), damage: Vec::new() };
+        let entries = self.keys.iter().zip(values).skip(1);
+        for ((number, change), (key, value)) in self.changes.iter().copied().zip(entries) {
+            match value.as_deref().map(|value| Entry::decode(key, value)).transpose() {
+                Ok(before) => read.found.push(Found { number, change, before }),
+                Err(reason) => read.damage.push(damage(key, reason)),
+            }
+        }
+        Ok(read)
     }
 }

@@ -49,8 +49,10 @@ pub(crate) fn shard(bytes: &[u8]) {
     };
     let change = Change { fingerprint, action: Action::Share };
     let Some(whole) = Shard::new(0, 0) else { return };
-    let intent = plan(whole, MemberId(1), &view, &[change]);
-    let _ = intent.update();
+    // Members change open shards only.
+    if view.header.state == ShardState::Open && view.entries.len() == 1 {
+        let _ = plan(whole, MemberId(1), &view, &[change]).update();
+    }
 }
 
 /// The keys of a group of kinds, and of one of fingerprints.
@@ -80,7 +82,7 @@ pub(crate) fn intent_seeds() -> Vec<Vec<u8>> {
     let view = |entries| ShardView { header: ShardHeader::new(ShardState::Open), entries };
     let change = |byte, action| Change { fingerprint: Fingerprint::from_bytes([byte; 16]), action };
     let Some((whole, pbn)) = Shard::new(0, 0).zip(Pbn::new(9)) else { return Vec::new() };
-    let entry = Entry { home: MemberId(2), pbn, members: 2 };
+    let entry = Entry { home: MemberId(2), pbn, members: 2, is_suspect: true };
     let changes = [change(1, Action::Publish(pbn)), change(2, Action::Release)];
     let intent = plan(whole, MemberId(1), &view(vec![None, Some(entry)]), &changes);
     vec![unframed(&intent.encode())]

@@ -3,7 +3,7 @@
 use crate::error::{PlaceError, Result};
 use crate::member::MemberPlace;
 use crate::sharing::MemberSharing;
-use gemelo_domain::{Members, mailbox_name};
+use gemelo_domain::{Members, doubts_name, mailbox_name};
 use gemelo_member::{MemberError, Service};
 use gemelo_objects::ObjectError;
 use gemelo_sharing::remove_ledger;
@@ -42,10 +42,12 @@ impl MemberRemoval {
         remove_ledger(service.client().index(), member)?;
         service.clear()?;
         let index = service.client().index();
-        // It has no letter that matters: the member keeps nothing for others.
-        match index.remove(&mailbox_name(member)) {
-            Ok(()) | Err(ObjectError::NotFound { .. }) => {}
-            Err(error) => return Err(MemberError::from(error).into()),
+        // It has no letter and no doubt that matters: the member keeps nothing for others.
+        for name in [mailbox_name(member), doubts_name(member)] {
+            match index.remove(&name) {
+                Ok(()) | Err(ObjectError::NotFound { .. }) => {}
+                Err(error) => return Err(MemberError::from(error).into()),
+            }
         }
         Members::new(index).remove(&name, member).map_err(MemberError::from)?;
         Ok(service.release()?)

@@ -45,6 +45,8 @@ pub(crate) struct Blocks {
     due: Bits,
     /// Kept blocks that the index has and to which this member does not refer.
     lent: Bits,
+    /// Kept blocks whose contents were found damaged, or good again.
+    doubted: Bits,
     borrowed: Borrowed,
     aside: BTreeMap<Pbn, Aside>,
     /// Blocks that are being published.
@@ -134,6 +136,18 @@ impl Blocks {
         }
     }
 
+    /// Notes that the content of a block has to be looked at.
+    pub(crate) fn doubt(&mut self, pbn: Pbn) {
+        if self.kept.contains(pbn) {
+            self.doubted.insert(pbn);
+        }
+    }
+
+    /// Takes blocks whose contents have to be looked at.
+    pub(crate) fn take_doubted(&mut self, most: usize) -> Vec<Pbn> {
+        self.doubted.take(most)
+    }
+
     pub(crate) fn is_kept(&self, pbn: Pbn) -> bool {
         self.kept.contains(pbn)
     }
@@ -162,7 +176,7 @@ impl Blocks {
 
     /// Sets the relation of a kept block to the domain.
     pub(crate) fn set_kind(&mut self, pbn: Pbn, kind: Kind) {
-        debug_assert!(self.kept.contains(pbn), "block {} is not kept", pbn.number());
+        assert!(self.kept.contains(pbn), "block {} is not kept", pbn.number());
         self.borrowed.remove(pbn);
         self.aside.remove(&pbn);
         self.lent.remove(pbn);
@@ -239,6 +253,13 @@ impl Blocks {
         }
     }
 
+    /// Ends the publishing of a block that is not shared at present. It is tried again when the pool
+    /// is opened.
+    pub(crate) fn set_aside(&mut self, pbn: Pbn) {
+        self.give_up(pbn, false);
+        self.candidates.remove(pbn);
+    }
+
     /// Returns the blocks that no intent has and that are being published.
     pub(crate) fn planned(&self) -> Vec<Pbn> {
         let planned = self.publishing.iter().filter(|(_, state)| **state == Progress::Planned);
@@ -305,6 +326,15 @@ impl Blocks {
         }
     }
 
+    /// Ends the release of a reference of which nothing could be decided. It is tried again when the
+    /// pool is opened.
+    pub(crate) fn postpone_release(&mut self, fingerprint: Fingerprint) {
+        let pbn = self.released(fingerprint);
+        if pbn.is_some_and(|pbn| self.releasing.get(&pbn) == Some(&Progress::Planned)) {
+            self.end_release(fingerprint);
+        }
+    }
+
     /// Gives up the releases that no intent has: their blocks are due again.
     pub(crate) fn give_up_releases(&mut self) {
         let planned = self.releasing.extract_if(|_, state| *state == Progress::Planned);
@@ -323,6 +353,7 @@ impl Blocks {
         self.aside.remove(&pbn);
         self.lent.remove(pbn);
         self.due.remove(pbn);
+        self.doubted.remove(pbn);
         if self.unreferenced.remove(pbn) {
             self.freed.push(pbn);
         }
@@ -335,7 +366,14 @@ impl Blocks {
 
     /// Returns the counts of blocks.
     pub(crate) fn figures(&self) -> BlockFigures {
-        let bits = [&self.kept, &self.unreferenced, &self.candidates, &self.due, &self.lent];
+        let bits = [
+            &self.kept,
+            &self.unreferenced,
+            &self.candidates,
+            &self.due,
+            &self.lent,
+            &self.doubted,
+        ];
         BlockFigures {
             kept: self.kept.len(),
             borrowed: self.borrowed.len(),

@@ -12,6 +12,13 @@ pub struct Figures {
     pub shared: u64,
     /// Shared contents that were not borrowed, because their bytes differ or cannot be read.
     pub refused: u64,
+    /// Contents of homes that were read before an own block was given up for them.
+    pub checked: u64,
+    /// Own blocks that were damaged and were written again from the copy of another member.
+    pub healed: u64,
+    /// Contents that are not shared at present, because their homes have found them damaged, or
+    /// because their values in the index are damaged.
+    pub set_aside: u64,
     /// References that were given up.
     pub released: u64,
     /// Own contents that were taken out of the index.
@@ -36,7 +43,9 @@ impl Figures {
                 (_, Effect::Withdrawn(_)) => &mut self.withdrawn,
                 (Action::Release, Effect::Nothing) => &mut self.lost,
                 // The content was taken up again, or its letter came twice.
-                (_, Effect::Nothing) => continue,
+                (_, Effect::Nothing | Effect::Marked) => continue,
+                // They are counted where they are set aside.
+                (_, Effect::Refused { .. } | Effect::Undecided) => continue,
             };
             *counter += 1;
         }

@@ -26,6 +26,8 @@ struct Consequences {
     kept: Vec<(Pbn, Record)>,
     /// Blocks of which the ledger forgets.
     forgotten: Vec<Pbn>,
+    /// Contents of homes that were read.
+    checked: u64,
 }
 
 impl Journal for LedgerJournal<'_> {
@@ -70,7 +72,8 @@ fn note_progress(blocks: &mut Blocks, intents: &[Intent], progress: Progress) {
     for change in intents.iter().flat_map(|intent| &intent.steps).map(|step| step.change) {
         match change.action {
             Action::Publish(pbn) => blocks.note_publishing(pbn, progress),
-            _ => blocks.note_releasing(change.fingerprint, progress),
+            Action::Release => blocks.note_releasing(change.fingerprint, progress),
+            Action::Share | Action::Reclaim | Action::Mark { .. } => {}
         }
     }
 }
@@ -85,6 +88,7 @@ impl LedgerJournal<'_> {
             .map(|settled| settled.intent)
             .collect();
         let consequences = self.consequences(&applied)?;
+        self.figures.checked += consequences.checked;
         self.shared.ledger.lock().write(&consequences.records())?;
         let mut borrowed = Vec::new();
         {
@@ -134,6 +138,7 @@ impl LedgerJournal<'_> {
                 }
             }
         }
+        found.checked = comparison.len();
         found.taken.extend(comparison.run()?);
         Ok(found)
     }
@@ -146,15 +151,20 @@ impl LedgerJournal<'_> {
             self.figures.count(settled.intent, is_applied);
             // Each content occurs once in an intent of this crate, so that no block of a void one
             // is in the index: those of `blocks_if_void`, and those that would have been shared.
-            for change in settled.intent.steps.iter().map(|step| step.change) {
+            for (change, effect) in settled.intent.effects() {
                 match change.action {
+                    // It is not kept, and may be tried again.
+                    Action::Publish(pbn) if matches!(effect, Effect::Refused { .. }) => {
+                        blocks.note_publishing(pbn, Progress::Planned);
+                        blocks.give_up(pbn, true);
+                    }
                     Action::Publish(pbn) if is_applied => blocks.end_publishing(pbn),
                     Action::Publish(pbn) => blocks.note_publishing(pbn, Progress::Planned),
                     Action::Release if is_applied => blocks.end_release(change.fingerprint),
                     Action::Release => {
                         blocks.note_releasing(change.fingerprint, Progress::Planned);
                     }
-                    Action::Share | Action::Reclaim => {}
+                    Action::Share | Action::Reclaim | Action::Mark { .. } => {}
                 }
             }
         }

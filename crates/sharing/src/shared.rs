@@ -7,13 +7,13 @@ use crate::in_flight::InFlight;
 use crate::ledger::Ledger;
 use crate::record::{Kind, Place, Record};
 use gemelo_domain::MemberId;
-use gemelo_format::Pbn;
+use gemelo_format::{Fingerprinter, Pbn};
 use gemelo_store::Store;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Waits for requests that read own places: one each 100 µs, for 30 s at most. A disk that needs
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) foreign: Arc<dyn ForeignContents>,
     /// `true` to compare bytes before a block is borrowed.
     pub(crate) compares: AtomicBool,
+    /// The fingerprints of the open pool.
+    pub(crate) fingerprinter: OnceLock<Fingerprinter>,
     /// `true` while a thread works, so that writers may wait for it.
     pub(crate) has_worker: AtomicBool,
     /// Shared by writes to kept blocks, alone for giving up their own places.
@@ -65,6 +67,7 @@ impl Shared {
             orphans: Mutex::new(orphans),
             foreign,
             compares: AtomicBool::new(compares),
+            fingerprinter: OnceLock::new(),
             has_worker: AtomicBool::new(false),
             writing: RwLock::new(()),
             below: Mutex::new(None),

@@ -3,6 +3,7 @@
 
 use crate::blocks::{BlockFigures, Blocks};
 use crate::error::Result;
+use crate::examine::Told;
 use crate::figures::Figures;
 use crate::foreign::ForeignContents;
 use crate::journal::LedgerJournal;
@@ -11,7 +12,7 @@ use crate::record::{Kind, Record};
 use crate::shared::{Shared, SharedParts};
 use crate::store::LedgerKeeper;
 use gemelo_base::{Clock, StopFlag};
-use gemelo_domain::{Action, Change, DomainConfig, Index, MemberId};
+use gemelo_domain::{Action, Change, Damage, DomainConfig, Doubt, Effect, Index, MemberId};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::Objects;
 use gemelo_store::Keeper;
@@ -81,14 +82,24 @@ pub struct Round {
     pub released: usize,
     /// Letters that were dealt with.
     pub letters: usize,
+    /// Blocks that were looked at because they were doubted.
+    pub examined: usize,
 }
 
 impl Round {
     /// Returns whether there was nothing to do.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
-        self.published == 0 && self.released == 0 && self.letters == 0
+        let Self { published, released, letters, examined } = *self;
+        published + released + letters + examined == 0
     }
+}
+
+/// References that are to be released.
+struct PlannedReleases {
+    changes: Vec<Change>,
+    /// Doubts about the homes of restored blocks.
+    told: Told,
 }
 
 /// A member that shares contents; see the module.
@@ -98,12 +109,14 @@ pub struct Sharing {
     worker: Mutex<Worker>,
     /// The counts as of the last round, so that nobody who looks at them waits for a round.
     figures: Mutex<Figures>,
+    /// Damaged values of the index, as of the last round.
+    damage: Mutex<Vec<Damage>>,
 }
 
 /// The part that one thread uses at a time.
-struct Worker {
-    index: Index,
-    figures: Figures,
+pub(crate) struct Worker {
+    pub(crate) index: Index,
+    pub(crate) figures: Figures,
 }
 
 impl Sharing {
@@ -128,7 +141,13 @@ impl Sharing {
         let shared =
             Shared::new(SharedParts { member, ledger, blocks, orphans, foreign, compares });
         let worker = Mutex::new(Worker { index, figures: Figures::default() });
-        Ok(Self { shared: Arc::new(shared), options, worker, figures: Mutex::default() })
+        Ok(Self {
+            shared: Arc::new(shared),
+            options,
+            worker,
+            figures: Mutex::default(),
+            damage: Mutex::default(),
+        })
     }
 
     /// Returns the keeper with which the member's pool has to be opened.
@@ -146,8 +165,10 @@ impl Sharing {
         let mut worker = self.worker.lock();
         let compares = self.options.compares || !pool.fingerprints_prove_equality();
         self.shared.compares.store(compares, Ordering::Relaxed);
+        self.shared.fingerprinter.get_or_init(|| pool.fingerprinter().clone());
         let round = self.round(&mut worker, pool);
         *self.figures.lock() = worker.figures;
+        *self.damage.lock() = worker.index.damage();
         self.free(pool);
         round
     }
@@ -195,8 +216,9 @@ impl Sharing {
         self.free(pool);
         let published = self.publish(worker, pool)?;
         let letters = self.collect(worker)?;
+        let examined = self.examine(worker, pool)?;
         worker.index.split_large()?;
-        Ok(Round { published, released, letters })
+        Ok(Round { published, released, letters, examined })
     }
 
     /// Settles intents that the ledger has and the index does not know of.
@@ -217,14 +239,27 @@ impl Sharing {
         if due.is_empty() {
             return Ok(0);
         }
-        let changes = self.plan_releases(&due).inspect_err(|_| {
+        let planned = self.plan_releases(&due).and_then(|planned| {
+            // Their homes have no good copy, and this member has one as long as it knows of it.
+            index.doubt(&planned.told)?;
+            Ok(planned)
+        });
+        let PlannedReleases { changes, .. } = planned.inspect_err(|_| {
             let mut blocks = self.shared.blocks.write();
             blocks.give_up_releases();
             due.iter().for_each(|pbn| blocks.put_back_due(*pbn));
         })?;
         let submitted =
             index.submit(&changes, &mut LedgerJournal { shared: &self.shared, figures });
-        self.shared.blocks.write().give_up_releases();
+        let mut blocks = self.shared.blocks.write();
+        if let Ok(effects) = &submitted {
+            assert_eq!(effects.len(), changes.len(), "each release has an effect");
+            let undecided = changes.iter().zip(effects);
+            let undecided = undecided.filter(|(_, effect)| **effect == Effect::Undecided);
+            undecided.for_each(|(change, _)| blocks.postpone_release(change.fingerprint));
+        }
+        blocks.give_up_releases();
+        drop(blocks);
         submitted?;
         Ok(changes.len())
     }
@@ -235,9 +270,10 @@ impl Sharing {
         self.options.batch.min(index.changes_at_once())
     }
 
-    fn plan_releases(&self, due: &[Pbn]) -> Result<Vec<Change>> {
+    fn plan_releases(&self, due: &[Pbn]) -> Result<PlannedReleases> {
         let mut ledger = self.shared.ledger.lock();
         let records = ledger.read(due)?;
+        assert_eq!(records.len(), due.len(), "each due block has a record or none");
         let forgotten: BTreeMap<Pbn, Option<Record>> = due
             .iter()
             .zip(&records)
@@ -250,6 +286,8 @@ impl Sharing {
         let mut blocks = self.shared.blocks.write();
         forgotten.keys().for_each(|pbn| blocks.free(*pbn));
         let mut changes = Vec::with_capacity(due.len());
+        let known = due.iter().zip(&records).filter_map(|(pbn, record)| Some((*pbn, (*record)?)));
+        let told = self.doubts_of(known);
         for (pbn, record) in due.iter().zip(records) {
             let Some(Record { fingerprint, .. }) = record.filter(|_| !forgotten.contains_key(pbn))
             else {
@@ -261,7 +299,7 @@ impl Sharing {
                 blocks.put_back_due(*pbn);
             }
         }
-        Ok(changes)
+        Ok(PlannedReleases { changes, told })
     }
 
     /// Publishes contents that are identified durably.
@@ -275,11 +313,33 @@ impl Sharing {
         let submitted = pool.fingerprints_of(&pbns).map_err(Into::into).and_then(|found| {
             let changes = self.plan_publishing(&pbns, found);
             let mut journal = LedgerJournal { shared: &self.shared, figures };
-            index.submit(&changes, &mut journal)?;
+            let effects = index.submit(&changes, &mut journal)?;
+            figures.set_aside += self.set_aside(index, &changes, &effects)?;
             Ok(changes.len())
         });
         self.give_up_planned();
         submitted
+    }
+
+    /// Sets contents aside that are not shared at present, and tells their homes of the good copies.
+    /// Returns how many there are.
+    fn set_aside(&self, index: &Index, changes: &[Change], effects: &[Effect]) -> Result<u64> {
+        assert_eq!(effects.len(), changes.len(), "each content has an effect");
+        let (mut told, mut count) = (Told::new(), 0);
+        for (change, effect) in changes.iter().zip(effects) {
+            let Action::Publish(pbn) = change.action else { continue };
+            if let Effect::Refused { home } = effect {
+                let (fingerprint, from) = (change.fingerprint, self.shared.member);
+                let doubt = Doubt { fingerprint, from, copy: Some(pbn) };
+                told.entry(*home).or_default().push(doubt);
+            }
+            if matches!(effect, Effect::Refused { .. } | Effect::Undecided) {
+                self.shared.blocks.write().set_aside(pbn);
+                count += 1;
+            }
+        }
+        index.doubt(&told)?;
+        Ok(count)
     }
 
     fn plan_publishing(&self, pbns: &[Pbn], found: Vec<Option<Fingerprint>>) -> Vec<Change> {
@@ -324,6 +384,13 @@ impl Sharing {
     #[must_use]
     pub fn figures(&self) -> Figures {
         *self.figures.lock()
+    }
+
+    /// Returns damaged and missing values of the index that this member has met, as of the end of the
+    /// last round. What needs them is left out until the domain was repaired.
+    #[must_use]
+    pub fn damage(&self) -> Vec<Damage> {
+        self.damage.lock().clone()
     }
 
     /// Returns counts of the member's blocks.

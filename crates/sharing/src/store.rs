@@ -166,6 +166,10 @@ impl Keeper for LedgerKeeper {
         pbns.iter().for_each(|pbn| blocks.identify(*pbn));
     }
 
+    fn doubt(&self, pbn: Pbn) {
+        self.shared.blocks.write().doubt(pbn);
+    }
+
     fn keep(&self, pbn: Pbn) -> bool {
         self.shared.blocks.write().drop_reference(pbn)
     }

@@ -58,6 +58,10 @@ impl Keeper for TestKeeper {
         self.identified.lock().unwrap().extend(pbns);
     }
 
+    fn doubt(&self, pbn: Pbn) {
+        self.doubted.lock().unwrap().push(pbn);
+    }
+
     fn keep(&self, pbn: Pbn) -> bool {
         let keeps = self.keeps.load(Ordering::Relaxed);
         if keeps {

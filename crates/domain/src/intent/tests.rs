@@ -11,7 +11,7 @@ fn pbn(number: u32) -> Pbn {
 }
 
 fn entry(home: MemberId, members: u32) -> Entry {
-    Entry { home, pbn: pbn(9), members }
+    Entry { home, pbn: pbn(9), members, is_suspect: false }
 }
 
 fn outcome(action: Action, before: Option<Entry>) -> (Effect, Option<u32>) {

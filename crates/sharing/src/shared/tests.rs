@@ -10,7 +10,7 @@ use gemelo_domain::{
     Action, Change, Entry, Intent, Journal as _, Settled, Shard, ShardHeader, ShardState,
     ShardView, Verdict, plan,
 };
-use gemelo_format::{Fingerprint, FormatError};
+use gemelo_format::{Fingerprint, FingerprintKind, FormatError};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_store::{ContentRead, ContentWrite, Keeper as _};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -26,9 +26,19 @@ fn pbn(number: u32) -> Pbn {
     Pbn::new(number).unwrap()
 }
 
+fn fingerprinter() -> Fingerprinter {
+    Fingerprinter::new(FingerprintKind::Blake3, [7; 32])
+}
+
+/// The byte of which the content of a block consists. The block from which it is borrowed has the
+/// same one.
+fn byte(of: Pbn) -> u8 {
+    (of.number() % 100) as u8
+}
+
 /// The fingerprint of a block's content.
 fn fingerprint(of: Pbn) -> Fingerprint {
-    Fingerprint::of_hash(u128::from(of.number()))
+    fingerprinter().of(&[byte(of); BLOCK])
 }
 
 /// The place from which a block is borrowed.
@@ -86,7 +96,9 @@ impl Store for OwnStore {
         Ok(Vec::new())
     }
 
-    fn read(&self, _reads: &mut [ContentRead<'_>]) {}
+    fn read(&self, reads: &mut [ContentRead<'_>]) {
+        reads.iter_mut().for_each(|read| read.buffer.fill(byte(read.pbn)));
+    }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
         writes.iter_mut().for_each(|write| write.outcome = self.called(Call::Write));
@@ -105,10 +117,12 @@ impl Store for OwnStore {
     }
 }
 
-struct NoContents;
+struct OtherStore;
 
-impl ForeignContents for NoContents {
-    fn read(&self, _reads: &mut [ForeignRead<'_>]) {}
+impl ForeignContents for OtherStore {
+    fn read(&self, reads: &mut [ForeignRead<'_>]) {
+        reads.iter_mut().for_each(|read| read.buffer.fill(byte(read.pbn)));
+    }
 }
 
 /// A member with an empty ledger.
@@ -126,7 +140,7 @@ fn member() -> (Member, Receiver<Call>) {
     let client = world.client();
     let (objects, clock) = (Arc::new(client.clone()), Arc::new(client.clock()));
     let (ledger, _) = Ledger::load(objects, clock, MEMBER, |_, _| {}).unwrap();
-    let (blocks, foreign) = (Blocks::default(), Arc::new(NoContents));
+    let (blocks, foreign) = (Blocks::default(), Arc::new(OtherStore));
     let parts = SharedParts {
         member: MEMBER,
         ledger,
@@ -136,6 +150,7 @@ fn member() -> (Member, Receiver<Call>) {
         compares: false,
     };
     let shared = Arc::new(Shared::new(parts));
+    shared.fingerprinter.set(fingerprinter()).unwrap();
     let (tell, calls) = channel();
     let own = Arc::new(OwnStore { calls: Mutex::new(tell), hook: Mutex::new(None) });
     let keeper = LedgerKeeper { shared: Arc::clone(&shared) };
@@ -194,7 +209,7 @@ fn intent(changes: &[(Pbn, Action, Entry)]) -> Intent {
 /// A content of the other member that this one is about to share.
 fn shared_content(of: Pbn) -> (Pbn, Action, Entry) {
     let (home, content) = place(of);
-    (of, Action::Publish(of), Entry { home, pbn: content, members: 1 })
+    (of, Action::Publish(of), Entry { home, pbn: content, members: 1, is_suspect: false })
 }
 
 #[test]
@@ -291,7 +306,7 @@ fn a_block_is_free_when_the_ledger_has_forgotten_the_intent() {
         blocks.identify(one);
         assert_eq!(blocks.take_candidates(1), [one]);
     }
-    let own = Entry { home: MEMBER, pbn: two, members: 1 };
+    let own = Entry { home: MEMBER, pbn: two, members: 1, is_suspect: false };
     let intent = intent(&[shared_content(one), (two, Action::Release, own)]);
     member.journal(|journal| journal.record(std::slice::from_ref(&intent))).unwrap();
     let world = member.world.clone();

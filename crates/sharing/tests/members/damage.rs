@@ -6,11 +6,12 @@ use crate::member::{Failure, Member, content, flush, read, trim, write};
 use crate::proof::{expect_clean, expect_nothing_left, ledgers};
 use crate::together::{BLOCKS, expect, fill};
 use crate::{domain, member};
-use gemelo_base::Clock;
+use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_domain::{DomainConfig, MemberId};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_objects::simulated::{Client, Faults, World};
+use gemelo_volume::{ScrubOptions, ScrubReport};
 
 /// Two members with equal contents. The second one borrows them from the first one.
 fn pair(world: &World, client: &Client, compares: bool) -> (DomainConfig, Member, Member) {
@@ -94,4 +95,135 @@ fn a_content_whose_bytes_differ_is_not_borrowed() {
     two.work_off().unwrap();
     expect(&two, "vm", 1..=8);
     expect_clean(&client, &[&one, &two]);
+}
+
+/// Three members. The first one is the home of eight contents, and the second one has them as well.
+fn three(world: &World, client: &Client) -> (DomainConfig, [Member; 3]) {
+    let config = domain::create(client, 3);
+    let start = |number| {
+        member::format(client, MemberId(number), BackendKind::Log, 300);
+        Member::start(&world.client(), config, MemberId(number), false).unwrap()
+    };
+    let members = [start(1), start(2), start(3)];
+    fill(&members[0], "vm", DedupMode::Inline, 1..=8);
+    members[0].work_off().unwrap();
+    fill(&members[1], "vm", DedupMode::Inline, 1..=8);
+    (config, members)
+}
+
+/// Damages the content of a member's first block in the domain.
+fn damage_first(client: &Client, home: &Member) {
+    let pbn = ledgers(client, &[home])[0].blocks()[0].pbn;
+    damage(client, home.id(), pbn);
+}
+
+fn scrub(member: &Member) -> ScrubReport {
+    let options = ScrubOptions { most_bytes_per_s: None, heals: true };
+    member.pool.scrub(options, &Silent, &StopFlag::new()).unwrap()
+}
+
+#[test]
+fn a_good_block_is_not_given_up_for_a_damaged_one_and_heals_it() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let (config, [one, two, three]) = three(&world, &client);
+    damage_first(&client, &one);
+    two.work_off().unwrap();
+    assert_eq!(two.sharing.block_figures().borrowed, 7);
+    let figures = two.sharing.figures();
+    assert_eq!((figures.checked, figures.refused), (8, 1));
+    expect(&two, "vm", 1..=8);
+    // The home was told, and takes the good content from there.
+    assert!(!scrub(&one).is_clean());
+    one.work_off().unwrap();
+    assert_eq!(one.sharing.figures().healed, 1);
+    expect(&one, "vm", 1..=8);
+    assert!(scrub(&one).is_clean());
+    one.work_off().unwrap();
+    expect_clean(&client, &[&one, &two]);
+    // Others share it again.
+    fill(&three, "vm", DedupMode::Inline, 1..=8);
+    three.work_off().unwrap();
+    assert_eq!(three.sharing.block_figures().borrowed, 8);
+    expect(&three, "vm", 1..=8);
+    drop(take_over(one, &world, config));
+}
+
+#[test]
+fn what_a_home_knows_to_be_damaged_is_not_shared_until_it_is_healed() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let (config, [one, two, three]) = three(&world, &client);
+    damage_first(&client, &one);
+    assert!(!scrub(&one).is_clean());
+    one.work_off().unwrap();
+    // The index says so: nobody has to read it.
+    two.work_off().unwrap();
+    let figures = two.sharing.figures();
+    assert_eq!((figures.checked, figures.refused, figures.set_aside), (7, 0, 1));
+    assert_eq!(two.sharing.block_figures().borrowed, 7);
+    expect(&two, "vm", 1..=8);
+    // The home takes the content from the member that was refused, and says that it is good.
+    one.work_off().unwrap();
+    assert_eq!(one.sharing.figures().healed, 1);
+    expect(&one, "vm", 1..=8);
+    assert!(scrub(&one).is_clean());
+    fill(&three, "vm", DedupMode::Inline, 1..=8);
+    three.work_off().unwrap();
+    assert_eq!(three.sharing.block_figures().borrowed, 8);
+    // The member that was refused tries again when it is opened.
+    let two = take_over(two, &world, config);
+    two.work_off().unwrap();
+    assert_eq!(two.sharing.block_figures().borrowed, 8);
+    expect(&two, "vm", 1..=8);
+    expect_clean(&client, &[&one, &two, &three]);
+}
+
+#[test]
+fn a_borrower_that_meets_damage_or_writes_the_content_again_helps_the_home() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let (_, [one, two, three]) = three(&world, &client);
+    two.work_off().unwrap();
+    assert_eq!(two.sharing.block_figures().borrowed, 8);
+    damage_first(&client, &one);
+    let volume = two.pool.volume("vm").unwrap();
+    let damaged = (0..8).find(|lbn| read(&volume, *lbn).is_err()).unwrap();
+    two.work_off().unwrap();
+    one.work_off().unwrap();
+    // The home has looked, and nobody shares the content any more.
+    fill(&three, "vm", DedupMode::Inline, 1..=8);
+    write(&three.pool.volume("vm").unwrap(), damaged, &content(100)).unwrap();
+    three.pool.flush().unwrap();
+    three.work_off().unwrap();
+    assert_eq!(three.sharing.figures().set_aside, 0);
+    write(&volume, BLOCKS - 1, &content(damaged + 1)).unwrap();
+    flush(&volume).unwrap();
+    two.work_off().unwrap();
+    one.work_off().unwrap();
+    assert_eq!(one.sharing.figures().healed, 1);
+    expect(&one, "vm", 1..=8);
+    expect(&two, "vm", 1..=8);
+    expect_clean(&client, &[&one, &two, &three]);
+}
+
+#[test]
+fn a_lent_content_is_healed_as_well() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let (_, [one, two, three]) = three(&world, &client);
+    two.work_off().unwrap();
+    trim(&one.pool.volume("vm").unwrap(), 0, BLOCKS).unwrap();
+    one.pool.flush().unwrap();
+    one.work_off().unwrap();
+    assert_eq!(one.sharing.block_figures().lent, 8);
+    damage_first(&client, &one);
+    fill(&three, "vm", DedupMode::Inline, 1..=8);
+    three.work_off().unwrap();
+    assert_eq!(three.sharing.block_figures().borrowed, 7);
+    expect(&three, "vm", 1..=8);
+    one.work_off().unwrap();
+    assert_eq!(one.sharing.figures().healed, 1);
+    expect(&two, "vm", 1..=8);
+    expect_clean(&client, &[&one, &two, &three]);
 }

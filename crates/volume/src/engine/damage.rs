@@ -94,6 +94,7 @@ impl Engine {
     /// Makes a block suspect, if it could be shared. A pool that takes no changes cannot share
     /// either.
     pub(crate) fn suspect(&self, pbn: Pbn) {
+        self.data.doubt(pbn);
         if self.check_writable().is_err() {
             return;
         }
@@ -114,12 +115,14 @@ impl Engine {
         if self.check_writable().is_err() {
             return Ok(());
         }
+        self.data.doubt(pbn);
         self.log.apply(&mut self.state_to_change(), &Change::Suspect { pbn, is_suspect: false })
     }
 
     /// Clears the mark of a suspect block whose content was written again.
     pub(super) fn mend(&self, state: &mut State, pbn: Pbn) -> Result<()> {
         self.log.apply(state, &Change::Suspect { pbn, is_suspect: false })?;
+        self.data.doubt(pbn);
         self.damages.forget(pbn);
         add(&self.counters.healed_blocks, 1);
         Ok(())

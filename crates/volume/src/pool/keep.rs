@@ -2,7 +2,7 @@
 
 use super::Pool;
 use crate::error::Result;
-use gemelo_format::{Fingerprint, Pbn};
+use gemelo_format::{Fingerprint, Fingerprinter, Pbn};
 
 impl Pool {
     /// Returns the fingerprint of each block, in the order of the list; `None` for a block that
@@ -19,6 +19,32 @@ impl Pool {
             is_fit.then_some(record.fingerprint)
         };
         Ok(records.iter().map(fit).collect())
+    }
+
+    /// Returns the function that takes the fingerprints of contents.
+    #[must_use]
+    pub fn fingerprinter(&self) -> &Fingerprinter {
+        self.engine.fingerprinter()
+    }
+
+    /// Writes the content of a damaged block that the keeper keeps to that block again. Returns
+    /// `false` if the pool takes no changes, or if the block cannot be written. It is durable after
+    /// [`Self::sync_healed`].
+    ///
+    /// # Errors
+    /// Fails if metadata cannot be read or changed.
+    pub fn heal_kept(&self, pbn: Pbn, content: &[u8]) -> Result<bool> {
+        assert_eq!(content.len(), self.engine.block_bytes(), "a content has the bytes of a block");
+        let _pin = self.engine.pin();
+        self.engine.write_again(pbn, content)
+    }
+
+    /// Makes contents durable that were written again.
+    ///
+    /// # Errors
+    /// Fails if the pool cannot be written.
+    pub fn sync_healed(&self) -> Result<()> {
+        self.engine.sync_healed()
     }
 
     /// Returns whether contents with equal fingerprints are taken for equal.

@@ -284,6 +284,11 @@ impl DataPath {
         }
     }
 
+    /// Tells the keeper that a content was found damaged, or is good again.
+    pub(crate) fn doubt(&self, pbn: Pbn) {
+        self.keeper.iter().for_each(|keeper| keeper.doubt(pbn));
+    }
+
     /// Returns whether the pool shares contents with others.
     pub(crate) const fn has_keeper(&self) -> bool {
         self.keeper.is_some()
