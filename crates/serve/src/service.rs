@@ -4,7 +4,7 @@ use crate::access::{self, open_patiently};
 use crate::control::{self, Control, HolderKind};
 use crate::exports::VolumeExports;
 use crate::failure::{Remedy, RequestFailure, with_causes};
-use crate::metrics::{self, MetricsServer, render};
+use crate::metrics::{self, MetricsAddress, MetricsServer, PageKind, pool_page, volumes_page};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
 use crate::scrub::{self, ScrubSchedule};
@@ -31,7 +31,7 @@ pub struct ServeOptions {
     /// Behaviour of the pool. A read-only pool refuses all changes.
     pub tuning: Tuning,
     /// Address at which metrics are served over HTTP.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<MetricsAddress>,
     /// The times and the rate of scrubs.
     pub scrub: ScrubSchedule,
     /// Shares of use at which the server warns.
@@ -144,7 +144,7 @@ impl Service {
         pool.set_front_ends(front_ends.clone());
         let all = Arc::new(VolumeExports::all(&pool));
         let transfers = front_ends.iter().find_map(|front_end| front_end.transfers(all.clone()));
-        let metrics = options.metrics.map(MetricsServer::bind).transpose();
+        let metrics = options.metrics.as_ref().map(MetricsServer::bind).transpose();
         let metrics = metrics.map_err(|error| RequestFailure::of_error(&error))?;
         let addresses = Addresses {
             clients: addresses(&front_ends)?,
@@ -306,8 +306,13 @@ fn start_metrics(
     pool: Arc<OpenPool>,
     closing: StopFlag,
 ) -> std::io::Result<JoinHandle<()>> {
-    let text =
-        move || pool.stat().map_or_else(|error| format!("# {error}\n"), |report| render(&report));
+    let text = move |kind| match kind {
+        PageKind::Volumes => volumes_page(&pool.stat_of_volumes()),
+        PageKind::Pool => pool.stat_of_pool().map_or_else(
+            |error| format!("# {error}\n"),
+            |report| pool_page(&report, &pool.volumes_activity()),
+        ),
+    };
     std::thread::Builder::new()
         .name("gemelo-metrics".into())
         .spawn(move || metrics.run(&closing, text))

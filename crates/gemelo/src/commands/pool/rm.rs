@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::units::{format_counted, format_size};
 use gemelo_place::{MemberPlace, PlaceError, PoolPlace};
-use gemelo_serve::{POOL_FILES, StatReport};
+use gemelo_serve::{POOL_FILES, StatReport, VolumeReport};
 use gemelo_volume::{PoolRemoval, RemovalStep, VolumeError};
 use std::path::Path;
 
@@ -105,7 +105,7 @@ fn contents(pool: &PoolPlace, report: &StatReport) -> String {
         format_counted(report.pool.volumes, "volume"),
         format_size(report.pool.physical_blocks * block_bytes)
     );
-    for volume in &report.volumes {
+    for VolumeReport { summary: volume, .. } in &report.volumes {
         text += &format!(
             "  volume {}: {}, {} mapped\n",
             volume.record.name.escape_debug(),

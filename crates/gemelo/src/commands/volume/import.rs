@@ -96,8 +96,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 /// Returns the number of clients of a volume; [`None`] unless the pool is served and has the
 /// volume.
 fn clients_of(report: &StatReport, name: &str) -> Option<u64> {
-    let at = report.volumes.iter().position(|volume| volume.record.name == name)?;
-    report.server.as_ref()?.volume_connections.get(at).copied()
+    report.volumes.iter().find(|volume| volume.summary.record.name == name)?.connections
 }
 
 impl Arguments {
@@ -173,7 +172,7 @@ impl Arguments {
         access: &PoolAccess,
         context: &Context,
     ) -> anyhow::Result<()> {
-        if !report.volumes.iter().any(|volume| volume.record.name == name) {
+        if !report.volumes.iter().any(|volume| volume.summary.record.name == name) {
             return Ok(());
         }
         let leftover =
@@ -199,13 +198,13 @@ impl Arguments {
     /// volume, and an input that is too long.
     fn is_new(&self, report: &StatReport, length: Option<u64>) -> anyhow::Result<bool> {
         let volume = &self.volume;
-        let there = report.volumes.iter().find(|one| one.record.name == volume.name);
+        let there = report.volumes.iter().find(|one| one.summary.record.name == volume.name);
         if there.is_some() && !self.force {
             return Err(bad_input(anyhow!(
                 "{volume} exists: name another volume, or use --force to replace its content"
             )));
         }
-        if there.is_some_and(|one| one.record.read_only) {
+        if there.is_some_and(|one| one.summary.record.read_only) {
             return Err(bad_input(anyhow!(
                 "{volume} is a snapshot, which takes no writes: clone it and import to the clone"
             )));
@@ -213,7 +212,7 @@ impl Arguments {
         if there.is_some() && self.size.is_some() {
             return Err(bad_input(anyhow!("{volume} exists and keeps its size: leave out --size")));
         }
-        let size = there.map(|one| one.record.size_bytes).or(self.size.map(|size| size.0));
+        let size = there.map(|one| one.summary.record.size_bytes).or(self.size.map(|size| size.0));
         match (size, length) {
             (Some(size), Some(length)) if size < length => Err(bad_input(anyhow!(
                 "{} has {length} bytes, more than the {size} of the volume",

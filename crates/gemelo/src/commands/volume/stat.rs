@@ -58,7 +58,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let report = pools::stat_of(&access, context)?;
     let block_bytes = u64::from(report.pool.block_bytes);
     let is_served = report.server.is_some();
-    let Some(volume) = report.volumes.iter().find(|volume| volume.record.name == *name) else {
+    let mut volumes = report.volumes.iter().map(|volume| &volume.summary);
+    let Some(volume) = volumes.find(|volume| volume.record.name == *name) else {
         return Err(bad_input(anyhow!("{pool}: there is no volume '{name}'")));
     };
     let space = if arguments.space {
