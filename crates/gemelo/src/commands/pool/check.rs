@@ -4,7 +4,7 @@ use super::outlook::{describe, gives_up};
 use crate::confirm::ask;
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
-use crate::json::{JsonOutput, Made};
+use crate::json::{JsonOption, JsonOutput, Made};
 use crate::pools;
 use crate::values::pool_place_parser;
 use anyhow::anyhow;
@@ -33,13 +33,14 @@ pub(crate) struct Arguments {
     /// Write anew what can be, and mark what is lost, so that the pool can be used again
     #[arg(long)]
     repair: bool,
-    /// With --repair, give up what is lost without a question
-    #[arg(long, requires = "repair")]
-    yes: bool,
+    /// With --repair, give up what is lost without a question; otherwise, overwrite an existing
+    /// JSON file
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
-    json: JsonOutput,
+    json: JsonOption,
     /// With --repair, what to do about a commit of the journal that is lost: keep the later ones,
-    /// or go back to the state before it [default: asked for; skip with --yes]
+    /// or go back to the state before it [default: asked for; skip with --force]
     #[arg(long, value_name = "CHOICE", requires = "repair")]
     lost_commit: Option<LostCommit>,
 }
@@ -62,7 +63,7 @@ impl From<LostCommit> for LossChoice {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    arguments.json.check()?;
+    arguments.check_json()?;
     let name = &arguments.pool;
     let about = |error: PlaceError| RequestFailure::from(error).about(&name.to_string());
     // Whatever the disks hold: with settings that make no sense no command opens the pool.
@@ -125,16 +126,28 @@ impl Checked {
 }
 
 impl Arguments {
+    /// Refuses a JSON file that cannot be written or that exists. With --repair it is refused in
+    /// any case, so that nobody gives up data by an option that was meant for the file.
+    fn check_json(&self) -> anyhow::Result<()> {
+        match self.json.path() {
+            Some(path) if self.repair && path.is_file() => Err(bad_input(anyhow!(
+                "{} exists: name another file; with --repair, --force is for the pool alone",
+                path.display()
+            ))),
+            _ => self.json.check(self.force),
+        }
+    }
+
     /// Asks whether to give up what a repair cannot keep, if there is anything, and what to do
     /// about a lost commit, if there is a choice.
     fn choose(&self, outlook: &RepairOutlook, context: &Context) -> anyhow::Result<LossChoice> {
         let chosen = self.lost_commit.map(LossChoice::from);
         let choice = chosen.unwrap_or(LossChoice::Skip);
-        if self.yes || !gives_up(outlook) {
+        if self.force || !gives_up(outlook) {
             return Ok(choice);
         }
         let pool = &self.pool;
-        let refused = format!("{pool}: nothing was repaired: use --yes to give up what is lost");
+        let refused = format!("{pool}: nothing was repaired: use --force to give up what is lost");
         let wanted: &[(&str, LossChoice)] = match outlook.skip.is_some() && chosen.is_none() {
             true => &[("skip", LossChoice::Skip), ("roll-back", LossChoice::RollBack)],
             false => &[("yes", choice)],
@@ -156,7 +169,7 @@ impl Arguments {
         let Self { pool, data, repair, .. } = self;
         let input = Input { pool, data: *data, repair: *repair };
         let made = Made { schema: SCHEMA, input, result: found, warnings: Vec::new() };
-        self.json.finish(context, made, text)?;
+        JsonOutput::new(&self.json, self.force).finish(context, made, text)?;
         Ok(match (found.is_sound, &found.settings_problem) {
             (false, _) => Outcome::FoundDamage,
             // The stored data are sound, but the pool cannot be opened.
