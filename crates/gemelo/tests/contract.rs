@@ -118,7 +118,7 @@ const READERS: &[Reader] = &[
 /// Commands that read no file.
 const OTHERS: &[&[&str]] = &[
     &["campaign", "clean"],
-    &["campaign", "list"],
+    &["campaign", "ls"],
     &["campaign", "report"],
     &["campaign", "run"],
     &["completions"],

@@ -35,7 +35,7 @@ pub use failure::{Remedy, RequestFailure};
 pub use metrics::{MetricsAddress, UnknownMetricsAddress};
 pub use open_pool::{connected, let_look};
 pub use report::{ServerStat, StatReport, Thresholds, VolumeReport};
-pub use request::{CheckedReport, PoolRequest, Reply};
+pub use request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply};
 pub use scrub::{LastScrub, RunningScrub, ScrubSchedule, ScrubStat};
 pub use service::{Addresses, ServeOptions, serve};
 pub use settings::{FILE as SETTINGS, Settings, whole_percent};

@@ -4,7 +4,7 @@ use crate::control::Looks;
 use crate::failure::{Remedy, RequestFailure};
 use crate::figures::{connections, damage_of, report_on, volume_reports};
 use crate::report::{StatReport, Thresholds, VolumeReport};
-use crate::request::{CheckedReport, PoolRequest, Reply};
+use crate::request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply};
 use crate::scrub::Scrubs;
 use crate::settings::Settings;
 use crate::space::SpaceCounter;
@@ -173,9 +173,14 @@ impl OpenPool {
                 return Ok(Reply::Arranged(pool.arrange(*most_bytes_per_s, monitor, stop)?));
             }
             PoolRequest::Find => {
-                let found = pool.find(monitor, stop)?;
+                let before = self.domain_share();
+                let blocks = pool.find(monitor, stop)?;
                 self.share(stop)?;
-                return Ok(Reply::Found(found));
+                let domain = self.domain_share().zip(before).map(|(now, before)| DomainShare {
+                    shared: now.shared - before.shared,
+                    published: now.published - before.published,
+                });
+                return Ok(Reply::Found(FoundReport { blocks, domain }));
             }
             PoolRequest::EstimateFind { sample_bytes, seed } => {
                 let estimate = pool.estimate_find((*sample_bytes, *seed), monitor, stop)?;
@@ -205,6 +210,12 @@ impl OpenPool {
             }
         }
         Ok(Reply::Done)
+    }
+
+    /// What this member has shared with its domain since it was opened.
+    fn domain_share(&self) -> Option<DomainShare> {
+        let counts = self.placed.sharing_stat()?.counts;
+        Some(DomainShare { shared: counts.shared, published: counts.published })
     }
 
     /// Shares with the domain what was found, and releases what is not used any more.

@@ -4,6 +4,7 @@ use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::pools;
+use crate::values::volume_path_parser;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::format_size;
@@ -15,7 +16,7 @@ use gemelo_serve::{
     PoolAccess, PoolRequest, Purpose, Source, StatReport, Transferred, connected, import,
 };
 use std::fs::File;
-use std::io::Seek;
+use std::io::{Cursor, Read, Seek};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,9 @@ const THREADS: usize = 2;
 /// Size in bytes of a volume that is filled from a stream, until the length of the stream is known.
 /// The size takes no space.
 const STREAM_BYTES: u64 = 16 << 40;
+
+/// Bytes of a stream that are read before anything is changed.
+const FIRST_BYTES: u64 = 1;
 
 /// Suffix of a volume's name until its import is complete. A killed import thus leaves no volume
 /// that looks complete.
@@ -36,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE|DEVICE|-")]
     input: PathBuf,
     /// The pool and the new volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// Size of the volume [default: the length of the input, rounded up to whole blocks]
     #[arg(long, value_name = "SIZE")]
@@ -50,10 +54,22 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
+/// Makes a source of a stream. Waits for its first bytes: a stream without any is refused before a
+/// volume is made or cleared, because the program that should have written to it has failed.
+fn stream(mut stream: impl Read + Send + 'static, name: &str) -> anyhow::Result<Source> {
+    let mut first = Vec::new();
+    let read = stream.by_ref().take(FIRST_BYTES).read_to_end(&mut first);
+    read.with_context(|| format!("cannot read {name}")).or_bad_input()?;
+    if first.is_empty() {
+        return Err(bad_input(anyhow!("{name} is empty: there is nothing to import")));
+    }
+    Ok(Source::Stream(Box::new(Cursor::new(first).chain(stream))))
+}
+
 /// Opens the input. Also returns its length in bytes, if it is known.
 fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
     if path.as_os_str() == "-" {
-        return Ok((Source::Stream(Box::new(std::io::stdin())), None));
+        return Ok((stream(std::io::stdin(), "standard input")?, None));
     }
     let opened = || -> std::io::Result<(File, Option<u64>)> {
         let mut file = File::open(path)?;
@@ -69,7 +85,7 @@ fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
         Ok((file, Some(length)))
     };
     match opened().with_context(|| format!("cannot read {}", path.display())).or_bad_input()? {
-        (stream, None) => Ok((Source::Stream(Box::new(stream)), None)),
+        (file, None) => Ok((stream(file, &path.display().to_string())?, None)),
         (_, Some(0)) => {
             Err(bad_input(anyhow!("{} is empty: there is nothing to import", path.display())))
         }

@@ -7,6 +7,7 @@ use crate::exit::{Outcome, bad_input};
 use crate::json::{JsonOutput, Made};
 use crate::pools;
 use crate::table::Table;
+use crate::values::volume_path_parser;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_percent, format_size};
@@ -19,7 +20,7 @@ const SCHEMA: &str = "gemelo.volume/1";
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// Also compute the space that only this volume holds and the space that it shares
     ///
