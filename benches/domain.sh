@@ -78,7 +78,7 @@ loads() {
         start "$gemelo" serve "$domain/$mode" --listen "unix:$socket" "$@"
         measure "$mode"
         stop
-        "$gemelo" pool rm "$domain/$mode" --yes >/dev/null 2>&1 || true
+        "$gemelo" pool rm "$domain/$mode" --force >/dev/null 2>&1 || true
     done
 }
 

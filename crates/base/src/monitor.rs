@@ -32,6 +32,9 @@ pub trait Monitor: Send + Sync {
     /// one before. A monitor without a place for them ignores them.
     fn show(&self, _figures: &str) {}
 
+    /// Reports that a part of long work is complete. A monitor that shows progress ignores it.
+    fn milestone(&self, _message: &str) {}
+
     /// Reports a problem that the user should know about and that does not stop the work.
     fn warn(&self, message: &str);
 
@@ -63,6 +66,7 @@ pub struct Recorder {
     warnings: Mutex<Vec<String>>,
     logged: Mutex<Vec<String>>,
     shown: Mutex<Vec<String>>,
+    milestones: Mutex<Vec<String>>,
 }
 
 impl Recorder {
@@ -94,6 +98,12 @@ impl Recorder {
     #[must_use]
     pub fn logged(&self) -> Vec<String> {
         copy_of(&self.logged)
+    }
+
+    /// Returns the milestones, in the order in which they were reported.
+    #[must_use]
+    pub fn milestones(&self) -> Vec<String> {
+        copy_of(&self.milestones)
     }
 
     /// Returns the figures that were shown, in their order.
@@ -129,6 +139,9 @@ impl Monitor for Recorder {
     }
     fn show(&self, figures: &str) {
         push(&self.shown, figures);
+    }
+    fn milestone(&self, message: &str) {
+        push(&self.milestones, message);
     }
     fn finish(&self) {}
 }

@@ -87,6 +87,11 @@ impl JsonOption {
 }
 
 impl JsonOutput {
+    /// Combines the option with the `--force` of a command that has a wider meaning for it.
+    pub(crate) fn new(option: &JsonOption, force: bool) -> Self {
+        Self { option: option.clone(), force }
+    }
+
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         self.option.check(self.force)
     }

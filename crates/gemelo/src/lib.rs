@@ -18,13 +18,12 @@ mod stored;
 mod table;
 mod values;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 /// Runs the program with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = match commands::Arguments::try_parse() {
+    let arguments = match commands::Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => return exit::usage(&error),
     };

@@ -1,4 +1,4 @@
-//! Progress bars on a terminal. Without a terminal, only warnings and log lines are printed.
+//! Progress bars on a terminal. Without a terminal, warnings, log lines and milestones are printed.
 
 use crate::context::Verbosity;
 use gemelo_base::units::format_line;
@@ -19,6 +19,8 @@ const MOST_WARNINGS_REMEMBERED: usize = 1000;
 pub(crate) struct TerminalMonitor {
     /// `true` on a terminal, unless the command is quiet.
     shows_bars: bool,
+    /// `true` without bars, unless the command is quiet.
+    tells_milestones: bool,
     bar: Mutex<Option<ProgressBar>>,
     /// Name of the phase of the bar.
     phase: Mutex<String>,
@@ -28,8 +30,11 @@ pub(crate) struct TerminalMonitor {
 
 impl TerminalMonitor {
     pub(crate) fn new(verbosity: Verbosity) -> Self {
+        let (is_usual, is_terminal) =
+            (verbosity == Verbosity::Usual, std::io::stderr().is_terminal());
         Self {
-            shows_bars: verbosity == Verbosity::Usual && std::io::stderr().is_terminal(),
+            shows_bars: is_usual && is_terminal,
+            tells_milestones: is_usual && !is_terminal,
             bar: Mutex::new(None),
             phase: Mutex::default(),
             warned: Mutex::default(),
@@ -115,6 +120,12 @@ impl Monitor for TerminalMonitor {
 
     fn advance(&self, amount: u64) {
         self.with_bar(|bar| bar.inc(amount));
+    }
+
+    fn milestone(&self, message: &str) {
+        if self.tells_milestones {
+            self.print(&format!("gemelo: {}", format_line(message)));
+        }
     }
 
     fn warn(&self, message: &str) {

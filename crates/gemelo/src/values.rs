@@ -3,7 +3,7 @@
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use gemelo_base::units::{self, UnitError};
 use gemelo_disk::IoMode;
-use gemelo_place::PoolPlace;
+use gemelo_place::{PoolPlace, VolumePath};
 use gemelo_volume::InlineOverload;
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -49,12 +49,16 @@ pub(crate) fn pool_place_parser() -> impl TypedValueParser<Value = PoolPlace> {
     })
 }
 
+/// Reads the place of a pool and the name of a volume. The directory of the pool may have any name.
+pub(crate) fn volume_path_parser() -> impl TypedValueParser<Value = VolumePath> {
+    OsStringValueParser::new().try_map(|text: OsString| VolumePath::from_os_text(&text))
+}
+
+// The variants have no texts, because clap would print these as an explanation of `on` and `off`.
 /// A switch that is on unless it is turned off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnOff {
-    /// Turns the behaviour on.
     On,
-    /// Turns the behaviour off.
     Off,
 }
 

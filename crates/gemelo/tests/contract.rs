@@ -98,7 +98,7 @@ const READERS: &[Reader] = &[
     reader(&["pool", "grow", "INPUT", "--capacity", "1g"]),
     // A directory without pools is an answer.
     Reader { refuses_garbage: false, ..reader(&["pool", "ls", "INPUT"]) },
-    reader(&["pool", "rm", "INPUT", "--yes"]),
+    reader(&["pool", "rm", "INPUT", "--force"]),
     reader(&["pool", "hand-over", "INPUT"]),
     reader(&["volume", "create", "INPUT/a", "--size", "1m"]),
     reader(&["volume", "ls", "INPUT"]),
@@ -118,7 +118,7 @@ const READERS: &[Reader] = &[
 /// Commands that read no file.
 const OTHERS: &[&[&str]] = &[
     &["campaign", "clean"],
-    &["campaign", "list"],
+    &["campaign", "ls"],
     &["campaign", "report"],
     &["campaign", "run"],
     &["completions"],

@@ -211,9 +211,15 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     text.split(|letter| !is_part(letter))
         .filter(|word| {
-            ["gemelo_pool_", "gemelo_volume_", "gemelo_server_"]
-                .iter()
-                .any(|start| word.starts_with(start))
+            [
+                "gemelo_pool_",
+                "gemelo_volume_",
+                "gemelo_volumes_",
+                "gemelo_server_",
+                "gemelo_finder_",
+            ]
+            .iter()
+            .any(|start| word.starts_with(start))
         })
         .map(str::to_owned)
         .collect()
@@ -225,11 +231,13 @@ fn exported_metrics() -> BTreeSet<String> {
     done(&["volume", "create", &pool.volume("a"), "--size", "1m"]);
     let served = pool.serve(&["--metrics", "127.0.0.1:0"]);
     let address = served.said[1].strip_prefix("metrics at http://").unwrap();
-    let mut stream = TcpStream::connect(address.trim_end_matches("/metrics")).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
-    metrics_in(&page)
+    let mut pages = String::new();
+    for path in ["/metrics", "/metrics/volumes"] {
+        let mut stream = TcpStream::connect(address.trim_end_matches("/metrics")).unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n").as_bytes()).unwrap();
+        stream.read_to_string(&mut pages).unwrap();
+    }
+    metrics_in(&pages)
 }
 
 #[test]

@@ -29,7 +29,7 @@ const ON_POOLS: &[&[&str]] = &[
     &["pool", "find", "POOL"],
     &["pool", "arrange", "POOL"],
     &["pool", "check", "POOL"],
-    &["pool", "check", "POOL", "--repair", "--yes"],
+    &["pool", "check", "POOL", "--repair", "--force"],
     &["pool", "check", "POOL", "--data"],
     &["pool", "grow", "POOL", "--capacity", "128m"],
     &["volume", "create", "POOL/new", "--size", "1m"],

@@ -104,6 +104,44 @@ fn every_command_has_a_manual_page() {
     assert_eq!(files(&directory), pages);
 }
 
+/// What bash suggests for the last of these words.
+fn suggested_by_bash(script: &Path, words: &[&str]) -> Vec<String> {
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let last = words.len() - 1;
+    let complete = format!(
+        "source '{}'; COMP_WORDS=({}); COMP_CWORD={last}; _gemelo gemelo '{}' '{}'; \
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        script.display(),
+        quoted.join(" "),
+        words[last],
+        words[last - 1]
+    );
+    run(Command::new("bash").args(["-c", &complete])).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn completions_know_plans_patterns_and_distributions() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("gemelo.bash");
+    fs::write(&script, gemelo(&["completions", "bash"]).out).unwrap();
+    for (words, expected) in [
+        (&["gemelo", "campaign", "run", "qu"][..], &["quick"][..]),
+        (&["gemelo", "bench", "--pattern", "u"], &["uniform"]),
+        (&["gemelo", "bench", "--distribution", "pers"], &["personal"]),
+        (&["gemelo", "generate", "--distribution", "pers"], &["personal"]),
+        (&["gemelo", "distribution", "show", "pers"], &["personal"]),
+    ] {
+        assert_eq!(suggested_by_bash(&script, words), expected, "{words:?}");
+    }
+    let zsh = gemelo(&["completions", "zsh"]).out;
+    for part in [":_gemelo_distributions'", "_gemelo_distributions() {", ":_gemelo_plans'"] {
+        assert!(zsh.contains(part), "{part}");
+    }
+    let fish = gemelo(&["completions", "fish"]).out;
+    assert!(fish.contains("-l distribution") && fish.contains("-r -F -a"));
+    assert!(fish.contains("-a \"quick "));
+}
+
 #[test]
 fn shells_understand_the_completions() {
     let directory = tempfile::tempdir().unwrap();

@@ -320,8 +320,8 @@ fn damage_is_found_idle_and_served_and_repaired_idle_only() {
     let asked = gemelo(&["pool", "check", &pool.path(), "--data", "--repair"]);
     assert_eq!(asked.status, 2, "nothing is given up without a word: {}{}", asked.out, asked.err);
     assert!(asked.err.contains("volume 'a': 1 block whose content is lost"), "{}", asked.err);
-    assert!(asked.err.contains("use --yes"), "{}", asked.err);
-    let repaired = gemelo(&["pool", "check", &pool.path(), "--data", "--repair", "--yes"]);
+    assert!(asked.err.contains("use --force"), "{}", asked.err);
+    let repaired = gemelo(&["pool", "check", &pool.path(), "--data", "--repair", "--force"]);
     assert_eq!(repaired.status, 4, "what is lost is told: {}{}", repaired.out, repaired.err);
     let read = gemelo(&["volume", "export", &pool.volume("a"), &pool.file("back")]);
     assert_eq!(read.status, 4, "{}", read.err);
@@ -389,7 +389,7 @@ fn a_lost_commit_is_skipped_or_rolled_back_as_asked() {
     assert_eq!(outlook["skip"]["costs"], serde_json::json!([]), "{outlook}");
     let asked = gemelo(&["pool", "check", &pool.path(), "--repair"]);
     assert_eq!(asked.status, 2, "{}{}", asked.out, asked.err);
-    assert!(asked.err.contains("use --yes"), "{}", asked.err);
+    assert!(asked.err.contains("use --force"), "{}", asked.err);
     assert!(
         refused(&["pool", "check", &pool.path(), "--lost-commit", "skip"]).contains("--repair")
     );
@@ -397,7 +397,7 @@ fn a_lost_commit_is_skipped_or_rolled_back_as_asked() {
     for (options, newest) in [(&[][..], 2), (&["--lost-commit", "roll-back"], 1)] {
         let pool = pool_with_lost_commit();
         let path = pool.path();
-        gemelo(&[&["pool", "check", &path, "--repair", "--yes"], options].concat());
+        gemelo(&[&["pool", "check", &path, "--repair", "--force"], options].concat());
         pool.assert_clean();
         done(&["volume", "export", &pool.volume("a"), &pool.file("back")]);
         let back = fs::read(pool.file("back")).unwrap();

@@ -44,11 +44,11 @@ fn a_pool_goes_with_its_volumes_which_are_named_and_only_with_yes() {
     let pool = pool();
     let asked = rm(&pool.path(), &[]);
     assert_eq!((asked.status, asked.out.as_str()), (2, ""), "{}", asked.err);
-    for part in ["2 volumes", "volume a: 1.00 MiB", "volume b: 2.00 MiB", "use --yes"] {
+    for part in ["2 volumes", "volume a: 1.00 MiB", "volume b: 2.00 MiB", "use --force"] {
         assert!(asked.err.contains(part), "{part}: {}", asked.err);
     }
     pool.check();
-    let ran = rm(&pool.path(), &["--yes"]);
+    let ran = rm(&pool.path(), &["--force"]);
     assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{}", ran.out);
     assert!(ran.out.contains("volume a: 1.00 MiB") && ran.out.contains(": removed"), "{}", ran.out);
     assert!(!pool.path().exists());
@@ -59,7 +59,7 @@ fn files_of_others_stay_and_so_does_their_directory() {
     let pool = pool();
     fs::write(pool.path().join("notes.txt"), "mine").unwrap();
     fs::write(pool.path().join("settings.toml"), "cache = \"1m\"\n").unwrap();
-    let ran = rm(&pool.path(), &["--yes"]);
+    let ran = rm(&pool.path(), &["--force"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     assert!(ran.out.contains("the directory stays"), "{}", ran.out);
     assert_eq!(names(&pool.path()), ["notes.txt"]);
@@ -73,7 +73,7 @@ fn a_disk_elsewhere_stays_and_is_no_pools_any_more() {
     Pool::create(&path, &options).unwrap();
     let length = fs::metadata(&data).unwrap().len();
     assert!(fs::read(&data).unwrap().starts_with(b"GEMELODS"));
-    let ran = rm(&path, &["--yes"]);
+    let ran = rm(&path, &["--force"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     assert!(
         ran.out.contains("wipe the header") && ran.out.contains("the file stays"),
@@ -95,7 +95,7 @@ fn no_link_is_followed_to_what_is_not_the_pools() {
     for name in ["data", "settings.toml", "metadata.new"] {
         symlink(&precious, pool.path().join(name)).unwrap();
     }
-    let ran = rm(&pool.path(), &["--yes"]);
+    let ran = rm(&pool.path(), &["--force"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     assert!(!pool.path().exists());
     assert_eq!(fs::read(&precious).unwrap(), vec![7; 1 << 16]);
@@ -110,7 +110,7 @@ fn what_is_no_pool_is_refused_and_left_alone() {
         fs::write(other.join(name), text).unwrap();
     }
     for path in [directory.path().join("nothing"), directory.path().to_owned(), other.clone()] {
-        let ran = rm(&path, &["--yes"]);
+        let ran = rm(&path, &["--force"]);
         assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{}", ran.err);
         assert!(ran.err.contains("not a pool"), "{}", ran.err);
     }
@@ -121,10 +121,10 @@ fn what_is_no_pool_is_refused_and_left_alone() {
 fn a_pool_in_use_is_left_alone() {
     let pool = pool();
     let held = Pool::open(&pool.path(), Tuning::default(), Arc::new(SystemClock::new())).unwrap();
-    assert_eq!(rm(&pool.path(), &["--yes"]).status, 3);
+    assert_eq!(rm(&pool.path(), &["--force"]).status, 3);
     held.close().unwrap();
     let served = pool.serve();
-    let ran = rm(&pool.path(), &["--yes"]);
+    let ran = rm(&pool.path(), &["--force"]);
     assert!(ran.status == 3 && ran.err.contains("in use by process"), "{}", ran.err);
     served.stop();
     pool.check();
@@ -140,7 +140,7 @@ fn what_a_kill_leaves_is_removed_by_the_same_command() {
         for name in gone {
             fs::remove_file(pool.path().join(name)).unwrap();
         }
-        let ran = rm(&pool.path(), &["--yes"]);
+        let ran = rm(&pool.path(), &["--force"]);
         assert_eq!(ran.status, 0, "{gone:?}: {}", ran.err);
         assert!(!pool.path().exists(), "{gone:?}");
     }
@@ -153,7 +153,7 @@ fn a_pool_that_cannot_be_opened_can_be_removed() {
     let metadata = fs::File::options().write(true).open(pool.path().join("metadata")).unwrap();
     metadata.write_all_at(&[0xaa; 4 * 4096], 2 * 4096).unwrap();
     drop(metadata);
-    let ran = rm(&pool.path(), &["--yes"]);
+    let ran = rm(&pool.path(), &["--force"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     assert!(ran.out.contains("its volumes are unknown"), "{}", ran.out);
     assert!(!pool.path().exists());

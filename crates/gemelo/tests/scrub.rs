@@ -53,7 +53,7 @@ fn damage_with_another_copy_is_healed() {
     assert!(text.contains("2 contents checked in"), "{text}");
     assert!(text.contains("1 healed, 0 damaged"), "{text}");
     pool.assert_clean();
-    done(&["pool", "rm", &pool.path(), "--yes"]);
+    done(&["pool", "rm", &pool.path(), "--force"]);
     assert!(!std::path::Path::new(&pool.path()).exists(), "nothing of the scrub is left");
 }
 

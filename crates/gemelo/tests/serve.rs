@@ -168,49 +168,6 @@ fn the_network_is_refused_without_encryption() {
     assert!(message.contains(&key), "{message}");
 }
 
-#[test]
-fn figures_are_told_over_http() {
-    let pool = TestPool::new(&[]);
-    done(&["volume", "create", &pool.volume("a"), "--size", "8m"]);
-    let served = pool.serve(&["--metrics", "127.0.0.1:0"]);
-    let mut client = connect(&pool.uri("a")).unwrap();
-    let block = noise(1, 4096);
-    for offset in [0, 4096, 8192] {
-        write(&mut client, offset, &block);
-    }
-    write(&mut client, 0, &block);
-    write(&mut client, 4096, &[0; 4096]);
-    flush(&mut client);
-    let page = metrics(&served);
-    assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
-    for line in [
-        "gemelo_pool_logical_blocks 2",
-        "gemelo_pool_physical_blocks 1",
-        "gemelo_pool_dedup_ratio 2",
-        "gemelo_volume_writes_total{volume=\"a\"} 5",
-        "gemelo_volume_unique_blocks_total{volume=\"a\"} 1",
-        "gemelo_volume_duplicate_blocks_total{volume=\"a\"} 2",
-        "gemelo_volume_unchanged_blocks_total{volume=\"a\"} 1",
-        "gemelo_volume_zero_blocks_total{volume=\"a\"} 1",
-        "gemelo_volume_latency_seconds_count{volume=\"a\",operation=\"write\"} 5",
-        "gemelo_volume_latency_seconds_bucket{volume=\"a\",operation=\"flush\",le=\"+Inf\"} 1",
-        "gemelo_volume_batch_requests_count{volume=\"a\"} 6",
-        "gemelo_volume_connections{volume=\"a\"} 1",
-        "gemelo_pool_warnings 0",
-        "gemelo_server_memory_bytes 131072",
-        "gemelo_server_memory_limit_bytes 268435456",
-    ] {
-        assert!(page.lines().any(|found| found == line), "{line} in {page}");
-    }
-    // Every line is a comment, or a name, perhaps labels, and a number.
-    for line in page.lines().skip_while(|line| !line.is_empty()).skip(1) {
-        let value = line.rsplit(' ').next().unwrap();
-        assert!(line.starts_with("# ") || value.parse::<f64>().is_ok(), "{line}");
-    }
-    drop(client);
-    assert_eq!(served.stop(), (0, String::new()));
-}
-
 /// Returns the metrics page of the server.
 fn metrics(served: &Served) -> String {
     let address = served.said[1].strip_prefix("metrics at http://").unwrap();

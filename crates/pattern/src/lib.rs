@@ -54,10 +54,27 @@ impl Pattern {
 /// The error for a text that names no pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "'{0}' is not a pattern: use sequential, uniform, nurand, nurand:A (A in blocks), zipf:THETA (0 to \
-     10, such as zipf:0.99) or hotspot:ACCESSES/BLOCKS (percent, such as hotspot:80/20)"
+    "'{0}' is not a pattern: {hint}use sequential, uniform, nurand, nurand:A (A in blocks), zipf:THETA (0 \
+     to 10, such as zipf:0.99) or hotspot:ACCESSES/BLOCKS (percent, such as hotspot:80/20)",
+    hint = meaning(.0)
 )]
 pub struct PatternError(String);
+
+/// Names of other benchmarks for patterns, with the names that they have here.
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("random", "uniform"),
+    ("rand", "uniform"),
+    ("randwrite", "uniform"),
+    ("randread", "uniform"),
+    ("seq", "sequential"),
+    ("zipfian", "zipf:0.99"),
+];
+
+/// Says what a name of another benchmark is called here.
+fn meaning(wrong: &str) -> String {
+    let known = OTHER_NAMES.iter().find(|(other, _)| *other == wrong);
+    known.map_or_else(String::new, |(other, name)| format!("{other} is called {name} here; "))
+}
 
 impl FromStr for Pattern {
     type Err = PatternError;

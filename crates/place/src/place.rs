@@ -47,7 +47,8 @@ impl fmt::Display for PoolPlace {
 impl Serialize for PoolPlace {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         match self {
-            Self::Directory(path) => path.serialize(serializer),
+            // JSON has no bytes: a name that is not UTF-8 is written as it is shown.
+            Self::Directory(path) => serializer.collect_str(&path.display()),
             Self::Member(member) => serializer.collect_str(member.uri()),
         }
     }

@@ -3,7 +3,9 @@
 use crate::member::MemberPlace;
 use crate::place::PoolPlace;
 use gemelo_member::{MemberUri, SCHEME, UriError};
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -44,6 +46,30 @@ impl FromStr for VolumePath {
                 Ok(Self { pool: PoolPlace::Directory(pool.into()), name: name.to_owned() })
             }
             _ => Err(VolumePathError::Directory(text.to_owned())),
+        }
+    }
+}
+
+impl VolumePath {
+    /// Reads `POOL/NAME`, of which the pool's directory may have any name.
+    ///
+    /// # Errors
+    /// Fails if the text is not of this form, or if the name of the volume is not UTF-8.
+    pub fn from_os_text(text: &OsStr) -> Result<Self, VolumePathError> {
+        if let Some(text) = text.to_str() {
+            return text.parse();
+        }
+        let unknown = || VolumePathError::Directory(text.to_string_lossy().into_owned());
+        let bytes = text.as_bytes();
+        let slash = bytes.iter().rposition(|byte| *byte == b'/').ok_or_else(unknown)?;
+        let (pool, name) = bytes.split_at(slash);
+        let name = name.get(1..).and_then(|name| std::str::from_utf8(name).ok());
+        match name {
+            Some(name) if !pool.is_empty() && !name.is_empty() => {
+                let pool = PoolPlace::Directory(OsStr::from_bytes(pool).into());
+                Ok(Self { pool, name: name.to_owned() })
+            }
+            _ => Err(unknown()),
         }
     }
 }

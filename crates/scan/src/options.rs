@@ -130,8 +130,30 @@ impl ScanOptions {
         else {
             return Ok(());
         };
-        let least = self.budget().least_bytes();
-        if found < least { Err(OptionsError::Memory { found, least }) } else { Ok(()) }
+        if found >= self.budget().least_bytes() {
+            return Ok(());
+        }
+        Err(OptionsError::Memory { found, least: self.least_memory() })
+    }
+
+    /// Returns a memory limit in whole MiB with which these options work. The samples of an
+    /// estimate are a share of its memory, so a larger limit also needs a little more.
+    fn least_memory(&self) -> u64 {
+        let mut request = self.request.clone();
+        let mut least = 0;
+        loop {
+            let needed = Budget::new(&request, self.common_bytes).least_bytes();
+            if needed <= least {
+                return least;
+            }
+            least = needed.next_multiple_of(1 << 20);
+            request.counting = match request.counting {
+                Counting::Estimate { .. } => Counting::Estimate { memory_bytes: least },
+                Counting::Exact | Counting::Bounded { .. } => {
+                    Counting::Bounded { memory_bytes: least }
+                }
+            };
+        }
     }
 
     /// Returns the request, with its block sizes in ascending order.
@@ -249,6 +271,26 @@ mod tests {
         let counting = Counting::Estimate { memory_bytes: 1000 };
         let memory = ScanOptions::new(ScanRequest { counting, ..request() });
         assert!(memory.unwrap_err().to_string().contains("give at least"));
+    }
+
+    /// The limit that a message names is accepted.
+    #[test]
+    fn the_least_memory_is_enough() {
+        for block_bytes in [vec![4096], vec![512, 4096, 1 << 20], vec![1 << 20]] {
+            for of in [
+                |memory_bytes| Counting::Estimate { memory_bytes },
+                |memory_bytes| Counting::Bounded { memory_bytes },
+            ] {
+                let with = |memory_bytes| {
+                    let counting = of(memory_bytes);
+                    let block_bytes = block_bytes.clone();
+                    ScanOptions::new(ScanRequest { counting, block_bytes, ..request() })
+                };
+                let Err(OptionsError::Memory { least, .. }) = with(1) else { panic!("1 byte") };
+                assert!(with(least).is_ok(), "{block_bytes:?}: {least}");
+                assert!(least.is_multiple_of(1 << 20) && with(least / 2).is_err());
+            }
+        }
     }
 
     #[test]

@@ -2,19 +2,21 @@
 
 use crate::control::Looks;
 use crate::failure::{Remedy, RequestFailure};
-use crate::report::{ServerStat, StatReport, Thresholds, used_share, warnings};
-use crate::request::{CheckedReport, PoolRequest, Reply};
-use crate::scrub::{ScrubStat, Scrubs};
+use crate::figures::{connections, damage_of, report_on, volume_reports};
+use crate::report::{StatReport, Thresholds, VolumeReport};
+use crate::request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply};
+use crate::scrub::Scrubs;
 use crate::settings::Settings;
 use crate::space::SpaceCounter;
 use crate::tenured::Tenured;
 use gemelo_base::units::format_counted;
-use gemelo_base::{Monitor, StopFlag, SystemClock, process};
-use gemelo_device::{BlockDevice, FrontEndFigures, Listening};
+use gemelo_base::{Monitor, StopFlag, SystemClock};
+use gemelo_device::{BlockDevice, Listening};
 use gemelo_member::MemberError;
 use gemelo_place::{PlaceError, PlacedPool, PoolPlace, Use};
 use gemelo_volume::{
     DamagedBlock, Pool, ScrubOptions, ScrubReport, StopReason, Tuning, VolumeError, VolumeSummary,
+    VolumesActivity,
 };
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
@@ -104,7 +106,7 @@ impl OpenPool {
     }
 
     pub(crate) fn volume_names(&self) -> Vec<String> {
-        self.pool().volumes().into_iter().map(|volume| volume.record.name).collect()
+        self.pool().volume_names()
     }
 
     pub(crate) fn device(&self, name: &str) -> Result<Arc<dyn BlockDevice>, VolumeError> {
@@ -177,9 +179,14 @@ impl OpenPool {
                 return Ok(Reply::Arranged(pool.arrange(*most_bytes_per_s, monitor, stop)?));
             }
             PoolRequest::Find => {
-                let found = pool.find(monitor, stop)?;
+                let before = self.domain_share();
+                let blocks = pool.find(monitor, stop)?;
                 self.share(stop)?;
-                return Ok(Reply::Found(found));
+                let domain = self.domain_share().zip(before).map(|(now, before)| DomainShare {
+                    shared: now.shared - before.shared,
+                    published: now.published - before.published,
+                });
+                return Ok(Reply::Found(FoundReport { blocks, domain }));
             }
             PoolRequest::EstimateFind { sample_bytes, seed } => {
                 let estimate = pool.estimate_find((*sample_bytes, *seed), monitor, stop)?;
@@ -209,6 +216,12 @@ impl OpenPool {
             }
         }
         Ok(Reply::Done)
+    }
+
+    /// What this member has shared with its domain since it was opened.
+    fn domain_share(&self) -> Option<DomainShare> {
+        let counts = self.placed.sharing_stat()?.counts;
+        Some(DomainShare { shared: counts.shared, published: counts.published })
     }
 
     /// Shares with the domain what was found, and releases what is not used any more.
@@ -281,11 +294,29 @@ impl OpenPool {
 
     /// Reports on the pool and its server.
     pub(crate) fn stat(&self) -> Result<StatReport, VolumeError> {
-        let front_ends = self.front_ends.get().map(Vec::as_slice);
-        let report = report_on(self.pool(), &self.place, front_ends, &self.thresholds)?;
+        Ok(self.stat_of_pool()?.with_volumes(self.stat_of_volumes()))
+    }
+
+    /// Reports on the pool and its server, without figures of each volume.
+    pub(crate) fn stat_of_pool(&self) -> Result<StatReport<()>, VolumeError> {
+        let report = report_on(self.pool(), &self.place, self.front_ends(), &self.thresholds)?;
         let read_only = report.read_only && !self.is_only_looked_at;
         let (scrub, sharing) = (self.scrubs.stat(), self.placed.sharing_stat());
         Ok(StatReport { read_only, scrub, sharing, ..report })
+    }
+
+    /// The figures of each volume.
+    pub(crate) fn stat_of_volumes(&self) -> Vec<VolumeReport> {
+        volume_reports(self.pool(), self.front_ends())
+    }
+
+    /// The activity of all volumes together.
+    pub(crate) fn volumes_activity(&self) -> VolumesActivity {
+        self.pool().volumes_activity()
+    }
+
+    fn front_ends(&self) -> Option<&[Arc<dyn Listening>]> {
+        self.front_ends.get().map(Vec::as_slice)
     }
 
     /// Reports on the pool to other processes while this one has it without serving it.
@@ -330,73 +361,6 @@ pub fn connected(clients: u64) -> Option<String> {
     (clients > 0).then(|| format_counted(clients, "connected client"))
 }
 
-/// Returns a warning for each damage that was found when the pool was opened.
-fn damage_of(pool: &Pool) -> Vec<String> {
-    pool.damage().iter().map(|what| format!("the metadata are damaged: {what}")).collect()
-}
-
-/// Returns the number of clients of all front ends, connected to an export or, without a name, at
-/// all.
-fn connections(front_ends: &[Arc<dyn Listening>], export: Option<&str>) -> u64 {
-    front_ends.iter().map(|front_end| front_end.connections(export) as u64).sum()
-}
-
-/// Sums up the figures of the front ends. Volumes are counted in the order of the list.
-fn server_stat(front_ends: &[Arc<dyn Listening>], volumes: &[VolumeSummary]) -> ServerStat {
-    let mut stat = ServerStat {
-        process_id: std::process::id(),
-        connections: connections(front_ends, None),
-        volume_connections: volumes
-            .iter()
-            .map(|volume| connections(front_ends, Some(&volume.record.name)))
-            .collect(),
-        process_cpu_ns: process::cpu_ns(),
-        process_memory_bytes: process::memory_bytes(),
-        ..ServerStat::default()
-    };
-    for front_end in front_ends {
-        let figures = front_end.figures();
-        let FrontEndFigures { accepted, refused, broken, memory_bytes, memory_limit_bytes } =
-            figures;
-        stat.accepted_connections += accepted;
-        stat.refused_connections += refused;
-        stat.broken_connections += broken;
-        stat.memory_bytes += memory_bytes;
-        stat.memory_limit_bytes += memory_limit_bytes;
-    }
-    stat
-}
-
-/// Reports on a pool, and on its server if it is served.
-fn report_on(
-    pool: &Pool,
-    place: &PoolPlace,
-    front_ends: Option<&[Arc<dyn Listening>]>,
-    thresholds: &Thresholds,
-) -> Result<StatReport, VolumeError> {
-    let stat = pool.stat()?;
-    let volumes = pool.volumes();
-    let file_system_free_bytes = place.directory().and_then(free_below);
-    let server = front_ends.map(|front_ends| server_stat(front_ends, &volumes));
-    let mut report = StatReport {
-        dedup_ratio: stat.dedup_ratio(),
-        used_share: used_share(&stat, file_system_free_bytes),
-        pool: stat,
-        volumes,
-        file_system_free_bytes,
-        server,
-        holder_process_id: None,
-        damage: damage_of(pool),
-        damaged_blocks: pool.damaged_blocks(),
-        scrub: ScrubStat::default(),
-        sharing: None,
-        read_only: pool.is_read_only(),
-        warnings: Vec::new(),
-    };
-    report.warnings = warnings(&report, thresholds);
-    Ok(report)
-}
-
 /// Answers other processes that ask for the figures of a pool which this one has open and does not
 /// serve, until the result is dropped. Returns [`None`] if no socket can be made, for example in a
 /// read-only directory; other processes then wait.
@@ -405,9 +369,13 @@ pub fn let_look(place: &PoolPlace, pool: Weak<Pool>) -> Option<Looks> {
     let directory = place.host_directory().ok()?;
     let place = place.clone();
     let figures = move || {
-        let report = report_on(&*pool.upgrade()?, &place, None, &Thresholds::default());
+        let pool = pool.upgrade()?;
+        let report = report_on(&pool, &place, None, &Thresholds::default());
         let holder_process_id = Some(std::process::id());
-        Some(report.map(|report| StatReport { holder_process_id, ..report }))
+        Some(report.map(|report| {
+            let report = report.with_volumes(volume_reports(&pool, None));
+            StatReport { holder_process_id, ..report }
+        }))
     };
     Looks::open(&directory, Box::new(figures)).ok()
 }
@@ -425,15 +393,4 @@ impl From<OpenError> for RequestFailure {
             OpenError::Pool(error) => Self::of_place(&error),
         }
     }
-}
-
-/// Returns the free bytes of the file system that holds the data store, and [`None`] if the store
-/// is a device.
-fn free_below(directory: &Path) -> Option<u64> {
-    let data = directory.join("data");
-    if !std::fs::metadata(&data).is_ok_and(|status| status.is_file()) {
-        return None;
-    }
-    let status = rustix::fs::statvfs(&data).ok()?;
-    Some(status.f_bavail.saturating_mul(status.f_frsize))
 }

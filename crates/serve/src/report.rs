@@ -6,15 +6,16 @@ use gemelo_place::SharingStat;
 use gemelo_volume::{DamagedBlock, PoolStat, VolumeSummary};
 use serde::{Deserialize, Serialize};
 
-/// The figures of a pool, and of its server if it is served.
+/// The figures of a pool, and of its server if it is served. `V` is `()` in a report without those
+/// of each volume, which take long to collect if there are many.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StatReport {
+pub struct StatReport<V = Vec<VolumeReport>> {
     /// Figures of the whole pool.
     pub pool: PoolStat,
     /// Logical blocks divided by physical blocks.
     pub dedup_ratio: f64,
     /// The volumes, in the order of their names.
-    pub volumes: Vec<VolumeSummary>,
+    pub volumes: V,
     /// Free bytes of the file system that holds the data store; [`None`] if the store is a device.
     pub file_system_free_bytes: Option<u64>,
     /// Blocks in use as a share of the blocks that can be stored, 0 to 1.
@@ -41,6 +42,52 @@ pub struct StatReport {
     pub warnings: Vec<String>,
 }
 
+impl StatReport<()> {
+    /// Adds the figures of each volume.
+    pub(crate) fn with_volumes(self, volumes: Vec<VolumeReport>) -> StatReport {
+        let Self {
+            pool,
+            dedup_ratio,
+            volumes: (),
+            file_system_free_bytes,
+            used_share,
+            server,
+            holder_process_id,
+            damage,
+            damaged_blocks,
+            scrub,
+            sharing,
+            read_only,
+            warnings,
+        } = self;
+        StatReport {
+            pool,
+            dedup_ratio,
+            volumes,
+            file_system_free_bytes,
+            used_share,
+            server,
+            holder_process_id,
+            damage,
+            damaged_blocks,
+            scrub,
+            sharing,
+            read_only,
+            warnings,
+        }
+    }
+}
+
+/// The figures of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeReport {
+    /// The figures that the engine has.
+    #[serde(flatten)]
+    pub summary: VolumeSummary,
+    /// Number of connected clients; [`None`] if the pool is not served.
+    pub connections: Option<u64>,
+}
+
 /// The figures of a server, summed over its front ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ServerStat {
@@ -54,8 +101,6 @@ pub struct ServerStat {
     pub refused_connections: u64,
     /// Connections that ended with an error or a breach of the protocol.
     pub broken_connections: u64,
-    /// Number of clients of each volume, in the order of the volumes.
-    pub volume_connections: Vec<u64>,
     /// Bytes of memory that requests and replies of clients take at present.
     #[serde(default)]
     pub memory_bytes: u64,
@@ -116,7 +161,7 @@ pub(crate) fn used_share(stat: &PoolStat, file_system_free_bytes: Option<u64>) -
 }
 
 /// Returns the warnings that follow from the figures.
-pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<String> {
+pub(crate) fn warnings<V>(report: &StatReport<V>, thresholds: &Thresholds) -> Vec<String> {
     let mut warnings = report.damage.clone();
     warnings.extend(report.pool.stopped.as_deref().map(stop_warning));
     if let Some(reached) = thresholds.reached(report.used_share) {
@@ -143,7 +188,7 @@ pub(crate) fn stop_warning(reason: &str) -> String {
 }
 
 /// Returns the warning that a threshold of use is reached.
-pub(crate) fn space_warning(report: &StatReport, reached: f64) -> String {
+pub(crate) fn space_warning<V>(report: &StatReport<V>, reached: f64) -> String {
     let stat = &report.pool;
     let free = available_blocks(stat) * u64::from(stat.block_bytes);
     let what_to_do = match report.file_system_free_bytes {

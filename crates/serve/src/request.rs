@@ -134,7 +134,7 @@ pub enum Reply {
     /// The reply to [`PoolRequest::Collect`].
     Collected(GcReport),
     /// The reply to [`PoolRequest::Find`].
-    Found(FinderReport),
+    Found(FoundReport),
     /// The reply to [`PoolRequest::EstimateFind`].
     Estimated(FindEstimate),
     /// The reply to [`PoolRequest::Arrange`].
@@ -143,6 +143,25 @@ pub enum Reply {
     Scrubbed(ScrubReport),
     /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),
+}
+
+/// The result of a search for duplicates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundReport {
+    /// The blocks of the pool.
+    pub blocks: FinderReport,
+    /// The contents that the pool shared with its domain meanwhile; [`None`] for a pool that is no
+    /// member.
+    pub domain: Option<DomainShare>,
+}
+
+/// The contents that a member has shared with its domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainShare {
+    /// Contents that the domain had already.
+    pub shared: u64,
+    /// Contents that the domain knows now.
+    pub published: u64,
 }
 
 /// The result of a check of an open pool.

@@ -4,7 +4,7 @@ use crate::access::{self, open_patiently};
 use crate::control::{self, Control, HolderKind};
 use crate::exports::VolumeExports;
 use crate::failure::{Remedy, RequestFailure, with_causes};
-use crate::metrics::{self, MetricsServer, render};
+use crate::metrics::{self, MetricsAddress, MetricsServer, PageKind, pool_page, volumes_page};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
 use crate::scrub::{self, ScrubSchedule};
@@ -31,7 +31,7 @@ pub struct ServeOptions {
     /// Behaviour of the pool. A read-only pool refuses all changes.
     pub tuning: Tuning,
     /// Address at which metrics are served over HTTP.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<MetricsAddress>,
     /// The times and the rate of scrubs.
     pub scrub: ScrubSchedule,
     /// Shares of use at which the server warns.
@@ -51,7 +51,8 @@ pub struct Addresses {
 
 /// Serves a pool until `stop` is raised. The service then accepts no more clients, executes and
 /// answers the requests that clients have sent, flushes, and closes the pool. `ready` receives the
-/// addresses once clients can connect. The service raises `stop` itself if a front end fails.
+/// addresses once clients can connect. The service raises `stop` itself if a front end fails. A
+/// standby that never got the pool ends when `stop` is raised as well, without an error.
 ///
 /// # Errors
 /// Fails if the pool cannot be opened or closed, or if a front end fails.
@@ -62,7 +63,9 @@ pub fn serve(
     stop: &StopFlag,
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), RequestFailure> {
-    let (service, addresses) = Service::start(place, options, monitor, stop)?;
+    let Some((service, addresses)) = Service::start(place, options, monitor, stop)? else {
+        return Ok(());
+    };
     ready(&addresses);
     systemd::notify("READY=1");
     let served = run_all(&service.front_ends, stop);
@@ -126,25 +129,28 @@ struct Service {
 }
 
 impl Service {
+    /// Opens the pool and listens. Returns [`None`] if a standby was stopped before it had the
+    /// pool.
     fn start(
         place: &PoolPlace,
         options: ServeOptions,
         monitor: Arc<dyn Monitor>,
         stop: &StopFlag,
-    ) -> Result<(Self, Addresses), RequestFailure> {
+    ) -> Result<Option<(Self, Addresses)>, RequestFailure> {
         let about = |failure: RequestFailure| failure.about_place(place);
         let directory = place.host_directory();
         let directory = directory.map_err(|error| about(RequestFailure::of_place(&error)))?;
         for front_end in &options.front_ends {
             front_end.check().map_err(|error| of_front_end(&error))?;
         }
-        let pool = open((place, &directory), &options, &*monitor, stop).map_err(about)?;
+        let opened = open((place, &directory), &options, &*monitor, stop).map_err(about)?;
+        let Some(pool) = opened else { return Ok(None) };
         let read_only = options.tuning.read_only;
         let front_ends = listen(options.front_ends, options.volumes, &pool, &monitor)?;
         pool.set_front_ends(front_ends.clone());
         let all = Arc::new(VolumeExports::all(&pool));
         let transfers = front_ends.iter().find_map(|front_end| front_end.transfers(all.clone()));
-        let metrics = options.metrics.map(MetricsServer::bind).transpose();
+        let metrics = options.metrics.as_ref().map(MetricsServer::bind).transpose();
         let metrics = metrics.map_err(|error| RequestFailure::of_error(&error))?;
         let addresses = Addresses {
             clients: addresses(&front_ends)?,
@@ -175,7 +181,7 @@ impl Service {
             helpers
                 .push(start_metrics(metrics, Arc::clone(&pool), closing.clone()).map_err(failed)?);
         }
-        Ok((Self { pool, front_ends, transfers, control, helpers, closing }, addresses))
+        Ok(Some((Self { pool, front_ends, transfers, control, helpers, closing }, addresses)))
     }
 
     /// Closes the pool and all that still uses it. The front ends have ended their connections.
@@ -196,20 +202,24 @@ impl Service {
     }
 }
 
-/// Opens the pool, reports its damage, and checks that the volumes to export exist.
+/// Opens the pool, reports its damage, and checks that the volumes to export exist. Returns [`None`]
+/// if a standby was stopped.
 fn open(
     (place, directory): (&PoolPlace, &Path),
     options: &ServeOptions,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<Arc<OpenPool>, RequestFailure> {
+) -> Result<Option<Arc<OpenPool>>, RequestFailure> {
     let open = || {
         OpenPool::open(place, Use::Hold, options.tuning, options.thresholds.clone())
             .map_err(OpenError::Pool)
     };
     let is_served = || control::is_answering(directory, HolderKind::Server);
     let pool = match options.standby {
-        true => stand_by(place, stop, open, monitor)?,
+        true => match stand_by(place, stop, open, monitor)? {
+            Some(pool) => pool,
+            None => return Ok(None),
+        },
         false => open_patiently(stop, open, is_served)?,
     };
     for damage in pool.damage() {
@@ -223,16 +233,16 @@ fn open(
     for name in &options.volumes {
         pool.device(name)?;
     }
-    Ok(Arc::new(pool))
+    Ok(Some(Arc::new(pool)))
 }
 
-/// Opens the pool as soon as no other process has it.
+/// Opens the pool as soon as no other process has it. Returns [`None`] if it is stopped before.
 fn stand_by(
     place: &PoolPlace,
     stop: &StopFlag,
     open: impl Fn() -> Result<OpenPool, OpenError>,
     monitor: &dyn Monitor,
-) -> Result<OpenPool, RequestFailure> {
+) -> Result<Option<OpenPool>, RequestFailure> {
     let clock = SystemClock::new();
     let mut is_told = false;
     loop {
@@ -245,10 +255,10 @@ fn stand_by(
                 }
             }
             Err(OpenError::Pool(error)) if error.is_time_out() => {}
-            other => return Ok(other?),
+            other => return Ok(Some(other?)),
         }
         if stop.is_raised() {
-            return Err(RequestFailure::midway("stopped while standing by"));
+            return Ok(None);
         }
         clock.sleep_until_ns(clock.now_ns() + STAND_BY_LOOK_NS);
     }
@@ -306,8 +316,13 @@ fn start_metrics(
     pool: Arc<OpenPool>,
     closing: StopFlag,
 ) -> std::io::Result<JoinHandle<()>> {
-    let text =
-        move || pool.stat().map_or_else(|error| format!("# {error}\n"), |report| render(&report));
+    let text = move |kind| match kind {
+        PageKind::Volumes => volumes_page(&pool.stat_of_volumes()),
+        PageKind::Pool => pool.stat_of_pool().map_or_else(
+            |error| format!("# {error}\n"),
+            |report| pool_page(&report, &pool.volumes_activity()),
+        ),
+    };
     std::thread::Builder::new()
         .name("gemelo-metrics".into())
         .spawn(move || metrics.run(&closing, text))

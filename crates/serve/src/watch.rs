@@ -52,7 +52,7 @@ fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
     look_for_stop(pool, monitor, told);
     look_for_damage(pool, monitor, &mut told.damaged_blocks);
     // Commands that ask for figures get this error.
-    let Ok(report) = pool.stat() else { return };
+    let Ok(report) = pool.stat_of_pool() else { return };
     let reached = pool.thresholds().reached(report.used_share).unwrap_or(0.0);
     if reached > told.used_share {
         monitor.warn(&space_warning(&report, reached));

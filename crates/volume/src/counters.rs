@@ -26,6 +26,12 @@ macro_rules! counters {
         }
 
         impl $stat {
+            /// Adds the counts of another one.
+            #[allow(dead_code, reason = "only the counts of volumes are summed")]
+            pub(crate) fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
             /// Every counter's name and value.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u64)> {

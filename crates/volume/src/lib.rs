@@ -26,7 +26,7 @@ pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{
     ArrangeReport, DamagedBlock, FinderFigures, FinderReport, FinderState, FinderTuning, GcReport,
     HeldBack, InlineOverload, LayoutTuning, RememberedFigures, SnapshotSpace, VolumeLayout,
-    VolumeSpace,
+    VolumeSpace, VolumesActivity,
 };
 pub use error::{StopReason, VolumeError};
 pub use load::{LoadStat, OperationKind, OperationStat};

@@ -134,6 +134,7 @@ impl Load {
         self.kinds.iter().map(|kind| kind.total_ns.load(Ordering::Relaxed)).sum()
     }
 
+    /// The figures of the load so far.
     pub(crate) fn read(&self) -> LoadStat {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let operations = OperationKind::ALL.into_iter().zip(&self.kinds);
@@ -153,7 +154,7 @@ impl Load {
 }
 
 /// Figures of a volume's load since the pool was opened.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadStat {
     /// Requests that are under way.
     pub requests_in_flight: u64,
@@ -161,6 +162,33 @@ pub struct LoadStat {
     pub batches_by_length: Vec<u64>,
     /// Figures by kind of operation.
     pub operations: Vec<OperationStat>,
+}
+
+impl Default for LoadStat {
+    /// The figures of a volume without requests.
+    fn default() -> Self {
+        Load::default().read()
+    }
+}
+
+impl LoadStat {
+    /// Adds the figures of another volume. All volumes have the same classes and kinds.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.requests_in_flight += other.requests_in_flight;
+        add_each(&mut self.batches_by_length, &other.batches_by_length);
+        for (sum, operation) in self.operations.iter_mut().zip(&other.operations) {
+            assert_eq!(sum.kind, operation.kind, "kinds of operations have one order");
+            sum.requests += operation.requests;
+            sum.total_ns += operation.total_ns;
+            add_each(&mut sum.requests_by_latency, &operation.requests_by_latency);
+        }
+    }
+}
+
+/// Adds each count of a list to that of the same class in another.
+fn add_each(sums: &mut [u64], counts: &[u64]) {
+    assert_eq!(sums.len(), counts.len(), "all volumes have the same classes");
+    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
 }
 
 /// Latencies of the requests of one kind. The latency of a request is that of its batch.

@@ -232,10 +232,21 @@ impl<'a> Keys<'a> {
 
     /// Refuses the keys that nobody has asked for.
     pub(crate) fn finish(&self) -> Result<(), PlanError> {
-        let asked = self.asked.borrow();
-        let unknown = self.entries.iter().find(|entry| !asked.contains(&entry.name));
-        unknown.map_or(Ok(()), |entry| {
-            Err(PlanError::UnknownKey {
+        self.unknown().next().map_or(Ok(()), Err)
+    }
+
+    /// Refuses a key that nobody has asked for if it resembles one that was asked for.
+    pub(crate) fn finish_if_near(&self) -> Result<(), PlanError> {
+        let is_near =
+            |error: &PlanError| matches!(error, PlanError::UnknownKey { nearest: Some(_), .. });
+        self.unknown().find(is_near).map_or(Ok(()), Err)
+    }
+
+    /// Returns an error for each key that nobody has asked for.
+    fn unknown(&self) -> impl Iterator<Item = PlanError> {
+        let asked = self.asked.borrow().clone();
+        self.entries.iter().filter_map(move |entry| {
+            (!asked.contains(&entry.name)).then(|| PlanError::UnknownKey {
                 line: entry.line,
                 place: self.place.clone(),
                 key: entry.name.to_owned(),

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod files;
+mod pace;
 mod precision;
 
 use crate::error::{CampaignError, StepError};
@@ -12,12 +13,13 @@ use crate::resource::Resource;
 use crate::schedule::{Pair, order};
 use crate::selection::Selection;
 use attempt::Attempt;
-use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_record::{
     CAMPAIGN_SCHEMA, CampaignRecord, Outcome, PlannedRun, RUN_FILE, RunRecord, TargetRecord,
     WorkloadRecord, read_campaign, read_run, run_directory,
 };
 use gemelo_report::Provenance;
+use pace::Pace;
 use precision::MainFigures;
 use std::path::{Path, PathBuf};
 
@@ -201,8 +203,9 @@ impl Campaign<'_> {
         let mut summary = Summary::default();
         let mut figures = MainFigures::default();
         let monitor = self.environment.monitor;
-        monitor.begin("runs", Unit::Items, Some(self.record.runs.len() as u64));
+        monitor.begin("run", Unit::Items, Some(self.record.runs.len() as u64));
         self.warm_up(selection)?;
+        let mut pace = Pace::default();
         let mut next = 0;
         while !self.environment.stop.is_raised() {
             let Some(run) = self.record.runs.get(next).cloned() else {
@@ -213,7 +216,14 @@ impl Campaign<'_> {
                 return Ok(summary);
             };
             next += 1;
-            let record = self.complete(&run)?;
+            let planned = self.record.runs.len();
+            monitor.show(&format!("{next} of {planned}, {} on {}", run.workload, run.target));
+            let began_ns = self.environment.clock.now_ns();
+            let (record, is_new) = self.complete(&run)?;
+            if is_new {
+                pace.add(self.environment.clock.now_ns() - began_ns);
+                monitor.milestone(&pace.line(next, planned, &record));
+            }
             monitor.advance(1);
             match &record.outcome {
                 Outcome::Done => {
@@ -277,17 +287,17 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Returns the record of a run that is complete already, or executes it.
-    fn complete(&mut self, run: &PlannedRun) -> Result<RunRecord, CampaignError> {
+    /// Returns the record of a run that is complete already, or executes it and returns `true`.
+    fn complete(&mut self, run: &PlannedRun) -> Result<(RunRecord, bool), CampaignError> {
         if let Ok(record) = read_run(self.directory, &run.id)
             && record.outcome == Outcome::Done
         {
-            return Ok(record);
+            return Ok((record, false));
         }
         let results = run_directory(self.directory, &run.id);
         let record = Attempt::new(self, run, results.clone())?.execute();
         files::write_json(&results.join(RUN_FILE), &record)?;
-        Ok(record)
+        Ok((record, true))
     }
 }
 

@@ -129,6 +129,10 @@ impl TargetPlan {
         let description = keys.text("description")?;
         let given: Vec<_> = KINDS.into_iter().filter(|(kind, _)| keys.has(kind)).collect();
         let [(kind, read)] = given.as_slice() else {
+            if given.is_empty() {
+                // The key of the kind may have been misspelt.
+                keys.finish_if_near()?;
+            }
             let kinds: Vec<_> = KINDS.into_iter().map(|(kind, _)| kind).collect();
             return Err(keys.wrong(
                 given.get(1).map_or("name", |(kind, _)| kind),

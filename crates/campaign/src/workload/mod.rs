@@ -195,6 +195,10 @@ fn action(
 ) -> Result<(&'static str, Box<dyn Action>), PlanError> {
     let given: Vec<_> = KINDS.into_iter().filter(|(kind, _)| keys.has(kind)).collect();
     let [(kind, read)] = given.as_slice() else {
+        if given.is_empty() {
+            // The key of the kind may have been misspelt.
+            keys.finish_if_near()?;
+        }
         let kinds: Vec<_> = KINDS.into_iter().map(|(kind, _)| kind).collect();
         return Err(keys.wrong(
             given.get(1).map_or("name", |(kind, _)| kind),

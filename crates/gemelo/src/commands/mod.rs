@@ -23,7 +23,7 @@ mod volume;
 
 use crate::context::{Context, Verbosity};
 use crate::exit::Outcome;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Analyse data, generate load with the same duplicates, and store data with deduplication.
 #[derive(Debug, Parser)]
@@ -37,10 +37,26 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// Reads the arguments of this process.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let matches = with_negative_values(Self::command()).try_get_matches()?;
+        Self::from_arg_matches(&matches)
+    }
+
     /// Returns whether the command prints its results as text.
     pub(crate) const fn verbosity(&self) -> Verbosity {
         if self.quiet { Verbosity::Quiet } else { Verbosity::Usual }
     }
+}
+
+/// Has a negative number be the value of the option before it, so that the option says what is
+/// wrong with it. Otherwise it would be an unknown option.
+fn with_negative_values(command: clap::Command) -> clap::Command {
+    let with = |argument: clap::Arg| match argument.get_action().takes_values() {
+        true => argument.allow_negative_numbers(true),
+        false => argument,
+    };
+    command.mut_args(with).mut_subcommands(with_negative_values)
 }
 
 /// The commands. A variant without a text has the text of its arguments.

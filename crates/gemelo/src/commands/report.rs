@@ -1,9 +1,10 @@
 //! `gemelo report` makes a page of result files.
 
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, bad_input};
 use crate::files;
 use crate::report_option::write_page;
+use anyhow::anyhow;
 use clap::Args;
 use gemelo_page::Report;
 use std::path::PathBuf;
@@ -11,12 +12,13 @@ use std::path::PathBuf;
 /// Make a page with the figures and pictures of results.
 ///
 /// The page is one HTML file that needs no other file and no network. The jobs of several files
-/// stand side by side.
+/// stand side by side. `gemelo campaign report` also writes the figures and pictures of a campaign
+/// as files.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Result files of bench, suite, replay, filebench, scan, pool stat or fio, and files of
-    /// --access-log
-    #[arg(required = true, value_name = "FILE")]
+    /// --access-log; or the directory of a campaign
+    #[arg(required = true, value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
     /// Name of the page; a name that ends in .md gets Markdown, - is standard output
     #[arg(long, short, value_name = "FILE", default_value = "report.html")]
@@ -29,7 +31,19 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let Arguments { files, output, force } = arguments;
     files::check_new(output, *force)?;
-    let report = Report::of_results(files)?;
+    let report = match files.as_slice() {
+        [directory] if directory.is_dir() => Report::of_campaign(directory)?,
+        files => match files.iter().find(|file| file.is_dir()) {
+            Some(directory) => {
+                return Err(bad_input(anyhow!(
+                    "{} is a directory: give the directory of one campaign and nothing else, or \
+                     result files",
+                    directory.display()
+                )));
+            }
+            None => Report::of_results(files)?,
+        },
+    };
     context.monitor.finish();
     write_page(output, *force, &report)?;
     Ok(Outcome::Done)

@@ -15,11 +15,11 @@ use gemelo_nbd::server::{
 };
 use gemelo_place::PoolPlace;
 use gemelo_serve::{
-    Addresses, InheritedSocket, ServeOptions, Settings, Thresholds, handed_over, whole_percent,
+    Addresses, InheritedSocket, MetricsAddress, ServeOptions, Settings, Thresholds, handed_over,
+    whole_percent,
 };
 use gemelo_volume::{InlineOverload, Tuning};
 use permissions::{FileMode, GroupId};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,9 +57,10 @@ pub(crate) struct Arguments {
     /// Export only this volume; may be given several times [default: all, also those created later]
     #[arg(long, value_name = "NAME")]
     volume: Vec<String>,
-    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics: Option<SocketAddr>,
+    /// Serve metrics for Prometheus at http://HOST:PORT/metrics, and those of each volume at
+    /// http://HOST:PORT/metrics/volumes
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<MetricsAddress>,
     /// Encrypt with this certificate and its chain, a PEM file; clients that do not encrypt are
     /// refused
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -249,7 +250,7 @@ impl Arguments {
             front_ends: vec![Box::new(self.nbd()?)],
             volumes: self.volume.clone(),
             tuning: Tuning { read_only: self.read_only, ..settings.tuning() },
-            metrics: self.metrics,
+            metrics: self.metrics.clone(),
             scrub: settings.scrub_schedule(),
             thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
             standby: self.standby,

@@ -29,7 +29,7 @@ fn quick_runs_in_seconds_and_has_the_figures_that_its_claims_name() {
 
 #[test]
 fn the_list_names_the_plans_that_ship_and_what_they_need() {
-    let ran = gemelo(&["campaign", "list"]);
+    let ran = gemelo(&["campaign", "ls"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     let quick = ran.out.lines().find(|line| line.starts_with("quick ")).unwrap();
     assert!(quick.contains(" no ") && quick.contains("2 m 00 s"), "{quick}");

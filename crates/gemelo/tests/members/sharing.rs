@@ -272,7 +272,7 @@ fn everything_is_given_up(host: &Host<'_>, servers: [Server; 2]) {
     };
     remove(MEMBERS[0]);
     assert_written(&*servers[1].volume(), EQUAL, EQUAL_GENERATION);
-    let refused = host.run(&["pool", "rm", MEMBERS[0], "--yes"]);
+    let refused = host.run(&["pool", "rm", MEMBERS[0], "--force"]);
     assert_eq!(refused.status, 3, "{}", refused.err);
     remove(MEMBERS[1]);
     let began = Instant::now();
@@ -285,5 +285,5 @@ fn everything_is_given_up(host: &Host<'_>, servers: [Server; 2]) {
     servers.into_iter().for_each(Server::end);
     MEMBERS.into_iter().for_each(|member| host.assert_clean(member));
     host.json(&["domain", "check", DOMAIN]);
-    MEMBERS.into_iter().for_each(|member| drop(host.done(&["pool", "rm", member, "--yes"])));
+    MEMBERS.into_iter().for_each(|member| drop(host.done(&["pool", "rm", member, "--force"])));
 }

@@ -152,13 +152,13 @@ fn a_planned_hand_over(host: &Host<'_>, mut server: Server) {
 }
 
 fn removal(host: &Host<'_>) {
-    let refused = host.run(&["pool", "rm", MEMBER, "--yes"]);
+    let refused = host.run(&["pool", "rm", MEMBER, "--force"]);
     assert!(refused.status == 3 && refused.err.contains("pool gc"), "{}", refused.err);
     host.done(&["volume", "rm", &format!("{MEMBER}/disk"), "--force"]);
     host.done(&["pool", "gc", MEMBER]);
     let refused = host.run(&["pool", "rm", MEMBER]);
     assert_eq!(refused.status, 2, "{}", refused.err);
-    host.done(&["pool", "rm", MEMBER, "--yes"]);
+    host.done(&["pool", "rm", MEMBER, "--force"]);
     let text = host.done(&["domain", "ls", "rados:gemelo/members"]);
     assert!(!text.contains("one"), "{text}");
 }

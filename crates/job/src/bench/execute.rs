@@ -21,6 +21,8 @@ pub struct BenchRun {
     pub inputs: Vec<JobInput>,
     /// The result of each job.
     pub results: Vec<RunResult>,
+    /// Warnings about the jobs that have a result, each once.
+    pub warnings: Vec<String>,
     /// The failures that are in no result, in the order in which they came.
     pub errors: Vec<ExecuteError>,
 }
@@ -98,6 +100,7 @@ pub fn run(
             && shown.is_continue()
             && logged.is_ok();
         ran.errors.extend(logged.err());
+        ran.warnings.extend(job.warning().filter(|warning| !ran.warnings.contains(warning)));
         ran.inputs.push(job.input);
         ran.results.push(result);
         open = Some(place);

@@ -4,6 +4,7 @@ mod effect;
 mod error;
 mod execute;
 mod resolve;
+mod small;
 mod sweep;
 
 pub use error::{ExecuteError, ResolveError};
@@ -58,7 +59,8 @@ impl BenchRun {
     pub fn into_file(self, mut provenance: Provenance) -> BenchFile {
         provenance.target = self.inputs.first().map(|input| input.target.to_string());
         provenance.seed = self.inputs.first().map(|input| input.content.seed);
-        let warnings = self.results.iter().flat_map(|result| result.warnings.clone()).collect();
+        let of_results = self.results.iter().flat_map(|result| result.warnings.clone());
+        let warnings = self.warnings.into_iter().chain(of_results).collect();
         ResultFile {
             schema: SCHEMA.to_owned(),
             provenance,

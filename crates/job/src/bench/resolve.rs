@@ -2,10 +2,10 @@
 
 use super::effect::{self, Given};
 use super::error::ResolveError;
+use super::small;
 use crate::engine::choose;
 use crate::options::{JobOptions, LoadOptions};
 use crate::{JobEnvironment, contents};
-use gemelo_base::Monitor;
 use gemelo_content::ContentSpec;
 use gemelo_load::{Contents, Job, JobOperation, JobSpec, Pace, Populate};
 use gemelo_pattern::Pattern;
@@ -61,6 +61,15 @@ struct Destination<'a> {
 }
 
 impl ResolvedJob {
+    /// Returns a warning if the data set of the job is too small for its distribution.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        self.contents.assignment.scaled()?;
+        let JobInput { distribution, content, data_set_blocks, .. } = &self.input;
+        let block_bytes = content.block_bytes as u64;
+        small::warning(distribution, &content.distribution, *data_set_blocks, block_bytes)
+    }
+
     /// Returns the files that the job writes in addition to its result.
     pub fn outputs(&self) -> impl Iterator<Item = &Path> {
         [&self.access_log, &self.log].into_iter().flatten().map(PathBuf::as_path)
@@ -93,7 +102,6 @@ pub(super) fn resolve(
     for shortfall in contents.generator.shortfalls() {
         monitor.warn(&shortfall);
     }
-    warn_of_cut_contents(&contents, monitor);
     let given = effect::given(&options.load, &job, storage.as_ref());
     Ok(ResolvedJob {
         input: JobInput {
@@ -119,23 +127,6 @@ pub(super) fn resolve(
 fn kind_of(pattern: Pattern) -> String {
     let text = pattern.to_string();
     text.split(':').next().unwrap_or(&text).to_owned()
-}
-
-/// Share of blocks in contents that were cut short above which the user is warned.
-const WORTH_TELLING: f64 = 0.001;
-
-fn warn_of_cut_contents(contents: &Contents, monitor: &dyn Monitor) {
-    let Some(scaled) = contents.assignment.scaled() else { return };
-    let cut_blocks: u64 = scaled.cut_short().map(|class| class.copies * class.contents).sum();
-    let share = cut_blocks as f64 / scaled.blocks() as f64;
-    if share > WORTH_TELLING {
-        monitor.warn(&format!(
-            "{:.2} % of blocks are in contents with fewer copies than the distribution has, because \
-             {} blocks have no space for more",
-            share * 100.0,
-            scaled.blocks()
-        ));
-    }
 }
 
 fn job_spec(

@@ -84,13 +84,16 @@ pub(super) fn listen(
     Ok(UnixListener::from(socket))
 }
 
-/// Removes the socket file of a program that has ended: connections to it are refused.
+/// Removes the socket file of a program that has ended: connections to it are refused. Any other
+/// file of this name is refused, and stays.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
-    let is_socket =
-        std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    let is_dead = is_socket
-        && UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        let reason = "a file that is not a socket has this name: name another one";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+    }
+    let is_dead = UnixStream::connect(path)
+        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     if is_dead { std::fs::remove_file(path) } else { Ok(()) }
 }
 
@@ -103,6 +106,16 @@ mod tests {
     fn permissions(path: &Path) -> (u32, u32) {
         let status = std::fs::metadata(path).unwrap();
         (status.mode() & 0o7777, status.gid())
+    }
+
+    #[test]
+    fn a_file_that_is_not_a_socket_is_refused_and_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "precious").unwrap();
+        let error = listen(&path, &SocketAccess::default(), 1).unwrap_err();
+        assert!(error.to_string().contains("not a socket"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 
     #[test]

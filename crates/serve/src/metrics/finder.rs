@@ -1,6 +1,6 @@
 //! The metrics of the finder.
 
-use super::page::Page;
+use super::page::{Page, seconds};
 use gemelo_volume::{FinderFigures, FinderState, RememberedFigures};
 
 /// Figures of the finder.
@@ -20,11 +20,6 @@ pub(super) fn finder_figures(page: &mut Page, finder: &FinderFigures) {
             "finder_backlog_blocks",
             "Blocks that were written and not examined.",
             finder.backlog_blocks,
-        ),
-        (
-            "finder_oldest_nanoseconds",
-            "Nanoseconds since the oldest group of them was marked or looked at.",
-            finder.oldest_ns,
         ),
         (
             "finder_swept_volumes",
@@ -53,15 +48,17 @@ pub(super) fn finder_figures(page: &mut Page, finder: &FinderFigures) {
     ] {
         page.counter(name, help, value);
     }
-    let help = "Nanoseconds in which it has examined blocks.";
-    page.counter("finder_working_nanoseconds_total", help, finder.working_ns);
-    let help = "Nanoseconds of processor time that it has used.";
-    page.counter("finder_cpu_nanoseconds_total", help, finder.cpu_ns);
+    let help = "Time since the oldest group of these blocks was marked or looked at.";
+    page.gauge("finder_oldest_seconds", help, seconds(finder.oldest_ns));
+    let help = "Time in which it has examined blocks.";
+    page.counter("finder_working_seconds_total", help, seconds(finder.working_ns));
+    let help = "Processor time that it has used.";
+    page.counter("finder_cpu_seconds_total", help, seconds(finder.cpu_ns));
     remembered_figures(page, &finder.remembered);
-    let held = "finder_held_back_nanoseconds_total";
-    page.head(held, "counter", "Nanoseconds for which it waited although blocks were due.");
+    let held = "finder_held_back_seconds_total";
+    page.head(held, "counter", "Time for which it waited although blocks were due.");
     for (reason, held_ns) in finder.held_back.named() {
-        page.value(held, &[("reason", reason)], held_ns);
+        page.value(held, &[("reason", reason)], seconds(held_ns));
     }
 }
 
@@ -91,12 +88,9 @@ fn remembered_figures(page: &mut Page, remembered: &RememberedFigures) {
             remembered.hits,
         ),
         ("finder_fingerprint_misses_total", "Blocks that the finder read.", remembered.misses),
-        (
-            "finder_fingerprint_cpu_nanoseconds_total",
-            "Nanoseconds of processor time of taking fingerprints.",
-            remembered.cpu_ns,
-        ),
     ] {
         page.counter(name, help, value);
     }
+    let help = "Processor time of taking fingerprints.";
+    page.counter("finder_fingerprint_cpu_seconds_total", help, seconds(remembered.cpu_ns));
 }

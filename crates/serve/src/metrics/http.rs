@@ -1,9 +1,10 @@
-//! An HTTP server with one page.
+//! An HTTP server of the pages of metrics.
 //!
 //! `hyper` reads and writes HTTP/1.1, on one thread. Clients are limited in number and time. A
 //! client beyond the limit ends the oldest one, so that silent connections cannot exclude a
 //! scraper.
 
+use super::MetricsAddress;
 use gemelo_base::{Classified, FailureKind, StopFlag};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -47,7 +48,7 @@ const MOST_HEADERS: usize = 64;
 #[derive(Debug, Error)]
 #[error("cannot serve metrics at {address}")]
 pub(crate) struct MetricsError {
-    address: SocketAddr,
+    address: MetricsAddress,
     source: io::Error,
 }
 
@@ -65,12 +66,12 @@ pub(crate) struct MetricsServer {
 }
 
 impl MetricsServer {
-    pub(crate) fn bind(address: SocketAddr) -> Result<Self, MetricsError> {
-        let failed = |source| MetricsError { address, source };
+    pub(crate) fn bind(wanted: &MetricsAddress) -> Result<Self, MetricsError> {
+        let failed = |source| MetricsError { address: wanted.clone(), source };
         // Making the page may wait for the pool, so it has a thread of its own.
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
         let runtime = runtime.map_err(failed)?;
-        let listener = TcpListener::bind(address).map_err(failed)?;
+        let listener = wanted.bind().map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { runtime, listener, address })
@@ -81,8 +82,12 @@ impl MetricsServer {
         self.address
     }
 
-    /// Serves the page that `text` makes, until `stop` is raised.
-    pub(crate) fn run(self, stop: &StopFlag, text: impl Fn() -> String + Send + Sync + 'static) {
+    /// Serves the pages that `text` makes, until `stop` is raised.
+    pub(crate) fn run(
+        self,
+        stop: &StopFlag,
+        text: impl Fn(PageKind) -> String + Send + Sync + 'static,
+    ) {
         let figures = Figures { text: Arc::new(text), one_at_a_time: Arc::new(Semaphore::new(1)) };
         // The runtime can wait for the listener, which `bind` has made non-blocking.
         let _ = self.runtime.block_on(accept_until(self.listener, stop, figures));
@@ -90,20 +95,39 @@ impl MetricsServer {
     }
 }
 
-/// Makes the page for one client at a time. Others wait, at most for the time of a connection.
+/// The pages of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PageKind {
+    /// The pool, its server, and all volumes together.
+    Pool,
+    /// Each volume.
+    Volumes,
+}
+
+impl PageKind {
+    fn of_path(path: &str) -> Option<Self> {
+        match path {
+            "/" | "/metrics" => Some(Self::Pool),
+            "/metrics/volumes" => Some(Self::Volumes),
+            _ => None,
+        }
+    }
+}
+
+/// Makes a page for one client at a time. Others wait, at most for the time of a connection.
 #[derive(Clone)]
 struct Figures {
-    text: Arc<dyn Fn() -> String + Send + Sync>,
+    text: Arc<dyn Fn(PageKind) -> String + Send + Sync>,
     one_at_a_time: Arc<Semaphore>,
 }
 
 impl Figures {
-    async fn take(&self) -> Option<String> {
+    async fn take(&self, kind: PageKind) -> Option<String> {
         let turn = Arc::clone(&self.one_at_a_time).acquire_owned().await.ok()?;
         let text = Arc::clone(&self.text);
         let taken = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            text()
+            text(kind)
         });
         taken.await.ok()
     }
@@ -149,15 +173,17 @@ async fn respond(
     figures: Figures,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let is_asked = request.method() == Method::GET || request.method() == Method::HEAD;
-    let (status, body) = match request.uri().path() {
-        "/metrics" | "/" if is_asked => match figures.take().await {
+    let (status, body) = match PageKind::of_path(request.uri().path()) {
+        Some(kind) if is_asked => match figures.take(kind).await {
             Some(text) => (StatusCode::OK, text),
             None => (StatusCode::INTERNAL_SERVER_ERROR, "making the metrics failed\n".to_owned()),
         },
-        "/metrics" | "/" => {
-            (StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned())
+        Some(_) => (StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned()),
+        None => {
+            let places = "the metrics are at /metrics, and those of each volume at \
+                          /metrics/volumes\n";
+            (StatusCode::NOT_FOUND, places.to_owned())
         }
-        _ => (StatusCode::NOT_FOUND, "the metrics are at /metrics\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
@@ -174,10 +200,10 @@ mod tests {
     use std::time::Instant;
 
     fn with_server<T>(
-        text: impl Fn() -> String + Send + Sync + 'static,
+        text: impl Fn(PageKind) -> String + Send + Sync + 'static,
         act: impl FnOnce(SocketAddr) -> T,
     ) -> T {
-        let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let server = MetricsServer::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let address = server.address();
         let stop = StopFlag::new();
         std::thread::scope(|scope| {
@@ -200,8 +226,11 @@ mod tests {
 
     const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
-    fn figure() -> String {
-        "figure 1\n".to_owned()
+    fn figure(kind: PageKind) -> String {
+        match kind {
+            PageKind::Pool => "figure 1\n".to_owned(),
+            PageKind::Volumes => "figure{volume=\"a\"} 1\n".to_owned(),
+        }
     }
 
     #[test]
@@ -214,6 +243,8 @@ mod tests {
                 answer.contains("content-length: 9\r\n") && answer.contains("version=0.0.4"),
                 "{answer}"
             );
+            let volumes = ask(address, b"GET /metrics/volumes HTTP/1.1\r\nHost: x\r\n\r\n");
+            assert!(volumes.ends_with("\r\n\r\nfigure{volume=\"a\"} 1\n"), "{volumes}");
             let head = ask(address, b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
             assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
             assert!(ask(address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
@@ -245,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_client_that_takes_no_answer_holds_up_nobody() {
-        let long = || "x".repeat(64 << 20);
+        let long = |_| "x".repeat(64 << 20);
         with_server(long, |address| {
             let mut greedy = TcpStream::connect(address).unwrap();
             greedy.write_all(GET).unwrap();

@@ -1,10 +1,14 @@
 //! Metrics of a served pool for Prometheus: their text, and the HTTP server.
 
+mod address;
 mod finder;
 mod http;
 mod page;
 mod sharing;
 mod text;
+mod volumes;
 
-pub(crate) use http::{MOST_OPEN_FILES, MetricsServer};
-pub(crate) use text::render;
+pub use address::{MetricsAddress, UnknownMetricsAddress};
+pub(crate) use http::{MOST_OPEN_FILES, MetricsServer, PageKind};
+pub(crate) use text::pool_page;
+pub(crate) use volumes::volumes_page;

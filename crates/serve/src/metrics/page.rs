@@ -30,11 +30,37 @@ impl Page {
         self.value(name, &[], value);
     }
 
+    /// Adds the values of a histogram: for each class its upper bound and its number of cases. The
+    /// last class has no bound.
+    pub(super) fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        classes: impl Iterator<Item = (Option<f64>, u64)>,
+        sum_of_values: f64,
+    ) {
+        let bucket = format!("{name}_bucket");
+        let mut cases = 0;
+        for (end, more) in classes {
+            cases += more;
+            let end = end.map_or_else(|| "+Inf".to_owned(), |end| end.to_string());
+            let with_end: Vec<_> = labels.iter().copied().chain([("le", end.as_str())]).collect();
+            self.value(&bucket, &with_end, cases);
+        }
+        self.value(&format!("{name}_sum"), labels, sum_of_values);
+        self.value(&format!("{name}_count"), labels, cases);
+    }
+
     /// Adds a figure that only grows.
     pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.head(name, "counter", help);
         self.value(name, &[], value);
     }
+}
+
+/// Converts to the unit that Prometheus wants for all times.
+pub(super) fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 /// Escapes the value of a label.

@@ -13,7 +13,7 @@ use gemelo_disk::IoMode;
 use gemelo_place::PoolPlace;
 use gemelo_volume::{FinderTuning, InlineOverload, LayoutTuning, Tuning};
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -96,6 +96,13 @@ impl Settings {
         match text {
             // The caller opens the pool next, and finds out whether it exists.
             Ok(None) => Ok(Self::default()),
+            Err(error) if error.kind() != io::ErrorKind::InvalidData => {
+                let text = match place.directory() {
+                    Some(path) => format!("cannot read {}: {error}", path.join(FILE).display()),
+                    None => format!("cannot read the settings of {place}: {error}"),
+                };
+                Err(RequestFailure::refused(text))
+            }
             Err(error) => Err(bad(&error)),
             Ok(Some(text)) => parse(&text).map_err(|error| bad(&error)),
         }

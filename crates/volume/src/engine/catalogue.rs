@@ -3,18 +3,45 @@
 use super::VolumeShared;
 use super::health::Health;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRwLock, Rank};
+use crate::counters::VolumeStat;
 use crate::error::{Result, VolumeError};
+use crate::load::LoadStat;
 use gemelo_format::{MAX_NAME_BYTES, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 type Names = BTreeMap<String, Arc<VolumeShared>>;
 
+/// The activity of all volumes of a pool together since it was opened. Volumes that were removed
+/// count as well.
+#[derive(Debug, Clone, Default)]
+pub struct VolumesActivity {
+    /// The sums of the counts of the volumes.
+    pub stat: VolumeStat,
+    /// The sums of the figures of their load.
+    pub load: LoadStat,
+}
+
+impl VolumesActivity {
+    fn add(&mut self, volume: &VolumeShared) {
+        self.stat.add(&volume.counters().read());
+        self.load.add(&volume.load().read());
+    }
+}
+
+/// The list of volumes, and what those did that are not in it any more.
+struct Listed {
+    names: Names,
+    /// Activity of the volumes that were removed. It changes with the list, so the sum over all
+    /// volumes never falls.
+    removed: VolumesActivity,
+}
+
 /// The volumes of an open pool.
 pub(crate) struct Catalogue {
     /// Locked only for a single look-up or insertion, so that clients find their volumes at any
     /// time.
-    names: OrderedRwLock<Names>,
+    listed: OrderedRwLock<Listed>,
     /// Names of volumes that are being made. Held while the list of volumes, or the size of the
     /// pool, changes: such changes come one after another.
     reserved: OrderedMutex<BTreeSet<String>>,
@@ -25,30 +52,42 @@ pub(crate) struct Catalogue {
 impl Catalogue {
     pub(crate) fn new(volumes: Names, hidden: Vec<VolumeId>, health: &Arc<Health>) -> Self {
         Self {
-            names: OrderedRwLock::new(Rank::Names, health, volumes),
+            listed: OrderedRwLock::new(
+                Rank::Names,
+                health,
+                Listed { names: volumes, removed: VolumesActivity::default() },
+            ),
             reserved: OrderedMutex::new(Rank::Catalogue, health, BTreeSet::new()),
             hidden: OrderedMutex::new(Rank::Hidden, health, hidden),
         }
     }
 
     pub(crate) fn find(&self, name: &str) -> Result<Arc<VolumeShared>> {
-        let found = self.names.read().get(name).cloned();
+        let found = self.listed.read().names.get(name).cloned();
         found.ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })
     }
 
     /// All volumes, by name.
     pub(crate) fn all(&self) -> Names {
-        self.names.read().clone()
+        self.listed.read().names.clone()
     }
 
     /// Calls with each volume. The caller takes no lock meanwhile.
     pub(super) fn for_each(&self, mut each: impl FnMut(&VolumeShared)) {
-        self.names.read().values().for_each(|volume| each(volume));
+        self.listed.read().names.values().for_each(|volume| each(volume));
+    }
+
+    /// The activity of all volumes since the pool was opened, with those that were removed.
+    pub(super) fn activity(&self) -> VolumesActivity {
+        let listed = self.listed.read();
+        let mut activity = listed.removed.clone();
+        listed.names.values().for_each(|volume| activity.add(volume));
+        activity
     }
 
     /// The number of volumes.
     pub(crate) fn len(&self) -> usize {
-        self.names.read().len()
+        self.listed.read().names.len()
     }
 
     /// Waits for the right to change the list of volumes, which one thread has at a time.
@@ -77,7 +116,7 @@ impl CatalogueChange<'_> {
     /// Fails if a new volume cannot have this name.
     pub(super) fn check_free(&self, name: &str) -> Result<()> {
         check_name(name)?;
-        if self.reserved.contains(name) || self.catalogue.names.read().contains_key(name) {
+        if self.reserved.contains(name) || self.catalogue.listed.read().names.contains_key(name) {
             return Err(VolumeError::VolumeExists { name: name.to_owned() });
         }
         Ok(())
@@ -85,7 +124,7 @@ impl CatalogueChange<'_> {
 
     /// Returns whether this volume has this name.
     pub(super) fn has(&self, name: &str, volume: &Arc<VolumeShared>) -> bool {
-        self.catalogue.names.read().get(name).is_some_and(|there| Arc::ptr_eq(there, volume))
+        self.catalogue.listed.read().names.get(name).is_some_and(|there| Arc::ptr_eq(there, volume))
     }
 
     /// Keeps a name for a volume that is being made.
@@ -99,15 +138,18 @@ impl CatalogueChange<'_> {
     }
 
     pub(super) fn insert(&mut self, name: &str, volume: Arc<VolumeShared>) {
-        self.catalogue.names.write().insert(name.to_owned(), volume);
+        self.catalogue.listed.write().names.insert(name.to_owned(), volume);
     }
 
     pub(super) fn remove(&mut self, name: &str) {
-        self.catalogue.names.write().remove(name);
+        let mut listed = self.catalogue.listed.write();
+        if let Some(volume) = listed.names.remove(name) {
+            listed.removed.add(&volume);
+        }
     }
 
     pub(super) fn rename(&mut self, name: &str, new: &str, volume: Arc<VolumeShared>) {
-        let mut names = self.catalogue.names.write();
+        let names = &mut self.catalogue.listed.write().names;
         names.remove(name);
         names.insert(new.to_owned(), volume);
     }

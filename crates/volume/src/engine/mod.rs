@@ -51,6 +51,7 @@ use crate::error::{Result, StopReason};
 use crate::journal::Journal;
 use crate::pool::Tuning;
 use catalogue::Catalogue;
+pub use catalogue::VolumesActivity;
 use damage::Damages;
 use data::DataPath;
 use finder::FinderControl;
@@ -239,6 +240,11 @@ impl Engine {
 
     pub(crate) fn volume(&self, name: &str) -> Result<Arc<VolumeShared>> {
         self.catalogue.find(name)
+    }
+
+    /// The activity of all volumes together.
+    pub(crate) fn volumes_activity(&self) -> VolumesActivity {
+        self.catalogue.activity()
     }
 
     /// The number of volumes.

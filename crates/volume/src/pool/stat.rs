@@ -3,7 +3,7 @@
 use super::Pool;
 use crate::backend::CacheFigures;
 use crate::counters::{PoolActivity, VolumeStat};
-use crate::engine::{FinderFigures, VolumeLayout};
+use crate::engine::{FinderFigures, VolumeLayout, VolumesActivity};
 use crate::error::Result;
 use crate::load::LoadStat;
 use gemelo_format::{BackendKind, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord};
@@ -150,6 +150,19 @@ impl Pool {
         let mut list: Vec<VolumeSummary> = shown.map(summary).collect();
         list.sort_by(|a, b| a.record.name.cmp(&b.record.name));
         list
+    }
+
+    /// Returns the names of all volumes, in their order.
+    #[must_use]
+    pub fn volume_names(&self) -> Vec<String> {
+        self.engine.volumes().into_keys().collect()
+    }
+
+    /// Returns the activity of all volumes together since the pool was opened. The sums never fall:
+    /// removed volumes count as well.
+    #[must_use]
+    pub fn volumes_activity(&self) -> VolumesActivity {
+        self.engine.volumes_activity()
     }
 
     /// Returns the figures of the pool.

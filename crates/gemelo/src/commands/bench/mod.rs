@@ -85,6 +85,8 @@ fn dry_run(jobs: Vec<JobOptions>, context: &Context) -> anyhow::Result<Outcome> 
     files::check_all_new(jobs.iter().flat_map(bench::ResolvedJob::outputs), force)?;
     bench::check(&jobs).map_err(failed)?;
     context.print(&jobs.iter().map(|job| text::plan(&job.input)).collect::<String>())?;
+    let warnings = jobs.iter().filter_map(bench::ResolvedJob::warning);
+    warnings.for_each(|warning| context.monitor.warn(&warning));
     Ok(Outcome::Done)
 }
 
@@ -127,6 +129,10 @@ pub(crate) fn run_jobs(
         failures.note(context.print(&summary), monitor);
     }
     let outcome = if ran.is_success() { Outcome::Done } else { Outcome::Partial };
+    // A run that failed has something more important to say.
+    if ran.is_success() {
+        ran.warnings.iter().for_each(|warning| monitor.warn(warning));
+    }
     if results().next().is_some() {
         let file = ran.into_file(Provenance::of_this_process(context.started_at));
         let written = json.map_or(Ok(()), |path| files::write_json(path, force, &file));

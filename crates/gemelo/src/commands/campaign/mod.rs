@@ -1,7 +1,7 @@
 //! `gemelo campaign` runs plans of targets, workloads and repetitions.
 
 mod clean;
-mod list;
+mod ls;
 mod outlook_text;
 mod report;
 mod run;
@@ -32,7 +32,7 @@ enum Command {
     /// Give back everything that a campaign has left: mounts, loop devices, processes, directories
     Clean(clean::Arguments),
     /// List the plans that ship, with the time and the space that they need
-    List(list::Arguments),
+    Ls(ls::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -40,6 +40,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Command::Run(arguments) => run::run(arguments, context),
         Command::Report(arguments) => report::run(arguments, context),
         Command::Clean(arguments) => clean::run(arguments, context),
-        Command::List(arguments) => list::run(arguments, context),
+        Command::Ls(arguments) => ls::run(arguments, context),
     }
 }

@@ -5,7 +5,7 @@ use super::outlook::{describe, gives_up};
 use crate::confirm::ask;
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
-use crate::json::JsonOutput;
+use crate::json::JsonOption;
 use crate::pools;
 use crate::values::pool_place_parser;
 use anyhow::anyhow;
@@ -30,13 +30,14 @@ pub(crate) struct Arguments {
     /// Write anew what can be, and mark what is lost, so that the pool can be used again
     #[arg(long)]
     pub(super) repair: bool,
-    /// With --repair, give up what is lost without a question
-    #[arg(long, requires = "repair")]
-    yes: bool,
+    /// With --repair, give up what is lost without a question; otherwise, overwrite an existing
+    /// JSON file
+    #[arg(long)]
+    pub(super) force: bool,
     #[command(flatten)]
-    pub(super) json: JsonOutput,
+    pub(super) json: JsonOption,
     /// With --repair, what to do about a commit of the journal that is lost: keep the later ones,
-    /// or go back to the state before it [default: asked for; skip with --yes]
+    /// or go back to the state before it [default: asked for; skip with --force]
     #[arg(long, value_name = "CHOICE", requires = "repair")]
     lost_commit: Option<LostCommit>,
 }
@@ -59,7 +60,7 @@ impl From<LostCommit> for LossChoice {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    arguments.json.check()?;
+    arguments.check_json()?;
     let name = &arguments.pool;
     let about = |error: PlaceError| RequestFailure::from(error).about(&name.to_string());
     // Whatever the disks hold: with settings that make no sense no command opens the pool.
@@ -123,16 +124,28 @@ impl Checked {
 }
 
 impl Arguments {
+    /// Refuses a JSON file that cannot be written or that exists. With --repair it is refused in
+    /// any case, so that nobody gives up data by an option that was meant for the file.
+    fn check_json(&self) -> anyhow::Result<()> {
+        match self.json.path() {
+            Some(path) if self.repair && path.is_file() => Err(bad_input(anyhow!(
+                "{} exists: name another file; with --repair, --force is for the pool alone",
+                path.display()
+            ))),
+            _ => self.json.check(self.force),
+        }
+    }
+
     /// Asks whether to give up what a repair cannot keep, if there is anything, and what to do
     /// about a lost commit, if there is a choice.
     fn choose(&self, outlook: &RepairOutlook, context: &Context) -> anyhow::Result<LossChoice> {
         let chosen = self.lost_commit.map(LossChoice::from);
         let choice = chosen.unwrap_or(LossChoice::Skip);
-        if self.yes || !gives_up(outlook) {
+        if self.force || !gives_up(outlook) {
             return Ok(choice);
         }
         let pool = &self.pool;
-        let refused = format!("{pool}: nothing was repaired: use --yes to give up what is lost");
+        let refused = format!("{pool}: nothing was repaired: use --force to give up what is lost");
         let wanted: &[(&str, LossChoice)] = match outlook.skip.is_some() && chosen.is_none() {
             true => &[("skip", LossChoice::Skip), ("roll-back", LossChoice::RollBack)],
             false => &[("yes", choice)],

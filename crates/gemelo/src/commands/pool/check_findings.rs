@@ -4,7 +4,7 @@ use super::check::{Arguments, Checked};
 use super::outlook::describe;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::json::Made;
+use crate::json::{JsonOutput, Made};
 use gemelo_base::units::{format_count, format_counted};
 use gemelo_check::Problem;
 use gemelo_place::PoolPlace;
@@ -23,7 +23,7 @@ impl Arguments {
         let Self { pool, data, repair, .. } = self;
         let input = Input { pool, data: *data, repair: *repair };
         let made = Made { schema: SCHEMA, input, result: found, warnings: Vec::new() };
-        self.json.finish(context, made, text)?;
+        JsonOutput::new(&self.json, self.force).finish(context, made, text)?;
         Ok(match (found.is_sound, &found.settings_problem) {
             (false, _) => Outcome::FoundDamage,
             // The stored data are sound, but the pool cannot be opened.

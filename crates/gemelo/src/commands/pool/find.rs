@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 use gemelo_base::units::{format_count, format_counted, format_size};
 use gemelo_base::values::Size;
 use gemelo_place::PoolPlace;
-use gemelo_serve::{PoolRequest, Purpose, Reply};
+use gemelo_serve::{DomainShare, FoundReport, PoolRequest, Purpose, Reply};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -75,16 +75,26 @@ fn pause(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 fn find(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let Reply::Found(report) = pools::change(&arguments.pool, &PoolRequest::Find, context)? else {
+    let Reply::Found(FoundReport { blocks: report, domain }) =
+        pools::change(&arguments.pool, &PoolRequest::Find, context)?
+    else {
         return Err(pools::other_version());
     };
-    context.print(&format!(
+    let mut text = format!(
         "{} blocks looked at: {} shared with others, {} with contents of their own, \
          {} overwritten meanwhile or unreadable\n",
         format_count(report.examined_blocks),
         format_count(report.shared_blocks),
         format_count(report.identified_blocks),
         format_count(report.aborted_blocks)
-    ))?;
+    );
+    if let Some(DomainShare { shared, published }) = domain {
+        text += &format!(
+            "{} shared with other members of the domain, {} made known to them\n",
+            format_counted(shared, "content"),
+            format_count(published)
+        );
+    }
+    context.print(&text)?;
     Ok(Outcome::Done)
 }

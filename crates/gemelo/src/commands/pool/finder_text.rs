@@ -87,7 +87,7 @@ fn shares(report: &StatReport) -> Option<String> {
     let mut volumes: Vec<(u64, &str)> = report
         .volumes
         .iter()
-        .map(|volume| (volume.stat.examined_blocks, volume.record.name.as_str()))
+        .map(|volume| (volume.summary.stat.examined_blocks, volume.summary.record.name.as_str()))
         .filter(|(examined, _)| *examined > 0)
         .collect();
     let total: u64 = volumes.iter().map(|(examined, _)| examined).sum();

@@ -12,7 +12,8 @@ use gemelo_base::units::format_size;
 use gemelo_place::PoolPlace;
 use gemelo_serve::StatReport;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -108,32 +109,62 @@ impl Row {
     }
 }
 
-fn is_pool(directory: &Path) -> bool {
-    directory.join("metadata").exists() && directory.join("data").exists()
+/// Returns whether a directory is a pool.
+///
+/// # Errors
+/// Fails if the user may not look into it.
+fn is_pool(directory: &Path) -> anyhow::Result<bool> {
+    let cannot = || format!("cannot look into {}", directory.display());
+    let has = |name: &str| match directory.join(name).try_exists() {
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
+        found => found.with_context(cannot).or_bad_input(),
+    };
+    Ok(has("metadata")? && has("data")?)
 }
 
-/// Returns the place if it is a pool, or else the pools in it.
-fn pools_in(place: &PoolPlace) -> anyhow::Result<Vec<PoolPlace>> {
-    let Some(directory) = place.directory().filter(|directory| !is_pool(directory)) else {
-        return Ok(vec![place.clone()]);
-    };
-    let entries = std::fs::read_dir(directory)
-        .with_context(|| format!("cannot read {}", directory.display()))
-        .or_bad_input()?;
-    let mut found: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| is_pool(path)).collect();
-    found.sort();
-    Ok(found.into_iter().map(PoolPlace::Directory).collect())
+/// The pools that were found, and the directories into which the user may not look.
+#[derive(Default)]
+struct Found {
+    pools: Vec<PoolPlace>,
+    closed: Vec<String>,
+}
+
+impl Found {
+    /// Adds the place if it is a pool, or else the pools in it.
+    fn add(&mut self, place: &PoolPlace) -> anyhow::Result<()> {
+        let directory = match place.directory() {
+            Some(directory) if !is_pool(directory)? => directory,
+            _ => {
+                self.pools.push(place.clone());
+                return Ok(());
+            }
+        };
+        let cannot = || format!("cannot read {}", directory.display());
+        let entries = std::fs::read_dir(directory).with_context(cannot).or_bad_input()?;
+        let mut paths = Vec::new();
+        for entry in entries {
+            paths.push(entry.with_context(cannot)?.path());
+        }
+        paths.sort();
+        for path in paths {
+            match is_pool(&path) {
+                Ok(true) => self.pools.push(PoolPlace::Directory(path)),
+                Ok(false) => (),
+                Err(error) => self.closed.push(message(&error)),
+            }
+        }
+        Ok(())
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check()?;
-    let mut found = Vec::new();
+    let mut found = Found::default();
     for directory in &arguments.directories {
-        found.extend(pools_in(directory)?);
+        found.add(directory)?;
     }
-    let mut outcome = Outcome::Done;
-    let mut warnings = Vec::new();
+    let Found { pools: found, closed: mut warnings } = found;
+    let mut outcome = if warnings.is_empty() { Outcome::Done } else { Outcome::Partial };
     let mut rows = Vec::new();
     for pool in found {
         rows.push(match pools::stat(&pool, context) {

@@ -68,7 +68,7 @@ enum Action {
     /// made, only while no process serves the pool.
     ///
     /// Before a repair gives up data, it lists the blocks of each volume, and asks on a terminal or
-    /// needs --yes. A content that passes its checksum is never given up.
+    /// needs --force. A content that passes its checksum is never given up.
     ///
     /// The exit status is 0 if nothing is wrong or a repair lost nothing, 4 if there is damage, and
     /// 1 if only the settings are wrong.
@@ -92,7 +92,7 @@ enum Action {
     Ls(ls::Arguments),
     /// Remove a pool with all its volumes
     ///
-    /// The command lists the volumes and files first, and asks on a terminal or needs --yes. It
+    /// The command lists the volumes and files first, and asks on a terminal or needs --force. It
     /// removes the files of the pool in its directory, and the directory if nothing else is in it.
     /// A device, or a file elsewhere, that holds data or metadata of the pool stays, and its header
     /// is wiped. To complete a removal that was killed, run the command again. A pool in use is

@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::units::{format_counted, format_size};
 use gemelo_place::{MemberPlace, PlaceError, PoolPlace};
-use gemelo_serve::{POOL_FILES, StatReport};
+use gemelo_serve::{POOL_FILES, StatReport, VolumeReport};
 use gemelo_volume::{PoolRemoval, RemovalStep, VolumeError};
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     pool: PoolPlace,
     /// Remove the pool without asking
     #[arg(long)]
-    yes: bool,
+    force: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -54,7 +54,7 @@ impl Arguments {
         removal.steps().iter().for_each(|step| text += &step_text(step));
         self.confirm(&text, context)?;
         let is_gone = removal.run().map_err(about)?;
-        if self.yes {
+        if self.force {
             context.print(&text)?;
         }
         context.print(&if is_gone {
@@ -80,7 +80,7 @@ impl Arguments {
         let text = known + "  remove its objects, and its name in the domain\n";
         self.confirm(&text, context)?;
         removal.run().map_err(about)?;
-        if self.yes {
+        if self.force {
             context.print(&text)?;
         }
         context.print(&format!("{pool}: removed\n"))?;
@@ -89,10 +89,10 @@ impl Arguments {
 
     fn confirm(&self, text: &str, context: &Context) -> anyhow::Result<()> {
         let pool = &self.pool;
-        if self.yes {
+        if self.force {
             return Ok(());
         }
-        let refused = format!("{pool}: nothing was removed: use --yes to remove the pool");
+        let refused = format!("{pool}: nothing was removed: use --force to remove the pool");
         confirm(text, &format!("{pool}: type yes to remove it"), &refused, context)
     }
 }
@@ -105,7 +105,7 @@ fn contents(pool: &PoolPlace, report: &StatReport) -> String {
         format_counted(report.pool.volumes, "volume"),
         format_size(report.pool.physical_blocks * block_bytes)
     );
-    for volume in &report.volumes {
+    for VolumeReport { summary: volume, .. } in &report.volumes {
         text += &format!(
             "  volume {}: {}, {} mapped\n",
             volume.record.name.escape_debug(),

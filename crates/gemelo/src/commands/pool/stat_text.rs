@@ -7,8 +7,8 @@ use gemelo_base::units::{
     format_count, format_counted, format_counted_as, format_duration_ns, format_percent,
     format_size,
 };
-use gemelo_serve::StatReport;
-use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, SnapshotSpace, VolumeSummary};
+use gemelo_serve::{StatReport, VolumeReport};
+use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, SnapshotSpace};
 
 /// Returns the figures as text. `snapshots` is present if the space of snapshots was computed.
 pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> String {
@@ -205,7 +205,7 @@ fn write_buffer(report: &StatReport) -> Table {
 /// Describes the work of the arranger, and the stretches of all volumes that wait for it.
 fn layout(report: &StatReport) -> Table {
     let activity = &report.pool.activity;
-    let waiting = report.volumes.iter().map(|volume| volume.layout.waiting_stretches).sum();
+    let waiting = report.volumes.iter().map(|volume| volume.summary.layout.waiting_stretches).sum();
     let mut table = Table::new();
     table.row([
         "brought together".to_owned(),
@@ -220,12 +220,13 @@ fn layout(report: &StatReport) -> Table {
 }
 
 /// Sums up the counters of all volumes. Leaves out those that are zero.
-fn activity(volumes: &[VolumeSummary]) -> Table {
+fn activity(volumes: &[VolumeReport]) -> Table {
     let mut table = Table::new();
-    let names = volumes.first().map(|volume| volume.stat.named()).unwrap_or_default();
+    let names = volumes.first().map(|volume| volume.summary.stat.named()).unwrap_or_default();
     for (at, (name, _)) in names.into_iter().enumerate() {
-        let of =
-            |volume: &VolumeSummary| volume.stat.named().get(at).map_or(0, |(_, value)| *value);
+        let of = |volume: &VolumeReport| {
+            volume.summary.stat.named().get(at).map_or(0, |(_, value)| *value)
+        };
         let sum: u64 = volumes.iter().map(of).sum();
         if sum == 0 {
             continue;
@@ -237,7 +238,7 @@ fn activity(volumes: &[VolumeSummary]) -> Table {
 }
 
 /// Sums up the latencies of all volumes, by kind of request.
-fn latencies(volumes: &[VolumeSummary]) -> Table {
+fn latencies(volumes: &[VolumeReport]) -> Table {
     let mut table = Table::new();
     table.row(["latency", "requests", "mean", "median below", "99 % below"]);
     for kind in OperationKind::ALL {
@@ -254,9 +255,11 @@ fn latencies(volumes: &[VolumeSummary]) -> Table {
     table
 }
 
-fn sum_of(volumes: &[VolumeSummary], kind: OperationKind) -> Option<OperationStat> {
-    let of_kind =
-        volumes.iter().flat_map(|volume| &volume.load.operations).filter(|one| one.kind == kind);
+fn sum_of(volumes: &[VolumeReport], kind: OperationKind) -> Option<OperationStat> {
+    let of_kind = volumes
+        .iter()
+        .flat_map(|volume| &volume.summary.load.operations)
+        .filter(|one| one.kind == kind);
     of_kind.cloned().reduce(|mut sum, one| {
         sum.requests += one.requests;
         sum.total_ns += one.total_ns;

@@ -4,6 +4,7 @@ use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
+use crate::values::volume_path_parser;
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
@@ -13,7 +14,7 @@ use gemelo_serve::PoolRequest;
 #[derive(Debug, Args)]
 pub(crate) struct Resize {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// The new size, a multiple of the pool's block size
     #[arg(long, value_name = "SIZE")]
@@ -35,7 +36,7 @@ pub(super) fn resize(arguments: &Resize, context: &Context) -> anyhow::Result<Ou
 #[derive(Debug, Args)]
 pub(crate) struct Rename {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// The new name
     #[arg(value_name = "NEW")]
@@ -54,7 +55,7 @@ pub(super) fn rename(arguments: &Rename, context: &Context) -> anyhow::Result<Ou
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// Remove a volume that holds data or has connected clients, which are disconnected
     #[arg(long)]
@@ -72,7 +73,7 @@ pub(super) fn remove(arguments: &Rm, context: &Context) -> anyhow::Result<Outcom
 #[derive(Debug, Args)]
 pub(crate) struct Set {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// Mode of deduplication of further writes
     #[arg(long, value_name = "MODE")]

@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
+use crate::values::volume_path_parser;
 use clap::Args;
 use gemelo_place::VolumePath;
 use gemelo_serve::PoolRequest;
@@ -10,7 +11,7 @@ use gemelo_serve::PoolRequest;
 #[derive(Debug, Args)]
 pub(crate) struct Snapshot {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// The snapshot's name
     #[arg(value_name = "NEW")]
@@ -20,7 +21,7 @@ pub(crate) struct Snapshot {
 #[derive(Debug, Args)]
 pub(crate) struct Clone {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// The clone's name
     #[arg(value_name = "NEW")]

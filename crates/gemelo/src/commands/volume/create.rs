@@ -4,6 +4,7 @@ use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
+use crate::values::volume_path_parser;
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
@@ -13,7 +14,7 @@ use gemelo_serve::PoolRequest;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// Size of the volume, a multiple of the pool's block size
     #[arg(long, value_name = "SIZE")]

@@ -5,6 +5,7 @@ use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files::{self, NewFile, Readers};
 use crate::json::{JsonOption, Made};
 use crate::pools;
+use crate::values::volume_path_parser;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line, format_size};
@@ -31,7 +32,7 @@ const MOST_LISTED: usize = 100;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// The output: a file, a device, or - for standard output
     #[arg(value_name = "FILE|DEVICE|-")]

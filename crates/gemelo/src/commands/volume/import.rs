@@ -4,6 +4,7 @@ use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::pools;
+use crate::values::volume_path_parser;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::format_size;
@@ -15,7 +16,7 @@ use gemelo_serve::{
     PoolAccess, PoolRequest, Purpose, Source, StatReport, Transferred, connected, import,
 };
 use std::fs::File;
-use std::io::Seek;
+use std::io::{Cursor, Read, Seek};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,9 @@ const THREADS: usize = 2;
 /// Size in bytes of a volume that is filled from a stream, until the length of the stream is known.
 /// The size takes no space.
 const STREAM_BYTES: u64 = 16 << 40;
+
+/// Bytes of a stream that are read before anything is changed.
+const FIRST_BYTES: u64 = 1;
 
 /// Suffix of a volume's name until its import is complete. A killed import thus leaves no volume
 /// that looks complete.
@@ -36,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE|DEVICE|-")]
     input: PathBuf,
     /// The pool and the new volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// Size of the volume [default: the length of the input, rounded up to whole blocks]
     #[arg(long, value_name = "SIZE")]
@@ -50,10 +54,22 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
+/// Makes a source of a stream. Waits for its first bytes: a stream without any is refused before a
+/// volume is made or cleared, because the program that should have written to it has failed.
+fn stream(mut stream: impl Read + Send + 'static, name: &str) -> anyhow::Result<Source> {
+    let mut first = Vec::new();
+    let read = stream.by_ref().take(FIRST_BYTES).read_to_end(&mut first);
+    read.with_context(|| format!("cannot read {name}")).or_bad_input()?;
+    if first.is_empty() {
+        return Err(bad_input(anyhow!("{name} is empty: there is nothing to import")));
+    }
+    Ok(Source::Stream(Box::new(Cursor::new(first).chain(stream))))
+}
+
 /// Opens the input. Also returns its length in bytes, if it is known.
 fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
     if path.as_os_str() == "-" {
-        return Ok((Source::Stream(Box::new(std::io::stdin())), None));
+        return Ok((stream(std::io::stdin(), "standard input")?, None));
     }
     let opened = || -> std::io::Result<(File, Option<u64>)> {
         let mut file = File::open(path)?;
@@ -69,7 +85,7 @@ fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
         Ok((file, Some(length)))
     };
     match opened().with_context(|| format!("cannot read {}", path.display())).or_bad_input()? {
-        (stream, None) => Ok((Source::Stream(Box::new(stream)), None)),
+        (file, None) => Ok((stream(file, &path.display().to_string())?, None)),
         (_, Some(0)) => {
             Err(bad_input(anyhow!("{} is empty: there is nothing to import", path.display())))
         }
@@ -96,8 +112,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 /// Returns the number of clients of a volume; [`None`] unless the pool is served and has the
 /// volume.
 fn clients_of(report: &StatReport, name: &str) -> Option<u64> {
-    let at = report.volumes.iter().position(|volume| volume.record.name == name)?;
-    report.server.as_ref()?.volume_connections.get(at).copied()
+    report.volumes.iter().find(|volume| volume.summary.record.name == name)?.connections
 }
 
 impl Arguments {
@@ -173,7 +188,7 @@ impl Arguments {
         access: &PoolAccess,
         context: &Context,
     ) -> anyhow::Result<()> {
-        if !report.volumes.iter().any(|volume| volume.record.name == name) {
+        if !report.volumes.iter().any(|volume| volume.summary.record.name == name) {
             return Ok(());
         }
         let leftover =
@@ -199,13 +214,13 @@ impl Arguments {
     /// volume, and an input that is too long.
     fn is_new(&self, report: &StatReport, length: Option<u64>) -> anyhow::Result<bool> {
         let volume = &self.volume;
-        let there = report.volumes.iter().find(|one| one.record.name == volume.name);
+        let there = report.volumes.iter().find(|one| one.summary.record.name == volume.name);
         if there.is_some() && !self.force {
             return Err(bad_input(anyhow!(
                 "{volume} exists: name another volume, or use --force to replace its content"
             )));
         }
-        if there.is_some_and(|one| one.record.read_only) {
+        if there.is_some_and(|one| one.summary.record.read_only) {
             return Err(bad_input(anyhow!(
                 "{volume} is a snapshot, which takes no writes: clone it and import to the clone"
             )));
@@ -213,7 +228,7 @@ impl Arguments {
         if there.is_some() && self.size.is_some() {
             return Err(bad_input(anyhow!("{volume} exists and keeps its size: leave out --size")));
         }
-        let size = there.map(|one| one.record.size_bytes).or(self.size.map(|size| size.0));
+        let size = there.map(|one| one.summary.record.size_bytes).or(self.size.map(|size| size.0));
         match (size, length) {
             (Some(size), Some(length)) if size < length => Err(bad_input(anyhow!(
                 "{} has {length} bytes, more than the {size} of the volume",

@@ -12,7 +12,7 @@ use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
 use gemelo_format::{Origin, VolumeRecord};
 use gemelo_place::PoolPlace;
-use gemelo_serve::StatReport;
+use gemelo_serve::{StatReport, VolumeReport};
 use gemelo_volume::VolumeSpace;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -82,25 +82,24 @@ impl Row<'_> {
 
 fn rows<'a>(report: &'a StatReport, spaces: &BTreeMap<String, VolumeSpace>) -> Vec<Row<'a>> {
     let block_bytes = u64::from(report.pool.block_bytes);
-    let connections = report.server.as_ref().map(|server| &server.volume_connections);
-    let row = |(at, volume): (usize, &'a gemelo_volume::VolumeSummary)| {
-        let record = &volume.record;
+    let row = |VolumeReport { summary, connections }: &'a VolumeReport| {
+        let record = &summary.record;
         let space = spaces.get(&record.name);
         Row {
             name: &record.name,
             size_bytes: record.size_bytes,
-            mapped_bytes: volume.mapped_blocks * block_bytes,
+            mapped_bytes: summary.mapped_blocks * block_bytes,
             exclusive_bytes: space.map(|space| space.exclusive_blocks * block_bytes),
             shared_bytes: space.map(|space| space.shared_blocks * block_bytes),
             dedup: name_of(record.mode),
             read_only: record.read_only,
-            clients: connections.and_then(|connections| connections.get(at).copied()),
+            clients: *connections,
             created_s: record.birth.created_s,
             origin: &record.birth.origin,
             record,
         }
     };
-    report.volumes.iter().enumerate().map(row).collect()
+    report.volumes.iter().map(row).collect()
 }
 
 fn table(rows: &[Row<'_>], with_space: bool) -> Table {

@@ -7,6 +7,7 @@ use crate::exit::{Outcome, bad_input};
 use crate::json::{JsonOutput, Made};
 use crate::pools;
 use crate::table::Table;
+use crate::values::volume_path_parser;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_percent, format_size};
@@ -19,7 +20,7 @@ const SCHEMA: &str = "gemelo.volume/1";
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool and the volume's name: DIRECTORY/NAME or rados:POOL/NAMESPACE/MEMBER/NAME
-    #[arg(value_name = "POOL/NAME")]
+    #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// Also compute the space that only this volume holds and the space that it shares
     ///
@@ -58,7 +59,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let report = pools::stat_of(&access, context)?;
     let block_bytes = u64::from(report.pool.block_bytes);
     let is_served = report.server.is_some();
-    let Some(volume) = report.volumes.iter().find(|volume| volume.record.name == *name) else {
+    let mut volumes = report.volumes.iter().map(|volume| &volume.summary);
+    let Some(volume) = volumes.find(|volume| volume.record.name == *name) else {
         return Err(bad_input(anyhow!("{pool}: there is no volume '{name}'")));
     };
     let space = if arguments.space {

@@ -1,4 +1,4 @@
-//! `gemelo campaign list`.
+//! `gemelo campaign ls`.
 
 use crate::context::Context;
 use crate::exit::Outcome;
