@@ -199,6 +199,8 @@ pub(crate) fn each_place(
         let lbns: Vec<Lbn> = (first.0..end.0.min(first.0 + LBNS_AT_ONCE)).map(Lbn).collect();
         places.clear();
         backend.look_up(volume, &lbns, &mut places)?;
+        assert!(places.len() == lbns.len(), "a place for each LBN");
+        assert!(first >= from && first < end, "the next mapped LBN is in the range");
         let mapped = lbns.iter().zip(&places).filter(|(_, place)| **place != Place::Unmapped);
         for (lbn, place) in mapped {
             each(*lbn, *place)?;
@@ -265,6 +267,7 @@ impl Pool {
             _ => Vec::new(),
         };
         let data_blocks = backend.totals().data_blocks;
+        assert!(space.blocks() == data_blocks, "the space is that of the data store");
         let (contents, remembered) =
             contents_of((store, data_blocks), &superblock, &tuning, &clock)?;
         let engine = Engine::new(EngineParts {
