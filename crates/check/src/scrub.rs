@@ -43,6 +43,7 @@ pub(crate) fn scrub(
             .zip(buffers)
             .map(|((pbn, _), block)| ContentRead::new(*pbn, 0, block))
             .collect();
+        assert!(reads.len() == some.len(), "a read for each content");
         store.read(&mut reads);
         for ((pbn, checksum), read) in some.iter().zip(&reads) {
             if read.outcome.is_err() || seed.of_content(read.buffer) != *checksum {

@@ -132,6 +132,7 @@ fn fill(
     while !slices.is_empty() {
         let most = slices.len().min(MAX_SLICES);
         let some = slices.get_mut(..most).unwrap_or_default();
+        assert!(some.len() == most, "a system call has something to fill");
         let read = if flags.is_empty() {
             rustix::io::preadv(file, some, offset)
         } else {

@@ -70,7 +70,9 @@ impl Memory {
     fn aligned(&mut self) -> &mut [u8] {
         self.0.resize(MOST_BYTES + ALIGNMENT_BYTES, 0);
         let before = self.0.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES);
-        self.0.get_mut(before..before + MOST_BYTES).unwrap_or_default()
+        let part = self.0.get_mut(before..before + MOST_BYTES).unwrap_or_default();
+        assert!(part.len() == MOST_BYTES, "the memory of a system call has its length");
+        part
     }
 }
 

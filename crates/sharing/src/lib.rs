@@ -13,6 +13,7 @@ mod blocks;
 mod borrowed;
 mod claims;
 mod compare;
+mod copies;
 mod error;
 mod examine;
 mod figures;

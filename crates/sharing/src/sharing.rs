@@ -2,6 +2,7 @@
 //! mailbox.
 
 use crate::blocks::{BlockFigures, Blocks};
+use crate::copies::DomainCopies;
 use crate::error::Result;
 use crate::examine::Told;
 use crate::figures::Figures;
@@ -15,7 +16,7 @@ use gemelo_base::{Clock, StopFlag};
 use gemelo_domain::{Action, Change, Damage, DomainConfig, Doubt, Effect, Index, MemberId};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::Objects;
-use gemelo_store::Keeper;
+use gemelo_store::{Copies, Keeper};
 use gemelo_volume::Pool;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -105,6 +106,8 @@ struct PlannedReleases {
 /// A member that shares contents; see the module.
 pub struct Sharing {
     pub(crate) shared: Arc<Shared>,
+    objects: Arc<dyn Objects>,
+    config: DomainConfig,
     pub(crate) options: SharingOptions,
     worker: Mutex<Worker>,
     /// The counts as of the last round, so that nobody who looks at them waits for a round.
@@ -132,7 +135,7 @@ impl Sharing {
         let (ledger, orphans) =
             Ledger::load(stored, timer, member, |pbn, kind| blocks.load(pbn, kind))?;
         blocks.load_in_flight(&orphans);
-        let index = Index::new(objects, clock, &config, member);
+        let index = Index::new(Arc::clone(&objects), clock, &config, member);
         let index = match options.split_above {
             Some(entries) => index.with_split_above(entries),
             None => index,
@@ -141,19 +144,22 @@ impl Sharing {
         let shared =
             Shared::new(SharedParts { member, ledger, blocks, orphans, foreign, compares });
         let worker = Mutex::new(Worker { index, figures: Figures::default() });
-        Ok(Self {
-            shared: Arc::new(shared),
-            options,
-            worker,
-            figures: Mutex::default(),
-            damage: Mutex::default(),
-        })
+        let shared = Arc::new(shared);
+        let (figures, damage) = (Mutex::default(), Mutex::default());
+        Ok(Self { shared, objects, config, options, worker, figures, damage })
     }
 
     /// Returns the keeper with which the member's pool has to be opened.
     #[must_use]
     pub fn keeper(&self) -> Arc<dyn Keeper> {
         Arc::new(LedgerKeeper { shared: Arc::clone(&self.shared) })
+    }
+
+    /// Returns the contents of the domain, from which the member's damaged blocks are healed.
+    #[must_use]
+    pub fn copies(&self) -> Arc<dyn Copies> {
+        let (shared, objects) = (Arc::clone(&self.shared), Arc::clone(&self.objects));
+        Arc::new(DomainCopies { shared, objects, config: self.config })
     }
 
     /// Does one round of work for the open pool: settles what an earlier round or process left,

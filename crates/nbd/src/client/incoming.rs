@@ -65,7 +65,8 @@ impl Incoming {
     }
 
     pub(super) fn received(&mut self, bytes: usize) {
-        self.held.end = (self.held.end + bytes).min(self.buffer.len());
+        assert!(bytes <= self.buffer.len() - self.held.end, "bytes were received into the room");
+        self.held.end += bytes;
     }
 
     /// Passes every completed request to `done`, frees its place in `pending`, and returns the
@@ -84,12 +85,13 @@ impl Incoming {
                 self.wanted_bytes = CHUNK_HEADER_BYTES;
                 return Ok(completed);
             };
-            let (head_bytes, body_bytes, index) = measure(&head, pending)?;
+            let Measured { head_bytes, body_bytes, index } = measure(&head, pending)?;
             let Some(body) = rest.get(head_bytes..head_bytes + body_bytes) else {
                 self.wanted_bytes = head_bytes + body_bytes;
                 return Ok(completed);
             };
             self.held.start += head_bytes + body_bytes;
+            assert!(self.held.start <= self.held.end, "a reply that is taken out was received");
             let place = pending.get_mut(index).ok_or(ClientError::Unexpected(NOBODY))?;
             let request = place.as_mut().ok_or(ClientError::Unexpected(NOBODY))?;
             let is_done = match head {
@@ -110,6 +112,7 @@ impl Incoming {
                 *place = None;
                 free.push(index);
                 completed += 1;
+                assert!(free.len() <= pending.len(), "a place is freed once");
             }
         }
     }
@@ -117,11 +120,14 @@ impl Incoming {
 
 const NOBODY: &str = "a reply to no request";
 
-/// Returns the lengths of a reply's head and body, and the index of its request.
-fn measure(
-    head: &ReplyHead,
-    pending: &[Option<Pending>],
-) -> Result<(usize, usize, usize), ClientError> {
+/// The lengths of a reply's head and body, and the index of its request.
+struct Measured {
+    head_bytes: usize,
+    body_bytes: usize,
+    index: usize,
+}
+
+fn measure(head: &ReplyHead, pending: &[Option<Pending>]) -> Result<Measured, ClientError> {
     let cookie = match head {
         ReplyHead::Simple(reply) => reply.cookie,
         ReplyHead::Chunk(chunk) => chunk.cookie,
@@ -132,14 +138,14 @@ fn measure(
     match head {
         ReplyHead::Simple(reply) => {
             let body_bytes = if reply.error.is_none() { request.data_bytes } else { 0 };
-            Ok((SIMPLE_REPLY_BYTES, body_bytes, index))
+            Ok(Measured { head_bytes: SIMPLE_REPLY_BYTES, body_bytes, index })
         }
         ReplyHead::Chunk(chunk) => {
             let body_bytes = chunk.length as usize;
             if body_bytes > LONGEST_CHUNK_BYTES.max(request.data_bytes + 8) {
                 return Err(ClientError::Unexpected("a chunk that is too long"));
             }
-            Ok((CHUNK_HEADER_BYTES, body_bytes, index))
+            Ok(Measured { head_bytes: CHUNK_HEADER_BYTES, body_bytes, index })
         }
     }
 }

@@ -8,6 +8,7 @@
 //! [`connect_device`] makes a block device of an export.
 
 mod channel;
+mod error;
 mod handshake;
 mod incoming;
 mod remote;
@@ -15,125 +16,25 @@ mod tls;
 mod uri;
 
 pub use crate::certificates::TlsError;
+pub use error::ClientError;
 pub use remote::connect_device;
 pub use uri::{NbdUri, ServerAddress, USUAL_PORT, UriError, UriTls};
 
 use crate::socket::Socket;
 use crate::wire::{
     BlockDescriptor, BlockSizes, COMMAND_FLAG_FAST_ZERO, COMMAND_FLAG_FUA, COMMAND_FLAG_NO_HOLE,
-    COMMAND_FLAG_REQ_ONE, Command, ErrorCode, ExportFlags, OptionReplyKind, RequestHeader,
-    WireError,
+    COMMAND_FLAG_REQ_ONE, Command, ErrorCode, ExportFlags, RequestHeader,
 };
 use channel::Channel;
-use gemelo_base::{Classified, FailureKind};
 use handshake::Handshake;
 use incoming::{Incoming, Pending};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use thiserror::Error;
 
 /// Number of queued bytes that are sent without waiting for [`Client::reap`].
 const SENT_EARLY_BYTES: usize = 256 << 10;
-
-/// The reason why a connection or a request failed.
-#[derive(Debug, Error)]
-pub enum ClientError {
-    /// The connection cannot be made, broke, or the server did not answer in time.
-    #[error("the connection to the server failed")]
-    Io(#[source] io::Error),
-    /// The server closed the connection while it was waited for.
-    #[error("the server closed the connection before it had answered")]
-    Closed,
-    /// The server sent an invalid message.
-    #[error("the server breaks the protocol: {0}")]
-    Wire(#[from] WireError),
-    /// The server sent a message that is not valid at this point.
-    #[error("the server breaks the protocol: it sent {0}")]
-    Unexpected(&'static str),
-    /// The server speaks an older form of the protocol.
-    #[error("the server does not support fixed newstyle negotiation, which this client needs")]
-    OldServer,
-    /// The server has no export of this name.
-    #[error("the server has no such export")]
-    NoSuchExport,
-    /// The server requires TLS.
-    #[error("the server requires TLS: use nbds:// or nbds+unix:// with tls-certificates=DIR")]
-    TlsRequired,
-    /// The server does not offer TLS, or refuses it to this client.
-    #[error("the server does not offer TLS: use nbd:// or nbd+unix://")]
-    NoTls,
-    /// The certificates in the address cannot be used.
-    #[error(transparent)]
-    Certificates(#[from] TlsError),
-    /// The host is not a name that a certificate can have.
-    #[error(
-        "no certificate can have this host as its name: give the certificate's name with \
-         tls-hostname=NAME"
-    )]
-    NoServerName,
-    /// The server refuses an option.
-    #[error("the server refuses an option of the handshake (error {number}): {message}")]
-    Refused {
-        /// Error number of the refusal.
-        number: u32,
-        /// The message that the server sent with its refusal.
-        message: String,
-    },
-    /// The client has no slot left for another request.
-    #[error("too many requests are in flight: wait for a completion first")]
-    QueueFull,
-    /// The server failed to carry out a request.
-    #[error("the server failed to carry out a request: {0}")]
-    Request(ErrorCode),
-    /// The server does not support the request.
-    #[error("the server does not support this request: {0}")]
-    NotSupported(&'static str),
-}
-
-impl From<io::Error> for ClientError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => Self::Closed,
-            _ => Self::Io(error),
-        }
-    }
-}
-
-impl Classified for ClientError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Io(source) => FailureKind::of_io(source),
-            Self::Closed
-            | Self::Wire(_)
-            | Self::Unexpected(_)
-            | Self::Refused { .. }
-            | Self::Request(_) => FailureKind::Failed,
-            Self::OldServer
-            | Self::NoSuchExport
-            | Self::TlsRequired
-            | Self::NoTls
-            | Self::Certificates(_)
-            | Self::NoServerName
-            | Self::NotSupported(_) => FailureKind::BadInput,
-            // The caller submits more requests than it said it would.
-            Self::QueueFull => FailureKind::Bug,
-        }
-    }
-}
-
-impl ClientError {
-    fn refused(kind: OptionReplyKind, message: &str) -> Self {
-        match kind {
-            OptionReplyKind::ERR_UNKNOWN => Self::NoSuchExport,
-            OptionReplyKind::ERR_TLS_REQUIRED => Self::TlsRequired,
-            OptionReplyKind(number) => {
-                Self::Refused { number: number & !(1 << 31), message: message.to_owned() }
-            }
-        }
-    }
-}
 
 /// An export as the server describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -348,6 +249,10 @@ impl Client {
         let (mut header, data) = submission.header();
         header.cookie = place as u64;
         let data_bytes = if header.command == Command::READ { header.length as usize } else { 0 };
+        assert!(
+            self.pending.get(place).is_some_and(Option::is_none) && data.len() <= u32::MAX as usize,
+            "a free place has no request, and the length of data has 32 bits"
+        );
         if let Some(pending) = self.pending.get_mut(place) {
             *pending = Some(Pending { handle, offset: header.offset, data_bytes, assembled: None });
         }
@@ -364,7 +269,10 @@ impl Client {
         while let Some(rest) = self.outgoing.get(self.sent_bytes..).filter(|rest| !rest.is_empty())
         {
             match self.channel.send_now(rest)? {
-                Some(sent) => self.sent_bytes += sent,
+                Some(sent) => {
+                    assert!(sent <= rest.len(), "no more is sent than there is");
+                    self.sent_bytes += sent;
+                }
                 None => return Ok(false),
             }
         }

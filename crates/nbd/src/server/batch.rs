@@ -136,7 +136,10 @@ impl Batch {
         let is_status = shape == Shape::Status;
         self.slot_bytes += head_bytes;
         self.status_bytes += if is_status { MOST_STATUS_BYTES } else { 0 };
-        // The buffer has room, because such a request is alone in its batch.
+        assert!(
+            self.entries.is_empty() && self.slot_bytes + self.status_bytes <= self.replies.len(),
+            "a request whose result is known is alone in its batch, and its reply has room"
+        );
         self.entries.push(Entry {
             request,
             payload,
@@ -146,6 +149,7 @@ impl Batch {
             data_bytes: 0,
             holds_data: false,
             is_done: true,
+            is_asked: false,
             is_left: false,
         });
     }
@@ -183,10 +187,9 @@ impl Batch {
         if !self.make_room(room_bytes) {
             return false;
         }
-        if !held.is_empty()
-            && let Some(place) = self.replies.get_mut(self.slot_bytes + head_bytes..)
-        {
-            put(place, held);
+        assert!(room_bytes <= self.replies.len(), "a request has room for its reply and its data");
+        if !held.is_empty() {
+            put(&mut self.replies, self.slot_bytes + head_bytes, held);
             self.holds_data = true;
         }
         self.data_bytes += data_bytes + payload.len();
@@ -201,6 +204,7 @@ impl Batch {
             data_bytes,
             holds_data: !held.is_empty(),
             is_done: false,
+            is_asked: false,
             is_left: false,
         });
         true
@@ -320,26 +324,32 @@ impl Batch {
         // kept.
         let mut requests = Vec::with_capacity(self.entries.len());
         let mut rest = &mut *self.replies;
-        for entry in &self.entries {
+        for entry in &mut self.entries {
             let (_, after_head) = rest.split_at_mut(entry.head_bytes);
             let (buffer, after) = after_head.split_at_mut(entry.data_bytes);
             rest = after;
             if let Some(operation) = entry.operation(received, buffer) {
                 requests.push(Request { operation, outcome: Ok(()) });
+                entry.is_asked = true;
             }
         }
         if requests.is_empty() {
             return;
         }
         let left = execute(&mut requests, device, waiting);
-        let mut outcomes = requests.into_iter().map(|request| request.outcome).enumerate();
-        for entry in &mut self.entries {
-            if entry.operation(&[], &mut []).is_none() {
-                continue;
-            }
-            let Some((place, outcome)) = outcomes.next() else { return };
+        let asked = self.entries.iter().filter(|entry| entry.is_asked).count();
+        assert!(
+            asked == requests.len(),
+            "an outcome for each request that the device was asked for"
+        );
+        let asked = self.entries.iter_mut().filter(|entry| entry.is_asked);
+        for (entry, (place, request)) in asked.zip(requests.into_iter().enumerate()) {
             entry.is_left = left.binary_search(&place).is_ok();
-            if let Err(error) = outcome {
+            assert!(
+                !entry.is_left || matches!(entry.request.command, Command::READ | Command::CACHE),
+                "a device leaves only reads"
+            );
+            if let Err(error) = request.outcome {
                 entry.error = ErrorCode::of_device(&error);
             }
         }
@@ -354,23 +364,30 @@ impl Batch {
             let (cookie, error) = (entry.request.cookie, entry.error);
             let slot_bytes = entry.head_bytes + entry.data_bytes;
             let kept_bytes = entry.reply_bytes();
+            assert!(kept_bytes <= slot_bytes && filled <= slot_start, "a reply fits into its slot");
             if filled != slot_start {
                 self.replies.copy_within(slot_start..slot_start + kept_bytes, filled);
             }
             slot_start += slot_bytes;
-            let Some(place) = self.replies.get_mut(filled..filled + kept_bytes) else { return };
+            let place = filled;
             filled += kept_bytes;
             match entry.shape {
                 Shape::Status => {}
                 _ if entry.is_left => {}
-                Shape::Simple => put(place, &SimpleReply { error, cookie }.encode()),
+                Shape::Simple => {
+                    put(&mut self.replies, place, &SimpleReply { error, cookie }.encode());
+                }
                 Shape::Chunk if error.is_none() => {
                     let RequestHeader { offset, length, .. } = entry.request;
-                    put(place, &encode_offset_data_header(cookie, offset, length));
+                    let head = encode_offset_data_header(cookie, offset, length);
+                    put(&mut self.replies, place, &head);
                 }
-                Shape::Chunk => put(place, &encode_error_chunk(cookie, error)),
+                Shape::Chunk => {
+                    put(&mut self.replies, place, &encode_error_chunk(cookie, error));
+                }
             }
         }
+        assert!(slot_start == self.slot_bytes, "the slots are those of the requests");
         self.reply_bytes = filled;
     }
 
@@ -379,14 +396,15 @@ impl Batch {
         for entry in self.entries.iter().filter(|entry| entry.shape == Shape::Status) {
             reply.clear();
             put_block_status(&mut reply, &entry.request, entry.error, device);
-            let Some(rest) = self.replies.get_mut(self.reply_bytes..) else { return };
-            put(rest, &reply);
+            assert!(reply.len() <= MOST_STATUS_BYTES, "a block status has the room of its bound");
+            put(&mut self.replies, self.reply_bytes, &reply);
             self.reply_bytes += reply.len();
         }
     }
 
     /// Returns the replies to be sent.
     pub(crate) fn replies(&self) -> &[u8] {
+        assert!(self.reply_bytes <= self.replies.len(), "the replies are in their buffer");
         self.replies.get(..self.reply_bytes).unwrap_or_default()
     }
 
@@ -437,14 +455,24 @@ fn execute(requests: &mut [Request<'_>], device: &dyn BlockDevice, waiting: Wait
         return Vec::new();
     }
     let mut left = device.execute_ready(others);
+    assert!(
+        left.is_sorted_by(|one, next| one < next) && left.last() < Some(&others.len()),
+        "a device leaves requests of the list, each once"
+    );
     left.iter_mut().for_each(|place| *place += waited);
     left
 }
 
+/// Copies bytes to their place among the replies. A reply without its head would take another
+/// meaning, so there is no default.
 #[inline]
-fn put(place: &mut [u8], head: &[u8]) {
-    if let Some(there) = place.get_mut(..head.len()) {
-        there.copy_from_slice(head);
+fn put(replies: &mut [u8], place: usize, bytes: &[u8]) {
+    assert!(
+        place.checked_add(bytes.len()).is_some_and(|end| end <= replies.len()),
+        "a reply has its room"
+    );
+    if let Some(there) = replies.get_mut(place..place + bytes.len()) {
+        there.copy_from_slice(bytes);
     }
 }
 

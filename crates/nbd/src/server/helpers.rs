@@ -69,6 +69,10 @@ impl Helpers {
             state.threads += 1;
         }
         state.granted += 1;
+        assert!(
+            state.granted <= state.threads && state.granted <= self.inner.most,
+            "a thread is granted once"
+        );
         Some(Helper { inner: Arc::clone(&self.inner) })
     }
 }
@@ -85,7 +89,10 @@ impl Helper {
     /// connection may have the thread: it must end soon after.
     pub(super) fn run(self, work: impl FnOnce(Self) + Send + 'static) {
         let inner = Arc::clone(&self.inner);
-        inner.lock().work.push_back(Box::new(move || work(self)));
+        let mut state = inner.lock();
+        assert!(state.work.len() < state.granted, "work is only for threads that are granted");
+        state.work.push_back(Box::new(move || work(self)));
+        drop(state);
         inner.called.notify_one();
     }
 }

@@ -117,7 +117,11 @@ impl ReceiveBuffer {
 
     /// Takes out everything before `end`, where the data of a request ends.
     pub(super) fn take(&mut self, end: usize) {
-        self.held.start = end.clamp(self.held.start, self.held.end);
+        assert!(
+            (self.held.start..=self.held.end).contains(&end),
+            "only what was received is taken out"
+        );
+        self.held.start = end;
         self.is_full = false;
     }
 
@@ -128,6 +132,10 @@ impl ReceiveBuffer {
 
     /// Returns the bytes that were received and not taken out yet.
     pub(super) fn held(&self) -> &[u8] {
+        assert!(
+            self.held.start <= self.held.end && self.held.end <= self.buffer.len(),
+            "the held bytes are in the buffer"
+        );
         self.buffer.get(self.held.clone()).unwrap_or_default()
     }
 
@@ -173,7 +181,8 @@ impl ReceiveBuffer {
     /// Records that this number of bytes was received into [`ReceiveBuffer::room`].
     pub(super) fn received(&mut self, bytes: usize) {
         self.is_full = false;
-        self.held.end = (self.held.end + bytes).min(self.buffer.len());
+        assert!(bytes <= self.buffer.len() - self.held.end, "bytes were received into the room");
+        self.held.end += bytes;
         self.was_filled = self.held.end == self.buffer.len();
         let is_roomy = self.buffer.is_grown() && self.held.end < self.buffer.len() / 4;
         self.roomy_receipts = if is_roomy { self.roomy_receipts + 1 } else { 0 };
@@ -190,6 +199,7 @@ impl ReceiveBuffer {
         if bytes > other.len() && !other.grow(self.buffer.len(), 0) {
             return Err(other);
         }
+        assert!(bytes <= other.len(), "what was not taken out yet has room in the other buffer");
         if let Some(place) = other.get_mut(..bytes) {
             place.copy_from_slice(self.held());
         }

@@ -34,6 +34,10 @@ const MOST_LANES: usize = 16;
 /// two lanes were no faster.
 const MOST_LONG_WRITES: usize = 1;
 
+/// Most batches of a connection in execution beside its thread: lanes, those of long writes, and
+/// the reads that wait for the medium.
+const MOST_IN_FLIGHT: usize = MOST_LANES + MOST_LONG_WRITES + 1;
+
 /// Most requests of a lane. Requests that arrive together would be answered together in one batch,
 /// and sent together again by their client, so that nothing would overlap.
 const LANE_REQUESTS: usize = 4;
@@ -69,6 +73,14 @@ pub(super) struct Spare {
     pub(super) batch: Batch,
     pub(super) received: Buffer,
     pub(super) helper: Helper,
+}
+
+/// A lane that has ended: its number, and its memory.
+struct EndedLane {
+    number: u64,
+    batch: Batch,
+    /// The receive buffer of long writes.
+    received: Option<Buffer>,
 }
 
 impl Lane {
@@ -221,6 +233,7 @@ impl Lanes {
         helper: Helper,
     ) {
         let mut state = self.lock();
+        assert!(state.in_flight < MOST_IN_FLIGHT, "the lanes of a connection are bounded");
         state.in_flight += 1;
         state.started += 1;
         let number = state.started;
@@ -232,15 +245,14 @@ impl Lanes {
         let lanes = Arc::clone(self);
         helper.run(move |helper| {
             let data = received.as_deref().unwrap_or_default();
-            let executed =
-                AssertUnwindSafe(|| batch.execute(data, &*lanes.setting.device, Waiting::All));
-            let outcome = match catch_unwind(executed) {
-                Ok(()) => lanes.answer(&batch, written),
-                Err(_) => Err(SessionError::DevicePanic),
-            };
+            let executed = AssertUnwindSafe(|| {
+                batch.execute(data, &*lanes.setting.device, Waiting::All);
+                lanes.answer(&batch, written)
+            });
+            let outcome = catch_unwind(executed).unwrap_or(Err(SessionError::DevicePanic));
             // The thread is free before the connection learns of the end, and asks for another.
             drop(helper);
-            lanes.end((number, batch, received), outcome);
+            lanes.end(EndedLane { number, batch, received }, outcome);
         });
     }
 
@@ -257,11 +269,8 @@ impl Lanes {
     }
 
     /// Notes the end of a lane.
-    fn end(
-        &self,
-        (number, mut batch, received): (u64, Batch, Option<Buffer>),
-        outcome: Result<(), SessionError>,
-    ) {
+    fn end(&self, ended: EndedLane, outcome: Result<(), SessionError>) {
+        let EndedLane { number, mut batch, received } = ended;
         let mut state = self.lock();
         state.writes.retain(|(other, _)| *other != number);
         state.idle_received.extend(received);
@@ -287,6 +296,7 @@ impl Lanes {
 
     /// Sends whole replies.
     pub(super) fn send(&self, bytes: &[u8]) -> Result<(), SessionError> {
+        assert!(!bytes.is_empty(), "an answered batch has replies");
         let mut socket = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = socket.write_all(bytes);
         sent.map_err(|error| SessionError::of_send(error, self.setting.send_timeout))

@@ -110,7 +110,8 @@ impl Memory {
     }
 
     fn give_back(&self, share: Share, bytes: usize) {
-        self.account(share, bytes).fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.account(share, bytes).fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "a buffer gives back what was counted for it");
     }
 }
 
@@ -187,6 +188,7 @@ impl Buffer {
     /// old one.
     fn replace(&mut self, bytes: usize, kept: usize) -> bool {
         let Ok(mut fresh) = MmapMut::map_anon(bytes) else { return false };
+        assert!(kept <= bytes && kept <= self.bytes.len(), "what is kept fits into both buffers");
         if let (Some(to), Some(from)) = (fresh.get_mut(..kept), self.bytes.get(..kept)) {
             to.copy_from_slice(from);
         }

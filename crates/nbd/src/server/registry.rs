@@ -123,8 +123,14 @@ impl Registry {
                 Phase::HalfOpen => {
                     listener.half_open.remove(&id);
                 }
-                Phase::Dropped => listener.dropped -= 1,
-                Phase::Established(_) => listener.established -= 1,
+                Phase::Dropped => {
+                    assert!(listener.dropped > 0, "a dropped connection was counted");
+                    listener.dropped -= 1;
+                }
+                Phase::Established(_) => {
+                    assert!(listener.established > 0, "an established connection was counted");
+                    listener.established -= 1;
+                }
             }
         }
         drop(connections);

@@ -12,6 +12,7 @@ use crate::wire::WireError;
 use gemelo_device::DeviceError;
 use std::io;
 use std::mem::{Discriminant, discriminant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -53,6 +54,11 @@ pub(super) enum SessionError {
     ReadFailed,
     #[error("disconnected: the device panicked at a request, which is a defect of this program")]
     DevicePanic,
+    #[error(
+        "disconnected: the thread of the connection panicked, which is a defect of this program; \
+         requests without a reply may have failed"
+    )]
+    Panicked,
     #[error("data is lost: the last writes cannot be flushed")]
     LastFlush(#[source] DeviceError),
 }
@@ -89,7 +95,10 @@ impl Session {
         let stream = Stream::Plain(socket);
         let log = self.shared.connection_log.as_ref();
         let mut logged = log.map(|log| log.begin(self.id, peer, &stream));
-        let (traffic, outcome) = self.run(stream, &mut logged);
+        // A panic of this thread ends this connection and no other: nothing more is sent on it.
+        let run = AssertUnwindSafe(|| self.run(stream, &mut logged));
+        let (traffic, outcome) =
+            catch_unwind(run).unwrap_or_else(|_| (Traffic::default(), Err(SessionError::Panicked)));
         if let Some(logged) = logged {
             match &outcome {
                 Ok(end) => logged.left(traffic, &self.reason(*end)),

@@ -22,6 +22,10 @@ pub(super) fn put_block_status(
     let descriptors = if error.is_none() { describe(request, device) } else { Err(error) };
     match descriptors {
         Ok(descriptors) => {
+            assert!(
+                (1..=MOST_EXTENTS).contains(&descriptors.len()),
+                "a block status has an extent, and not more than its bound"
+            );
             replies.extend_from_slice(&encode_block_status_header(
                 request.cookie,
                 BASE_ALLOCATION_ID,
@@ -62,6 +66,7 @@ fn merge(extents: &[Extent], asked_bytes: u32) -> Vec<BlockDescriptor> {
         if length == 0 {
             continue;
         }
+        assert!(length <= left, "the extents of a reply are within what was asked");
         left -= length;
         let hole = if extent.allocated { 0 } else { STATE_HOLE };
         let state = hole | if extent.zero { STATE_ZERO } else { 0 };

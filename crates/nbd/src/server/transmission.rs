@@ -244,6 +244,10 @@ impl<'a> Transmission<'a> {
             None => {}
         }
         let answered = self.batch.answered();
+        assert!(
+            answered <= self.batch.requests() && self.flushed <= self.written,
+            "no more is answered than was asked, nor flushed than written"
+        );
         if answered > 0 {
             self.counters.count_batch(answered);
         }
@@ -282,7 +286,9 @@ impl<'a> Transmission<'a> {
     fn drop_data(&mut self, mut left: usize) -> Result<bool, SessionError> {
         self.is_in_request = true;
         loop {
-            left -= self.intake.discard(left);
+            let dropped = self.intake.discard(left);
+            assert!(dropped <= left, "no more is dropped than the request has");
+            left -= dropped;
             if left == 0 {
                 self.is_in_request = false;
                 return Ok(true);
@@ -295,6 +301,7 @@ impl<'a> Transmission<'a> {
 
     /// Replies to a request whose reply has no data.
     fn reply(&mut self, header: RequestHeader, error: ErrorCode) -> Result<(), SessionError> {
+        assert!(self.batch.requests() == 0, "a reply of its own has no others before it");
         self.batch.push_done(header, error);
         self.execute_batch()
     }

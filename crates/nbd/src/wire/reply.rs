@@ -116,7 +116,8 @@ pub fn encode_offset_data_part(
     data_bytes: u32,
     flags: u16,
 ) -> [u8; OFFSET_DATA_HEADER_BYTES] {
-    let length = data_bytes.saturating_add(8);
+    assert!(data_bytes <= u32::MAX - 8, "a chunk's length has 32 bits");
+    let length = data_bytes + 8;
     ChunkHeader { flags, kind: ChunkKind::OFFSET_DATA, cookie, length }.put().u64(offset).finish()
 }
 
@@ -137,6 +138,7 @@ pub fn encode_block_status_header(
     context: u32,
     descriptors: usize,
 ) -> [u8; CHUNK_HEADER_BYTES + 4] {
+    assert!(descriptors < (u32::MAX / 8) as usize, "a chunk's length has 32 bits");
     let length = 4 + 8 * descriptors as u32;
     ChunkHeader { flags: CHUNK_FLAG_DONE, kind: ChunkKind::BLOCK_STATUS, cookie, length }
         .put()

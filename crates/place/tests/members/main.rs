@@ -16,5 +16,6 @@ mod locks;
 mod checks;
 mod domain;
 mod hand_over;
+mod heal;
 mod store;
 mod together;

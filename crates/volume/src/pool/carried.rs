@@ -135,6 +135,10 @@ impl Carried {
         if wanted.is_empty() {
             return Ok(unwritten);
         }
+        assert!(
+            wanted.iter().all(|(_, content)| content.len() == self.block_bytes),
+            "a carried content is a whole block"
+        );
         wanted.sort_unstable_by_key(|(pbn, _)| *pbn);
         for some in wanted.chunks(WRITES_AT_ONCE) {
             let mut writes: Vec<ContentWrite<'_>> =

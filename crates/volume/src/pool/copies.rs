@@ -72,6 +72,7 @@ impl Wounds {
             return Vec::new();
         }
         let fingerprint = self.fingerprinter.of(content);
+        assert!(!fingerprint.is_none(), "a content has a fingerprint");
         wounds.extract_if(.., |wound| wound.fingerprint == fingerprint).collect()
     }
 

@@ -38,6 +38,7 @@ pub struct FindEstimate {
 
 impl FindEstimate {
     fn of(sample: &SampledBlocks, block_bytes: u32) -> Self {
+        assert!(sample.sampled <= sample.blocks, "a sample is a part of the blocks");
         let distinct = Distinct::of(sample);
         let saved = |distinct: f64| (sample.blocks as f64 - distinct).round().max(0.0) as u64;
         let (low, high) = (saved(distinct.most), saved(distinct.least));

@@ -61,7 +61,10 @@ pub(super) fn assess(
     let wounds = damaged.keys().filter(|expected| !good.contains(&expected.pbn));
     let wounds = judge.wounds(backend, wounds)?;
     assessment.healed = judge.find_copies(recovered, wounds, &damaged, (monitor, stop))?;
-    assessment.healed.iter().for_each(|wound| drop(damaged.remove(&wound.expected)));
+    for Wound { expected, .. } in &assessment.healed {
+        let was_damaged = damaged.remove(expected).is_some();
+        assert!(was_damaged, "a content is healed once, and was damaged");
+    }
     for (Expected { pbn, checksum }, volumes) in damaged {
         assessment.lost.insert(Place::Stored(pbn, checksum));
         for (volume, blocks) in volumes {
@@ -104,6 +107,7 @@ enum Look {
 fn recorded(backend: &dyn MetadataBackend, pbn: Pbn) -> Result<Option<Fingerprint>> {
     let mut records = Vec::with_capacity(1);
     backend.records(&[pbn], &mut records)?;
+    assert!(records.len() == 1, "a record for the block");
     let fingerprint = records.first().map(|record| record.fingerprint);
     Ok(fingerprint.filter(|fingerprint| !fingerprint.is_none()))
 }
@@ -250,6 +254,7 @@ impl Judge {
     }
 
     fn judge_content(&self, content: &[u8], wanted: &Wanted, needs_fingerprint: bool) -> Verdict {
+        assert!(content.len() == self.content.len(), "a content is judged as a whole");
         let is_good = self.seed.of_content(content) == wanted.checksum;
         let fingerprint = (is_good && needs_fingerprint).then(|| self.fingerprinter.of(content));
         Verdict { is_good, fingerprint }

@@ -13,6 +13,7 @@ impl Pool {
     pub fn fingerprints_of(&self, pbns: &[Pbn]) -> Result<Vec<Option<Fingerprint>>> {
         let mut records = Vec::with_capacity(pbns.len());
         self.engine.state().backend().records(pbns, &mut records)?;
+        assert!(records.len() == pbns.len(), "a record for each block");
         let fit = |record: &crate::backend::Record| {
             let is_fit =
                 record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect;

@@ -202,6 +202,8 @@ pub(crate) fn each_place(
         let lbns: Vec<Lbn> = (first.0..end.0.min(first.0 + LBNS_AT_ONCE)).map(Lbn).collect();
         places.clear();
         backend.look_up(volume, &lbns, &mut places)?;
+        assert!(places.len() == lbns.len(), "a place for each LBN");
+        assert!(first >= from && first < end, "the next mapped LBN is in the range");
         let mapped = lbns.iter().zip(&places).filter(|(_, place)| **place != Place::Unmapped);
         for (lbn, place) in mapped {
             each(*lbn, *place)?;
@@ -273,6 +275,7 @@ impl Pool {
         };
         let data_blocks = backend.totals().data_blocks;
         let health = Arc::new(Health::new(is_read_only));
+        assert!(space.blocks() == data_blocks, "the space is that of the data store");
         let (contents, remembered) =
             contents_of((store, data_blocks), &superblock, &tuning, (&clock, &health))?;
         if let ContentStore::Buffered(buffer) = &contents {

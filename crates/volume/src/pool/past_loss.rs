@@ -140,5 +140,7 @@ fn free_name(name: &str, commit: u64, volumes: &[VolumeRecord]) -> String {
         format!("{}{suffix}", name.get(..end).unwrap_or_default())
     });
     let is_free = |candidate: &String| volumes.iter().all(|volume| volume.name != *candidate);
-    candidates.into_iter().find(is_free).unwrap_or_default()
+    let name = candidates.into_iter().find(is_free).unwrap_or_default();
+    assert!(!name.is_empty() && name.len() <= MAX_NAME_BYTES, "some number gives a free name");
+    name
 }

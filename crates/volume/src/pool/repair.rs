@@ -48,6 +48,7 @@ pub fn repair(
         pool.checkpoint()?;
         healed = pool.heal(&wounds, monitor, stop)?;
     }
+    assert!(healed <= wounds.len() as u64, "no more is healed than was damaged");
     pool.close()?;
     match wounds.len() as u64 - healed {
         0 => Ok(plan),
@@ -125,6 +126,10 @@ fn plan(recovered: &mut Recovered, assessment: &Assessment) -> RepairPlan {
             undone_blocks: of(&recovered.undone, id).saturating_add(of(&past_loss.undone, id)),
         }
     };
+    assert!(
+        recovered.lost_history.is_some() || recovered.undone.is_empty(),
+        "only lost history undoes changes"
+    );
     let is_cost = |cost: &RepairCost| cost.lost_blocks > 0 || cost.undone_blocks > 0;
     let healed = assessment.healed.iter().map(|wound| wound.expected.pbn.number());
     let healed: BTreeSet<u32> = healed.collect();

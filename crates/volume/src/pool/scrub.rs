@@ -254,6 +254,7 @@ impl<'e> Scrub<'e> {
         new.sort_unstable_by_key(|stored| stored.wanted.pbn);
         let block_bytes = self.engine.block_bytes();
         let at_once = self.contents.len() / block_bytes;
+        assert!(at_once > 0, "a block at least is read at once");
         let mut contents = std::mem::take(&mut self.contents);
         for some in new.chunks(at_once) {
             let wanted: Vec<Wanted> = some.iter().map(|stored| stored.wanted).collect();

@@ -174,8 +174,9 @@ impl Pool {
         let journal = engine.journal_figures();
         let totals = engine.state().backend().totals();
         let free_blocks = engine.free_blocks();
-        let capacity_blocks =
-            totals.data_blocks.saturating_sub(engine.superblock().reserved_blocks());
+        let reserved_blocks = engine.superblock().reserved_blocks();
+        assert!(totals.data_blocks >= reserved_blocks, "the data store has its reserved blocks");
+        let capacity_blocks = totals.data_blocks - reserved_blocks;
         Ok(PoolStat {
             block_bytes: engine.superblock().block_bytes,
             fingerprint: engine.superblock().fingerprint,
@@ -184,7 +185,7 @@ impl Pool {
             logical_blocks: totals.references,
             physical_blocks: totals.physical,
             capacity_blocks,
-            reserved_blocks: engine.superblock().reserved_blocks(),
+            reserved_blocks,
             free_blocks,
             pending_blocks: capacity_blocks.saturating_sub(totals.physical + free_blocks),
             index_entries: totals.index_entries,

@@ -35,6 +35,8 @@ pub(super) struct Entry {
     pub(super) holds_data: bool,
     /// `true` if the device has nothing left to do.
     pub(super) is_done: bool,
+    /// `true` once the device was asked to execute the request.
+    pub(super) is_asked: bool,
     /// `true` if the device has left the read, so that it has no reply yet.
     pub(super) is_left: bool,
 }
@@ -76,13 +78,16 @@ impl Entry {
         let durability = self.durability();
         Some(match self.request.command {
             Command::READ | Command::CACHE if self.data_bytes > 0 => {
+                assert!(buffer.len() as u64 == length, "a read has room for all of its data");
                 Operation::Read { offset, buffer }
             }
             Command::WRITE if self.holds_data => {
+                assert!(buffer.len() as u64 == length, "a write that is held has all of its data");
                 Operation::Write { offset, data: buffer, durability }
             }
             Command::WRITE => {
                 let data = received.get(self.payload.clone()).unwrap_or_default();
+                assert!(data.len() as u64 == length, "a write has all of its data");
                 Operation::Write { offset, data, durability }
             }
             Command::WRITE_ZEROES => {

@@ -4,7 +4,7 @@
 //! connection waits for the oldest, and answers it together with some of the next that have become
 //! ready. A read that waits is kept as its header alone, so it takes no memory for data.
 
-use super::{Lanes, State};
+use super::{EndedLane, Lanes, State};
 use crate::server::SessionError;
 use crate::server::batch::{Batch, Waiting};
 use crate::server::check::Rules;
@@ -70,7 +70,8 @@ impl LateReads {
 
     /// Takes out the reads that a batch has answered.
     fn finish(&mut self, batch: &Batch) {
-        let taken = batch.requests().min(self.reads.len());
+        let taken = batch.requests();
+        assert!(taken <= self.reads.len(), "the reads of a batch are at the front");
         let mut left: Vec<_> = self.reads.drain(..taken).zip(batch.are_left()).collect();
         while let Some((read, is_left)) = left.pop() {
             if is_left {
@@ -159,11 +160,12 @@ impl Lanes {
                 }
             }
             let device = &*self.setting.device;
-            let executed = AssertUnwindSafe(|| batch.execute(&[], device, Waiting::First));
-            if catch_unwind(executed).is_err() {
-                break Err(SessionError::DevicePanic);
-            }
-            if let Err(error) = self.answer(&batch, 0) {
+            let executed = AssertUnwindSafe(|| {
+                batch.execute(&[], device, Waiting::First);
+                assert!(batch.answered() > 0, "the oldest read is waited for");
+                self.answer(&batch, 0)
+            });
+            if let Err(error) = catch_unwind(executed).unwrap_or(Err(SessionError::DevicePanic)) {
                 break Err(error);
             }
             self.lock().late.finish(&batch);
@@ -175,6 +177,6 @@ impl Lanes {
             self.lock().late.end();
         }
         // No lane of long writes has this number.
-        self.end((0, batch, None), outcome);
+        self.end(EndedLane { number: 0, batch, received: None }, outcome);
     }
 }

@@ -84,6 +84,10 @@ impl Transmission<'_> {
         let (mut offset, mut left_bytes) = (header.offset, header.payload_bytes());
         while left_bytes > 0 && done.is_ok() {
             let piece = next_piece(offset, left_bytes, self.intake.capacity(), rules);
+            assert!(
+                (1..=left_bytes).contains(&piece.bytes) && offset >= header.offset,
+                "a piece is a part of its request"
+            );
             let Some(data) = self.intake.held().get(..piece.bytes) else {
                 self.is_in_request = true;
                 self.intake.expect(piece.bytes);
@@ -98,7 +102,8 @@ impl Transmission<'_> {
                 &*self.chosen.export.device,
                 Operation::Write { offset, data, durability },
             ));
-            self.intake.discard(piece.bytes);
+            let dropped = self.intake.discard(piece.bytes);
+            assert!(dropped == piece.bytes, "a piece that was written is taken out as a whole");
             offset += piece.bytes as u64;
             left_bytes -= piece.bytes;
         }
@@ -154,7 +159,10 @@ impl Transmission<'_> {
         while left_bytes > 0 {
             let buffer = self.batch.piece_buffer();
             let piece = next_piece(offset, left_bytes, buffer.len(), rules);
-            // A piece is not longer than the buffer.
+            assert!(
+                (1..=left_bytes.min(buffer.len())).contains(&piece.bytes),
+                "a piece is a part of its request and fits into the buffer"
+            );
             let buffer = buffer.get_mut(..piece.bytes).unwrap_or_default();
             if let Err(error) = ask(&*device, Operation::Read { offset, buffer }) {
                 return Ok(Err(ErrorCode::of_device(&error)));
@@ -166,6 +174,7 @@ impl Transmission<'_> {
             let head =
                 encode_offset_data_part(header.cookie, piece.offset, piece.bytes as u32, flags);
             let data = self.batch.piece_buffer().get(..piece.bytes).unwrap_or_default();
+            assert!(data.len() == piece.bytes, "a header is followed by all of its data");
             let sent = match sending {
                 Sending::Nothing => Ok(()),
                 Sending::Data => self.stream.write_all(data),

@@ -83,7 +83,9 @@ impl Transmission<'_> {
         if open.is_none() {
             *open = lanes.open(route);
         }
-        let data = self.intake.all().get(payload.clone()).unwrap_or_default();
+        let received = self.intake.all();
+        assert!(payload.end <= received.len(), "the data of a request was received");
+        let data = received.get(payload.clone()).unwrap_or_default();
         if let Some(lane) = open
             && lane.batch.push_copied(header, data, rules)
         {
