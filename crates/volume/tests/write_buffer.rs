@@ -135,7 +135,7 @@ fn served(disks: &PoolDisks, mode: DedupMode) -> Pool {
 }
 
 /// While the file system below is full, what was acknowledged stays readable, a flush makes it
-/// durable in the journal, a checkpoint waits, and the pool goes on once there is room.
+/// durable in the journal, a checkpoint leaves it there, and the pool goes on once there is room.
 #[test]
 fn a_full_file_system_leaves_contents_to_the_journal_and_stops_nothing() {
     for (is_dropped, carry_bytes) in
@@ -151,10 +151,9 @@ fn a_full_file_system_leaves_contents_to_the_journal_and_stops_nothing() {
         flush(&volume).unwrap();
         data.fail(Some(io::ErrorKind::StorageFull));
         write(&volume, 0, &content(2, BLOCK)).unwrap();
-        assert!(matches!(pool.checkpoint(), Err(VolumeError::NoSpace { .. })));
         // A content that the journal carries is durable, whatever the data store does.
         pool.flush().unwrap();
-        assert!(matches!(pool.checkpoint(), Err(VolumeError::NoSpace { .. })));
+        pool.checkpoint().unwrap();
         assert!(read(&volume, 0, BLOCK).unwrap() == content(2, BLOCK));
         assert!(write(&volume, 0, &content(3, BLOCK)).is_err(), "its own error, while it fails");
         if is_dropped {
@@ -162,7 +161,7 @@ fn a_full_file_system_leaves_contents_to_the_journal_and_stops_nothing() {
             // It opens on the full file system, too.
             pool = open(&disks, tuning()).unwrap();
             assert_eq!(read(&pool.volume("a").unwrap(), 0, BLOCK).unwrap(), content(2, BLOCK));
-            assert!(matches!(pool.checkpoint(), Err(VolumeError::NoSpace { .. })));
+            pool.checkpoint().unwrap();
             data.fail(None);
         } else {
             data.fail(None);

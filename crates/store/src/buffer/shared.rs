@@ -6,9 +6,10 @@ use super::figures::{BufferFigures, Counts};
 use super::memory::{Memory, Slot};
 use super::state::State;
 use super::unseen::Unseen;
+use super::writer::Unwritten;
 use crate::{ContentWrite, Store, WriteObserver};
 use gemelo_base::Clock;
-use gemelo_base::panics::Panicked;
+use gemelo_base::panics::{self, Panicked};
 use gemelo_format::Pbn;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
@@ -119,6 +120,8 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.guard.is_broken = true;
+            // Before anybody who waits gets an error and takes it for the reason.
+            (self.shared.told)(panics::last_of_thread());
             self.shared.wake_all();
         }
     }
@@ -173,9 +176,9 @@ impl Shared {
 
     /// Ends the work of the buffer after a panic, and tells of it.
     pub(super) fn break_off(&self, panicked: Panicked) {
+        (self.told)(panicked);
         self.guarded.lock().is_broken = true;
         self.wake_all();
-        (self.told)(panicked);
     }
 
     /// Wakes everybody who waits.
@@ -303,5 +306,5 @@ pub(super) struct ContentKey {
 
 /// The error of whoever would wait for a broken buffer.
 pub(super) fn broken() -> io::Error {
-    io::Error::other("a thread of the write buffer panicked, which is a defect of this program")
+    Unwritten::Broken.into_io()
 }

@@ -20,6 +20,8 @@ struct Below {
     writing: BTreeSet<u32>,
     /// Writes of these fail, this often.
     failing: BTreeMap<u32, u32>,
+    /// They fail because the medium is bad, and not for want of space.
+    is_bad: bool,
     /// The PBNs of each list of writes.
     lists: Vec<Vec<u32>>,
     /// Writes wait while it is true.
@@ -117,7 +119,10 @@ impl Store for TestStore {
             match below.failing.get_mut(&pbn).filter(|times| **times > 0) {
                 Some(times) => {
                     *times -= 1;
-                    write.outcome = Err(io::Error::from(io::ErrorKind::StorageFull));
+                    write.outcome = Err(io::Error::from(match below.is_bad {
+                        true => io::ErrorKind::Other,
+                        false => io::ErrorKind::StorageFull,
+                    }));
                 }
                 None => drop(below.contents.insert(pbn, write.content.to_vec())),
             }
@@ -300,6 +305,7 @@ fn what_is_kept_is_forgotten_when_it_is_discarded_or_written_past_the_buffer() {
     buffer.discard(pbn(2), 1).unwrap();
     assert_eq!(read(&buffer, &[1, 2, 3]), [10, 0, 30]);
     store.fail(7, 9);
+    store.below.lock().is_bad = true;
     write(&buffer, &[(7, 70)]);
     assert!(buffer.sync().is_err());
     assert_eq!(write(&buffer, &[(3, 31)]), [true]);

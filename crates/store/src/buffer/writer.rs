@@ -1,7 +1,7 @@
 //! Writing out: the threads of a buffer, and the writers and syncs that wait for them.
 
 use super::memory::Slot;
-use super::shared::{Guarded, Locked, Shared, broken};
+use super::shared::{Guarded, Locked, Shared};
 use super::state::Run;
 use crate::ContentWrite;
 use gemelo_base::scheduling::let_others_interrupt;
@@ -15,23 +15,33 @@ const MOST_AGE: Duration = Duration::from_millis(5);
 /// A content is tried this often: an error can pass where the medium is good.
 const TRIES: u32 = 2;
 
-/// Contents could not be written out. They are in memory, where reads find them, and a later call
-/// tries them again. Nothing is known to be wrong with what was written before.
+/// Contents could not be written out.
 #[derive(Debug, Error)]
-#[error(transparent)]
-pub struct Unwritten(#[from] io::Error);
+pub enum Unwritten {
+    /// The store below failed. The contents are in memory, where reads find them, and a later call
+    /// tries them again. Nothing is known to be wrong with what was written before.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+    /// A thread of the buffer panicked, which is a defect of this program. Contents may be in
+    /// flight that nobody writes.
+    #[error("a thread of the write buffer panicked, which is a defect of this program")]
+    Broken,
+}
 
 impl Unwritten {
     /// Returns whether there was no space, which may change.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        is_full(&self.0)
+        matches!(self, Self::Failed(error) if is_full(error))
     }
 
     /// Returns the error of the store below.
     #[must_use]
     pub fn into_io(self) -> io::Error {
-        self.0
+        match self {
+            Self::Failed(error) => error,
+            broken @ Self::Broken => io::Error::other(broken.to_string()),
+        }
     }
 }
 
@@ -129,20 +139,20 @@ impl Shared {
 
     /// Waits until all contents with smaller numbers were tried. Returns whether all contents that
     /// were tried so far could be written.
-    fn write_until(&self, until: u64) -> io::Result<bool> {
+    fn write_until(&self, until: u64) -> Result<bool, Unwritten> {
         let mut guarded = self.lock();
         guarded.urgent = guarded.urgent.max(until);
         self.work.notify_one();
         while !guarded.state.is_written(until) {
             if guarded.is_broken {
-                return Err(broken());
+                return Err(Unwritten::Broken);
             }
             if self.has_threads || !self.write_run(&mut guarded) {
                 guarded.wait(&self.settled);
             }
         }
         if guarded.is_broken {
-            return Err(broken());
+            return Err(Unwritten::Broken);
         }
         Ok(!guarded.state.has_failed())
     }

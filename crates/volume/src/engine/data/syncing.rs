@@ -39,8 +39,10 @@ impl DataPath {
         let mut synced = Synced::default();
         if let ContentStore::Buffered(buffer) = &self.contents {
             self.health.check_writable()?;
-            if buffer.write_out().is_err() {
-                synced = self.give_up_unneeded(buffer, freed)?;
+            match buffer.write_out() {
+                Ok(()) => {}
+                Err(Unwritten::Failed(_)) => synced = self.give_up_unneeded(buffer, freed)?,
+                Err(broken @ Unwritten::Broken) => return Err(self.stop_writing(broken)),
             }
         }
         self.sync_written()?;
@@ -56,13 +58,16 @@ impl DataPath {
         buffer.give_up(&given_up);
         self.give_up_unread(buffer, &failed);
         match buffer.failure() {
-            Some(error) if !error.is_full() => {
-                self.health.stop(DiskRole::Data, "write to");
-                Err(VolumeError::io(DiskRole::Data, "write to")(Unwritten::into_io(error)))
-            }
+            Some(error) if !error.is_full() => Err(self.stop_writing(error)),
             Some(_) => Ok(Synced { unwritten: buffer.unwritten(), has_given_up }),
             None => Ok(Synced { unwritten: Vec::new(), has_given_up }),
         }
+    }
+
+    /// Ends all changes, because contents cannot be written although there is space.
+    fn stop_writing(&self, error: Unwritten) -> VolumeError {
+        self.health.stop(DiskRole::Data, "write to");
+        VolumeError::Io { disk: DiskRole::Data, action: "write to", source: error.into_io() }
     }
 
     /// Gives up those of these contents whose blocks no durable state refers to: retired and free

@@ -10,10 +10,11 @@
 //! that does not carry all of its contents as the proof of a sync of everything before it. Such a
 //! commit therefore carries each content that has no space, also those of earlier commits. A
 //! content to which nothing refers after the waiting commits is not carried: they become one commit
-//! then, which refers to it at no time.
+//! then, which refers to it at no time. A checkpoint that contains contents without space leaves
+//! the journal from its own state on, and there is a commit then that carries them.
 
 use super::Log;
-use super::commit::{ClosedCommit, Committer};
+use super::commit::{ClosedCommit, Committer, Written};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use crate::pool::Tuning;
@@ -26,8 +27,6 @@ const COPIES: u64 = 2;
 /// A commit that carries contents takes this part of the journal at most, so that a short journal
 /// is not full after a few of them.
 const JOURNAL_PER_CARRYING: u64 = 4;
-/// Contents without space leave this part of the journal to later commits, which may free some.
-const JOURNAL_LEFT_FREE: u64 = 4;
 /// Most bytes that commits carry between two syncs of the data store. An opening holds as much in
 /// memory and writes it.
 const MOST_CARRIED_BYTES: u64 = 16 << 20;
@@ -175,6 +174,11 @@ impl Log {
         if !committer.waits_for_data() || self.carry(committer) {
             return Ok(());
         }
+        self.sync_contents(committer)
+    }
+
+    /// Syncs the data store, and lets the last commit carry what has no space there.
+    fn sync_contents(&self, committer: &mut Committer) -> Result<()> {
         let synced = self.data.sync_needed(&committer.freed())?;
         if synced.has_given_up || !synced.unwritten.is_empty() {
             committer.merge_waiting(self.most_carried);
@@ -198,9 +202,8 @@ impl Log {
         assert!(unbuilt.is_some(), "a commit waits for contents");
         let Some(commit) = unbuilt else { return Err(full) };
         let sizes = self.carried_sizes(commit.buffer.len(), pbns.len());
-        let left = journal.ring_bytes() / JOURNAL_LEFT_FREE;
         if sizes.content_bytes > MOST_CARRIED_BYTES
-            || journal.used_bytes() + sizes.journal_bytes > journal.ring_bytes() - left
+            || sizes.content_bytes * COPIES > journal.ring_bytes() / JOURNAL_PER_CARRYING
             || !journal.has_room(sizes.journal_bytes as usize)
             || !self.append_contents(commit, pbns, &sizes)
         {
@@ -282,15 +285,12 @@ impl Log {
 
     /// Syncs the data store after [`Carrying::begin_sync`]. The committer is locked only if the
     /// caller holds it, so that other commits may carry more meanwhile. One thread at a time calls
-    /// it: the holder of the checkpointer's lock.
-    pub(super) fn finish_sync(&self, held: Option<&mut Committer>) -> Result<()> {
+    /// it: the holder of the checkpointer's lock. Returns whether there was space for all contents.
+    pub(super) fn finish_sync(&self, held: Option<&mut Committer>) -> Result<bool> {
         // The root contains the commits that wait while the caller holds the committer, so nothing
         // needs what they free.
         let freed = held.as_ref().map(|committer| committer.freed()).unwrap_or_default();
-        let synced = self.data.sync_needed(&freed).and_then(|synced| {
-            let is_all = synced.unwritten.is_empty();
-            is_all.then_some(()).ok_or(VolumeError::NoSpace { disk: DiskRole::Data })
-        });
+        let synced = self.data.sync_needed(&freed).map(|synced| synced.unwritten.is_empty());
         let mut locked;
         let committer = match held {
             Some(committer) => committer,
@@ -300,10 +300,21 @@ impl Log {
             }
         };
         match &synced {
-            Ok(()) => self.data.note_identified(&committer.carrying.end_sync()),
-            Err(_) => committer.carrying.fail_sync(),
+            Ok(true) => self.data.note_identified(&committer.carrying.end_sync()),
+            Ok(false) | Err(_) => committer.carrying.fail_sync(),
         }
         synced
+    }
+
+    /// Writes a commit that carries the contents without space, also if it has no changes.
+    pub(super) fn commit_unwritten(&self) -> Result<()> {
+        let mut committer = self.committer.lock();
+        self.close_even_empty(&mut committer)?;
+        self.sync_contents(&mut committer)?;
+        match self.write_waiting(&mut committer)? {
+            Written::All => Ok(()),
+            Written::NoRoom => Err(VolumeError::NoSpace { disk: DiskRole::Data }),
+        }
     }
 
     /// Syncs the data store if the keeper waits for that.
@@ -318,7 +329,7 @@ impl Log {
         }
         committer.carrying.begin_sync();
         drop(committer);
-        self.finish_sync(None)
+        self.finish_sync(None).map(drop)
     }
 }
 

@@ -73,7 +73,7 @@ impl Log {
         };
         // The root gives the journal up, which may be the only durable place of contents.
         let synced = match has_carried {
-            true => self.finish_sync(held.as_deref_mut()),
+            true => self.keep_contents(held.as_deref_mut()),
             false => Ok(()),
         };
         self.write_frozen(&mark, synced, held)
@@ -89,7 +89,18 @@ impl Log {
         Ok((state.open.number(), state.backend.totals()))
     }
 
-    /// Writes the checkpoint, if the contents that it refers to were synced, and gives it up
+    /// Makes the contents durable that the checkpoint refers to, without the journal before it: in
+    /// the data store, or by a commit after it that carries those without space there.
+    fn keep_contents(&self, held: Option<&mut Committer>) -> Result<()> {
+        let is_held = held.is_some();
+        match self.finish_sync(held)? {
+            true => Ok(()),
+            false if is_held => Err(VolumeError::NoSpace { disk: DiskRole::Data }),
+            false => self.commit_unwritten(),
+        }
+    }
+
+    /// Writes the checkpoint, if the contents that it refers to are durable, and gives it up
     /// otherwise.
     fn write_frozen(
         &self,

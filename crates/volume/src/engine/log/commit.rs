@@ -293,6 +293,11 @@ impl Log {
     /// and often finds it done.
     pub(crate) fn make_durable(&self, number: u64) -> Result<()> {
         let Some(lead) = self.group.join(number) else { return Ok(()) };
+        if self.data.has_unwritten() && self.is_journal_half_full() {
+            // Later there may be no room for the commit with which a checkpoint keeps contents that
+            // have no space.
+            self.checkpoint()?;
+        }
         loop {
             let mut committer = self.committer.lock();
             if committer.durable >= number {
@@ -318,6 +323,14 @@ impl Log {
         if !state.open.is_empty() {
             self.close_now(&mut state, committer);
         }
+        Ok(())
+    }
+
+    /// Puts the open commit behind those that wait, also if it is empty.
+    pub(super) fn close_even_empty(&self, committer: &mut Committer) -> Result<()> {
+        let mut state = self.write();
+        self.health.check_writable()?;
+        self.close_now(&mut state, committer);
         Ok(())
     }
 
@@ -409,8 +422,12 @@ impl Log {
 
     /// Returns whether the background should write a checkpoint.
     pub(crate) fn is_checkpoint_due(&self) -> bool {
+        self.is_journal_half_full() || self.pressure() >= Pressure::High
+    }
+
+    fn is_journal_half_full(&self) -> bool {
         let journal = self.journal_figures();
-        journal.used_bytes > journal.ring_bytes / 2 || self.pressure() >= Pressure::High
+        journal.used_bytes > journal.ring_bytes / 2
     }
 
     /// Bounds the open commit, the waiting commits and the backend's memory. A caller holds no lock
