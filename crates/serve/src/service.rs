@@ -8,7 +8,7 @@ use crate::metrics::{self, MetricsServer, render};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
 use crate::scrub::{self, ScrubSchedule};
-use crate::{open_files, systemd, watch};
+use crate::{open_files, patience, systemd, watch};
 use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
 use gemelo_place::{PoolPlace, Use};
@@ -204,8 +204,10 @@ fn open(
     stop: &StopFlag,
 ) -> Result<Arc<OpenPool>, RequestFailure> {
     let open = || {
-        OpenPool::open(place, Use::Hold, options.tuning, options.thresholds.clone())
-            .map_err(OpenError::Pool)
+        patience::wait_for_store(place, stop, monitor, || {
+            OpenPool::open(place, Use::Hold, options.tuning, options.thresholds.clone())
+        })
+        .map_err(OpenError::Pool)
     };
     let is_served = || control::is_answering(directory, HolderKind::Server);
     let pool = match options.standby {
@@ -244,7 +246,6 @@ fn stand_by(
                     systemd::notify("READY=1\nSTATUS=standing by");
                 }
             }
-            Err(OpenError::Pool(error)) if error.is_time_out() => {}
             other => return Ok(other?),
         }
         if stop.is_raised() {

@@ -287,6 +287,9 @@ impl Lanes {
 
     /// Sends whole replies.
     pub(super) fn send(&self, bytes: &[u8]) -> Result<(), SessionError> {
+        if !self.setting.device.may_answer() {
+            return Err(SessionError::MayNotAnswer);
+        }
         let mut socket = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = socket.write_all(bytes);
         sent.map_err(|error| SessionError::of_send(error, self.setting.send_timeout))

@@ -53,6 +53,8 @@ pub(super) enum SessionError {
     ReadFailed,
     #[error("disconnected: the device panicked at a request, which is a defect of this program")]
     DevicePanic,
+    #[error("disconnected: this process may not answer for the device any more")]
+    MayNotAnswer,
     #[error("data is lost: the last writes cannot be flushed")]
     LastFlush(#[source] DeviceError),
 }
