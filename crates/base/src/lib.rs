@@ -8,6 +8,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod boot_clock;
 mod bytes;
 pub mod clock;
 mod daily;
@@ -25,6 +26,7 @@ pub mod stop;
 pub mod units;
 pub mod values;
 
+pub use boot_clock::BootClock;
 pub use bytes::is_zero;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use daily::DailyWindow;

@@ -1,4 +1,4 @@
-//! Processor time and memory of this process.
+//! Processor time and memory of this process, and its identity.
 
 /// Returns the processor time in nanoseconds that this process has used.
 #[must_use]
@@ -21,9 +21,94 @@ fn resident_bytes(status: &str) -> u64 {
     number.and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
+/// A process that other processes of the same machine can recognise: the boot of the machine, the
+/// namespace of process numbers, the number, and the time at which the process was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessIdentity {
+    boot: String,
+    namespace: String,
+    number: u32,
+    started: u64,
+}
+
+impl ProcessIdentity {
+    /// Returns the identity of this process; [`None`] where the system does not say.
+    #[must_use]
+    pub fn of_this_process() -> Option<Self> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
+        let number = std::process::id();
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        let (_, started) = state_and_start(&stat)?;
+        let (boot, namespace) = (boot.trim().to_owned(), namespace.to_str()?.to_owned());
+        Some(Self { boot, namespace, number, started })
+    }
+
+    /// Returns the text from which [`Self::parse`] reads the same identity.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Self { boot, namespace, number, started } = self;
+        format!("{boot} {namespace} {number} {started}")
+    }
+
+    /// Reads the text of an identity.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let mut word = || words.next().filter(|word| !word.is_empty()).map(str::to_owned);
+        let (boot, namespace) = (word()?, word()?);
+        let (number, started) = (word()?.parse().ok()?, word()?.parse().ok()?);
+        words.next().is_none().then_some(Self { boot, namespace, number, started })
+    }
+
+    /// Returns whether the process has certainly ended. Nothing is known of processes of another
+    /// machine, or of an earlier boot: two machines may have been one before.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let Some(own) = Self::of_this_process() else { return false };
+        if own.boot != self.boot || own.namespace != self.namespace {
+            return false;
+        }
+        match std::fs::read_to_string(format!("/proc/{}/stat", self.number)) {
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            Ok(stat) => state_and_start(&stat)
+                .is_some_and(|(state, started)| started != self.started || "ZX".contains(state)),
+        }
+    }
+}
+
+/// Returns the state of a process and its start in ticks, by the text of `/proc/<number>/stat`. The
+/// name, which is in parentheses, may have any letters.
+fn state_and_start(stat: &str) -> Option<(char, u64)> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_known_to_have_ended_on_its_own_machine_only() {
+        let own = ProcessIdentity::of_this_process().unwrap();
+        assert_eq!(ProcessIdentity::parse(&own.text()), Some(own.clone()));
+        assert!(!own.has_ended());
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        let (_, started) = state_and_start(&stat).unwrap();
+        let other = ProcessIdentity { number: child.id(), started, ..own.clone() };
+        assert!(!other.has_ended());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(other.has_ended());
+        assert!(ProcessIdentity { started: 1, ..own.clone() }.has_ended(), "a number used again");
+        assert!(!ProcessIdentity { boot: "another".into(), ..other }.has_ended());
+        for text in ["", "a b", "a b 1 x", "a b 1 2 3"] {
+            assert_eq!(ProcessIdentity::parse(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn this_process_uses_both() {

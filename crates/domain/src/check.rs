@@ -219,3 +219,19 @@ fn check_shard(
 fn digits(key: Key) -> String {
     fingerprint_key(Fingerprint::from_bytes(key))
 }
+
+/// Counts the contents for which the index names a member as their home.
+///
+/// # Errors
+/// Fails if the store does.
+pub fn count_entries_of(objects: &dyn Objects, home: MemberId) -> Result<u64> {
+    let mut count = 0;
+    for name in objects.list(SHARD_PREFIX)? {
+        each_page(objects, &name, |page| {
+            let entries = page.iter().filter_map(|(key, value)| Entry::decode(key, value).ok());
+            count += entries.filter(|entry| entry.home == home).count() as u64;
+            Ok(())
+        })?;
+    }
+    Ok(count)
+}

@@ -29,7 +29,7 @@ mod split;
 mod tenure;
 mod wire;
 
-pub use check::{Claim, Claims, Finding, check};
+pub use check::{Claim, Claims, Finding, check, count_entries_of};
 pub use config::DomainConfig;
 pub use damage::Damage;
 pub use doubt::{Doubt, Doubts, doubts_name};

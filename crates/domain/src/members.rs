@@ -66,6 +66,10 @@ impl<'a> Members<'a> {
                 let taken = DomainError::MemberExists { name: new.name.into() };
                 return if is_mine { Ok(record.member) } else { Err(taken) };
             }
+            if next.is_none() {
+                // Without the number of the next member, an old one would be given out again.
+                refuse_if_lost(self.objects)?;
+            }
             let member = MemberId(next.as_ref().map_or(Ok(1), |value| decode_next(value))?);
             let record = Record { member, token: new.token };
             let update = Update {
@@ -137,6 +141,17 @@ impl<'a> Members<'a> {
             }
         }
     }
+}
+
+/// Fails if there are objects of members, although no member was ever registered.
+fn refuse_if_lost(objects: &dyn Objects) -> Result<()> {
+    for prefix in ["member.", "ledger.", "data.", "meta."] {
+        if !objects.list(prefix)?.is_empty() {
+            let reason = "it is missing, and there are objects of members";
+            return Err(damaged(MEMBERS_OBJECT, NEXT_KEY, reason));
+        }
+    }
+    Ok(())
 }
 
 impl Record {

@@ -9,12 +9,20 @@ use crate::config::damaged;
 use crate::entry::MemberId;
 use crate::{DomainError, Result};
 use gemelo_base::Clock;
-use gemelo_objects::{Guard, Holder, Instance, LockName, Locks, ObjectError, Objects, Update};
+use gemelo_base::process::ProcessIdentity;
+use gemelo_objects::{
+    Fenced, Guard, Holder, Instance, KeyRange, LockName, Locks, MAX_PAGE_KEYS, ObjectError,
+    Objects, Update,
+};
 use std::time::Duration;
 
 const LOCK: &str = "serve";
 /// The key of the last holder.
 const HOLDER_KEY: &str = "holder";
+/// The prefix of the keys of clients that are fenced and whose processes may still run.
+const FENCED_PREFIX: &str = "fenced.";
+/// Parts the address of a holder from the identity of its process.
+const PROCESS_MARK: char = '\n';
 /// Attempts to write the record while others try to take the member, or while answers are lost.
 const MAX_ATTEMPTS: u32 = 20;
 
@@ -33,6 +41,8 @@ struct Record {
     epoch: u64,
     /// `None` if the holder handed the member over.
     instance: Option<Instance>,
+    /// The process of the holder, as far as it knows itself.
+    process: Option<ProcessIdentity>,
 }
 
 /// A client: its objects and its locks.
@@ -83,7 +93,7 @@ impl Tenure {
         let lock = LockName { object: &object, name: LOCK };
         let holder = client.holder(lock)?;
         if let Some(holder) = holder.filter(|holder| holder.instance != client.instance()) {
-            client.fence(&holder.instance)?;
+            client.fence(&holder.instance, Fenced::Lost)?;
             match client.break_lock(lock, &holder) {
                 Ok(()) | Err(ObjectError::NotHeld { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -116,8 +126,8 @@ impl Tenure {
     /// Fails if the store does. The next holder then fences this client.
     pub fn end(self, client: &(impl Client + ?Sized)) -> Result<()> {
         let object = member_object(self.member);
-        let held = Record { epoch: self.epoch, instance: Some(client.instance()) };
-        let free = Record { epoch: self.epoch, instance: None };
+        let held = Record::of_this_process(self.epoch, client.instance());
+        let free = Record { epoch: self.epoch, instance: None, process: None };
         match client.update(&object, &replace(Some(held.encode()), &free)) {
             Err(ObjectError::Guard { .. }) => return Err(DomainError::NotHeld),
             outcome => outcome?,
@@ -127,6 +137,35 @@ impl Tenure {
             Err(ObjectError::NotHeld { .. }) => Ok(()),
             outcome => Ok(outcome?),
         }
+    }
+
+    /// Shortens the fences of earlier holders of the member whose processes have ended since, as far
+    /// as this machine knows.
+    ///
+    /// # Errors
+    /// Fails if the store does. The fences then last for longer.
+    pub fn shorten_fences(client: &(impl Client + ?Sized), member: MemberId) -> Result<usize> {
+        let object = member_object(member);
+        let range = KeyRange { after: "", prefix: FENCED_PREFIX, limit: MAX_PAGE_KEYS };
+        let page = match client.list_keys(&object, range) {
+            Err(ObjectError::NotFound { .. }) => return Ok(0),
+            page => page?,
+        };
+        let mut remove = Vec::new();
+        for (key, value) in page.entries {
+            let address = key.strip_prefix(FENCED_PREFIX).unwrap_or_default();
+            let process =
+                Reader::new(&key, &value).ok().and_then(|reader| process_of(reader.rest()));
+            if process.is_some_and(|process| process.has_ended()) {
+                client.fence(&Instance(address.to_owned()), Fenced::Ended)?;
+                remove.push(key);
+            }
+        }
+        let count = remove.len();
+        if count > 0 {
+            client.update(&object, &Update { remove, ..Update::default() })?;
+        }
+        Ok(count)
     }
 
     /// Returns whether the lease is valid. A host whose lease is over must not answer requests: a
@@ -196,16 +235,24 @@ fn register(client: &(impl Client + ?Sized), object: &str) -> Result<Option<u64>
     let last = value.as_deref().map(Record::decode).transpose();
     let last = last.map_err(|reason| damaged(object, HOLDER_KEY, reason))?;
     let epoch = last.as_ref().map_or(0, |last| last.epoch);
-    match last.and_then(|last| last.instance) {
-        Some(instance) if instance == me => return Ok(Some(epoch)),
-        Some(instance) => match client.fence(&instance) {
-            Err(ObjectError::TimedOut { .. }) => return Ok(None),
-            outcome => outcome?,
-        },
+    let mut kept = None;
+    match last.and_then(|last| Some((last.instance?, last.process))) {
+        Some((instance, _)) if instance == me => return Ok(Some(epoch)),
+        Some((instance, process)) => {
+            let has_ended = process.as_ref().is_some_and(ProcessIdentity::has_ended);
+            let fenced = if has_ended { Fenced::Ended } else { Fenced::Lost };
+            match client.fence(&instance, fenced) {
+                Err(ObjectError::TimedOut { .. }) => return Ok(None),
+                outcome => outcome?,
+            }
+            kept = process.filter(|_| !has_ended).map(|process| fenced_key(&instance, &process));
+        }
         None => {}
     }
-    let record = Record { epoch: epoch + 1, instance: Some(me) };
-    match client.update(object, &replace(value, &record)) {
+    let record = Record::of_this_process(epoch + 1, me);
+    let mut update = replace(value, &record);
+    update.set.extend(kept);
+    match client.update(object, &update) {
         Ok(()) => Ok(Some(record.epoch)),
         Err(ObjectError::Guard { .. } | ObjectError::TimedOut { .. }) => Ok(None),
         Err(error) => Err(error.into()),
@@ -217,17 +264,41 @@ fn replace(expected: Option<Vec<u8>>, record: &Record) -> Update {
     Update { guards, set: vec![(HOLDER_KEY.into(), record.encode())], ..Update::default() }
 }
 
+/// Returns the key and the value that remember a fenced client, so that its fence can be shortened.
+fn fenced_key(instance: &Instance, process: &ProcessIdentity) -> (String, Vec<u8>) {
+    let key = format!("{FENCED_PREFIX}{instance}");
+    let value = Writer::new(0).bytes(process.text().as_bytes()).finish(&key);
+    (key, value)
+}
+
+fn process_of(text: &[u8]) -> Option<ProcessIdentity> {
+    std::str::from_utf8(text).ok().and_then(ProcessIdentity::parse)
+}
+
 impl Record {
+    fn of_this_process(epoch: u64, instance: Instance) -> Self {
+        Self { epoch, instance: Some(instance), process: ProcessIdentity::of_this_process() }
+    }
+
     fn encode(&self) -> Vec<u8> {
-        let address = self.instance.as_ref().map_or(&[][..], |instance| instance.0.as_bytes());
-        Writer::new(0).u64(self.epoch).bytes(address).finish(HOLDER_KEY)
+        let mut text = self.instance.as_ref().map_or_else(String::new, |one| one.0.clone());
+        assert!(!text.contains(PROCESS_MARK), "an address has one line");
+        if let Some(process) = &self.process {
+            text.push(PROCESS_MARK);
+            text.push_str(&process.text());
+        }
+        Writer::new(0).u64(self.epoch).bytes(text.as_bytes()).finish(HOLDER_KEY)
     }
 
     fn decode(value: &[u8]) -> std::result::Result<Self, Reason> {
         let mut reader = Reader::new(HOLDER_KEY, value)?;
         let epoch = reader.u64()?;
-        let address = std::str::from_utf8(reader.rest()).map_err(|_| "its address is no text")?;
+        let text = std::str::from_utf8(reader.rest()).map_err(|_| "its address is no text")?;
+        let (address, process) = match text.split_once(PROCESS_MARK) {
+            Some((address, process)) => (address, ProcessIdentity::parse(process)),
+            None => (text, None),
+        };
         let instance = (!address.is_empty()).then(|| Instance(address.into()));
-        Ok(Self { epoch, instance })
+        Ok(Self { epoch, instance, process })
     }
 }

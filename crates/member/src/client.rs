@@ -1,10 +1,12 @@
 //! A client of a domain: its connection, what its members share, and its members.
 
+use crate::cut::OBJECT_BYTES;
 use crate::disk::{DiskContext, MemberDisk, ObjectDisk};
 use crate::error::{MemberError, Result};
 use crate::flight::Flight;
 use crate::standing::Standing;
 use crate::uri::DomainUri;
+use crate::watched::Watched;
 use gemelo_base::{ManualClock, random};
 use gemelo_domain::{
     Client, DomainConfig, DomainError, IndexFigures, MemberId, MemberValues, Members, NewMember,
@@ -13,6 +15,7 @@ use gemelo_domain::{
 use gemelo_objects::rados::{Rados, RadosOptions};
 use gemelo_objects::{Holder, ObjectError, Objects};
 use gemelo_store::PoolDisks;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,6 +29,10 @@ pub struct DomainClient {
     pub(crate) data: Arc<dyn Objects>,
     config: DomainConfig,
     shared: SharedSettings,
+    /// Set by any call that finds this client fenced.
+    is_fenced: Arc<AtomicBool>,
+    /// Set when the fences of processes that have ended were looked at.
+    has_shortened: AtomicBool,
     /// Set when a change of unknown fate may be on its way, or when the client was fenced: this
     /// client must not serve a member again.
     is_spent: AtomicBool,
@@ -135,7 +142,11 @@ impl DomainClient {
     pub fn new(index: Arc<dyn Client>, data: Arc<dyn Objects>) -> Result<Self> {
         let config = DomainConfig::open(&*index)?;
         let shared = SharedSettings::open(&*index)?;
-        Ok(Self { index, data, config, shared, is_spent: AtomicBool::new(false) })
+        let is_fenced = Arc::default();
+        let index: Arc<dyn Client> = Arc::new(Watched::new(index, &is_fenced));
+        let data: Arc<dyn Objects> = Arc::new(Watched::new(data, &is_fenced));
+        let (has_shortened, is_spent) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { index, data, config, shared, is_fenced, has_shortened, is_spent })
     }
 
     /// Returns the settings of the index.
@@ -166,6 +177,33 @@ impl DomainClient {
     #[must_use]
     pub fn data_objects(&self) -> Arc<dyn Objects> {
         Arc::clone(&self.data)
+    }
+
+    /// Finds out if this client may fence others, which a fail-over needs.
+    ///
+    /// # Errors
+    /// Fails if the user of the store has no right to do so, or if the store does not answer.
+    pub fn try_fence(&self) -> Result<()> {
+        self.index.try_fence().map_err(|error| match error {
+            ObjectError::Io { source, .. }
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                MemberError::MayNotFence
+            }
+            error => error.into(),
+        })
+    }
+
+    /// Shortens, once for each client, the fences of processes of this machine that have ended.
+    pub(crate) fn shorten_fences(&self, member: MemberId) {
+        if !self.has_shortened.swap(true, Ordering::Relaxed) {
+            // If it fails, the fences only last for longer.
+            let _ = Tenure::shorten_fences(&*self.index, member);
+        }
+    }
+
+    pub(crate) const fn is_fenced(&self) -> &Arc<AtomicBool> {
+        &self.is_fenced
     }
 
     /// Returns the figures of the index.
@@ -228,6 +266,24 @@ impl DomainClient {
         Ok(MemberValues::new(&*self.index, member).get(key)?)
     }
 
+    /// Returns the names of objects of a member's metadata that should be there and are not.
+    ///
+    /// # Errors
+    /// Fails if the store does, or if the length of the metadata is damaged.
+    pub fn lost_objects(&self, member: MemberId) -> Result<Vec<String>> {
+        let disk = MemberDisk::Metadata;
+        let Some(length) = self.value(member, disk.length_key())? else { return Ok(Vec::new()) };
+        let Ok(length) = length.try_into().map(u64::from_le_bytes) else {
+            let (object, key) = (format!("member.{member}"), disk.length_key().to_owned());
+            let reason = "it is no length";
+            return Err(DomainError::Damaged { object, key, reason }.into());
+        };
+        let present: BTreeSet<String> =
+            self.index.list(&disk.prefix(member))?.into_iter().collect();
+        let expected = (0..length.div_ceil(OBJECT_BYTES)).map(|number| disk.object(member, number));
+        Ok(expected.filter(|name| !present.contains(name)).collect())
+    }
+
     /// Opens the disks of a member that no client serves, for reading. Nothing keeps others from
     /// taking the member meanwhile: [`Inspection::check`] tells.
     ///
@@ -274,10 +330,14 @@ impl DomainClient {
     }
 }
 
-/// Returns whether a member's metadata have a length.
+/// The key that a member has while its pool is being created.
+pub(crate) const CREATING_KEY: &str = "creating";
+
+/// Returns whether a member's metadata have a length, and its creation was finished.
 pub(crate) fn has_pool(index: &dyn Objects, member: MemberId) -> Result<bool> {
     let values = MemberValues::new(index, member);
-    Ok(values.get(MemberDisk::Metadata.length_key())?.is_some())
+    let has_length = values.get(MemberDisk::Metadata.length_key())?.is_some();
+    Ok(has_length && values.get(CREATING_KEY)?.is_none())
 }
 
 /// The disks of a member that nobody serves, opened for reading.

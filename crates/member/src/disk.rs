@@ -148,6 +148,32 @@ impl ObjectDisk {
         }
     }
 
+    /// Creates the objects of metadata up to a length, before the length is recorded: one that is
+    /// missing later was lost. Objects of contents come and go.
+    fn create_objects(&self, length: u64) -> io::Result<()> {
+        if self.which == MemberDisk::Data {
+            return Ok(());
+        }
+        let (first, end) = (self.length() / OBJECT_BYTES, length.div_ceil(OBJECT_BYTES));
+        let names: Vec<String> = (first..end).map(|number| self.object(number)).collect();
+        for names in names.chunks(LIST_OPERATIONS) {
+            let create = |name| Request::new(name, Operation::Create);
+            let mut requests: Vec<_> = names.iter().map(String::as_str).map(create).collect();
+            self.context.check_writable()?;
+            self.objects.execute(&mut requests);
+            for request in requests {
+                match request.outcome {
+                    Ok(()) | Err(ObjectError::Exists { .. }) => {}
+                    Err(error) => {
+                        self.context.standing.judge("create", request.object, &error);
+                        return Err(to_io(&error));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the disk as long as a write needs. Its length then ends with an object, so that it is
     /// recorded seldom.
     fn extend(&self, end: u64) -> io::Result<()> {
@@ -157,7 +183,10 @@ impl ObjectDisk {
         }
         let _in_flight = self.context.flight.enter(0);
         self.context.check_writable()?;
-        self.record_length(end.next_multiple_of(OBJECT_BYTES))
+        let length = end.next_multiple_of(OBJECT_BYTES);
+        assert!(length >= end, "a disk is long enough for what is written");
+        self.create_objects(length)?;
+        self.record_length(length)
     }
 
     /// Makes a range read as zeros: removes whole objects, and overwrites parts by zeros.
@@ -175,6 +204,10 @@ impl ObjectDisk {
                 requests.push(Request::new(
                     name,
                     match length {
+                        // An object of metadata is missing only if it was lost.
+                        OBJECT_BYTES if self.which == MemberDisk::Metadata => {
+                            Operation::Truncate { length: 0 }
+                        }
                         OBJECT_BYTES => Operation::Remove,
                         _ => Operation::Zero { offset: piece.offset, length },
                     },
@@ -214,6 +247,7 @@ impl Disk for ObjectDisk {
         }
         let _in_flight = self.context.flight.enter(0);
         self.context.check_writable()?;
+        self.create_objects(length)?;
         self.record_length(length)
     }
 

@@ -47,12 +47,29 @@ pub enum MemberError {
         /// Name of the member.
         name: String,
     },
+    /// The member has objects, and no pool that can be read.
+    #[error(
+        "the member '{name}' has a pool that cannot be read: {remains}. Nothing was changed: try \
+         again if the cluster is busy, see 'gemelo domain check', or destroy it with --force"
+    )]
+    Remains {
+        /// Name of the member.
+        name: String,
+        /// What is there, in words.
+        remains: String,
+    },
     /// Another host took the member while it was read.
     #[error("another host has taken the member while it was read: ask that host")]
     Taken,
     /// This process may not act for the member any more.
     #[error(transparent)]
     Ended(#[from] Ended),
+    /// The user of the store has no right to exclude other clients.
+    #[error(
+        "the Ceph user may not exclude other clients ('osd blocklist'), without which no other \
+         process can take a member over: give it the capability mon 'profile rbd'"
+    )]
+    MayNotFence,
     /// The system gives no random bytes.
     #[error("cannot read random bytes of the system")]
     Random(#[source] io::Error),
@@ -78,7 +95,9 @@ impl Classified for MemberError {
             Self::NoOverwrites { .. }
             | Self::NoKeys { .. }
             | Self::NoPool { .. }
-            | Self::PoolExists { .. } => FailureKind::BadInput,
+            | Self::MayNotFence
+            | Self::PoolExists { .. }
+            | Self::Remains { .. } => FailureKind::BadInput,
             Self::Taken => FailureKind::InUse,
             Self::Thread(source) | Self::Random(source) => FailureKind::of_io(source),
         }

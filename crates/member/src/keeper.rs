@@ -19,8 +19,8 @@ type OnLoss = Box<dyn Fn(&Ended) + Send + Sync>;
 
 static ON_LOSS: OnceLock<OnLoss> = OnceLock::new();
 
-/// Sets what happens when this process may not act for a member any more. Requests to the member
-/// fail in any case. A program should end at once: threads may wait for a store that does not
+/// Sets what happens when this process may not act any more for a member that is in use. Requests to
+/// the member fail in any case. A program should end at once: threads may wait for a store that does not
 /// answer. The first call counts.
 pub fn on_loss(call: impl Fn(&Ended) + Send + Sync + 'static) {
     // A later call changes nothing, as documented.
@@ -49,6 +49,8 @@ impl Keeper {
             while wait(&stop, LOOKED_EVERY) {
                 match tenancy.standing().check() {
                     Ok(()) | Err(Ended::Released) => {}
+                    // The caller, which is opening the pool, gets the error and may try again.
+                    Err(_) if !tenancy.is_in_use() => {}
                     Err(why) => {
                         if let Some(call) = ON_LOSS.get() {
                             call(&why);

@@ -18,6 +18,7 @@ mod service;
 mod standing;
 mod transfer;
 mod uri;
+mod watched;
 
 pub use client::{DomainClient, Inspection, MemberLook, NewDomain};
 pub use cut::OBJECT_BYTES;

@@ -1,6 +1,6 @@
 //! A member that this process serves: its lease, its disks, and the end of both.
 
-use crate::client::{DomainClient, has_pool};
+use crate::client::{CREATING_KEY, DomainClient, has_pool};
 use crate::disk::{DiskContext, MemberDisk};
 use crate::error::{MemberError, Result};
 use crate::flight::Flight;
@@ -12,6 +12,7 @@ use gemelo_objects::{ObjectError, Objects, Operation, Request};
 use gemelo_store::PoolDisks;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Objects removed at once.
@@ -23,9 +24,15 @@ pub(crate) struct Tenancy {
     clock: Arc<dyn Clock>,
     tenure: Mutex<Tenure>,
     context: Arc<DiskContext>,
+    /// `true` once the member is in use, so that a loss ends the process.
+    is_in_use: AtomicBool,
 }
 
 impl Tenancy {
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.is_in_use.load(Ordering::Acquire)
+    }
+
     pub(crate) fn standing(&self) -> &Standing {
         &self.context.standing
     }
@@ -92,8 +99,11 @@ impl Service {
             return Err(Ended::Fenced.into());
         }
         let member = Members::new(&*client.index).find(name)?;
+        client.shorten_fences(member);
         let tenure = Tenure::take(&*client.index, &**clock, member, lease)?;
-        let standing = Arc::new(Standing::until(Arc::clone(clock), tenure.ends_ns()));
+        assert_eq!(tenure.member(), member, "the tenure is that of the member");
+        let standing = Standing::until(Arc::clone(clock), tenure.ends_ns());
+        let standing = Arc::new(standing.unless_fenced(client.is_fenced()));
         let context = Arc::new(DiskContext {
             index: Arc::clone(&client.index) as Arc<dyn Objects>,
             member,
@@ -104,7 +114,8 @@ impl Service {
         let (disks, metadata) = client.open_disks(&context)?;
         metadata.settle()?;
         let (client, clock, tenure) = (Arc::clone(client), Arc::clone(clock), Mutex::new(tenure));
-        let tenancy = Arc::new(Tenancy { client, clock, tenure, context });
+        let tenancy =
+            Arc::new(Tenancy { client, clock, tenure, context, is_in_use: AtomicBool::new(false) });
         Ok(Self { tenancy, disks, keeper: None, condition: None, is_released: false })
     }
 
@@ -116,6 +127,12 @@ impl Service {
         let keeper = Keeper::start(Arc::clone(&self.tenancy)).map_err(MemberError::Thread)?;
         self.keeper = Some(keeper);
         Ok(())
+    }
+
+    /// Notes that the member is in use: from now on the process ends if it loses the member. Before,
+    /// while it is being opened, it may try again.
+    pub fn note_use(&self) {
+        self.tenancy.is_in_use.store(true, Ordering::Release);
     }
 
     /// Renews the lease once, for callers without a keeper.
@@ -153,6 +170,34 @@ impl Service {
     /// Fails if the store does.
     pub fn has_pool(&self) -> Result<bool> {
         has_pool(&*self.tenancy.client.index, self.member())
+    }
+
+    /// Returns whether a creation of the member's pool was begun and not finished, so that the pool
+    /// holds nothing.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn is_being_created(&self) -> Result<bool> {
+        let values = MemberValues::new(&*self.tenancy.client.index, self.member());
+        Ok(values.get(CREATING_KEY)?.is_some())
+    }
+
+    /// Notes that the pool is being created, until [`Self::finish_creation`].
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn begin_creation(&self) -> Result<()> {
+        self.set_value(CREATING_KEY, b"pool")
+    }
+
+    /// Notes that the pool is complete.
+    ///
+    /// # Errors
+    /// Fails if the store does. The creation can then be repeated.
+    pub fn finish_creation(&self) -> Result<()> {
+        self.tenancy.standing().check()?;
+        let values = MemberValues::new(&*self.tenancy.client.index, self.member());
+        Ok(values.remove(&[CREATING_KEY])?)
     }
 
     /// Returns the client of the domain.
@@ -202,7 +247,8 @@ impl Service {
             }
         }
         let values = MemberValues::new(&*client.index, self.member());
-        Ok(values.remove(&MemberDisk::ALL.map(MemberDisk::length_key))?)
+        values.remove(&MemberDisk::ALL.map(MemberDisk::length_key))?;
+        Ok(values.remove(&[CREATING_KEY])?)
     }
 
     /// Sets what has to hold when the member is given back. If it fails, the standing ends without

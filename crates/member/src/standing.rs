@@ -2,7 +2,7 @@
 
 use gemelo_base::Clock;
 use gemelo_objects::ObjectError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
@@ -41,12 +41,20 @@ pub struct Standing {
     clock: Arc<dyn Clock>,
     ends_ns: AtomicU64,
     ended: OnceLock<Ended>,
+    /// Set by any call of the client that finds it fenced.
+    is_fenced: Arc<AtomicBool>,
 }
 
 impl Standing {
     /// Returns a standing that ends at this time of the clock unless it is prolonged.
     pub(crate) fn until(clock: Arc<dyn Clock>, ends_ns: u64) -> Self {
-        Self { clock, ends_ns: AtomicU64::new(ends_ns), ended: OnceLock::new() }
+        let (ends_ns, ended) = (AtomicU64::new(ends_ns), OnceLock::new());
+        Self { clock, ends_ns, ended, is_fenced: Arc::default() }
+    }
+
+    /// Returns the same standing, which also ends when the flag is set.
+    pub(crate) fn unless_fenced(self, is_fenced: &Arc<AtomicBool>) -> Self {
+        Self { is_fenced: Arc::clone(is_fenced), ..self }
     }
 
     /// Prolongs the standing. One that has ended stays so.
@@ -77,6 +85,9 @@ impl Standing {
     /// # Errors
     /// Fails with the reason why it may not.
     pub fn check(&self) -> Result<(), Ended> {
+        if self.is_fenced.load(Ordering::Acquire) {
+            self.end(Ended::Fenced);
+        }
         if self.ended.get().is_none() && self.clock.now_ns() >= self.ends_ns.load(Ordering::Acquire)
         {
             self.end(Ended::LeaseOver);

@@ -14,7 +14,7 @@ mod request;
 pub mod simulated;
 
 pub use error::ObjectError;
-pub use locks::{Holder, Instance, LockName, Locks};
+pub use locks::{Fenced, Holder, Instance, LockName, Locks};
 pub use request::{Guard, KeyPage, KeyRange, Operation, Request, Update};
 
 /// Most bytes of a key. Stores keep keys in memory while they are compared.

@@ -41,6 +41,15 @@ impl fmt::Display for Holder {
     }
 }
 
+/// What is known of a client that is fenced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fenced {
+    /// Its process may still run, or may be stopped and go on later.
+    Lost,
+    /// Its process has ended. What it sent may still be on its way.
+    Ended,
+}
+
 /// Exclusive locks with a lease, and fencing of other clients.
 pub trait Locks: Send + Sync {
     /// Returns the identity of this client.
@@ -77,10 +86,19 @@ pub trait Locks: Send + Sync {
     /// Fails with [`crate::ObjectError::NotHeld`] if it is not the holder any more.
     fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()>;
 
-    /// Excludes a client from the store. When this returns, no operation of that client takes
-    /// effect on an object after an operation of this client on that object.
+    /// Excludes a client from the store, for as long as it could still send something. When this
+    /// returns, no operation of that client takes effect on an object after an operation of this
+    /// client on that object. A later fence of the same client replaces the time of the first one.
     ///
     /// # Errors
     /// Fails if the store does not answer.
-    fn fence(&self, instance: &Instance) -> Result<()>;
+    fn fence(&self, instance: &Instance, fenced: Fenced) -> Result<()>;
+
+    /// Finds out if this client may fence others, without fencing one.
+    ///
+    /// # Errors
+    /// Fails with the reason if it may not, or if the store does not answer.
+    fn try_fence(&self) -> Result<()> {
+        Ok(())
+    }
 }

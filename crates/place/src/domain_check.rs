@@ -1,7 +1,7 @@
 //! The check of a domain: the ledgers of all members against the counts of the index.
 
 use crate::error::{PlaceError, Result};
-use gemelo_base::{Clock, SystemClock};
+use gemelo_base::{BootClock, Clock};
 use gemelo_domain::{Claims, DomainError, Finding, check};
 use gemelo_member::{DomainClient, MemberError, Service};
 use gemelo_sharing::LedgerClaims;
@@ -28,7 +28,7 @@ impl DomainCheck {
     /// # Errors
     /// Fails if another process serves a member, or if the store fails.
     pub fn run(client: &Arc<DomainClient>, lease: Duration) -> Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let mut services = Vec::new();
         for (name, _) in client.members()? {
             let mut service = match Service::take(client, &name, &clock, lease) {

@@ -2,7 +2,7 @@
 
 use gemelo_base::{Classified, FailureKind};
 use gemelo_domain::DomainError;
-use gemelo_member::MemberError;
+use gemelo_member::{Ended, MemberError};
 use gemelo_objects::ObjectError;
 use gemelo_sharing::SharingError;
 use gemelo_volume::VolumeError;
@@ -74,13 +74,20 @@ impl PlaceError {
         )
     }
 
-    /// Returns whether the store did not answer in time. It may answer the next time.
+    /// Returns whether the store did not answer in time, so that another attempt may succeed.
     #[must_use]
-    pub const fn is_time_out(&self) -> bool {
-        matches!(
-            self,
-            Self::Member(MemberError::Domain(DomainError::Object(ObjectError::TimedOut { .. })))
-        )
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Member(error) => member_may_pass(error),
+            Self::Sharing(SharingError::Domain(error)) => domain_may_pass(error),
+            Self::Sharing(SharingError::Volume(error)) | Self::Volume(error) => {
+                has_timed_out(error)
+            }
+            Self::Sharing(SharingError::Contents { source, .. }) => {
+                source.kind() == io::ErrorKind::TimedOut
+            }
+            _ => false,
+        }
     }
 
     /// Returns the name of the process or client that has the pool.
@@ -110,6 +117,38 @@ impl Classified for PlaceError {
             Self::Runtime { source, .. } => FailureKind::of_io(source).untouched(),
         }
     }
+}
+
+fn member_may_pass(error: &MemberError) -> bool {
+    match error {
+        MemberError::Domain(error) => domain_may_pass(error),
+        // The lease ended, or a write was not answered, while the pool was being opened.
+        MemberError::Ended(why) => *why != Ended::Released,
+        MemberError::Connect(error) => error.may_pass(),
+        _ => false,
+    }
+}
+
+const fn domain_may_pass(error: &DomainError) -> bool {
+    matches!(
+        error,
+        DomainError::Object(ObjectError::TimedOut { .. } | ObjectError::Fenced { .. })
+            | DomainError::NotHeld
+            | DomainError::Contended { .. }
+    )
+}
+
+/// Returns whether an error of the engine comes from a store that did not answer in time.
+fn has_timed_out(error: &VolumeError) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// The result of most functions of this crate.

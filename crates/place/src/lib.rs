@@ -6,6 +6,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod creation;
 mod domain_check;
 mod error;
 mod member;

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::runtime;
-use gemelo_base::{Clock, StopFlag, SystemClock};
+use gemelo_base::{BootClock, Clock, StopFlag};
 use gemelo_domain::DomainError;
 use gemelo_member::{DomainClient, MemberError, MemberUri, Service};
 use gemelo_volume::VolumeError;
@@ -27,13 +27,15 @@ pub struct MemberPlace {
     uri: MemberUri,
     lease: Duration,
     client: Arc<Mutex<Option<Arc<DomainClient>>>>,
+    /// `true` if the connection was given, so that no other one can be made.
+    is_given: bool,
 }
 
 impl MemberPlace {
     /// Returns the place. Nothing is connected.
     #[must_use]
     pub fn new(uri: MemberUri) -> Self {
-        Self { uri, lease: LEASE, client: Arc::default() }
+        Self { uri, lease: LEASE, client: Arc::default(), is_given: false }
     }
 
     /// Returns the same place, to be served with another lease.
@@ -45,7 +47,7 @@ impl MemberPlace {
     /// Returns the same place, with a connection that is there already.
     #[must_use]
     pub fn with_client(self, client: Arc<DomainClient>) -> Self {
-        Self { client: Arc::new(Mutex::new(Some(client))), ..self }
+        Self { client: Arc::new(Mutex::new(Some(client))), is_given: true, ..self }
     }
 
     /// Returns the name by which commands find the member.
@@ -75,12 +77,28 @@ impl MemberPlace {
         Ok(connected)
     }
 
+    /// Gives the connection up, so that the next use makes another one. A client that was fenced, or
+    /// whose changes may still be on their way, takes no member any more.
+    pub fn reconnect(&self) {
+        if !self.is_given {
+            *self.client.lock() = None;
+        }
+    }
+
+    /// Finds out if this process may fence others, which a fail-over needs.
+    ///
+    /// # Errors
+    /// Fails if it may not, or if the cluster does not answer.
+    pub fn try_fence(&self) -> Result<()> {
+        Ok(self.client()?.try_fence()?)
+    }
+
     /// Takes the member, and keeps its lease until the value is released.
     ///
     /// # Errors
     /// Fails if another client serves the member, or if the cluster does not answer.
     pub(crate) fn take(&self) -> Result<Service> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let mut service = Service::take(&self.client()?, &self.uri.name, &clock, self.lease)?;
         service.keep()?;
         Ok(service)

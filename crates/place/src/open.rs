@@ -6,11 +6,10 @@ use crate::place::PoolPlace;
 use crate::sharing::{MemberSharing, SharingStat};
 use gemelo_base::{Clock, StopFlag};
 use gemelo_disk::DiskAccess;
-use gemelo_format::{FormatError, read_superblock};
 use gemelo_member::{Inspection, MemberError, Service, Standing};
 use gemelo_sharing::SharingWorker;
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, PoolDirectory, PoolOptions, Tuning};
+use gemelo_volume::{Pool, PoolDirectory, Tuning};
 use std::sync::Arc;
 
 /// Threads that write contents of a member. A write to the cluster takes milliseconds, most of them
@@ -37,6 +36,12 @@ enum Hold {
 }
 
 impl Hold {
+    fn note_use(&self) {
+        if let Self::Service(service) = self {
+            service.note_use();
+        }
+    }
+
     fn check(&self) -> std::result::Result<(), MemberError> {
         match self {
             Self::Locks => Ok(()),
@@ -168,7 +173,9 @@ impl PoolPlace {
             }
             Self::Member(member) => {
                 let used = if access == DiskAccess::Shared { Use::Look } else { Use::Hold };
-                member.open_disks(used)
+                let held = member.open_disks(used)?;
+                held.hold.note_use();
+                Ok(held)
             }
         }
     }
@@ -189,6 +196,7 @@ impl PoolPlace {
                 (opened?, sharing, hold)
             }
         };
+        hold.note_use();
         let pool = Arc::new(pool);
         let shares = tuning.background && !pool.is_read_only();
         let worker = match (&sharing, &hold) {
@@ -224,37 +232,5 @@ impl MemberPlace {
         service.before_release(move || settled.settle_ledger().map_err(|error| error.to_string()));
         let disks = sharing.keep(service.disks());
         Ok(HeldDisks { disks, hold: Hold::Service(service), sharing: Some(sharing) })
-    }
-
-    /// Creates a pool, and registers the member if the domain has none of this name. The blocks and
-    /// the fingerprints are those of the domain. `texts` are kept with it.
-    ///
-    /// # Errors
-    /// Fails if the member has a pool, if an option is out of range, or if the store fails.
-    pub fn create(&self, options: &PoolOptions, texts: &[(&str, &str)]) -> Result<PoolOptions> {
-        let client = self.client()?;
-        let (config, shared) = (client.config(), client.shared());
-        let options = PoolOptions {
-            block_bytes: config.block_bytes,
-            fingerprint: shared.fingerprint,
-            key: Some(shared.key),
-            ..options.clone()
-        };
-        client.register(&self.uri().name)?;
-        let service = self.take()?;
-        let disks = service.disks();
-        // A creation that was interrupted has left metadata without a superblock.
-        match read_superblock(&*disks.metadata, &mut Vec::new()) {
-            Err(FormatError::NotAPool { .. } | FormatError::Io { .. }) => {}
-            Ok(_) | Err(FormatError::Damaged { .. }) => {
-                return Err(MemberError::PoolExists { name: self.uri().name.clone() }.into());
-            }
-        }
-        for (name, text) in texts {
-            service.set_value(name, text.as_bytes())?;
-        }
-        Pool::format(&disks, &options)?;
-        service.release()?;
-        Ok(options)
     }
 }

@@ -23,6 +23,7 @@ impl MemberPlace {
     /// with other members.
     pub fn plan_removal(&self) -> Result<MemberRemoval> {
         let service = self.take()?;
+        service.note_use();
         let kept = MemberSharing::load(&self.client()?, service.member())?.stat(None).blocks.kept;
         if kept > 0 {
             return Err(PlaceError::Shares { blocks: kept });

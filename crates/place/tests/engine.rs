@@ -25,7 +25,7 @@ use gemelo_format::{BackendKind, FingerprintKind};
 use gemelo_member::{DomainClient, NewDomain, Service};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_objects::{
-    Holder, Instance, LockName, Locks, ObjectError, Objects, Operation, Request, Result,
+    Fenced, Holder, Instance, LockName, Locks, ObjectError, Objects, Operation, Request, Result,
 };
 use gemelo_volume::Pool;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::metrics::{self, MetricsAddress, MetricsServer, PageKind, pool_page, v
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
 use crate::scrub::{self, ScrubSchedule};
-use crate::{open_files, systemd, watch};
+use crate::{open_files, patience, systemd, watch};
 use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
 use gemelo_place::{PoolPlace, Use};
@@ -211,8 +211,10 @@ fn open(
     stop: &StopFlag,
 ) -> Result<Option<Arc<OpenPool>>, RequestFailure> {
     let open = || {
-        OpenPool::open(place, Use::Hold, options.tuning, options.thresholds.clone())
-            .map_err(OpenError::Pool)
+        patience::wait_for_store(place, stop, monitor, || {
+            OpenPool::open(place, Use::Hold, options.tuning, options.thresholds.clone())
+        })
+        .map_err(OpenError::Pool)
     };
     let is_served = || control::is_answering(directory, HolderKind::Server);
     let pool = match options.standby {
@@ -254,7 +256,8 @@ fn stand_by(
                     systemd::notify("READY=1\nSTATUS=standing by");
                 }
             }
-            Err(OpenError::Pool(error)) if error.is_time_out() => {}
+            // A standby that is told to end while the store does not answer has not failed.
+            Err(_) if stop.is_raised() => {}
             other => return Ok(Some(other?)),
         }
         if stop.is_raised() {

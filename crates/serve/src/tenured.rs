@@ -31,8 +31,12 @@ impl BlockDevice for Tenured {
         true
     }
 
-    /// The standing is checked after the requests: what was executed before its end may be
-    /// answered later, because it held at a moment between the request and the answer.
+    fn may_answer(&self) -> bool {
+        self.standing.check().is_ok()
+    }
+
+    /// The standing is checked after the requests, and by a server again before it answers. After
+    /// its end the outcomes are for callers in this process: no client gets them.
     fn execute(&self, batch: &mut [Request<'_>]) {
         self.volume.execute(batch);
         if self.standing.check().is_ok() {

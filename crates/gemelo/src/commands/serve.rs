@@ -294,8 +294,9 @@ fn unless_zero(span: Span) -> Option<Duration> {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let place = arguments.place()?;
-    let options = arguments.options(&place)?;
     let monitor = Arc::clone(&context.monitor);
+    gemelo_serve::await_store(&place, &*monitor, &context.stop)?;
+    let options = arguments.options(&place)?;
     // The server serves even if nothing reads its output.
     let ready = |addresses: &Addresses| {
         let nbd = addresses.clients.iter().map(|address| format!("listening at {address}\n"));

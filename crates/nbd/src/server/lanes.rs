@@ -297,6 +297,9 @@ impl Lanes {
     /// Sends whole replies.
     pub(super) fn send(&self, bytes: &[u8]) -> Result<(), SessionError> {
         assert!(!bytes.is_empty(), "an answered batch has replies");
+        if !self.setting.device.may_answer() {
+            return Err(SessionError::MayNotAnswer);
+        }
         let mut socket = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = socket.write_all(bytes);
         sent.map_err(|error| SessionError::of_send(error, self.setting.send_timeout))

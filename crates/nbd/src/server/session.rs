@@ -59,6 +59,8 @@ pub(super) enum SessionError {
          requests without a reply may have failed"
     )]
     Panicked,
+    #[error("disconnected: this process may not answer for the device any more")]
+    MayNotAnswer,
     #[error("data is lost: the last writes cannot be flushed")]
     LastFlush(#[source] DeviceError),
 }

@@ -252,6 +252,7 @@ impl<'a> Transmission<'a> {
             self.counters.count_batch(answered);
         }
         self.traffic += self.batch.traffic();
+        self.check_standing()?;
         match &self.lanes {
             _ if answered == 0 => Ok(()),
             Some(lanes) => lanes.send(self.batch.replies()),
@@ -262,8 +263,18 @@ impl<'a> Transmission<'a> {
         }
     }
 
+    /// Checks, right before anything is sent, that it may be.
+    fn check_standing(&self) -> Result<(), SessionError> {
+        if self.chosen.export.device.may_answer() {
+            Ok(())
+        } else {
+            Err(SessionError::MayNotAnswer)
+        }
+    }
+
     /// Sends bytes while no lane is in execution.
     fn send(&mut self, bytes: &[u8]) -> Result<(), SessionError> {
+        self.check_standing()?;
         let sent = self.stream.write_all(bytes);
         sent.map_err(|error| SessionError::of_send(error, self.send_timeout))
     }

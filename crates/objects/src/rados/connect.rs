@@ -75,6 +75,25 @@ pub enum ConnectError {
     },
 }
 
+impl ConnectError {
+    /// Returns whether the cluster did not answer in time, so that another attempt may succeed.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Connect { source, .. } | Self::Pool { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::TimedOut
+                    | io::ErrorKind::Interrupted
+                    | io::ErrorKind::WouldBlock
+                    | io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::NotConnected
+            ),
+            _ => false,
+        }
+    }
+}
+
 impl Classified for ConnectError {
     fn kind(&self) -> FailureKind {
         match self {

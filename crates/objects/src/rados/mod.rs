@@ -8,7 +8,8 @@ pub use connect::{ConnectError, RadosOptions};
 
 use crate::request::scatter;
 use crate::{
-    Holder, Instance, KeyPage, LockName, Locks, ObjectError, Objects, Operation, Request, Result,
+    Fenced, Holder, Instance, KeyPage, LockName, Locks, ObjectError, Objects, Operation, Request,
+    Result,
 };
 use std::ffi::CString;
 use std::io;
@@ -28,9 +29,19 @@ const CANCELED: i32 = 125;
 
 /// The cookie of all locks: a client holds a lock at most once.
 const COOKIE: &str = "gemelo";
-/// The time that a fence lasts. The monitors keep it in their map, so it must end; a process that
-/// slept for so long has lost its connections.
-const FENCE: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The time for which a process is fenced that may still run. The monitors keep fences in a map that
+/// every client gets, so they must end. A process that runs ends itself within a lease; one that is
+/// stopped, or whose machine is paused, goes on where it was and resends what was not answered, and
+/// nothing else bounds how late. It must not be woken after this time.
+const LOST_SPAN: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The time for which a process is fenced that has ended. The system sends what is left in its
+/// sockets for up to 16 minutes (`tcp_retries2`), and a storage server holds no request for longer
+/// than that.
+const ENDED_SPAN: Duration = Duration::from_secs(3600);
+/// An address of no client (RFC 5737), by whose fence the right to fence is tested.
+const NOBODY: &std::ffi::CStr = c"192.0.2.1:0/1";
+/// The time of that fence, the shortest one.
+const TRIAL_SPAN: Duration = Duration::from_secs(1);
 
 /// A client of a RADOS cluster.
 #[derive(Debug)]
@@ -242,8 +253,18 @@ impl Locks for Rados {
         broken.map_err(|code| self.lock_error(code, lock))
     }
 
-    fn fence(&self, instance: &Instance) -> Result<()> {
-        let excluded = self.cluster.exclude(&c_text(&instance.0), FENCE);
+    fn fence(&self, instance: &Instance, fenced: Fenced) -> Result<()> {
+        assert!(*instance != self.instance, "a client does not fence itself");
+        let span = match fenced {
+            Fenced::Lost => LOST_SPAN,
+            Fenced::Ended => ENDED_SPAN,
+        };
+        let excluded = self.cluster.exclude(&c_text(&instance.0), span);
+        excluded.map_err(|code| self.error(code, "fence a client of", "the cluster"))
+    }
+
+    fn try_fence(&self) -> Result<()> {
+        let excluded = self.cluster.exclude(NOBODY, TRIAL_SPAN);
         excluded.map_err(|code| self.error(code, "fence a client of", "the cluster"))
     }
 }

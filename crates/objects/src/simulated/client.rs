@@ -3,7 +3,7 @@
 use super::call::{Answer, Call};
 use super::store::Message;
 use super::world::World;
-use crate::{Holder, Instance, LockName, Locks, ObjectError, Objects, Request, Result};
+use crate::{Fenced, Holder, Instance, LockName, Locks, ObjectError, Objects, Request, Result};
 use gemelo_base::Clock;
 use std::io;
 use std::time::Duration;
@@ -128,7 +128,7 @@ impl Locks for Client {
         self.call("break the lock of", lock.object, call).map(drop)
     }
 
-    fn fence(&self, instance: &Instance) -> Result<()> {
+    fn fence(&self, instance: &Instance, _fenced: Fenced) -> Result<()> {
         self.call("fence a client of", "the store", Call::Fence(instance.clone())).map(drop)
     }
 }

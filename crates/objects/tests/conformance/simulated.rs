@@ -79,7 +79,7 @@ fn a_late_call_of_a_fenced_client_is_stopped_once_its_server_knows() {
         world.set_faults(Faults { late_calls: 1000, ..Faults::NONE });
         one.write("object", 0, b"new").unwrap_err();
         world.set_faults(Faults::NONE);
-        two.fence(&one.instance()).unwrap();
+        two.fence(&one.instance(), gemelo_objects::Fenced::Lost).unwrap();
         if fencer_reads_first {
             two.stat("object").unwrap();
         }

@@ -257,7 +257,7 @@ fn a_fenced_client_changes_nothing(subject: &Subject<'_>) {
     one.write("fenced", 0, b"before").unwrap();
     assert!(!two.instance().0.is_empty());
     let Instance(address) = one.instance();
-    two.fence(&Instance(address)).unwrap();
+    two.fence(&Instance(address), gemelo_objects::Fenced::Lost).unwrap();
     assert_eq!(content(two.as_ref(), "fenced"), b"before");
     let outcome = one.write("fenced", 0, b"behind");
     assert!(matches!(outcome, Err(ObjectError::Fenced { .. })), "{outcome:?}");

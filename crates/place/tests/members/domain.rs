@@ -1,7 +1,7 @@
 //! A domain of the simulated store, its members, and their volumes.
 
 use crate::store::Store;
-use gemelo_base::{Clock, StopFlag, SystemClock};
+use gemelo_base::{Clock, Silent, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_format::{DedupMode, FingerprintKind};
 use gemelo_member::{DomainClient, MemberUri, NewDomain};
@@ -63,7 +63,7 @@ impl Process {
 
     pub(crate) fn create(&self, name: &str) {
         let options = PoolOptions { capacity_bytes: 4 << 20, ..PoolOptions::default() };
-        self.place(name).create(&options, &[]).unwrap();
+        self.place(name).create(&options, &[], &Silent).unwrap();
     }
 
     pub(crate) fn open(

@@ -14,6 +14,7 @@
 mod locks;
 
 mod checks;
+mod creation;
 mod domain;
 mod hand_over;
 mod heal;

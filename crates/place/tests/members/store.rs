@@ -2,7 +2,7 @@
 
 use gemelo_objects::simulated::{Client, World};
 use gemelo_objects::{
-    Holder, Instance, LockName, Locks, ObjectError, Objects, Operation, Request, Result,
+    Fenced, Holder, Instance, LockName, Locks, ObjectError, Objects, Operation, Request, Result,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(crate) struct Store {
     pub(crate) refuses_ledger: AtomicBool,
     /// `true` to lose changes of the index.
     pub(crate) loses_index: AtomicBool,
+    /// `true` to lose listings of objects.
+    pub(crate) loses_lists: AtomicBool,
     /// Called before each change of the index.
     pub(crate) before_index: Mutex<Option<Hook>>,
     /// Changes of the index.
@@ -33,6 +35,7 @@ impl Store {
             loses_ledger: AtomicBool::new(false),
             refuses_ledger: AtomicBool::new(false),
             loses_index: AtomicBool::new(false),
+            loses_lists: AtomicBool::new(false),
             before_index: Mutex::default(),
             index_changes: AtomicU64::new(0),
         })
@@ -88,6 +91,9 @@ impl Objects for Store {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        if self.loses_lists.load(Ordering::Relaxed) {
+            return Err(ObjectError::TimedOut { action: "list", object: prefix.to_owned() });
+        }
         self.client.list(prefix)
     }
 }

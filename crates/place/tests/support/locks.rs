@@ -28,8 +28,8 @@ macro_rules! pass_on_locks {
                 self.client.break_lock(lock, holder)
             }
 
-            fn fence(&self, instance: &Instance) -> Result<()> {
-                self.client.fence(instance)
+            fn fence(&self, instance: &Instance, fenced: Fenced) -> Result<()> {
+                self.client.fence(instance, fenced)
             }
         }
     };

@@ -93,7 +93,7 @@ fn a_page_that_a_late_call_of_the_last_holder_created_can_be_changed() {
     let updates = updates(&before);
     old.execute(&mut updates.iter().map(update_of).collect::<Vec<_>>());
     world.set_faults(Faults::NONE);
-    new.fence(&old.instance()).unwrap();
+    new.fence(&old.instance(), gemelo_objects::Fenced::Lost).unwrap();
     let mut ledger = load(&new);
     assert!(ledger.versions.is_empty(), "no call has arrived yet");
     world.sleep_until_ns(world.now_ns() + 3 * Faults::NONE.timeout_ns);

@@ -64,7 +64,8 @@ pub(crate) struct Arguments {
     /// side by side; 0 for none [default: 50m]
     #[arg(long, value_name = "SIZE")]
     layout_rate: Option<Size>,
-    /// Overwrite a device that holds data, if it is given with --data or --metadata
+    /// Overwrite a device that holds data, if it is given with --data or --metadata, or destroy what
+    /// a member of a domain has; it is named before
     #[arg(long)]
     force: bool,
 }
@@ -155,7 +156,6 @@ impl Arguments {
             ("--data", self.data.is_some(), of_disk),
             ("--metadata", self.metadata.is_some(), of_disk),
             ("--io", self.io.is_some(), of_disk),
-            ("--force", self.force, of_disk),
         ];
         match given.iter().find(|(_, is_given, _)| *is_given) {
             None => Ok(()),
@@ -196,7 +196,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             let text = arguments.settings().text()?;
             let texts: Vec<(&str, &str)> =
                 text.iter().map(|text| (SETTINGS, text.as_str())).collect();
-            member.create(&options, &texts).map_err(|error| about(error.into()))?
+            let monitor = &*context.monitor;
+            member.create(&options, &texts, monitor).map_err(|error| about(error.into()))?
         }
     };
     context.print(&format!(
