@@ -150,7 +150,7 @@ fn contents_without_space_survive_power_cuts_on_a_full_disk() {
                 world.pool.checkpoint().unwrap();
             }
             // A write has no space once others were tried in vain; shares and trims need none.
-            let fresh = write(&a, 50 * BLOCK as u64, &content(777, BLOCK));
+            let fresh = write(&a, 50 * BLOCK as u64, &content(777 + round, BLOCK));
             let is_refused = matches!(fresh, Err(DeviceError::NoSpace));
             assert!(is_refused || round % 2 == 1, "{backend:?} {fresh:?}");
             write(&a, 60 * BLOCK as u64, &content(1000 + round, BLOCK)).unwrap();

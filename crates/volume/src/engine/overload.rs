@@ -53,11 +53,8 @@ impl Engine {
 
     /// Counts the blocks of an in-line volume that were stored without a fingerprint, and tells the
     /// finder of them.
-    pub(super) fn note_deferred(&self, volume: &VolumeShared, plan: &Plan<'_, '_>, done: &[bool]) {
-        let is_done = |at: &usize| done.get(*at) == Some(&true);
-        let numbers = (0..plan.len()).filter(is_done);
-        let deferred = numbers.filter_map(|at| plan.fresh(at).and_then(|_| plan.lbn(at)));
-        let lbns: Vec<_> = deferred.collect();
+    pub(super) fn note_deferred(&self, volume: &VolumeShared, plan: &Plan<'_>) {
+        let lbns: Vec<_> = plan.stored().collect();
         add(&volume.counters().deferred_blocks, lbns.len() as u64);
         volume.dirty().mark(lbns.into_iter(), self.clock.now_ns());
     }

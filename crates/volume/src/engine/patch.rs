@@ -20,6 +20,11 @@ pub(super) struct Patches {
 }
 
 impl Patches {
+    /// The number of patched blocks.
+    pub(super) const fn len(&self) -> usize {
+        self.bases.len()
+    }
+
     /// The base and the new content of the patched block of this number among the patched ones.
     pub(super) fn get(&self, number: usize) -> Option<(Place, &[u8])> {
         let base = (*self.bases.get(number)?)?;
@@ -54,6 +59,7 @@ impl Engine {
         // Even without `verify_reads` the checksums are compared: a damaged content would get one
         // that it passes.
         let mut read = self.read_blocks(volume.id(), &wanted, stored.map(|(block, _)| block));
+        assert_eq!(read.len(), wanted.len(), "each stored block was read");
         let mut read = read.drain(..);
         let patched = items.iter().filter(|item| item.is_patch());
         let blocks = patches.contents.chunks_exact_mut(block_bytes);
@@ -76,6 +82,8 @@ impl Engine {
                 }
             }
         }
+        assert!(read.next().is_none(), "a block was read for nobody");
+        assert_eq!(patches.bases.len(), lbns.len(), "each patched block has a base or failed");
         Ok(patches)
     }
 }

@@ -4,7 +4,7 @@
 //! and writes fresh blocks. Then, under the state's lock, it makes the changes whose assumptions
 //! still hold. Blocks that another writer has changed meanwhile go through another pass.
 
-use super::plan::{Plan, Tally};
+use super::plan::{Fate, Plan, Shared, Tally};
 use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
 use crate::counters::add;
@@ -65,10 +65,9 @@ impl Engine {
         let all = |failed: &mut Failed<'_>, items: &[&Item<'_>], error: &VolumeError| {
             items.iter().for_each(|item| failed(item.request, error));
         };
-        debug_assert!(
-            items.iter().all(|item| item.lbn.0 * (self.block_bytes() as u64) < volume.size_bytes()),
-            "a write beyond the end was refused before"
-        );
+        let blocks = self.blocks_of(volume);
+        let is_within = items.iter().all(|item| item.lbn.0 < blocks);
+        assert!(is_within, "a write beyond the end was refused before");
         let mut left: Vec<&Item<'_>> = items.iter().collect();
         if let Err(error) = self.log.bound_open_commit().and_then(|()| self.log.reserve_slots()) {
             return all(failed, &left, &error);
@@ -141,31 +140,33 @@ impl Engine {
         let wanted = plan.fresh_blocks();
         let Some((taken, _taken)) = self.data.take(wanted) else { return Ok(Pass::Full(wanted)) };
         let ticket = self.ticket_of(mode, &taken);
-        plan.place(taken, ticket);
-        plan.write(self, failed);
-        let mut made = Made { done: vec![false; plan.len()], ..Made::default() };
+        plan.place(&taken);
+        plan.write(self, ticket, failed);
         let changed = self
             .warm_pieces(volume, items.iter().map(|item| item.lbn))
-            .and_then(|()| self.make_changes(volume, &plan, &mut made));
+            .and_then(|()| self.make_changes(volume, &mut plan));
         if mode != volume.mode() {
-            self.note_deferred(volume, &plan, &made.done);
+            self.note_deferred(volume, &plan);
         }
-        if let Err(error) = changed {
-            // In a pool that has stopped it is unknown whether durable metadata refer to these
-            // blocks, so they are not freed.
-            if !self.health.is_stopped() {
-                let unstored = (0..plan.len()).filter(|at| made.done.get(*at) == Some(&false));
-                self.data.give_back(unstored.filter_map(|at| plan.fresh(at)).collect());
+        let made = match changed {
+            Ok(made) => made,
+            Err(error) => {
+                // In a pool that has stopped it is unknown whether durable metadata refer to these
+                // blocks, so they are not freed.
+                if !self.health.is_stopped() {
+                    self.data.give_back(plan.unstored());
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        };
+        let stored = plan.stored().count();
+        assert_eq!(stored + made.unused.len(), wanted, "a block that was taken is lost");
         self.data.give_back(made.unused);
-        count(volume, &plan.tally(&made.done));
+        count(volume, &plan.tally());
         add(&volume.counters().patch_retries, made.overtaken.len() as u64);
         add(&volume.counters().cow_shared_blocks, made.cow_shared);
-        Ok(Pass::Overtaken(
-            made.overtaken.into_iter().filter_map(|at| items.get(at).copied()).collect(),
-        ))
+        let overtaken = made.overtaken.into_iter();
+        Ok(Pass::Overtaken(overtaken.filter_map(|at| items.get(at).copied()).collect()))
     }
 
     /// Returns the ticket of a write of fresh blocks, if their fingerprints are taken later.
@@ -174,21 +175,19 @@ impl Engine {
         is_wanted.then(|| self.data.remembered().expect(pbns)).flatten()
     }
 
-    /// Makes the planned changes whose assumptions still hold.
-    fn make_changes(
-        &self,
-        volume: &VolumeShared,
-        plan: &Plan<'_, '_>,
-        made: &mut Made,
-    ) -> Result<()> {
-        let mut scratch = Scratch::default();
+    /// Makes the planned changes whose assumptions still hold. Each block is done, overtaken, or its
+    /// request has failed.
+    fn make_changes(&self, volume: &VolumeShared, plan: &mut Plan<'_>) -> Result<Made> {
+        let (mut made, mut scratch) = (Made::default(), Scratch::default());
         let mut state = self.state_to_change();
         let is_known_now = plan.stored_meanwhile(&state)?;
+        let mut settled = 0;
         for at in 0..plan.len() {
-            if !plan.has_failed(at)
-                && !plan.must_retry(at)
-                && is_known_now.get(at) != Some(&true)
-                && self.is_still_right(&state, volume, plan, (at, &made.done), &mut scratch)?
+            let is_known = is_known_now.as_ref().is_some_and(|known| known.get(at) == Some(&true));
+            let fate = plan.fate(at);
+            if fate == Fate::Ready
+                && !is_known
+                && self.is_still_right(&state, volume, plan, at, &mut scratch)?
             {
                 if let Some(pbn) = plan.healed(at) {
                     self.mend(&mut state, pbn)?;
@@ -199,26 +198,28 @@ impl Engine {
                     made.cow_shared +=
                         u64::from(plan.replaces(at) && state.freed_blocks() == freed);
                 }
-                if let Some(flag) = made.done.get_mut(at) {
-                    *flag = true;
-                }
+                plan.set_done(at);
+                settled += 1;
                 continue;
             }
-            made.unused.extend(plan.fresh(at));
-            if !plan.has_failed(at) {
+            made.unused.extend(plan.taken(at));
+            if fate == Fate::Failed {
+                settled += 1;
+            } else {
                 made.overtaken.push(at);
             }
         }
-        Ok(())
+        assert_eq!(settled + made.overtaken.len(), plan.len(), "a block was left out");
+        Ok(made)
     }
 
-    /// Returns whether the assumptions of the plan about an item still hold.
+    /// Returns whether the assumptions of the plan about a block still hold.
     fn is_still_right(
         &self,
         state: &State,
         volume: &VolumeShared,
-        plan: &Plan<'_, '_>,
-        (at, done): (usize, &[bool]),
+        plan: &Plan<'_>,
+        at: usize,
         scratch: &mut Scratch,
     ) -> Result<bool> {
         if let Some((lbn, base)) = plan.patched(at) {
@@ -229,12 +230,13 @@ impl Engine {
             }
         }
         // This block shares the content of an earlier one, which has to be stored by now.
-        if plan.leader(at).is_some_and(|leader| done.get(leader) != Some(&true)) {
+        if plan.has_lost_leader(at) {
             return Ok(false);
         }
-        let Some((pbn, fingerprint)) = plan.shared(at) else { return Ok(true) };
+        let Some(Shared { pbn, fingerprint }) = plan.shared(at) else { return Ok(true) };
         scratch.records.clear();
         state.backend().records(&[pbn], &mut scratch.records)?;
+        assert_eq!(scratch.records.len(), 1, "a block has a record");
         Ok(scratch.records.iter().all(|record| {
             let is_same = record.fingerprint == fingerprint;
             is_same && (1..self.tuning.most_references).contains(&record.references)
@@ -281,7 +283,6 @@ impl Engine {
 /// The outcome of a plan.
 #[derive(Default)]
 struct Made {
-    done: Vec<bool>,
     /// Numbers of the blocks that another write has overtaken.
     overtaken: Vec<usize>,
     /// PBNs that were taken and not needed.

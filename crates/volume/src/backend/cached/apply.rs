@@ -9,7 +9,7 @@ use gemelo_format::{
 };
 
 /// An LBN before a change.
-struct Before {
+pub(super) struct Before {
     word: u64,
     /// The reference that the LBN gives up.
     dropped: Option<Dropped>,
@@ -197,7 +197,7 @@ impl<L: Layout> CachedBackend<L> {
 
     /// Reads what a change of an LBN needs to know. Everything is read before anything is changed,
     /// so that damage refuses the change as a whole.
-    fn before(&self, (id, lbn): (VolumeId, Lbn)) -> Result<Before> {
+    pub(super) fn before(&self, (id, lbn): (VolumeId, Lbn)) -> Result<Before> {
         let word = self.word(id, lbn)?;
         let dropped = match Place::from_word(word) {
             Place::Stored(pbn, _) if self.is_counting => {

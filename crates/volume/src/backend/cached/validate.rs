@@ -5,6 +5,9 @@ use super::layout::Layout;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, Lbn, Pbn, VolumeId};
 
+/// A bound above every LBN.
+const END: Lbn = Lbn(u64::MAX);
+
 impl<L: Layout> CachedBackend<L> {
     /// Does the work of [`crate::backend::MetadataBackend::check_change`].
     pub(super) fn check_one(&self, change: &Change) -> Result<()> {
@@ -13,31 +16,63 @@ impl<L: Layout> CachedBackend<L> {
                 self.check_place(*volume, *lbn, *pbn)
             }
             Change::Identify { pbn, .. } | Change::Suspect { pbn, .. } => self.check_pbn(*pbn),
-            Change::Unmap { volume, .. }
-            | Change::Remove { volume }
-            | Change::Rename { volume, .. }
+            Change::Unmap { volume, first, count } => {
+                self.volume(*volume)?;
+                // The read of a single LBN precedes its change.
+                let end = Lbn(first.0.saturating_add(*count));
+                if *count > 1 { self.read_ahead_of(*volume, *first, end) } else { Ok(()) }
+            }
+            Change::Remove { volume } => match self.volume(*volume)?.mapped {
+                0 => Ok(()),
+                _ => self.read_ahead_of(*volume, Lbn(0), END),
+            },
+            Change::Rename { volume, .. }
             | Change::SetMode { volume, .. }
             | Change::Hide { volume }
             | Change::Show { volume }
             | Change::Lose { volume, .. } => self.volume(*volume).map(drop),
-            Change::Resize { volume, size_bytes } | Change::Shrink { volume, size_bytes } => {
+            Change::Resize { volume, size_bytes } => {
+                self.check_size(*size_bytes)?;
                 self.volume(*volume)?;
-                self.check_size(*size_bytes)
+                self.read_ahead_of(*volume, Lbn(size_bytes / self.block_bytes), END)
+            }
+            Change::Shrink { volume, size_bytes } => {
+                self.check_size(*size_bytes)?;
+                self.volume(*volume).map(drop)
             }
             Change::Create(record) => {
                 self.check_size(record.size_bytes)?;
                 self.check_unused(record.id)
             }
-            Change::Clone { source, volume, .. } | Change::Begin { source, volume, .. } => {
+            Change::Clone { source, volume, .. } => {
+                self.volume(*source)?;
+                self.check_unused(*volume)?;
+                self.read_ahead_of(*source, Lbn(0), END)
+            }
+            Change::Begin { source, volume, .. } => {
                 self.volume(*source)?;
                 self.check_unused(*volume)
             }
-            Change::Copy { source, volume, .. } => {
+            Change::Copy { source, volume, first, count } => {
+                self.volume(*volume)?;
                 self.volume(*source)?;
-                self.volume(*volume).map(drop)
+                let end = Lbn(first.0.saturating_add(*count));
+                self.read_ahead_of(*source, *first, end)?;
+                self.read_ahead_of(*volume, *first, end)
             }
             Change::Carry { .. } | Change::Grow { .. } => Ok(()),
         }
+    }
+
+    /// Reads everything that a change of these LBNs needs. A page that cannot be read then refuses
+    /// the change as a whole, and does not leave it half made.
+    fn read_ahead_of(&self, id: VolumeId, first: Lbn, end: Lbn) -> Result<()> {
+        let mut next = first;
+        while let Some(lbn) = self.next_word(id, next, end)? {
+            self.before((id, lbn))?;
+            next = Lbn(lbn.0 + 1);
+        }
+        Ok(())
     }
 
     fn check_unused(&self, id: VolumeId) -> Result<()> {

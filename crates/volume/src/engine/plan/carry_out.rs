@@ -9,81 +9,126 @@ use gemelo_format::{Change, DiskRole, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use gemelo_store::ContentWrite;
 use std::num::NonZeroU64;
 
-impl<'p, 'a: 'p> Plan<'p, 'a> {
-    /// Gives each fresh block its PBN, and the ticket with which it is written.
-    pub(in crate::engine) fn place(&mut self, pbns: Vec<Pbn>, ticket: Option<NonZeroU64>) {
-        self.ticket = ticket;
+/// The block that is to be shared, and the fingerprint that it must still have.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engine) struct Shared {
+    pub(in crate::engine) pbn: Pbn,
+    pub(in crate::engine) fingerprint: Fingerprint,
+}
+
+/// The decision for one block of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum Fate {
+    /// The block's request has failed.
+    Failed,
+    /// The block needs another pass.
+    Retry,
+    /// The block is done if its assumptions still hold.
+    Ready,
+}
+
+impl<'p> Plan<'p> {
+    /// Gives each fresh block its PBN.
+    pub(in crate::engine) fn place(&mut self, pbns: &[Pbn]) {
+        assert_eq!(pbns.len(), self.fresh_blocks(), "each fresh block gets a PBN of its own");
         let fresh = self.blocks.iter_mut().filter(|block| block.step == Step::Fresh);
-        for (block, pbn) in fresh.zip(pbns) {
-            block.pbn = Some(pbn);
-        }
+        fresh.zip(pbns).for_each(|(block, pbn)| block.step = Step::Store(*pbn));
+        assert_eq!(self.fresh_blocks(), 0, "a fresh block has no place");
     }
 
-    /// Writes the fresh blocks, and the suspect blocks whose contents are in the list.
-    pub(in crate::engine) fn write(&mut self, engine: &Engine, failed: &mut Failed<'_>) {
-        let target = |block: &Block<'p>| match block.step {
-            Step::Heal(pbn) => Some(pbn),
-            _ => block.pbn,
+    /// Writes the fresh blocks with this ticket, and the suspect blocks whose contents are in the
+    /// list.
+    pub(in crate::engine) fn write(
+        &mut self,
+        engine: &Engine,
+        ticket: Option<NonZeroU64>,
+        failed: &mut Failed<'_>,
+    ) {
+        let write = |block: &Block<'p>| {
+            let ticket = ticket.filter(|_| block.taken().is_some());
+            Some(ContentWrite { ticket, ..ContentWrite::new(block.target()?, block.content) })
         };
-        let ticketed = |block: &Block<'p>| {
-            let ticket = self.ticket.filter(|_| block.pbn.is_some());
-            let write = ContentWrite::new(target(block)?, block.content);
-            Some(ContentWrite { ticket, ..write })
-        };
-        let mut writes: Vec<ContentWrite<'_>> = self.blocks.iter().filter_map(ticketed).collect();
+        let mut writes: Vec<ContentWrite<'p>> = self.blocks.iter().filter_map(write).collect();
         engine.data.write(&mut writes);
-        let mut lost: Vec<Pbn> = Vec::new();
-        for write in writes {
-            let Err(error) = write.outcome else { continue };
+        let targets = self.blocks.iter_mut().filter(|block| block.target().is_some());
+        let mut written = writes.into_iter();
+        for block in targets {
+            let write = written.next();
+            let is_own = write.as_ref().map(|write| write.pbn) == block.target();
+            assert!(is_own, "the outcome of another write is taken for that of a block");
+            let Some(Err(error)) = write.map(|write| write.outcome) else { continue };
             let error = VolumeError::io(DiskRole::Data, "write")(error);
-            let fresh = self.blocks.iter().find(|block| block.pbn == Some(write.pbn));
-            fresh.into_iter().for_each(|block| failed(block.request, &error));
-            lost.push(write.pbn);
-        }
-        if lost.is_empty() {
-            return;
-        }
-        // A block whose leader failed was never tried itself; it goes through another pass.
-        for block in self
-            .blocks
-            .iter_mut()
-            .filter(|block| target(block).is_some_and(|pbn| lost.contains(&pbn)))
-        {
             block.step = match block.step {
+                // A block whose leader was not healed was never tried itself; it goes through
+                // another pass.
                 Step::Heal(pbn) => {
                     engine.damages.note_unwritable(pbn);
                     Step::Retry
                 }
-                _ => Step::Failed,
+                Step::Store(pbn) => {
+                    failed(block.request, &error);
+                    Step::Lost(pbn)
+                }
+                other => other,
             };
+        }
+        assert!(written.next().is_none(), "a write belongs to no block");
+    }
+
+    /// The decision for a block.
+    pub(in crate::engine) fn fate(&self, at: usize) -> Fate {
+        match self.step_of(at) {
+            Step::Failed | Step::Lost(_) => Fate::Failed,
+            Step::Retry => Fate::Retry,
+            Step::Fresh => {
+                assert_ne!(self.step_of(at), Step::Fresh, "a fresh block has no place");
+                Fate::Retry
+            }
+            _ => Fate::Ready,
         }
     }
 
-    /// Returns whether the block needs another pass.
-    pub(in crate::engine) fn must_retry(&self, at: usize) -> bool {
-        self.blocks.get(at).is_some_and(|block| block.step == Step::Retry)
+    fn step_of(&self, at: usize) -> Step {
+        let block = self.blocks.get(at);
+        assert!(block.is_some(), "a plan has no block {at}");
+        block.map_or(Step::Failed, |block| block.step)
     }
 
     /// The suspect block whose content was written anew.
     pub(in crate::engine) fn healed(&self, at: usize) -> Option<Pbn> {
-        match self.blocks.get(at)?.step {
+        match self.step_of(at) {
             Step::Heal(pbn) => Some(pbn),
             _ => None,
         }
     }
 
-    pub(in crate::engine) fn has_failed(&self, at: usize) -> bool {
-        self.blocks.get(at).is_none_or(|block| block.step == Step::Failed)
+    /// Notes that the change of a block was made.
+    pub(in crate::engine) fn set_done(&mut self, at: usize) {
+        if let Some(block) = self.blocks.get_mut(at) {
+            assert!(!block.is_done, "a block is done once");
+            block.is_done = true;
+        }
     }
 
-    /// The LBN of a block.
-    pub(in crate::engine) fn lbn(&self, at: usize) -> Option<Lbn> {
-        Some(self.blocks.get(at)?.lbn)
+    fn is_done(&self, at: usize) -> bool {
+        self.blocks.get(at).is_some_and(|block| block.is_done)
+    }
+
+    /// The LBNs of the blocks that were done and have a PBN of their own.
+    pub(in crate::engine) fn stored(&self) -> impl Iterator<Item = Lbn> {
+        let stored = self.blocks.iter().filter(|block| block.is_done && block.taken().is_some());
+        stored.map(|block| block.lbn)
     }
 
     /// The PBN taken for a block.
-    pub(in crate::engine) fn fresh(&self, at: usize) -> Option<Pbn> {
-        self.blocks.get(at)?.pbn
+    pub(in crate::engine) fn taken(&self, at: usize) -> Option<Pbn> {
+        self.blocks.get(at)?.taken()
+    }
+
+    /// The PBNs taken for blocks that were not done.
+    pub(in crate::engine) fn unstored(&self) -> Vec<Pbn> {
+        let undone = self.blocks.iter().filter(|block| !block.is_done);
+        undone.filter_map(Block::taken).collect()
     }
 
     /// The LBN of a patched block, and the place that it must still have when the change is made.
@@ -92,80 +137,89 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         Some((block.lbn, block.base?))
     }
 
-    /// The earlier block of the list with the same content.
-    pub(in crate::engine) fn leader(&self, at: usize) -> Option<usize> {
-        match self.blocks.get(at)?.step {
-            Step::Follow(leader) => Some(leader),
-            _ => None,
+    /// Returns whether the block follows an earlier one that was not done.
+    pub(in crate::engine) fn has_lost_leader(&self, at: usize) -> bool {
+        match self.step_of(at) {
+            Step::Follow(leader) => !self.is_done(leader),
+            _ => false,
         }
     }
 
-    /// The block that is to be shared, and the fingerprint that it must still have.
-    pub(in crate::engine) fn shared(&self, at: usize) -> Option<(Pbn, Fingerprint)> {
-        let pbn = match self.blocks.get(at)?.step {
+    /// The block that is to be shared.
+    pub(in crate::engine) fn shared(&self, at: usize) -> Option<Shared> {
+        let block = self.blocks.get(at)?;
+        let pbn = match block.step {
             Step::Share(pbn) | Step::Heal(pbn) => pbn,
-            Step::Follow(leader) => self.fresh(leader).or_else(|| self.healed(leader))?,
+            Step::Follow(leader) => self.blocks.get(leader)?.target()?,
             _ => return None,
         };
-        Some((pbn, self.fingerprint(at)))
+        Some(Shared { pbn, fingerprint: block.fingerprint })
     }
 
     /// Returns for each block whether another writer has stored its content since the look-up. Such
-    /// blocks go through another pass, and are shared there. The list is empty if nothing has
-    /// changed since the look-up.
-    pub(in crate::engine) fn stored_meanwhile(&self, state: &State) -> Result<Vec<bool>> {
+    /// blocks go through another pass, and are shared there. `None` if nothing has changed since
+    /// the look-up.
+    pub(in crate::engine) fn stored_meanwhile(&self, state: &State) -> Result<Option<Vec<bool>>> {
         if state.version() == self.version {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let mut now = Vec::with_capacity(self.blocks.len());
-        state.backend().find(&self.fingerprints, &mut now)?;
-        let before_and_now = self.found.iter().zip(now);
-        Ok(before_and_now.map(|(before, now)| before.is_none() && now.is_some()).collect())
+        state.backend().find(&self.fingerprints(), &mut now)?;
+        assert_eq!(now.len(), self.blocks.len(), "each content is looked for once");
+        let before_and_now = self.blocks.iter().zip(now);
+        Ok(Some(
+            before_and_now.map(|(block, now)| block.found.is_none() && now.is_some()).collect(),
+        ))
     }
 
     /// Returns whether a block that was stored gets another content.
     pub(in crate::engine) fn replaces(&self, at: usize) -> bool {
-        let is_stored = matches!(self.places.get(at), Some(Place::Stored(..)));
-        let is_content =
-            |block: &Block<'_>| !matches!(block.step, Step::Unmap | Step::Unchanged | Step::Failed);
-        is_stored && self.blocks.get(at).is_some_and(is_content)
+        let is_content = |block: &&Block<'_>| {
+            !matches!(block.step, Step::Unmap | Step::Unchanged | Step::Failed | Step::Lost(_))
+        };
+        let block = self.blocks.get(at).filter(is_content);
+        block.is_some_and(|block| matches!(block.place, Place::Stored(..)))
     }
 
-    /// The change of the metadata that carries out the decision for a block.
+    /// The change of the metadata that carries out the decision for a block; `None` if nothing has
+    /// to be changed.
     pub(in crate::engine) fn change(&self, volume: VolumeId, at: usize) -> Option<Change> {
         let block = self.blocks.get(at)?;
-        let lbn = block.lbn;
-        match block.step {
-            Step::Failed | Step::Retry | Step::Unchanged => None,
-            Step::Heal(pbn) if self.places.get(at)?.pbn() == Some(pbn) => None,
+        let (lbn, fingerprint) = (block.lbn, block.fingerprint);
+        let change = match block.step {
+            Step::Unchanged => return None,
+            Step::Heal(pbn) if block.place.pbn() == Some(pbn) => return None,
             Step::Unmap => Some(Change::Unmap { volume, first: lbn, count: 1 }),
-            Step::Share(_) | Step::Heal(_) | Step::Follow(_) => {
-                let (pbn, checksum) = (self.shared(at)?.0, self.checksum(at));
-                Some(Change::Share { volume, lbn, pbn, checksum })
-            }
-            Step::Fresh => {
-                let (pbn, fingerprint, checksum) =
-                    (block.pbn?, self.fingerprint(at), self.checksum(at));
-                Some(Change::Store { volume, lbn, pbn, fingerprint, checksum })
-            }
-        }
+            Step::Share(_) | Step::Heal(_) | Step::Follow(_) => self
+                .shared(at)
+                .zip(block.checksum)
+                .map(|(Shared { pbn, .. }, checksum)| Change::Share { volume, lbn, pbn, checksum }),
+            Step::Store(pbn) => block.checksum.map(|checksum| Change::Store {
+                volume,
+                lbn,
+                pbn,
+                fingerprint,
+                checksum,
+            }),
+            Step::Failed | Step::Lost(_) | Step::Retry | Step::Fresh => None,
+        };
+        assert!(change.is_some(), "a block would be acknowledged whose content is nowhere");
+        change
     }
 
-    /// Counts the blocks by their outcome.
-    pub(in crate::engine) fn tally(&self, done: &[bool]) -> Tally {
+    /// Counts the blocks that were done by their outcome.
+    pub(in crate::engine) fn tally(&self) -> Tally {
         let mut tally = Tally::default();
-        for (at, block) in
-            self.blocks.iter().enumerate().filter(|(at, _)| done.get(*at) == Some(&true))
-        {
+        for block in self.blocks.iter().filter(|block| block.is_done) {
             tally.patched += u64::from(block.base.is_some());
             tally.zero += u64::from(block.is_zero);
             match block.step {
-                Step::Failed | Step::Retry | Step::Unmap => {}
+                Step::Failed | Step::Lost(_) | Step::Retry | Step::Fresh | Step::Unmap => {}
                 Step::Unchanged => tally.unchanged += u64::from(!block.is_zero),
                 Step::Share(_) | Step::Heal(_) | Step::Follow(_) => tally.duplicate += 1,
-                Step::Fresh => {
+                Step::Store(_) => {
                     tally.unique += 1;
-                    tally.cow += u64::from(matches!(self.places.get(at), Some(Place::Stored(..))));
+                    tally.cow += u64::from(matches!(block.place, Place::Stored(..)));
                 }
             }
         }
