@@ -7,7 +7,7 @@ mod common;
 mod schema;
 
 use common::gemelo;
-use schema::{misfits, read, schema_of, schemas};
+use schema::{Coverage, misfits, read, schema_of, schemas};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,6 +19,11 @@ const SCRIPT: &str = "set $dir=/nowhere\nset mode quit firstdone\n\
     define fileset name=set,path=$dir,entries=2,dirwidth=5,size=4k,prealloc=50\n\
     define process name=p { thread name=t,memsize=1m { flowop createfile name=new,filesetname=set,fd=1\n\
     flowop closefile name=close,fd=1\nflowop finishoncount name=done,value=1,target=close } }\nrun 1\n";
+
+/// A script whose run lasts its whole time.
+const TIMED: &str = "define fileset name=set,path=/nowhere,entries=4,dirwidth=20,filesize=16k,prealloc\n\
+    define process name=p { thread name=t,memsize=1m { flowop openfile name=open,filesetname=set,fd=1\n\
+    flowop readwholefile name=read,fd=1,iosize=16k\nflowop closefile name=close,fd=1 } }\nrun 1\n";
 
 /// Commands that write JSON, as words below a directory `DIR` with a trace, a script, data and a
 /// pool. Those of a kind differ so that optional parts are there once and absent once.
@@ -40,6 +45,7 @@ const COMMANDS: &[&str] = &[
     "replay DIR/trace --target null: --speed max",
     "replay DIR/trace --target pool:DIR/pool/a --speed 1000 --verify --force",
     "filebench DIR/script --dir DIR/fileset",
+    "filebench DIR/timed --dir DIR/timed-files --time 1s",
     "filebench DIR/script --dir DIR/swept --source entro --sweep entropy=1,2",
     "compare DIR/first DIR/second --fail-if-slower 100",
     "compare --a DIR/first DIR/second --b DIR/second DIR/first --all --confidence 99",
@@ -104,6 +110,9 @@ place = "table 1"
 not-testable = "it needs two hosts"
 "#;
 
+/// Optional keys that the commands above have in one way only.
+const ONE_WAY: &[&str] = &[];
+
 /// Schemas of commands that need a Ceph cluster. `members.rs` runs these commands.
 const OF_CEPH: [&str; 3] =
     ["domain.schema.json", "domain-check.schema.json", "domain-list.schema.json"];
@@ -113,6 +122,7 @@ fn place() -> tempfile::TempDir {
     let path = |name: &str| directory.path().join(name);
     fs::write(path("trace"), TRACE).unwrap();
     fs::write(path("script"), SCRIPT).unwrap();
+    fs::write(path("timed"), TIMED).unwrap();
     let bytes: Vec<u8> = (0..1u32 << 18).map(|at| (at.wrapping_mul(at >> 3) % 251) as u8).collect();
     fs::write(path("data"), bytes).unwrap();
     fs::create_dir(path("load")).unwrap();
@@ -154,6 +164,7 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
     let directory = place();
     let dir = directory.path().to_str().unwrap();
     let mut used = BTreeSet::new();
+    let mut coverage = Coverage::default();
     let mut wrong = Vec::new();
     for command in COMMANDS {
         let words: Vec<String> = command.split(' ').map(|word| word.replace("DIR", dir)).collect();
@@ -161,13 +172,17 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
         assert_eq!(ran.status, 0, "{command}: {}", ran.err);
         let result: Value = serde_json::from_str(&ran.out).unwrap();
         let kind = result["schema"].as_str().unwrap();
-        let found = misfits(&schema_of(kind), &result);
+        let schema = schema_of(kind);
+        coverage.note(kind, &schema, &result);
+        let found = misfits(&schema, &result);
         wrong.extend(found.into_iter().map(|misfit| format!("{command}: {misfit}")));
         used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
     }
     for (path, record) in campaign(&directory.path().join("campaign")) {
         let kind = record["schema"].as_str().unwrap();
-        let found = misfits(&schema_of(kind), &record);
+        let schema = schema_of(kind);
+        coverage.note(kind, &schema, &record);
+        let found = misfits(&schema, &record);
         wrong.extend(found.into_iter().map(|misfit| format!("{}: {misfit}", path.display())));
         used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
     }
@@ -179,6 +194,9 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
         .collect();
     used.extend(OF_CEPH.map(str::to_owned));
     assert_eq!(there, used);
+    let one_way = coverage.one_way();
+    let expected: BTreeSet<String> = ONE_WAY.iter().map(|key| (*key).to_owned()).collect();
+    assert_eq!(one_way, expected, "keys that were seen in one way only");
 }
 
 #[test]
