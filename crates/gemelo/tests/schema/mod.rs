@@ -67,7 +67,8 @@ impl Coverage {
             let required: Vec<&Value> =
                 schema["required"].as_array().into_iter().flatten().collect();
             for (name, below) in properties {
-                let at = format!("{at}/{name}");
+                // The provenance is the same in all kinds.
+                let at = if name == "provenance" { name.clone() } else { format!("{at}/{name}") };
                 let found = object.get(name).filter(|found| !found.is_null());
                 let is_required = required.iter().any(|one| *one == name);
                 if !is_required || fits(root, below, &Value::Null) {
