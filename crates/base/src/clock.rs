@@ -2,7 +2,7 @@
 //!
 //! Code whose timing is tested takes a [`Clock`], so that a test can drive it with a
 //! [`ManualClock`] and repeat a run exactly. The lints of all crates deny the functions of the
-//! standard library that read time.
+//! standard library that read time and that sleep.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -60,6 +60,14 @@ pub trait WallClock: Send + Sync {
     fn date(&self) -> SystemTime;
 }
 
+/// Waits for something that no [`Clock`] of a test moves: another thread, another process, or the
+/// kernel. The caller looks whether it has happened, and waits again. A wait that decides what
+/// happens, such as a deadline or a pace, is [`Clock::sleep_until_ns`] instead.
+#[expect(clippy::disallowed_methods, reason = "this is the wait that others call")]
+pub fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
 /// The operating system's clocks. The origin of the monotonic one is the moment at which the value
 /// is created.
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +115,7 @@ impl Clock for SystemClock {
         self.origin.elapsed().as_nanos() as u64
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the clock by which others sleep")]
     fn sleep_until_ns(&self, deadline_ns: u64) {
         loop {
             let left_ns = deadline_ns.saturating_sub(self.now_ns());

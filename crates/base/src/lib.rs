@@ -28,7 +28,7 @@ pub mod values;
 
 pub use boot_clock::BootClock;
 pub use bytes::is_zero;
-pub use clock::{Clock, ManualClock, SystemClock, WallClock};
+pub use clock::{Clock, ManualClock, SystemClock, WallClock, pause};
 pub use daily::DailyWindow;
 pub use failure::{Classified, FailureKind};
 pub use monitor::{Monitor, Recorder, Silent, Unit};

@@ -39,7 +39,7 @@ impl Lock {
                     return Err(CampaignError::Locked(directory.to_owned()));
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    std::thread::sleep(PAUSE);
+                    gemelo_base::pause(PAUSE);
                     left = left.saturating_sub(PAUSE);
                 }
                 Err(error) => return Err(CampaignError::io("lock", path)(error.into())),

@@ -99,7 +99,7 @@ impl ProcessId {
             if clock.now_ns() >= deadline_ns {
                 return false;
             }
-            std::thread::sleep(END_PAUSE);
+            gemelo_base::pause(END_PAUSE);
         }
         true
     }
@@ -135,7 +135,7 @@ impl ProcessId {
         while rustix::process::kill_process_group(pid, Signal::KILL).is_ok()
             && clock.now_ns() < nanoseconds(GROUP_PATIENCE)
         {
-            std::thread::sleep(END_PAUSE);
+            gemelo_base::pause(END_PAUSE);
         }
     }
 

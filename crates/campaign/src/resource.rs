@@ -128,7 +128,7 @@ fn unmount(path: &Path, mark: &str) -> Result<(), StepError> {
             umount(&["--lazy"])?;
             continue;
         }
-        std::thread::sleep(BUSY_PAUSE);
+        gemelo_base::pause(BUSY_PAUSE);
         waited += BUSY_PAUSE;
     }
     Ok(())

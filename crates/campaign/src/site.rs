@@ -157,7 +157,7 @@ impl Site<'_> {
             } else if waited > MAKE_LIMIT {
                 return Err(StepError::TooLong { program: name.to_owned(), limit: MAKE_LIMIT });
             }
-            std::thread::sleep(READY_PAUSE);
+            gemelo_base::pause(READY_PAUSE);
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl Site<'_> {
             match left_ns {
                 _ if self.stop.is_raised() => return Err(StepError::Interrupted),
                 0 => return Ok(()),
-                left => std::thread::sleep(STEP.min(Duration::from_nanos(left))),
+                left => gemelo_base::pause(STEP.min(Duration::from_nanos(left))),
             }
         }
     }

@@ -40,7 +40,7 @@ pub(crate) fn take(file: &File, access: DiskAccess, is_device: bool) -> io::Resu
     for attempt in 1..=attempts {
         match flock(file, operation) {
             Ok(()) => return Ok(true),
-            Err(Errno::WOULDBLOCK) if attempt < attempts => std::thread::sleep(ATTEMPT_EVERY),
+            Err(Errno::WOULDBLOCK) if attempt < attempts => gemelo_base::pause(ATTEMPT_EVERY),
             Err(Errno::WOULDBLOCK) => {}
             Err(error) => return Err(error.into()),
         }

@@ -1,14 +1,21 @@
 //! Tests of the JSON output against the schemas of `docs/schemas`. Every command with `--json`
 //! runs, and its output must fit the schema that it names.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 mod schema;
+mod served;
 
 use common::gemelo;
-use schema::{misfits, read, schema_of, schemas};
+use schema::{Coverage, misfits, read, schema_of, schemas};
 use serde_json::Value;
+use served::Served;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +26,11 @@ const SCRIPT: &str = "set $dir=/nowhere\nset mode quit firstdone\n\
     define fileset name=set,path=$dir,entries=2,dirwidth=5,size=4k,prealloc=50\n\
     define process name=p { thread name=t,memsize=1m { flowop createfile name=new,filesetname=set,fd=1\n\
     flowop closefile name=close,fd=1\nflowop finishoncount name=done,value=1,target=close } }\nrun 1\n";
+
+/// A script whose run lasts its whole time.
+const TIMED: &str = "set $dir=/nowhere\ndefine fileset name=set,path=$dir,entries=4,dirwidth=20,filesize=16k,prealloc\n\
+    define process name=p { thread name=t,memsize=1m { flowop openfile name=open,filesetname=set,fd=1\n\
+    flowop readwholefile name=read,fd=1,iosize=16k\nflowop closefile name=close,fd=1 } }\nrun 1\n";
 
 /// Commands that write JSON, as words below a directory `DIR` with a trace, a script, data and a
 /// pool. Those of a kind differ so that optional parts are there once and absent once.
@@ -40,6 +52,7 @@ const COMMANDS: &[&str] = &[
     "replay DIR/trace --target null: --speed max",
     "replay DIR/trace --target pool:DIR/pool/a --speed 1000 --verify --force",
     "filebench DIR/script --dir DIR/fileset",
+    "filebench DIR/timed --dir DIR/timed-files --time 1s",
     "filebench DIR/script --dir DIR/swept --source entro --sweep entropy=1,2",
     "compare DIR/first DIR/second --fail-if-slower 100",
     "compare --a DIR/first DIR/second --b DIR/second DIR/first --all --confidence 99",
@@ -55,6 +68,26 @@ const COMMANDS: &[&str] = &[
     "volume ls DIR/pool",
     "volume ls DIR/pool --space",
     "volume export DIR/pool/a DIR/exported",
+    "volume stat DIR/scrubbed/empty",
+    "scan DIR/data --memory 64m --spill-dir DIR",
+    "scan DIR --plan --by-directory --memory 128m --spill-dir DIR",
+    "trace stat DIR/trace --limit 1 --time 1s",
+    "compare DIR/campaign DIR/campaign",
+    "4: pool check DIR/damaged --data",
+    "1: pool check DIR/unusable/pool",
+    "1: pool ls DIR/unusable",
+    "1: bench --target pool:DIR/damaged/big --file-size 64m --distribution unique",
+    "1: bench --target null: --file-size 64k --log /dev/full",
+];
+
+/// Commands on a pool that is served.
+const ON_SERVED: &[&str] = &[
+    "pool stat DIR/pool",
+    "pool ls DIR/pool",
+    "pool check DIR/pool",
+    "pool check DIR/pool --data",
+    "volume ls DIR/pool",
+    "volume stat DIR/pool/a",
 ];
 
 /// A campaign with optional parts that are there once and absent once.
@@ -104,6 +137,28 @@ place = "table 1"
 not-testable = "it needs two hosts"
 "#;
 
+/// Optional keys that the commands above have in one way only. The other way needs a lost commit, a
+/// block device, a domain, a clock that does not know the time, a long trace, or another process at
+/// the right moment.
+const ONE_WAY: &[&str] = &[
+    "gemelo.campaign/1/paper absent",
+    "gemelo.campaign/1/workloads/left_out present",
+    "gemelo.campaign/1/workloads/main_figure absent",
+    "gemelo.compare/1/result/rows/test/statistic absent",
+    "gemelo.pool-check/1/result/repair_outlook/lost_history present",
+    "gemelo.pool-check/1/result/repair_outlook/skip present",
+    "gemelo.pool/1/result/file_system_free_bytes absent",
+    "gemelo.pool/1/result/holder_process_id present",
+    "gemelo.pool/1/result/scrub/running present",
+    "gemelo.pool/1/result/sharing present",
+    "gemelo.pool/1/result/volumes/created_s absent",
+    "gemelo.replay/1/result/failure present",
+    "gemelo.run/1/space/logical_bytes absent",
+    "gemelo.trace-stat/1/result/dispersion present",
+    "gemelo.volume-list/1/result/created_s absent",
+    "gemelo.volume/1/result/created_s absent",
+];
+
 /// Schemas of commands that need a Ceph cluster. `members.rs` runs these commands.
 const OF_CEPH: [&str; 3] =
     ["domain.schema.json", "domain-check.schema.json", "domain-list.schema.json"];
@@ -113,6 +168,7 @@ fn place() -> tempfile::TempDir {
     let path = |name: &str| directory.path().join(name);
     fs::write(path("trace"), TRACE).unwrap();
     fs::write(path("script"), SCRIPT).unwrap();
+    fs::write(path("timed"), TIMED).unwrap();
     let bytes: Vec<u8> = (0..1u32 << 18).map(|at| (at.wrapping_mul(at >> 3) % 251) as u8).collect();
     fs::write(path("data"), bytes).unwrap();
     fs::create_dir(path("load")).unwrap();
@@ -126,6 +182,19 @@ fn place() -> tempfile::TempDir {
     let scrubbed = path("scrubbed").to_str().unwrap().to_owned();
     assert_eq!(gemelo(&["pool", "create", &scrubbed, "--capacity", "32m"]).status, 0);
     assert_eq!(gemelo(&["pool", "scrub", &scrubbed]).status, 0);
+    fs::create_dir(path("unusable")).unwrap();
+    for name in ["damaged", "unusable/pool"] {
+        let pool = path(name).to_str().unwrap().to_owned();
+        assert_eq!(gemelo(&["pool", "create", &pool, "--capacity", "32m"]).status, 0);
+    }
+    fs::write(path("unusable/pool/settings.toml"), "nonsense = 1\n").unwrap();
+    let [damaged, empty] =
+        ["damaged", "scrubbed/empty"].map(|name| path(name).display().to_string());
+    let data = path("data").display().to_string();
+    assert_eq!(gemelo(&["volume", "import", &data, &format!("{damaged}/a")]).status, 0);
+    assert_eq!(gemelo(&["volume", "create", &format!("{damaged}/big"), "--size", "64m"]).status, 0);
+    assert_eq!(gemelo(&["volume", "create", &empty, "--size", "4m"]).status, 0);
+    damage(&path("damaged/data"));
     for name in ["first", "second"] {
         let path = path(name);
         let words = ["suite", "--target", "null:", "--file-size", "64k", "--json"];
@@ -133,6 +202,13 @@ fn place() -> tempfile::TempDir {
         assert_eq!(ran.status, 0, "{}", ran.err);
     }
     directory
+}
+
+/// Damages a content of a volume that was imported first.
+fn damage(data: &Path) {
+    use std::os::unix::fs::FileExt;
+    let data = fs::OpenOptions::new().write(true).open(data).unwrap();
+    data.write_all_at(b"damage", 20 * 4096).unwrap();
 }
 
 /// The records of a campaign: those of the plan and of its runs, one of which has failed.
@@ -154,20 +230,38 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
     let directory = place();
     let dir = directory.path().to_str().unwrap();
     let mut used = BTreeSet::new();
+    let mut coverage = Coverage::default();
     let mut wrong = Vec::new();
-    for command in COMMANDS {
-        let words: Vec<String> = command.split(' ').map(|word| word.replace("DIR", dir)).collect();
+    let records = campaign(&directory.path().join("campaign"));
+    let pool = format!("{dir}/pool");
+    let listen = format!("unix:{dir}/socket");
+    let mut served = None;
+    for (at, command) in COMMANDS.iter().chain(ON_SERVED).enumerate() {
+        if at == COMMANDS.len() {
+            served = Some(Served::start(&["serve", &pool, "--listen", &listen]));
+        }
+        let has_status = command.starts_with(|first: char| first.is_ascii_digit());
+        let (status, words) = match command.split_once(": ") {
+            Some(parts) if has_status => parts,
+            _ => ("0", *command),
+        };
+        let words: Vec<String> = words.split(' ').map(|word| word.replace("DIR", dir)).collect();
         let ran = gemelo(&[&words[..], &["--json".to_owned(), "-".to_owned()]].concat());
-        assert_eq!(ran.status, 0, "{command}: {}", ran.err);
+        assert_eq!(ran.status.to_string(), status, "{command}: {}", ran.err);
         let result: Value = serde_json::from_str(&ran.out).unwrap();
         let kind = result["schema"].as_str().unwrap();
-        let found = misfits(&schema_of(kind), &result);
+        let schema = schema_of(kind);
+        coverage.note(kind, &schema, &result);
+        let found = misfits(&schema, &result);
         wrong.extend(found.into_iter().map(|misfit| format!("{command}: {misfit}")));
         used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
     }
-    for (path, record) in campaign(&directory.path().join("campaign")) {
+    assert_eq!(served.unwrap().stop().0, 0);
+    for (path, record) in records {
         let kind = record["schema"].as_str().unwrap();
-        let found = misfits(&schema_of(kind), &record);
+        let schema = schema_of(kind);
+        coverage.note(kind, &schema, &record);
+        let found = misfits(&schema, &record);
         wrong.extend(found.into_iter().map(|misfit| format!("{}: {misfit}", path.display())));
         used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
     }
@@ -179,17 +273,18 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
         .collect();
     used.extend(OF_CEPH.map(str::to_owned));
     assert_eq!(there, used);
+    let one_way = coverage.one_way();
+    let expected: BTreeSet<String> = ONE_WAY.iter().map(|key| (*key).to_owned()).collect();
+    assert_eq!(one_way, expected, "keys that were seen in one way only");
 }
 
 #[test]
 fn the_outlook_of_a_repair_fits_its_schema() {
-    use std::os::unix::fs::FileExt;
     let directory = place();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let volume = format!("{}/b", path("pool"));
     assert_eq!(gemelo(&["volume", "import", &path("data"), &volume]).status, 0);
-    let data = fs::OpenOptions::new().write(true).open(path("pool/data")).unwrap();
-    data.write_all_at(b"damage", 20 * 4096).unwrap();
+    damage(Path::new(&path("pool/data")));
     let ran = gemelo(&["pool", "check", &path("pool"), "--data", "--json", "-"]);
     assert_eq!(ran.status, 4, "{}", ran.err);
     let result: Value = serde_json::from_str(&ran.out).unwrap();

@@ -71,7 +71,7 @@ fn wait(stop: &StopFlag, span: Duration) -> bool {
     let mut rest = span;
     while !stop.is_raised() && !rest.is_zero() {
         let step = rest.min(LOOKED_EVERY);
-        std::thread::sleep(step);
+        gemelo_base::pause(step);
         rest -= step;
     }
     !stop.is_raised()

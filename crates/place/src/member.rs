@@ -126,7 +126,7 @@ impl MemberPlace {
             if stop.is_raised() {
                 return Err(VolumeError::Interrupted.into());
             }
-            std::thread::sleep(HAND_OVER_LOOK);
+            gemelo_base::pause(HAND_OVER_LOOK);
         }
     }
 

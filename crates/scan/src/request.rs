@@ -69,7 +69,6 @@ pub struct ScanRequest {
     /// The method by which fingerprints are counted.
     pub counting: Counting,
     /// The directory of temporary files; `None` means the system's temporary directory.
-    #[serde(rename = "spill_folder")] // the name in stored results
     pub spill_directory: Option<PathBuf>,
     /// The globs of names to leave out. A glob without `/` matches the name of a file or directory
     /// at any depth. A glob with `/` matches the path relative to the scanned directory.

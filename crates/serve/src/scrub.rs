@@ -281,7 +281,7 @@ pub(crate) fn start(
         // After a failure the next try is a whole interval later.
         let mut not_before_s = 0;
         while !stop.is_raised() {
-            std::thread::sleep(LOOK);
+            gemelo_base::pause(LOOK);
             let Some(now_s) = clock.utc_s() else { continue };
             if now_s < not_before_s || !pool.scrubs().is_due(interval, now_s) {
                 continue;

@@ -202,8 +202,8 @@ impl Service {
     }
 }
 
-/// Opens the pool, reports its damage, and checks that the volumes to export exist. Returns [`None`]
-/// if a standby was stopped.
+/// Opens the pool, reports its damage, and checks that the volumes to export exist. Returns
+/// [`None`] if a standby was stopped.
 fn open(
     (place, directory): (&PoolPlace, &Path),
     options: &ServeOptions,

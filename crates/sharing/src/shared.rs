@@ -97,7 +97,7 @@ impl Shared {
             if Arc::strong_count(&before) == 1 {
                 return Ok(());
             }
-            std::thread::sleep(READER_WAIT);
+            gemelo_base::pause(READER_WAIT);
         }
         let source = io::Error::from(io::ErrorKind::TimedOut);
         Err(SharingError::Contents { action: "wait for readers of", source })

@@ -98,7 +98,7 @@ fn wait(stop: &StopFlag, span: Duration, is_due: impl Fn() -> bool) {
     let mut rest = span;
     while !stop.is_raised() && !rest.is_zero() {
         let step = rest.min(LOOK);
-        std::thread::sleep(step);
+        gemelo_base::pause(step);
         rest -= step;
         if is_due() {
             return;

@@ -27,11 +27,13 @@ impl Pace {
             Outcome::Failed { .. } => "failed",
             Outcome::Interrupted => "interrupted",
         };
-        format!(
-            "run {number} of {planned}: {} on {}: {outcome}, about {} left",
-            record.workload,
-            record.target,
-            format_duration_ns(left_ns)
-        )
+        let text = format!(
+            "run {number} of {planned}: {} on {}: {outcome}",
+            record.workload, record.target
+        );
+        match left {
+            0 => text,
+            _ => format!("{text}, about {} left", format_duration_ns(left_ns)),
+        }
     }
 }

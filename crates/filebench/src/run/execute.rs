@@ -335,7 +335,7 @@ impl Executor<'_> {
                     return;
                 }
                 None => {
-                    std::thread::sleep(SLEEP_INTERVAL.min(Duration::from_secs_f64(left.max(0.0))));
+                    gemelo_base::pause(SLEEP_INTERVAL.min(Duration::from_secs_f64(left.max(0.0))));
                 }
             }
         }

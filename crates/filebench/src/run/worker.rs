@@ -73,7 +73,7 @@ impl Worker {
     /// Works until the run ends.
     pub(super) fn run(mut self) {
         while !self.shared.go.load(Ordering::Acquire) && !self.shared.is_stopped() {
-            std::thread::sleep(Duration::from_micros(200));
+            gemelo_base::pause(Duration::from_micros(200));
         }
         let spec = Arc::clone(&self.spec);
         let mut last = "";

@@ -37,9 +37,15 @@ impl<'c> Host<'c> {
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gemelo"));
-        command.args(words).env("CEPH_CONF", self.configuration());
-        command.env("GEMELO_RUNTIME_DIR", self.file("run"));
+        command.args(words);
+        self.set_up(&mut command);
         command
+    }
+
+    /// Has a program use the cluster, and the sockets of this host.
+    pub(crate) fn set_up(&self, command: &mut Command) {
+        command.env("CEPH_CONF", self.configuration());
+        command.env("GEMELO_RUNTIME_DIR", self.file("run"));
     }
 
     fn configuration(&self) -> PathBuf {

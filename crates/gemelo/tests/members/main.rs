@@ -21,6 +21,7 @@ mod coded;
 #[path = "../common/mod.rs"]
 mod common;
 mod contents;
+mod guide;
 mod host;
 #[path = "../schema/mod.rs"]
 mod schema;
@@ -47,6 +48,12 @@ fn two_members_store_equal_contents_once_and_lose_none() {
 fn contents_in_an_erasure_coded_pool_survive_slow_servers_and_a_fail_over_under_qemu() {
     let Some(ceph) = Ceph::start() else { return };
     coded::run(&Host::new(&ceph));
+}
+
+#[test]
+fn the_commands_of_the_guide_run_as_they_are_printed() {
+    let Some(ceph) = Ceph::start() else { return };
+    guide::run(&Host::new(&ceph));
 }
 
 #[test]

@@ -296,7 +296,7 @@ impl Server {
                     let message =
                         format!("{}: cannot accept a connection: {error}", listener.address());
                     self.shared.complaints.tell(ClientReport::NotAccepted, message);
-                    return std::thread::sleep(ACCEPT_PAUSE);
+                    return gemelo_base::pause(ACCEPT_PAUSE);
                 }
             }
         }

@@ -127,7 +127,7 @@ impl Shared {
         while !self.closing.is_raised() {
             clients.retain(|client| !client.thread.is_finished());
             if clients.len() >= MOST_CLIENTS {
-                std::thread::sleep(PAUSE);
+                gemelo_base::pause(PAUSE);
                 continue;
             }
             let ready =
@@ -137,7 +137,7 @@ impl Shared {
             }
             let Ok((stream, _)) = listener.accept() else {
                 // Too many files are open, or the client has left again.
-                std::thread::sleep(PAUSE);
+                gemelo_base::pause(PAUSE);
                 continue;
             };
             if clients.iter().filter(|client| client.is_silent()).count() >= MOST_SILENT

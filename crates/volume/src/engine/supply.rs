@@ -60,7 +60,7 @@ impl Engine {
             if supply.uncommitted > 0 {
                 self.log.make_durable(supply.last)?;
             } else {
-                std::thread::sleep(if number < SHORT_WAITS { SHORT_WAIT } else { WAIT });
+                gemelo_base::pause(if number < SHORT_WAITS { SHORT_WAIT } else { WAIT });
             }
         }
         Ok(0)
@@ -72,7 +72,7 @@ impl Engine {
             if self.data.free_retired() == 0 {
                 return;
             }
-            std::thread::sleep(WAIT);
+            gemelo_base::pause(WAIT);
         }
     }
 }

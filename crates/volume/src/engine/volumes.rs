@@ -37,7 +37,7 @@ impl Engine {
             }
             drop(alone);
             wait *= 2;
-            std::thread::sleep(FIRST_GATE_WAIT);
+            gemelo_base::pause(FIRST_GATE_WAIT);
         }
         let mut removed = volume.close_gate();
         let _alone = self.log.without_checkpoint();
