@@ -10,7 +10,8 @@ use std::os::unix::fs::FileExt;
 pub fn short_read(length: u64, offset: u64, expected: usize) -> io::Error {
     let found = length.saturating_sub(offset).min(expected as u64);
     let text = format!(
-        "it ends at byte {length}: {expected} bytes were expected at byte {offset}, {found} are there"
+        "it ends at byte {length}: {expected} bytes were expected at byte {offset}, \
+         {found} are there"
     );
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }

@@ -95,8 +95,8 @@ fn a_served_pool_names_the_command_that_heals_it() {
     assert_eq!(status, 4, "{out}");
     let scrub = format!("'gemelo pool scrub {}'", pool.path());
     assert!(out.contains(&format!("{scrub} heals it from other copies while")), "{out}");
-    let Ran { out, .. } = gemelo(&["pool", "stat", &pool.path()]);
-    assert!(out.contains("'gemelo pool scrub' heals those"), "{out}");
+    let warnings = pool.stat("/warnings").to_string();
+    assert!(warnings.contains("'gemelo pool scrub' heals those"), "{warnings}");
     done(&["pool", "scrub", &pool.path()]);
     let (status, err) = served.stop();
     assert_eq!(status, 0, "{err}");
@@ -272,9 +272,9 @@ fn volumes_that_come_and_go_are_no_damage_for_commands_on_a_served_pool() {
                 let (volume, copy) = (pool.volume("a"), pool.volume("copy"));
                 while !stop.load(Ordering::Relaxed) {
                     done(&["volume", "snapshot", &volume, "copy"]);
-                    done(&["volume", "resize", &volume, "6m", "--force"]);
+                    done(&["volume", "resize", &volume, "--size", "6m", "--force"]);
                     done(&["volume", "rm", &copy, "--force"]);
-                    done(&["volume", "resize", &volume, "8m"]);
+                    done(&["volume", "resize", &volume, "--size", "8m"]);
                     rounds += 1;
                 }
                 rounds

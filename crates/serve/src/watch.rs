@@ -1,5 +1,5 @@
-//! Watches a served pool, and warns when space runs low, when blocks are found damaged, and when the
-//! pool stops taking changes, for example because it was deleted.
+//! Watches a served pool, and warns when space runs low, when blocks are found damaged, and when
+//! the pool stops taking changes, for example because it was deleted.
 
 use crate::open_pool::OpenPool;
 use crate::report::{space_warning, stop_warning};

@@ -1,7 +1,7 @@
 //! Contents of the domain as copies of what a member has lost.
 //!
-//! The index leads to the home of a content. A member that lost a block of its own, such as one that
-//! it has not published or has written again itself, finds the content there.
+//! The index leads to the home of a content. A member that lost a block of its own, such as one
+//! that it has not published or has written again itself, finds the content there.
 
 use crate::foreign::ForeignRead;
 use crate::shared::Shared;

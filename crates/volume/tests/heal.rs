@@ -186,8 +186,8 @@ fn a_block_that_is_gone_is_healed() {
     }
 }
 
-/// Without a fingerprint, or with one that does not prove equality, a copy proves nothing: the block
-/// is lost, and never gets a content that is not certain.
+/// Without a fingerprint, or with one that does not prove equality, a copy proves nothing: the
+/// block is lost, and never gets a content that is not certain.
 #[test]
 fn what_nothing_proves_is_given_up() {
     let weak = PoolOptions {
@@ -389,8 +389,8 @@ fn damage_many(backend: BackendKind, places: u64) {
     );
 }
 
-/// Compares a pool that has gone back to an earlier state, as was announced: a block has its content
-/// or was not written yet.
+/// Compares a pool that has gone back to an earlier state, as was announced: a block has its
+/// content or was not written yet.
 fn compare_state(simulation: &Simulation, plan: &RepairPlan, what: &str) {
     let pool = open(&simulation.disks(), tuning()).unwrap();
     for name in pool.volumes().into_iter().map(|volume| volume.record.name) {

@@ -19,9 +19,10 @@ use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Repairs the pool on two disks, which no process may have open: rewrites what is intact, heals what
-/// has another copy, marks the rest as lost, and returns what was given up. Nothing of the old state is overwritten before
-/// the new one is durable, so a repair that is interrupted can be begun again with another choice.
+/// Repairs the pool on two disks, which no process may have open: rewrites what is intact, heals
+/// what has another copy, marks the rest as lost, and returns what was given up. Nothing of the old
+/// state is overwritten before the new one is durable, so a repair that is interrupted can be begun
+/// again with another choice.
 ///
 /// # Errors
 /// Fails if there is no pool that can be repaired, if a disk cannot be read or written, or if the
@@ -56,8 +57,9 @@ pub fn repair(
     }
 }
 
-/// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook of a pool
-/// that is damaged beyond repair says why, and that of one that has to be converted first is empty.
+/// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook of a
+/// pool that is damaged beyond repair says why, and that of one that has to be converted first is
+/// empty.
 ///
 /// # Errors
 /// Fails if there is no pool, if a disk cannot be read, or if the work was stopped.

@@ -1,8 +1,8 @@
 //! Scrubs a pool while it is served: reads all contents from the medium, compares them with the
 //! checksums in the maps, and heals damaged ones from other copies.
 //!
-//! Which copies heal a block is told in [`super::copies`]. A volume that is removed meanwhile is left
-//! out from there on.
+//! Which copies heal a block is told in [`super::copies`]. A volume that is removed meanwhile is
+//! left out from there on.
 
 use super::Pool;
 use super::copies::{Expected, Wound, Wounds};
@@ -424,8 +424,8 @@ const fn expected(wanted: &Wanted) -> Expected {
 }
 
 impl Engine {
-    /// Looks up the next stored blocks of a volume, with their records. Returns [`None`] at its end,
-    /// or if it was removed.
+    /// Looks up the next stored blocks of a volume, with their records. Returns [`None`] at its
+    /// end, or if it was removed.
     fn look_up_stored(&self, volume: &VolumeShared, from: Lbn) -> Result<Option<Chunk<'_>>> {
         // The pin comes before the look-up, so no block is given to another content between them.
         let pin = self.pin();

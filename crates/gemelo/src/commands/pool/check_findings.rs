@@ -181,8 +181,8 @@ fn advice(arguments: &Arguments, checked: &Checked, problems: &[FoundProblem]) -
     match healed {
         0 => "the pool is damaged: --repair writes anew what can be\n".into(),
         _ => format!(
-            "the pool is damaged: --repair heals {contents} from other copies, and writes anew what \
-             can be\n"
+            "the pool is damaged: --repair heals {contents} from other copies, and writes anew \
+             what can be\n"
         ),
     }
 }
@@ -198,8 +198,8 @@ fn known_damage(blocks: u64) -> String {
     }
     let blocks = format_counted(blocks, "block");
     format!(
-        "found damaged before: {blocks}; --data reads all contents and names what still is, 'gemelo \
-         pool scrub' heals what has another copy\n"
+        "found damaged before: {blocks}; --data reads all contents and names what still is, \
+         'gemelo pool scrub' heals what has another copy\n"
     )
 }
 
@@ -245,8 +245,8 @@ pub(super) fn show_served(
         format!("the pool is damaged: {scrub} heals it from other copies while it is served\n")
     } else {
         format!(
-            "the pool is damaged: {scrub} heals what has another copy; for the rest stop the server \
-             and run this again with --repair\n"
+            "the pool is damaged: {scrub} heals what has another copy; for the rest stop the \
+             server and run this again with --repair\n"
         )
     };
     let found = CheckFindings {

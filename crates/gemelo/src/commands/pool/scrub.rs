@@ -43,8 +43,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     );
     if !report.is_clean() {
         text += &format!(
-            "reads of damaged blocks fail until their contents are written again or restored; 'gemelo \
-             pool check {} --data --repair' gives them up\n",
+            "reads of damaged blocks fail until their contents are written again or restored; \
+             'gemelo pool check {} --data --repair' gives them up\n",
             arguments.pool
         );
     }
