@@ -7,16 +7,18 @@ use crate::lock::{self, DiskAccess};
 use crate::medium::MediumReads;
 use crate::{Disk, DiskRead, DiskWrite, usage};
 use gemelo_base::short_read;
-use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom, Stat, fallocate, seek};
+use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The mode of a new file. Contents and the key of the fingerprints are readable by the owner
 /// alone, whatever the umask.
 const NEW_FILE_MODE: u32 = 0o600;
+/// The unit in which the system tells the space of a file.
+const STATUS_BLOCK_BYTES: u64 = 512;
 /// Bytes at each end of a device that may hold labels. File systems, volume managers and partition
 /// tables have theirs in the first MiB; GPT, ZFS and MD RAID also in the last.
 pub(crate) const LABEL_BYTES: u64 = 1 << 20;
@@ -219,7 +221,7 @@ impl Disk for FileDisk {
     fn len(&self) -> io::Result<u64> {
         if self.is_device {
             // `stat` gives no length for a device, but seeking to its end does.
-            return Ok(seek(&self.file, SeekFrom::End(0))?);
+            return Ok(rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))?);
         }
         Ok(self.file.metadata()?.len())
     }
@@ -291,17 +293,11 @@ impl Disk for FileDisk {
         }
     }
 
-    fn has_data(&self, offset: u64, length: u64) -> io::Result<bool> {
+    fn allocated_bytes(&self) -> io::Result<Option<u64>> {
         if self.is_device {
-            return Ok(true);
+            return Ok(None);
         }
-        // Nothing reads or writes at the position of the file, which this moves.
-        match seek(&self.file, SeekFrom::Data(offset)) {
-            Ok(data) => Ok(data < offset.saturating_add(length)),
-            // There is none up to the end of the file.
-            Err(Errno::NXIO) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        Ok(Some(self.file.metadata()?.blocks() * STATUS_BLOCK_BYTES))
     }
 }
 
@@ -310,18 +306,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_that_were_not_written_or_were_discarded_hold_no_data() {
+    fn a_file_takes_the_space_of_what_was_written_and_not_discarded() {
         let directory = tempfile::tempdir().unwrap();
         let disk = FileDisk::create(&directory.path().join("disk")).unwrap();
         disk.set_len(16 << 20).unwrap();
-        assert!(!disk.has_data(0, 16 << 20).unwrap());
-        disk.write_at(4 << 20, &[1; 4096]).unwrap();
-        assert!(disk.has_data(0, 16 << 20).unwrap());
-        assert!(!disk.has_data(0, 1 << 20).unwrap());
-        assert!(!disk.has_data(8 << 20, 8 << 20).unwrap());
-        assert!(!disk.has_data(16 << 20, 4096).unwrap(), "beyond the end");
-        disk.discard(4 << 20, 1 << 20).unwrap();
-        assert!(!disk.has_data(0, 16 << 20).unwrap());
+        let allocated = || disk.allocated_bytes().unwrap().unwrap();
+        assert!(allocated() < 1 << 20);
+        disk.write_at(4 << 20, &vec![1; 4 << 20]).unwrap();
+        disk.sync().unwrap();
+        assert!(allocated() >= 4 << 20);
+        disk.discard(4 << 20, 4 << 20).unwrap();
+        assert!(allocated() < 1 << 20);
     }
 
     /// A list of writes and one of reads, in runs longer than a system call takes and with gaps.

@@ -141,12 +141,11 @@ pub trait Disk: Send + Sync {
     /// Fails if a system call fails, but not if the system does not support it.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
 
-    /// Returns whether the range may hold data that was written. A disk that cannot tell returns
-    /// `true`.
+    /// Returns the bytes of space that the disk takes below; [`None`] if it cannot tell.
     ///
     /// # Errors
     /// Fails if a system call fails.
-    fn has_data(&self, _offset: u64, _length: u64) -> io::Result<bool> {
-        Ok(true)
+    fn allocated_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(None)
     }
 }

@@ -9,6 +9,7 @@ use crate::scrub::Scrubs;
 use crate::settings::Settings;
 use crate::space::SpaceCounter;
 use crate::tenured::Tenured;
+use gemelo_base::panics::Panicked;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Listening};
@@ -89,6 +90,11 @@ impl OpenPool {
     /// pool.
     pub(crate) fn checkpoint(&self) -> Result<(), VolumeError> {
         self.pool().checkpoint()
+    }
+
+    /// Ends all changes of the pool, because a thread that works on it panicked.
+    pub(crate) fn stop_by_panic(&self, panicked: Panicked) {
+        self.pool().stop_by_panic(panicked);
     }
 
     /// Returns the failure after which the pool takes no changes any more.

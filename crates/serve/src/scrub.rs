@@ -4,7 +4,7 @@
 
 use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
-use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit, panics};
 use gemelo_place::{PlacedPool, PoolPlace};
 use gemelo_volume::{Pool, ScrubOptions, ScrubReport};
 use parking_lot::Mutex;
@@ -276,6 +276,8 @@ pub(crate) fn start(
     stop: StopFlag,
 ) -> std::io::Result<Option<JoinHandle<()>>> {
     let Some(interval) = schedule.interval else { return Ok(None) };
+    let stopped = Arc::clone(&pool);
+    let told = move |panicked| stopped.stop_by_panic(panicked);
     let work = move || {
         let clock = SystemClock::new();
         // After a failure the next try is a whole interval later.
@@ -290,7 +292,7 @@ pub(crate) fn start(
             scrub_by_schedule(&pool, schedule, &*monitor, &stop);
         }
     };
-    std::thread::Builder::new().name("gemelo-scrub".into()).spawn(work).map(Some)
+    panics::start("gemelo-scrub", told, work).map(Some)
 }
 
 fn scrub_by_schedule(

@@ -82,9 +82,9 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Req
         let start = |front_end: &Arc<dyn Listening>| {
             let front_end = Arc::clone(front_end);
             let run = move || {
-                let outcome = front_end.run(stop);
-                stop.raise();
-                outcome
+                // The others stop also if it panics.
+                let _raised = RaisedAtEnd(stop);
+                front_end.run(stop)
             };
             let thread = std::thread::Builder::new().name("gemelo-front-end".into());
             thread.spawn_scoped(scope, run).inspect_err(|_| stop.raise())
@@ -105,6 +105,15 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Req
         }
         outcome
     })
+}
+
+/// Raises a flag when it is dropped.
+struct RaisedAtEnd<'s>(&'s StopFlag);
+
+impl Drop for RaisedAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.raise();
+    }
 }
 
 fn of_front_end(error: &FrontEndError) -> RequestFailure {

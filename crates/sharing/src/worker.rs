@@ -1,7 +1,7 @@
 //! The background thread that shares the contents of an open pool.
 
 use crate::{Sharing, SharingError};
-use gemelo_base::StopFlag;
+use gemelo_base::{StopFlag, panics};
 use gemelo_domain::{Damage, DomainError};
 use gemelo_volume::Pool;
 use parking_lot::Mutex;
@@ -38,6 +38,7 @@ impl SharingWorker {
         let (stop, failure) = (StopFlag::new(), Arc::default());
         let (worked, stopped, noted) =
             (Arc::clone(&sharing), stop.clone(), Arc::<Mutex<_>>::clone(&failure));
+        let stopping = Arc::clone(&pool);
         let work = move || {
             while !stopped.is_raised() && may_work() {
                 // A failure repeats, unless it has passed by the next round.
@@ -55,7 +56,8 @@ impl SharingWorker {
                 wait(&stopped, pause, || is_well && worked.block_figures().due > 0);
             }
         };
-        let thread = std::thread::Builder::new().name("gemelo-share".into()).spawn(work)?;
+        let told = move |panicked| stopping.stop_by_panic(panicked);
+        let thread = panics::start("gemelo-share", told, work)?;
         sharing.shared.has_worker.store(true, Ordering::Relaxed);
         Ok(Self { sharing, stop, failure, thread: Some(thread) })
     }

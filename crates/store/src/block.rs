@@ -41,11 +41,12 @@ impl BlockStore {
         let mut list: Vec<DiskRead<'_>> = Vec::with_capacity(reads.len());
         for read in reads.iter_mut() {
             let offset = self.offset(read.pbn) + read.within as u64;
-            debug_assert!(read.within + read.buffer.len() <= self.block_bytes(), "one content");
+            assert!(read.within + read.buffer.len() <= self.block_bytes(), "one content is read");
             list.push(DiskRead::new(offset, read.buffer));
         }
         read_disk(&mut list);
         let outcomes: Vec<io::Result<()>> = list.into_iter().map(|read| read.outcome).collect();
+        assert_eq!(outcomes.len(), reads.len(), "each read has an outcome");
         for (read, outcome) in reads.iter_mut().zip(outcomes) {
             read.outcome = outcome;
         }
@@ -150,10 +151,11 @@ impl Store for BlockStore {
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
         let mut list: Vec<DiskWrite<'_>> = Vec::with_capacity(writes.len());
         for write in writes.iter() {
-            debug_assert!(write.content.len() == self.block_bytes(), "a whole content");
+            assert!(write.content.len() == self.block_bytes(), "a whole content is written");
             list.push(DiskWrite::new(self.offset(write.pbn), write.content));
         }
         self.disk.write_many(&mut list);
+        assert_eq!(list.len(), writes.len(), "each write has an outcome");
         for (write, done) in writes.iter_mut().zip(list) {
             write.outcome = done.outcome;
         }
@@ -168,10 +170,8 @@ impl Store for BlockStore {
         discarded
     }
 
-    fn has_space(&self, first: Pbn, count: u32) -> bool {
-        let bytes = u64::from(count) * u64::from(self.superblock.block_bytes);
-        // A disk that cannot be asked may have some.
-        self.disk.has_data(self.offset(first), bytes).unwrap_or(true)
+    fn allocated_bytes(&self) -> Option<u64> {
+        self.disk.allocated_bytes().ok().flatten()
     }
 
     fn least_discard_blocks(&self) -> u32 {

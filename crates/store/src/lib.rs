@@ -131,10 +131,9 @@ pub trait Store: Send + Sync {
     /// Fails if a system call fails, but not if the storage below cannot give space back.
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()>;
 
-    /// Returns whether the storage below may have space for any of `count` PBNs from `first` on. A
-    /// store that cannot tell returns `true`.
-    fn has_space(&self, _first: Pbn, _count: u32) -> bool {
-        true
+    /// Returns the bytes of space that the storage below takes; [`None`] if that is not known.
+    fn allocated_bytes(&self) -> Option<u64> {
+        None
     }
 
     /// The fewest PBNs in a row that are worth a discard in the background.

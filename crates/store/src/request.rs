@@ -41,6 +41,7 @@ pub(crate) fn read_below(
     };
     let (outcomes, mut list): (Vec<_>, Vec<_>) = reads.into_iter().map(lent).unzip();
     execute(&mut list);
+    assert_eq!(outcomes.len(), list.len(), "each read has an outcome");
     outcomes.into_iter().zip(list).for_each(|(outcome, read)| *outcome = read.outcome);
 }
 

@@ -394,8 +394,8 @@ impl Store for WriteBuffer {
         self.shared.store.discard(first, count)
     }
 
-    fn has_space(&self, first: Pbn, count: u32) -> bool {
-        self.shared.store.has_space(first, count)
+    fn allocated_bytes(&self) -> Option<u64> {
+        self.shared.store.allocated_bytes()
     }
 
     fn least_discard_blocks(&self) -> u32 {

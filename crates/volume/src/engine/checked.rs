@@ -103,6 +103,7 @@ impl<'a> BlockReads<'a> {
                 left_of(&wanted, &reads)
             }
         };
+        assert_eq!(wanted.len(), reads.len(), "each block that is wanted is read once");
         for ((request, wanted), mut read) in wanted.into_iter().zip(reads) {
             if left.binary_search(&request).is_ok() {
                 continue;
@@ -117,8 +118,9 @@ impl<'a> BlockReads<'a> {
             }
         }
         for (part, block) in parts.into_iter().zip(blocks.chunks_exact(block_bytes)) {
-            let end = part.within + part.buffer.len();
-            part.buffer.copy_from_slice(block.get(part.within..end).unwrap_or_default());
+            let read = block.get(part.within..part.within + part.buffer.len());
+            assert!(read.is_some(), "a part ends within its block");
+            read.into_iter().for_each(|read| part.buffer.copy_from_slice(read));
         }
         left
     }
@@ -166,6 +168,7 @@ impl Engine {
         let pairs = wanted.iter().zip(buffers);
         let mut reads: Vec<ContentRead<'_>> =
             pairs.map(|(wanted, buffer)| ContentRead::new(wanted.pbn, 0, buffer)).collect();
+        assert_eq!(reads.len(), wanted.len(), "each block has a buffer");
         read(&mut reads);
         let checked = wanted.iter().zip(reads);
         checked.map(|(wanted, mut read)| self.check_read(volume, *wanted, &mut read)).collect()

@@ -2,7 +2,6 @@
 //! command asks for it or in the background.
 
 use super::Engine;
-use super::data::Swept;
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -139,30 +138,34 @@ impl Pass<'_> {
             assert!(after.is_none_or(|after| after > from), "a pass over the store goes on");
             left -= u64::from(count);
             next = after;
-            self.go_on(Swept { blocks: count, discarded: count })?;
+            self.go_on(count)?;
         }
         Ok(())
     }
 
-    /// Looks once, after an opening, at the free blocks that may have been used before it.
+    /// Goes once, after an opening, through the free blocks that may have been used before it. A
+    /// file tells whether it takes more space than the blocks in use.
     fn sweep(&mut self) -> Result<()> {
-        while let Some(swept) = self.engine.data.sweep(RUN_BLOCKS)? {
-            self.go_on(swept)?;
+        let engine = self.engine;
+        let physical = engine.state().backend().totals().physical;
+        if engine.data.has_space_beyond(physical + engine.superblock.reserved_blocks()) {
+            while let Some(count) = engine.data.sweep(RUN_BLOCKS)? {
+                self.go_on(count)?;
+            }
         }
         Ok(())
     }
 
     /// Counts a piece, and waits as long as the rate demands.
-    fn go_on(&mut self, swept: Swept) -> Result<()> {
-        let Swept { blocks, discarded } = swept;
-        self.discarded_blocks += u64::from(discarded);
-        add(&self.engine.counters.discarded_blocks, u64::from(discarded));
-        self.monitor.advance(u64::from(blocks));
+    fn go_on(&mut self, count: u32) -> Result<()> {
+        self.discarded_blocks += u64::from(count);
+        add(&self.engine.counters.discarded_blocks, u64::from(count));
+        self.monitor.advance(u64::from(count));
         if self.stop.is_raised() {
             return Err(VolumeError::Interrupted);
         }
         if let Some(rate) = self.most_bytes_per_s {
-            let bytes = u64::from(discarded) * self.engine.block_bytes() as u64;
+            let bytes = u64::from(count) * self.engine.block_bytes() as u64;
             let ns = bytes.saturating_mul(1_000_000_000) / rate.max(1);
             self.due_ns = self.due_ns.saturating_add(ns);
             self.engine.clock.sleep_until_ns(self.due_ns);

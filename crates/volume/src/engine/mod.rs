@@ -56,6 +56,7 @@ use damage::Damages;
 use data::DataPath;
 use finder::FinderControl;
 use gemelo_base::Clock;
+use gemelo_base::panics::Panicked;
 use gemelo_disk::Disk;
 use gemelo_format::{DiskRole, Fingerprinter, Pbn, PoolSeed, Superblock, VolumeRecord};
 use gemelo_store::{BufferFigures, Keeper};
@@ -200,6 +201,11 @@ impl Engine {
     /// The failure that has ended all changes of the pool.
     pub(crate) fn stop_reason(&self) -> Option<&StopReason> {
         self.health.stop_reason()
+    }
+
+    /// Ends all changes, because a thread that works on the pool panicked.
+    pub(crate) fn stop_by_panic(&self, panicked: Panicked) {
+        self.health.stop_by_panic(panicked);
     }
 
     /// Watches the calling thread: the pool stops if it panics before the guard is dropped.

@@ -42,10 +42,12 @@ impl Engine {
             return Vec::new();
         }
         let mut blocks = BlockReads::with_capacity(lbns.len());
+        assert_eq!(places.len(), lbns.len(), "each block has a place");
         let mut rest = places.as_slice();
         for read in reads {
             let count = read.range.blocks(block_bytes).count();
-            let (mine, others) = rest.split_at_checked(count).unwrap_or_default();
+            assert!(count <= rest.len(), "a read has a place for each of its blocks");
+            let (mine, others) = rest.split_at(count);
             rest = others;
             let request = read.request;
             if let Err(error) = self.add_read(&mut blocks, read, mine) {
@@ -77,6 +79,7 @@ impl Engine {
             rest = after;
             within = 0;
         }
+        assert!(rest.is_empty(), "bytes of a read belong to no block");
         Ok(())
     }
 

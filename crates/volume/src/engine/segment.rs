@@ -110,8 +110,7 @@ impl Engine {
         batch: &mut [Request<'_>],
         waiting: Waiting,
     ) -> Vec<usize> {
-        let mut left = Vec::new();
-        let mut done = 0;
+        let (mut left, mut done, requests) = (Vec::new(), 0, batch.len());
         let removed = volume.enter();
         let size_bytes = if *removed { 0 } else { volume.size_bytes() };
         let mut rest = batch;
@@ -125,6 +124,8 @@ impl Engine {
             done += length;
             rest = after;
         }
+        assert_eq!(done, requests, "a request was not executed");
+        assert!(left.iter().all(|place| *place < requests), "a request that is left is none");
         left
     }
 
@@ -201,6 +202,7 @@ impl Engine {
         count(volume, &reads, &left, &changes);
         drop(reads);
         drop(changes);
+        assert_eq!(outcomes.len(), segment.len(), "each request has an outcome");
         for (request, outcome) in segment.iter_mut().zip(outcomes) {
             request.outcome = outcome;
         }
@@ -346,7 +348,8 @@ impl<'a> Changes<'a> {
         let mut rest = data;
         for lbn in range.blocks(self.block_bytes) {
             let within = self.within(range, lbn);
-            let (part, after) = rest.split_at_checked(within.len()).unwrap_or((rest, &[]));
+            assert!(within.len() <= rest.len(), "a write has bytes for each of its blocks");
+            let (part, after) = rest.split_at(within.len());
             rest = after;
             let source = if within.len() as u64 == self.block_bytes {
                 Source::Whole(part)
@@ -355,5 +358,6 @@ impl<'a> Changes<'a> {
             };
             self.items.push(Item { request, lbn: Lbn(lbn), source });
         }
+        assert!(rest.is_empty(), "bytes of a write belong to no block");
     }
 }

@@ -160,7 +160,7 @@ impl Engine {
         backend.look_up(volume.id(), &lbns, &mut places)?;
         let pbns: Vec<Pbn> = places.iter().copied().filter_map(Place::pbn).collect();
         backend.counts(&pbns, &mut counts)?;
-        debug_assert_eq!(pbns.len(), counts.len(), "a count for each block");
+        assert_eq!(pbns.len(), counts.len(), "a count for each block");
         let stored = lbns.iter().zip(&places).filter(|(_, place)| place.pbn().is_some());
         found.extend(stored.zip(pbns.iter().zip(counts)).map(|((lbn, _), (pbn, count))| {
             let is_in_shared_part = backend.is_in_shared_part(volume.id(), *lbn);

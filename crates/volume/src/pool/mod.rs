@@ -37,6 +37,7 @@ use crate::engine::{
 };
 use crate::error::{Result, StopReason, VolumeError};
 use crate::volume::Volume;
+use gemelo_base::panics::Panicked;
 use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::{DiskAccess, IoMode};
 use gemelo_format::{DedupMode, DiskRole, Origin, Pbn};
@@ -163,6 +164,11 @@ impl Pool {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.engine.is_read_only()
+    }
+
+    /// Ends all changes, because a thread that works on the pool panicked.
+    pub fn stop_by_panic(&self, panicked: Panicked) {
+        self.engine.stop_by_panic(panicked);
     }
 
     /// Returns the reason why the pool takes no changes any more, if it has stopped. Looks first

@@ -196,7 +196,7 @@ impl Pool {
             journal_bytes: journal.ring_bytes,
             generation: journal.generation,
             volumes: engine.volume_count(),
-            stopped: engine.stop_reason().map(|reason| reason.to_string()),
+            stopped: engine.stop_reason().map(ToString::to_string),
             write_buffer: engine.buffer_figures(),
             finder: engine.finder_figures(),
             activity: engine.activity(),

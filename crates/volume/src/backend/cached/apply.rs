@@ -9,6 +9,7 @@ use gemelo_format::{
 };
 
 /// An LBN before a change.
+#[derive(Clone, Copy)]
 pub(super) struct Before {
     word: u64,
     /// The reference that the LBN gives up.
@@ -16,6 +17,7 @@ pub(super) struct Before {
 }
 
 /// A reference that is given up, and the number of those that are left.
+#[derive(Clone, Copy)]
 struct Dropped {
     pbn: u32,
     left: u32,

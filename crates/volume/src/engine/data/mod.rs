@@ -30,6 +30,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// A file system may take this much for itself.
+const SPARE_BYTES: u64 = 256 << 10;
+
 /// The data store of an open pool; see the module.
 pub(crate) struct DataPath {
     contents: ContentStore,
@@ -164,7 +167,7 @@ impl DataPath {
             return None;
         }
         space.take(wanted, &mut pbns);
-        debug_assert_eq!(pbns.len(), wanted, "as many blocks as were free");
+        assert_eq!(pbns.len(), wanted, "as many blocks as were free");
         pbns.iter().for_each(|pbn| self.owners.take(*pbn));
         self.taken.fetch_add(wanted as u64, Ordering::Relaxed);
         drop(space);
@@ -206,7 +209,7 @@ impl DataPath {
     /// Takes one block that is free.
     pub(crate) fn claim(&self, pbn: Pbn) {
         let was_free = self.space.lock().claim(pbn);
-        debug_assert!(was_free, "block {} is not free", pbn.number());
+        assert!(was_free, "block {} is not free", pbn.number());
         self.owners.take(pbn);
         self.remembered.forget(&[pbn]);
     }
@@ -259,7 +262,7 @@ impl DataPath {
         let mut space = self.space.lock();
         for pbn in pbns {
             let was_free = space.claim(*pbn);
-            debug_assert!(was_free, "block {} is held and in use", pbn.number());
+            assert!(was_free, "block {} is held and in use", pbn.number());
             self.owners.hold_unused(*pbn);
         }
         self.held.fetch_add(pbns.len() as u64, Ordering::Relaxed);
@@ -335,17 +338,21 @@ impl DataPath {
         self.space.lock().unswept()
     }
 
+    /// Returns whether the store may have space for more blocks than this: free blocks that were
+    /// used before the pool was opened, or space that was reserved.
+    pub(crate) fn has_space_beyond(&self, used_blocks: u64) -> bool {
+        let used_bytes = used_blocks * self.store().block_bytes() as u64;
+        self.store().allocated_bytes().is_none_or(|bytes| bytes > used_bytes + SPARE_BYTES)
+    }
+
     /// Gives the space of the next free blocks of which it is not known whether they were used back
-    /// to the system, at most `most` at once. Returns `None` at the end of the store.
-    pub(crate) fn sweep(&self, most: u32) -> Result<Option<Swept>> {
+    /// to the system, at most `most` at once. Returns their number, or `None` at the end of the
+    /// store.
+    pub(crate) fn sweep(&self, most: u32) -> Result<Option<u32>> {
         let _discarding = self.discarding.lock();
         let Some((first, count)) = self.space.lock().take_unswept(most) else { return Ok(None) };
-        if self.store().has_space(first, count) {
-            self.discard(first, count)?;
-            return Ok(Some(Swept { blocks: count, discarded: count }));
-        }
-        self.space.lock().release_discarded(first, count);
-        Ok(Some(Swept { blocks: count, discarded: 0 }))
+        self.discard(first, count)?;
+        Ok(Some(count))
     }
 
     /// The fewest blocks in a row that are worth a discard in the background.
@@ -382,14 +389,6 @@ impl DataPath {
         drop(space);
         result.map_err(VolumeError::io(DiskRole::Data, "discard from"))
     }
-}
-
-/// Free blocks that were looked at.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Swept {
-    pub(crate) blocks: u32,
-    /// Those of them whose space was given back. The others had none.
-    pub(crate) discarded: u32,
 }
 
 /// The outcome of a search for a run of free blocks.

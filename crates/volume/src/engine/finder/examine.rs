@@ -93,6 +93,7 @@ impl Engine {
         let fingerprints: Vec<Fingerprint> =
             known.iter().map(|(_, fingerprint)| *fingerprint).collect();
         let (found, records) = self.look_up_contents(volume, &fingerprints)?;
+        assert_eq!(found.len(), known.len(), "each content is looked up once");
         let must_compare = self.must_compare();
         let mut candidates = Vec::with_capacity(known.len());
         for ((own, fingerprint), (entry, record)) in
@@ -133,6 +134,7 @@ impl Engine {
         state.backend().find(fingerprints, &mut found)?;
         let pbns: Vec<Pbn> = found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
         state.backend().records(&pbns, &mut records)?;
+        assert_eq!(records.len(), found.len(), "each block has a record");
         Ok((found, records))
     }
 
@@ -145,6 +147,7 @@ impl Engine {
         let good_contents: Vec<&[u8]> = blocks().map(|(content, _)| content).collect();
         let mut fingerprints = Vec::with_capacity(good_contents.len());
         self.fingerprinter.of_all(&good_contents, |fingerprint| fingerprints.push(fingerprint));
+        assert_eq!(fingerprints.len(), good_contents.len(), "each content has a fingerprint");
         let (found, records) = self.look_up_contents(volume, &fingerprints)?;
         let must_compare = self.must_compare();
         let compared = if must_compare {

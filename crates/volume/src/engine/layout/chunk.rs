@@ -100,6 +100,7 @@ impl Engine {
         }
         let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
         state.backend().records(&pbns, &mut records)?;
+        assert_eq!(records.len(), pbns.len(), "each block has a record");
         let mut changes_left = MOST_CHANGES;
         for (at, (block, record)) in chunk.blocks.iter_mut().zip(&records).enumerate() {
             // A block without a fingerprint is the durable mark of the finder's work. The finder

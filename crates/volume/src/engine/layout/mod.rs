@@ -208,6 +208,7 @@ impl Engine {
             arranged.is_left = true;
             return Ok(());
         };
+        assert_eq!(pbns.len(), good.len(), "each block that is moved has a new place");
         let mut moves: Vec<Move> = good
             .into_iter()
             .zip(pbns)
@@ -234,6 +235,7 @@ impl Engine {
 
     /// Writes the contents to their new places.
     fn write_moves(&self, moves: &mut [Move], contents: &[&[u8]]) {
+        assert_eq!(moves.len(), contents.len(), "each block that is moved has a content");
         let pairs = moves.iter().zip(contents);
         let mut writes: Vec<ContentWrite<'_>> =
             pairs.map(|(one, content)| ContentWrite::new(one.to, content)).collect();
@@ -260,6 +262,7 @@ impl Engine {
             let (mut places, mut records) = (Vec::new(), Vec::new());
             state.backend().look_up(volume.id(), &lbns, &mut places)?;
             state.backend().records(&pbns, &mut records)?;
+            assert_eq!((places.len(), records.len()), (part.len(), part.len()), "all are there");
             for (one, (place, record)) in part.iter_mut().zip(places.iter().zip(&records)) {
                 let Wanted { lbn, pbn, checksum } = one.from;
                 let is_same = *place == Place::Stored(pbn, checksum);
