@@ -1,20 +1,23 @@
 //! The check of a domain: the members' own records against the counts of the index.
 //!
-//! It holds one shard in memory at a time. Nobody may submit changes meanwhile. A content that an
-//! unsettled intent of a dead member is about is not checked: its records and its count are not
-//! both changed yet.
+//! It holds one shard in memory at a time, and goes on after each contradiction. Members may change
+//! the index meanwhile: what a look finds may be a change under way, so only what several looks find
+//! is a contradiction. A content that an unsettled intent is about is not checked: its records and
+//! its count are not both changed yet.
 
-use crate::config::damaged;
+use crate::config::DomainConfig;
+use crate::damage::Damage;
 use crate::entry::{Entry, MemberId};
+use crate::finding::{Finding, Findings};
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
+use crate::intent::Intent;
 use crate::mail;
 use crate::shard::{SHARD_PREFIX, Shard, fingerprint_key, fingerprint_of_key};
 use crate::split::each_page;
 use crate::{DomainError, Result};
 use gemelo_format::{Fingerprint, Pbn};
-use gemelo_objects::{MAX_PAGE_KEYS, Objects};
+use gemelo_objects::{MAX_PAGE_KEYS, ObjectError, Objects};
 use std::collections::{BTreeMap, BTreeSet};
-use thiserror::Error;
 
 /// The records of a member about a content of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,102 +45,94 @@ pub trait Claims {
     /// Fails if the member's records cannot be read.
     fn claims(&mut self, shard: Shard) -> Result<Vec<Claim>>;
 
-    /// Returns the contents of a shard that unsettled intents of the member are about.
-    fn unsettled(&self, shard: Shard) -> Vec<Fingerprint>;
+    /// Returns the unsettled intents of the member.
+    fn intents(&self) -> &[Intent];
 }
 
-/// A contradiction. Each names the content by its key.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Finding {
-    /// The count differs from the members that refer to the content.
-    #[error("content {content}: the index counts {counted} members, and {found} refer to it")]
-    Count {
-        /// The key of the content in the index.
-        content: String,
-        /// Members according to the index.
-        counted: u32,
-        /// Members whose records refer to it.
-        found: u32,
-    },
-    /// A member refers to a content that the index does not have.
-    #[error("content {content}: member {member} refers to it, and the index does not have it")]
-    Missing {
-        /// The key that the content would have.
-        content: String,
-        /// The member that refers to it.
-        member: MemberId,
-    },
-    /// A home keeps a block for the index that the index does not know: it is never freed.
-    #[error("content {content}: member {member} keeps it for a domain that does not have it")]
-    Leaked {
-        /// The key that the content would have.
-        content: String,
-        /// The member that keeps it.
-        member: MemberId,
-    },
-    /// A member and the index differ in where the content lies.
-    #[error("content {content}: member {member} expects it elsewhere than the index has it")]
-    Elsewhere {
-        /// The key of the content in the index.
-        content: String,
-        /// The member that expects it elsewhere.
-        member: MemberId,
-    },
-    /// The home does not keep a content that the index says is there.
-    #[error("content {content}: its home, member {home}, does not keep it")]
-    NotKept {
-        /// The key of the content in the index.
-        content: String,
-        /// The home according to the index.
-        home: MemberId,
-    },
-    /// No member refers to a content and its home was not told: it is never freed.
-    #[error("content {content}: no member refers to it, and its home, member {home}, was not told")]
-    NotTold {
-        /// The key of the content in the index.
-        content: String,
-        /// The home according to the index.
-        home: MemberId,
-    },
-    /// The header of a shard has a wrong number of entries.
-    #[error("shard '{shard}' has {found} entries, and its header says {expected}")]
-    Entries {
-        /// The name of the shard's object.
-        shard: String,
-        /// Entries that the shard has.
-        found: u64,
-        /// Entries according to the header.
-        expected: u64,
-    },
-}
+/// The bytes of a fingerprint, by which contents are sorted.
+pub(crate) type Key = [u8; 16];
 
-/// Compares the records of all members with the index. Returns what contradicts.
+/// Compares the records of all members with the index once.
 ///
 /// # Errors
-/// Fails if the store fails or a value is damaged.
-pub fn check(objects: &dyn Objects, members: &mut [&mut dyn Claims]) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
+/// Fails if the store fails.
+pub fn check(
+    objects: &dyn Objects,
+    config: &DomainConfig,
+    members: &mut [&mut dyn Claims],
+) -> Result<Findings> {
+    let mut findings = Findings::default();
     let letters = all_letters(objects, members)?;
-    for name in objects.list(SHARD_PREFIX)? {
-        let shard = Shard::of_object(&name);
-        let shard = shard.ok_or_else(|| damaged(&name, HEADER_KEY, "it is no shard's name"))?;
-        let header = objects.get_keys(&name, &[HEADER_KEY.into()])?;
-        let header = ShardHeader::decode(header.first().and_then(Option::as_deref));
-        let header = header.map_err(|reason| damaged(&name, HEADER_KEY, reason))?;
-        // A split that was begun and not finished: the sealed shard has all entries.
-        if matches!(header.state, ShardState::Open | ShardState::Sealed) {
-            let entries = read_entries(objects, &name)?;
-            let (found, expected) = (entries.len() as u64, header.entries);
-            if found != expected {
-                findings.push(Finding::Entries { shard: name, found, expected });
-            }
-            check_shard(shard, entries, members, &letters, &mut findings)?;
-        }
+    let mut known = BTreeSet::new();
+    for shard in shards_in_use(objects, config)? {
+        known.insert(shard.shard.object());
+        check_shard(objects, &shard, members, &letters, &mut findings)?;
+        known.extend(shard.others);
+    }
+    for name in objects.list(SHARD_PREFIX)?.into_iter().filter(|name| !known.contains(name)) {
+        let (key, reason) = (HEADER_KEY.to_owned(), "it belongs to no shard of this domain");
+        findings.add(Finding::Damaged { object: name, key, reason });
     }
     Ok(findings)
 }
 
-type Key = [u8; 16];
+/// A shard that holds entries, or should.
+pub(crate) struct ShardInUse {
+    pub(crate) shard: Shard,
+    /// [`None`] if the shard is missing.
+    pub(crate) header: Option<std::result::Result<ShardHeader, Damage>>,
+    /// Names of shards that were split into this one, or that it is being split into.
+    others: Vec<String>,
+}
+
+/// Follows the splits from the shards that the settings name.
+pub(crate) fn shards_in_use(
+    objects: &dyn Objects,
+    config: &DomainConfig,
+) -> Result<Vec<ShardInUse>> {
+    let mut found = Vec::new();
+    let mut open: Vec<(Shard, Vec<String>)> =
+        Shard::all(config.depth).map(|shard| (shard, Vec::new())).collect();
+    open.reverse();
+    while let Some((shard, mut others)) = open.pop() {
+        let name = shard.object();
+        let header = match objects.get_keys(&name, &[HEADER_KEY.into()]) {
+            Err(ObjectError::NotFound { .. }) => None,
+            values => Some(decode_header(&name, &values?)),
+        };
+        let state = header.as_ref().and_then(|header| header.as_ref().ok()).map(|one| one.state);
+        match (state, shard.halves()) {
+            (Some(ShardState::Split), Some(halves)) => {
+                others.push(name);
+                let [first, second] = halves;
+                open.push((second, Vec::new()));
+                open.push((first, others));
+            }
+            (state, halves) => {
+                // The halves of a sealed shard are being filled.
+                if state == Some(ShardState::Sealed) {
+                    others.extend(halves.into_iter().flatten().map(Shard::object));
+                }
+                found.push(ShardInUse { shard, header, others });
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn decode_header(
+    object: &str,
+    values: &[Option<Vec<u8>>],
+) -> std::result::Result<ShardHeader, Damage> {
+    let header = ShardHeader::decode(values.first().and_then(Option::as_deref));
+    let damage = |reason| Damage { object: object.to_owned(), key: HEADER_KEY.into(), reason };
+    match header.map_err(damage)? {
+        header if header.state == ShardState::Filling => {
+            Err(damage("its rebuilding was interrupted, or what it is a half of is split"))
+        }
+        header => Ok(header),
+    }
+}
 
 fn all_letters(
     objects: &dyn Objects,
@@ -152,68 +147,140 @@ fn all_letters(
     Ok(letters)
 }
 
-fn read_entries(objects: &dyn Objects, name: &str) -> Result<BTreeMap<Key, Entry>> {
-    let mut entries = BTreeMap::new();
-    each_page(objects, name, |page| {
-        for (key, value) in page {
-            let damaged = |reason| -> DomainError { damaged(name, key, reason) };
-            let content = fingerprint_of_key(key).ok_or("it is no fingerprint").map_err(damaged)?;
-            entries.insert(content.to_bytes(), Entry::decode(key, value).map_err(damaged)?);
+/// The entries of a shard.
+#[derive(Default)]
+pub(crate) struct ShardEntries {
+    pub(crate) entries: BTreeMap<Key, Entry>,
+    /// Contents whose entries are damaged.
+    pub(crate) damaged: BTreeSet<Key>,
+    pub(crate) damage: Vec<Damage>,
+    pub(crate) count: u64,
+}
+
+impl ShardEntries {
+    pub(crate) fn read(objects: &dyn Objects, name: &str) -> Result<Self> {
+        let mut read = Self::default();
+        let listed = each_page(objects, name, |page| {
+            page.iter().for_each(|(key, value)| read.take(name, key, value));
+            Ok(())
+        });
+        match listed {
+            Err(DomainError::Object(ObjectError::NotFound { .. })) => {}
+            listed => listed?,
         }
-        Ok(())
-    })?;
-    Ok(entries)
+        Ok(read)
+    }
+
+    fn take(&mut self, name: &str, key: &str, value: &[u8]) {
+        self.count += 1;
+        let content = fingerprint_of_key(key).map(Fingerprint::to_bytes);
+        let entry = match content {
+            None => Err("it is no fingerprint"),
+            Some(_) => Entry::decode(key, value),
+        };
+        match (content, entry) {
+            (Some(content), Ok(entry)) => {
+                self.entries.insert(content, entry);
+            }
+            (content, Err(reason)) => {
+                self.damaged.extend(content);
+                self.damage.push(Damage { object: name.to_owned(), key: key.to_owned(), reason });
+            }
+            (None, Ok(_)) => {}
+        }
+    }
 }
 
 fn check_shard(
-    shard: Shard,
-    entries: BTreeMap<Key, Entry>,
+    objects: &dyn Objects,
+    shard: &ShardInUse,
     members: &mut [&mut dyn Claims],
     letters: &BTreeSet<(MemberId, Key)>,
-    findings: &mut Vec<Finding>,
+    findings: &mut Findings,
 ) -> Result<()> {
-    let mut counts: BTreeMap<Key, u32> = BTreeMap::new();
-    let mut kept: BTreeSet<Key> = BTreeSet::new();
-    let unsettled = members.iter().flat_map(|claims| claims.unsettled(shard));
-    let unsettled: BTreeSet<Key> = unsettled.map(Fingerprint::to_bytes).collect();
-    for claims in members {
-        let member = claims.member();
-        for claim in claims.claims(shard)? {
+    let name = shard.shard.object();
+    let Some(header) = &shard.header else {
+        let mut contents = 0;
+        for member in members {
+            contents += member.claims(shard.shard)?.len() as u64;
+        }
+        findings.add(Finding::NoShard { shard: name, contents });
+        return Ok(());
+    };
+    let read = ShardEntries::read(objects, &name)?;
+    match header {
+        Ok(header) if header.entries != read.count => {
+            let (found, expected) = (read.count, header.entries);
+            findings.add(Finding::Entries { shard: name, found, expected });
+        }
+        Ok(_) => {}
+        Err(damage) => findings.add(damage.clone().into()),
+    }
+    read.damage.iter().for_each(|damage| findings.add(damage.clone().into()));
+    // What is damaged is named once.
+    let mut left_out = read.damaged;
+    for intent in members.iter().flat_map(|member| member.intents()) {
+        left_out.extend(intent.steps.iter().map(|step| step.change.fingerprint.to_bytes()));
+    }
+    let mut compared = Compared { entries: read.entries, left_out, ..Compared::default() };
+    for member in members {
+        let claims = member.claims(shard.shard)?;
+        compared.take_claims(member.member(), &claims, findings);
+    }
+    compared.finish(letters, findings);
+    Ok(())
+}
+
+/// The entries of a shard, compared with claims.
+#[derive(Default)]
+struct Compared {
+    entries: BTreeMap<Key, Entry>,
+    left_out: BTreeSet<Key>,
+    counts: BTreeMap<Key, u32>,
+    kept: BTreeSet<Key>,
+}
+
+impl Compared {
+    fn take_claims(&mut self, member: MemberId, claims: &[Claim], findings: &mut Findings) {
+        for claim in claims {
             let key = claim.fingerprint.to_bytes();
-            if unsettled.contains(&key) {
+            if self.left_out.contains(&key) {
                 continue;
             }
             let content = digits(key);
-            match entries.get(&key) {
-                None if claim.is_counted => findings.push(Finding::Missing { content, member }),
-                None => findings.push(Finding::Leaked { content, member }),
+            match self.entries.get(&key) {
+                None if claim.is_counted => findings.add(Finding::Missing { content, member }),
+                None => findings.add(Finding::Leaked { content, member }),
                 Some(entry) if (entry.home, entry.pbn) != (claim.home, claim.pbn) => {
-                    findings.push(Finding::Elsewhere { content, member });
+                    findings.add(Finding::Elsewhere { content, member });
                 }
                 Some(entry) => {
-                    *counts.entry(key).or_default() += u32::from(claim.is_counted);
+                    *self.counts.entry(key).or_default() += u32::from(claim.is_counted);
                     if entry.home == member {
-                        kept.insert(key);
+                        self.kept.insert(key);
                     }
                 }
             }
         }
     }
-    for (key, entry) in entries.into_iter().filter(|(key, _)| !unsettled.contains(key)) {
-        let (content, home) = (digits(key), entry.home);
-        let found = counts.get(&key).copied().unwrap_or(0);
-        if found != entry.members {
-            let (content, counted) = (content.clone(), entry.members);
-            findings.push(Finding::Count { content, counted, found });
-        }
-        if !kept.contains(&key) {
-            findings.push(Finding::NotKept { content: content.clone(), home });
-        }
-        if entry.members == 0 && !letters.contains(&(home, key)) {
-            findings.push(Finding::NotTold { content, home });
+
+    fn finish(self, letters: &BTreeSet<(MemberId, Key)>, findings: &mut Findings) {
+        let Self { entries, left_out, counts, kept } = self;
+        for (key, entry) in entries.into_iter().filter(|(key, _)| !left_out.contains(key)) {
+            let (content, home) = (digits(key), entry.home);
+            let found = counts.get(&key).copied().unwrap_or(0);
+            if found != entry.members {
+                let (content, counted) = (content.clone(), entry.members);
+                findings.add(Finding::Count { content, counted, found });
+            }
+            if !kept.contains(&key) {
+                findings.add(Finding::NotKept { content: content.clone(), home });
+            }
+            if entry.members == 0 && !letters.contains(&(home, key)) {
+                findings.add(Finding::NotTold { content, home });
+            }
         }
     }
-    Ok(())
 }
 
 fn digits(key: Key) -> String {

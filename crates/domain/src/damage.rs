@@ -33,10 +33,6 @@ impl Damage {
                 let (key, reason) = (HEADER_KEY.into(), "the object is missing");
                 Ok(Self { object, key, reason })
             }
-            DomainError::OutOfOrder { object, .. } => {
-                let (key, reason) = (HEADER_KEY.into(), "it is older than the member's journal");
-                Ok(Self { object, key, reason })
-            }
             other => Err(other),
         }
     }

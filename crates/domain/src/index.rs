@@ -2,8 +2,7 @@
 
 use crate::config::DomainConfig;
 use crate::damage::{Damage, MetDamage};
-use crate::doubt::{self, Doubt, Doubts};
-use crate::entry::{Entry, MemberId};
+use crate::entry::MemberId;
 use crate::error::JournalError;
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::intent::{Action, Change, Effect, Intent, MAX_STEPS, ShardView, plan};
@@ -24,6 +23,8 @@ const ROUNDS_BEFORE_HELP: u32 = 5;
 /// A shard with more entries should be split: the store keeps the keys of an object together, and
 /// recovers it as a whole.
 const SPLIT_ABOVE: u64 = 200_000;
+
+mod looks;
 
 /// The fate of an intent: applied or void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -291,73 +292,6 @@ impl Index {
 
     fn is_stuck(&self, shard: Shard) -> bool {
         self.unsettled.iter().any(|one| one.intent.shard == shard)
-    }
-
-    /// Reads the entries of contents, in the order of the contents. A content that the index does
-    /// not have, or whose entry is damaged, has none.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub fn entries(&mut self, contents: &[Fingerprint]) -> Result<Vec<Option<Entry>>> {
-        let change =
-            |fingerprint: &Fingerprint| Change { fingerprint: *fingerprint, action: Action::Share };
-        let changes: Vec<Change> = contents.iter().map(change).collect();
-        let mut entries: Vec<Option<Entry>> = vec![None; contents.len()];
-        let mut open: Vec<usize> = (0..contents.len()).collect();
-        for _ in 0..MAX_ATTEMPTS {
-            let mut rest = Vec::new();
-            let batches = self.batches(&changes, &open);
-            for batches in batches.chunks(SHARDS_AT_ONCE) {
-                let reads: Vec<Read> = batches
-                    .iter()
-                    .map(|(shard, changes)| Read::new(*shard, changes.clone()))
-                    .collect();
-                let values = self.wire.read(&reads)?;
-                for (read, values) in reads.into_iter().zip(values) {
-                    let Ok(decoded) = read.decode(values.as_ref()) else { continue };
-                    // The entries of a shard stay until its halves are in use.
-                    if decoded.header.state == ShardState::Split {
-                        self.splits.insert(read.shard);
-                        rest.extend(read.numbers());
-                        continue;
-                    }
-                    for found in decoded.found {
-                        set(&mut entries, found.number, found.before);
-                    }
-                }
-            }
-            let read = numbers_of(&batches);
-            open.retain(|number| !read.contains(number));
-            open.extend(rest);
-            if open.is_empty() {
-                return Ok(entries);
-            }
-        }
-        Err(DomainError::Contended { changes: open.len(), rounds: MAX_ATTEMPTS })
-    }
-
-    /// Tells homes that blocks of theirs may be damaged.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub fn doubt(&self, doubts: &BTreeMap<MemberId, Vec<Doubt>>) -> Result<()> {
-        self.wire.retry(|objects| doubt::send(objects, doubts))
-    }
-
-    /// Reads what others told about blocks of this member.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub fn doubts(&self, limit: usize) -> Result<Doubts> {
-        self.wire.retry(|objects| doubt::read(objects, self.member, limit))
-    }
-
-    /// Removes doubts that were dealt with.
-    ///
-    /// # Errors
-    /// Fails if the store does. The doubts are read again then.
-    pub fn forget_doubts(&self, doubts: &Doubts) -> Result<()> {
-        self.wire.retry(|objects| doubt::remove(objects, self.member, doubts))
     }
 
     /// Learns of a split from the header of a shard.

@@ -7,7 +7,7 @@
 use crate::Result;
 use crate::entry::MemberId;
 use crate::intent::{Effect, Intent};
-use crate::shard::{leading_fingerprint, push_digits};
+use crate::shard::{Shard, leading_fingerprint, push_digits};
 use gemelo_format::Fingerprint;
 use gemelo_objects::{KeyRange, ObjectError, Objects, Operation, Request, Update};
 use std::collections::BTreeMap;
@@ -37,6 +37,15 @@ impl Letter {
         push_digits(&mut key, fingerprint);
         let (member, depth, version) = (intent.member, intent.shard.depth(), intent.receipt().0);
         let _ = write!(key, ".{member}.{depth:02}.{version:016x}"); // A string cannot fail.
+        Self { key }
+    }
+
+    /// The letter about a content to which no member refers, after a shard was rebuilt.
+    pub(crate) fn of_repair(fingerprint: Fingerprint, shard: Shard, version: u64) -> Self {
+        let mut key = String::with_capacity(64);
+        push_digits(&mut key, fingerprint);
+        // A string cannot fail. No member has the number 0.
+        let _ = write!(key, ".{}.{:02}.{version:016x}", MemberId(0), shard.depth());
         Self { key }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::codec::{Reader, Writer};
 use crate::config::damaged;
+use crate::damage::Damage;
 use crate::entry::MemberId;
 use crate::{DomainError, Result};
 use gemelo_objects::{Guard, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Update};
@@ -124,20 +125,36 @@ impl<'a> Members<'a> {
     /// # Errors
     /// Fails if the store does.
     pub fn list(&self) -> Result<Vec<(String, MemberId)>> {
-        let (mut members, mut after) = (Vec::new(), String::new());
+        let (members, damage) = self.list_readable()?;
+        match damage.into_iter().next() {
+            Some(damage) => Err(damage.into()),
+            None => Ok(members),
+        }
+    }
+
+    /// Returns the members whose records can be read, and the damage of the others.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn list_readable(&self) -> Result<(Vec<(String, MemberId)>, Vec<Damage>)> {
+        let (mut members, mut damage) = (Vec::new(), Vec::new());
+        let mut after = String::new();
         loop {
             let range = KeyRange { after: &after, prefix: NAME_PREFIX, limit: MAX_PAGE_KEYS };
             let page = match self.objects.list_keys(MEMBERS_OBJECT, range) {
-                Err(ObjectError::NotFound { .. }) => return Ok(members),
+                Err(ObjectError::NotFound { .. }) => return Ok((members, damage)),
                 page => page?,
             };
             for (key, value) in &page.entries {
                 let name = key.strip_prefix(NAME_PREFIX).unwrap_or(key);
-                members.push((name.to_owned(), Record::decode(key, value)?.member));
+                match Record::decode(key, value) {
+                    Ok(record) => members.push((name.to_owned(), record.member)),
+                    Err(error) => damage.push(Damage::of(error)?),
+                }
             }
             match page.entries.last() {
                 Some((last, _)) if page.has_more => after.clone_from(last),
-                _ => return Ok(members),
+                _ => return Ok((members, damage)),
             }
         }
     }

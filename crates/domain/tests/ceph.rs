@@ -19,8 +19,8 @@ use gemelo_domain::{
     JournalError, MemberId, Members, NewMember, Result, Settled, Shard, Tenure, Verdict, check,
 };
 use gemelo_format::{Fingerprint, Pbn};
-use gemelo_objects::ObjectError;
 use gemelo_objects::rados::Rados;
+use gemelo_objects::{Locks, ObjectError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,8 +56,8 @@ impl Claims for Records {
         Ok(self.1.iter().filter(|claim| shard.contains(claim.fingerprint)).copied().collect())
     }
 
-    fn unsettled(&self, _: Shard) -> Vec<Fingerprint> {
-        Vec::new()
+    fn intents(&self) -> &[Intent] {
+        &[]
     }
 }
 
@@ -85,7 +85,8 @@ fn findings(client: &Rados, home: MemberId, sharer: MemberId, is_shared: bool) -
     let mut home = Records(home, claims().map(|change| claim(change, true)).collect());
     let shared = claims().filter(|_| is_shared).map(|change| claim(change, true)).collect();
     let mut sharer = Records(sharer, shared);
-    check(client, &mut [&mut home, &mut sharer]).unwrap().len()
+    let config = DomainConfig::open(client).unwrap();
+    check(client, &config, &mut [&mut home, &mut sharer]).unwrap().list.len()
 }
 
 #[test]
@@ -129,6 +130,9 @@ fn a_domain_on_ceph_survives_a_take_over() {
     other.submit(&changes(|_| Action::Release), &mut journal).unwrap();
     assert_eq!(findings(&three, home, sharer, false), 0);
     taken.submit(&changes(|_| Action::Release), &mut journal).unwrap();
-    assert_eq!(check(three.as_ref(), &mut []).unwrap(), []);
+    assert!(check(three.as_ref(), &config, &mut []).unwrap().are_none());
+    // The right to fence is tried without fencing anybody, and as often as wanted.
+    three.try_fence().unwrap();
+    three.try_fence().unwrap();
     seized.end(two.as_ref()).unwrap();
 }

@@ -9,8 +9,8 @@ use crate::uri::DomainUri;
 use crate::watched::Watched;
 use gemelo_base::{ManualClock, random};
 use gemelo_domain::{
-    Client, DomainConfig, DomainError, IndexFigures, MemberId, MemberValues, Members, NewMember,
-    SharedSettings, Tenure,
+    Client, Damage, DomainConfig, DomainError, IndexFigures, MemberId, MemberValues, Members,
+    NewMember, SharedSettings, Tenure,
 };
 use gemelo_objects::rados::{Rados, RadosOptions};
 use gemelo_objects::{Holder, ObjectError, Objects};
@@ -240,6 +240,14 @@ impl DomainClient {
         Ok(Members::new(&*self.index).list()?)
     }
 
+    /// Returns the members whose records can be read, and the damage of the others.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn readable_members(&self) -> Result<(Vec<(String, MemberId)>, Vec<Damage>)> {
+        Ok(Members::new(&*self.index).list_readable()?)
+    }
+
     /// Looks at a member without taking it.
     ///
     /// # Errors
@@ -266,13 +274,14 @@ impl DomainClient {
         Ok(MemberValues::new(&*self.index, member).get(key)?)
     }
 
-    /// Returns the names of objects of a member's metadata that should be there and are not.
+    /// Returns the names of objects of a member's metadata that should be there and are not;
+    /// [`None`] if the member has no metadata.
     ///
     /// # Errors
     /// Fails if the store does, or if the length of the metadata is damaged.
-    pub fn lost_objects(&self, member: MemberId) -> Result<Vec<String>> {
+    pub fn lost_objects(&self, member: MemberId) -> Result<Option<Vec<String>>> {
         let disk = MemberDisk::Metadata;
-        let Some(length) = self.value(member, disk.length_key())? else { return Ok(Vec::new()) };
+        let Some(length) = self.value(member, disk.length_key())? else { return Ok(None) };
         let Ok(length) = length.try_into().map(u64::from_le_bytes) else {
             let (object, key) = (format!("member.{member}"), disk.length_key().to_owned());
             let reason = "it is no length";
@@ -281,7 +290,7 @@ impl DomainClient {
         let present: BTreeSet<String> =
             self.index.list(&disk.prefix(member))?.into_iter().collect();
         let expected = (0..length.div_ceil(OBJECT_BYTES)).map(|number| disk.object(member, number));
-        Ok(expected.filter(|name| !present.contains(name)).collect())
+        Ok(Some(expected.filter(|name| !present.contains(name)).collect()))
     }
 
     /// Opens the disks of a member that no client serves, for reading. Nothing keeps others from

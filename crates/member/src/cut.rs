@@ -28,10 +28,21 @@ pub(crate) struct Piece {
     pub(crate) parts: Vec<Part>,
 }
 
-/// Cuts ranges, each given by its place in the list, its first byte and its length.
-pub(crate) fn cut(ranges: impl IntoIterator<Item = (usize, u64, usize)>) -> Vec<Piece> {
+/// The range of a request of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Requested {
+    /// The place of the request in the list.
+    pub(crate) request: usize,
+    /// The first byte on the disk.
+    pub(crate) offset: u64,
+    /// The length in bytes.
+    pub(crate) length: usize,
+}
+
+/// Cuts ranges.
+pub(crate) fn cut(ranges: impl IntoIterator<Item = Requested>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
-    for (request, begin, length) in ranges {
+    for Requested { request, offset: begin, length } in ranges {
         let mut done = 0;
         while done < length {
             let at = begin + done as u64;
@@ -50,6 +61,7 @@ pub(crate) fn cut(ranges: impl IntoIterator<Item = (usize, u64, usize)>) -> Vec<
             }
             done += count;
         }
+        assert_eq!(done, length, "the pieces of a range make up its length");
     }
     pieces
 }
@@ -57,6 +69,10 @@ pub(crate) fn cut(ranges: impl IntoIterator<Item = (usize, u64, usize)>) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn cut<const N: usize>(ranges: [(usize, u64, usize); N]) -> Vec<Piece> {
+        super::cut(ranges.map(|(request, offset, length)| Requested { request, offset, length }))
+    }
 
     fn shape(pieces: &[Piece]) -> Vec<(u64, u64, usize, usize)> {
         let shape = |piece: &Piece| (piece.object, piece.offset, piece.length, piece.parts.len());

@@ -5,7 +5,7 @@
 //! nothing to send. A change whose fate is unknown ends the standing of the process: the store may
 //! apply it later, over a newer one, so nothing is written afterwards.
 
-use crate::cut::{OBJECT_BYTES, cut};
+use crate::cut::{OBJECT_BYTES, Requested, cut};
 use crate::flight::Flight;
 use crate::standing::Standing;
 use crate::transfer::{read_pieces, write_pieces};
@@ -196,7 +196,7 @@ impl ObjectDisk {
             let last = (begin / OBJECT_BYTES + LIST_OPERATIONS as u64) * OBJECT_BYTES;
             let end = range.end.min(last);
             let length = usize::try_from(end - begin).unwrap_or(usize::MAX);
-            let pieces = cut([(0, begin, length)]);
+            let pieces = cut([Requested { request: 0, offset: begin, length }]);
             let names: Vec<String> = pieces.iter().map(|piece| self.object(piece.object)).collect();
             let mut requests = Vec::with_capacity(pieces.len());
             for (piece, name) in pieces.iter().zip(&names) {

@@ -49,6 +49,7 @@ impl Flight {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let mut state = self.flight.state.lock();
+        assert!(state.bytes >= self.bytes && state.lists > 0, "a list in flight was counted");
         state.bytes -= self.bytes;
         state.lists -= 1;
         drop(state);

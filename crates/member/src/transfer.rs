@@ -1,6 +1,6 @@
 //! Lists of reads and writes as operations on objects, many of them in flight.
 
-use crate::cut::{Part, Piece, cut};
+use crate::cut::{Part, Piece, Requested, cut};
 use crate::disk::{DiskContext, LIST_OPERATIONS, kind_of, text_of};
 use gemelo_disk::{DiskRead, DiskWrite};
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
@@ -22,9 +22,14 @@ pub(crate) fn write_pieces(
     writes: &mut [DiskWrite<'_>],
 ) {
     let ranges = writes.iter().enumerate();
-    let pieces = cut(ranges.map(|(at, write)| (at, write.offset, write.bytes.len())));
+    let pieces = cut(ranges.map(|(request, write)| Requested {
+        request,
+        offset: write.offset,
+        length: write.bytes.len(),
+    }));
     for pieces in lists(&pieces) {
         let outcomes = write_list(objects, context, &name, (pieces, writes));
+        assert_eq!(outcomes.len(), pieces.len(), "each piece that was written has an outcome");
         for (piece, outcome) in pieces.iter().zip(outcomes) {
             for part in &piece.parts {
                 if let Some(write) = writes.get_mut(part.request) {
@@ -72,10 +77,15 @@ pub(crate) fn read_pieces(
     reads: &mut [DiskRead<'_>],
 ) {
     let good = reads.iter().enumerate().filter(|(_, read)| read.outcome.is_ok());
-    let pieces = cut(good.map(|(at, read)| (at, read.offset, read.buffer.len())));
+    let pieces = cut(good.map(|(request, read)| Requested {
+        request,
+        offset: read.offset,
+        length: read.buffer.len(),
+    }));
     for pieces in lists(&pieces) {
         let _in_flight = context.flight.enter(bytes_of(pieces));
         let outcomes = read_list(objects, &name, pieces, reads);
+        assert_eq!(outcomes.len(), pieces.len(), "each piece that was read has an outcome");
         for (piece, outcome) in pieces.iter().zip(outcomes) {
             for part in &piece.parts {
                 if let Some(read) = reads.get_mut(part.request) {
@@ -167,9 +177,11 @@ fn bytes_of(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|piece| piece.length as u64).sum()
 }
 
+/// Returns the bytes of a part. A part without bytes would be acknowledged and not written.
 fn slice<'w>(part: &Part, writes: &[DiskWrite<'w>]) -> &'w [u8] {
-    let bytes = writes.get(part.request).map_or(&[][..], |write| write.bytes);
-    bytes.get(part.bytes.clone()).unwrap_or(&[])
+    let bytes = writes.get(part.request).and_then(|write| write.bytes.get(part.bytes.clone()));
+    assert!(bytes.is_some(), "a part lies within its request");
+    bytes.unwrap_or_default()
 }
 
 /// Brings the parts of a piece together, if it has several.
@@ -179,6 +191,7 @@ fn merge(piece: &Piece, writes: &[DiskWrite<'_>]) -> Option<Vec<u8>> {
     }
     let mut bytes = Vec::with_capacity(piece.length);
     piece.parts.iter().for_each(|part| bytes.extend_from_slice(slice(part, writes)));
+    assert_eq!(bytes.len(), piece.length, "the parts of a piece make up its length");
     Some(bytes)
 }
 

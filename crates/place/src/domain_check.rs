@@ -1,12 +1,20 @@
-//! The check of a domain: the ledgers of all members against the counts of the index.
+//! The check of a domain: the ledgers of all members against the counts of the index, and what must
+//! be there against what is.
 
 use crate::error::{PlaceError, Result};
-use gemelo_base::{BootClock, Clock};
-use gemelo_domain::{Claims, DomainError, Finding, check};
+use gemelo_base::{BootClock, Clock, SystemClock};
+use gemelo_domain::{Claims, DomainError, Finding, Findings, MemberId, Repaired, check, repair};
 use gemelo_member::{DomainClient, MemberError, Service};
 use gemelo_sharing::LedgerClaims;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Looks at most. A change that is under way in one of them is not in all.
+const LOOKS: u32 = 3;
+/// Bits below the time in the version of a rebuilt shard: more changes than a shard takes in a
+/// second.
+const CHANGES_BITS: u32 = 24;
 
 /// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,50 +23,166 @@ pub struct DomainCheck {
     pub members: u64,
     /// Records of the members about contents of the domain.
     pub records: u64,
-    /// Members with changes that a crash has left unsettled, with the number of changes. Their
-    /// contents are not compared.
+    /// Members that nobody serves, with changes that a crash has left unsettled and their number.
+    /// Their contents are not compared.
     pub unsettled: Vec<(String, u64)>,
-    /// Contradictions between the index and the ledgers of the members.
-    pub findings: Vec<Finding>,
+    /// Contradictions between the index and the ledgers of the members, and what is lost.
+    pub findings: Findings,
+}
+
+/// A member and its ledger.
+struct Looked {
+    name: String,
+    ledger: LedgerClaims,
 }
 
 impl DomainCheck {
-    /// Compares the ledgers with the index. Takes all members meanwhile, so that nothing changes.
+    /// Compares the ledgers with the index. Members may be served meanwhile: what is found is looked
+    /// at again after a pause, and only what is found each time is reported.
     ///
     /// # Errors
-    /// Fails if another process serves a member, or if the store fails.
-    pub fn run(client: &Arc<DomainClient>, lease: Duration) -> Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(BootClock);
-        let mut services = Vec::new();
-        for (name, _) in client.members()? {
-            let mut service = match Service::take(client, &name, &clock, lease) {
-                Err(MemberError::Domain(DomainError::InUse { holder })) => {
-                    let holder = holder.to_string();
-                    return Err(PlaceError::Served { name, holder });
-                }
-                taken => taken?,
-            };
-            service.keep()?;
-            services.push((name, service));
-        }
-        let mut ledgers = Vec::with_capacity(services.len());
-        let mut unsettled = Vec::new();
-        for (name, service) in &services {
-            let ledger =
-                LedgerClaims::load(client.objects(), Arc::clone(&clock), service.member())?;
-            if ledger.in_flight() > 0 {
-                unsettled.push((name.clone(), ledger.in_flight() as u64));
+    /// Fails if the store does.
+    pub fn run(client: &Arc<DomainClient>, pause: Duration) -> Result<Self> {
+        let clock = SystemClock::new();
+        let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+        let mut found = Self::look(client)?;
+        for _ in 1..LOOKS {
+            if found.findings.are_none() {
+                break;
             }
-            ledgers.push(ledger);
+            clock.sleep_until_ns(clock.now_ns().saturating_add(pause_ns));
+            let again = Self::look(client)?;
+            let before: BTreeSet<Finding> = found.findings.list.into_iter().collect();
+            let more = again.findings.more.min(found.findings.more);
+            let list = again.findings.list.into_iter().filter(|one| before.contains(one)).collect();
+            found = Self { findings: Findings { list, more }, ..again };
         }
-        let members = ledgers.len() as u64;
-        let records = ledgers.iter().map(|ledger| ledger.blocks().len() as u64).sum();
+        Ok(found)
+    }
+
+    /// Rebuilds the shards of the index that contradict the ledgers, and checks the domain again.
+    /// Takes all members meanwhile, so that nothing changes.
+    ///
+    /// # Errors
+    /// Fails if another process serves a member, if a ledger is damaged or a member is lost, so that
+    /// its references are not known, or if the store fails.
+    pub fn repair(client: &Arc<DomainClient>, lease: Duration) -> Result<(Self, Repaired)> {
+        let services = take_all(client, lease)?;
+        let (mut looked, mut findings) = ledgers(client)?;
+        findings.extend(lost(client, &looked)?);
+        let unknown = findings.iter().find(|finding| !matches!(finding, Finding::Lost { .. }));
+        let lost_ledger = findings.iter().find(|finding| match finding {
+            Finding::Lost { object, .. } => !object.starts_with("meta."),
+            _ => false,
+        });
+        if let Some(finding) = unknown.or(lost_ledger) {
+            return Err(PlaceError::UnknownReferences { finding: finding.to_string() });
+        }
+        let version = SystemClock::new().utc_s().unwrap_or(0) << CHANGES_BITS;
         let mut claims: Vec<&mut dyn Claims> =
-            ledgers.iter_mut().map(|ledger| ledger as &mut dyn Claims).collect();
-        let findings = check(client.index(), &mut claims).map_err(MemberError::from)?;
-        for (_, service) in services {
+            looked.iter_mut().map(|one| &mut one.ledger as &mut dyn Claims).collect();
+        let repaired = repair(client.index(), client.config(), &mut claims, version);
+        let repaired = repaired.map_err(MemberError::from)?;
+        let found = Self::look(client)?;
+        for service in services {
+            service.standing().check().map_err(MemberError::from)?;
             service.release()?;
         }
+        Ok((found, repaired))
+    }
+
+    /// Looks once.
+    fn look(client: &Arc<DomainClient>) -> Result<Self> {
+        let (mut looked, damage) = ledgers(client)?;
+        let mut findings = Findings::default();
+        damage.into_iter().for_each(|finding| findings.add(finding));
+        lost(client, &looked)?.into_iter().for_each(|finding| findings.add(finding));
+        let mut unsettled = Vec::new();
+        for Looked { name, ledger } in &looked {
+            let is_served = client.look_at(ledger.member())?.holder.is_some();
+            if ledger.in_flight() > 0 && !is_served {
+                unsettled.push((name.clone(), ledger.in_flight() as u64));
+            }
+        }
+        let members = looked.len() as u64;
+        let records = looked.iter().map(|one| one.ledger.blocks().len() as u64).sum();
+        let mut claims: Vec<&mut dyn Claims> =
+            looked.iter_mut().map(|one| &mut one.ledger as &mut dyn Claims).collect();
+        let compared = check(client.index(), client.config(), &mut claims);
+        let compared = compared.map_err(MemberError::from)?;
+        findings.more += compared.more;
+        compared.list.into_iter().for_each(|finding| findings.add(finding));
         Ok(Self { members, records, unsettled, findings })
     }
+}
+
+/// Takes all members, which nobody may serve.
+fn take_all(client: &Arc<DomainClient>, lease: Duration) -> Result<Vec<Service>> {
+    let clock: Arc<dyn Clock> = Arc::new(BootClock);
+    let mut services = Vec::new();
+    for (name, _) in client.members()? {
+        let mut service = match Service::take(client, &name, &clock, lease) {
+            Err(MemberError::Domain(DomainError::InUse { holder })) => {
+                let holder = holder.to_string();
+                return Err(PlaceError::Served { name, holder });
+            }
+            taken => taken?,
+        };
+        service.note_use();
+        service.keep()?;
+        services.push(service);
+    }
+    Ok(services)
+}
+
+/// Reads the ledgers of all members that are registered. Returns what is damaged as well.
+fn ledgers(client: &DomainClient) -> Result<(Vec<Looked>, Vec<Finding>)> {
+    let (members, damage) = client.readable_members()?;
+    let mut findings: Vec<Finding> = damage.into_iter().map(Finding::from).collect();
+    let mut looked = Vec::with_capacity(members.len());
+    for (name, member) in members {
+        let ledger = LedgerClaims::load(client.index(), member).map_err(MemberError::from)?;
+        findings.extend(ledger.damage().iter().cloned().map(Finding::from));
+        looked.push(Looked { name, ledger });
+    }
+    Ok((looked, findings))
+}
+
+/// Finds objects that are lost, and those of members that are not registered.
+fn lost(client: &DomainClient, looked: &[Looked]) -> Result<Vec<Finding>> {
+    let mut present: BTreeMap<MemberId, u64> = BTreeMap::new();
+    for prefix in ["ledger.", "meta."] {
+        let names = client.index().list(prefix).map_err(MemberError::from)?;
+        for member in names.iter().filter_map(|name| member_of(name, prefix)) {
+            *present.entry(member).or_default() += 1;
+        }
+    }
+    let mut findings = Vec::new();
+    for Looked { name, ledger } in looked {
+        let (member, name) = (ledger.member(), name.clone());
+        let has_objects = present.remove(&member).is_some();
+        match client.lost_objects(member) {
+            Ok(Some(objects)) => {
+                let lost = |object| Finding::Lost { object, member: name.clone() };
+                findings.extend(objects.into_iter().map(lost));
+            }
+            Ok(None) if has_objects => {
+                findings.push(Finding::Lost { object: format!("member.{member}"), member: name });
+            }
+            Ok(None) => {}
+            Err(MemberError::Domain(DomainError::Damaged { object, key, reason })) => {
+                findings.push(Finding::Damaged { object, key, reason });
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let unregistered = |(member, objects)| Finding::Unregistered { member, objects };
+    findings.extend(present.into_iter().map(unregistered));
+    Ok(findings)
+}
+
+/// Returns the member to which an object belongs.
+fn member_of(name: &str, prefix: &str) -> Option<MemberId> {
+    let digits = name.strip_prefix(prefix)?.get(..8)?;
+    u32::from_str_radix(digits, 16).ok().map(MemberId)
 }

@@ -43,6 +43,15 @@ pub enum PlaceError {
         /// The client that serves it.
         holder: String,
     },
+    /// The references of a member are not known, so that the index cannot be rebuilt from them.
+    #[error(
+        "the index cannot be rebuilt, because the references of a member are not known, and their \
+         contents would be freed: {finding}"
+    )]
+    UnknownReferences {
+        /// The contradiction, in words.
+        finding: String,
+    },
     /// No thread can be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
@@ -114,6 +123,7 @@ impl Classified for PlaceError {
             Self::Shares { .. } | Self::Served { .. } => FailureKind::InUse,
             Self::Thread(source) => FailureKind::of_io(source),
             Self::OnlyMember => FailureKind::Bug,
+            Self::UnknownReferences { .. } => FailureKind::Damaged,
             Self::Runtime { source, .. } => FailureKind::of_io(source).untouched(),
         }
     }

@@ -79,7 +79,7 @@ impl MemberSharing {
         SharingStat {
             counts: self.sharing.figures(),
             blocks: self.sharing.block_figures(),
-            failure: worker.and_then(SharingWorker::failure),
+            failure: worker.map_or_else(|| self.sharing.damage_text(), SharingWorker::failure),
         }
     }
 }

@@ -1,16 +1,16 @@
-//! The ledger of a member as the check of a domain reads it.
+//! The ledger of a member as the check of a domain reads it, also while the member is served.
 
-use crate::error::Result;
-use crate::ledger::Ledger;
+use crate::group::{Fingerprints, Kinds};
+use crate::in_flight::{INTENT_PREFIX, InFlight};
+use crate::ledger::{decode_version, head_of};
 use crate::record::Kind;
-use gemelo_base::Clock;
-use gemelo_domain::{Claim, Claims, DomainError, MemberId, Shard};
+use gemelo_domain::{Claim, Claims, Damage, DomainError, Intent, MemberId, Shard};
 use gemelo_format::{Fingerprint, Pbn};
-use gemelo_objects::Objects;
-use std::sync::Arc;
+use gemelo_objects::{KeyPage, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects};
+use std::collections::BTreeMap;
 
-/// Blocks whose records are read together.
-const BLOCKS_AT_ONCE: usize = 1 << 18;
+/// Attempts of a request whose answer is lost.
+const ATTEMPTS: u32 = 3;
 
 /// A block of which a ledger knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,47 +32,39 @@ pub struct LedgerClaims {
     member: MemberId,
     claims: Vec<Claim>,
     blocks: Vec<KeptBlock>,
-    in_flight: usize,
-    /// Contents that intents in flight are about.
-    unsettled: Vec<Fingerprint>,
+    intents: Vec<Intent>,
+    damage: Vec<Damage>,
+}
+
+/// What a ledger says of its blocks, before kinds and fingerprints are brought together.
+#[derive(Default)]
+struct Reading {
+    kinds: BTreeMap<Pbn, Kind>,
+    fingerprints: BTreeMap<Pbn, Fingerprint>,
+    intents: Vec<Intent>,
+    damage: Vec<Damage>,
 }
 
 impl LedgerClaims {
-    /// Reads the ledger of a member that nobody changes meanwhile.
+    /// Reads the ledger of a member. Damaged values are listed, and the rest is read. If the member
+    /// changes its ledger meanwhile, a block may seem to have a kind and no fingerprint.
     ///
     /// # Errors
-    /// Fails if the store fails or the ledger is damaged.
-    pub fn load(
-        objects: Arc<dyn Objects>,
-        clock: Arc<dyn Clock>,
-        member: MemberId,
-    ) -> Result<Self> {
-        let mut pbns = Vec::new();
-        let (ledger, in_flight) = Ledger::load(objects, clock, member, |pbn, _| pbns.push(pbn))?;
-        let mut records = Vec::with_capacity(pbns.len());
-        for pbns in pbns.chunks(BLOCKS_AT_ONCE) {
-            let found = pbns.iter().zip(ledger.read(pbns)?);
-            records.extend(found.filter_map(|(pbn, record)| Some((*pbn, record?))));
+    /// Fails if the store does.
+    pub fn load(objects: &dyn Objects, member: MemberId) -> Result<Self, DomainError> {
+        let mut reading = Reading::default();
+        let head = head_of(member);
+        let names = retry(|| objects.list(&head))?;
+        if !names.is_empty() && !names.contains(&head) {
+            // Its records were made by intents.
+            reading.note(&head, "version", "the object is missing");
         }
-        let (mut claims, mut blocks) = (Vec::new(), Vec::new());
-        for (pbn, record) in &records {
-            let fingerprint = record.fingerprint;
-            let is_counted = !matches!(record.kind, Kind::Lent | Kind::Alone);
-            let borrowed = match record.kind {
-                Kind::Borrowed(place) => Some(place),
-                _ => None,
-            };
-            let is_alone = record.kind == Kind::Alone;
-            blocks.push(KeptBlock { pbn: *pbn, fingerprint, borrowed, is_counted, is_alone });
-            if !is_alone {
-                let (home, pbn) = record.kind.place().unwrap_or((member, *pbn));
-                claims.push(Claim { fingerprint, home, pbn, is_counted });
-            }
+        // The intents come first: a change that is settled later is seen as an intent.
+        let pages = names.iter().filter(|name| **name != head);
+        for name in std::iter::once(&head).filter(|_| names.contains(&head)).chain(pages) {
+            reading.read_object(objects, name)?;
         }
-        claims.sort_unstable_by_key(|claim| claim.fingerprint.to_bytes());
-        let steps = in_flight.iter().flat_map(|one| &one.intent.steps);
-        let unsettled = steps.map(|step| step.change.fingerprint).collect();
-        Ok(Self { member, claims, blocks, in_flight: in_flight.len(), unsettled })
+        Ok(reading.finish(member))
     }
 
     /// Returns the blocks of which the ledger knows.
@@ -84,16 +76,110 @@ impl LedgerClaims {
     /// Returns the number of intents in flight.
     #[must_use]
     pub const fn in_flight(&self) -> usize {
-        self.in_flight
+        self.intents.len()
+    }
+
+    /// Returns the values of the ledger that are damaged.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
     }
 }
+
+fn retry<T>(attempt: impl Fn() -> gemelo_objects::Result<T>) -> Result<T, DomainError> {
+    for _ in 1..ATTEMPTS {
+        match attempt() {
+            Err(error) if error.is_unknown() => {}
+            outcome => return Ok(outcome?),
+        }
+    }
+    Ok(attempt()?)
+}
+
+impl Reading {
+    fn note(&mut self, object: &str, key: &str, reason: &'static str) {
+        self.damage.push(Damage { object: object.to_owned(), key: key.to_owned(), reason });
+    }
+
+    fn read_object(&mut self, objects: &dyn Objects, name: &str) -> Result<(), DomainError> {
+        let mut after = String::new();
+        loop {
+            let range = KeyRange { after: &after, prefix: "", limit: MAX_PAGE_KEYS };
+            let page = retry(|| match objects.list_keys(name, range) {
+                Err(ObjectError::NotFound { .. }) => Ok(KeyPage::default()),
+                page => page,
+            })?;
+            for (key, value) in &page.entries {
+                if let Err(reason) = self.take(key, value) {
+                    self.note(name, key, reason);
+                }
+            }
+            match page.entries.into_iter().next_back() {
+                Some((last, _)) if page.has_more => after = last,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn take(&mut self, key: &str, value: &[u8]) -> Result<(), &'static str> {
+        if let Some(number) = Kinds::number_of_key(key) {
+            self.kinds.extend(Kinds::decode(number, value)?.iter());
+        } else if let Some(number) = Fingerprints::number_of_key(key) {
+            self.fingerprints.extend(Fingerprints::decode(number, value)?.iter());
+        } else if key.starts_with(INTENT_PREFIX) {
+            self.intents.push(InFlight::decode(value)?.intent);
+        } else if key == "version" {
+            decode_version(value)?;
+        } else {
+            return Err("it is no block");
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, member: MemberId) -> LedgerClaims {
+        let (mut claims, mut blocks) = (Vec::new(), Vec::new());
+        let head = head_of(member);
+        for (pbn, kind) in std::mem::take(&mut self.kinds) {
+            let Some(fingerprint) = self.fingerprints.remove(&pbn) else {
+                self.note(&head, &Fingerprints::key(Fingerprints::number_of(pbn)), NO_FINGERPRINT);
+                continue;
+            };
+            let is_counted = !matches!(kind, Kind::Lent | Kind::Alone);
+            let borrowed = match kind {
+                Kind::Borrowed(place) => Some(place),
+                _ => None,
+            };
+            let is_alone = kind == Kind::Alone;
+            blocks.push(KeptBlock { pbn, fingerprint, borrowed, is_counted, is_alone });
+            if !is_alone {
+                let (home, pbn) = match kind.place() {
+                    Some(place) => place,
+                    None => (member, pbn),
+                };
+                claims.push(Claim { fingerprint, home, pbn, is_counted });
+            }
+        }
+        for (pbn, _) in std::mem::take(&mut self.fingerprints) {
+            self.note(&head, &Kinds::key(Kinds::number_of(pbn)), NO_KIND);
+        }
+        claims.sort_unstable_by_key(|claim| claim.fingerprint.to_bytes());
+        let Self { intents, mut damage, .. } = self;
+        damage.sort_unstable();
+        damage.dedup();
+        assert!(claims.len() <= blocks.len(), "a claim is about a block");
+        LedgerClaims { member, claims, blocks, intents, damage }
+    }
+}
+
+const NO_FINGERPRINT: &str = "a block has a kind and no fingerprint";
+const NO_KIND: &str = "a block has a fingerprint and no kind";
 
 impl Claims for LedgerClaims {
     fn member(&self) -> MemberId {
         self.member
     }
 
-    fn claims(&mut self, shard: Shard) -> std::result::Result<Vec<Claim>, DomainError> {
+    fn claims(&mut self, shard: Shard) -> Result<Vec<Claim>, DomainError> {
         // The fingerprints of a shard begin with the same bits, so they are side by side.
         let is_before = |claim: &Claim| Shard::of(claim.fingerprint, shard.depth()) < shard;
         let first = self.claims.partition_point(is_before);
@@ -101,7 +187,7 @@ impl Claims for LedgerClaims {
         Ok(claims.take_while(|claim| shard.contains(claim.fingerprint)).copied().collect())
     }
 
-    fn unsettled(&self, shard: Shard) -> Vec<Fingerprint> {
-        self.unsettled.iter().copied().filter(|content| shard.contains(*content)).collect()
+    fn intents(&self) -> &[Intent] {
+        &self.intents
     }
 }

@@ -16,6 +16,7 @@ pub(crate) struct InFlight {
 
 impl InFlight {
     pub(crate) fn encode(&self) -> Vec<u8> {
+        assert_eq!(self.released.len(), self.intent.steps.len(), "each change has a block or none");
         let mut writer = Writer::new(0).u32(self.released.len() as u32);
         for pbn in &self.released {
             writer = writer.u32(pbn.map_or(0, Pbn::number));
@@ -28,7 +29,12 @@ impl InFlight {
         let count = reader.u32()?;
         let released = (0..count).map(|_| reader.u32().map(Pbn::new));
         let released = released.collect::<Result<_, _>>()?;
-        Ok(Self { released, intent: Intent::decode(reader.rest())? })
+        let released: Vec<Option<Pbn>> = released;
+        let intent = Intent::decode(reader.rest())?;
+        if released.len() != intent.steps.len() {
+            return Err("it has other blocks than changes");
+        }
+        Ok(Self { released, intent })
     }
 }
 

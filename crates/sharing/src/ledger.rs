@@ -67,7 +67,7 @@ pub fn remove_ledger(objects: &dyn Objects, member: MemberId) -> Result<()> {
     Ok(())
 }
 
-fn head_of(member: MemberId) -> String {
+pub(crate) fn head_of(member: MemberId) -> String {
     format!("ledger.{member}")
 }
 
@@ -280,6 +280,7 @@ impl Ledger {
             let mut requests: Vec<Request<'_>> = open.iter().map(update_of).collect();
             self.objects.execute(&mut requests);
             let outcomes: Vec<_> = requests.into_iter().map(|request| request.outcome).collect();
+            assert_eq!(outcomes.len(), open.len(), "each update that was sent has an outcome");
             let (mut unknown, mut failed) = (None, None);
             for (one, outcome) in std::mem::take(&mut open).into_iter().zip(outcomes) {
                 match self.judge(&one.0, outcome, was_sent) {
@@ -398,7 +399,7 @@ fn encode_version(version: u64) -> Vec<u8> {
     Writer::new(FORM).u64(version).finish(VERSION_KEY)
 }
 
-fn decode_version(value: &[u8]) -> std::result::Result<u64, Reason> {
+pub(crate) fn decode_version(value: &[u8]) -> std::result::Result<u64, Reason> {
     let mut reader = Reader::new(VERSION_KEY, value)?;
     if reader.tag != FORM {
         return Err("it has the format of another version of gemelo");

@@ -88,6 +88,7 @@ impl ObjectContents {
                 break;
             }
         }
+        assert_eq!(runs.len(), outcomes.len(), "each run has an outcome");
         for (run, outcome) in runs.into_iter().zip(outcomes) {
             for read in run.reads {
                 read.outcome = match &outcome {

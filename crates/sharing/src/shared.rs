@@ -132,6 +132,7 @@ impl Shared {
         let mut ledger = self.ledger.lock();
         let pbns: Vec<Pbn> = restored.iter().map(|(pbn, _)| *pbn).collect();
         let known = ledger.read(&pbns)?;
+        assert_eq!(known.len(), restored.len(), "each restored block has a record or none");
         let mut records = BTreeMap::new();
         for ((pbn, place), record) in restored.iter().zip(known) {
             let Some(Record { fingerprint, .. }) = record else { continue };

@@ -13,7 +13,9 @@ use crate::record::{Kind, Record};
 use crate::shared::{Shared, SharedParts};
 use crate::store::LedgerKeeper;
 use gemelo_base::{Clock, StopFlag};
-use gemelo_domain::{Action, Change, Damage, DomainConfig, Doubt, Effect, Index, MemberId};
+use gemelo_domain::{
+    Action, Change, Damage, DomainConfig, DomainError, Doubt, Effect, Index, MemberId,
+};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::Objects;
 use gemelo_store::{Copies, Keeper};
@@ -349,6 +351,7 @@ impl Sharing {
     }
 
     fn plan_publishing(&self, pbns: &[Pbn], found: Vec<Option<Fingerprint>>) -> Vec<Change> {
+        assert_eq!(found.len(), pbns.len(), "each candidate has a fingerprint or none");
         let mut blocks = self.shared.blocks.write();
         let mut contents = HashSet::with_capacity(pbns.len());
         let mut changes = Vec::with_capacity(pbns.len());
@@ -392,11 +395,21 @@ impl Sharing {
         *self.figures.lock()
     }
 
-    /// Returns damaged and missing values of the index that this member has met, as of the end of the
-    /// last round. What needs them is left out until the domain was repaired.
+    /// Returns what a user has to know about damaged and missing values of the index that this member
+    /// has met, as of the end of the last round.
     #[must_use]
-    pub fn damage(&self) -> Vec<Damage> {
-        self.damage.lock().clone()
+    pub fn damage_text(&self) -> Option<String> {
+        let damage = self.damage.lock();
+        let first = damage.first()?;
+        let error = DomainError::from(first.clone());
+        let more = match damage.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more values are"),
+        };
+        Some(format!(
+            "{error}{more}: contents that need it are not shared and not given up; \
+             'gemelo domain check --repair' rebuilds it"
+        ))
     }
 
     /// Returns counts of the member's blocks.

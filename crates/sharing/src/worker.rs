@@ -2,7 +2,6 @@
 
 use crate::{Sharing, SharingError};
 use gemelo_base::{StopFlag, panics};
-use gemelo_domain::{Damage, DomainError};
 use gemelo_volume::Pool;
 use parking_lot::Mutex;
 use std::io;
@@ -45,7 +44,7 @@ impl SharingWorker {
                 let round = worked.work(&pool);
                 *noted.lock() = match &round {
                     Err(error) => Some(with_causes(error)),
-                    Ok(_) => told(&worked.damage()),
+                    Ok(_) => worked.damage_text(),
                 };
                 let pause = match &round {
                     Ok(round) if round.is_idle() => worked.options.idle_pause,
@@ -67,20 +66,6 @@ impl SharingWorker {
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }
-}
-
-/// Returns what a user has to know about damaged values of the index.
-fn told(damage: &[Damage]) -> Option<String> {
-    let first = damage.first()?;
-    let error = DomainError::from(first.clone());
-    let more = match damage.len() - 1 {
-        0 => String::new(),
-        more => format!(", and {more} more values are"),
-    };
-    Some(format!(
-        "{error}{more}: contents that need it are not shared and not given up; \
-         'gemelo domain check --repair' rebuilds it"
-    ))
 }
 
 /// Returns an error and its causes in one line.

@@ -131,7 +131,7 @@ impl Claims for Records {
         Ok(claims)
     }
 
-    fn unsettled(&self, _: Shard) -> Vec<Fingerprint> {
-        Vec::new()
+    fn intents(&self) -> &[Intent] {
+        &[]
     }
 }

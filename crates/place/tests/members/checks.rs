@@ -1,10 +1,14 @@
 //! The check of a domain with members that are served, dead, or have no pool.
 
-use crate::domain::{Domain, LEASE};
+use crate::domain::{Domain, LEASE, expect, trim};
 use gemelo_base::StopFlag;
+use gemelo_domain::{Finding, Findings};
 use gemelo_objects::{Objects, Update};
 use gemelo_place::{DomainCheck, PlaceError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 #[test]
 fn a_domain_whose_members_agree_with_the_index_is_clean() {
@@ -17,20 +21,23 @@ fn a_domain_whose_members_agree_with_the_index_is_clean() {
     }
     // It is registered, and its pool was never created.
     first.client.register("three").unwrap();
-    let check = DomainCheck::run(&first.client, LEASE).unwrap();
+    let check = DomainCheck::run(&first.client, Duration::ZERO).unwrap();
     assert_eq!((check.members, check.records), (3, 16));
-    assert_eq!((check.unsettled, check.findings), (Vec::new(), Vec::new()));
+    assert_eq!((check.unsettled, check.findings), (Vec::new(), Findings::default()));
     // The check has given all members back.
     second.serve("one").close().unwrap();
 }
 
 #[test]
-fn a_member_that_is_served_is_named() {
+fn members_are_checked_while_they_are_served_and_not_repaired() {
     let domain = Domain::new();
     let (first, second) = (domain.process(), domain.process());
     first.filled("one", 1..=8).close().unwrap();
     let two = first.filled("two", 1..=8);
-    let refused = DomainCheck::run(&second.client, LEASE).unwrap_err();
+    two.share(&StopFlag::new()).unwrap();
+    let check = DomainCheck::run(&second.client, Duration::ZERO).unwrap();
+    assert_eq!((check.members, check.findings), (2, Findings::default()));
+    let refused = DomainCheck::repair(&second.client, LEASE).unwrap_err();
     assert!(refused.is_in_use());
     let PlaceError::Served { name, .. } = refused else { panic!("{refused:?}") };
     assert_eq!(name, "two");
@@ -40,30 +47,99 @@ fn a_member_that_is_served_is_named() {
 }
 
 #[test]
+fn a_change_under_way_is_no_contradiction() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    let one = first.changed("one");
+    let checked = Arc::new(Mutex::new(Vec::new()));
+    let (seen, client) = (Arc::clone(&checked), Arc::clone(&second.client));
+    // Right before the index is changed, and after the ledger has the intent.
+    *first.store.before_index.lock() = Some(Box::new(move || {
+        seen.lock().push(DomainCheck::run(&client, Duration::ZERO).unwrap().findings);
+    }));
+    one.share(&StopFlag::new()).unwrap();
+    first.store.before_index.lock().take();
+    assert!(!checked.lock().is_empty());
+    assert!(checked.lock().iter().all(Findings::are_none), "{checked:?}");
+    one.close().unwrap();
+}
+
+#[test]
+fn what_is_lost_is_found_and_shards_are_rebuilt() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    for name in ["one", "two"] {
+        let placed = first.filled(name, 1..=8);
+        placed.share(&StopFlag::new()).unwrap();
+        placed.close().unwrap();
+    }
+    let client = domain.world.client();
+    client.remove("index.1").unwrap();
+    let header = Update { set: vec![("header".into(), vec![7; 24])], ..Update::default() };
+    client.update("index.0", &header).unwrap();
+    // Both shards are named, and members go on meanwhile.
+    let check = DomainCheck::run(&second.client, Duration::ZERO).unwrap();
+    let is_lost = |one: &&Finding| matches!(one, Finding::NoShard { .. } | Finding::Damaged { .. });
+    assert_eq!(check.findings.list.iter().filter(is_lost).count(), 2, "{check:?}");
+    let one = second.serve("one");
+    trim(&one);
+    one.share(&StopFlag::new()).unwrap();
+    assert!(one.sharing_stat().unwrap().failure.is_some());
+    one.close().unwrap();
+    let (check, repaired) = DomainCheck::repair(&second.client, LEASE).unwrap();
+    assert_eq!((check.findings, repaired.shards), (Findings::default(), 2));
+    for name in ["one", "two"] {
+        let placed = second.serve(name);
+        if name == "two" {
+            expect(&placed, 1..=8);
+        }
+        placed.share(&StopFlag::new()).unwrap();
+        assert_eq!(placed.sharing_stat().unwrap().failure, None);
+        placed.close().unwrap();
+    }
+    let check = DomainCheck::run(&second.client, Duration::ZERO).unwrap();
+    assert_eq!(check.findings, Findings::default());
+    client.remove("meta.00000001.0").unwrap();
+    client.remove("member.00000002").unwrap();
+    let check = DomainCheck::run(&second.client, Duration::ZERO).unwrap();
+    let lost = |member: &str, object: &str| Finding::Lost {
+        object: object.to_owned(),
+        member: member.to_owned(),
+    };
+    assert_eq!(
+        check.findings.list,
+        [lost("one", "meta.00000001.0"), lost("two", "member.00000002")]
+    );
+}
+
+#[test]
 fn changes_that_a_dead_member_left_are_no_contradictions() {
     let domain = Domain::new();
     let (first, second) = (domain.process(), domain.process());
     let one = first.changed("one");
     // The index has the change, and the ledger has the intent alone.
-    let store = std::sync::Arc::clone(&first.store);
+    let store = Arc::clone(&first.store);
     *first.store.before_index.lock() =
         Some(Box::new(move || store.loses_ledger.store(true, Ordering::Relaxed)));
     assert!(one.share(&StopFlag::new()).is_err());
     drop(one);
     domain.outlive_leases();
-    let check = DomainCheck::run(&second.client, LEASE).unwrap();
-    assert_eq!(check.findings, []);
+    let check = DomainCheck::run(&second.client, Duration::ZERO).unwrap();
+    assert_eq!(check.findings, Findings::default());
     assert_eq!(check.unsettled.len(), 1, "{check:?}");
     assert_eq!(check.unsettled[0].0, "one");
 
     let one = second.serve("one");
     one.share(&StopFlag::new()).unwrap();
     one.close().unwrap();
-    let check = DomainCheck::run(&second.client, LEASE).unwrap();
-    assert_eq!((check.unsettled, check.findings.as_slice()), (Vec::new(), &[][..]));
+    let check = DomainCheck::run(&second.client, Duration::ZERO).unwrap();
+    assert_eq!((check.unsettled, check.findings), (Vec::new(), Findings::default()));
     // A contradiction is found: the ledger has lost the kinds of its blocks.
     let ledger = Update { remove: vec!["k.00000000".into()], ..Update::default() };
     domain.world.client().update("ledger.00000001.0000", &ledger).unwrap();
-    let check = DomainCheck::run(&second.client, LEASE).unwrap();
-    assert!(!check.findings.is_empty());
+    let check = DomainCheck::run(&second.client, Duration::ZERO).unwrap();
+    assert!(!check.findings.are_none());
+    // Its references are not known, so the index is not rebuilt.
+    let refused = DomainCheck::repair(&second.client, LEASE).unwrap_err();
+    assert!(matches!(refused, PlaceError::UnknownReferences { .. }), "{refused:?}");
 }

@@ -26,6 +26,21 @@ pub(super) fn sharing_figures(page: &mut Page, sharing: Option<&SharingStat>) {
              read.",
             counts.refused,
         ),
+        (
+            "checked",
+            "Contents of homes that were read before an own block was given up for them.",
+            counts.checked,
+        ),
+        (
+            "healed",
+            "Own blocks that were damaged and were written again from another member's copy.",
+            counts.healed,
+        ),
+        (
+            "set_aside",
+            "Contents not shared at present, because they or their values in the index are damaged.",
+            counts.set_aside,
+        ),
         ("released", "References that were given up.", counts.released),
         ("withdrawn", "Own contents that were taken out of the index.", counts.withdrawn),
         ("lost", "References that the index did not have, which is damage.", counts.lost),

@@ -75,6 +75,7 @@ impl Ledger {
                 requests.into_iter().map(values_of).collect::<std::result::Result<Vec<_>, _>>()
             })?;
             for ((name, keys), values) in reads.iter().zip(values) {
+                assert_eq!(values.len(), keys.len(), "each key has a value or none");
                 for (key, value) in keys.iter().zip(values) {
                     let Some(value) = value else { continue };
                     groups.take(key, &value).map_err(|reason| damaged(name, key, reason))?;

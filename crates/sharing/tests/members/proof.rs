@@ -1,17 +1,13 @@
 //! Checks of the state in which all intents are settled.
 
 use crate::member::Member;
-use gemelo_domain::{Claims, check, mailbox_name};
+use gemelo_domain::{Claims, DomainConfig, check, mailbox_name};
 use gemelo_objects::simulated::Client;
 use gemelo_objects::{KeyRange, ObjectError, Objects};
 use gemelo_sharing::LedgerClaims;
-use std::sync::Arc;
 
 pub(crate) fn ledgers(client: &Client, members: &[&Member]) -> Vec<LedgerClaims> {
-    let load = |member: &&Member| {
-        let (objects, clock) = (Arc::new(client.clone()), Arc::new(client.clock()));
-        LedgerClaims::load(objects, clock, member.id()).unwrap()
-    };
+    let load = |member: &&Member| LedgerClaims::load(client, member.id()).unwrap();
     members.iter().map(load).collect()
 }
 
@@ -20,8 +16,10 @@ pub(crate) fn expect_clean(client: &Client, members: &[&Member]) {
     let mut ledgers = ledgers(client, members);
     let mut claims: Vec<&mut dyn Claims> =
         ledgers.iter_mut().map(|ledger| -> &mut dyn Claims { ledger }).collect();
-    let findings = check(client, &mut claims).unwrap();
-    assert!(findings.is_empty(), "{findings:#?}");
+    let config = DomainConfig::open(client).unwrap();
+    let findings = check(client, &config, &mut claims).unwrap();
+    assert!(findings.are_none(), "{findings:#?}");
+    assert!(ledgers.iter().all(|ledger| ledger.damage().is_empty()));
     for (member, ledger) in members.iter().zip(&ledgers) {
         assert_eq!(ledger.in_flight(), 0);
         assert_eq!(member.pool.prove(10).unwrap(), Vec::<String>::new());

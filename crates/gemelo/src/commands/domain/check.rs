@@ -7,17 +7,27 @@ use crate::json::{JsonOutput, Made};
 use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
+use gemelo_domain::Repaired;
 use gemelo_place::DomainCheck;
 use serde::Serialize;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     domain: DomainArguments,
+    /// Rebuild the shards of the index that contradict the ledgers of the members; no member may be
+    /// served meanwhile
+    #[arg(long)]
+    repair: bool,
     #[command(flatten)]
     json: JsonOutput,
 }
+
+/// Pause between two looks at what seems to be a contradiction. A change of the index takes
+/// milliseconds; one that takes longer is seen as unsettled.
+const PAUSE: Duration = Duration::from_secs(2);
 
 const SCHEMA: &str = "gemelo.domain-check/1";
 
@@ -44,15 +54,20 @@ struct Checked {
     unsettled: Vec<Unsettled>,
     /// The contradictions, in words.
     problems: Vec<String>,
+    /// Contradictions that are not in the list.
+    more_problems: u64,
+    /// Shards that were rebuilt.
+    rebuilt_shards: u64,
 }
 
 impl Checked {
-    fn of(check: DomainCheck) -> Self {
+    fn of(check: DomainCheck, repaired: Repaired) -> Self {
         let DomainCheck { members, records, unsettled, findings } = check;
         let unsettled =
             unsettled.into_iter().map(|(member, changes)| Unsettled { member, changes }).collect();
-        let problems = findings.iter().map(ToString::to_string).collect();
-        Self { members, records, unsettled, problems }
+        let problems = findings.list.iter().map(ToString::to_string).collect();
+        let (more_problems, rebuilt_shards) = (findings.more, repaired.shards);
+        Self { members, records, unsettled, problems, more_problems, rebuilt_shards }
     }
 
     fn text(&self) -> String {
@@ -60,9 +75,12 @@ impl Checked {
         for problem in self.problems.iter().take(MOST_PRINTED) {
             text += &format!("{problem}\n");
         }
-        let more = self.problems.len().saturating_sub(MOST_PRINTED);
+        let more = self.problems.len().saturating_sub(MOST_PRINTED) as u64 + self.more_problems;
         if more > 0 {
-            text += &format!("and {} more\n", format_count(more as u64));
+            text += &format!("and {} more\n", format_count(more));
+        }
+        if self.rebuilt_shards > 0 {
+            text += &format!("{} rebuilt\n", format_counted(self.rebuilt_shards, "shard"));
         }
         for Unsettled { member, changes } in &self.unsettled {
             text += &format!(
@@ -71,9 +89,9 @@ impl Checked {
                 format_counted(*changes, "change")
             );
         }
-        let problems = match self.problems.len() {
+        let problems = match self.problems.len() as u64 + self.more_problems {
             0 => "no contradictions".to_owned(),
-            count => format_counted(count as u64, "contradiction"),
+            count => format_counted(count, "contradiction"),
         };
         text + &format!(
             "{} with {} compared with the index: {problems}\n",
@@ -87,9 +105,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     arguments.json.check()?;
     let uri = arguments.domain.uri();
     let client = Arc::new(arguments.domain.connect()?);
-    let checked = Checked::of(DomainCheck::run(&client, PATIENCE).context(uri.to_string())?);
+    let checked = match arguments.repair {
+        true => DomainCheck::repair(&client, PATIENCE),
+        false => DomainCheck::run(&client, PAUSE).map(|check| (check, Repaired::default())),
+    };
+    let (check, repaired) = checked.context(uri.to_string())?;
+    let checked = Checked::of(check, repaired);
     let text = checked.text();
-    let is_clean = checked.problems.is_empty();
+    let is_clean = checked.problems.is_empty() && checked.more_problems == 0;
     let input = Input { domain: uri.to_string() };
     let made = Made { schema: SCHEMA, input, result: &checked, warnings: Vec::new() };
     arguments.json.finish(context, made, &text)?;

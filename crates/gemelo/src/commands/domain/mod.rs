@@ -33,7 +33,8 @@ enum Action {
     Create(create::Arguments),
     /// Compare the ledgers of all members with the index
     ///
-    /// No member may be served meanwhile. A check takes them all, so that nothing changes.
+    /// Members may be served meanwhile: what seems to contradict is looked at again. With --repair,
+    /// shards are rebuilt from the ledgers; no member may be served then.
     Check(check::Arguments),
     /// List the members of a domain, with the clients that serve them
     Ls(ls::Arguments),

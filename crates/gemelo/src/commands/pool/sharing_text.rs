@@ -33,6 +33,16 @@ pub(super) fn text(sharing: &SharingStat, pool: &PoolStat) -> String {
             format_count(counts.lost)
         );
     }
+    if counts.healed > 0 {
+        let blocks = format_count(counts.healed);
+        text += &format!("  {blocks} damaged blocks were healed from copies of other members\n");
+    }
+    if counts.refused + counts.set_aside > 0 {
+        text += &format!(
+            "  {} contents are not shared, because their copies at other members are damaged\n",
+            format_count(counts.refused + counts.set_aside)
+        );
+    }
     if let Some(failure) = failure {
         text += &format!("  the last attempt failed: {failure}\n");
     }
