@@ -32,7 +32,7 @@ pub enum ResultFileError {
         /// The path of the result file.
         path: PathBuf,
         /// The error of the operating system.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The text is not JSON, or its structure is not that of the schema.
     #[error("{} is not a {expected} result", path.display())]
