@@ -73,6 +73,9 @@ fn read_text(path: &Path) -> Result<String, FiguresError> {
     if text.len() as u64 > MOST_FILE_BYTES {
         return Err(FiguresError::TooLarge { path: path.to_owned(), most_bytes: MOST_FILE_BYTES });
     }
+    if text.is_empty() {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it is empty")));
+    }
     String::from_utf8(text)
         .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
 }

@@ -190,7 +190,9 @@ impl Busy {
     fn start(pool: &TestPool, words: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gemelo"));
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::null());
-        let busy = Self { child: command.spawn().unwrap() };
+        let mut busy = Self { child: command.spawn().unwrap() };
+        // An import opens the pool when its first byte is there.
+        busy.child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         let begun = Instant::now();
         while !Path::new(&pool.file("pool/look")).exists() {
             assert!(begun.elapsed() < PATIENCE, "the command does not open the pool");

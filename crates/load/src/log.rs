@@ -201,7 +201,10 @@ pub fn read_log(
     mut each: impl FnMut(LogRecord),
 ) -> Result<(u32, u32), LogError> {
     let mut header = [0; HEADER_BYTES];
-    from.read_exact(&mut header)?;
+    match from.read_exact(&mut header) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(LogError::Magic),
+        read => read?,
+    }
     if header[..8] != MAGIC[..] {
         return Err(LogError::Magic);
     }

@@ -4,6 +4,7 @@ use crate::Provenance;
 use gemelo_base::{Classified, FailureKind};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -31,7 +32,7 @@ pub enum ResultFileError {
         /// The path of the result file.
         path: PathBuf,
         /// The error of the operating system.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The text is not JSON, or its structure is not that of the schema.
     #[error("{} is not a {expected} result", path.display())]
@@ -79,8 +80,11 @@ pub fn read_result<Input: DeserializeOwned, Measured: DeserializeOwned>(
     path: &Path,
     expected: &'static str,
 ) -> Result<ResultFile<Input, Measured>, ResultFileError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ResultFileError::Read { path: path.to_owned(), source })?;
+    let failed = |source| ResultFileError::Read { path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    if text.is_empty() {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it is empty")));
+    }
     let layout = |source| ResultFileError::Layout { path: path.to_owned(), expected, source };
     let SchemaOnly { schema: found } = serde_json::from_str(&text).map_err(layout)?;
     if found != expected {

@@ -92,7 +92,10 @@ fn equal_data_is_stored_once(host: &Host<'_>, servers: &[Server; 2]) {
         write(&*server.volume(), EQUAL, EQUAL_GENERATION);
         write(&*server.volume(), OWN, number);
     }
-    MEMBERS.into_iter().for_each(|member| drop(host.done(&["pool", "find", member])));
+    for member in MEMBERS {
+        let text = host.done(&["pool", "find", member]);
+        assert!(text.contains("shared with other members of the domain"), "{text}");
+    }
     assert_eq!(borrowed(host), EQUAL.end);
     let stat = host.json(&["domain", "stat", DOMAIN]);
     assert_eq!(stat["result"]["contents"], EQUAL.end + 2 * (OWN.end - OWN.start));

@@ -38,6 +38,14 @@ struct Open {
     keep: bool,
 }
 
+/// The end of a job.
+struct Ended {
+    result: RunResult,
+    place: Open,
+    /// Whether the logs of the job were written.
+    logged: Result<(), ExecuteError>,
+}
+
 impl Open {
     fn fits(&self, next: &ResolvedJob) -> bool {
         let layout = next.job.layout(next.force);
@@ -87,7 +95,7 @@ pub fn run(
     let mut ran = BenchRun::default();
     for mut job in jobs {
         let run = job.place_after(open.take()).and_then(|place| job.run_at(place, environment));
-        let (result, place, logged) = match run {
+        let Ended { result, place, logged } = match run {
             Ok(run) => run,
             Err(error) => {
                 ran.errors.push(error);
@@ -158,12 +166,12 @@ impl ResolvedJob {
         Ok(())
     }
 
-    /// Runs the job. The last part of the result tells whether its logs were written.
+    /// Runs the job.
     fn run_at(
         &self,
         mut place: Open,
         environment: &JobEnvironment<'_>,
-    ) -> Result<(RunResult, Open, Result<(), ExecuteError>), ExecuteError> {
+    ) -> Result<Ended, ExecuteError> {
         let mut log_file = self.open_log(environment)?;
         let log = log_file.as_mut().map(|file| file as &mut (dyn Write + Send));
         let before = place.history.take();
@@ -183,7 +191,7 @@ impl ResolvedJob {
         let logged = logged.and(self.write_access_log(&result, environment));
         place.history.clone_from(&result.history);
         place.keep = self.input.job.keep;
-        Ok((result, place, logged))
+        Ok(Ended { result, place, logged })
     }
 
     fn open_log(

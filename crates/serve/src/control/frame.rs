@@ -92,7 +92,8 @@ impl Frames {
         while text.len() < length {
             let start = text.len();
             text.resize(length.min(start + PART_BYTES), 0);
-            if !self.fill(text.get_mut(start..).unwrap_or_default(), stop, until_ns)? {
+            let (_, fresh) = text.split_at_mut(start);
+            if !self.fill(fresh, stop, until_ns)? {
                 return Ok(None);
             }
         }

@@ -149,8 +149,9 @@ fn run_workers<T: Sync>(
 ) -> Result<(), TransferError> {
     std::thread::scope(|scope| {
         let workers: Vec<_> = things.iter().map(|thing| scope.spawn(|| work(thing))).collect();
-        let ended = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
-        let ended = ended.map(|ended| ended.unwrap_or(Err(TransferError::Interrupted)));
+        let ended = workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         let failed: Vec<TransferError> = ended.filter_map(Result::err).collect();
         failed.into_iter().min_by_key(TransferError::place).map_or(Ok(()), Err)
     })

@@ -250,7 +250,7 @@ fn zero(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let zeros = vec![0; PIECE_BYTES.min(length as usize)];
     let mut at = 0;
     while at < length {
-        let part = zeros.get(..(length - at).min(zeros.len() as u64) as usize).unwrap_or(&zeros);
+        let (part, _) = zeros.split_at((length - at).min(zeros.len() as u64) as usize);
         file.write_all_at(part, offset + at)?;
         at += part.len() as u64;
     }

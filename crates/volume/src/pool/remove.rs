@@ -64,7 +64,12 @@ impl PoolRemoval {
     /// Fails if the directory is not a pool, or if another process uses it.
     pub fn plan(directory: &Path, others: &[&str]) -> Result<Self> {
         if !directory.is_dir() {
-            return Err(VolumeError::NotAPool { why: "there is no such directory" });
+            let why = if directory.exists() {
+                "it is not a directory"
+            } else {
+                "there is no such directory"
+            };
+            return Err(VolumeError::NotAPool { why });
         }
         let is_begun = is_regular(&directory.join(MARK));
         let mut removal = Self {

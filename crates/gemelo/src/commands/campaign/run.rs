@@ -6,7 +6,7 @@ use crate::exit::{OrBadInput, Outcome};
 use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::units::format_counted;
-use gemelo_campaign::{Environment, Plan, SetValue, Summary};
+use gemelo_campaign::{Environment, Plan, PlanError, SetValue, Summary};
 use gemelo_report::Provenance;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -32,9 +32,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let plan = Plan::open(&arguments.plan, &arguments.set)
-        .with_context(|| arguments.plan.display().to_string())
-        .or_bad_input()?;
+    let plan = match Plan::open(&arguments.plan, &arguments.set) {
+        // These errors name the file themselves.
+        Err(error @ (PlanError::Read { .. } | PlanError::NoSuchPlan { .. })) => {
+            return Err(error).or_bad_input();
+        }
+        opened => opened.with_context(|| arguments.plan.display().to_string()).or_bad_input()?,
+    };
     let out = match &arguments.out {
         Some(out) if !arguments.plan_only => out,
         _ => {
