@@ -304,7 +304,7 @@ impl Story {
             assert!(found == content(lbn + 1, BLOCK), "block {lbn}");
         }
         let scrub = pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap();
-        assert_eq!(scrub.problems, Vec::<String>::new());
+        assert_eq!(scrub.problems, []);
     }
 }
 
