@@ -97,6 +97,8 @@ fn a_served_pool_names_the_command_that_heals_it() {
     assert!(out.contains(&format!("{scrub} heals it from other copies while")), "{out}");
     let warnings = pool.stat("/warnings").to_string();
     assert!(warnings.contains("'gemelo pool scrub' heals those"), "{warnings}");
+    // The server looks for new damage once a second.
+    std::thread::sleep(Duration::from_millis(2500));
     done(&["pool", "scrub", &pool.path()]);
     let (status, err) = served.stop();
     assert_eq!(status, 0, "{err}");
