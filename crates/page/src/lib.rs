@@ -2,7 +2,8 @@
 //!
 //! A source of reports makes a document, which is data: sections with text, tables and pictures.
 //! The document is then written as one HTML file that needs no other file and no network, as
-//! Markdown, as plain text, and as files of pictures. This crate returns the files as bytes and writes nothing.
+//! Markdown, as plain text, and as files of pictures. This crate returns the files as bytes and
+//! writes nothing.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
