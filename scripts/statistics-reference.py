@@ -5,8 +5,8 @@ Usage: scripts/statistics-reference.py > crates/stats/tests/scipy.json
 
 It needs Python 3 with SciPy (pip install scipy). The cases follow from a seed, so the same version
 of SciPy writes the same file. SciPy is the reference for distributions and tests; the formulas of
-Holm, Fieller and Hedges, which it lacks, are written here from their definitions: Fieller's ends
-are found as the roots of the condition itself, and not by the solved formula.
+Fieller and Hedges, which it lacks, are written here from their definitions: Fieller's ends are
+found as the roots of the condition itself, and not by the solved formula.
 """
 
 import json
@@ -105,6 +105,8 @@ def case(random):
         "mean_interval": list(mean),
         "median_interval": median_interval(base),
         "welch": [welch.statistic, welch.pvalue],
+        "log_welch": [logs.statistic, logs.pvalue],
+        "paired": paired(base, changed),
         "difference_interval": list(welch.confidence_interval(CONFIDENCE)),
         "log_ratio_interval": [math.exp(end) for end in logs.confidence_interval(CONFIDENCE)],
         "fieller": fieller(base, changed),
@@ -115,34 +117,44 @@ def case(random):
     }
 
 
-def holm(p_values):
-    """Holm's adjusted values by the definition of the stepwise procedure."""
-    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
-    steps = [(len(p_values) - step) * p_values[place] for step, place in enumerate(order)]
-    return [min(1.0, max(steps[: order.index(place) + 1])) for place in range(len(p_values))]
+def paired(base, changed):
+    """Returns the test and the interval of the ratios of rounds: the values in their order."""
+    rounds = min(len(base), len(changed))
+    logs = numpy.log(changed[:rounds]) - numpy.log(base[:rounds])
+    if numpy.ptp(logs) < 1e-12:
+        return None
+    found = stats.ttest_1samp(logs, 0.0)
+    ends = [math.exp(end) for end in found.confidence_interval(CONFIDENCE)]
+    return {"t": found.statistic, "p": found.pvalue, "interval": ends}
 
 
-def bootstrap(random):
-    values = [float(f"{value:.4g}") for value in random.lognormal(2.0, 0.6, 20)]
-    ends = {}
-    for method in ["percentile", "BCa"]:
-        found = stats.bootstrap(
-            (values,), numpy.mean, n_resamples=50_000, method=method, rng=random, vectorized=True
-        )
-        ends[method] = list(found.confidence_interval)
-    return {"values": values, "percentile": ends["percentile"], "bca": ends["BCa"]}
+def power(random):
+    """Returns the power of Student's test by the noncentral t distribution."""
+    count, is_paired = int(random.integers(2, 30)), bool(random.integers(0, 2))
+    deviation, ratio = (float(f"{x:.4g}") for x in (random.uniform(0.01, 0.3), random.uniform(0.7, 1.4)))
+    freedom = count - 1 if is_paired else 2 * count - 2
+    shift = math.sqrt(count) * abs(math.log(ratio)) / deviation
+    factor = stats.t.ppf((1 + CONFIDENCE) / 2, freedom)
+    # SciPy has no number for a lower tail that is far below the smallest that counts here.
+    low = numpy.nan_to_num(stats.nct.cdf(-factor, freedom, shift))
+    found = float(stats.nct.sf(factor, freedom, shift) + low)
+    return {
+        "count": count,
+        "is_paired": is_paired,
+        "deviation": deviation,
+        "ratio": ratio,
+        "power": found,
+    }
 
 
 def main():
     random = numpy.random.default_rng(SEED)
     cases = [case(random) for _ in range(CASES)]
-    families = [[float(f"{p:.4g}") for p in random.beta(0.5, 2, random.integers(1, 12))] for _ in range(30)]
     answers = {
         "scipy": scipy.__version__,
         "confidence": CONFIDENCE,
         "cases": cases,
-        "holm": [{"p_values": family, "adjusted": holm(family)} for family in families],
-        "bootstrap": [bootstrap(random) for _ in range(10)],
+        "powers": [power(random) for _ in range(100)],
     }
     print(json.dumps(answers, separators=(",", ":")).replace('{"base"', '\n{"base"'))
 

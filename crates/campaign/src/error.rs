@@ -1,8 +1,9 @@
 //! Failures of a campaign, and of the steps of one run.
 
 use crate::plan::PlanError;
-use gemelo_base::units::format_duration_ns;
+use gemelo_base::units::{format_duration_ns, format_size};
 use gemelo_base::{Classified, FailureKind};
+use gemelo_compare::SettingsError;
 use gemelo_record::RecordError;
 use std::io;
 use std::path::PathBuf;
@@ -65,6 +66,33 @@ pub enum CampaignError {
     /// Something that an earlier start has left cannot be given back.
     #[error("something of an earlier start is left: {0}: remove the cause and try again")]
     Leftover(String),
+    /// There is less free space than a target needs.
+    #[error(
+        "{} has {} free, and the plan needs {} for one target at a time: make room, or set smaller \
+         sizes",
+        path.display(),
+        format_size(*free_bytes),
+        format_size(*needed_bytes)
+    )]
+    NoRoom {
+        /// The directory in which targets are made.
+        path: PathBuf,
+        /// Space that the largest target needs.
+        needed_bytes: u64,
+        /// Space that is free.
+        free_bytes: u64,
+    },
+    /// A run found its disk full, as all further runs would.
+    #[error("the campaign ends, because a disk is full: run {run}: {reason}")]
+    Full {
+        /// Name of the run.
+        run: String,
+        /// Reason for the failure of the run.
+        reason: String,
+    },
+    /// The record of the campaign has an invalid level or margin.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     /// Every target is left out.
     #[error("no run is left: {0}")]
     NothingToRun(String),
@@ -81,6 +109,8 @@ impl Classified for CampaignError {
             Self::Exists(_) | Self::Absent(_) | Self::OtherPlan(_) | Self::NothingToRun(_) => {
                 FailureKind::BadInput
             }
+            Self::NoRoom { .. } | Self::Full { .. } => FailureKind::Exhausted,
+            Self::Settings(error) => error.kind(),
             Self::Leftover(_) => FailureKind::Failed,
             Self::Journal { .. } => FailureKind::Damaged,
         }

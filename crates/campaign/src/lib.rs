@@ -17,6 +17,7 @@ mod plan;
 mod process;
 mod resource;
 mod result;
+mod room;
 mod run;
 mod schedule;
 mod selection;
@@ -27,7 +28,7 @@ mod target;
 mod workload;
 
 pub use error::CampaignError;
-pub use outlook::{Member, Outlook};
+pub use outlook::{Member, Outlook, Power};
 pub use plan::{Plan, PlanError, SetValue};
 pub use run::{Cleaned, Environment, Summary, clean, run};
 pub use shipped::{ShippedPlan, shipped};

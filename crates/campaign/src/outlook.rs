@@ -1,9 +1,12 @@
 //! The outlook of a campaign: its runs in their order, the time and the space that they need.
 
 use crate::plan::Plan;
-use crate::run::first_runs;
+use crate::room::needed_bytes;
+use crate::run::{first_runs, warm_up_runs};
+use crate::schedule::Pair;
 use crate::selection::Selection;
 use gemelo_record::PlannedRun;
+use gemelo_stats::{Confidence, Looks, RatioNoise};
 use std::time::Duration;
 
 /// A target or a workload of a plan.
@@ -26,18 +29,40 @@ pub struct Outlook {
     pub targets: Vec<Member>,
     /// The workloads, in the order of the plan.
     pub workloads: Vec<Member>,
-    /// The runs in their order, without those that wide confidence intervals may add.
+    /// The runs in their order, without those that undecided comparisons may add.
     pub runs: Vec<PlannedRun>,
+    /// Runs of each target that precede them and do not count.
+    pub warm_up_runs: usize,
     /// The most repetitions of each pair.
     pub most_repetitions: u32,
-    /// The time of all runs whose length is known, without making targets.
+    /// The expected time of all runs whose length is known, with making targets and starting
+    /// processes.
     pub known_time: Duration,
     /// Number of runs of unknown length, each of which ends at its time limit at the latest.
     pub unknown_runs: usize,
-    /// The most space of one target, if the targets have limits. Runs follow one another.
+    /// The most space of one target, if it is known. Runs follow one another.
     pub space_bytes: Option<u64>,
     /// Pairs that cannot be run although both members can, each with its reason.
     pub unsuitable: Vec<String>,
+    /// The differences that the comparisons can find, if there are any.
+    pub power: Option<Power>,
+}
+
+/// The power of the comparisons of a plan, before anything is measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Power {
+    /// Repetitions of each side.
+    pub repetitions: u32,
+    /// Number of comparisons that share the level of confidence.
+    pub comparisons: usize,
+    /// The level of confidence of all comparisons together.
+    pub confidence: f64,
+    /// The deviation of a ratio from round to round that is assumed, as a share.
+    pub spread_share: f64,
+    /// The difference, as a share: the margin of the plan.
+    pub difference_share: f64,
+    /// The share of cases in which such a difference is found.
+    pub found_share: f64,
 }
 
 impl Plan {
@@ -57,29 +82,57 @@ impl Plan {
                 description: workload.description.clone(),
                 left_out: left_out.clone(),
             });
-        let repetitions = self.settings.repetitions as usize;
-        let times = selection.pairs.iter().map(|pair| {
-            self.workloads.get(pair.workload).and_then(crate::workload::WorkloadPlan::expected_time)
-        });
-        let times: Vec<_> = times.collect();
-        let known: Duration = times.iter().flatten().sum();
-        let pauses = self.settings.idle * u32::try_from(times.len()).unwrap_or(u32::MAX);
+        let runs = first_runs(self, &selection);
+        let warm_up = warm_up_runs(self, &selection);
+        let times: Vec<_> =
+            runs.iter().chain(&warm_up).map(|run| self.expected_time(run)).collect();
         Outlook {
             title: self.settings.title.clone(),
             targets: targets.collect(),
             workloads: workloads.collect(),
-            runs: first_runs(self, &selection),
+            warm_up_runs: warm_up.len(),
+            runs,
             most_repetitions: self.settings.most_repetitions,
-            known_time: (known + pauses) * self.settings.repetitions,
-            unknown_runs: times.iter().filter(|time| time.is_none()).count() * repetitions,
-            space_bytes: self.space(&selection),
+            known_time: times.iter().flatten().sum(),
+            unknown_runs: times.iter().filter(|time| time.is_none()).count(),
+            space_bytes: needed_bytes(self, &selection),
+            power: self.power(&selection),
             unsuitable: selection.unsuitable,
         }
     }
 
-    fn space(&self, selection: &Selection) -> Option<u64> {
-        let used = selection.pairs.iter().filter_map(|pair| self.targets.get(pair.target));
-        let limits = used.filter_map(|target| target.target.space_bytes());
-        limits.chain(self.settings.space_bytes).max()
+    /// Returns the expected time of a run, if that of its load is known.
+    fn expected_time(&self, run: &PlannedRun) -> Option<Duration> {
+        let workload = self.workloads.iter().find(|workload| workload.name == run.workload)?;
+        let target = self.targets.iter().find(|target| target.name == run.target)?;
+        Some(self.settings.idle + target.target.making_time() + workload.expected_time()?)
+    }
+
+    /// Returns the power of the comparisons with the baseline.
+    fn power(&self, selection: &Selection) -> Option<Power> {
+        let settings = &self.settings;
+        let first = selection.pairs.iter().map(|pair| pair.target).min()?;
+        let named = settings.baseline.as_ref();
+        let baseline =
+            self.targets.iter().position(|target| Some(&target.name) == named).unwrap_or(first);
+        let is_ranked = |pair: &&Pair| {
+            let workload = self.workloads.get(pair.workload);
+            pair.target != baseline && workload.is_some_and(|load| load.main_figure.is_some())
+        };
+        let comparisons = selection.pairs.iter().filter(is_ranked).count();
+        let looks = Looks::new(settings.repetitions, settings.most_repetitions);
+        let confidence = looks.share(Confidence::new(settings.confidence).ok()?);
+        let noise = RatioNoise { deviation: settings.spread_share, is_paired: true };
+        let level = confidence.shared_by(comparisons);
+        let found_share =
+            noise.power(1.0 - settings.margin_share, settings.most_repetitions, level);
+        (comparisons > 0).then_some(Power {
+            repetitions: settings.most_repetitions,
+            comparisons,
+            confidence: settings.confidence,
+            spread_share: settings.spread_share,
+            difference_share: settings.margin_share,
+            found_share,
+        })
     }
 }

@@ -37,6 +37,17 @@ pub enum CompareError {
          the campaign, or two campaigns"
     )]
     Mixed,
+    /// Sides that were measured in rounds have other numbers of repetitions.
+    #[error(
+        "the sides have {before} and {after} repetitions: sides that were measured in rounds have one of each \
+         round, in the same order"
+    )]
+    OtherRounds {
+        /// Number of repetitions before.
+        before: usize,
+        /// Number of repetitions after.
+        after: usize,
+    },
     /// The sides have no figure in common.
     #[error(
         "the two sides have no selected figure in common: give results of the same kind, or other \

@@ -1,7 +1,7 @@
 //! Groups of runs: the repetitions of one workload on one target.
 
 use gemelo_record::{Figures, Outcome, RunRecord};
-use gemelo_stats::Sample;
+use gemelo_stats::{Pairs, Sample};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -31,32 +31,54 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// One repetition of a workload on a target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Repetition {
+    /// Number of the repetition, from 1. Repetitions of a number were measured one after the
+    /// other, in a round.
+    pub number: u32,
+    /// The figures of the run, and the averages of its monitor.
+    pub figures: Figures,
+    /// Length of the measurement, if a campaign has recorded it.
+    pub measured_ns: Option<u64>,
+}
+
+/// Name of the phase in which a campaign measures.
+const MEASURE: &str = "measure";
+
+impl Repetition {
+    /// Returns the repetition that a run of a campaign is.
+    #[must_use]
+    pub fn of_run(run: &RunRecord) -> Self {
+        let mut figures = run.figures.clone();
+        let own = |name: &str| run.figures.value(name).is_none();
+        let monitored = run.monitor.figures.iter().filter(|figure| own(&figure.name));
+        figures.figures.extend(monitored.cloned());
+        let measured = run.phases.iter().find(|phase| phase.name == MEASURE);
+        Self { number: run.repetition, figures, measured_ns: measured.map(|phase| phase.length_ns) }
+    }
+}
+
 /// The complete runs of a campaign, by workload and target. Each run is one repetition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Groups {
-    groups: BTreeMap<Place, Vec<Figures>>,
+    groups: BTreeMap<Place, Vec<Repetition>>,
 }
 
 impl Groups {
-    /// Groups the runs that are done. A run has the figures of its workload and the averages of
-    /// its monitor.
+    /// Groups the runs that are done.
     #[must_use]
     pub fn of_runs(runs: &[RunRecord]) -> Self {
         let mut groups = Self::default();
         for run in runs.iter().filter(|run| run.outcome == Outcome::Done) {
-            let mut figures = run.figures.clone();
-            let own = |name: &str| run.figures.value(name).is_none();
-            figures
-                .figures
-                .extend(run.monitor.figures.iter().filter(|figure| own(&figure.name)).cloned());
-            groups.add(Place::new(&run.workload, &run.target), figures);
+            groups.add(Place::new(&run.workload, &run.target), Repetition::of_run(run));
         }
         groups
     }
 
     /// Adds a repetition.
-    pub fn add(&mut self, place: Place, figures: Figures) {
-        self.groups.entry(place).or_default().push(figures);
+    pub fn add(&mut self, place: Place, repetition: Repetition) {
+        self.groups.entry(place).or_default().push(repetition);
     }
 
     /// Returns the places that have a run, in order.
@@ -66,7 +88,7 @@ impl Groups {
 
     /// Returns the repetitions at a place, or none.
     #[must_use]
-    pub fn runs(&self, place: &Place) -> &[Figures] {
+    pub fn runs(&self, place: &Place) -> &[Repetition] {
         self.groups.get(place).map_or(&[], Vec::as_slice)
     }
 
@@ -79,8 +101,26 @@ impl Groups {
 
 /// Returns the values of a figure in these runs, or `None` if no run has it.
 pub(crate) fn sample_of<'a>(
-    runs: impl IntoIterator<Item = &'a Figures>,
+    runs: impl IntoIterator<Item = &'a Repetition>,
     figure: &str,
 ) -> Option<Sample> {
-    Sample::new(runs.into_iter().filter_map(|run| run.value(figure))).ok()
+    Sample::new(runs.into_iter().filter_map(|run| run.figures.value(figure))).ok()
+}
+
+/// Returns the values of two figures in the rounds in which both were measured, or `None` if there
+/// is no such round.
+pub(crate) fn pairs_of(base: Values<'_>, changed: Values<'_>) -> Option<Pairs> {
+    let round = |run: &Repetition| {
+        let other = changed.runs.iter().find(|other| other.number == run.number)?;
+        Some((run.figures.value(base.figure)?, other.figures.value(changed.figure)?))
+    };
+    let rounds: Vec<(f64, f64)> = base.runs.iter().filter_map(round).collect();
+    Pairs::new(&rounds).ok()
+}
+
+/// The values of a figure in some repetitions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Values<'a> {
+    pub(crate) runs: &'a [Repetition],
+    pub(crate) figure: &'a str,
 }

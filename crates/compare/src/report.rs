@@ -1,6 +1,6 @@
 //! The comparison of two sides, and the limit at which it fails.
 
-use crate::{CompareError, Pair, Row, Settings, Side, Verdict, compare};
+use crate::{CompareError, Doubt, Pair, Row, Settings, Side, Verdict, compare};
 use gemelo_base::{Classified, FailureKind};
 use gemelo_figures::{Quantity, quantity};
 use gemelo_record::Better;
@@ -21,10 +21,41 @@ pub struct Summary {
     pub worse: usize,
     /// Number of figures that are the same within noise.
     pub same: usize,
-    /// Number of figures whose repetitions are too few.
-    pub too_few: usize,
-    /// Figures that became slower by the limit or more; empty without a limit.
+    /// Number of figures of which the measurements show neither.
+    pub undecided: usize,
+    /// The answer to the limit of the user, if there is one.
+    pub limit: Option<Limited>,
+}
+
+/// The answer to the question whether anything became slower by a limit or more.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Limited {
+    /// Number of rates and times that were compared. Without any, nothing can be answered.
+    pub speeds: usize,
+    /// Figures that became slower beyond noise, by the limit or more.
     pub slower: Vec<Slower>,
+    /// Figures that may have become slower by the limit or more: the measurements do not tell.
+    pub undecided: Vec<PerhapsSlower>,
+}
+
+impl Limited {
+    /// Returns whether the measurements answer the question.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        !self.slower.is_empty() || (self.speeds > 0 && self.undecided.is_empty())
+    }
+}
+
+/// A figure that may have become slower by the limit or more.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PerhapsSlower {
+    /// Workload and target.
+    #[serde(flatten)]
+    pub place: crate::Place,
+    /// Name of the figure.
+    pub figure: String,
+    /// The largest loss within the interval, as a share; `None` if there is no interval.
+    pub most_loss_share: Option<f64>,
 }
 
 /// A figure that became slower by the limit or more.
@@ -39,27 +70,43 @@ pub struct Slower {
     pub loss_share: f64,
 }
 
+/// The question that a comparison of two sides answers.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Request {
+    /// Level, margin and figures.
+    pub settings: Settings,
+    /// `true` if the repetitions of one number were measured in one round on both sides.
+    pub in_rounds: bool,
+    /// The loss of speed that is not permitted.
+    pub limit: Option<Slowdown>,
+}
+
 /// Compares two sides. The warnings name what only one side has.
 ///
 /// # Errors
-/// Fails if one side is a campaign and the other is not, or if they have no selected figure in
-/// common.
+/// Fails if one side is a campaign and the other is not, if they have no selected figure in
+/// common, or if sides that were measured in rounds have other numbers of repetitions.
 pub fn compare_sides(
     before: &Side,
     after: &Side,
-    settings: &Settings,
-    limit: Option<Slowdown>,
+    request: &Request,
 ) -> Result<(Summary, Vec<String>), CompareError> {
     if before.is_campaign != after.is_campaign {
         return Err(CompareError::Mixed);
+    }
+    let Request { settings, in_rounds, limit } = request;
+    let in_rounds = *in_rounds;
+    if in_rounds {
+        same_rounds(before, after)?;
     }
     let mut warnings = [before.warnings.as_slice(), after.warnings.as_slice()].concat();
     warnings.extend(missing(before, after, "second"));
     warnings.extend(missing(after, before, "first"));
     let pair = |place: &crate::Place| Pair {
         place: place.clone(),
-        before: before.groups.runs(place).iter().collect(),
-        after: after.groups.runs(place).iter().collect(),
+        before: before.groups.runs(place),
+        after: after.groups.runs(place),
+        is_paired: in_rounds,
     };
     let pairs: Vec<Pair<'_>> = before.groups.places().map(pair).collect();
     let rows = compare(&pairs, settings);
@@ -79,11 +126,23 @@ pub fn compare_sides(
         better: count(Verdict::Better),
         worse: count(Verdict::Worse),
         same: count(Verdict::Same),
-        too_few: count(Verdict::TooFew),
-        slower: limit.map_or_else(Vec::new, |limit| slower_rows(&rows, limit)),
+        undecided: count(Verdict::Undecided),
+        limit: limit.map(|limit| limited(&rows, limit)),
         rows,
     };
     Ok((summary, warnings))
+}
+
+/// Refuses sides in rounds of which one has more repetitions than the other.
+fn same_rounds(before: &Side, after: &Side) -> Result<(), CompareError> {
+    for place in before.groups.places() {
+        let count = |side: &Side| side.groups.runs(place).len();
+        let (before, after) = (count(before), count(after));
+        if before != after {
+            return Err(CompareError::OtherRounds { before, after });
+        }
+    }
+    Ok(())
 }
 
 fn missing(side: &Side, other: &Side, name: &str) -> Vec<String> {
@@ -120,30 +179,59 @@ impl Slowdown {
     }
 }
 
-/// Returns the rates that fell and the times that rose by the limit or more, beyond noise. Other
-/// figures, such as the space used, have no speed.
+/// Answers whether a rate fell or a time rose by the limit or more. Other figures, such as the
+/// space used, have no speed.
+///
+/// A figure is slower if its verdict is worse and its loss reaches the limit. It is permitted if
+/// its whole interval loses less. Anything else is undecided: one repetition, and an interval that
+/// reaches from a gain to a loss beyond the limit, say nothing about the limit.
 #[must_use]
-pub fn slower_rows(rows: &[Row], limit: Slowdown) -> Vec<Slower> {
-    let slower = rows.iter().filter(|row| row.verdict == Verdict::Worse).filter_map(|row| {
-        let loss_share = loss_of_speed(row)?;
-        (loss_share >= limit.0).then(|| Slower {
-            place: row.place.clone(),
-            figure: row.figure.clone(),
-            loss_share,
-        })
-    });
-    slower.collect()
+pub fn limited(rows: &[Row], limit: Slowdown) -> Limited {
+    let mut answer = Limited { speeds: 0, slower: Vec::new(), undecided: Vec::new() };
+    for (row, loss) in rows.iter().filter_map(|row| Some((row, loss_of_speed(row)?))) {
+        answer.speeds += 1;
+        let (place, figure) = (row.place.clone(), row.figure.clone());
+        let is_sure =
+            row.verdict != Verdict::NotJudged && row.doubt.is_none_or(|doubt| doubt == Doubt::Wide);
+        let most_loss_share = loss.most.filter(|_| is_sure);
+        if row.verdict == Verdict::Worse
+            && let Some(loss_share) = loss.share.filter(|share| *share >= limit.0)
+        {
+            answer.slower.push(Slower { place, figure, loss_share });
+        } else if row.verdict != Verdict::Better
+            && most_loss_share.is_none_or(|most| most >= limit.0)
+        {
+            answer.undecided.push(PerhapsSlower { place, figure, most_loss_share });
+        }
+    }
+    answer
 }
 
-fn loss_of_speed(row: &Row) -> Option<f64> {
+/// The loss of speed of a row, as a share.
+struct Loss {
+    share: Option<f64>,
+    /// The largest loss in the interval.
+    most: Option<f64>,
+}
+
+/// Returns the loss of a figure that has a speed.
+fn loss_of_speed(row: &Row) -> Option<Loss> {
     let is_speed = matches!(
         quantity(&row.figure),
         Quantity::Nanoseconds | Quantity::PerSecond | Quantity::BytesPerSecond
     );
-    let ratio = row.ratio.filter(|_| is_speed)?.value;
+    let interval = row.ratio.and_then(|ratio| ratio.interval);
+    let ratio = row.ratio.map(|ratio| ratio.value);
     match row.better {
-        Better::Higher => Some(1.0 - ratio),
-        Better::Lower => Some(ratio - 1.0),
+        _ if !is_speed => None,
+        Better::Higher => Some(Loss {
+            share: ratio.map(|ratio| 1.0 - ratio),
+            most: interval.map(|interval| 1.0 - interval.low()),
+        }),
+        Better::Lower => Some(Loss {
+            share: ratio.map(|ratio| ratio - 1.0),
+            most: interval.map(|interval| interval.high() - 1.0),
+        }),
         Better::Neither => None,
     }
 }

@@ -1,21 +1,81 @@
 //! The figures that are compared.
 
+use gemelo_base::{Classified, FailureKind};
 use gemelo_record::{Better, Figure, Figures};
-use gemelo_stats::Confidence;
+use gemelo_stats::{Confidence, Interval};
+use serde::Serialize;
+use thiserror::Error;
 
 /// The settings of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Confidence level of intervals. The correction for many comparisons keeps the probability of
-    /// one wrong verdict or more below the rest to one.
+    /// Confidence level. The comparisons of one call share it: the intervals of all their ratios
+    /// contain the true ratios together at this level.
     pub confidence: Confidence,
+    /// The ratios that count as the same.
+    pub margin: Margin,
     /// The figures that are compared.
     pub selection: Selection,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { confidence: Confidence::USUAL, selection: Selection::Main }
+        Self { confidence: Confidence::USUAL, margin: Margin::USUAL, selection: Selection::Main }
+    }
+}
+
+/// The error for a share that is not a margin.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("{share} is not a margin: give a share above 0 and below 1, such as 0.1 for 10 %")]
+pub struct MarginError {
+    /// The number that was given.
+    pub share: f64,
+}
+
+impl Classified for MarginError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
+}
+
+/// The equivalence margin: the largest difference that does not matter, as a share. Two sides are
+/// called the same only if the whole interval of their ratio lies in it. Source: Schuirmann, "A
+/// comparison of the two one-sided tests procedure and the power approach for assessing the
+/// equivalence of average bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15
+/// (1987).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Margin(f64);
+
+impl Margin {
+    /// 10 % to each side: ratios of 0.9 to 1.1.
+    pub const USUAL: Self = Self(0.1);
+
+    /// Creates a margin.
+    ///
+    /// # Errors
+    /// Fails if the share is not above 0 and below 1.
+    pub fn new(share: f64) -> Result<Self, MarginError> {
+        if share > 0.0 && share < 1.0 { Ok(Self(share)) } else { Err(MarginError { share }) }
+    }
+
+    /// Returns the share, such as 0.1.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        self.0
+    }
+
+    /// Returns whether all ratios of an interval count as the same.
+    #[must_use]
+    pub fn contains(self, interval: Interval) -> bool {
+        interval.low() >= 1.0 - self.0 && interval.high() <= 1.0 + self.0
+    }
+
+    /// Returns the factor to each side of a ratio within which its interval is narrow enough to
+    /// decide, whatever the ratio: an interval that contains 1 then lies in the margin.
+    #[must_use]
+    pub fn reach(self) -> f64 {
+        (1.0 + self.0).sqrt()
     }
 }
 
@@ -82,6 +142,17 @@ fn repeats_another(name: &str, figures: &Figures) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_that_is_narrow_enough_is_decided_whatever_its_ratio() {
+        let margin = Margin::USUAL;
+        for ratio in [0.7, 0.9, 0.96, 1.0, 1.04, 1.1, 1.3] {
+            let reach = margin.reach();
+            let interval = Interval::new(ratio / reach, ratio * reach).unwrap();
+            assert!(!interval.contains(1.0) || margin.contains(interval), "{ratio}");
+        }
+        assert!(Margin::new(0.0).is_err() && Margin::new(1.0).is_err());
+    }
 
     #[test]
     fn the_sum_of_one_kind_of_operations_is_not_compared_again() {

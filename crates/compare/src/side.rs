@@ -1,6 +1,6 @@
 //! One side of a comparison: result files, or a campaign.
 
-use crate::{CompareError, Groups, Place};
+use crate::{CompareError, Groups, Place, Repetition};
 use gemelo_figures::read;
 use gemelo_record::{Outcome, read_campaign, read_runs};
 use std::collections::BTreeSet;
@@ -23,7 +23,8 @@ pub struct Side {
 }
 
 impl Side {
-    /// Reads a side: the directory of one campaign, or result files, each of which is a repetition.
+    /// Reads a side: the directory of one campaign, or result files, each of which is a repetition
+    /// or has several.
     ///
     /// # Errors
     /// Fails if a file cannot be read, or if a directory is given together with other files.
@@ -39,6 +40,7 @@ impl Side {
             return Err(CompareError::Count { count: paths.len() });
         }
         let mut side = Self::empty(false);
+        let mut number = 0;
         for path in paths {
             if path.is_dir() {
                 return Err(CompareError::DirectoryAmongFiles { path: path.clone() });
@@ -51,7 +53,13 @@ impl Side {
                 ));
             }
             side.hosts.extend(raw.provenance.map(|provenance| provenance.host));
-            side.groups.add(Place::default(), raw.figures);
+            let several =
+                if raw.repetitions.is_empty() { vec![raw.figures] } else { raw.repetitions };
+            for figures in several {
+                number += 1;
+                let repetition = Repetition { number, figures, measured_ns: None };
+                side.groups.add(Place::default(), repetition);
+            }
         }
         Ok(side)
     }

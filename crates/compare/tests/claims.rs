@@ -9,9 +9,10 @@
 
 mod common;
 
-use common::{campaign, groups, target};
-use gemelo_compare::{ClaimVerdict, judge};
-use gemelo_record::ClaimRecord;
+use common::{campaign, groups, repetitions, target};
+use gemelo_base::random::Random;
+use gemelo_compare::{ClaimVerdict, Groups, Place, Standards, judge};
+use gemelo_record::{CampaignRecord, ClaimRecord, LeastFigure, LeastScale};
 
 fn claim(tests: &[&str]) -> ClaimRecord {
     ClaimRecord {
@@ -21,7 +22,12 @@ fn claim(tests: &[&str]) -> ClaimRecord {
         place: None,
         not_testable: None,
         tests: tests.iter().map(|test| (*test).to_owned()).collect(),
+        least: LeastScale::default(),
     }
+}
+
+fn judged(claim: &ClaimRecord, campaign: &CampaignRecord, groups: &Groups) -> ClaimVerdict {
+    judge(claim, campaign, groups, Standards::of(campaign).unwrap()).verdict
 }
 
 fn verdict_of(claim: &ClaimRecord) -> ClaimVerdict {
@@ -38,7 +44,7 @@ fn verdict_of(claim: &ClaimRecord) -> ClaimVerdict {
         ("load", "ext4", &[100.0, 101.0, 99.0, 100.0]),
         ("load", "once", &[150.0]),
     ]);
-    judge(claim, &campaign, &groups).verdict
+    judged(claim, &campaign, &groups)
 }
 
 fn verdict(tests: &[&str]) -> ClaimVerdict {
@@ -58,12 +64,35 @@ fn the_interval_decides() {
     assert_eq!(verdict(&[&ratio("about 2 within 5%")]), ClaimVerdict::Confirmed);
     let undecided = verdict(&[&ratio("> 2.0")]);
     assert!(
-        matches!(&undecided, ClaimVerdict::Undecided { reason } if reason.contains("both sides")),
+        matches!(&undecided, ClaimVerdict::Undecided { reason } if reason.ends_with("both sides of 2")),
         "{undecided:?}"
     );
     let difference = RATIO.replace(" / ", " - ");
     assert_eq!(verdict(&[&format!("{difference} about 100 within 10%")]), ClaimVerdict::Confirmed);
     assert_eq!(verdict(&["write/operations_per_s[load, ext4] < 90"]), ClaimVerdict::Refuted);
+}
+
+/// The change of a ratio: 2 on one load, and 1 on the other.
+#[test]
+fn a_ratio_of_ratios_is_computed_round_by_round() {
+    let targets = vec![target("volume", None), target("ext4", None)];
+    let campaign = campaign(targets, &["same", "real"]);
+    let groups = groups(&[
+        ("same", "volume", &[200.0, 102.0, 398.0, 201.0]),
+        ("same", "ext4", &[100.0, 50.0, 200.0, 101.0]),
+        ("real", "volume", &[300.0, 20.2, 60.0, 80.0]),
+        ("real", "ext4", &[301.0, 20.0, 60.5, 80.0]),
+    ]);
+    let of = |load: &str| {
+        let rate = |target| format!("write/operations_per_s[{load}, {target}]");
+        format!("({} / {})", rate("volume"), rate("ext4"))
+    };
+    let verdict = |relation: &str| {
+        let test = format!("{} / {} {relation}", of("same"), of("real"));
+        judged(&claim(&[&test]), &campaign, &groups)
+    };
+    assert_eq!(verdict("about 2 within 5%"), ClaimVerdict::Confirmed);
+    assert_eq!(verdict("< 1.5"), ClaimVerdict::Refuted);
 }
 
 #[test]
@@ -105,8 +134,89 @@ fn one_repetition_decides_nothing() {
         let test = format!("write/operations_per_s[load, once] {relation}");
         let found = verdict(&[&test]);
         assert!(
-            matches!(&found, ClaimVerdict::Undecided { reason } if reason.contains("repetitions")),
+            matches!(&found, ClaimVerdict::Undecided { reason } if reason.contains("one repetition")),
             "{found:?}"
         );
     }
+}
+
+fn least_figure(name: &str, value: f64) -> Option<LeastFigure> {
+    Some(LeastFigure { name: name.to_owned(), value })
+}
+
+/// Measurements below the scale of a claim never confirm or refute it, whatever they show.
+#[test]
+fn a_claim_below_its_scale_is_too_small() {
+    let targets = || vec![target("volume", None), target("ext4", None)];
+    let mut campaign = campaign(targets(), &["load"]);
+    campaign.provenance.memory_bytes = 1 << 30;
+    campaign.workloads[0].data_bytes = Some(1 << 28);
+    campaign.targets[0].capacity_bytes = Some(1 << 29);
+    campaign.targets[1].capacity_bytes = Some(1 << 29);
+    let groups = groups(&[
+        ("load", "volume", &[200.0, 202.0, 198.0, 201.0]),
+        ("load", "ext4", &[100.0, 101.0, 99.0, 100.0]),
+    ]);
+    let none = LeastScale::default;
+    for (least, reason) in [
+        (LeastScale { repetitions: Some(5), ..none() }, "has 4 repetitions, and the claim needs 5"),
+        (LeastScale { time_ns: Some(10_000_000_000), ..none() }, "measured for 5.0 s"),
+        (LeastScale { data_bytes: Some(1 << 29), ..none() }, "uses 256.00 MiB"),
+        (LeastScale { memory_share: Some(2.0), ..none() }, "25.00 % of the memory"),
+        (LeastScale { fill_share: Some(0.9), ..none() }, "50.00 % of the capacity of volume"),
+        (
+            LeastScale { figure: least_figure("write/operations_per_s", 200.0), ..none() },
+            "has 198 of",
+        ),
+        (LeastScale { figure: least_figure("pool/images", 10.0), ..none() }, "has nothing of"),
+    ] {
+        for relation in ["> 1.5", "< 1.5"] {
+            let claim = ClaimRecord { least: least.clone(), ..claim(&[&ratio(relation)]) };
+            let found = judged(&claim, &campaign, &groups);
+            assert!(
+                matches!(&found, ClaimVerdict::TooSmall { reason: found } if found.contains(reason)),
+                "{reason}: {found:?}"
+            );
+        }
+    }
+    let large = LeastScale {
+        repetitions: Some(4),
+        time_ns: Some(1_000_000_000),
+        data_bytes: Some(1 << 28),
+        memory_share: Some(0.25),
+        fill_share: Some(0.5),
+        figure: least_figure("write/operations_per_s", 99.0),
+    };
+    let claim = ClaimRecord { least: large, ..claim(&[&ratio("> 1.5")]) };
+    assert_eq!(judged(&claim, &campaign, &groups), ClaimVerdict::Confirmed);
+}
+
+/// Five conditions whose limits are exactly the truth: the claim is judged wrongly in at most 5 %
+/// of campaigns, and not in five times half of it.
+#[test]
+fn the_conditions_of_a_claim_are_a_family() {
+    const CAMPAIGNS: u32 = 2000;
+    const SEED: u64 = 21;
+    let names = ["a", "b", "c", "d", "e"];
+    let targets = names.iter().chain(&["base"]).map(|name| target(name, None)).collect();
+    let campaign = campaign(targets, &["load"]);
+    let tests = names.map(|name| {
+        format!("write/operations_per_s[load, {name}] / write/operations_per_s[load, base] >= 1")
+    });
+    let claim = claim(&tests.each_ref().map(String::as_str));
+    let mut random = Random::new(SEED);
+    let refuted = (0..CAMPAIGNS).filter(|_| {
+        let mut groups = Groups::default();
+        for name in names.iter().chain(&["base"]) {
+            let values: Vec<f64> =
+                (0..5).map(|_| 100.0 * common::noise(&mut random, 0.05)).collect();
+            for repetition in repetitions(&values) {
+                groups.add(Place::new("load", name), repetition);
+            }
+        }
+        judged(&claim, &campaign, &groups) == ClaimVerdict::Refuted
+    });
+    let share = refuted.count() as f64 / f64::from(CAMPAIGNS);
+    println!("refuted at the limit: {share}");
+    assert!(share <= 0.05, "{share}, seed {SEED}");
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use gemelo_compare::{Condition, Expression, Relation, Term};
+use gemelo_compare::{Condition, Expression, Quotient, Relation, Term};
 use gemelo_stats::Interval;
 use proptest::prelude::*;
 
@@ -18,13 +18,21 @@ fn all_forms_are_read() {
         (
             "write/operations_per_s[nurand-write, volume] / \
              write/operations_per_s[nurand-write, ext4] >= 1.5",
-            Expression::Ratio(rate(), other()),
+            Expression::Ratio(Quotient { above: rate(), below: other() }),
             Relation::AtLeast(1.5),
         ),
         (
             "write/operations_per_s[nurand-write,volume]-write/operations_per_s[nurand-write,ext4]<0",
             Expression::Difference(rate(), other()),
             Relation::Below(0.0),
+        ),
+        (
+            "(a/b[c, d] / a/b[c, e]) / (a/b[f, d] / a/b[f, e]) > 1",
+            Expression::RatioOfRatios {
+                above: Quotient { above: term("a/b", "c", "d"), below: term("a/b", "c", "e") },
+                below: Quotient { above: term("a/b", "f", "d"), below: term("a/b", "f", "e") },
+            },
+            Relation::Above(1.0),
         ),
         (
             " nurand-write.write/latency_p99.9_ns[ suite , gemelo volume ] about 2e6 within 12.5 % ",

@@ -2,6 +2,7 @@
 
 use crate::fio::FioView;
 use crate::pool::PoolView;
+use crate::repeated::{REPEATED_SCHEMA, RepeatedFile};
 use crate::scan::ScanView;
 use crate::{FiguresError, of_bench, of_filebench, of_replay};
 use gemelo_job::{bench, filebench, replay};
@@ -46,8 +47,10 @@ pub struct RawResult {
     pub kind: Kind,
     /// Program, machine and time. Files of `fio` have none.
     pub provenance: Option<Provenance>,
-    /// The figures of the result, by name.
+    /// The figures of the result, by name; the medians if it has repetitions.
     pub figures: Figures,
+    /// The figures of each repetition; empty for a file of one run.
+    pub repetitions: Vec<Figures>,
     /// The warnings of the file.
     pub warnings: Vec<String>,
     /// `true` if the measurement was complete and without a failure. The figures describe the part
@@ -104,6 +107,13 @@ pub fn parse(text: &str, path: &Path) -> Result<RawResult, FiguresError> {
                 && file.result.len() == file.input.len();
             Ok(framed(Kind::Bench, of_bench(&file), is_complete, file))
         }
+        REPEATED_SCHEMA => {
+            let file: RepeatedFile = layout(text, path, REPEATED_SCHEMA)?;
+            let is_complete = file.result.repetitions.iter().all(|run| run.is_complete);
+            let repetitions = file.result.complete().cloned().collect();
+            let medians = file.result.medians();
+            Ok(RawResult { repetitions, ..framed(Kind::Bench, medians, is_complete, file) })
+        }
         replay::SCHEMA => {
             let file: replay::ReplayFile = layout(text, path, replay::SCHEMA)?;
             let is_complete = file.result.is_complete && file.result.verification.wrong == 0;
@@ -137,7 +147,8 @@ fn framed<Input, Measured>(
     file: ResultFile<Input, Measured>,
 ) -> RawResult {
     let ResultFile { provenance, warnings, .. } = file;
-    RawResult { kind, provenance: Some(provenance), figures, warnings, is_complete }
+    let provenance = Some(provenance);
+    RawResult { kind, provenance, figures, repetitions: Vec::new(), warnings, is_complete }
 }
 
 fn of_fio(fio: &FioView) -> RawResult {
@@ -146,6 +157,7 @@ fn of_fio(fio: &FioView) -> RawResult {
         kind: Kind::Fio,
         provenance: None,
         figures: fio.figures(),
+        repetitions: Vec::new(),
         is_complete: warnings.is_empty(),
         warnings,
     }

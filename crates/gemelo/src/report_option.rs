@@ -6,6 +6,7 @@ use clap::Args;
 use gemelo_page::Report;
 use gemelo_report::ResultFile;
 use serde::Serialize;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 /// The option `--report`.
@@ -45,9 +46,15 @@ impl ReportOption {
     }
 }
 
-/// Writes a report to one file: HTML, or Markdown if the name ends in `.md`.
+/// Writes a report to one file: HTML, or Markdown if the name ends in `.md`. A terminal gets plain
+/// text.
 pub(crate) fn write_page(path: &Path, force: bool, report: &Report) -> anyhow::Result<()> {
     let is_markdown = path.extension().is_some_and(|ending| ending == "md");
-    let text = if is_markdown { report.markdown() } else { report.page()? };
+    let is_terminal = files::is_some_standard_output(Some(path)) && std::io::stdout().is_terminal();
+    let text = match (is_terminal, is_markdown) {
+        (true, _) => report.text(),
+        (false, true) => report.markdown(),
+        (false, false) => report.page()?,
+    };
     files::write_whole(path, force, text.as_bytes())
 }

@@ -11,7 +11,7 @@ use thiserror::Error;
 const USUAL_DISTRIBUTION: &str = "personal";
 /// Seed of a job without the option `--seed`. It is fixed, so that duplicates are the same on every
 /// host.
-const USUAL_SEED: u64 = 1;
+pub const USUAL_SEED: u64 = 1;
 
 /// Returns the name of the distribution that the options select.
 #[must_use]

@@ -198,6 +198,8 @@ pub(crate) struct Cell {
     pub(crate) text: Text,
     /// Second line, less prominent, such as a confidence interval.
     pub(crate) detail: Option<Text>,
+    /// A formula behind the text, shown on request.
+    pub(crate) fold: Option<String>,
     /// Meaning of the cell beyond its text.
     pub(crate) tone: Tone,
 }
@@ -230,11 +232,16 @@ pub(crate) enum Tone {
 
 impl Cell {
     pub(crate) fn new(text: impl Into<Text>) -> Self {
-        Self { text: text.into(), detail: None, tone: Tone::Plain }
+        Self { text: text.into(), detail: None, fold: None, tone: Tone::Plain }
     }
 
     pub(crate) fn detail(mut self, detail: impl Into<Text>) -> Self {
         self.detail = Some(detail.into());
+        self
+    }
+
+    pub(crate) fn fold(mut self, fold: impl Into<String>) -> Self {
+        self.fold = Some(fold.into());
         self
     }
 

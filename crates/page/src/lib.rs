@@ -2,7 +2,8 @@
 //!
 //! A source of reports makes a document, which is data: sections with text, tables and pictures.
 //! The document is then written as one HTML file that needs no other file and no network, as
-//! Markdown, and as files of pictures. This crate returns the files as bytes and writes nothing.
+//! Markdown, as plain text, and as files of pictures. This crate returns the files as bytes and
+//! writes nothing.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -15,6 +16,7 @@ mod html;
 mod markdown;
 mod origin;
 mod pictures;
+mod plain;
 mod quantity;
 mod single;
 mod thin;
@@ -24,6 +26,7 @@ pub use chart::DrawError;
 
 use document::Document;
 use gemelo_base::{Classified, FailureKind};
+use gemelo_compare::SettingsError;
 use gemelo_figures::FiguresError;
 use gemelo_record::RecordError;
 use gemelo_report::ResultFileError;
@@ -53,7 +56,7 @@ impl Report {
     /// Fails if the plan or the record of a run cannot be read.
     pub fn of_campaign(directory: &Path) -> Result<Self, PageError> {
         let data = campaign::read(directory)?;
-        let document = campaign::document(&data, directory);
+        let document = campaign::document(&data, directory)?;
         Ok(Self { document, figures: Some(csv::figures(&data)) })
     }
 
@@ -78,6 +81,18 @@ impl Report {
     #[must_use]
     pub fn markdown(&self) -> String {
         markdown::markdown(&self.document, false)
+    }
+
+    /// Returns the report as plain text for a terminal, without pictures and long tables.
+    #[must_use]
+    pub fn text(&self) -> String {
+        plain::text(&self.document)
+    }
+
+    /// Returns the answer of the report as plain text for a terminal.
+    #[must_use]
+    pub fn answer(&self) -> String {
+        plain::answer(&self.document)
     }
 
     /// Returns all files of the report: the page, Markdown, all figures, and the pictures.
@@ -111,6 +126,9 @@ pub enum PageError {
     /// The plan or the record of a run cannot be read.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// The record of the campaign has an invalid level or margin.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     /// A result file cannot be read.
     #[error(transparent)]
     Figures(#[from] FiguresError),
@@ -137,6 +155,7 @@ impl Classified for PageError {
     fn kind(&self) -> FailureKind {
         match self {
             Self::Record(error) => error.kind(),
+            Self::Settings(error) => error.kind(),
             Self::Figures(error) => error.kind(),
             Self::Result(error) => error.kind(),
             Self::Draw(_) | Self::Panicked | Self::Png { .. } => FailureKind::Bug,

@@ -94,6 +94,9 @@ fn cell_text(cell: &Cell) -> String {
     if let Some(detail) = &cell.detail {
         let _ = write!(text, " ({})", inline(detail));
     }
+    if let Some(fold) = &cell.fold {
+        let _ = write!(text, " [{}]", escaped(fold));
+    }
     text
 }
 

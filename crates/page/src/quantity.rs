@@ -2,6 +2,7 @@
 //! fits their size. The name of a figure tells its unit, see `gemelo_record::Figure`.
 
 use gemelo_base::units::format_count;
+use gemelo_figures::{NameParts, name_parts};
 
 /// Digits of a figure that are shown. More would claim a precision that runs seldom have.
 const SIGNIFICANT_DIGITS: i32 = 3;
@@ -154,24 +155,14 @@ pub(crate) struct FigureName {
     pub(crate) words: String,
 }
 
-/// Returns a figure's name without its job.
-pub(crate) fn bare_name(name: &str) -> &str {
-    match name.rsplit_once('/') {
-        Some((kind, _)) => {
-            kind.rsplit_once('.').map_or(name, |(job, _)| name.get(job.len() + 1..).unwrap_or(name))
-        }
-        None => name,
-    }
-}
-
 /// Returns the name of a figure in words.
 pub(crate) fn figure_name(name: &str) -> FigureName {
-    let (kind, quantity) = name.rsplit_once('/').unwrap_or(("", name));
-    let (job, kind) = match kind.rsplit_once('.') {
-        Some((job, kind)) => (Some(job.to_owned()), kind),
-        None => (None, kind),
-    };
-    FigureName { job, kind: kind.to_owned(), words: words(kind, quantity) }
+    let parts = name_parts(name);
+    FigureName {
+        job: parts.job.map(str::to_owned),
+        kind: parts.kind.to_owned(),
+        words: words(parts),
+    }
 }
 
 /// Returns the name of a figure in words, with its job in front.
@@ -189,7 +180,10 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn words(kind: &str, quantity: &str) -> String {
+/// Name of the job under which a campaign has the figures of the pool behind a target.
+const POOL: &str = "pool";
+
+fn words(NameParts { job, kind, quantity, .. }: NameParts<'_>) -> String {
     let stem = ["_bytes_per_s", "_per_s", "_bytes", "_ns", "_share"]
         .iter()
         .find_map(|unit| quantity.strip_suffix(unit))
@@ -197,6 +191,7 @@ fn words(kind: &str, quantity: &str) -> String {
     let kind_of = |noun: &str| match kind {
         "all" | "" | "run" => noun.to_owned(),
         "system" | "target" | "monitor" => format!("{noun} of the {kind}"),
+        "usage" if job == Some(POOL) => format!("{noun} of its server"),
         "usage" => format!("{noun} of the load generator"),
         "space" => format!("space, {noun}"),
         kind => format!("{kind} {noun}"),
@@ -264,6 +259,7 @@ mod tests {
                 "nurand-write: write latency, mean",
             ),
             ("usage/cpu_share", Unit::Share, "Processor time of the load generator"),
+            ("pool.usage/memory_bytes", Unit::Bytes, "pool: memory of its server"),
             ("space/dedup_ratio", Unit::Number, "Space, dedup ratio"),
             ("space/data_bytes", Unit::Bytes, "Space, data"),
         ] {

@@ -76,6 +76,46 @@ fn every_link_leads_to_a_file_of_the_campaign() {
     }
 }
 
+/// Clicks each link of the menu, waits until the page has stopped moving, and looks how far the
+/// heading is from the top of the screen.
+const CLICKED: &str = "(async () => {
+    const missed = [];
+    const frame = () => new Promise(done => setTimeout(done, 50));
+    for (const link of document.querySelectorAll('nav a')) {
+        scrollTo({ top: 0, behavior: 'instant' });
+        await frame();
+        link.click();
+        let [before, still] = [-1, 0];
+        for (let wait = 0; still < 6 && wait < 200; wait++) {
+            still = scrollY === before ? still + 1 : 0;
+            before = scrollY;
+            await frame();
+        }
+        const part = document.querySelector(link.getAttribute('href'));
+        const end = document.documentElement.scrollHeight - innerHeight;
+        const top = part.getBoundingClientRect().top;
+        // The last parts cannot reach the top: the page ends.
+        if ((top < -2 || top > 150) && scrollY < end - 2) missed.push([link.href, top]);
+    }
+    return missed;
+})()";
+
+/// Smooth scrolling goes to the place that a part had when the link was clicked. Parts that were
+/// laid out only when they were reached moved it by thousands of pixels.
+#[test]
+fn links_of_the_menu_lead_to_their_part_with_motion_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = campaign(directory.path());
+    let Some(mut browser) = Browser::start() else { return };
+    browser.emulate("screen", "light");
+    for width in [WINDOW, PHONE] {
+        browser.open(&page, width, 900);
+        browser.evaluate("document.querySelectorAll('nav details').forEach(d => d.open = true)");
+        assert!(browser.evaluate("document.querySelectorAll('nav a').length").as_u64() > Some(5));
+        assert_eq!(browser.evaluate(CLICKED), json!([]), "width {width}");
+    }
+}
+
 #[test]
 fn the_controls_work() {
     let directory = tempfile::tempdir().unwrap();

@@ -30,11 +30,11 @@ pub struct CampaignRecord {
     pub runs: Vec<PlannedRun>,
     /// Fewest repetitions of each pair of a target and a workload.
     pub repetitions: u32,
-    /// Most repetitions, if confidence intervals are still too wide.
+    /// Most repetitions, if comparisons or claims are still undecided.
     pub most_repetitions: u32,
-    /// Half width of the confidence interval, as a share of the mean, at which repetitions end.
-    pub precision_share: f64,
-    /// Confidence level of intervals, such as 0.95.
+    /// The largest difference that does not matter, as a share of a ratio.
+    pub margin_share: f64,
+    /// Confidence level of all intervals of a comparison together, such as 0.95.
     pub confidence: f64,
     /// The claims that the report judges.
     #[serde(default)]
@@ -70,6 +70,9 @@ pub struct TargetRecord {
     pub description: String,
     /// `true` for the target that the others are compared with.
     pub is_baseline: bool,
+    /// Most bytes of data that the target takes, if it has a limit.
+    #[serde(default)]
+    pub capacity_bytes: Option<u64>,
     /// Reason why the target was left out, such as a missing program.
     #[serde(default)]
     pub left_out: Option<String>,
@@ -84,6 +87,9 @@ pub struct WorkloadRecord {
     pub kind: String,
     /// One line about the workload for a reader of the report.
     pub description: String,
+    /// Bytes of the files or regions that the load uses, if the plan tells them.
+    #[serde(default)]
+    pub data_bytes: Option<u64>,
     /// Name of the figure by which targets are ranked. The report picks one if it is missing.
     #[serde(default)]
     pub main_figure: Option<String>,
@@ -128,4 +134,40 @@ pub struct ClaimRecord {
     /// Conditions over figures of which all must hold. The grammar is that of the plan.
     #[serde(default)]
     pub tests: Vec<String>,
+    /// The least scale at which the claim means something.
+    #[serde(default)]
+    pub least: LeastScale,
+}
+
+/// The least scale of the measurements of a claim. Below it, they say nothing about the claim.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LeastScale {
+    /// Fewest repetitions of each workload on each target.
+    #[serde(default)]
+    pub repetitions: Option<u32>,
+    /// Shortest measurement.
+    #[serde(default)]
+    pub time_ns: Option<u64>,
+    /// Least bytes of the files or regions of the load.
+    #[serde(default)]
+    pub data_bytes: Option<u64>,
+    /// Least share of the memory of the machine that the data of the load are; above 1 for data
+    /// that no cache holds.
+    #[serde(default)]
+    pub memory_share: Option<f64>,
+    /// Least share of the capacity of the target that the data of the load are.
+    #[serde(default)]
+    pub fill_share: Option<f64>,
+    /// A figure that every run must have, and its least value.
+    #[serde(default)]
+    pub figure: Option<LeastFigure>,
+}
+
+/// The least value of a figure of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LeastFigure {
+    /// Name of the figure.
+    pub name: String,
+    /// Its least value.
+    pub value: f64,
 }

@@ -13,7 +13,8 @@ mod files;
 mod run;
 
 pub use campaign::{
-    CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, Paper, PlannedRun, TargetRecord, WorkloadRecord,
+    CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, LeastFigure, LeastScale, Paper, PlannedRun,
+    TargetRecord, WorkloadRecord,
 };
 pub use figure::{Better, Curve, Figure, Figures, Series};
 pub use files::{

@@ -1,5 +1,6 @@
 //! Distribution functions, by the library `statrs`, for arguments that are always valid here.
 
+use crate::Confidence;
 use statrs::distribution::{Binomial, Continuous, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 use statrs::function::beta::checked_beta_reg;
 
@@ -28,8 +29,8 @@ pub(crate) fn student_quantile(probability: f64, freedom: f64) -> f64 {
 }
 
 /// Returns the factor of the standard error on each side of an interval with this level.
-pub(crate) fn student_factor(level: f64, freedom: f64) -> f64 {
-    student_quantile(f64::midpoint(1.0, level), freedom)
+pub(crate) fn student_factor(confidence: Confidence, freedom: f64) -> f64 {
+    student_quantile(f64::midpoint(1.0, confidence.level()), freedom)
 }
 
 /// Returns the probability that a standard normal variable is at most `z`.

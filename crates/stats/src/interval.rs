@@ -46,6 +46,15 @@ impl Confidence {
         self.0
     }
 
+    /// Returns the level that each of so many intervals must have for all of them to contain their
+    /// true values together with this level, whatever their dependence: each gets an equal part of
+    /// the share of errors. Source: Dunn, "Multiple comparisons among means", Journal of the
+    /// American Statistical Association 56 (1961).
+    #[must_use]
+    pub fn shared_by(self, intervals: usize) -> Self {
+        Self(1.0 - self.error_share() / intervals.max(1) as f64)
+    }
+
     /// Returns the accepted share of errors, such as 0.05.
     #[must_use]
     pub fn error_share(self) -> f64 {
@@ -86,6 +95,19 @@ impl Interval {
         self.high
     }
 
+    /// Returns the part of the interval that is not below zero, for figures that cannot be
+    /// negative, or `None` if there is no such part.
+    #[must_use]
+    pub fn not_below_zero(self) -> Option<Self> {
+        Self::new(self.low.max(0.0), self.high)
+    }
+
+    /// Returns `true` if all values of the other interval are in this one.
+    #[must_use]
+    pub fn contains_all_of(self, other: Self) -> bool {
+        self.contains(other.low) && self.contains(other.high)
+    }
+
     /// Returns half of the distance between the ends.
     #[must_use]
     pub fn half_width(self) -> f64 {
@@ -108,18 +130,17 @@ pub struct Estimate {
     pub interval: Option<Interval>,
 }
 
-impl Estimate {
-    /// Returns half of the width of the interval, as a share of the magnitude of the value.
-    #[must_use]
-    pub fn precision_share(&self) -> Option<f64> {
-        let share = self.interval?.half_width() / self.value.abs();
-        share.is_finite().then_some(share)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_intervals_share_the_errors_of_one() {
+        let each = Confidence::USUAL.shared_by(5);
+        assert!((each.error_share() - 0.01).abs() < 1e-12, "{each:?}");
+        assert_eq!(Confidence::USUAL.shared_by(1), Confidence::USUAL);
+        assert_eq!(Confidence::USUAL.shared_by(0), Confidence::USUAL);
+    }
 
     #[test]
     fn ends_are_finite_and_in_order() {

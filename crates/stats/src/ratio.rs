@@ -15,8 +15,12 @@ const MOST_PAIRS: usize = 1 << 22;
 /// variances may differ; the degrees of freedom are those of Satterthwaite at the estimated ratio
 /// (Tamhane and Logan, "Finding the maximum safe dose level for heteroscedastic data", 2004).
 ///
+/// It is for figures that can be zero, which have no logarithm; [`ratio_of_geometric_means`] is for
+/// all others. The interval of values that are not negative ends at zero.
+///
 /// The ratio is `None` if the mean of `base` is zero. The interval is `None` if a sample has a
-/// single value, or if the mean of `base` does not differ from zero: the ratio is unbounded then.
+/// single value, if no sample has any spread, or if the mean of `base` does not differ from zero:
+/// the ratio is unbounded then.
 #[must_use]
 pub fn ratio_of_means(base: &Sample, changed: &Sample, confidence: Confidence) -> Option<Estimate> {
     let moments = |sample: &Sample| {
@@ -32,6 +36,11 @@ pub fn ratio_of_means(base: &Sample, changed: &Sample, confidence: Confidence) -
     let interval = moments(base)
         .zip(moments(changed))
         .and_then(|(base, changed)| fieller(&base, &changed, confidence));
+    let interval = if base.lowest() >= 0.0 && changed.lowest() >= 0.0 {
+        interval.and_then(Interval::not_below_zero)
+    } else {
+        interval
+    };
     Some(Estimate { value, interval })
 }
 
@@ -58,10 +67,8 @@ pub(crate) fn fieller(
         [base.count, changed.count],
         [base.freedom, changed.freedom],
     );
-    let StandardError::Some { freedom, .. } = error else {
-        return Interval::new(ratio, ratio);
-    };
-    let factor = student_factor(confidence.level(), freedom);
+    let StandardError::Some { freedom, .. } = error else { return None };
+    let factor = student_factor(confidence, freedom);
     // All terms are divided by the square of the mean of the base.
     let u = base.variance / base.count / base.mean / base.mean;
     let v = changed.variance / changed.count / base.mean / base.mean;
@@ -84,15 +91,8 @@ pub fn ratio_of_geometric_means(
     changed: &Sample,
     confidence: Confidence,
 ) -> Option<Estimate> {
-    if base.lowest() <= 0.0 || changed.lowest() <= 0.0 {
-        return None;
-    }
-    let logarithms = |sample: &Sample| Sample::new(sample.values().iter().map(|x| x.ln())).ok();
-    let difference = difference_of_means(&logarithms(base)?, &logarithms(changed)?, confidence);
-    let interval = difference
-        .interval
-        .and_then(|interval| Interval::new(interval.low().exp(), interval.high().exp()));
-    Some(Estimate { value: finite(difference.value.exp())?, interval })
+    let (base, changed) = base.logarithms().zip(changed.logarithms())?;
+    Some(difference_of_means(&base, &changed, confidence).exponential())
 }
 
 /// Returns the ratio by which `changed` is a scaled `base`: the median of the ratios of all pairs,
@@ -147,10 +147,20 @@ mod tests {
     }
 
     #[test]
-    fn values_without_spread_have_an_exact_ratio() {
-        let ratio = ratio_of_means(&sample(&[2.0; 3]), &sample(&[3.0; 3]), Confidence::USUAL);
-        let ratio = ratio.unwrap();
-        assert_eq!((ratio.value, ratio.interval), (1.5, Interval::new(1.5, 1.5)));
+    fn values_without_spread_have_a_ratio_of_unknown_noise() {
+        let (base, changed) = (sample(&[2.0; 3]), sample(&[3.0; 3]));
+        for estimate in [ratio_of_means, ratio_of_geometric_means] {
+            let ratio = estimate(&base, &changed, Confidence::USUAL).unwrap();
+            assert!((ratio.value - 1.5).abs() < 1e-12, "{ratio:?}");
+            assert_eq!(ratio.interval, None);
+        }
+    }
+
+    #[test]
+    fn a_ratio_of_figures_that_can_be_zero_does_not_go_below_zero() {
+        let changed = sample(&[0.0, 5.0, 0.0]);
+        let ratio = ratio_of_means(&sample(&[10.0, 11.0, 9.0]), &changed, Confidence::USUAL);
+        assert_eq!(ratio.unwrap().interval.unwrap().low(), 0.0);
     }
 
     #[test]

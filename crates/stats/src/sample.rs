@@ -59,6 +59,21 @@ impl Sample {
         &self.ascending
     }
 
+    /// Returns the natural logarithms of the values, or `None` if a value is not positive.
+    #[must_use]
+    pub fn logarithms(&self) -> Option<Self> {
+        if self.lowest() <= 0.0 {
+            return None;
+        }
+        Self::new(self.ascending.iter().map(|value| value.ln())).ok()
+    }
+
+    /// Returns `true` if all values are the same.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.ascending.first() == self.ascending.last()
+    }
+
     /// Returns the number of values, at least 1.
     #[must_use]
     pub fn count(&self) -> usize {

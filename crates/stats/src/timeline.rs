@@ -111,7 +111,7 @@ impl Timeline {
 #[must_use]
 pub fn mean_over_time(series: &Timeline, confidence: Confidence) -> Estimate {
     let interval = series.moments().and_then(|moments| {
-        let factor = student_factor(confidence.level(), moments.freedom);
+        let factor = student_factor(confidence, moments.freedom);
         Interval::around(moments.mean, factor * (moments.variance / moments.count).sqrt())
     });
     Estimate { value: series.mean(), interval }
@@ -144,5 +144,11 @@ pub fn ratio_over_time(
         .moments()
         .zip(changed.moments())
         .and_then(|(base, changed)| fieller(&base, &changed, confidence));
+    let is_negative = |series: &Timeline| series.values().iter().any(|value| *value < 0.0);
+    let interval = if is_negative(base) || is_negative(changed) {
+        interval
+    } else {
+        interval.and_then(Interval::not_below_zero)
+    };
     value.is_finite().then_some(Estimate { value, interval })
 }

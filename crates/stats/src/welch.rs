@@ -8,8 +8,10 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TestMethod {
-    /// Welch's t-test of equal means.
+    /// Welch's t-test of the logarithms.
     Welch,
+    /// Student's t-test of the logarithms of the ratios of rounds.
+    Paired,
     /// The exact rank test of Mann and Whitney, for values without ties.
     RankExact,
     /// The rank test of Mann and Whitney by the normal approximation, with corrections for ties and
@@ -22,8 +24,7 @@ pub enum TestMethod {
 pub struct TestOutcome {
     /// The test that gave the probability.
     pub method: TestMethod,
-    /// Welch's t, or Mann and Whitney's U of the second sample. It is infinite if two samples
-    /// without any spread differ.
+    /// Student's or Welch's t, or Mann and Whitney's U of the second sample.
     pub statistic: f64,
     /// The probability of a difference at least as large between samples of one source.
     pub p_value: f64,
@@ -67,20 +68,23 @@ pub(crate) fn combined_error(
 /// Biometrika 34 (1947), with the degrees of freedom of Satterthwaite, Biometrics Bulletin 2
 /// (1946).
 ///
-/// Samples without any spread are equal (p = 1) or differ (p = 0). A single value on a side gives
-/// `None`.
+/// A single value on a side gives `None`, and so do samples without any spread: two equal values
+/// come by chance if a figure has few possible values, so they say nothing of the noise.
 #[must_use]
 pub fn welch_test(first: &Sample, second: &Sample) -> Option<TestOutcome> {
-    let difference = second.mean() - first.mean();
-    let (statistic, p_value) = match standard_error(first, second)? {
-        StandardError::None if difference == 0.0 => (0.0, 1.0),
-        StandardError::None => (f64::INFINITY.copysign(difference), 0.0),
-        StandardError::Some { error, freedom } => {
-            let t = difference / error;
-            (t, student_two_sided(t, freedom))
-        }
+    let StandardError::Some { error, freedom } = standard_error(first, second)? else {
+        return None;
     };
+    let statistic = (second.mean() - first.mean()) / error;
+    let p_value = student_two_sided(statistic, freedom);
     Some(TestOutcome { method: TestMethod::Welch, statistic, p_value })
+}
+
+/// Tests two samples of positive values for equal geometric means: [`welch_test`] of their
+/// logarithms. It is `None` if a value is not positive.
+#[must_use]
+pub fn log_test(first: &Sample, second: &Sample) -> Option<TestOutcome> {
+    welch_test(&first.logarithms()?, &second.logarithms()?)
 }
 
 #[cfg(test)]
@@ -88,11 +92,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_without_spread_are_equal_or_differ() {
+    fn samples_without_spread_have_no_test() {
         let [three, four] = [[3.0; 3], [4.0; 3]].map(|values| Sample::new(values).unwrap());
-        assert_eq!(welch_test(&three, &three).unwrap().p_value, 1.0);
-        assert_eq!(welch_test(&three, &four).unwrap().p_value, 0.0);
+        assert_eq!(welch_test(&three, &three), None);
+        assert_eq!(welch_test(&three, &four), None);
         assert_eq!(welch_test(&three, &Sample::new([1.0]).unwrap()), None);
+        let noisy = Sample::new([4.0, 4.1, 3.9]).unwrap();
+        assert!(log_test(&three, &noisy).unwrap().p_value < 0.05);
     }
 
     #[test]

@@ -4,9 +4,10 @@ use super::PlanError;
 use super::keys::Keys;
 use crate::target::TargetPlan;
 use crate::workload::WorkloadPlan;
+use gemelo_base::values::{Percent, Size, Span};
 use gemelo_compare::Condition;
 use gemelo_job::nearest::nearest;
-use gemelo_record::{ClaimRecord, Paper};
+use gemelo_record::{ClaimRecord, LeastFigure, LeastScale, Paper};
 
 /// Most claims of a plan. The papers have below 50 findings each.
 const MOST_CLAIMS: usize = 1000;
@@ -42,6 +43,7 @@ fn claim(keys: &Keys<'_>) -> Result<ClaimRecord, PlanError> {
         place: keys.text("place")?,
         not_testable: keys.text("not-testable")?,
         tests: keys.texts("tests")?,
+        least: keys.table("least")?.as_ref().map(least).transpose()?.unwrap_or_default(),
     };
     keys.finish()?;
     match (&claim.not_testable, claim.tests.is_empty()) {
@@ -51,6 +53,29 @@ fn claim(keys: &Keys<'_>) -> Result<ClaimRecord, PlanError> {
         }
         _ => Ok(claim),
     }
+}
+
+/// Reads the least scale of a claim.
+fn least(keys: &Keys<'_>) -> Result<LeastScale, PlanError> {
+    let share = |name| {
+        let share = keys.parsed::<Percent>(name, "a percentage, such as 90 or 90%")?;
+        Ok::<_, PlanError>(share.map(|share| share.0))
+    };
+    let span = keys.parsed::<Span>("time", "a duration, such as 30s or 5m")?;
+    let least = LeastScale {
+        repetitions: keys.parsed("repetitions", "a whole number")?,
+        time_ns: span.map(|span| span.0.as_nanos() as u64),
+        data_bytes: keys.parsed::<Size>("data", "a size, such as 4g")?.map(|size| size.0),
+        memory_share: keys.parsed("memory", "a number, such as 2 for twice the memory")?,
+        fill_share: share("fill")?,
+        figure: match (keys.text("figure")?, keys.parsed("at-least", "a number")?) {
+            (Some(name), Some(value)) => Some(LeastFigure { name, value }),
+            (None, None) => None,
+            _ => return Err(keys.wrong("figure", "and 'at-least' stand together")),
+        },
+    };
+    keys.finish()?;
+    Ok(least)
 }
 
 /// Refuses a condition that cannot be parsed, or that names something that the plan does not have.

@@ -3,6 +3,8 @@
 use super::PlanError;
 use super::keys::Keys;
 use gemelo_base::values::{Percent, Size, Span};
+use gemelo_compare::Margin;
+use gemelo_stats::Confidence;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,10 +12,16 @@ use std::time::Duration;
 const MOST_REPETITIONS: u32 = 1000;
 
 /// Repetitions without the key. Fewer give no useful confidence interval.
-const REPETITIONS: u32 = 3;
+const REPETITIONS: u32 = 5;
 
-/// Half width of confidence intervals without the key, as a share of the mean.
-const PRECISION_SHARE: f64 = 0.05;
+/// Difference that does not matter, without the key, as a share.
+const MARGIN_SHARE: f64 = 0.1;
+
+/// Deviation of a ratio from round to round that `--plan` assumes without the key, as a share.
+const SPREAD_SHARE: f64 = 0.05;
+
+/// Warm-up runs of each target without the key.
+const WARM_UP_RUNS: u32 = 1;
 
 /// Confidence level without the key, as is usual.
 const CONFIDENCE: f64 = 0.95;
@@ -29,10 +37,13 @@ pub(crate) struct Settings {
     /// Fewest repetitions of each pair.
     pub(crate) repetitions: u32,
     pub(crate) most_repetitions: u32,
-    pub(crate) precision_share: f64,
+    /// The largest difference that does not matter, as a share of a ratio.
+    pub(crate) margin_share: f64,
+    /// Deviation of a ratio from round to round that is assumed before any run.
+    pub(crate) spread_share: f64,
     pub(crate) confidence: f64,
     pub(crate) seed: u64,
-    /// Runs of each pair that precede the first repetition and do not count.
+    /// Runs of each target that precede the first repetition and do not count.
     pub(crate) warm_up_runs: u32,
     /// Pause before each run.
     pub(crate) idle: Duration,
@@ -42,8 +53,7 @@ pub(crate) struct Settings {
     pub(crate) baseline: Option<String>,
     /// Directory for everything that runs make; the campaign's own if absent.
     pub(crate) work: Option<PathBuf>,
-    /// Time and space that the author of the plan expects, for the list of plans.
-    pub(crate) takes: Option<Duration>,
+    /// Space that the author of the plan expects a run to need.
     pub(crate) space_bytes: Option<u64>,
     pub(crate) needs_root: bool,
 }
@@ -64,24 +74,28 @@ impl Settings {
         let share = |key| keys.parsed::<Percent>(key, "a percentage, such as 5 or 2.5%");
         let span = |key| Ok::<_, PlanError>(keys.parsed::<Span>(key, SPAN)?.map(|span| span.0));
         let confidence = share("confidence")?.map_or(CONFIDENCE, |percent| percent.0);
-        if !(0.5..1.0).contains(&confidence) {
-            return Err(keys.wrong("confidence", "must be at least 50 % and below 100 %"));
+        Confidence::new(confidence).map_err(|error| keys.wrong("confidence", error))?;
+        let margin_share = share("margin")?.map_or(MARGIN_SHARE, |percent| percent.0);
+        Margin::new(margin_share).map_err(|error| keys.wrong("margin", error))?;
+        let spread_share = share("spread")?.map_or(SPREAD_SHARE, |percent| percent.0);
+        if spread_share <= 0.0 {
+            return Err(keys.wrong("spread", "must be above 0 %"));
         }
         let settings = Self {
             title: keys.text("title")?.unwrap_or_else(|| name.clone()),
             name,
             repetitions,
             most_repetitions: most,
-            precision_share: share("precision")?.map_or(PRECISION_SHARE, |percent| percent.0),
+            margin_share,
+            spread_share,
             confidence,
             seed: keys.parsed("seed", "a whole number")?.unwrap_or(1),
-            warm_up_runs: count(keys, "warm-up-runs")?.unwrap_or(0),
+            warm_up_runs: count(keys, "warm-up-runs")?.unwrap_or(WARM_UP_RUNS),
             idle: span("idle")?.unwrap_or_default(),
             drops_caches: keys.flag("drop-caches")?,
             time_limit: span("time-limit")?.unwrap_or(TIME_LIMIT),
             baseline: keys.text("baseline")?,
             work: keys.text("work")?.map(PathBuf::from),
-            takes: span("takes")?,
             space_bytes: keys.parsed::<Size>("space", "a size, such as 4g")?.map(|size| size.0),
             needs_root: keys.flag("needs-root")?,
         };

@@ -1,26 +1,29 @@
 //! Running a campaign: each run of the plan, resumption, and further repetitions.
 
 mod attempt;
+mod decision;
 mod files;
 mod pace;
-mod precision;
 
 use crate::error::{CampaignError, StepError};
 use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::plan::Plan;
 use crate::resource::Resource;
+use crate::room::Room;
 use crate::schedule::{Pair, order};
 use crate::selection::Selection;
 use attempt::Attempt;
+use decision::Measured;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
+use gemelo_compare::Place;
 use gemelo_record::{
     CAMPAIGN_SCHEMA, CampaignRecord, Outcome, PlannedRun, RUN_FILE, RunRecord, TargetRecord,
     WorkloadRecord, read_campaign, read_run, run_directory,
 };
 use gemelo_report::Provenance;
+use gemelo_stats::Looks;
 use pace::Pace;
-use precision::MainFigures;
 use std::path::{Path, PathBuf};
 
 /// The surroundings of a campaign.
@@ -59,6 +62,22 @@ pub(crate) fn first_runs(plan: &Plan, selection: &Selection) -> Vec<PlannedRun> 
     runs
 }
 
+/// Returns the runs that do not count: the first workload of each target, as often as the plan
+/// wants.
+pub(crate) fn warm_up_runs(plan: &Plan, selection: &Selection) -> Vec<PlannedRun> {
+    let mut first: Vec<Pair> = Vec::new();
+    for pair in &selection.pairs {
+        if first.iter().all(|other| other.target != pair.target) {
+            first.push(*pair);
+        }
+    }
+    let mut runs = Vec::new();
+    for _ in 0..plan.settings.warm_up_runs {
+        add_runs(plan, &first, 0, &mut runs);
+    }
+    runs
+}
+
 /// Appends one repetition of some pairs.
 fn add_runs(plan: &Plan, pairs: &[Pair], repetition: u32, runs: &mut Vec<PlannedRun>) {
     for pair in order(pairs, plan.settings.seed, repetition) {
@@ -88,6 +107,8 @@ pub fn run(
     if selection.pairs.is_empty() {
         return Err(CampaignError::NothingToRun(selection.reasons(plan)));
     }
+    let room = Room::of(plan, &selection, directory);
+    room.check()?;
     let directory = files::prepare(directory, resume)?;
     let _lock = Lock::take(&directory)?;
     let record = files::record(plan, &directory, resume, || {
@@ -96,10 +117,11 @@ pub fn run(
     let mut journal = Journal::open(&directory)?;
     refuse_leftovers(journal.undo_all()?)?;
     let work = work_directory(plan, &directory, &mut journal)?;
-    let mut campaign = Campaign { plan, directory: &directory, work, record, journal, environment };
-    let mut summary = campaign.all_runs(&selection)?;
-    summary.left = reasons(&campaign.journal.undo_all()?);
-    Ok(summary)
+    let mut campaign =
+        Campaign { plan, directory: &directory, work, room, record, journal, environment };
+    let ended = campaign.all_runs(&selection);
+    let left = reasons(&campaign.journal.undo_all()?);
+    Ok(Summary { left, ..ended? })
 }
 
 /// Gives back everything that a campaign has left. Returns what could not be given back.
@@ -156,6 +178,7 @@ fn record_of(plan: &Plan, selection: &Selection, provenance: Provenance) -> Camp
             name: target.name.clone(),
             kind: target.kind.to_owned(),
             description: target.description.clone(),
+            capacity_bytes: target.target.space_bytes(),
             is_baseline: settings.baseline.as_ref() == Some(&target.name),
             left_out: left_out.clone(),
         });
@@ -164,6 +187,7 @@ fn record_of(plan: &Plan, selection: &Selection, provenance: Provenance) -> Camp
             name: workload.name.clone(),
             kind: workload.kind.to_owned(),
             description: workload.description.clone(),
+            data_bytes: workload.data_bytes,
             main_figure: workload.main_figure.clone(),
             set: workload.set.clone(),
             left_out: left_out.clone(),
@@ -181,7 +205,7 @@ fn record_of(plan: &Plan, selection: &Selection, provenance: Provenance) -> Camp
         runs: first_runs(plan, selection),
         repetitions: settings.repetitions,
         most_repetitions: settings.most_repetitions,
-        precision_share: settings.precision_share,
+        margin_share: settings.margin_share,
         confidence: settings.confidence,
         claims: plan.claims.clone(),
         warnings: selection.unsuitable.clone(),
@@ -193,6 +217,7 @@ struct Campaign<'a> {
     plan: &'a Plan,
     directory: &'a Path,
     work: PathBuf,
+    room: Room,
     record: CampaignRecord,
     journal: Journal,
     environment: &'a Environment<'a>,
@@ -201,7 +226,7 @@ struct Campaign<'a> {
 impl Campaign<'_> {
     fn all_runs(&mut self, selection: &Selection) -> Result<Summary, CampaignError> {
         let mut summary = Summary::default();
-        let mut figures = MainFigures::default();
+        let mut measured = Measured::default();
         let monitor = self.environment.monitor;
         monitor.begin("run", Unit::Items, Some(self.record.runs.len() as u64));
         self.warm_up(selection)?;
@@ -209,7 +234,7 @@ impl Campaign<'_> {
         let mut next = 0;
         while !self.environment.stop.is_raised() {
             let Some(run) = self.record.runs.get(next).cloned() else {
-                if self.add_repetition(selection, &figures)? {
+                if self.add_repetitions(selection, &measured)? {
                     continue;
                 }
                 monitor.finish();
@@ -228,7 +253,7 @@ impl Campaign<'_> {
             match &record.outcome {
                 Outcome::Done => {
                     summary.done += 1;
-                    figures.add(&self.record, &record);
+                    measured.add(&record);
                 }
                 Outcome::Failed { reason } => {
                     monitor.warn(&format!("run {} failed: {reason}", run.id));
@@ -242,24 +267,29 @@ impl Campaign<'_> {
         Ok(summary)
     }
 
-    /// Appends one repetition of the pairs whose intervals are too wide. Returns `false` if there
-    /// are none.
-    fn add_repetition(
+    /// Appends the repetitions up to the next look of the pairs that are undecided. Returns `false`
+    /// if there are none.
+    fn add_repetitions(
         &mut self,
         selection: &Selection,
-        figures: &MainFigures,
+        measured: &Measured,
     ) -> Result<bool, CampaignError> {
-        let wanting = figures.wanting(&self.plan.settings, &self.record.runs);
-        let is_wanting = |pair: &Pair| {
+        let settings = &self.plan.settings;
+        let last = self.record.runs.iter().map(|run| run.repetition).max().unwrap_or(0);
+        let looks = Looks::new(settings.repetitions, settings.most_repetitions);
+        let Some(next) = looks.after(last) else { return Ok(false) };
+        let undecided = measured.undecided(&self.record)?;
+        let is_undecided = |pair: &Pair| {
             let workload = self.plan.workloads.get(pair.workload);
             let target = self.plan.targets.get(pair.target);
             workload.zip(target).is_some_and(|(workload, target)| {
-                wanting.iter().any(|names| names.0 == workload.name && names.1 == target.name)
+                undecided.contains(&Place::new(&workload.name, &target.name))
             })
         };
-        let pairs: Vec<_> = selection.pairs.iter().copied().filter(is_wanting).collect();
-        let last = self.record.runs.iter().map(|run| run.repetition).max().unwrap_or(0);
-        add_runs(self.plan, &pairs, last + 1, &mut self.record.runs);
+        let pairs: Vec<_> = selection.pairs.iter().copied().filter(is_undecided).collect();
+        for repetition in last + 1..=next {
+            add_runs(self.plan, &pairs, repetition, &mut self.record.runs);
+        }
         if !pairs.is_empty() {
             let path = self.directory.join(gemelo_record::CAMPAIGN_FILE);
             files::write_json(&path, &self.record)?;
@@ -268,18 +298,20 @@ impl Campaign<'_> {
         Ok(!pairs.is_empty())
     }
 
-    /// Executes each pair a few times without counting it. A resumed campaign does not repeat this.
+    /// Runs the first workload of each target a few times without counting it: the first run of a
+    /// target finds cold memory, files that were never written, and processors at rest. A resumed
+    /// campaign does not repeat this.
     fn warm_up(&mut self, selection: &Selection) -> Result<(), CampaignError> {
-        let mut runs = Vec::new();
-        for _ in 0..self.plan.settings.warm_up_runs {
-            add_runs(self.plan, &selection.pairs, 0, &mut runs);
-        }
-        for run in runs {
+        for run in warm_up_runs(self.plan, selection) {
             let results = self.directory.join(WARM_UP_DIRECTORY).join(&run.id);
             if self.environment.stop.is_raised() || results.join(RUN_FILE).exists() {
                 continue;
             }
             let record = Attempt::new(self, &run, results.clone())?.execute();
+            self.room.check_after(&record)?;
+            if let Outcome::Failed { reason } = &record.outcome {
+                self.environment.monitor.warn(&format!("warm-up {} failed: {reason}", run.id));
+            }
             if record.outcome != Outcome::Interrupted {
                 files::write_json(&results.join(RUN_FILE), &record)?;
             }
@@ -294,9 +326,11 @@ impl Campaign<'_> {
         {
             return Ok((record, false));
         }
+        self.room.check()?;
         let results = run_directory(self.directory, &run.id);
         let record = Attempt::new(self, run, results.clone())?.execute();
         files::write_json(&results.join(RUN_FILE), &record)?;
+        self.room.check_after(&record)?;
         Ok((record, true))
     }
 }

@@ -104,6 +104,10 @@ impl Target for Commands {
         self.kind
     }
 
+    fn making_time(&self) -> Duration {
+        Duration::from_millis(1000)
+    }
+
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
         let place = self.place.replace("$WORK", &site.work.display().to_string());
         let mut environment: BTreeMap<_, _> = site.environment().into_iter().collect();

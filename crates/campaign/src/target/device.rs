@@ -9,6 +9,7 @@ use crate::system;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 #[derive(Debug)]
 struct Device {
@@ -60,6 +61,10 @@ impl Target for Device {
 
     fn place_kind(&self) -> PlaceKind {
         PlaceKind::Device
+    }
+
+    fn making_time(&self) -> Duration {
+        Duration::from_millis(200)
     }
 
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {

@@ -8,6 +8,7 @@ use crate::site::Site;
 use gemelo_record::Space;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Unit of `st_blocks`, in bytes (stat(2)).
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -49,6 +50,10 @@ impl Target for Directory {
 
     fn place_kind(&self) -> PlaceKind {
         PlaceKind::Directory
+    }
+
+    fn making_time(&self) -> Duration {
+        Duration::from_millis(5)
     }
 
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {

@@ -11,6 +11,7 @@ use gemelo_base::values::Size;
 use gemelo_record::Space;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Size of a file system without the key: enough for short runs, and small enough for most disks.
 const DEFAULT_BYTES: u64 = 4 << 30;
@@ -130,6 +131,10 @@ impl Target for LoopTarget {
         Some(self.bytes)
     }
 
+    fn making_time(&self) -> Duration {
+        Duration::from_millis(1000)
+    }
+
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
         let file = site.sparse_file("disk", self.bytes)?;
         let device = site.attach(&file)?;
@@ -172,7 +177,7 @@ impl Made for Mounted {
 }
 
 /// Longest off-line pass. `duperemove` reads all files, some of them several times.
-const SETTLE_LIMIT: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+const SETTLE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Has everything that a file system holds in memory written back.
 ///

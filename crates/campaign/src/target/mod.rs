@@ -14,6 +14,7 @@ use crate::plan::{PlanError, Reading};
 use crate::site::Site;
 use gemelo_record::Space;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A kind of target, with its parameters. It makes the same system any number of times.
 pub(crate) trait Target: std::fmt::Debug + Send + Sync {
@@ -30,6 +31,9 @@ pub(crate) trait Target: std::fmt::Debug + Send + Sync {
     fn space_bytes(&self) -> Option<u64> {
         None
     }
+
+    /// Returns the time that making the target and giving it back take, about.
+    fn making_time(&self) -> Duration;
 
     /// Makes the target fresh. Everything that has to be given back is in the journal of the site.
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError>;

@@ -5,6 +5,7 @@ use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::site::Site;
+use std::time::Duration;
 
 /// Beginnings of the URIs of exports.
 const SCHEMES: [&str; 4] = ["nbd://", "nbds://", "nbd+unix://", "nbds+unix://"];
@@ -39,6 +40,10 @@ impl Target for Export {
 
     fn place_kind(&self) -> PlaceKind {
         PlaceKind::Export
+    }
+
+    fn making_time(&self) -> Duration {
+        Duration::from_millis(5)
     }
 
     fn make(&self, _site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {

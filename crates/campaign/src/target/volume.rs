@@ -16,6 +16,7 @@ use gemelo_record::Space;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Size of a volume without the key.
 const DEFAULT_BYTES: u64 = 4 << 30;
@@ -160,6 +161,14 @@ impl Target for Volume {
 
     fn space_bytes(&self) -> Option<u64> {
         Some(self.capacity_bytes)
+    }
+
+    fn making_time(&self) -> Duration {
+        Duration::from_millis(match self.access {
+            Access::InProcess => 60,
+            Access::Nbd => 400,
+            Access::Mounted(_) => 2000,
+        })
     }
 
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {

@@ -13,6 +13,7 @@ use gemelo_record::Space;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 /// Size of the pool without the key.
 const DEFAULT_BYTES: u64 = 4 << 30;
@@ -22,7 +23,7 @@ const SOCKET: &str = "/var/run/zfs/zfs_socket";
 
 /// Looks whether another daemon still runs, and the pause between them: 30 seconds together.
 const OTHER_TRIES: u32 = 300;
-const OTHER_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+const OTHER_PAUSE: Duration = Duration::from_millis(100);
 
 /// The daemon belongs to the run, and its statistics at `/zfs-kstat` are not used.
 const DAEMON_OPTIONS: [&str; 2] = ["--no-daemon", "--no-kstat-mount"];
@@ -77,6 +78,10 @@ impl Target for Zfs {
 
     fn space_bytes(&self) -> Option<u64> {
         Some(self.bytes)
+    }
+
+    fn making_time(&self) -> Duration {
+        Duration::from_millis(5000)
     }
 
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {

@@ -4,14 +4,14 @@
 //! monitor sees the processor time and memory of the load apart from the campaign's own, and the
 //! result file is the one that a user gets from the same command.
 
-use super::job_options::{self, JobOption, option_with, value_of};
+use super::job_options::{self, JobOption, data_bytes, option_with, value_of};
 use super::{Action, Measured, Stage, pace};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
-use gemelo_base::units::parse_duration;
+use gemelo_base::units::{parse_duration, parse_size};
 use gemelo_job::JobOptions;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -155,11 +155,14 @@ impl Action for Bench {
     }
 
     fn expected_time(&self) -> Option<Duration> {
-        let of_job = |job: &Vec<JobOption>| {
-            // With a limit of bytes as well, the run may end earlier.
-            parse_duration(value_of(job, "time")?).ok()
-        };
-        self.all_jobs().iter().map(of_job).sum()
+        self.all_jobs().iter().map(|job| Some(PROCESS + expected_time(job)?)).sum()
+    }
+
+    fn data_bytes(&self) -> Option<u64> {
+        self.all_jobs()
+            .iter()
+            .map(|job| data_bytes(job))
+            .try_fold(0, |most, bytes| Some(bytes?.max(most)))
     }
 
     fn main_figure(&self) -> Option<String> {
@@ -184,6 +187,29 @@ impl Action for Bench {
     fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
         self.run_with(stage, &[])
     }
+}
+
+/// The time that a process of the load takes besides its load, about: its start, its result file,
+/// and asking the target for the space in use.
+const PROCESS: Duration = Duration::from_millis(60);
+
+/// Rates by which the time of a job without a time limit, and of filling its files, is expected.
+/// They are those of contents that are written to memory and flushed.
+const EXPECTED_BYTES_PER_S: f64 = 250e6;
+
+/// Returns the time of the load of a job.
+fn expected_time(job: &[JobOption]) -> Option<Duration> {
+    let at_rate = |bytes: u64| Duration::from_secs_f64(bytes as f64 / EXPECTED_BYTES_PER_S);
+    let reads = value_of(job, "operation").is_some_and(|operation| operation != "write");
+    let fills = value_of(job, "populate").map_or(reads, |populate| populate != "none");
+    let filling = if fills { at_rate(data_bytes(job)?) } else { Duration::ZERO };
+    let limit = match (value_of(job, "time"), value_of(job, "bytes")) {
+        // With a limit of bytes as well, the run may end earlier.
+        (Some(time), _) => parse_duration(time).ok()?,
+        (None, Some(bytes)) => at_rate(parse_size(bytes).ok()?),
+        (None, None) => at_rate(data_bytes(job)?),
+    };
+    Some(filling + limit)
 }
 
 /// A job file of the user, whose target is replaced.

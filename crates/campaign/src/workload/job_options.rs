@@ -6,6 +6,7 @@
 use crate::plan::PlanError;
 use crate::plan::keys::{Keys, Text};
 use clap::{Arg, Args, Command};
+use gemelo_base::units::parse_size;
 use gemelo_job::nearest::nearest;
 
 /// An option and its value.
@@ -99,4 +100,11 @@ pub(super) fn option_with(name: &str, value: &str) -> JobOption {
 /// Returns the value of an option, if it is set.
 pub(super) fn value_of<'a>(options: &'a [JobOption], name: &str) -> Option<&'a str> {
     options.iter().rev().find(|option| option.name == name).map(|option| option.value.as_str())
+}
+
+/// Returns the bytes of the files or regions of a job, if its options tell them.
+pub(super) fn data_bytes(options: &[JobOption]) -> Option<u64> {
+    let size = parse_size(value_of(options, "file-size")?).ok()?;
+    let processes = value_of(options, "processes").unwrap_or("1").parse::<u64>().ok()?;
+    size.checked_mul(processes)
 }

@@ -16,7 +16,7 @@ use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::site::Site;
 use crate::target::{Place, PlaceKind};
-use gemelo_base::values::Span;
+use gemelo_base::values::{Size, Span};
 use gemelo_record::Figures;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -39,6 +39,11 @@ pub(crate) trait Action: std::fmt::Debug + Send + Sync {
 
     /// Returns the time that it takes, if that is known.
     fn expected_time(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns the bytes of the files or regions that it uses, if that is known.
+    fn data_bytes(&self) -> Option<u64> {
         None
     }
 
@@ -123,6 +128,8 @@ pub(crate) struct WorkloadPlan {
     pub(crate) time_limit: Duration,
     /// The time that one run takes, if the plan states it.
     pub(crate) takes: Option<Duration>,
+    /// Bytes of the files or regions of the load, if they are known.
+    pub(crate) data_bytes: Option<u64>,
 }
 
 impl WorkloadPlan {
@@ -144,6 +151,8 @@ impl WorkloadPlan {
                 what: "steps before a measurement",
             });
         }
+        let stated = keys.parsed::<Size>("data", "a size, such as 4g")?.map(|size| size.0);
+        let data_bytes = stated.or_else(|| measure.data_bytes());
         Ok(Self {
             name,
             kind,
@@ -156,6 +165,7 @@ impl WorkloadPlan {
             drops_caches: keys.parsed("drop-caches", "true or false")?,
             time_limit: span("time-limit")?.unwrap_or(reading.time_limit),
             takes: span("takes")?,
+            data_bytes,
         })
     }
 

@@ -118,6 +118,10 @@ impl Action for Paced {
         Some(self.peak_time.unwrap_or(once) + once * times)
     }
 
+    fn data_bytes(&self) -> Option<u64> {
+        self.job.data_bytes()
+    }
+
     fn main_figure(&self) -> Option<String> {
         match (self.rule, self.job.value_of("operation")) {
             (Rule::Limit { .. }, _) => Some(LIMIT.to_owned()),

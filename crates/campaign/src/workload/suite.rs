@@ -1,6 +1,6 @@
 //! The suite of the DEDISbench paper: `gemelo suite` with its options as keys.
 
-use super::job_options::{self, JobOption, value_of};
+use super::job_options::{self, JobOption, data_bytes, value_of};
 use super::{Action, Measured, Stage};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
@@ -43,6 +43,10 @@ impl Action for Suite {
 
     fn expected_time(&self) -> Option<Duration> {
         Some(parse_duration(value_of(&self.options, "time")?).ok()? * JOBS)
+    }
+
+    fn data_bytes(&self) -> Option<u64> {
+        data_bytes(&self.options)
     }
 
     fn main_figure(&self) -> Option<String> {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! condition  = expression relation
-//! expression = term | term "/" term | term "-" term
+//! expression = term | quotient | term "-" term | "(" quotient ")" "/" "(" quotient ")"
+//! quotient   = term "/" term
 //! term       = FIGURE "[" WORKLOAD "," TARGET "]"
 //! relation   = (">" | ">=" | "<" | "<=") NUMBER | "about" NUMBER "within" NUMBER "%"
 //! ```
@@ -46,13 +47,29 @@ pub struct Term {
     pub target: String,
 }
 
+/// The mean of the first figure divided by that of the second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quotient {
+    /// The figure that is divided.
+    pub above: Term,
+    /// The figure that divides it.
+    pub below: Term,
+}
+
 /// A number that is computed from figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expression {
     /// The mean of a figure.
     Mean(Term),
-    /// The mean of the first figure divided by that of the second.
-    Ratio(Term, Term),
+    /// One figure divided by another.
+    Ratio(Quotient),
+    /// One quotient divided by another: the change of a ratio.
+    RatioOfRatios {
+        /// The quotient that is divided.
+        above: Quotient,
+        /// The quotient that divides it.
+        below: Quotient,
+    },
     /// The mean of the first figure less that of the second.
     Difference(Term, Term),
 }
@@ -125,14 +142,7 @@ impl Condition {
         if text.len() > MOST_BYTES {
             return Err(parser.fault("the text is longer than 1000 bytes"));
         }
-        let first = parser.term()?;
-        let expression = if parser.takes("/") {
-            Expression::Ratio(first, parser.term()?)
-        } else if parser.takes("-") {
-            Expression::Difference(first, parser.term()?)
-        } else {
-            Expression::Mean(first)
-        };
+        let expression = parser.expression()?;
         let relation = parser.relation()?;
         if parser.rest().is_empty() {
             Ok(Self { expression, relation })
@@ -143,13 +153,15 @@ impl Condition {
 
     /// Returns the terms of the expression, so that a plan can be checked for their names.
     pub fn terms(&self) -> impl Iterator<Item = &Term> {
-        let (first, second) = match &self.expression {
-            Expression::Mean(term) => (term, None),
-            Expression::Ratio(first, second) | Expression::Difference(first, second) => {
-                (first, Some(second))
+        let terms = match &self.expression {
+            Expression::Mean(term) => vec![term],
+            Expression::Ratio(Quotient { above, below }) => vec![above, below],
+            Expression::Difference(first, second) => vec![first, second],
+            Expression::RatioOfRatios { above, below } => {
+                vec![&above.above, &above.below, &below.above, &below.below]
             }
         };
-        std::iter::once(first).chain(second)
+        terms.into_iter()
     }
 }
 
@@ -209,9 +221,35 @@ impl<'a> Parser<'a> {
         Ok(name.trim_end().to_owned())
     }
 
+    fn expression(&mut self) -> Result<Expression, ConditionError> {
+        if self.takes("(") {
+            let above = self.quotient()?;
+            self.demand(")", "')' is expected after a quotient in parentheses")?;
+            self.demand("/", "'/' is expected after a quotient in parentheses")?;
+            self.demand("(", "'(' is expected: a quotient is divided by a quotient")?;
+            let below = self.quotient()?;
+            self.demand(")", "')' is expected after a quotient in parentheses")?;
+            return Ok(Expression::RatioOfRatios { above, below });
+        }
+        let first = self.term()?;
+        Ok(if self.takes("/") {
+            Expression::Ratio(Quotient { above: first, below: self.term()? })
+        } else if self.takes("-") {
+            Expression::Difference(first, self.term()?)
+        } else {
+            Expression::Mean(first)
+        })
+    }
+
+    fn quotient(&mut self) -> Result<Quotient, ConditionError> {
+        let above = self.term()?;
+        self.demand("/", "'/' is expected in a quotient in parentheses")?;
+        Ok(Quotient { above, below: self.term()? })
+    }
+
     fn term(&mut self) -> Result<Term, ConditionError> {
-        let figure =
-            self.name(&['[', ']', ',', '<', '>', ' '], "the name of a figure is expected")?;
+        let figure = self
+            .name(&['[', ']', ',', '<', '>', ' ', '(', ')'], "the name of a figure is expected")?;
         self.demand("[", "'[' is expected after the name of a figure")?;
         let workload =
             self.name(&['[', ']', ','], "the name of a workload is expected after '['")?;

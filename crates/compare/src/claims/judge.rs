@@ -1,11 +1,18 @@
 //! Verdicts on claims.
 
-use crate::{Condition, Expression, Groups, Place, Term};
+use super::scale::too_small;
+use crate::group::{Values, pairs_of};
+use crate::row::{exactly, is_exact};
+use crate::validity::invalid;
+use crate::{Condition, Doubt, Expression, Groups, Place, Quotient, Relation, Standards, Term};
+use gemelo_figures::is_counted;
 use gemelo_record::{CampaignRecord, ClaimRecord};
 use gemelo_stats::{
-    Confidence, Estimate, Sample, difference_of_means, mean_with_interval, ratio_of_means,
+    Confidence, Estimate, Interval, Pairs, Sample, centre_with_interval, compare_pairs,
+    difference_of_pairs,
 };
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// The verdict on a claim or on one of its conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -15,6 +22,12 @@ pub enum ClaimVerdict {
     Confirmed,
     /// The confidence interval lies outside of the condition.
     Refuted,
+    /// The measurements are below the scale at which the claim means something, so they neither
+    /// confirm nor refute it.
+    TooSmall {
+        /// The reason, as a sentence without a full stop.
+        reason: String,
+    },
     /// The measurements carry neither.
     Undecided {
         /// The reason, as a sentence without a full stop.
@@ -43,32 +56,42 @@ pub struct ConditionOutcome {
 pub struct Judgement {
     /// Name of the claim.
     pub id: String,
-    /// The verdict: refuted if one condition is, confirmed if all are.
+    /// The verdict: refuted if one condition is, confirmed if all are, and neither if the
+    /// measurements are too small.
     pub verdict: ClaimVerdict,
     /// The outcomes of the conditions, in their order.
     pub conditions: Vec<ConditionOutcome>,
 }
 
-/// Judges a claim by the runs of a campaign, at the campaign's confidence level.
+/// Judges a claim by the runs of a campaign. The conditions of a claim share the level: each
+/// interval has an equal part of the errors, because one wrong condition makes a wrong verdict.
 #[must_use]
-pub fn judge(claim: &ClaimRecord, campaign: &CampaignRecord, groups: &Groups) -> Judgement {
+pub fn judge(
+    claim: &ClaimRecord,
+    campaign: &CampaignRecord,
+    groups: &Groups,
+    standards: Standards,
+) -> Judgement {
     let judgement = |verdict, conditions| Judgement { id: claim.id.clone(), verdict, conditions };
     if let Some(reason) = &claim.not_testable {
         return judgement(ClaimVerdict::NotTestable { reason: reason.clone() }, Vec::new());
     }
+    let confidence = standards.confidence.shared_by(claim.tests.len());
+    let measurements = Measurements { claim, campaign, groups, confidence };
     let conditions: Vec<ConditionOutcome> =
-        claim.tests.iter().map(|text| outcome(text, campaign, groups)).collect();
+        claim.tests.iter().map(|text| measurements.outcome(text)).collect();
     judgement(overall(&conditions), conditions)
 }
 
-/// All conditions must hold: one that is refuted refutes the claim, and otherwise the first one
-/// that is not confirmed decides.
+/// All conditions must hold: one that cannot be judged at this scale makes the claim too small, one
+/// that is refuted refutes it, and otherwise the first one that is not confirmed decides.
 fn overall(conditions: &[ConditionOutcome]) -> ClaimVerdict {
     let verdicts = || conditions.iter().map(|outcome| &outcome.verdict);
     if conditions.is_empty() {
         return ClaimVerdict::NotTestable { reason: "the claim has no condition".to_owned() };
     }
-    let ranks: [fn(&ClaimVerdict) -> bool; 3] = [
+    let ranks: [fn(&ClaimVerdict) -> bool; 4] = [
+        |verdict| matches!(verdict, ClaimVerdict::TooSmall { .. }),
         |verdict| matches!(verdict, ClaimVerdict::Refuted),
         |verdict| matches!(verdict, ClaimVerdict::NotTestable { .. }),
         |verdict| matches!(verdict, ClaimVerdict::Undecided { .. }),
@@ -77,70 +100,199 @@ fn overall(conditions: &[ConditionOutcome]) -> ClaimVerdict {
     decisive.cloned().unwrap_or(ClaimVerdict::Confirmed)
 }
 
-fn outcome(text: &str, campaign: &CampaignRecord, groups: &Groups) -> ConditionOutcome {
-    let judged = Condition::parse(text).map_err(|error| error.to_string()).and_then(|condition| {
-        measure(&condition, campaign, groups).map(|found| (condition, found))
-    });
-    let (measured, verdict) = match judged {
-        Ok((condition, measured)) => (measured, verdict(&condition, measured)),
-        Err(reason) => (None, ClaimVerdict::NotTestable { reason }),
-    };
-    ConditionOutcome { condition: text.to_owned(), measured, verdict }
+/// The measurements by which a claim is judged.
+struct Measurements<'a> {
+    claim: &'a ClaimRecord,
+    campaign: &'a CampaignRecord,
+    groups: &'a Groups,
+    /// Level of each interval.
+    confidence: Confidence,
 }
 
-fn verdict(condition: &Condition, measured: Option<Estimate>) -> ClaimVerdict {
-    let undecided = |reason: &str| ClaimVerdict::Undecided { reason: reason.to_owned() };
-    let Some(measured) = measured else {
-        return undecided("the divisor is zero, so there is no ratio");
-    };
-    let Some(interval) = measured.interval else {
-        return undecided("there are too few repetitions for a confidence interval");
-    };
-    match condition.relation.holds_in(interval) {
-        Some(true) => ClaimVerdict::Confirmed,
-        Some(false) => ClaimVerdict::Refuted,
-        None => undecided("the confidence interval lies on both sides of the limit"),
+/// A number that was measured, and what is known of its noise.
+struct Number {
+    /// `None` if it divides by zero.
+    estimate: Option<Estimate>,
+    /// Fewest repetitions or rounds of which it was computed.
+    repetitions: usize,
+}
+
+impl Measurements<'_> {
+    fn outcome(&self, text: &str) -> ConditionOutcome {
+        let judged = Condition::parse(text)
+            .map_err(|error| error.to_string())
+            .and_then(|condition| self.number(&condition).map(|number| (condition, number)));
+        let (measured, verdict) = match judged {
+            Ok((condition, number)) => {
+                let verdict = match (self.too_small(&condition), self.invalid(&condition)) {
+                    (Some(reason), _) => ClaimVerdict::TooSmall { reason },
+                    (None, Some(reason)) => ClaimVerdict::Undecided { reason: reason.to_owned() },
+                    (None, None) => verdict(condition.relation, &number),
+                };
+                (number.estimate, verdict)
+            }
+            Err(reason) => (None, ClaimVerdict::NotTestable { reason }),
+        };
+        ConditionOutcome { condition: text.to_owned(), measured, verdict }
     }
-}
 
-/// Returns the number with its interval, `None` if it divides by zero, or the reason why there is
-/// no measurement.
-fn measure(
-    condition: &Condition,
-    campaign: &CampaignRecord,
-    groups: &Groups,
-) -> Result<Option<Estimate>, String> {
-    let confidence = Confidence::new(campaign.confidence).map_err(|error| error.to_string())?;
-    let sample = |term: &Term| sample(term, campaign, groups);
-    Ok(match &condition.expression {
-        Expression::Mean(term) => Some(mean_with_interval(&sample(term)?, confidence)),
-        Expression::Ratio(above, below) => {
-            ratio_of_means(&sample(below)?, &sample(above)?, confidence)
+    fn too_small(&self, condition: &Condition) -> Option<String> {
+        let of_term = |term| too_small(&self.claim.least, term, self.campaign, self.groups);
+        condition.terms().find_map(of_term)
+    }
+
+    /// Returns the reason why the figures of a condition do not measure the storage.
+    fn invalid(&self, condition: &Condition) -> Option<&'static str> {
+        let terms: Vec<&Term> = condition.terms().collect();
+        let (first, last) = (terms.first()?, terms.last()?);
+        let of = |term: &Term| self.groups.runs(&place_of(term));
+        let doubt = invalid(&first.figure, [of(first), of(last)]);
+        doubt.or_else(|| invalid(&last.figure, [of(first), of(last)])).map(Doubt::sentence)
+    }
+
+    /// Returns the number of a condition, or the reason why there is no measurement.
+    fn number(&self, condition: &Condition) -> Result<Number, String> {
+        match &condition.expression {
+            Expression::Mean(term) => {
+                let sample = self.sample(term)?;
+                let centre = centre_with_interval(&sample, self.confidence);
+                let estimate = if is_counted(&term.figure) && is_exact(&[&sample]) {
+                    exactly(centre.value)
+                } else {
+                    centre
+                };
+                Ok(Number { estimate: Some(estimate), repetitions: sample.count() })
+            }
+            Expression::Ratio(Quotient { above, below }) => {
+                let pairs = self.pairs(below, above)?;
+                let ratio = compare_pairs(&pairs, self.confidence).ratio;
+                Ok(number(&pairs, ratio, &[above, below]))
+            }
+            Expression::RatioOfRatios { above, below } => {
+                let rounds = quotients(&self.rounds(below)?, &self.rounds(above)?);
+                let pairs = Pairs::new(&rounds)
+                    .map_err(|_| "no repetition is complete on all sides".to_owned())?;
+                let ratio = compare_pairs(&pairs, self.confidence).ratio;
+                let terms: Vec<&Term> = condition.terms().collect();
+                Ok(number(&pairs, ratio, &terms))
+            }
+            Expression::Difference(first, second) => {
+                let pairs = self.pairs(second, first)?;
+                let difference = difference_of_pairs(&pairs, self.confidence);
+                Ok(number(&pairs, Some(difference), &[first, second]))
+            }
         }
-        Expression::Difference(first, second) => {
-            Some(difference_of_means(&sample(second)?, &sample(first)?, confidence))
+    }
+
+    /// Returns the values of two terms in the rounds in which both were measured, or the reason why
+    /// there are none.
+    fn pairs(&self, base: &Term, changed: &Term) -> Result<Pairs, String> {
+        self.sample(base)?;
+        self.sample(changed)?;
+        let [of_base, of_changed] = [base, changed].map(place_of);
+        let values = |place, term| Values { runs: self.groups.runs(place), figure: term };
+        pairs_of(values(&of_base, &base.figure), values(&of_changed, &changed.figure)).ok_or_else(
+            || format!("no repetition of {of_base} and {of_changed} is complete on both"),
+        )
+    }
+
+    /// Returns a quotient in each round in which both of its terms were measured.
+    fn rounds(&self, quotient: &Quotient) -> Result<BTreeMap<u32, f64>, String> {
+        let Quotient { above, below } = quotient;
+        self.sample(above)?;
+        self.sample(below)?;
+        let divisors: BTreeMap<u32, f64> = self.values(below).collect();
+        let rounds = self.values(above);
+        Ok(rounds.filter_map(|(n, value)| Some((n, value / divisors.get(&n)?))).collect())
+    }
+
+    /// Returns the values of a term by the number of their repetition.
+    fn values<'t>(&'t self, term: &'t Term) -> impl Iterator<Item = (u32, f64)> + 't {
+        let runs = self.groups.runs(&place_of(term)).iter();
+        runs.filter_map(|run| Some((run.number, run.figures.value(&term.figure)?)))
+    }
+
+    /// Returns the values of a term, or the reason why there are none.
+    fn sample(&self, term: &Term) -> Result<Sample, String> {
+        let Term { figure, workload, target } = term;
+        let campaign = self.campaign;
+        let of_target = campaign.targets.iter().find(|record| record.name == *target);
+        let of_target = of_target.ok_or_else(|| format!("the plan has no target '{target}'"))?;
+        let of_workload = campaign.workloads.iter().find(|record| record.name == *workload);
+        let of_workload =
+            of_workload.ok_or_else(|| format!("the plan has no workload '{workload}'"))?;
+        if let Some(reason) = &of_target.left_out {
+            return Err(format!("the target {target} was left out: {reason}"));
         }
-    })
+        if let Some(reason) = &of_workload.left_out {
+            return Err(format!("the workload {workload} was left out: {reason}"));
+        }
+        let place = place_of(term);
+        if self.groups.runs(&place).is_empty() {
+            return Err(format!("no run of {place} is complete"));
+        }
+        let found = self.groups.sample(&place, figure);
+        found.ok_or_else(|| format!("the runs of {place} have no figure '{figure}'"))
+    }
 }
 
-/// Returns the values of a term, or the reason why there are none.
-fn sample(term: &Term, campaign: &CampaignRecord, groups: &Groups) -> Result<Sample, String> {
-    let Term { figure, workload, target } = term;
-    let of_target = campaign.targets.iter().find(|record| record.name == *target);
-    let of_target = of_target.ok_or_else(|| format!("the plan has no target '{target}'"))?;
-    let of_workload = campaign.workloads.iter().find(|record| record.name == *workload);
-    let of_workload =
-        of_workload.ok_or_else(|| format!("the plan has no workload '{workload}'"))?;
-    if let Some(reason) = &of_target.left_out {
-        return Err(format!("the target {target} was left out: {reason}"));
+/// Returns the two quotients of each round that has both. A quotient by zero is left out.
+fn quotients(base: &BTreeMap<u32, f64>, changed: &BTreeMap<u32, f64>) -> Vec<(f64, f64)> {
+    let rounds = base.iter().filter_map(|(number, base)| Some((*base, *changed.get(number)?)));
+    rounds.filter(|(base, changed)| base.is_finite() && changed.is_finite()).collect()
+}
+
+fn place_of(term: &Term) -> Place {
+    Place::new(&term.workload, &term.target)
+}
+
+/// Returns the number of an estimate of rounds, which is exact if both figures are.
+fn number(pairs: &Pairs, estimate: Option<Estimate>, terms: &[&Term]) -> Number {
+    let is_exact = terms.iter().all(|term| is_counted(&term.figure))
+        && is_exact(&[pairs.base(), pairs.changed()]);
+    let estimate = match estimate {
+        Some(Estimate { value, interval: None }) if is_exact => Some(exactly(value)),
+        estimate => estimate,
+    };
+    Number { estimate, repetitions: pairs.count() }
+}
+
+fn verdict(relation: Relation, number: &Number) -> ClaimVerdict {
+    let undecided = |reason: String| ClaimVerdict::Undecided { reason };
+    let Some(measured) = number.estimate else {
+        return undecided("the divisor is zero, so there is no ratio".to_owned());
+    };
+    match measured.interval.map(|interval| (interval, relation.holds_in(interval))) {
+        Some((_, Some(true))) => ClaimVerdict::Confirmed,
+        Some((_, Some(false))) => ClaimVerdict::Refuted,
+        Some((interval, None)) => undecided(on_both_sides(relation, interval)),
+        None if number.repetitions < 2 => undecided(Doubt::OneRepetition.sentence().to_owned()),
+        None if measured.value == 0.0 => undecided(Doubt::Zero.sentence().to_owned()),
+        None => undecided(Doubt::NoSpread.sentence().to_owned()),
     }
-    if let Some(reason) = &of_workload.left_out {
-        return Err(format!("the workload {workload} was left out: {reason}"));
-    }
-    let place = Place::new(workload, target);
-    if groups.runs(&place).is_empty() {
-        return Err(format!("no run of {place} is complete"));
-    }
-    let found = groups.sample(&place, figure);
-    found.ok_or_else(|| format!("the runs of {place} have no figure '{figure}'"))
+}
+
+/// Says which limit lies in the interval.
+fn on_both_sides(relation: Relation, interval: Interval) -> String {
+    let limit = match relation {
+        Relation::Above(value)
+        | Relation::AtLeast(value)
+        | Relation::Below(value)
+        | Relation::AtMost(value) => format!("of {value}"),
+        Relation::About { value, share } => {
+            let reach = share * value.abs();
+            format!("of an end of {} to {}", rounded(value - reach), rounded(value + reach))
+        }
+    };
+    format!(
+        "the confidence interval, {} to {}, lies on both sides {limit}",
+        rounded(interval.low()),
+        rounded(interval.high())
+    )
+}
+
+/// Writes a number with four significant digits.
+fn rounded(number: f64) -> String {
+    let text = format!("{number:.3e}").parse::<f64>().unwrap_or(number);
+    text.to_string()
 }

@@ -2,6 +2,7 @@
 
 mod condition;
 mod judge;
+mod scale;
 
-pub use condition::{Condition, ConditionError, Expression, Relation, Term};
+pub use condition::{Condition, ConditionError, Expression, Quotient, Relation, Term};
 pub use judge::{ClaimVerdict, ConditionOutcome, Judgement, judge};

@@ -1,6 +1,7 @@
 //! Campaigns and runs for the tests.
 
-use gemelo_compare::{Groups, Place};
+use gemelo_base::random::Random;
+use gemelo_compare::{Groups, Place, Repetition};
 use gemelo_record::{
     Better, CAMPAIGN_SCHEMA, CampaignRecord, Figures, Outcome, PlannedRun, RUN_SCHEMA, RunRecord,
     TargetRecord, WorkloadRecord,
@@ -15,6 +16,7 @@ pub(crate) fn target(name: &str, left_out: Option<&str>) -> TargetRecord {
         kind: "directory".to_owned(),
         description: String::new(),
         is_baseline: false,
+        capacity_bytes: None,
         left_out: left_out.map(str::to_owned),
     }
 }
@@ -24,6 +26,7 @@ pub(crate) fn campaign(targets: Vec<TargetRecord>, workloads: &[&str]) -> Campai
         name: (*name).to_owned(),
         kind: "bench".to_owned(),
         description: String::new(),
+        data_bytes: None,
         main_figure: None,
         set: None,
         left_out: None,
@@ -40,7 +43,7 @@ pub(crate) fn campaign(targets: Vec<TargetRecord>, workloads: &[&str]) -> Campai
         runs: Vec::new(),
         repetitions: 3,
         most_repetitions: 3,
-        precision_share: 0.05,
+        margin_share: 0.1,
         confidence: 0.95,
         claims: Vec::new(),
         warnings: Vec::new(),
@@ -54,11 +57,20 @@ pub(crate) fn figures(operations_per_s: f64) -> Figures {
     figures
 }
 
+pub(crate) fn repetition(number: u32, figures: Figures) -> Repetition {
+    Repetition { number, figures, measured_ns: Some(5_000_000_000) }
+}
+
+/// Repetitions of [`figures`], numbered in their order.
+pub(crate) fn repetitions(values: &[f64]) -> Vec<Repetition> {
+    values.iter().zip(1..).map(|(value, number)| repetition(number, figures(*value))).collect()
+}
+
 pub(crate) fn groups(values: &[(&str, &str, &[f64])]) -> Groups {
     let mut groups = Groups::default();
     for (workload, target, values) in values {
-        for value in *values {
-            groups.add(Place::new(workload, target), figures(*value));
+        for repetition in repetitions(values) {
+            groups.add(Place::new(workload, target), repetition);
         }
     }
     groups
@@ -95,4 +107,10 @@ pub(crate) fn run(
         files: Vec::new(),
         warnings: Vec::new(),
     }
+}
+
+/// A factor of lognormal noise (Box and Muller).
+pub(crate) fn noise(random: &mut Random, deviation: f64) -> f64 {
+    let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
+    (deviation * radius * (std::f64::consts::TAU * random.unit()).cos()).exp()
 }

@@ -95,6 +95,7 @@ const KNOWN: &[KindAs] = &[
     kind_as::<gemelo_campaign::PlanError>,
     kind_as::<gemelo_check::CheckError>,
     kind_as::<gemelo_compare::CompareError>,
+    kind_as::<gemelo_compare::SettingsError>,
     kind_as::<gemelo_device::DeviceError>,
     kind_as::<gemelo_device::FrontEndError>,
     kind_as::<gemelo_disk::DiskError>,

@@ -26,6 +26,9 @@ pub(crate) enum Outcome {
     FoundDamage,
     /// The comparison was complete, and a figure became slower by the limit of the user or more.
     FoundSlower,
+    /// The comparison was complete, and the measurements do not tell whether a figure became slower
+    /// by the limit of the user or more.
+    Undecided,
 }
 
 /// The exit status of a command that did all of its work.
@@ -35,6 +38,10 @@ const DONE: u8 = 0;
 /// statuses of failures, so that a script can tell a slower program from a missing file.
 const SLOWER: u8 = 6;
 
+/// The exit status of a comparison whose measurements do not answer the question of the user. A
+/// script can repeat the measurement, and never takes it for a pass.
+const UNDECIDED: u8 = 8;
+
 /// Returns the exit status for a kind of failure.
 const fn status(kind: FailureKind) -> u8 {
     match kind {
@@ -43,7 +50,7 @@ const fn status(kind: FailureKind) -> u8 {
         FailureKind::InUse => 3,
         FailureKind::Damaged => 4,
         FailureKind::Exhausted => 5,
-        // 6 is the status of a comparison.
+        // 6 and 8 are statuses of a comparison.
         FailureKind::Displaced => 7,
         // EX_SOFTWARE of sysexits.h: "an internal software error has been detected".
         FailureKind::Bug => 70,
@@ -58,6 +65,7 @@ pub(crate) fn exit_code(ended: &anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Partial) => status(FailureKind::Failed),
         Ok(Outcome::FoundDamage) => status(FailureKind::Damaged),
         Ok(Outcome::FoundSlower) => SLOWER,
+        Ok(Outcome::Undecided) => UNDECIDED,
         // The reader of the output closed it early, as in `gemelo scan / | head`.
         Err(error) if is_broken_pipe(error) => DONE,
         Err(error) => {
@@ -152,8 +160,8 @@ mod tests {
         let summary = include_str!("../../../../docs/reference/commands.md");
         let statuses: HashSet<u8> = FailureKind::ALL.into_iter().map(status).collect();
         assert_eq!(statuses.len(), FailureKind::ALL.len());
-        assert!(!statuses.contains(&SLOWER));
-        for status in statuses.into_iter().chain([DONE, SLOWER]) {
+        assert!(!statuses.contains(&SLOWER) && !statuses.contains(&UNDECIDED));
+        for status in statuses.into_iter().chain([DONE, SLOWER, UNDECIDED]) {
             assert!(document.contains(&format!("\n| {status} |")), "status {status}");
             assert!(summary.contains(&format!("{status}: ")), "status {status}");
         }

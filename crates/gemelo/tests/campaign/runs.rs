@@ -49,21 +49,45 @@ fn a_campaign_is_not_overwritten_and_another_plan_does_not_go_on_with_it() {
     assert_eq!((ran.status, ran.err.contains("another plan")), (2, true), "{}", ran.err);
 }
 
+/// Two targets of which one takes twice the time, and two that differ by chance.
 #[test]
-fn repetitions_go_on_while_the_interval_is_wide_and_end_at_the_limit() {
+fn repetitions_go_on_while_a_comparison_is_undecided_and_end_at_the_limit() {
     let place = Place::with(
-        "[campaign]\nname = 'x'\nrepetitions = 2\nmost-repetitions = 4\nprecision = 5\n\
-         [[target]]\nname = 'a'\ndirectory = {}\n\
-         [[workload]]\nname = 'noisy'\nmain-figure = 'x/y_ns'\ncommand = 'echo x/y_ns=$((SEED * SEED))'\n\
-         [[workload]]\nname = 'steady'\nmain-figure = 'x/y_ns'\ncommand = 'echo x/y_ns=5'\n",
+        "[campaign]\nname = 'x'\nrepetitions = 3\nmost-repetitions = 6\n\
+         [[target]]\nname = 'a'\ndirectory = {}\n[[target]]\nname = 'b'\ndirectory = {}\n\
+         [[workload]]\nname = 'noisy'\nmain-figure = 'x/y_ns'\n\
+         command = 'case $RESULTS in *-b-r*) echo x/y_ns=$((100 + SEED % 2 * 100)) ;; *) echo x/y_ns=100 ;; esac'\n\
+         [[workload]]\nname = 'clear'\nmain-figure = 'x/y_ns'\n\
+         command = 'case $RESULTS in *-b-r*) echo x/y_ns=$((200 + SEED)) ;; *) echo x/y_ns=$((100 + SEED)) ;; esac'\n",
     );
     let ran = place.run(&[]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     let count = |workload: &str| {
         place.records().iter().filter(|record| record["workload"] == workload).count()
     };
-    assert_eq!((count("noisy"), count("steady")), (4, 2));
-    assert_eq!(json(&place.out().join("campaign.json"))["runs"].as_array().unwrap().len(), 6);
+    assert_eq!((count("noisy"), count("clear")), (12, 6));
+    assert_eq!(json(&place.out().join("campaign.json"))["runs"].as_array().unwrap().len(), 18);
+}
+
+/// 48 runs that fail one by one on a full disk say nothing: the campaign ends with the cause.
+#[test]
+fn a_campaign_without_space_says_so_before_it_starts_and_ends_when_a_disk_is_full() {
+    let plan = |size: &str, command: &str| {
+        format!(
+            "[campaign]\nname = 'x'\nrepetitions = 9\n[[target]]\nname = 'a'\ndirectory = {{}}\n\
+             [[workload]]\nname = 'w'\ndata = '{size}'\ncommand = '{command}'\n"
+        )
+    };
+    let place = Place::with(&plan("9000t", "true"));
+    let ran = place.run(&[]);
+    assert_eq!(ran.status, 5, "{}", ran.err);
+    assert!(ran.err.contains("the plan needs 8.79 PiB for one target"), "{}", ran.err);
+    assert!(!place.out().exists(), "nothing was touched");
+    let place = Place::with(&plan("1m", "echo No space left on device >&2; exit 1"));
+    let ran = place.run(&[]);
+    assert_eq!(ran.status, 5, "{}", ran.err);
+    assert!(ran.err.contains("a disk is full: run 0001-w-a-r0"), "{}", ran.err);
+    assert_eq!(leftovers(&place), [""; 0]);
 }
 
 /// Every kind of target that needs root, each with a small load.

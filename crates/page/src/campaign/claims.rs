@@ -4,9 +4,11 @@
 use super::data::Data;
 use super::judgement::Judgement;
 use crate::document::{Cell, Column, Item, Row, Section, Table, Text, Tone};
-use crate::quantity::{Unit, significant};
+use crate::quantity::{Unit, figure_title, percent, significant};
 use gemelo_base::units::format_counted;
-use gemelo_compare::{ClaimVerdict, ConditionOutcome};
+use gemelo_compare::{
+    ClaimVerdict, Condition, ConditionOutcome, Expression, Quotient, Relation, Term,
+};
 use gemelo_record::ClaimRecord;
 
 /// Returns the section with the verdicts, if the plan has claims.
@@ -17,12 +19,11 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Option<Section> {
     let title = if data.plan.paper.is_some() { "Findings of the paper" } else { "Claims" };
     let mut section = Section::new("claims", title);
     section.items.push(Item::Paragraph(summary(judged)));
-    let columns = vec![
-        Column::text("claim"),
-        Column::text("verdict"),
-        Column::text("published"),
-        Column::text("measured"),
-    ];
+    // A plan without published figures has no column for them.
+    let is_published = data.plan.claims.iter().any(|claim| claim.published.is_some());
+    let published_column = is_published.then(|| Column::text("published"));
+    let columns = [Column::text("claim"), Column::text("verdict"), Column::text("measured")];
+    let columns = columns.into_iter().chain(published_column).collect();
     let mut table = Table::new(
         format!("Verdicts. Ranges are {} intervals of what was measured", judged.level()),
         columns,
@@ -31,12 +32,10 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Option<Section> {
         table.rows.push(Row {
             id: Some(crate::anchor("claim", &claim.id)),
             target: None,
-            cells: vec![
-                statement(claim),
-                verdict(&judgement.verdict),
-                published(claim),
-                measured(&judgement.conditions),
-            ],
+            cells: [statement(claim), verdict(&judgement.verdict), measured(&judgement.conditions)]
+                .into_iter()
+                .chain(is_published.then(|| published(claim)))
+                .collect(),
         });
     }
     section.items.push(Item::Table(table));
@@ -52,6 +51,7 @@ fn summary(judged: &Judgement) -> Text {
         (count(|verdict| *verdict == ClaimVerdict::Confirmed), "confirmed"),
         (count(|verdict| *verdict == ClaimVerdict::Refuted), "refuted"),
         (count(|verdict| matches!(verdict, ClaimVerdict::Undecided { .. })), "undecided"),
+        (count(|verdict| matches!(verdict, ClaimVerdict::TooSmall { .. })), "too small here"),
         (count(|verdict| matches!(verdict, ClaimVerdict::NotTestable { .. })), "not testable here"),
     ];
     let total = format_counted(judged.claims.len() as u64, "claim");
@@ -74,6 +74,9 @@ fn verdict(verdict: &ClaimVerdict) -> Cell {
         ClaimVerdict::Confirmed => Cell::new(Text::new().strong("confirmed")).tone(Tone::Yes),
         ClaimVerdict::Refuted => Cell::new(Text::new().strong("refuted")).tone(Tone::No),
         ClaimVerdict::Undecided { reason } => Cell::new("undecided").detail(reason.clone()),
+        ClaimVerdict::TooSmall { reason } => {
+            Cell::new("too small here").detail(reason.clone()).tone(Tone::Muted)
+        }
         ClaimVerdict::NotTestable { reason } => {
             Cell::new("not testable").detail(reason.clone()).tone(Tone::Muted)
         }
@@ -84,24 +87,87 @@ fn published(claim: &ClaimRecord) -> Cell {
     claim.published.clone().map_or_else(|| Cell::missing("no figure"), Cell::new)
 }
 
-/// Returns the measured numbers of all conditions.
+/// Returns the measured numbers of all conditions, each with a sentence that says what it is.
 fn measured(conditions: &[ConditionOutcome]) -> Cell {
     let mut numbers = Text::new();
-    let mut texts = String::new();
-    let mut count = 0;
+    let mut sentences: Vec<String> = Vec::new();
+    let mut formulas: Vec<&str> = Vec::new();
     for condition in conditions {
         let Some(estimate) = condition.measured else { continue };
         let range = estimate.interval.map_or_else(String::new, |interval| {
             format!(" ({})", Unit::Number.show_range(interval.low(), interval.high()))
         });
-        let separator = if count > 0 { "; " } else { "" };
-        count += 1;
+        let separator = if formulas.is_empty() { "" } else { "; " };
         numbers = numbers.plain(format!("{separator}{}{range}", significant(estimate.value)));
-        texts.push_str(separator);
-        texts.push_str(&condition.condition);
+        sentences.extend(Condition::parse(&condition.condition).ok().map(|one| sentence(&one)));
+        formulas.push(&condition.condition);
     }
-    if count == 0 {
+    if formulas.is_empty() {
         return Cell::missing("nothing");
     }
-    Cell::new(numbers).detail(texts)
+    Cell::new(numbers).detail(sentences.join("; ")).fold(formulas.join("; "))
+}
+
+/// Says a condition in words: `write operations of hot-spots on volume, times those on ext4: above
+/// 1`.
+fn sentence(condition: &Condition) -> String {
+    let expression = match &condition.expression {
+        Expression::Mean(term) => words(term),
+        Expression::Ratio(quotient) => times(quotient),
+        Expression::RatioOfRatios { above, below } => {
+            format!("{}, against {}", times(above), times(below))
+        }
+        Expression::Difference(first, second) => format!("{} less {}", words(first), words(second)),
+    };
+    let number = |value: f64| significant(value);
+    let relation = match condition.relation {
+        Relation::Above(value) => format!("above {}", number(value)),
+        Relation::AtLeast(value) => format!("at least {}", number(value)),
+        Relation::Below(value) => format!("below {}", number(value)),
+        Relation::AtMost(value) => format!("at most {}", number(value)),
+        Relation::About { value, share } => {
+            format!("about {}, within {}", number(value), percent(share))
+        }
+    };
+    format!("{expression}: {relation}")
+}
+
+fn words(term: &Term) -> String {
+    let title = figure_title(&term.figure).to_lowercase();
+    format!("{title} of {} on {}", term.workload, term.target)
+}
+
+/// Names what differs between the two sides of a quotient.
+fn times(Quotient { above, below }: &Quotient) -> String {
+    let divisor = if above.figure == below.figure {
+        match (above.workload == below.workload, above.target == below.target) {
+            (true, _) => format!("that on {}", below.target),
+            (false, true) => format!("that of {}", below.workload),
+            (false, false) => format!("that of {} on {}", below.workload, below.target),
+        }
+    } else {
+        words(below)
+    };
+    format!("{} by {divisor}", words(above))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_is_a_sentence() {
+        for (condition, expected) in [
+            (
+                "write/operations_per_s[hot, volume] / write/operations_per_s[hot, ext4] > 1",
+                "write operations of hot on volume by that on ext4: above 1.00",
+            ),
+            (
+                "space/data_bytes[a, v] / space/data_bytes[b, v] about 0.1 within 10%",
+                "space, data of a on v by that of b: about 0.100, within 10.0 %",
+            ),
+        ] {
+            assert_eq!(sentence(&Condition::parse(condition).unwrap()), expected);
+        }
+    }
 }

@@ -4,9 +4,10 @@
 use super::data::{Data, value_of};
 use super::judgement::Judgement;
 use crate::quantity::{Unit, figure_title, percent};
-use gemelo_compare::WIDE_SHARE;
 use gemelo_record::{RunRecord, Series, TargetRecord, WorkloadRecord};
 
+/// Half width of an interval from which repetitions disagree, as a share of the mean.
+const WIDE_SHARE: f64 = 0.1;
 /// Processors that may be busy with other work than the target and the load before it is a doubt.
 /// Kernel threads of the target's disks count as other work.
 const MOST_OTHER_PROCESSORS: f64 = 0.5;

@@ -18,6 +18,7 @@ pub(crate) use workload::latency_picture;
 
 use crate::document::{Compared, Document, Item, Section, Text};
 use crate::origin;
+use gemelo_compare::{Groups, SettingsError};
 use gemelo_record::{Paper, RecordError};
 use judgement::Judgement;
 use std::path::Path;
@@ -26,12 +27,16 @@ use std::path::Path;
 pub(crate) fn read(directory: &Path) -> Result<Data, RecordError> {
     let plan = gemelo_record::read_campaign(directory)?;
     let runs = gemelo_record::read_runs(directory, &plan)?;
-    Ok(Data { plan, runs })
+    let groups = Groups::of_runs(&runs);
+    Ok(Data { plan, runs, groups })
 }
 
 /// Returns the report of the campaign in a directory.
-pub(crate) fn document(data: &Data, directory: &Path) -> Document {
-    let judged = Judgement::new(data);
+///
+/// # Errors
+/// Fails if the record has an invalid level or margin.
+pub(crate) fn document(data: &Data, directory: &Path) -> Result<Document, SettingsError> {
+    let judged = Judgement::new(data)?;
     let mut sections = vec![answer::section(data, &judged)];
     sections.extend(claims::section(data, &judged));
     sections.push(overview::section(data, &judged));
@@ -46,7 +51,7 @@ pub(crate) fn document(data: &Data, directory: &Path) -> Document {
     if let (Some(paper), Some(answer)) = (&data.plan.paper, sections.first_mut()) {
         answer.items.push(Item::Paragraph(cited(paper)));
     }
-    Document {
+    Ok(Document {
         title: data.plan.title.clone(),
         subtitle: format!(
             "Campaign {}, started {} on {}",
@@ -62,7 +67,7 @@ pub(crate) fn document(data: &Data, directory: &Path) -> Document {
             })
             .collect(),
         sections: sections.into_iter().filter(has_items).collect(),
-    }
+    })
 }
 
 fn has_items(section: &Section) -> bool {

@@ -111,22 +111,31 @@ pub(crate) fn time_picture(id: String, name: &str, lines: &[TimeLine<'_>]) -> Pi
     }
 }
 
-/// Returns a line for each label: the mean of its repetitions in equal intervals of time.
+/// Returns a line for each label: the mean of its repetitions in equal intervals of time. It ends
+/// where the first repetition ends, because the mean of the others would jump there.
 fn means(lines: &[TimeLine<'_>]) -> Vec<Line> {
-    let mut grouped: BTreeMap<(usize, &str), Vec<(u64, f64)>> = BTreeMap::new();
+    let mut grouped: BTreeMap<(usize, &str), Vec<&TimeLine<'_>>> = BTreeMap::new();
     for line in lines {
-        grouped.entry((line.colour, &line.label)).or_default().extend(line.points);
+        grouped.entry((line.colour, &line.label)).or_default().push(line);
     }
     grouped
         .into_iter()
-        .map(|((colour, label), mut points)| {
+        .map(|((colour, label), repetitions)| {
+            let end = common_end(&repetitions);
+            let all = repetitions.iter().flat_map(|line| line.points).copied();
+            let mut points: Vec<(u64, f64)> = all.filter(|(time, _)| *time <= end).collect();
             points.sort_by_key(|(time, _)| *time);
-            let of_label = lines.iter().filter(|line| line.colour == colour && line.label == label);
-            let longest = of_label.map(|line| line.points.len()).max().unwrap_or(0);
+            let longest = repetitions.iter().map(|line| line.points.len()).max().unwrap_or(0);
             let groups = longest.clamp(1, MEAN_POINTS);
             Line::new(label.to_owned(), colour, thin::group_means(&points, groups))
         })
         .collect()
+}
+
+/// Returns the time of the last point that every repetition reaches.
+fn common_end(repetitions: &[&TimeLine<'_>]) -> u64 {
+    let ends = repetitions.iter().filter_map(|line| line.points.last());
+    ends.map(|(time, _)| *time).min().unwrap_or(u64::MAX)
 }
 
 /// Returns the means of equal intervals, over all repetitions.
@@ -147,7 +156,9 @@ fn table(title: &str, unit: Unit, lines: &[TimeLine<'_>]) -> Table {
     for row in 0..rows {
         let (from, to) =
             (row * length, if row + 1 == rows { u64::MAX } else { (row + 1) * length });
-        let mut cells = vec![Cell::new(Unit::Nanoseconds.show((row * length) as f64))];
+        let shown_to = ((row + 1) * length) as f64;
+        let label = Unit::Nanoseconds.show_range((row * length) as f64, shown_to);
+        let mut cells = vec![Cell::new(label)];
         for (number, label) in &targets {
             let of_target = lines.iter().filter(|l| l.colour == *number && l.label == *label);
             let (mut count, mut sum) = (0u32, 0.0);

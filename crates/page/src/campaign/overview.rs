@@ -6,7 +6,7 @@ use crate::anchor;
 use crate::chart::{Chart, Ratio, Ratios};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text, Tone};
 use crate::quantity::{Unit, figure_title, significant};
-use gemelo_compare::Verdict;
+use gemelo_compare::{Doubt, Verdict};
 use gemelo_record::{Better, TargetRecord, WorkloadRecord};
 
 /// Ratios in one picture at most.
@@ -60,10 +60,9 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
     section.items.push(Item::Table(table(data, judged, &ranks, baseline)));
     section.items.push(Item::Paragraph(
         format!(
-            "An arrow marks a difference that the data carry: the p-value, corrected by Holm's \
-             method for all comparisons of the campaign, is below {:.2}. Ranges are {} intervals. \
-             A number leads to its workload, and from there to the raw results.",
-            1.0 - data.plan.confidence,
+            "An arrow marks a difference that the data carry: the interval of the ratio leaves out \
+             1. The intervals of all ratios of the campaign hold together at {}. A number leads to \
+             its workload, and from there to its raw results.",
             judged.level(),
         )
         .into(),
@@ -146,6 +145,7 @@ fn ratio_picture(
         colour: *number,
         ratio: versus.ratio,
         interval: versus.interval,
+        is_unbounded: versus.doubt == Some(Doubt::Zero),
         is_significant: versus.is_significant(),
     });
     Picture {
@@ -165,8 +165,8 @@ fn ratio_picture(
 }
 
 /// Says why a ratio has no interval.
-pub(super) fn without_interval(repetitions: usize) -> &'static str {
-    if repetitions < 2 { "no interval" } else { "unbounded interval" }
+pub(super) fn without_interval(versus: &Versus) -> &'static str {
+    if versus.doubt == Some(Doubt::Zero) { "unbounded interval" } else { "no interval" }
 }
 
 /// Writes a p-value. Smaller ones than a thousandth say no more.
@@ -212,12 +212,12 @@ fn cell(judged: &Judgement, rank: &Rank<'_>, target: &TargetRecord) -> Cell {
         Some((low, high)) => {
             format!("{}× ({})", significant(versus.ratio), Unit::Number.show_range(low, high))
         }
-        None => format!("{}×, {}", significant(versus.ratio), without_interval(estimate.count)),
+        None => format!("{}×, {}", significant(versus.ratio), without_interval(&versus)),
     };
     let tone = match versus.verdict {
         Verdict::Better => Tone::Better,
         Verdict::Worse => Tone::Worse,
-        Verdict::Same | Verdict::TooFew | Verdict::NotJudged => Tone::Plain,
+        Verdict::Same | Verdict::Undecided | Verdict::NotJudged => Tone::Plain,
     };
     cell.detail(detail).tone(tone)
 }

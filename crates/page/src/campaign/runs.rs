@@ -37,13 +37,12 @@ pub(super) fn origin(data: &Data) -> Section {
     let mut facts = origin::facts(&data.plan.provenance);
     facts.push((
         "Repetitions".to_owned(),
-        format!(
-            "{} to {}, until an interval is within {} % of its mean",
-            data.plan.repetitions,
-            data.plan.most_repetitions,
-            100.0 * data.plan.precision_share
-        )
-        .into(),
+        match (data.plan.repetitions, data.plan.most_repetitions) {
+            (fewest, most) if fewest < most => {
+                format!("{fewest} to {most}, until comparisons and claims are decided").into()
+            }
+            (fewest, _) => fewest.to_string().into(),
+        },
     ));
     section.items.push(Item::Facts(facts));
     let columns = vec![Column::text("target"), Column::text("kind"), Column::text("description")];

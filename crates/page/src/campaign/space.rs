@@ -6,10 +6,13 @@ use crate::chart::{Axis, AxisKind, Bar, Bars, Chart};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text};
 use crate::quantity::{Unit, significant};
 use gemelo_record::{RunRecord, Space, TargetRecord, WorkloadRecord};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Workloads of which the section has a picture at most. The table has all of them.
 const MOST_PICTURES: usize = 12;
+
+/// Name of the time before the load.
+const BEFORE: &str = "before";
 
 /// Mean space of a target at one time of its runs.
 struct Used<'a> {
@@ -41,9 +44,7 @@ pub(super) fn section(data: &Data) -> Option<Section> {
             let used = used(data, workload, time);
             used.iter().for_each(|one| add_row(&mut table, data, workload, time, one));
         }
-        if let Some(last) = times.last() {
-            pictures.push(picture(data, workload, last));
-        }
+        pictures.extend(picture(data, workload, &times));
     }
     if table.rows.is_empty() {
         return None;
@@ -61,7 +62,7 @@ fn times(data: &Data, workload: &WorkloadRecord) -> Vec<String> {
         data.of_workload(workload).flat_map(|run| run.space.keys()).collect();
     let mut times: Vec<String> = names.into_iter().cloned().collect();
     // The names are those of the runner: before, after, and after off-line deduplication.
-    times.sort_by_key(|time| (!time.starts_with("before"), time.len()));
+    times.sort_by_key(|time| (!time.starts_with(BEFORE), time.len()));
     times
 }
 
@@ -114,17 +115,34 @@ fn add_row(table: &mut Table, data: &Data, workload: &WorkloadRecord, time: &str
     );
 }
 
-fn picture(data: &Data, workload: &WorkloadRecord, time: &str) -> Picture {
-    let columns = vec![Column::text("target"), Column::number("data"), Column::number("metadata")];
-    let mut table = Table::new(format!("Space of {}, {time}", workload.name), columns);
+/// Returns the picture of the space that each target uses at its last time: a target with an
+/// off-line pass is asked once more than the others.
+fn picture(data: &Data, workload: &WorkloadRecord, times: &[String]) -> Option<Picture> {
+    let mut last: BTreeMap<usize, (&str, Used<'_>)> = BTreeMap::new();
+    for time in times.iter().filter(|time| !time.starts_with(BEFORE)) {
+        last.extend(
+            used(data, workload, time).into_iter().map(|one| (one.target, (time.as_str(), one))),
+        );
+    }
+    if last.is_empty() {
+        return None;
+    }
+    let columns = vec![
+        Column::text("target"),
+        Column::text("time"),
+        Column::number("data"),
+        Column::number("metadata"),
+    ];
+    let mut table = Table::new(format!("Space of {} at the end", workload.name), columns);
     let mut bars = Vec::new();
-    for used in used(data, workload, time) {
+    for (time, used) in last.into_values() {
         let name = data.plan.targets.get(used.target).map_or("", |target| target.name.as_str());
         let metadata = used.metadata_bytes.unwrap_or(0.0);
         table.push_of(
             Some(used.target),
             vec![
                 Cell::new(name),
+                Cell::new(time),
                 Cell::new(Unit::Bytes.show(used.data_bytes)),
                 used.metadata_bytes.map_or_else(
                     || Cell::missing("not told apart"),
@@ -140,9 +158,9 @@ fn picture(data: &Data, workload: &WorkloadRecord, time: &str) -> Picture {
             interval: None,
         });
     }
-    Picture {
+    Some(Picture {
         id: anchor("space", &workload.name),
-        title: format!("Space used by {}, {time}", workload.name),
+        title: format!("Space used by {} at the end", workload.name),
         note:
             "Shorter bars are better. The pale part is metadata, where the target tells it apart."
                 .to_owned(),
@@ -152,5 +170,5 @@ fn picture(data: &Data, workload: &WorkloadRecord, time: &str) -> Picture {
         }),
         linear: None,
         table,
-    }
+    })
 }

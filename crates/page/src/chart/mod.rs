@@ -71,6 +71,8 @@ pub(crate) struct Ratio {
     pub(crate) ratio: f64,
     /// Confidence interval.
     pub(crate) interval: Option<(f64, f64)>,
+    /// `true` if the ratio has no bound: a value was zero.
+    pub(crate) is_unbounded: bool,
     /// `true` if the data carry a difference. The dot is then filled.
     pub(crate) is_significant: bool,
 }

@@ -16,6 +16,9 @@ const REST: f64 = 0.16;
 /// Radius of a dot, in units.
 const DOT: f64 = 5.0;
 
+/// The interval of a ratio of which nothing is known: it goes on beyond both ends of the axis.
+const UNBOUNDED: (f64, f64) = (0.0, f64::INFINITY);
+
 /// Draws ratios.
 pub(super) fn draw(ratios: &Ratios) -> Result<Drawing, DrawError> {
     let axis =
@@ -40,7 +43,8 @@ fn draw_on(area: &Area<'_>, ratios: &Ratios, x: &Placed) -> Result<(), DrawError
         // The line at 1 leaves out the text, which it would cross.
         let part = vec![(one, top - 1.0), (one, top - NAME - REST)];
         chart.draw_series([PathElement::new(part, line)])?;
-        if let Some(interval) = row.interval {
+        let interval = if row.is_unbounded { Some(UNBOUNDED) } else { row.interval };
+        if let Some(interval) = interval {
             chart.draw_series(rows::whisker(x, interval, top - MARK, colour))?;
         }
         if let Some(place) = x.place(row.ratio) {
@@ -65,6 +69,7 @@ fn value_of(row: &Ratio) -> String {
         Some((low, high)) => {
             format!("{} ({} to {})", significant(row.ratio), significant(low), significant(high))
         }
+        None if row.is_unbounded => format!("{} (unbounded)", significant(row.ratio)),
         None => significant(row.ratio),
     }
 }

@@ -82,16 +82,12 @@ pub(super) fn whisker(
     at: f64,
     shade: Shade,
 ) -> Vec<PathElement<(f64, f64)>> {
-    // An interval that goes on beyond the axis ends with it: a ratio's can reach below zero.
-    let (low, high) = (x.place(low).unwrap_or(x.low), x.place(high).unwrap_or(x.high));
+    // An interval that goes on beyond the axis ends with it, without a mark.
+    let ends = [(x.place(low), x.low), (x.place(high), x.high)];
     let style = shade.rgb().stroke_width(canvas::steps(1.25) as u32);
-    let end = LETTER / ROW / 3.0;
-    [
-        vec![(low, at), (high, at)],
-        vec![(low, at - end), (low, at + end)],
-        vec![(high, at - end), (high, at + end)],
-    ]
-    .into_iter()
-    .map(|line| PathElement::new(line, style))
-    .collect()
+    let half = LETTER / ROW / 3.0;
+    let line = ends.map(|(place, rest)| (place.unwrap_or(rest), at)).to_vec();
+    let marks = ends.into_iter().filter_map(|(place, _)| place);
+    let marks = marks.map(|place| vec![(place, at - half), (place, at + half)]);
+    std::iter::once(line).chain(marks).map(|line| PathElement::new(line, style)).collect()
 }

@@ -63,12 +63,15 @@ fn cell_markup(cell: &Cell) -> Markup {
         Tone::Worse => Some("worse: "),
         _ => None,
     };
-    if cell.tone == Tone::Plain && cell.detail.is_none() {
+    if cell.tone == Tone::Plain && cell.detail.is_none() && cell.fold.is_none() {
         return super::text(&cell.text);
     }
     html! {
         @if let Some(word) = word { span.unseen { (word) } }
         span.main { (super::text(&cell.text)) }
         @if let Some(detail) = &cell.detail { span.detail { (super::text(detail)) } }
+        @if let Some(fold) = &cell.fold {
+            details.fold { summary { "formula" } code { (fold) } }
+        }
     }
 }

@@ -5,9 +5,9 @@ use super::file_name;
 use crate::campaign::{TimeLine, is_drawn, latency_picture, time_picture};
 use crate::chart::{Axis, AxisKind, Bar, Bars, Chart};
 use crate::document::{Answer, Cell, Column, Item, Picture, Section, Table, Text};
-use crate::quantity::{Unit, bare_name, figure_name, figure_title};
+use crate::quantity::{Unit, figure_name, figure_title, percent};
 use crate::thin::Percentiles;
-use gemelo_figures::RawResult;
+use gemelo_figures::{RawResult, name_parts};
 use gemelo_record::{Curve, Figure, Series};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -91,7 +91,10 @@ pub(super) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
 
 impl Source<'_> {
     fn value(&self, bare: &str) -> Option<f64> {
-        self.figures.iter().find(|figure| bare_name(&figure.name) == bare).map(|one| one.value)
+        self.figures
+            .iter()
+            .find(|figure| name_parts(&figure.name).bare == bare)
+            .map(|one| one.value)
     }
 
     fn shown(&self, bare: &str) -> Option<String> {
@@ -119,7 +122,26 @@ impl Source<'_> {
                     .extend(latency.map(|ns| Text::from(format!("{kind} latency, {words}: {ns}"))));
             }
         }
-        (verbs > 0).then(|| Answer { sentence: text.plain("."), details })
+        if verbs > 0 {
+            return Some(Answer { sentence: text.plain("."), details });
+        }
+        self.answer_of_pool(text)
+    }
+
+    /// Returns the space of a pool as a sentence.
+    fn answer_of_pool(&self, text: Text) -> Option<Answer> {
+        let (data, logical) = (self.shown("space/data_bytes")?, self.shown("space/logical_bytes")?);
+        let saved = 1.0 - self.value("space/data_bytes")? / self.value("space/logical_bytes")?;
+        let saved = if saved.is_finite() { saved } else { 0.0 };
+        let text = text
+            .plain(" stores ")
+            .strong(logical)
+            .plain(" of its users in ")
+            .strong(data)
+            .plain(format!(" of data: {} less.", percent(saved)));
+        let metadata = self.shown("space/metadata_bytes");
+        let details = metadata.map(|bytes| Text::from(format!("metadata: {bytes}")));
+        Some(Answer { sentence: text, details: details.into_iter().collect() })
     }
 }
 
@@ -136,7 +158,7 @@ fn pictures_of(sources: &[Source<'_>]) -> Vec<Picture> {
             .iter()
             .enumerate()
             .filter_map(|(number, source)| {
-                let curve = source.curves.iter().find(|one| bare_name(&one.name) == bare)?;
+                let curve = source.curves.iter().find(|one| name_parts(&one.name).bare == bare)?;
                 Some((number, source.label.clone(), Percentiles::new(&curve.counts)))
             })
             .collect();
@@ -153,7 +175,7 @@ fn pictures_of(sources: &[Source<'_>]) -> Vec<Picture> {
             .iter()
             .enumerate()
             .filter_map(|(number, source)| {
-                let series = source.series.iter().find(|one| bare_name(&one.name) == bare)?;
+                let series = source.series.iter().find(|one| name_parts(&one.name).bare == bare)?;
                 let label = source.label.clone();
                 Some(TimeLine { colour: number, label, points: &series.points })
             })
@@ -166,7 +188,7 @@ fn pictures_of(sources: &[Source<'_>]) -> Vec<Picture> {
 /// Returns the names without their jobs, each once, in the order in which they come.
 fn names<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let mut known = BTreeSet::new();
-    names.map(|name| bare_name(name)).filter(|name| known.insert(*name)).collect()
+    names.map(|name| name_parts(name).bare).filter(|name| known.insert(*name)).collect()
 }
 
 fn bars(sources: &[Source<'_>], bare: &str) -> Picture {

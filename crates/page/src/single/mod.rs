@@ -6,6 +6,7 @@ mod scan;
 use crate::document::{Compared, Document, Item, Section};
 use crate::{PageError, accesses, origin, written};
 use gemelo_figures::{Kind, RawResult};
+use gemelo_report::Provenance;
 use std::path::{Path, PathBuf};
 
 /// Returns the report of result files.
@@ -14,6 +15,7 @@ pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
     let mut scans = Vec::new();
     let mut origins = Section::new("origin", "Origin");
     let mut further = Vec::new();
+    let mut first = None;
     for (number, path) in files.iter().enumerate() {
         let id = format!("file-{}", number + 1);
         let of_log = accesses::pictures(path, &id);
@@ -23,6 +25,7 @@ pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
         }
         let raw = gemelo_figures::read(path)?;
         add_origin(&mut origins, path, &raw, files.len() > 1);
+        first = first.or_else(|| raw.provenance.clone());
         match raw.kind {
             Kind::Scan => scans.push(scan::section(path, &id)?),
             _ => loads.push((path.clone(), raw)),
@@ -41,7 +44,7 @@ pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
     let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
     Ok(Document {
         title: title(&loads, sections.len(), &names),
-        subtitle: names.join(", "),
+        subtitle: subtitle(first.as_ref(), &names),
         targets: sources
             .iter()
             .map(|source| Compared { name: source.label.clone(), is_measured: true })
@@ -67,6 +70,18 @@ fn title(loads: &[(PathBuf, RawResult)], sections: usize, names: &[String]) -> S
         [name] => format!("{kind}: {name}"),
         names => format!("{kind}: {} files", names.len()),
     }
+}
+
+/// Says what was measured, where and when, by the first file that tells it.
+fn subtitle(first: Option<&Provenance>, names: &[String]) -> String {
+    let Some(provenance) = first else { return names.join(", ") };
+    let target = provenance.target.as_ref().map_or_else(String::new, |on| format!("{on}, "));
+    format!(
+        "{target}on {}, {}, from {}",
+        provenance.host,
+        origin::readable_time(&provenance.started_at),
+        names.join(", ")
+    )
 }
 
 /// Returns the name of a file without its directory.

@@ -80,7 +80,10 @@ impl Browser {
 
     /// Pretends that the system prefers this theme, or that the page is printed.
     pub(crate) fn emulate(&mut self, media: &str, theme: &str) {
-        let features = json!([{"name": "prefers-color-scheme", "value": theme}]);
+        let features = json!([
+            {"name": "prefers-color-scheme", "value": theme},
+            {"name": "prefers-reduced-motion", "value": "no-preference"},
+        ]);
         self.call("Emulation.setEmulatedMedia", &json!({"media": media, "features": features}));
     }
 

@@ -3,9 +3,9 @@
 
 use gemelo_base::random::Random;
 use gemelo_record::{
-    Better, CAMPAIGN_FILE, CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, Curve, Figures, Outcome,
-    Paper, PlannedRun, RUN_FILE, RUN_SCHEMA, RunRecord, Series, Space, TargetRecord,
-    WorkloadRecord,
+    Better, CAMPAIGN_FILE, CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, Curve, Figures,
+    LeastScale, Outcome, Paper, PlannedRun, RUN_FILE, RUN_SCHEMA, RunRecord, Series, Space,
+    TargetRecord, WorkloadRecord,
 };
 use gemelo_report::Provenance;
 use std::collections::BTreeMap;
@@ -62,6 +62,7 @@ fn plan(runs: Vec<PlannedRun>, repetitions: u32) -> CampaignRecord {
             name: (*name).to_owned(),
             kind: if name.starts_with("volume") { "volume" } else { "loop" }.to_owned(),
             description: (*description).to_owned(),
+            capacity_bytes: None,
             is_baseline: *name == "ext4",
             left_out: None,
         })
@@ -70,6 +71,7 @@ fn plan(runs: Vec<PlannedRun>, repetitions: u32) -> CampaignRecord {
         name: "zfs-dedup".to_owned(),
         kind: "zfs".to_owned(),
         description: "zfs-fuse with deduplication".to_owned(),
+        capacity_bytes: None,
         is_baseline: false,
         left_out: Some("the program zfs-fuse is not installed".to_owned()),
     });
@@ -81,6 +83,7 @@ fn plan(runs: Vec<PlannedRun>, repetitions: u32) -> CampaignRecord {
             description: format!(
                 "{kind}s of 4 KiB, contents personal, <b>not bold</b> & \"quoted\""
             ),
+            data_bytes: None,
             main_figure: None,
             set: name.strip_prefix("load-").map(|share| ("load".to_owned(), format!("{share} %"))),
             left_out: None,
@@ -90,6 +93,7 @@ fn plan(runs: Vec<PlannedRun>, repetitions: u32) -> CampaignRecord {
         name: "fio-randrw".to_owned(),
         kind: "fio".to_owned(),
         description: "Random reads and writes by fio".to_owned(),
+        data_bytes: None,
         main_figure: None,
         set: None,
         left_out: Some("the program fio is not installed".to_owned()),
@@ -114,7 +118,7 @@ fn plan(runs: Vec<PlannedRun>, repetitions: u32) -> CampaignRecord {
         runs,
         repetitions,
         most_repetitions: repetitions,
-        precision_share: 0.05,
+        margin_share: 0.1,
         confidence: 0.95,
         claims: claims(),
         warnings: vec![
@@ -131,6 +135,7 @@ fn claims() -> Vec<ClaimRecord> {
         place: Some("section 5.2, table 3".to_owned()),
         not_testable: None,
         tests: tests.iter().map(|test| (*test).to_owned()).collect(),
+        least: LeastScale::default(),
     };
     let figure = "write/operations_per_s";
     let ratio = |workload: &str, of: &str, limit: &str| {
@@ -234,7 +239,7 @@ fn write_run(
 }
 
 fn figures(kind: &str, speed: f64, random: &mut Random) -> Figures {
-    let speed = speed * noise(random, 0.04);
+    let speed = speed * noise(random, 0.02);
     let mut figures = Figures::default();
     figures.push(format!("{kind}/operations_per_s"), speed, Better::Higher);
     figures.push(format!("{kind}/bytes_per_s"), speed * 4096.0, Better::Higher);

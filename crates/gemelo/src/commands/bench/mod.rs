@@ -1,5 +1,6 @@
 //! `gemelo bench` runs load with realistic contents on any storage and measures it.
 
+mod repeated;
 mod text;
 
 pub(crate) use text::verified;
@@ -13,6 +14,7 @@ use clap::Args;
 use gemelo_job::bench::{self, ExecuteError};
 use gemelo_job::{JobOptions, Sweep, job_file};
 use gemelo_report::Provenance;
+use repeated::Repetitions;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -32,6 +34,8 @@ pub(crate) struct Arguments {
     /// Check the jobs and print them, and do not run them
     #[arg(long, conflicts_with_all = ["json", "report"], help_heading = "Measurement")]
     dry_run: bool,
+    #[command(flatten, next_help_heading = "Measurement")]
+    repetitions: Repetitions,
     #[command(flatten, next_help_heading = "Measurement")]
     outputs: Outputs,
 }
@@ -74,6 +78,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     if arguments.dry_run {
         return dry_run(jobs, context);
+    }
+    if arguments.repetitions.are_wanted() {
+        return repeated::run(&jobs, arguments.repetitions, &arguments.outputs, context);
     }
     run_jobs(jobs, &arguments.outputs, context)
 }

@@ -18,15 +18,20 @@ pub(crate) fn run(_arguments: &Arguments, context: &Context) -> anyhow::Result<O
     Ok(Outcome::Done)
 }
 
+/// Returns the expected time, which is a lower bound if the length of some runs is unknown.
+fn time(plan: &ShippedPlan) -> String {
+    let known_ns = u64::try_from(plan.known_time.as_nanos()).unwrap_or(u64::MAX);
+    let text = format_duration_ns(known_ns);
+    if plan.unknown_runs > 0 { format!("over {text}") } else { text }
+}
+
 fn line(plan: &ShippedPlan) -> String {
-    let nanoseconds =
-        |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let unknown = || "unknown".to_owned();
     format!(
         "{:<18}{:<7}{:>12}{:>12}  {}\n",
         plan.name,
         if plan.needs_root { "partly" } else { "no" },
-        plan.takes.map_or_else(unknown, |time| format_duration_ns(nanoseconds(time))),
+        time(plan),
         plan.space_bytes.map_or_else(unknown, format_size),
         plan.title
     )

@@ -1,7 +1,7 @@
 //! The text of `gemelo campaign run --plan`.
 
 use gemelo_base::units::{format_counted, format_duration_ns, format_line, format_size};
-use gemelo_campaign::{Member, Outlook};
+use gemelo_campaign::{Member, Outlook, Power};
 use std::fmt::Write;
 
 pub(super) fn text(outlook: &Outlook) -> String {
@@ -17,15 +17,37 @@ pub(super) fn text(outlook: &Outlook) -> String {
     }
     let runs = format_counted(outlook.runs.len() as u64, "run");
     let known_ns = u64::try_from(outlook.known_time.as_nanos()).unwrap_or(u64::MAX);
-    let _ = write!(text, "{runs}, at least {}", format_duration_ns(known_ns));
+    let warm_up = match outlook.warm_up_runs {
+        0 => String::new(),
+        count => format!(" after {}", format_counted(count as u64, "warm-up run")),
+    };
+    let _ = write!(text, "{runs}{warm_up}, about {}", format_duration_ns(known_ns));
     if outlook.unknown_runs > 0 {
         let unknown = format_counted(outlook.unknown_runs as u64, "run");
-        let _ = write!(text, "; the length of {unknown} is unknown");
+        let _ = write!(text, " and {unknown} of unknown length");
     }
     let _ = writeln!(text, "; at most {} of each pair", outlook.most_repetitions);
     let space = outlook.space_bytes.map_or_else(|| "unknown".to_owned(), format_size);
     let _ = writeln!(text, "space for one target at a time: at most {space}");
+    if let Some(power) = &outlook.power {
+        let _ = writeln!(text, "{}", power_text(power));
+    }
     text
+}
+
+/// Says what the comparisons can find, and what that assumes.
+fn power_text(power: &Power) -> String {
+    let percent = |share: f64| format!("{} %", (1000.0 * share).round() / 10.0);
+    format!(
+        "{} find a difference of {} in {:.0} of 100 cases, at a common level of {} for {}, if a \
+         ratio varies by {} from round to round (assumed: 'spread' of the plan)",
+        format_counted(u64::from(power.repetitions), "repetition"),
+        percent(power.difference_share),
+        100.0 * power.found_share,
+        percent(power.confidence),
+        format_counted(power.comparisons as u64, "comparison"),
+        percent(power.spread_share),
+    )
 }
 
 fn members(text: &mut String, kind: &str, members: &[Member]) {

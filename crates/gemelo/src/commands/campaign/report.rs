@@ -18,7 +18,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let directory = &arguments.directory;
-    let made = Report::of_campaign(directory)?.files()?;
+    let report = Report::of_campaign(directory)?;
+    let made = report.files()?;
     for file in &made {
         let path = directory.join(&file.path);
         if let Some(parent) = path.parent() {
@@ -30,7 +31,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let page = directory.join(PAGE_FILE);
     let text = format!(
-        "{}, and {} beside it\n",
+        "{}\n{}, and {} beside it\n",
+        report.answer(),
         format_line(&page.to_string_lossy()),
         format_counted(made.len().saturating_sub(1) as u64, "file")
     );

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use anyhow::Context as _;
 use clap::Args;
-use gemelo_base::units::format_counted;
+use gemelo_base::units::{format_counted, format_line};
 use gemelo_campaign::{Environment, Plan, PlanError, SetValue, Summary};
 use gemelo_report::Provenance;
 use std::fmt::Write;
@@ -63,11 +63,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 
 fn text(summary: &Summary, out: &std::path::Path) -> String {
     let out = out.display();
-    let mut text = format!("{} complete in {out}\n", format_counted(summary.done as u64, "run"));
-    if !summary.failed.is_empty() {
+    let mut text = String::new();
+    // The cause comes first: one cause often fails many runs.
+    if let Some((run, reason)) = summary.failed.first() {
         let failed = format_counted(summary.failed.len() as u64, "run");
-        let _ = writeln!(text, "{failed} failed: --resume repeats them");
+        let _ = writeln!(text, "{failed} failed, the first is {run}: {}", format_line(reason));
+        let _ = writeln!(text, "--resume repeats them");
     }
+    let _ = writeln!(text, "{} complete in {out}", format_counted(summary.done as u64, "run"));
     for left in &summary.left {
         let _ = writeln!(text, "left: {left}: run `gemelo campaign clean {out}`");
     }

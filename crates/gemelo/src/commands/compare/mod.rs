@@ -7,7 +7,9 @@ use crate::exit::{OrBadInput, Outcome};
 use crate::json::{JsonOutput, Made};
 use clap::Args;
 use gemelo_base::units::parse_percent;
-use gemelo_compare::{SCHEMA, Selection, Settings, Side, Slowdown, compare_sides};
+use gemelo_compare::{
+    Limited, Margin, Request, SCHEMA, Selection, Settings, Side, Slowdown, compare_sides,
+};
 use gemelo_stats::Confidence;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -48,8 +50,16 @@ pub(crate) struct Arguments {
     /// Confidence level of intervals and verdicts, in percent
     #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = confidence)]
     confidence: Confidence,
+    /// The largest difference that does not matter, in percent: two sides are the same only if the
+    /// whole interval of their ratio is within it
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = margin)]
+    margin: Margin,
+    /// The files of a number on both sides were measured in one round, one after the other:
+    /// compare them pair by pair, so that a drift of the machine drops out
+    #[arg(long, requires = "b")]
+    rounds: bool,
     /// End with exit status 6 if a rate fell or a time rose by this percentage or more, beyond
-    /// noise
+    /// noise, and with 8 if the measurements do not tell
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     fail_if_slower: Option<f64>,
     #[command(flatten)]
@@ -62,6 +72,8 @@ struct Input<'a> {
     before: &'a [PathBuf],
     after: &'a [PathBuf],
     confidence: Confidence,
+    margin_share: Margin,
+    rounds: bool,
     figures: Figures<'a>,
     fail_if_slower_share: Option<f64>,
 }
@@ -78,25 +90,46 @@ fn confidence(text: &str) -> Result<Confidence, String> {
     Confidence::new(share).map_err(|_| "give a percentage from 50 to 99.99, such as 95".to_owned())
 }
 
+fn margin(text: &str) -> Result<Margin, String> {
+    let share = parse_percent(text).map_err(|error| error.to_string())?;
+    Margin::new(share).map_err(|_| "give a percentage above 0 and below 100, such as 10".to_owned())
+}
+
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check()?;
     let limit = arguments.fail_if_slower.map(Slowdown::new).transpose().or_bad_input()?;
-    let settings = Settings { confidence: arguments.confidence, selection: arguments.selection() };
+    let settings = Settings {
+        confidence: arguments.confidence,
+        margin: arguments.margin,
+        selection: arguments.selection(),
+    };
+    let request = Request { settings, in_rounds: arguments.rounds, limit };
     let [before, after] = arguments.sides();
-    let (summary, warnings) =
-        compare_sides(&Side::read(&before)?, &Side::read(&after)?, &settings, limit)?;
-    let text = text::of_summary(&summary, arguments.confidence);
-    let outcome = if summary.slower.is_empty() { Outcome::Done } else { Outcome::FoundSlower };
+    let (summary, warnings) = compare_sides(&Side::read(&before)?, &Side::read(&after)?, &request)?;
+    let text = text::of_summary(&summary, &request.settings);
+    let outcome = summary.limit.as_ref().map_or(Outcome::Done, outcome_of);
     let input = Input {
         before: &before,
         after: &after,
         confidence: arguments.confidence,
+        margin_share: arguments.margin,
+        rounds: arguments.rounds,
         figures: arguments.figures(),
         fail_if_slower_share: arguments.fail_if_slower,
     };
     let made = Made { schema: SCHEMA, input, result: &summary, warnings };
     arguments.json.finish(context, made, &text)?;
     Ok(outcome)
+}
+
+fn outcome_of(answer: &Limited) -> Outcome {
+    if !answer.slower.is_empty() {
+        Outcome::FoundSlower
+    } else if answer.is_decided() {
+        Outcome::Done
+    } else {
+        Outcome::Undecided
+    }
 }
 
 impl Arguments {

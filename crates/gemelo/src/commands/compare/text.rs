@@ -2,12 +2,11 @@
 
 use crate::table::Table;
 use gemelo_base::units::{format_counted, format_percent};
-use gemelo_compare::{Basis, Measured, Place, Row, Summary, Verdict};
+use gemelo_compare::{Basis, Doubt, Limited, Measured, Place, Row, Settings, Summary, Verdict};
 use gemelo_figures::{Quantity, quantity};
-use gemelo_stats::Confidence;
 
 /// Returns a table for each workload and target, and a sentence about all of them.
-pub(super) fn of_summary(summary: &Summary, confidence: Confidence) -> String {
+pub(super) fn of_summary(summary: &Summary, settings: &Settings) -> String {
     let mut text = String::new();
     for rows in summary.rows.chunk_by(|one, other| one.place == other.place) {
         if let Some(row) = rows.first() {
@@ -19,7 +18,7 @@ pub(super) fn of_summary(summary: &Summary, confidence: Confidence) -> String {
         text += &table.render(0);
         text.push('\n');
     }
-    text + &sentences(summary, confidence)
+    text + &sentences(summary, settings)
 }
 
 fn heading(place: &Place, row: &Row) -> String {
@@ -64,37 +63,66 @@ fn verdict(row: &Row) -> String {
     match row.verdict {
         Verdict::Better => if is_speed { "faster" } else { "better" }.to_owned(),
         Verdict::Worse => if is_speed { "slower" } else { "worse" }.to_owned(),
-        Verdict::Same => "same within noise".to_owned(),
-        Verdict::TooFew => match row.repetitions_needed {
-            Some(needed) => format!("too few repetitions ({needed} needed)"),
-            None => "too few repetitions".to_owned(),
+        Verdict::Same => "the same".to_owned(),
+        Verdict::Undecided => match (row.doubt, row.repetitions_needed) {
+            (Some(Doubt::Wide), Some(needed)) => format!("undecided ({needed} repetitions needed)"),
+            (Some(Doubt::OneRepetition), _) => "undecided (one repetition)".to_owned(),
+            (Some(Doubt::NoSpread), _) => "undecided (no spread)".to_owned(),
+            (Some(Doubt::Zero), _) => "undecided (zero)".to_owned(),
+            (Some(Doubt::Generator), _) => "not measured (generator)".to_owned(),
+            (Some(Doubt::Memory), _) => "not measured (memory)".to_owned(),
+            _ => "undecided".to_owned(),
         },
         Verdict::NotJudged => "-".to_owned(),
     }
 }
 
-fn sentences(summary: &Summary, confidence: Confidence) -> String {
-    let Summary { rows, better, worse, same, too_few, slower } = summary;
-    let judged = rows.iter().filter(|row| row.adjusted_p_value.is_some()).count();
+fn sentences(summary: &Summary, settings: &Settings) -> String {
+    let Summary { rows, better, worse, same, undecided, limit } = summary;
+    let judged = rows.iter().filter(|row| row.verdict != Verdict::NotJudged).count();
     let mut text = format!(
-        "{better} better, {worse} worse, {same} the same within noise, {too_few} with too few \
-         repetitions; level {}, corrected for {}\n",
-        format_percent(confidence.level()),
-        format_counted(judged as u64, "comparison"),
+        "{better} better, {worse} worse, {same} the same within {}, {undecided} undecided; {} at a \
+         common level of {}\n",
+        format_percent(settings.margin.share()),
+        format_counted(judged as u64, "interval"),
+        format_percent(settings.confidence.level()),
     );
     if rows.iter().any(|row| row.basis == Basis::TimeSeries) {
         text += "* interval of the noise within the two runs; other runs may differ more\n";
     }
-    let single = |row: &Row| row.before.repetitions == 1 || row.after.repetitions == 1;
-    if rows.iter().any(|row| row.verdict == Verdict::TooFew && single(row)) {
-        text += "a side has one repetition: repeat the measurement, and give all files with --a and \
-                 --b\n";
+    if rows.iter().any(|row| row.doubt == Some(Doubt::OneRepetition)) {
+        text += "a side has one repetition: repeat the measurement, and give all files with --a \
+                 and --b\n";
     }
-    for one in slower {
-        let place =
-            if one.place == Place::default() { String::new() } else { format!(" ({})", one.place) };
+    for doubt in [Doubt::Generator, Doubt::Memory, Doubt::NoSpread] {
+        if rows.iter().any(|row| row.doubt == Some(doubt)) {
+            text += &format!("not decided: {}\n", doubt.sentence());
+        }
+    }
+    text + &limit.as_ref().map_or_else(String::new, limited)
+}
+
+/// Answers the limit of the user.
+fn limited(answer: &Limited) -> String {
+    let place = |place: &Place| match place {
+        place if *place == Place::default() => String::new(),
+        place => format!(" ({place})"),
+    };
+    let mut text = String::new();
+    for one in &answer.slower {
         let loss = format_percent(one.loss_share);
-        text += &format!("slower than permitted: {}{place} by {loss}\n", one.figure);
+        text += &format!("slower than permitted: {}{} by {loss}\n", one.figure, place(&one.place));
+    }
+    for one in &answer.undecided {
+        let most = one.most_loss_share.map_or_else(
+            || ": the noise is unknown".to_owned(),
+            |share| format!(": by up to {}", format_percent(share)),
+        );
+        text +=
+            &format!("may be slower than permitted: {}{}{most}\n", one.figure, place(&one.place));
+    }
+    if answer.speeds == 0 {
+        text += "no rate and no time was compared, so nothing is known about the limit\n";
     }
     text
 }
