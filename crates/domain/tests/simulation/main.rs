@@ -139,7 +139,7 @@ fn expect_clean(client: &Client, processes: &[Process<'_>]) {
     let mut claims: Vec<Records> = processes.iter().map(Process::records).collect();
     let mut claims: Vec<&mut dyn Claims> =
         claims.iter_mut().map(|records| -> &mut dyn Claims { records }).collect();
-    let config = gemelo_domain::DomainConfig::open(client).unwrap();
+    let config = DomainConfig::open(client).unwrap();
     let findings = check(client, &config, &mut claims).unwrap();
     assert!(findings.are_none(), "{findings:?}");
 }
