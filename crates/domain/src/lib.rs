@@ -45,7 +45,7 @@ pub use index::{Index, Journal, Settled, Verdict};
 pub use intent::{Action, Change, Effect, Intent, MAX_STEPS, ShardView, Step, plan, verdict};
 pub use mail::{Letter, mailbox_name};
 pub use member_values::MemberValues;
-pub use members::{Members, NewMember};
+pub use members::{Members, NamedMember, NewMember};
 pub use repair::{Repaired, repair};
 pub use shard::{MAX_DEPTH, Shard, fingerprint_key, fingerprint_of_key};
 pub use shared::SharedSettings;

@@ -26,6 +26,9 @@ pub struct NewMember<'a> {
     pub token: u64,
 }
 
+/// The name and the number of a member.
+pub type NamedMember = (String, MemberId);
+
 /// The list of members.
 pub struct Members<'a> {
     objects: &'a dyn Objects,
@@ -136,7 +139,7 @@ impl<'a> Members<'a> {
     ///
     /// # Errors
     /// Fails if the store does.
-    pub fn list_readable(&self) -> Result<(Vec<(String, MemberId)>, Vec<Damage>)> {
+    pub fn list_readable(&self) -> Result<(Vec<NamedMember>, Vec<Damage>)> {
         let (mut members, mut damage) = (Vec::new(), Vec::new());
         let mut after = String::new();
         loop {

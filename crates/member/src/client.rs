@@ -10,7 +10,7 @@ use crate::watched::Watched;
 use gemelo_base::{ManualClock, random};
 use gemelo_domain::{
     Client, Damage, DomainConfig, DomainError, IndexFigures, MemberId, MemberValues, Members,
-    NewMember, SharedSettings, Tenure,
+    NamedMember, NewMember, SharedSettings, Tenure,
 };
 use gemelo_objects::rados::{Rados, RadosOptions};
 use gemelo_objects::{Holder, ObjectError, Objects};
@@ -244,7 +244,7 @@ impl DomainClient {
     ///
     /// # Errors
     /// Fails if the store does.
-    pub fn readable_members(&self) -> Result<(Vec<(String, MemberId)>, Vec<Damage>)> {
+    pub fn readable_members(&self) -> Result<(Vec<NamedMember>, Vec<Damage>)> {
         Ok(Members::new(&*self.index).list_readable()?)
     }
 

@@ -51,7 +51,8 @@ impl Sharing {
         let (mut doubted, told) = self.sort_noticed(noticed)?;
         worker.index.doubt(&told)?;
         self.add_told(worker, &doubts, &mut doubted)?;
-        let changes = self.judge(worker, pool, doubted.into_values().collect())?;
+        let doubted: Vec<Doubted> = doubted.into_values().collect();
+        let changes = self.judge(worker, pool, &doubted)?;
         let Worker { index, figures } = &mut *worker;
         let mut journal = LedgerJournal { shared: &self.shared, figures };
         index.submit(&changes, &mut journal)?;
@@ -120,12 +121,7 @@ impl Sharing {
 
     /// Reads doubted blocks, and heals those that are damaged and have a good copy. Returns what the
     /// index has to know.
-    fn judge(
-        &self,
-        worker: &mut Worker,
-        pool: &Pool,
-        doubted: Vec<Doubted>,
-    ) -> Result<Vec<Change>> {
+    fn judge(&self, worker: &mut Worker, pool: &Pool, doubted: &[Doubted]) -> Result<Vec<Change>> {
         if doubted.is_empty() {
             return Ok(Vec::new());
         }
