@@ -184,16 +184,7 @@ impl OpenPool {
             PoolRequest::Arrange { most_bytes_per_s } => {
                 return Ok(Reply::Arranged(pool.arrange(*most_bytes_per_s, monitor, stop)?));
             }
-            PoolRequest::Find => {
-                let before = self.domain_share();
-                let blocks = pool.find(monitor, stop)?;
-                self.share(stop)?;
-                let domain = self.domain_share().zip(before).map(|(now, before)| DomainShare {
-                    shared: now.shared - before.shared,
-                    published: now.published - before.published,
-                });
-                return Ok(Reply::Found(FoundReport { blocks, domain }));
-            }
+            PoolRequest::Find => return self.find(monitor, stop).map(Reply::Found),
             PoolRequest::EstimateFind { sample_bytes, seed } => {
                 let estimate = pool.estimate_find((*sample_bytes, *seed), monitor, stop)?;
                 return Ok(Reply::Estimated(estimate));
@@ -222,6 +213,18 @@ impl OpenPool {
             }
         }
         Ok(Reply::Done)
+    }
+
+    /// Searches for duplicates, and shares with the domain what was found.
+    fn find(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<FoundReport, RequestFailure> {
+        let before = self.domain_share();
+        let blocks = self.pool().find(monitor, stop)?;
+        self.share(stop)?;
+        let domain = self.domain_share().zip(before).map(|(now, before)| DomainShare {
+            shared: now.shared - before.shared,
+            published: now.published - before.published,
+        });
+        Ok(FoundReport { blocks, domain })
     }
 
     /// What this member has shared with its domain since it was opened.

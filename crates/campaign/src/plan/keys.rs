@@ -245,13 +245,13 @@ impl<'a> Keys<'a> {
     /// Returns an error for each key that nobody has asked for.
     fn unknown(&self) -> impl Iterator<Item = PlanError> {
         let asked = self.asked.borrow().clone();
-        self.entries.iter().filter_map(move |entry| {
-            (!asked.contains(&entry.name)).then(|| PlanError::UnknownKey {
-                line: entry.line,
-                place: self.place.clone(),
-                key: entry.name.to_owned(),
-                nearest: nearest(entry.name, asked.iter().copied()),
-            })
+        let known = asked.clone();
+        let unknown = self.entries.iter().filter(move |entry| !known.contains(&entry.name));
+        unknown.map(move |entry| PlanError::UnknownKey {
+            line: entry.line,
+            place: self.place.clone(),
+            key: entry.name.to_owned(),
+            nearest: nearest(entry.name, asked.iter().copied()),
         })
     }
 }
