@@ -57,8 +57,6 @@ pub struct Tree {
 pub enum Part {
     /// LBN to map word.
     Map,
-    /// LBN to PBN, as in format version 1.
-    MapV1,
     /// PBN to the number of its references.
     Counts,
     /// PBN to the fingerprint of its content.
@@ -72,7 +70,7 @@ impl Part {
     #[must_use]
     pub const fn key_bytes(self) -> usize {
         match self {
-            Self::Map | Self::MapV1 => 5,
+            Self::Map => 5,
             Self::Counts | Self::Fingerprints => 4,
             Self::Index => 8,
         }
@@ -83,7 +81,7 @@ impl Part {
     pub const fn value_bytes(self) -> usize {
         match self {
             Self::Map => 8,
-            Self::MapV1 | Self::Counts => 4,
+            Self::Counts => 4,
             Self::Fingerprints => 16,
             Self::Index => 0,
         }

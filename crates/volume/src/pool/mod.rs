@@ -2,7 +2,6 @@
 
 mod arrange;
 mod carried;
-mod convert;
 mod create;
 mod directory;
 mod estimate;
@@ -18,7 +17,6 @@ mod repair;
 mod scrub;
 mod stat;
 
-pub use convert::{Conversion, convert};
 pub use create::PoolOptions;
 pub use directory::PoolDirectory;
 pub use estimate::FindEstimate;

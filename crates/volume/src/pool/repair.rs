@@ -12,7 +12,7 @@ use crate::backend::Map;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_format::{
-    DiskRole, Fingerprint, Lbn, PAGE_BYTES, Pbn, Place, VolumeId, VolumeRecord, read_superblock,
+    DiskRole, Fingerprint, Lbn, Pbn, Place, Superblock, VolumeId, VolumeRecord, read_superblock,
 };
 use gemelo_store::PoolDisks;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub fn repair(
 }
 
 /// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook is empty
-/// for a pool that cannot be repaired: it is damaged beyond that, or has to be converted first.
+/// for a pool that cannot be repaired.
 ///
 /// # Errors
 /// Fails if there is no pool, if a disk cannot be read, or if the work was stopped.
@@ -58,10 +58,8 @@ pub fn repair_outlook(
     let salvage = |choice| recover(disks, Some(choice), Tuning::default().cache_bytes);
     let mut recovered = match salvage(LossChoice::RollBack) {
         Ok(recovered) => recovered,
-        // A check reports both.
-        Err(VolumeError::Damaged { .. } | VolumeError::OldFormat { .. }) => {
-            return Ok(RepairOutlook::default());
-        }
+        // A check reports it.
+        Err(VolumeError::Damaged { .. }) => return Ok(RepairOutlook::default()),
         Err(error) => return Err(error),
     };
     let mut judge = Judge::new(&recovered)?;
@@ -136,8 +134,8 @@ fn rewrite_headers(disks: &PoolDisks) -> Result<()> {
     let io = |action| VolumeError::io(DiskRole::Metadata, action);
     let superblock = read_superblock(&*disks.metadata, &mut Vec::new())?;
     let page = superblock.encode();
-    for copy in 0..2 {
-        disks.metadata.write_at(copy * PAGE_BYTES as u64, page.as_slice()).map_err(io("write"))?;
+    for offset in Superblock::offsets() {
+        disks.metadata.write_at(offset, page.as_slice()).map_err(io("write"))?;
         disks.metadata.sync().map_err(io("sync"))?;
     }
     Ok(disks.store(&superblock).write_labels()?)

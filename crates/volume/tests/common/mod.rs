@@ -11,6 +11,7 @@ pub mod judge;
 pub mod medium;
 pub mod scatter;
 pub mod seek;
+pub mod shape;
 pub mod simulated;
 pub mod storm;
 

@@ -63,8 +63,8 @@ pub(super) struct LogBackend {
     physical: u64,
     /// `false` while the journal is replayed. Counts and the index are computed after the replay.
     is_counting: bool,
-    /// Pages that failed their checksums, until [`Self::settle`].
-    damaged_pages: Vec<PageKey>,
+    /// Pages of which a copy is damaged, until [`Self::settle`]. The next checkpoint writes them anew.
+    to_rewrite: Vec<PageKey>,
     /// Numbers of the record pages that were lost. The fingerprints of their PBNs are unknown.
     lost_records: HashSet<u32>,
     /// The backend `ram`: a checkpoint writes all pages.
@@ -85,7 +85,7 @@ impl LogBackend {
             shared_pages: 0,
             physical: 0,
             is_counting: true,
-            damaged_pages: Vec::new(),
+            to_rewrite: Vec::new(),
             lost_records: HashSet::new(),
             writes_image,
         }

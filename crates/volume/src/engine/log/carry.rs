@@ -11,11 +11,9 @@ use crate::counters::add;
 use crate::error::Result;
 use crate::pool::Tuning;
 use gemelo_disk::Disk;
-use gemelo_format::{Change, PAGE_BYTES, Pbn};
+use gemelo_format::{COPIES, Change, PAGE_BYTES, Pbn};
 use std::collections::HashSet;
 
-/// A commit is in the journal in two copies.
-const COPIES: u64 = 2;
 /// A commit that carries contents takes this part of the journal at most, so that a short journal
 /// is not full after a few of them.
 const JOURNAL_PER_CARRYING: u64 = 4;
@@ -28,7 +26,7 @@ const MOST_HELD_BACK: usize = 65_536;
 /// Returns the most bytes of contents that a commit may carry: the setting, or as many as the disk
 /// writes in the time of the sync that is saved.
 pub(super) fn bytes_of(tuning: &Tuning, disk: &dyn Disk) -> u64 {
-    tuning.carry_bytes.unwrap_or_else(|| disk.bytes_per_sync() / COPIES).min(MOST_CARRIED_BYTES)
+    tuning.carry_bytes.unwrap_or_else(|| disk.bytes_per_sync() / COPIES as u64).min(MOST_CARRIED_BYTES)
 }
 
 /// The blocks whose contents a commit refers to, and that no sync has covered.
@@ -158,8 +156,8 @@ impl Log {
             };
             let content_bytes = pbns.len() * self.superblock.block_bytes as usize;
             let head_bytes = pbns.len() * Change::CARRY_HEAD_BYTES;
-            let copy_bytes = commit.buffer.len() + content_bytes + head_bytes;
-            let bytes = COPIES as usize * copy_bytes.next_multiple_of(PAGE_BYTES);
+            let bytes = commit.buffer.len() + content_bytes + head_bytes;
+            let bytes = bytes.next_multiple_of(PAGE_BYTES);
             if bytes as u64 > journal.ring_bytes() / JOURNAL_PER_CARRYING
                 || !journal.has_room(bytes)
             {

@@ -6,7 +6,8 @@ use crate::backend::{MetadataBackend, Pressure};
 use crate::counters::add;
 use crate::error::Result;
 use crate::journal::Journal;
-use gemelo_format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, Pbn, build_commit, mirror_commit};
+use gemelo_disk::Disk;
+use gemelo_format::{COMMIT_HEADER_BYTES, COPIES, Change, PAGE_BYTES, Pbn, build_commit};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -213,6 +214,7 @@ impl Committer {
     /// those of them that were still waiting.
     pub(super) fn note_root(
         &mut self,
+        disk: &dyn Disk,
         generation: u64,
         journal_offset: u64,
         next_commit: u64,
@@ -220,7 +222,7 @@ impl Committer {
         debug_assert_eq!(generation, self.generation + 1, "roots follow one another");
         self.generation = generation;
         self.journal.trim(journal_offset);
-        self.journal.marker().note_root(next_commit);
+        self.journal.marker().mark_root(disk, generation, next_commit);
         let mut effects = Effects::default();
         if self.durable + 1 < next_commit {
             for commit in self.waiting.drain(..) {
@@ -305,7 +307,6 @@ impl Log {
         while let Some(commit) = committer.waiting.front_mut() {
             if !commit.is_built {
                 build_commit(&mut commit.buffer, commit.number, committer.generation, self.seed);
-                mirror_commit(&mut commit.buffer);
                 commit.is_built = true;
             }
             if !committer.journal.has_room(commit.buffer.len()) {
@@ -320,7 +321,7 @@ impl Log {
             debug_assert_eq!(commit.number, committer.durable + 1, "no commit is left out");
             committer.durable = commit.number;
             add(&self.counters.commits, 1);
-            add(&self.counters.journal_bytes, commit.buffer.len() as u64);
+            add(&self.counters.journal_bytes, (COPIES * commit.buffer.len()) as u64);
             let effects = std::mem::take(&mut commit.effects);
             committer.waiting.pop_front();
             self.publish(committer);
