@@ -4,7 +4,7 @@ use crate::CheckReport;
 use gemelo_base::units::format_counted;
 use gemelo_disk::Disk;
 use gemelo_format::{
-    FormatError, NodeRef, Page, PoolSeed, ReadChain, Reading, Regions, Slot, read_slot,
+    COPIES, FormatError, NodeRef, Page, PoolSeed, ReadChain, Reading, Regions, Slot, read_slot,
 };
 use std::collections::HashSet;
 
@@ -54,6 +54,7 @@ impl<'r> Pages<'r> {
             return Ok(None);
         }
         let read = read_slot(self.disk, self.regions, at, self.seed, Reading::All)?;
+        assert!(read.damaged_copies < COPIES || read.page.is_none(), "a good page has a good copy");
         self.halved += u64::from(read.page.is_some() && read.damaged_copies > 0);
         Ok(read.page)
     }

@@ -200,11 +200,7 @@ impl Walk {
     }
 
     /// Reads the pages of maps and records. Returns whether all maps were intact.
-    fn read_pages(
-        &mut self,
-        table: &Table,
-        pages: &mut Pages<'_>,
-    ) -> Result<bool, FormatError> {
+    fn read_pages(&mut self, table: &Table, pages: &mut Pages<'_>) -> Result<bool, FormatError> {
         let mut is_whole = true;
         let block_bytes = u64::from(self.superblock.block_bytes);
         let entries = MAP_PAGE_ENTRIES;
@@ -223,8 +219,7 @@ impl Walk {
                     pages.report.add(true, what);
                 }
                 for at in 0..entries {
-                    let place =
-                        image.as_ref().map_or(Place::Damaged, |image| place_in(image, at));
+                    let place = image.as_ref().map_or(Place::Damaged, |image| place_in(image, at));
                     let lbn = first + at as u64;
                     if place == Place::Unmapped || image.is_none() && lbn >= blocks {
                         continue;

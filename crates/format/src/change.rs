@@ -198,7 +198,17 @@ impl Change {
             }
             Self::Resize { volume, size_bytes } => put_size(out, 7, *volume, *size_bytes),
             Self::Clone { source, volume, name, read_only, created_s } => {
-                put_copy(out, 8, *source, &NewCopy { volume: *volume, name, read_only: *read_only, created_s: *created_s });
+                put_copy(
+                    out,
+                    8,
+                    *source,
+                    &NewCopy {
+                        volume: *volume,
+                        name,
+                        read_only: *read_only,
+                        created_s: *created_s,
+                    },
+                );
             }
             Self::SetMode { volume, mode } => {
                 put_head(out, 9, *volume);
@@ -222,7 +232,17 @@ impl Change {
             Self::Hide { volume } => put_head(out, 11, *volume),
             Self::Show { volume } => put_head(out, 12, *volume),
             Self::Begin { source, volume, name, read_only, created_s } => {
-                put_copy(out, 13, *source, &NewCopy { volume: *volume, name, read_only: *read_only, created_s: *created_s });
+                put_copy(
+                    out,
+                    13,
+                    *source,
+                    &NewCopy {
+                        volume: *volume,
+                        name,
+                        read_only: *read_only,
+                        created_s: *created_s,
+                    },
+                );
             }
             Self::Copy { source, volume, first, count } => {
                 put_head(out, 14, *source);

@@ -74,6 +74,7 @@ impl CommitHeader {
 /// to whole pages.
 pub fn build_commit(buffer: &mut Vec<u8>, number: u64, generation: u64, seed: PoolSeed) {
     assert!(buffer.len() >= COMMIT_HEADER_BYTES, "a commit has room for its header");
+    assert!(number > 0, "commits are numbered from 1");
     let (head, payload) = buffer.split_at_mut(COMMIT_HEADER_BYTES);
     let mut header = Vec::with_capacity(COMMIT_HEADER_BYTES);
     header.extend_from_slice(MAGIC);

@@ -106,8 +106,7 @@ mod tests {
 
     #[test]
     fn the_key_matters_where_it_should() {
-        for kind in
-            [FingerprintKind::Blake3, FingerprintKind::Xxh3Compare, FingerprintKind::Sha256]
+        for kind in [FingerprintKind::Blake3, FingerprintKind::Xxh3Compare, FingerprintKind::Sha256]
         {
             let one = Fingerprinter::new(kind, [1; 32]);
             let two = Fingerprinter::new(kind, [2; 32]);

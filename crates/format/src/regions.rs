@@ -31,7 +31,9 @@ const _: () = assert!(
 pub(crate) enum HeadPage {
     Superblock,
     /// The root of the checkpoints of even (`false`) or odd (`true`) generation.
-    Root { is_odd: bool },
+    Root {
+        is_odd: bool,
+    },
     FlushMark,
 }
 
@@ -98,12 +100,12 @@ impl Regions {
 
     /// Returns the ranges of bytes of both copies of slots, given by their indices from 0.
     pub fn slot_ranges(self, slots: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        assert!(slots.start <= slots.end, "slots {slots:?} are a range");
         let groups = slots.start / GROUP_SLOTS..slots.end.div_ceil(GROUP_SLOTS);
         groups.flat_map(move |group| {
             let first = (group * GROUP_SLOTS).max(slots.start) % GROUP_SLOTS;
             let count = slots.end.min((group + 1) * GROUP_SLOTS) - (group * GROUP_SLOTS + first);
-            self.group(group)
-                .map(|start| (start + first) * PAGE..(start + first + count) * PAGE)
+            self.group(group).map(|start| (start + first) * PAGE..(start + first + count) * PAGE)
         })
     }
 }
@@ -227,8 +229,7 @@ mod tests {
         ];
         let heads = head.map(|page| head_offsets(page)).map(|pair| pair.map(page));
         let rings = regions.rings().map(|start| start..start + regions.ring_bytes());
-        let slots =
-            (1..=slots).map(|number| regions.slot(Slot::new(number).unwrap()).map(page));
+        let slots = (1..=slots).map(|number| regions.slot(Slot::new(number).unwrap()).map(page));
         heads.into_iter().chain([rings]).chain(slots).collect()
     }
 
@@ -256,10 +257,7 @@ mod tests {
 
     #[test]
     fn the_copy_of_the_superblock_is_where_a_device_is_searched_for_it() {
-        assert_eq!(
-            head_offsets(HeadPage::Superblock),
-            [0, gemelo_disk::FAR_POOL_MARK_BYTE],
-        );
+        assert_eq!(head_offsets(HeadPage::Superblock), [0, gemelo_disk::FAR_POOL_MARK_BYTE],);
     }
 
     proptest! {

@@ -1,8 +1,8 @@
 //! Roots: each names a checkpoint and the first commit after it.
 
 use super::codec::Reader;
-use super::superblock::page_of;
 use super::regions::{COPIES, HeadPage, head_offsets, read_page};
+use super::superblock::page_of;
 use super::table::{decode_link, encode_link};
 use super::{FlushMarks, NodeRef, PAGE_BYTES, Page, PoolSeed, Superblock};
 use crate::DiskRole;

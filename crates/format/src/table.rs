@@ -175,14 +175,13 @@ pub fn read_chain(
     while (chain.stream.len() as u64) < root.table_bytes {
         let at = link.ok_or_else(|| FormatError::damaged("the table ends too early"))?;
         let read = read_slot(disk, superblock.regions(), at, seed, Reading::All)?;
-        let page = read
-            .page
-            .ok_or_else(|| FormatError::damaged("both copies of a page of the table"))?;
+        let page =
+            read.page.ok_or_else(|| FormatError::damaged("both copies of a page of the table"))?;
         chain.slots.push(at.slot);
         chain.damaged_copies.extend((read.damaged_copies > 0).then_some(at.slot));
-        let (head, body) = page.split_first_chunk().ok_or_else(|| {
-            FormatError::damaged("a page of the table is too short for its link")
-        })?;
+        let (head, body) = page
+            .split_first_chunk()
+            .ok_or_else(|| FormatError::damaged("a page of the table is too short for its link"))?;
         link = decode_link(*head);
         let left = root.table_bytes - chain.stream.len() as u64;
         let piece = body.iter().take(usize::try_from(left).unwrap_or(usize::MAX));

@@ -246,7 +246,7 @@ impl MemberPlace {
         // A creation that was interrupted has left metadata without a superblock.
         match read_superblock(&*disks.metadata, &mut Vec::new()) {
             Err(FormatError::NotAPool { .. } | FormatError::Io { .. }) => {}
-            Ok(_) | Err(FormatError::Damaged { .. }) => {
+            Ok(_) | Err(FormatError::Damaged { .. } | FormatError::Unknown { .. }) => {
                 return Err(MemberError::PoolExists { name: self.uri().name.clone() }.into());
             }
         }

@@ -40,7 +40,10 @@ impl Journal {
         head: u64,
     ) -> Self {
         let (regions, tail) = (superblock.regions(), root.journal_offset);
-        assert!(tail.max(head) <= regions.ring_bytes(), "head {head} and tail {tail} are in the ring");
+        assert!(
+            tail.max(head) <= regions.ring_bytes(),
+            "head {head} and tail {tail} are in the ring"
+        );
         Self { regions, tail, head, seed, marker: Marker::new(superblock, root, seed, marks) }
     }
 

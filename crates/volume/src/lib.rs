@@ -31,9 +31,8 @@ pub use engine::{
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    FindEstimate, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval,
-    PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook, RepairPlan,
-    ScrubOptions, ScrubReport, Tuning, VolumeSummary, record_damage, repair,
-    repair_outlook,
+    FindEstimate, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval, PoolStat,
+    RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook, RepairPlan, ScrubOptions,
+    ScrubReport, Tuning, VolumeSummary, record_damage, repair, repair_outlook,
 };
 pub use volume::Volume;

@@ -191,7 +191,8 @@ fn cut_off(backend: BackendKind) {
     let images = simulation.images();
     let used = used_pages(&images[1]);
     let pages = 0..images[1].len() / PAGE;
-    for length in pages.filter(|page| used.contains(page) || page % 16 == 0).map(|page| page * PAGE) {
+    for length in pages.filter(|page| used.contains(page) || page % 16 == 0).map(|page| page * PAGE)
+    {
         let what = format!("{backend:?} cut to {length} bytes");
         damaged(backend, (&images, &model), &what, |metadata| metadata.truncate(length));
     }
@@ -462,41 +463,5 @@ fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
         if checked.is_ok_and(|report| !report.is_clean()) {
             let _ = repair_with(&disks, true);
         }
-    }
-}
-
-/// The pages of an older root may have been written again. So the root before the newest one cannot
-/// stand in for it, even where the journal has all commits since.
-#[test]
-fn no_older_root_takes_the_place_of_a_lost_one_that_commits_follow() {
-    for backend in BackendKind::ALL {
-        let simulation = Simulation::new(1);
-        Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();
-        let pool = open(&simulation.disks(), tuning()).unwrap();
-        pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
-        let volume = pool.volume("a").unwrap();
-        for number in 0..3 {
-            write(&volume, number * BLOCK as u64, &content(1 + number, BLOCK)).unwrap();
-            flush(&volume).unwrap();
-            if number < 2 {
-                pool.checkpoint().unwrap();
-            }
-        }
-        drop((pool, volume));
-        let [data, mut metadata] = simulation.images();
-        let disks = simulation.disks();
-        let superblock = read_superblock(&*disks.metadata, &mut Vec::new()).unwrap();
-        let seed = PoolSeed::of(&superblock);
-        let newest = find_roots(&*disks.metadata, &superblock, seed).unwrap().newest;
-        for offset in Root::offsets(newest.generation) {
-            metadata[offset as usize..][..PAGE].fill(0);
-        }
-        let damaged = Simulation::of_images(1, [data, metadata]);
-        assert!(!check_with(&damaged.disks(), false).is_clean(), "{backend:?}");
-        let opened = open(&damaged.disks(), tuning());
-        assert!(
-            opened.is_err(),
-            "{backend:?}: an older root and the journal were taken for the newest state"
-        );
     }
 }

@@ -13,6 +13,7 @@ mod common;
 #[path = "lost_commit/story.rs"]
 mod story;
 
+use common::repeat::Repeat;
 use common::simulated::{METADATA, Simulation};
 use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds, tuning, write};
 use gemelo_base::random::Random;
@@ -272,6 +273,7 @@ fn both_repairs_of_a_lost_commit_keep_their_promises() {
     let (mut skipped, mut exact) = (0, 0);
     for backend in BackendKind::ALL {
         for seed in first..first + rounds(20) {
+            let _repeat = Repeat::of(seed);
             let story = Story::tell(backend, seed);
             for number in story.can_be_lost() {
                 let what = format!("{backend:?}, seed {seed}, commit {number}");

@@ -11,8 +11,8 @@
 mod common;
 
 use common::hold::Call;
-use common::simulated::{DATA, METADATA, Simulation};
 use common::shape::short_rings;
+use common::simulated::{DATA, METADATA, Simulation};
 use common::{
     BLOCK, content, flush, open, options_with, read, trim_now, tuning, write, write_now,
     write_zeroes_now,

@@ -55,11 +55,12 @@ impl Disk for TestDisk {
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         let fails = self.journal_fails.load(Ordering::Relaxed);
         for write in writes {
-            write.outcome = if fails && short_rings().iter().any(|ring| ring.contains(&write.offset)) {
-                Err(io::Error::other("the journal is broken"))
-            } else {
-                self.file.write_at(write.offset, write.bytes)
-            };
+            write.outcome =
+                if fails && short_rings().iter().any(|ring| ring.contains(&write.offset)) {
+                    Err(io::Error::other("the journal is broken"))
+                } else {
+                    self.file.write_at(write.offset, write.bytes)
+                };
         }
     }
     fn sync(&self) -> io::Result<()> {

@@ -58,11 +58,7 @@ fn every_change_comes_back_and_no_cut_one_does() {
         let mut one = Vec::new();
         change.encode(&mut one);
         for end in 1..one.len() {
-            assert_eq!(
-                Change::decode_all(&one[..end]),
-                None,
-                "{change:?} cut at {end}"
-            );
+            assert_eq!(Change::decode_all(&one[..end]), None, "{change:?} cut at {end}");
         }
         payload.extend(one);
     }

@@ -79,9 +79,8 @@ impl JournalReader<'_> {
         let Unreadable { pages, error } = self.ring.unreadable.take();
         let outside = pages.iter().any(|page| !self.is_replayed(page.offset));
         let is_begun = left.iter().any(|at| at.header.number == self.number);
-        let is_header_hidden = |offset: u64| {
-            (0..COPIES).all(|ring| pages.contains(&RingPage { ring, offset }))
-        };
+        let is_header_hidden =
+            |offset: u64| (0..COPIES).all(|ring| pages.contains(&RingPage { ring, offset }));
         let is_hidden = is_begun && outside || [self.head, 0].into_iter().any(is_header_hidden);
         match error.filter(|_| is_hidden) {
             Some(error) => Err(FormatError::io(DiskRole::Metadata, "read")(error)),

@@ -1,7 +1,7 @@
 //! Finding commits in the ring and reading their copies.
 
-use super::mend::mend_payload;
 use super::GivenUp;
+use super::mend::mend_payload;
 use crate::error::{FormatError, Result};
 use crate::{
     COMMIT_HEADER_BYTES, COPIES, Change, Commit, CommitHeader, DiskRole, MOST_DAMAGED_BYTES,

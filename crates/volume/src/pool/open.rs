@@ -11,7 +11,8 @@ use gemelo_base::Clock;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place,
-    PoolSeed, Reading, ReplayOptions, Root, Superblock, VolumeId, find_roots, read_superblock, replay_journal,
+    PoolSeed, Reading, ReplayOptions, Root, Superblock, VolumeId, find_roots, read_superblock,
+    replay_journal,
 };
 use gemelo_store::{BufferOptions, PoolDisks, Store, WriteBuffer, WriteObserver};
 use parking_lot::Mutex;

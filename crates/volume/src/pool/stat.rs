@@ -6,7 +6,9 @@ use crate::counters::{PoolActivity, VolumeStat};
 use crate::engine::{FinderFigures, VolumeLayout};
 use crate::error::Result;
 use crate::load::LoadStat;
-use gemelo_format::{BackendKind, COPIES, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord};
+use gemelo_format::{
+    BackendKind, COPIES, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
+};
 use gemelo_store::BufferFigures;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

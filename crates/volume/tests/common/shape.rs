@@ -1,9 +1,7 @@
 //! The places on the metadata disk of a pool in a test.
 
 use super::simulated::Simulation;
-use gemelo_format::{
-    COPIES, FlushMarks, PAGE_BYTES, Regions, Slot, Superblock, read_superblock,
-};
+use gemelo_format::{COPIES, FlushMarks, PAGE_BYTES, Regions, Slot, Superblock, read_superblock};
 use std::ops::Range;
 
 /// Pages of each ring of a pool with the shortest journal.

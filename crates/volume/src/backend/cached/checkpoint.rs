@@ -31,7 +31,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     }
 
     fn freeze(&mut self) {
-        debug_assert!(self.frozen.is_none(), "one checkpoint at a time");
+        assert!(self.frozen.is_none(), "one checkpoint at a time");
         self.pages.begin();
         let frozen =
             Frozen { delta: std::mem::take(&mut self.active), volumes: self.volumes.clone() };
@@ -50,8 +50,8 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     }
 
     fn finish(&mut self) -> Garbage {
-        debug_assert!(self.frozen.is_some(), "a checkpoint that ends was begun");
-        debug_assert!(self.merged.lock().is_some(), "a checkpoint that ends was merged");
+        assert!(self.frozen.is_some(), "a checkpoint that ends was begun");
+        assert!(self.merged.lock().is_some(), "a checkpoint that ends was merged");
         let garbage = (self.frozen.take(), std::mem::take(&mut self.forgotten));
         if let Some(version) = self.merged.lock().take() {
             self.version = version;

@@ -109,7 +109,9 @@ impl<L: Layout> CachedBackend<L> {
         }
         let halved = backend.pages.damaged_copies();
         if halved > 0 {
-            damage.harmless.push(format!("one of two copies of {}", format_counted(halved, "page")));
+            damage
+                .harmless
+                .push(format!("one of two copies of {}", format_counted(halved, "page")));
         }
         Ok(backend)
     }

@@ -164,8 +164,7 @@ impl Pages {
     pub(super) fn flush(&self) -> Result<u64> {
         // Readers find the pages here until they are on disk. No pages are added meanwhile, because
         // only one checkpoint runs at a time.
-        let mut writes = self.changes.lock().writes.clone();
-        writes.sort_unstable_by_key(|(slot, _)| *slot);
+        let writes = self.changes.lock().writes.clone();
         let mut list: Vec<DiskWrite<'_>> = writes
             .iter()
             .flat_map(|(slot, page)| {
@@ -175,6 +174,7 @@ impl Pages {
         list.sort_unstable_by_key(|write| write.offset);
         self.disk.write_all(&mut list).map_err(VolumeError::io(DiskRole::Metadata, "write"))?;
         let mut changes = self.changes.lock();
+        assert_eq!(changes.writes.len(), writes.len(), "no page comes while others are written");
         changes.writes.clear();
         changes.written += writes.len() as u64;
         Ok(changes.written)
@@ -190,6 +190,7 @@ impl Pages {
     pub(super) fn finish(&self) {
         let mut changes = self.changes.lock();
         let mut slots = self.slots.lock();
+        assert!(changes.writes.is_empty(), "a checkpoint that ends has written its pages");
         let Changes { taken, retired, left, .. } = &mut *changes;
         taken.clear();
         retired.drain(..).chain(left.drain(..)).for_each(|slot| slots.release(slot));

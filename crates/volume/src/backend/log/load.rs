@@ -4,14 +4,13 @@ use super::map::{MapPage, is_shared, words_mut};
 use super::pager::{PageData, PageKey};
 use super::records::RecordPage;
 use super::{LogBackend, LogVolume, PagedMap};
-use crate::backend::{BackendContext, Damage};
+use crate::backend::{BackendContext, Damage, LoadOptions};
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_counted;
 use gemelo_disk::Disk;
 use gemelo_format::{
-    DiskRole, Fingerprint, Identity, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, Pbn, Place,
-    PoolSeed, RECORD_PAGE_ENTRIES, Reading, Regions, Root, Table, TableVolume, read_chain,
-    read_slot,
+    Fingerprint, Identity, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, Pbn, Place, PoolSeed,
+    RECORD_PAGE_ENTRIES, Reading, Regions, Root, Table, TableVolume, read_chain, read_slot,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -33,6 +32,7 @@ impl LogBackend {
         home: &BackendContext<'_>,
         root: &Root,
         writes_image: bool,
+        options: LoadOptions,
         damage: &mut Damage,
     ) -> Result<Self> {
         let (disk, superblock) = (&*home.disk, home.superblock);
@@ -53,7 +53,8 @@ impl LogBackend {
             }
         }
         backend.pager.replace_table(chain.slots);
-        backend.read_pages(disk, superblock.regions(), &wanted, damage)?;
+        let reading = if options.salvages { Reading::All } else { Reading::OneGood };
+        backend.read_pages(disk, superblock.regions(), &wanted, reading, damage)?;
         Ok(backend)
     }
 
@@ -77,11 +78,7 @@ impl LogBackend {
         Ok(wanted)
     }
 
-    fn prepare_volume(
-        &mut self,
-        volume: &TableVolume,
-        wanted: &mut Vec<Wanted>,
-    ) -> Result<()> {
+    fn prepare_volume(&mut self, volume: &TableVolume, wanted: &mut Vec<Wanted>) -> Result<()> {
         let record = volume.record.clone();
         self.check_size(record.size_bytes)?;
         let blocks = record.size_bytes / self.block_bytes;
@@ -105,48 +102,48 @@ impl LogBackend {
         Ok(())
     }
 
-    /// Reads pages in the order of their slots, with one call for neighbours. A page whose first
-    /// copy is damaged is read from the second one.
+    /// Reads pages in the order of their slots. A page whose first copy is damaged is read from the
+    /// second one. Pages of which a damaged copy is found are written anew.
     fn read_pages(
         &mut self,
         disk: &dyn Disk,
         regions: Regions,
         wanted: &[Wanted],
+        reading: Reading,
         damage: &mut Damage,
     ) -> Result<()> {
-        let length = disk.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
+        let mut buffer = vec![0; READ_PAGES * PAGE_BYTES];
+        let mut halved = 0;
         let first_copy = |page: &Wanted| {
             let [first, _] = regions.slot(page.from.slot);
             first
         };
-        let mut buffer = vec![0; READ_PAGES * PAGE_BYTES];
-        let mut halved = 0;
-        let is_next =
-            |a: &Wanted, b: &Wanted| first_copy(a) + PAGE_BYTES as u64 == first_copy(b);
+        let is_next = |a: &Wanted, b: &Wanted| first_copy(a) + PAGE_BYTES as u64 == first_copy(b);
         for run in wanted.chunk_by(is_next).flat_map(|run| run.chunks(READ_PAGES)) {
-            let Some(first) = run.first() else { continue };
+            let Some(offset) = run.first().map(first_copy) else { continue };
             let (part, _) = buffer.split_at_mut(run.len() * PAGE_BYTES);
-            let offset = first_copy(first);
-            let is_there = offset + part.len() as u64 <= length;
-            let is_read = is_there && disk.read_at(offset, part).is_ok();
+            // With one call for neighbours, unless the second copies have to be read as well.
+            let is_read = reading == Reading::OneGood && disk.read_at(offset, part).is_ok();
             let (images, rest) = part.as_chunks::<PAGE_BYTES>();
             assert!(images.len() == run.len() && rest.is_empty(), "a page for each reference");
             for (page, image) in run.iter().zip(images) {
-                if is_read && self.pager.seed.checksum(image) == page.from.checksum {
+                let seed = self.pager.seed;
+                if is_read && seed.checksum(image) == page.from.checksum {
                     self.load_page(*page, Some(image), damage);
                     continue;
                 }
-                let read =
-                    read_slot(disk, regions, page.from.at(), self.pager.seed, Reading::OneGood)?;
+                let read = read_slot(disk, regions, page.from.at(), seed, reading)?;
+                self.load_page(*page, read.page.as_deref(), damage);
                 if read.page.is_some() && read.damaged_copies > 0 {
                     halved += 1;
                     self.to_rewrite.push(page.key);
                 }
-                self.load_page(*page, read.page.as_deref(), damage);
             }
         }
         if halved > 0 {
-            damage.harmless.push(format!("one of two copies of {}", format_counted(halved, "page")));
+            damage
+                .harmless
+                .push(format!("one of two copies of {}", format_counted(halved, "page")));
         }
         Ok(())
     }

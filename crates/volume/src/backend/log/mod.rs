@@ -34,14 +34,18 @@ use std::hint::black_box;
 pub(super) const LOG: Registration = Registration {
     about: "In memory, compactly, with a journal; checkpoints write what changed",
     empty: |home, data_blocks| Box::new(LogBackend::new(home.superblock, data_blocks, false)),
-    load: |home, root, _, damage| Ok(Box::new(LogBackend::load(home, root, false, damage)?)),
+    load: |home, root, options, damage| {
+        Ok(Box::new(LogBackend::load(home, root, false, options, damage)?))
+    },
 };
 
 /// The backend `ram`: a checkpoint writes all pages.
 pub(super) const RAM: Registration = Registration {
     about: "In memory; checkpoints write everything",
     empty: |home, data_blocks| Box::new(LogBackend::new(home.superblock, data_blocks, true)),
-    load: |home, root, _, damage| Ok(Box::new(LogBackend::load(home, root, true, damage)?)),
+    load: |home, root, options, damage| {
+        Ok(Box::new(LogBackend::load(home, root, true, options, damage)?))
+    },
 };
 
 struct LogVolume {

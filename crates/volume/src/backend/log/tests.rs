@@ -3,13 +3,13 @@
 use super::LogBackend;
 use crate::backend::tests::record;
 use crate::backend::{
-    BackendContext, Checkpoint, Damage, LocalPages, Map, MetadataBackend, PageWrites, Repair,
-    Sealed, Totals,
+    BackendContext, Checkpoint, Damage, LoadOptions, LocalPages, Map, MetadataBackend, PageWrites,
+    Repair, Sealed, Totals,
 };
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
-    BackendKind, Change, Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, Place, Root,
-    Superblock, VolumeId,
+    BackendKind, Change, Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, Place, Root, Superblock,
+    VolumeId,
 };
 use std::sync::Arc;
 
@@ -84,7 +84,8 @@ fn load(disk: &Arc<FileDisk>, sealed: Sealed, totals: Totals) -> LogBackend {
     let superblock = superblock();
     let mut damage = Damage::default();
     let home = BackendContext { disk: Arc::clone(disk) as Arc<dyn Disk>, superblock: &superblock };
-    let mut backend = LogBackend::load(&home, &root, false, &mut damage).unwrap();
+    let options = LoadOptions { cache_bytes: 0, salvages: false };
+    let mut backend = LogBackend::load(&home, &root, false, options, &mut damage).unwrap();
     backend.settle().unwrap();
     assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
     backend

@@ -26,7 +26,10 @@ const MOST_HELD_BACK: usize = 65_536;
 /// Returns the most bytes of contents that a commit may carry: the setting, or as many as the disk
 /// writes in the time of the sync that is saved.
 pub(super) fn bytes_of(tuning: &Tuning, disk: &dyn Disk) -> u64 {
-    tuning.carry_bytes.unwrap_or_else(|| disk.bytes_per_sync() / COPIES as u64).min(MOST_CARRIED_BYTES)
+    tuning
+        .carry_bytes
+        .unwrap_or_else(|| disk.bytes_per_sync() / COPIES as u64)
+        .min(MOST_CARRIED_BYTES)
 }
 
 /// The blocks whose contents a commit refers to, and that no sync has covered.

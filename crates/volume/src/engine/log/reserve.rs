@@ -88,8 +88,8 @@ impl Log {
         let mut result = Ok(());
         for end in [wanted + wanted / AHEAD_PART, wanted] {
             let mut ranges = self.superblock.regions().slot_ranges(first..end);
-            let allocated =
-                ranges.try_for_each(|range| self.disk.allocate(range.start, range.end - range.start));
+            let allocated = ranges
+                .try_for_each(|range| self.disk.allocate(range.start, range.end - range.start));
             result = allocated.map_err(VolumeError::io(DiskRole::Metadata, "enlarge"));
             match result {
                 Ok(()) => self.reserve.slots.store(end, Ordering::Release),
