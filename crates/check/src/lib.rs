@@ -8,6 +8,7 @@
 
 mod count;
 mod error;
+mod pages;
 mod replay;
 mod scrub;
 mod store;

@@ -43,7 +43,7 @@ pub(crate) fn scrub(
             .zip(buffers)
             .map(|((pbn, _), block)| ContentRead::new(*pbn, 0, block))
             .collect();
-        assert!(reads.len() == some.len(), "a read for each content");
+        assert_eq!(reads.len(), some.len(), "each content has a buffer");
         store.read(&mut reads);
         for ((pbn, checksum), read) in some.iter().zip(&reads) {
             if read.outcome.is_err() || seed.of_content(read.buffer) != *checksum {
@@ -62,6 +62,7 @@ pub(crate) fn scrub(
         monitor.advance(some.len() as u64);
     }
     monitor.finish();
+    assert!(damaged.len() <= contents.len(), "only contents that were read are damaged");
     report.checked_contents = contents.len() as u64;
     for (pbn, checksums) in &damaged {
         let users = named_users(walk, *pbn, checksums);

@@ -1,11 +1,9 @@
 //! The trees of the backends `table` and `btree`, read page by page with code of its own.
 
-use crate::walk::Slots;
-use gemelo_disk::Disk;
+use crate::pages::Pages;
 use gemelo_format::{
-    DIRECTORY_ENTRIES, DiskRole, Fingerprint, FormatError, NODE_REF_BYTES, Node, NodeRef,
-    PAGE_BYTES, Page, Part, PoolSeed, StoreTable, Tree, array_value, bucket_entries, bucket_of,
-    index_entry,
+    DIRECTORY_ENTRIES, Fingerprint, FormatError, NODE_REF_BYTES, Node, NodeRef, Page, Part,
+    StoreTable, Tree, array_value, bucket_entries, bucket_of, index_entry,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -19,12 +17,9 @@ pub(crate) struct TreeContent {
 
 /// Reads the trees of a checkpoint.
 pub(crate) struct TreeReader<'r, 's> {
-    pub(crate) disk: &'r dyn Disk,
-    pub(crate) journal_pages: u64,
-    pub(crate) seed: PoolSeed,
     pub(crate) is_table: bool,
     pub(crate) buckets: u32,
-    pub(crate) slots: &'r mut Slots<'s>,
+    pub(crate) pages: &'r mut Pages<'s>,
 }
 
 impl TreeReader<'_, '_> {
@@ -34,18 +29,6 @@ impl TreeReader<'_, '_> {
             self.node(root, tree.height, 0..u64::MAX, part, &mut found)?;
         }
         Ok(found)
-    }
-
-    fn page(&mut self, at: NodeRef) -> Result<Option<Box<Page>>, FormatError> {
-        if !self.slots.add(at.slot) {
-            return Ok(None);
-        }
-        let mut page = Box::new([0; PAGE_BYTES]);
-        match self.disk.read_at(at.slot.offset(self.journal_pages), page.as_mut_slice()) {
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
-            other => other.map_err(FormatError::io(DiskRole::Metadata, "read"))?,
-        }
-        Ok((self.seed.checksum(&*page) == at.checksum).then_some(page))
     }
 
     /// Reads a node. `keys` is the range of keys below it; a page of an array has as many of them
@@ -64,7 +47,7 @@ impl TreeReader<'_, '_> {
         };
         let keys =
             if self.is_table { keys.start..keys.start.saturating_add(span(level)) } else { keys };
-        let page = self.page(at)?;
+        let page = self.pages.read(at)?;
         let below = page.as_ref().and_then(|page| match (self.is_table, level) {
             (true, 0) => self.array_leaf(page, keys.start, part).map(Below::Values),
             (true, _) => Some(Below::Nodes(directory(page, keys.start, span(level - 1)))),
@@ -134,13 +117,13 @@ fn node_entries(page: &Page, part: Part, level: u8, keys: &Range<u64>) -> Option
 pub(crate) fn compare_counts(
     counts: &[(u64, u128)],
     references: &HashMap<u32, u64>,
-    slots: &mut Slots<'_>,
+    pages: &mut Pages<'_>,
 ) {
     let stored: HashMap<u64, u128> = counts.iter().copied().collect();
     for (pbn, right) in references {
         let count = stored.get(&u64::from(*pbn)).copied().unwrap_or(0);
         if count != u128::from(*right) {
-            slots.report.add(
+            pages.report.add(
                 false,
                 format!("block {pbn} has {right} references, but its count is {count}"),
             );
@@ -148,7 +131,7 @@ pub(crate) fn compare_counts(
     }
     for (pbn, count) in counts {
         if !u32::try_from(*pbn).is_ok_and(|pbn| references.contains_key(&pbn)) {
-            slots
+            pages
                 .report
                 .add(false, format!("block {pbn} has no references, but its count is {count}"));
         }
@@ -162,7 +145,7 @@ pub(crate) fn compare_index(
     table: &StoreTable,
     fingerprints: &HashMap<u32, Fingerprint>,
     references: &HashMap<u32, u64>,
-    slots: &mut Slots<'_>,
+    pages: &mut Pages<'_>,
 ) {
     let entries: HashSet<u64> = index.iter().map(|(entry, _)| *entry).collect();
     let live = fingerprints.iter().filter(|(pbn, _)| references.contains_key(pbn));
@@ -170,7 +153,7 @@ pub(crate) fn compare_index(
         .map(|(pbn, fingerprint)| index_entry((fingerprint.low() >> 32) as u32, *pbn))
         .collect();
     for entry in entries.difference(&right) {
-        slots.report.add(
+        pages.report.add(
             false,
             format!(
                 "the index has block {}, which is unreferenced or has another fingerprint",
@@ -185,7 +168,7 @@ pub(crate) fn compare_index(
         let is_full =
             sizes.get(&bucket(entry)).is_some_and(|size| *size >= 2 * Part::Index.array_entries());
         if !(is_full && table.buckets > 0) {
-            slots.report.add(false, format!("the index has no entry for block {}", *entry as u32));
+            pages.report.add(false, format!("the index has no entry for block {}", *entry as u32));
         }
     }
 }

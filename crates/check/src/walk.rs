@@ -1,14 +1,13 @@
 //! The metadata of a checkpoint, read without a cache or other optimisations.
 
 use crate::CheckReport;
+use crate::pages::Pages;
 use crate::store::{TreeReader, compare_counts, compare_index};
 use gemelo_base::units::format_counted;
-use gemelo_disk::Disk;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
-    MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolSeed, RECORD_PAGE_ENTRIES,
-    Slot, StoreTable, Superblock, Table, Version, VolumeId, VolumeRecord, find_roots, read_chain,
-    read_superblock, replay_journal,
+    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES, Page, Part,
+    Place, PoolSeed, RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, Superblock,
+    Table, VolumeId, VolumeRecord, find_roots, read_chain, read_superblock, replay_journal,
 };
 use gemelo_store::{Contents, PoolDisks};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -64,7 +63,9 @@ impl Walk {
     pub fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>, FormatError> {
         let mut damage = Vec::new();
         let superblock = read_superblock(&*disks.metadata, &mut damage)?;
-        damage.into_iter().for_each(|what| report.add(false, what));
+        for what in damage {
+            report.add(false, format!("{what} is damaged; another copy is whole"));
+        }
         let store = disks.store(&superblock);
         for label in store.check_labels()? {
             report.add(false, format!("{label} is damaged"));
@@ -93,20 +94,9 @@ impl Walk {
                 .add(false, format!("the root at byte {offset} is damaged; another copy is whole"));
         }
         let root = found.newest;
-        let chain = read_chain(disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
-        for (slot, _) in &chain.damaged_copies {
-            report.add(
-                false,
-                format!(
-                    "a copy of a page of the table (slot {}) fails its checksum",
-                    slot.number()
-                ),
-            );
-        }
-        let mut slots = Slots { seen: HashSet::new(), report };
-        for slot in &chain.slots {
-            slots.add(*slot);
-        }
+        let chain = read_chain(disk, &superblock, &root, seed)?;
+        let mut pages = Pages::new(disk, superblock.regions(), seed, report);
+        pages.add_chain(&chain);
         let store = disks.store(&superblock);
         let present_blocks = store.blocks().map_err(FormatError::io(DiskRole::Data, "measure"))?;
         let mut walk = Self {
@@ -122,29 +112,22 @@ impl Walk {
             || FormatError::damaged("the table of the checkpoint cannot be decoded");
         let is_whole = if walk.superblock.backend.layout() != Layout::Pages {
             let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
-            walk.read_trees(disk, seed, &table, &mut slots)?
+            walk.read_trees(&table, &mut pages)?
         } else {
             let table = Table::decode(&chain.stream).ok_or_else(makes_no_sense)?;
-            walk.read_pages(disk, seed, &table, &mut slots)?
+            walk.read_pages(&table, &mut pages)?
         };
+        pages.finish();
         if is_whole {
             walk.compare_totals(&root, report);
         }
         let superblock = walk.superblock.clone();
-        let replayed = replay_journal(disk, &superblock, &root, AtLoss::Stop, |commit| {
+        let options = ReplayOptions { at_loss: AtLoss::Stop, reading: Reading::All };
+        let replayed = replay_journal(disk, &superblock, &root, options, |commit| {
             report.commits += 1;
             walk.replay_commit(commit)
         })?;
-        for number in replayed.mended {
-            report.add(false, format!("both copies of commit {number} are damaged in part"));
-        }
-        if replayed.unreadable_pages > 0 {
-            let pages = format_counted(replayed.unreadable_pages, "page");
-            report.add(false, format!("{pages} of the journal cannot be read"));
-        }
-        if let Some(lost) = replayed.lost {
-            report.add(true, lost.what);
-        }
+        report_journal(replayed, report);
         report.volumes = walk.volumes.len() as u64;
         Ok(walk)
     }
@@ -152,25 +135,19 @@ impl Walk {
     /// Reads the trees of a cached backend. Returns whether all maps were intact.
     fn read_trees(
         &mut self,
-        disk: &dyn Disk,
-        seed: PoolSeed,
         table: &StoreTable,
-        slots: &mut Slots<'_>,
+        pages: &mut Pages<'_>,
     ) -> Result<bool, FormatError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let mut reader = TreeReader {
-            disk,
-            journal_pages: self.superblock.journal_pages,
-            seed,
             is_table: self.superblock.backend.layout() == Layout::Arrays,
             buckets: table.buckets,
-            slots,
+            pages,
         };
         let mut is_whole = true;
-        let part = if self.superblock.version == Version::V1 { Part::MapV1 } else { Part::Map };
         for volume in &table.volumes {
             let blocks = volume.record.size_bytes / block_bytes;
-            let found = reader.read(volume.map, part)?;
+            let found = reader.read(volume.map, Part::Map)?;
             let mut map: BTreeMap<u64, Place> = BTreeMap::new();
             map.extend(
                 found.values.iter().map(|(lbn, word)| (*lbn, Place::from_word(*word as u64))),
@@ -182,7 +159,7 @@ impl Walk {
                     map.len(),
                     volume.mapped
                 );
-                reader.slots.report.add(false, what);
+                reader.pages.report.add(false, what);
             }
             for lost in found.lost {
                 is_whole = false;
@@ -190,7 +167,7 @@ impl Walk {
                     "the map of blocks {} and after of volume '{}' is lost",
                     lost.start, volume.record.name
                 );
-                reader.slots.report.add(true, what);
+                reader.pages.report.add(true, what);
                 let end = lost.end.min(blocks).min(lost.start.saturating_add(MOST_LOST_BLOCKS));
                 map.extend((lost.start..end).map(|lbn| (lbn, Place::Damaged)));
             }
@@ -204,7 +181,7 @@ impl Walk {
             [(&counts, "reference counts"), (&fingerprints, "fingerprints"), (&index, "index")]
         {
             for lost in &found.lost {
-                slots
+                pages
                     .report
                     .add(false, format!("a page of the {what}, from {} on, is lost", lost.start));
             }
@@ -214,53 +191,41 @@ impl Walk {
         }
         let references = self.reference_counts();
         if is_whole && counts.lost.is_empty() {
-            compare_counts(&counts.values, &references, slots);
+            compare_counts(&counts.values, &references, pages);
         }
         if is_whole && index.lost.is_empty() && fingerprints.lost.is_empty() {
-            compare_index(&index.values, table, &self.fingerprints, &references, slots);
+            compare_index(&index.values, table, &self.fingerprints, &references, pages);
         }
         Ok(is_whole)
     }
 
     /// Reads the pages of maps and records. Returns whether all maps were intact.
-    fn read_pages(
-        &mut self,
-        disk: &dyn Disk,
-        seed: PoolSeed,
-        table: &Table,
-        slots: &mut Slots<'_>,
-    ) -> Result<bool, FormatError> {
+    fn read_pages(&mut self, table: &Table, pages: &mut Pages<'_>) -> Result<bool, FormatError> {
         let mut is_whole = true;
         let block_bytes = u64::from(self.superblock.block_bytes);
-        let version = self.superblock.version;
-        let entries = match version {
-            Version::V1 => MAP_PAGE_ENTRIES_V1,
-            Version::V2 => MAP_PAGE_ENTRIES,
-        };
+        let entries = MAP_PAGE_ENTRIES;
         for volume in &table.volumes {
             let blocks = volume.record.size_bytes / block_bytes;
             let mut map = BTreeMap::new();
             for page in &volume.pages {
-                slots.add(page.slot);
                 let first = u64::from(page.number) * entries as u64;
-                let image = self.read_page(disk, seed, page)?;
+                let image = pages.read(page.at())?;
                 if image.is_none() {
                     is_whole = false;
                     let what = format!(
                         "the map page of blocks {first} and after of volume '{}' is lost",
                         volume.record.name
                     );
-                    slots.report.add(true, what);
+                    pages.report.add(true, what);
                 }
                 for at in 0..entries {
-                    let place =
-                        image.as_ref().map_or(Place::Damaged, |image| place_in(image, at, version));
+                    let place = image.as_ref().map_or(Place::Damaged, |image| place_in(image, at));
                     let lbn = first + at as u64;
                     if place == Place::Unmapped || image.is_none() && lbn >= blocks {
                         continue;
                     }
                     if lbn >= blocks {
-                        slots.report.add(
+                        pages.report.add(
                             true,
                             format!(
                                 "volume '{}' maps block {lbn}, beyond its end",
@@ -275,18 +240,17 @@ impl Walk {
             self.volumes.insert(record.id, WalkVolume { record, map });
         }
         for page in &table.records {
-            slots.add(page.slot);
             let first = u64::from(page.number) * RECORD_PAGE_ENTRIES as u64;
             if first >= self.data_blocks {
-                slots.report.add(true, format!("record page {} is out of range", page.number));
+                pages.report.add(true, format!("record page {} is out of range", page.number));
                 continue;
             }
-            let Some(image) = self.read_page(disk, seed, page)? else {
+            let Some(image) = pages.read(page.at())? else {
                 let what = format!(
                     "the fingerprints of 256 blocks (record page {}) are lost",
                     page.number
                 );
-                slots.report.add(false, what);
+                pages.report.add(false, what);
                 continue;
             };
             for (number, bytes) in (first..).zip(image.as_chunks::<16>().0) {
@@ -308,46 +272,26 @@ impl Walk {
             self.suspects.remove(&pbn);
         }
     }
-
-    /// Reads a page. Returns `None` if it fails its checksum.
-    fn read_page(
-        &self,
-        disk: &dyn Disk,
-        seed: PoolSeed,
-        page: &PageRef,
-    ) -> Result<Option<Box<Page>>, FormatError> {
-        let mut image = Box::new([0; PAGE_BYTES]);
-        match disk.read_at(page.slot.offset(self.superblock.journal_pages), image.as_mut_slice()) {
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
-            other => other.map_err(FormatError::io(DiskRole::Metadata, "read"))?,
-        }
-        Ok((seed.checksum(&*image) == page.checksum).then_some(image))
-    }
 }
 
-fn place_in(image: &Page, at: usize, version: Version) -> Place {
-    let word = match version {
-        Version::V1 => {
-            image.as_chunks::<4>().0.get(at).map(|bytes| u64::from(u32::from_le_bytes(*bytes)))
-        }
-        Version::V2 => image.as_chunks::<8>().0.get(at).map(|bytes| u64::from_le_bytes(*bytes)),
-    };
+fn place_in(image: &Page, at: usize) -> Place {
+    let word = image.as_chunks::<8>().0.get(at).map(|bytes| u64::from_le_bytes(*bytes));
     word.map_or(Place::Damaged, Place::from_word)
 }
 
-/// The slots in use, each of which may be used once.
-pub(crate) struct Slots<'r> {
-    seen: HashSet<Slot>,
-    pub(crate) report: &'r mut CheckReport,
-}
-
-impl Slots<'_> {
-    /// Marks a slot as used. Returns whether it was free.
-    pub(crate) fn add(&mut self, slot: Slot) -> bool {
-        let is_new = self.seen.insert(slot);
-        if !is_new {
-            self.report.add(true, format!("slot {} is used twice", slot.number()));
-        }
-        is_new
+/// Reports what a replay has found in the journal.
+fn report_journal(replayed: Replayed, report: &mut CheckReport) {
+    for number in replayed.mended {
+        report.add(false, format!("both copies of commit {number} are damaged in part"));
+    }
+    for number in replayed.half_damaged {
+        report.add(false, format!("one of the two copies of commit {number} is damaged"));
+    }
+    if replayed.unreadable_pages > 0 {
+        let pages = format_counted(replayed.unreadable_pages, "page");
+        report.add(false, format!("{pages} of the journal cannot be read"));
+    }
+    if let Some(lost) = replayed.lost {
+        report.add(true, lost.what);
     }
 }

@@ -23,6 +23,7 @@ pub use file::FileDisk;
 pub use lock::DiskAccess;
 pub use overwrite::{check_existing_device, check_overwritable};
 pub use request::{DiskRead, DiskWrite};
+pub use signature::FAR_POOL_MARK_BYTE;
 pub use usage::{are_same, check_file_unused, check_no_user, check_unused};
 
 use std::io;

@@ -9,6 +9,12 @@ use gemelo_base::read_exact_at;
 use std::fs::File;
 use std::io;
 
+/// The byte at which the metadata disk of a pool has the second copy of its first mark: the first
+/// MiB may be damaged.
+pub const FAR_POOL_MARK_BYTE: u64 = 276 * 4096;
+const POOL_MARK: &[u8] = b"GEMELOSB";
+const POOL_NAME: &str = "the metadata of a pool";
+
 /// A mark: its bytes, their offset from the beginning, and its name.
 struct Mark {
     offset: usize,
@@ -23,7 +29,7 @@ const fn mark(offset: usize, bytes: &'static [u8], name: &'static str) -> Mark {
 /// The more specific marks come first: a partition table has its own mark and that of boot sectors,
 /// which file systems of other operating systems have as well.
 const MARKS: &[Mark] = &[
-    mark(0, b"GEMELOSB", "the metadata of a pool"),
+    mark(0, POOL_MARK, POOL_NAME),
     mark(0, b"GEMELODS", "the data store of a pool"),
     mark(0, b"LUKS\xba\xbe", "an encrypted volume (LUKS)"),
     mark(0x4000, b"SKUL\xba\xbe", "an encrypted volume (LUKS)"),
@@ -66,6 +72,13 @@ pub(crate) fn found_on(device: &File, length: u64) -> io::Result<Option<String>>
     read_exact_at(device, &mut part, 0)?;
     if let Some(name) = named(&part) {
         return Ok(Some(name.to_owned()));
+    }
+    let mut far = [0; POOL_MARK.len()];
+    if length >= FAR_POOL_MARK_BYTE + far.len() as u64 {
+        read_exact_at(device, &mut far, FAR_POOL_MARK_BYTE)?;
+        if far == *POOL_MARK {
+            return Ok(Some(POOL_NAME.to_owned()));
+        }
     }
     if has_bytes(&part) {
         return Ok(Some("data".to_owned()));
@@ -115,6 +128,14 @@ mod tests {
         }
         let file = with(4 << 20, 130 << 10, &ZFS_MAGIC.to_be_bytes());
         assert_eq!(found_on(&file, 4 << 20).unwrap().as_deref(), Some("a member of a ZFS pool"));
+    }
+
+    #[test]
+    fn a_pool_is_recognised_by_the_far_copy_of_its_mark() {
+        let file = with(4 << 20, FAR_POOL_MARK_BYTE, POOL_MARK);
+        assert_eq!(found_on(&file, 4 << 20).unwrap().as_deref(), Some(POOL_NAME));
+        file.write_all_at(&[7; 1 << 20], 0).unwrap();
+        assert_eq!(found_on(&file, 4 << 20).unwrap().as_deref(), Some(POOL_NAME));
     }
 
     #[test]

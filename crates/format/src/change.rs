@@ -1,10 +1,9 @@
 //! The changes that make up a commit. Replaying them on a checkpoint gives the state after the
 //! commit.
 
-use super::Version;
 use super::codec::{Reader, put_text, put_varint};
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
-use crate::volume::{Birth, VolumeRecord};
+use crate::volume::VolumeRecord;
 
 /// A change of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,7 +168,7 @@ impl Change {
 
     /// Appends an encoded [`Self::Carry`] to a payload.
     pub fn encode_carried(pbn: Pbn, content: &[u8], out: &mut Vec<u8>) {
-        out.push(22);
+        out.push(19);
         put_pbn(out, pbn);
         put_varint(out, content.len() as u64);
         out.extend_from_slice(content);
@@ -189,7 +188,7 @@ impl Change {
             }
             Self::Unmap { volume, first, count } => put_range(out, 3, *volume, *first, *count),
             Self::Create(record) => {
-                out.push(19);
+                out.push(4);
                 record.encode(out);
             }
             Self::Remove { volume } => put_head(out, 5, *volume),
@@ -199,7 +198,17 @@ impl Change {
             }
             Self::Resize { volume, size_bytes } => put_size(out, 7, *volume, *size_bytes),
             Self::Clone { source, volume, name, read_only, created_s } => {
-                put_copy(out, 20, (*source, *volume), name, *read_only, *created_s);
+                put_copy(
+                    out,
+                    8,
+                    *source,
+                    &NewCopy {
+                        volume: *volume,
+                        name,
+                        read_only: *read_only,
+                        created_s: *created_s,
+                    },
+                );
             }
             Self::SetMode { volume, mode } => {
                 put_head(out, 9, *volume);
@@ -223,7 +232,17 @@ impl Change {
             Self::Hide { volume } => put_head(out, 11, *volume),
             Self::Show { volume } => put_head(out, 12, *volume),
             Self::Begin { source, volume, name, read_only, created_s } => {
-                put_copy(out, 21, (*source, *volume), name, *read_only, *created_s);
+                put_copy(
+                    out,
+                    13,
+                    *source,
+                    &NewCopy {
+                        volume: *volume,
+                        name,
+                        read_only: *read_only,
+                        created_s: *created_s,
+                    },
+                );
             }
             Self::Copy { source, volume, first, count } => {
                 put_head(out, 14, *source);
@@ -270,16 +289,16 @@ impl Change {
 
     /// Decodes all changes of a payload. Returns `None` if the payload is malformed.
     #[must_use]
-    pub fn decode_all(payload: &[u8], version: Version) -> Option<Vec<Self>> {
+    pub fn decode_all(payload: &[u8]) -> Option<Vec<Self>> {
         let mut reader = Reader::new(payload);
         let mut changes = Vec::new();
         while !reader.is_empty() {
-            changes.push(Self::decode(&mut reader, version)?);
+            changes.push(Self::decode(&mut reader)?);
         }
         Some(changes)
     }
 
-    fn decode(reader: &mut Reader<'_>, version: Version) -> Option<Self> {
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         let tag = reader.u8()?;
         match tag {
             10 => return Some(Self::Grow { data_blocks: reader.varint()? }),
@@ -294,8 +313,8 @@ impl Change {
                 let pbn = Pbn::new(reader.u32()?)?;
                 return Some(Self::Suspect { pbn, is_suspect: reader.u8()? == 1 });
             }
-            19 => return VolumeRecord::decode(reader).map(Self::Create),
-            22 => {
+            4 => return VolumeRecord::decode(reader).map(Self::Create),
+            19 => {
                 let pbn = Pbn::new(reader.u32()?)?;
                 let bytes = usize::try_from(reader.varint()?).ok()?;
                 return Some(Self::Carry { pbn, content: reader.bytes(bytes)?.to_vec() });
@@ -309,35 +328,34 @@ impl Change {
                 lbn: Lbn(reader.varint()?),
                 pbn: Pbn::new(reader.u32()?)?,
                 fingerprint: Fingerprint::from_bytes(reader.array()?),
-                checksum: checksum_from(reader, version)?,
+                checksum: checksum_from(reader)?,
             },
             2 => Self::Share {
                 volume,
                 lbn: Lbn(reader.varint()?),
                 pbn: Pbn::new(reader.u32()?)?,
-                checksum: checksum_from(reader, version)?,
+                checksum: checksum_from(reader)?,
             },
             3 => Self::Unmap { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
-            4 => Self::Create(record_without_birth(reader, volume)?),
             5 => Self::Remove { volume },
             6 => Self::Rename { volume, name: reader.text()?.to_owned() },
             7 => Self::Resize { volume, size_bytes: reader.varint()? },
-            8 | 20 => Self::Clone {
+            8 => Self::Clone {
                 source: volume,
                 volume: volume_from(reader)?,
                 name: reader.text()?.to_owned(),
                 read_only: reader.u8()? == 1,
-                created_s: if tag == 20 { created_from(reader)? } else { None },
+                created_s: created_from(reader)?,
             },
             9 => Self::SetMode { volume, mode: DedupMode::from_byte(reader.u8()?)? },
             11 => Self::Hide { volume },
             12 => Self::Show { volume },
-            13 | 21 => Self::Begin {
+            13 => Self::Begin {
                 source: volume,
                 volume: volume_from(reader)?,
                 name: reader.text()?.to_owned(),
                 read_only: reader.u8()? == 1,
-                created_s: if tag == 21 { created_from(reader)? } else { None },
+                created_s: created_from(reader)?,
             },
             14 => Self::Copy {
                 source: volume,
@@ -378,32 +396,21 @@ fn put_size(out: &mut Vec<u8>, tag: u8, volume: VolumeId, size_bytes: u64) {
     put_varint(out, size_bytes);
 }
 
-fn put_copy(
-    out: &mut Vec<u8>,
-    tag: u8,
-    (source, volume): (VolumeId, VolumeId),
-    name: &str,
+/// The fields of a volume that is made from another.
+struct NewCopy<'n> {
+    volume: VolumeId,
+    name: &'n str,
     read_only: bool,
     created_s: Option<u64>,
-) {
-    put_head(out, tag, source);
-    put_varint(out, u64::from(volume.0));
-    put_text(out, name);
-    out.push(u8::from(read_only));
-    put_varint(out, created_s.unwrap_or(0));
 }
 
-/// Decodes the record of a new volume as early versions wrote it.
-fn record_without_birth(reader: &mut Reader<'_>, volume: VolumeId) -> Option<VolumeRecord> {
-    Some(VolumeRecord {
-        id: volume,
-        name: reader.text()?.to_owned(),
-        size_bytes: reader.varint()?,
-        mode: DedupMode::from_byte(reader.u8()?)?,
-        read_only: false,
-        is_hidden: false,
-        birth: Birth::default(),
-    })
+fn put_copy(out: &mut Vec<u8>, tag: u8, source: VolumeId, new: &NewCopy<'_>) {
+    put_head(out, tag, source);
+    put_varint(out, u64::from(new.volume.0));
+    put_text(out, new.name);
+    out.push(u8::from(new.read_only));
+    // No volume was made in the first second of 1970, so 0 stands for an unknown time.
+    put_varint(out, new.created_s.unwrap_or(0));
 }
 
 fn volume_from(reader: &mut Reader<'_>) -> Option<VolumeId> {
@@ -415,13 +422,8 @@ fn created_from(reader: &mut Reader<'_>) -> Option<Option<u64>> {
     reader.varint().map(|seconds| Some(seconds).filter(|seconds| *seconds > 0))
 }
 
-/// Reads a checksum. A change of format version 1 has none: its conversion computes it from the
-/// content.
-fn checksum_from(reader: &mut Reader<'_>, version: Version) -> Option<Checksum> {
-    match version {
-        Version::V1 => Some(Checksum(0)),
-        Version::V2 => reader.u32().map(Checksum),
-    }
+fn checksum_from(reader: &mut Reader<'_>) -> Option<Checksum> {
+    reader.u32().map(Checksum)
 }
 
 #[cfg(test)]

@@ -78,6 +78,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 /// Writes a text of at most 65,535 bytes. Names are limited to far fewer bytes where users give
 /// them.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+    assert!(text.len() <= usize::from(u16::MAX), "a text of {} bytes", text.len());
     out.extend_from_slice(&(text.len() as u16).to_le_bytes());
     out.extend_from_slice(text.as_bytes());
 }

@@ -73,23 +73,17 @@ impl CommitHeader {
 /// Fills the header at the front of a buffer, which has the payload after it, and pads the buffer
 /// to whole pages.
 pub fn build_commit(buffer: &mut Vec<u8>, number: u64, generation: u64, seed: PoolSeed) {
-    let payload = buffer.get(COMMIT_HEADER_BYTES..).unwrap_or_default();
+    assert!(buffer.len() >= COMMIT_HEADER_BYTES, "a commit has room for its header");
+    assert!(number > 0, "commits are numbered from 1");
+    let (head, payload) = buffer.split_at_mut(COMMIT_HEADER_BYTES);
     let mut header = Vec::with_capacity(COMMIT_HEADER_BYTES);
     header.extend_from_slice(MAGIC);
     for field in [number, generation, payload.len() as u64, seed.checksum(payload)] {
         header.extend_from_slice(&field.to_le_bytes());
     }
     header.extend_from_slice(&seed.checksum(&header).to_le_bytes());
-    for (to, from) in buffer.iter_mut().zip(header) {
-        *to = from;
-    }
+    head.copy_from_slice(&header);
     buffer.resize(buffer.len().next_multiple_of(PAGE_BYTES), 0);
-}
-
-/// Appends a second copy of a built commit. A damaged page of one copy then loses nothing, and
-/// damage can be told from the end of the journal.
-pub fn mirror_commit(buffer: &mut Vec<u8>) {
-    buffer.extend_from_within(..);
 }
 
 #[cfg(test)]
@@ -100,14 +94,13 @@ mod tests {
     #[test]
     fn a_commit_is_recognised_and_any_flipped_byte_of_it_is_not() {
         let superblock = Superblock {
-            version: crate::Version::V2,
             header_copy: None,
             block_bytes: 4096,
             pool_id: [1; 16],
             key: [2; 32],
             backend: crate::types::BackendKind::Log,
             fingerprint: crate::types::FingerprintKind::Blake3,
-            journal_pages: 16,
+            ring_pages: 8,
         };
         let seed = PoolSeed::of(&superblock);
         let mut buffer = vec![0; COMMIT_HEADER_BYTES];

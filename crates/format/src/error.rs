@@ -24,6 +24,12 @@ pub enum FormatError {
         /// The reason, as a clause.
         why: &'static str,
     },
+    /// The disks hold a pool that this program is too old for.
+    #[error("the pool has {what}, which this version of gemelo does not know")]
+    Unknown {
+        /// The version or the feature.
+        what: String,
+    },
     /// Metadata fails its checksum, or contradicts itself.
     #[error("the metadata is damaged: {what}")]
     Damaged {
@@ -36,7 +42,7 @@ impl Classified for FormatError {
     fn kind(&self) -> FailureKind {
         match self {
             Self::Io { source, .. } => FailureKind::of_io(source),
-            Self::NotAPool { .. } => FailureKind::BadInput,
+            Self::NotAPool { .. } | Self::Unknown { .. } => FailureKind::BadInput,
             Self::Damaged { .. } => FailureKind::Damaged,
         }
     }

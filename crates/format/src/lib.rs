@@ -15,6 +15,7 @@ mod fingerprint;
 mod hash_many;
 mod journal;
 mod mark;
+mod regions;
 mod root;
 mod store;
 mod superblock;
@@ -23,14 +24,16 @@ mod types;
 mod volume;
 
 pub use change::Change;
-pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit, mirror_commit};
+pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit};
 pub use disks::DiskRole;
 pub use error::FormatError;
 pub use fingerprint::Fingerprinter;
 pub use journal::{
-    AtLoss, GivenUp, LastCommit, LostHistory, Replayed, ReplayedCommit, replay_journal, ring_offset,
+    AtLoss, GivenUp, LastCommit, LostHistory, ReplayOptions, Replayed, ReplayedCommit,
+    replay_journal,
 };
 pub use mark::{FlushMark, FlushMarks};
+pub use regions::{COPIES, MOST_DAMAGED_BYTES, Reading, Regions, SlotPage, read_slot};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{
     BUCKET_ENTRIES, DIRECTORY_ENTRIES, MOST_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part,
@@ -38,9 +41,11 @@ pub use store::{
     index_entry, set_array_value,
 };
 pub use superblock::{
-    DATA_MAGIC, SUPERBLOCK_MAGIC, Superblock, Version, data_header, is_block_size, read_superblock,
+    DATA_MAGIC, SUPERBLOCK_MAGIC, Superblock, data_header, is_block_size, read_superblock,
 };
-pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};
+pub use table::{
+    Chain, PageRef, ReadChain, SlotWrite, Table, TableVolume, build_chain, read_chain,
+};
 pub use types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
     MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
@@ -51,12 +56,8 @@ use twox_hash::XxHash3_64;
 
 /// Bytes of a page, the unit of the metadata disk.
 pub const PAGE_BYTES: usize = 4096;
-/// The number of the first page of the journal.
-pub const JOURNAL_PAGE: u64 = 8;
 /// Map entries of a map page: each is a PBN and a checksum of 32 bits.
 pub const MAP_PAGE_ENTRIES: usize = PAGE_BYTES / 8;
-/// Map entries of a map page of format version 1: each is a PBN alone.
-pub const MAP_PAGE_ENTRIES_V1: usize = PAGE_BYTES / 4;
 /// PBNs whose fingerprints fill a record page.
 pub const RECORD_PAGE_ENTRIES: usize = PAGE_BYTES / 16;
 
@@ -110,11 +111,5 @@ impl Slot {
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0.get()
-    }
-
-    /// Returns the slot's offset on the metadata disk in bytes.
-    #[must_use]
-    pub const fn offset(self, journal_pages: u64) -> u64 {
-        (JOURNAL_PAGE + journal_pages + (self.number() - 1) as u64) * PAGE_BYTES as u64
     }
 }

@@ -57,8 +57,6 @@ pub struct Tree {
 pub enum Part {
     /// LBN to map word.
     Map,
-    /// LBN to PBN, as in format version 1.
-    MapV1,
     /// PBN to the number of its references.
     Counts,
     /// PBN to the fingerprint of its content.
@@ -72,7 +70,7 @@ impl Part {
     #[must_use]
     pub const fn key_bytes(self) -> usize {
         match self {
-            Self::Map | Self::MapV1 => 5,
+            Self::Map => 5,
             Self::Counts | Self::Fingerprints => 4,
             Self::Index => 8,
         }
@@ -83,7 +81,7 @@ impl Part {
     pub const fn value_bytes(self) -> usize {
         match self {
             Self::Map => 8,
-            Self::MapV1 | Self::Counts => 4,
+            Self::Counts => 4,
             Self::Fingerprints => 16,
             Self::Index => 0,
         }
@@ -105,24 +103,27 @@ fn number_at(bytes: &[u8]) -> u128 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// Writes the lowest bytes of a number, little-endian.
+/// Writes a number, little-endian. It fits in the bytes.
 fn put_number(to: &mut [u8], number: u128) {
-    for (to, from) in to.iter_mut().zip(number.to_le_bytes()) {
-        *to = from;
-    }
+    let bytes = number.to_le_bytes();
+    let (from, rest) = bytes.split_at(to.len());
+    assert!(rest.iter().all(|byte| *byte == 0), "{number} fits in {} bytes", to.len());
+    to.copy_from_slice(from);
 }
 
 /// Reads the value of index `at` in a page of an array whose values have `bytes` bytes.
 #[must_use]
 pub fn array_value(page: &Page, at: usize, bytes: usize) -> u128 {
-    page.get(at * bytes..(at + 1) * bytes).map_or(0, number_at)
+    let (_, from) = page.split_at(at * bytes);
+    let (value, _) = from.split_at(bytes);
+    number_at(value)
 }
 
 /// Sets the value of index `at`, as [`array_value`] reads it.
 pub fn set_array_value(page: &mut Page, at: usize, bytes: usize, value: u128) {
-    if let Some(to) = page.get_mut(at * bytes..(at + 1) * bytes) {
-        put_number(to, value);
-    }
+    let (_, to) = page.split_at_mut(at * bytes);
+    let (to, _) = to.split_at_mut(bytes);
+    put_number(to, value);
 }
 
 /// Packs a fingerprint's tag and a PBN into an index entry.
@@ -152,9 +153,10 @@ pub fn bucket_entries(page: &Page) -> Option<Vec<u64>> {
 /// Makes a bucket page of at most [`BUCKET_ENTRIES`] index entries.
 #[must_use]
 pub fn bucket_page(entries: &[u64]) -> Box<Page> {
+    assert!(entries.len() <= BUCKET_ENTRIES, "{} entries fit in a bucket", entries.len());
     let mut page = Box::new([0; PAGE_BYTES]);
-    put_number(page.get_mut(..2).unwrap_or_default(), entries.len() as u128);
-    let (_, body) = page.split_at_mut(NODE_HEADER_BYTES);
+    let (head, body) = page.split_at_mut(NODE_HEADER_BYTES);
+    put_number(head, entries.len() as u128);
     for (to, entry) in body.chunks_exact_mut(8).zip(entries) {
         put_number(to, u128::from(*entry));
     }
@@ -200,7 +202,9 @@ impl<'p> Node<'p> {
 
     fn field(&self, at: usize, skip: usize, bytes: usize) -> u128 {
         let start = NODE_HEADER_BYTES + at * (self.key_bytes + self.value_bytes) + skip;
-        self.page.get(start..start + bytes).map_or(0, number_at)
+        let (_, from) = self.page.split_at(start);
+        let (field, _) = from.split_at(bytes);
+        number_at(field)
     }
 
     /// The key of the entry with this index.
@@ -234,6 +238,12 @@ impl<'p> Node<'p> {
     /// Makes the page of a node with these entries, which are in ascending order and fit.
     #[must_use]
     pub fn page(part: Part, level: u8, entries: &[(u64, u128)]) -> Box<Page> {
+        assert!(
+            entries.len() <= Self::capacity(part, level) && level <= MOST_LEVELS,
+            "{} entries fit in a node of level {level}",
+            entries.len()
+        );
+        assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "the keys of a node go up");
         let mut page = Box::new([0; PAGE_BYTES]);
         let value_bytes = if level == 0 { part.value_bytes() } else { NODE_REF_BYTES };
         let (head, body) = page.split_at_mut(NODE_HEADER_BYTES);

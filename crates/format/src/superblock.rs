@@ -1,8 +1,8 @@
 //! The superblock: identity and shape of a pool. It is written in two copies when the pool is made.
 
 use super::codec::Reader;
+use super::regions::{COPIES, HeadPage, Reading, Regions, head_offsets, read_copies};
 use super::{PAGE_BYTES, Page};
-use crate::DiskRole;
 use crate::error::{FormatError, Result};
 use crate::types::{BackendKind, FingerprintKind, Pbn};
 use gemelo_disk::Disk;
@@ -14,54 +14,19 @@ pub const SUPERBLOCK_MAGIC: &[u8; 8] = MAGIC;
 /// The first bytes of a data store.
 pub const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
-/// The longest journal that a pool can be made with: 64 GiB.
-const MOST_JOURNAL_PAGES: u64 = (64 << 30) / PAGE_BYTES as u64;
+/// The longest ring that a pool can be made with: a journal of 64 GiB has two of 32 GiB.
+const MOST_RING_PAGES: u64 = (32 << 30) / PAGE_BYTES as u64;
 /// Bytes at the start of block 0 of the data store that are in use.
 const DATA_HEADER_BYTES: usize = 32;
 
-/// The version of the format that a pool has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
-    /// Version 1: maps have no checksums, and the journal has one copy of each commit. It is only
-    /// read for a conversion.
-    V1,
-    /// Version 2, which the engine reads and writes.
-    V2,
-}
-
-impl Version {
-    /// The number in the superblock.
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        match self {
-            Self::V1 => 1,
-            Self::V2 => 2,
-        }
-    }
-
-    const fn from_number(number: u32) -> Option<Self> {
-        match number {
-            1 => Some(Self::V1),
-            2 => Some(Self::V2),
-            _ => None,
-        }
-    }
-
-    /// The number of copies of each commit in the journal.
-    #[must_use]
-    pub const fn commit_copies(self) -> u64 {
-        match self {
-            Self::V1 => 1,
-            Self::V2 => 2,
-        }
-    }
-}
+/// The version of the format.
+const VERSION: u32 = 1;
+/// The features that this program knows, by their bits in the superblock.
+const KNOWN_FEATURES: u64 = 0;
 
 /// Identity and shape of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// The version of the format.
-    pub version: Version,
     /// Bytes of a block.
     pub block_bytes: u32,
     /// A random number that identifies the pool.
@@ -72,8 +37,8 @@ pub struct Superblock {
     pub fingerprint: FingerprintKind,
     /// The backend of the metadata.
     pub backend: BackendKind,
-    /// Length of the journal in pages.
-    pub journal_pages: u64,
+    /// Length of each ring of the journal in pages.
+    pub ring_pages: u64,
     /// The block of the data store that holds a copy of block 0, if there was room for one.
     pub header_copy: Option<Pbn>,
 }
@@ -84,12 +49,13 @@ impl Superblock {
     pub fn encode(&self) -> Box<Page> {
         let mut bytes = Vec::with_capacity(PAGE_BYTES);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&self.version.number().to_le_bytes());
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.block_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.pool_id);
         bytes.extend_from_slice(&self.key);
         bytes.extend_from_slice(&[self.fingerprint.byte(), self.backend.byte(), 0, 0, 0, 0, 0, 0]);
-        bytes.extend_from_slice(&self.journal_pages.to_le_bytes());
+        bytes.extend_from_slice(&self.ring_pages.to_le_bytes());
+        bytes.extend_from_slice(&KNOWN_FEATURES.to_le_bytes());
         bytes.extend_from_slice(&self.header_copy.map_or(0, Pbn::number).to_le_bytes());
         bytes.resize(CHECKSUM_AT, 0);
         bytes.extend_from_slice(&XxHash3_64::oneshot(&bytes).to_le_bytes());
@@ -102,35 +68,59 @@ impl Superblock {
         if self.header_copy.is_some() { 2 } else { 1 }
     }
 
-    fn decode(page: &Page) -> Option<Self> {
+    /// Returns the places on the metadata disk.
+    #[must_use]
+    pub const fn regions(&self) -> Regions {
+        Regions::new(self.ring_pages)
+    }
+
+    /// Returns the byte offsets of both copies of the superblock.
+    #[must_use]
+    pub const fn offsets() -> [u64; COPIES] {
+        head_offsets(HeadPage::Superblock)
+    }
+
+    /// Decodes a page, or returns `None` if it holds no superblock of any version.
+    fn decode(page: &Page) -> Option<Result<Self>> {
         let (body, checksum) = page.split_at(CHECKSUM_AT);
-        if XxHash3_64::oneshot(body).to_le_bytes() != checksum {
-            return None;
-        }
         let mut reader = Reader::new(body);
-        if reader.array()? != *MAGIC {
+        if XxHash3_64::oneshot(body).to_le_bytes() != checksum || reader.array()? != *MAGIC {
             return None;
         }
-        let version = Version::from_number(reader.u32()?)?;
+        let version = reader.u32()?;
+        if version != VERSION {
+            let what = format!("format version {version}");
+            return Some(Err(FormatError::Unknown { what }));
+        }
+        Some(Self::of_fields(&mut reader).unwrap_or_else(|| {
+            Err(FormatError::damaged("the superblock has numbers out of bounds"))
+        }))
+    }
+
+    fn of_fields(reader: &mut Reader<'_>) -> Option<Result<Self>> {
         let block_bytes = reader.u32()?;
         let pool_id = reader.array()?;
         let key = reader.array()?;
         let [fingerprint, backend, ..] = reader.array::<8>()?;
-        let journal_pages = reader.u64()?;
+        let ring_pages = reader.u64()?;
+        let features = reader.u64()? & !KNOWN_FEATURES;
         let header_copy = Pbn::new(reader.u32()?);
+        if features != 0 {
+            let what = format!("feature {}", features.trailing_zeros());
+            return Some(Err(FormatError::Unknown { what }));
+        }
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
         let backend = BackendKind::from_byte(backend)?;
-        let fits = is_block_size(block_bytes) && (1..=MOST_JOURNAL_PAGES).contains(&journal_pages);
-        fits.then_some(Self {
-            version,
+        let fits = is_block_size(block_bytes) && (1..=MOST_RING_PAGES).contains(&ring_pages);
+        fits.then_some(Ok(Self {
             block_bytes,
             pool_id,
             key,
             fingerprint,
             backend,
-            journal_pages,
+            ring_pages,
             header_copy,
-        })
+        }))
     }
 }
 
@@ -143,34 +133,26 @@ pub fn is_block_size(bytes: u32) -> bool {
 /// Makes a page that begins with these bytes.
 pub(crate) fn page_of(bytes: &[u8]) -> Box<Page> {
     let mut page = Box::new([0; PAGE_BYTES]);
-    for (to, from) in page.iter_mut().zip(bytes) {
-        *to = *from;
-    }
+    assert!(bytes.len() <= PAGE_BYTES, "{} bytes fit in a page", bytes.len());
+    let (head, _) = page.split_at_mut(bytes.len());
+    head.copy_from_slice(bytes);
     page
 }
 
-/// Reads the superblock, or its copy. Adds descriptions of damaged ones to `damage`.
+/// Reads the superblock from either copy. Adds descriptions of damaged ones to `damage`.
 ///
 /// # Errors
-/// Fails if neither copy is intact, or if the disk cannot be read.
+/// Fails with [`FormatError::NotAPool`] only if both copies could be read and neither is a
+/// superblock. Fails if the only copies are of a version or have a feature that this program does
+/// not know, or if none is good and the disk cannot read one.
 pub fn read_superblock(disk: &dyn Disk, damage: &mut Vec<String>) -> Result<Superblock> {
-    let mut found = None;
-    for number in 0..2 {
-        let mut page = [0; PAGE_BYTES];
-        match disk.read_at(number * PAGE_BYTES as u64, &mut page) {
-            Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
-                return Err(FormatError::io(DiskRole::Metadata, "read")(error));
-            }
-            _ => {}
-        }
-        match Superblock::decode(&page) {
-            Some(superblock) => found = found.or(Some(superblock)),
-            None => damage.push(format!("superblock {number} fails its checksum")),
-        }
-    }
-    found.ok_or(FormatError::NotAPool {
+    let copied = read_copies(disk, Superblock::offsets(), Reading::All, Superblock::decode);
+    let bad = copied.bad.clone();
+    let superblock = copied.or_error()?.ok_or(FormatError::NotAPool {
         why: "its metadata has no superblock that passes its checksum",
-    })
+    })??;
+    damage.extend(bad.iter().map(|offset| format!("the superblock at byte {offset}")));
+    Ok(superblock)
 }
 
 /// The header of the data store of this pool: the first bytes of block 0, and of its copy.
@@ -183,4 +165,45 @@ pub fn data_header(superblock: &Superblock) -> [u8; DATA_HEADER_BYTES] {
     id.copy_from_slice(&superblock.pool_id);
     checksum.copy_from_slice(&XxHash3_64::oneshot(body).to_le_bytes());
     header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            block_bytes: 4096,
+            pool_id: [1; 16],
+            key: [2; 32],
+            fingerprint: FingerprintKind::Blake3,
+            backend: BackendKind::Log,
+            ring_pages: 8,
+            header_copy: Pbn::new(7),
+        }
+    }
+
+    /// Reads a superblock of which some bytes were changed, with a checksum that is right.
+    fn read_changed(at: usize, bytes: &[u8]) -> Option<Result<Superblock>> {
+        let mut page = superblock().encode();
+        page[at..at + bytes.len()].copy_from_slice(bytes);
+        let checksum = XxHash3_64::oneshot(&page[..CHECKSUM_AT]);
+        page[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        Superblock::decode(&page)
+    }
+
+    #[test]
+    fn a_superblock_comes_back() {
+        assert_eq!(read_changed(0, &[]).unwrap().unwrap(), superblock());
+        assert!(read_changed(0, b"X").is_none());
+    }
+
+    #[test]
+    fn what_this_program_does_not_know_is_refused_by_name() {
+        let refused = |at, bytes: &[u8]| read_changed(at, bytes).unwrap().unwrap_err().to_string();
+        assert!(refused(8, &[9]).contains("format version 9"));
+        assert!(refused(80, &[0b100_0000]).contains("feature 6"));
+        assert!(refused(87, &[0x80]).contains("feature 63"));
+        assert!(refused(64, &[77]).contains("out of bounds"));
+    }
 }

@@ -1,44 +1,33 @@
 //! The table of a checkpoint: the list of volumes, and the slots of the pages of maps and records.
 
 use super::codec::Reader;
-use super::{PAGE_BYTES, Page, PoolSeed, Slot};
-use crate::DiskRole;
+use super::regions::{Reading, read_slot};
+use super::{NODE_REF_BYTES, NodeRef, PAGE_BYTES, Page, PoolSeed, Root, Slot, Superblock};
 use crate::error::{FormatError, Result};
 use crate::volume::VolumeRecord;
 use gemelo_disk::Disk;
 
-/// Bytes of a link.
-const LINK_BYTES: usize = 16;
+/// Bytes of a link: the slot of a page and its checksum, or zeros for none.
+pub(crate) const LINK_BYTES: usize = NODE_REF_BYTES;
 /// Bytes of the stream in each page.
 const PIECE_BYTES: usize = PAGE_BYTES - LINK_BYTES;
 /// Bytes of a [`PageRef`].
 const PAGE_REF_BYTES: usize = 16;
 
-/// The slots of the two copies of a page of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Link {
-    /// The slots of the copies.
-    pub slots: [Option<Slot>; 2],
-    /// The checksum of the page.
-    pub checksum: u64,
+pub(crate) fn encode_link(link: Option<NodeRef>) -> [u8; LINK_BYTES] {
+    let mut bytes = [0; LINK_BYTES];
+    let (slot, checksum) = bytes.split_at_mut(4);
+    if let Some(link) = link {
+        slot.copy_from_slice(&link.slot.number().to_le_bytes());
+        checksum.copy_from_slice(&link.checksum.to_le_bytes());
+    }
+    bytes
 }
 
-impl Link {
-    pub(crate) fn encode(self) -> [u8; LINK_BYTES] {
-        let mut bytes = [0; LINK_BYTES];
-        let (slots, checksum) = bytes.split_at_mut(8);
-        for (to, slot) in slots.chunks_exact_mut(4).zip(self.slots) {
-            to.copy_from_slice(&slot.map_or(0, Slot::number).to_le_bytes());
-        }
-        checksum.copy_from_slice(&self.checksum.to_le_bytes());
-        bytes
-    }
-
-    pub(crate) fn decode(bytes: [u8; LINK_BYTES]) -> Self {
-        let bits = u128::from_le_bytes(bytes);
-        let slots = [Slot::new(bits as u32), Slot::new((bits >> 32) as u32)];
-        Self { slots, checksum: (bits >> 64) as u64 }
-    }
+pub(crate) fn decode_link(bytes: [u8; LINK_BYTES]) -> Option<NodeRef> {
+    let mut reader = Reader::new(&bytes);
+    let slot = Slot::new(reader.u32()?)?;
+    Some(NodeRef { slot, checksum: reader.u64()? })
 }
 
 /// The place of a page of a map or of the records.
@@ -50,6 +39,14 @@ pub struct PageRef {
     pub slot: Slot,
     /// The checksum of the page.
     pub checksum: u64,
+}
+
+impl PageRef {
+    /// Returns the page's slot and checksum.
+    #[must_use]
+    pub const fn at(self) -> NodeRef {
+        NodeRef { slot: self.slot, checksum: self.checksum }
+    }
 }
 
 /// A volume in the table.
@@ -121,40 +118,46 @@ fn pages_from(reader: &mut Reader<'_>) -> Option<Vec<PageRef>> {
     Some(pages)
 }
 
-/// The pages of a chain, each with its slot.
-pub type ChainPages = Vec<(Slot, Box<Page>)>;
+/// A page to be written, with its slot.
+pub type SlotWrite = (Slot, Box<Page>);
 
-/// Cuts a stream into pages, the last piece first, each for the two slots that `next_slot` returns.
+/// A stream cut into pages.
+pub struct Chain {
+    /// The pages, the last piece of the stream first.
+    pub pages: Vec<SlotWrite>,
+    /// The page with the first piece; `None` for an empty stream.
+    pub first: Option<NodeRef>,
+}
+
+/// Cuts a stream into pages, each for the slot that `next_slot` returns. Returns `None` if there is
+/// no slot left.
 pub fn build_chain(
     stream: &[u8],
     seed: PoolSeed,
     mut next_slot: impl FnMut() -> Option<Slot>,
-) -> Option<(ChainPages, Link)> {
-    let mut pages = Vec::new();
-    let mut link = Link::default();
+) -> Option<Chain> {
+    let mut chain = Chain { pages: Vec::new(), first: None };
     for piece in stream.chunks(PIECE_BYTES).rev() {
         let mut page = Box::new([0; PAGE_BYTES]);
         let (head, body) = page.split_at_mut(LINK_BYTES);
-        head.copy_from_slice(&link.encode());
-        for (to, from) in body.iter_mut().zip(piece) {
-            *to = *from;
-        }
-        let slots = [next_slot()?, next_slot()?];
-        link = Link { slots: slots.map(Some), checksum: seed.checksum(&*page) };
-        pages.push((slots[0], page.clone()));
-        pages.push((slots[1], page));
+        head.copy_from_slice(&encode_link(chain.first));
+        let (body, _) = body.split_at_mut(piece.len());
+        body.copy_from_slice(piece);
+        let slot = next_slot()?;
+        chain.first = Some(NodeRef { slot, checksum: seed.checksum(&*page) });
+        chain.pages.push((slot, page));
     }
-    Some((pages, link))
+    Some(chain)
 }
 
 /// The contents and the slots of a chain.
 pub struct ReadChain {
     /// The stream of bytes.
     pub stream: Vec<u8>,
-    /// The slots of its pages, copies included.
+    /// The slots of its pages.
     pub slots: Vec<Slot>,
-    /// Copies that fail their checksums: the slot, and the page that belongs there.
-    pub damaged_copies: Vec<(Slot, Box<Page>)>,
+    /// Slots of which one copy fails its checksum.
+    pub damaged_copies: Vec<Slot>,
 }
 
 /// Reads the stream that was cut into pages.
@@ -163,49 +166,29 @@ pub struct ReadChain {
 /// Fails if both copies of a page are damaged, or if the disk cannot be read.
 pub fn read_chain(
     disk: &dyn Disk,
-    journal_pages: u64,
-    first: Link,
-    stream_bytes: u64,
+    superblock: &Superblock,
+    root: &Root,
     seed: PoolSeed,
 ) -> Result<ReadChain> {
     let mut chain = ReadChain { stream: Vec::new(), slots: Vec::new(), damaged_copies: Vec::new() };
-    let mut link = first;
-    while (chain.stream.len() as u64) < stream_bytes {
-        let mut good: Option<Box<Page>> = None;
-        let mut bad = Vec::new();
-        for slot in link.slots.into_iter().flatten() {
-            chain.slots.push(slot);
-            match read_slot(disk, journal_pages, slot, link.checksum, seed)? {
-                Some(page) => good = good.or(Some(page)),
-                None => bad.push(slot),
-            }
-        }
+    let mut link = root.table;
+    while (chain.stream.len() as u64) < root.table_bytes {
+        let at = link.ok_or_else(|| FormatError::damaged("the table ends too early"))?;
+        let read = read_slot(disk, superblock.regions(), at, seed, Reading::All)?;
         let page =
-            good.ok_or_else(|| FormatError::damaged("both copies of a page of the table"))?;
-        chain.damaged_copies.extend(bad.into_iter().map(|slot| (slot, page.clone())));
-        let mut reader = Reader::new(page.as_slice());
-        link = Link::decode(reader.array().unwrap_or_default());
-        let left = usize::try_from(stream_bytes - chain.stream.len() as u64).unwrap_or(usize::MAX);
-        chain.stream.extend_from_slice(reader.bytes(left.min(PIECE_BYTES)).unwrap_or_default());
+            read.page.ok_or_else(|| FormatError::damaged("both copies of a page of the table"))?;
+        chain.slots.push(at.slot);
+        chain.damaged_copies.extend((read.damaged_copies > 0).then_some(at.slot));
+        let (head, body) = page
+            .split_first_chunk()
+            .ok_or_else(|| FormatError::damaged("a page of the table is too short for its link"))?;
+        link = decode_link(*head);
+        let left = root.table_bytes - chain.stream.len() as u64;
+        let piece = body.iter().take(usize::try_from(left).unwrap_or(usize::MAX));
+        chain.stream.extend(piece);
     }
+    assert_eq!(chain.stream.len() as u64, root.table_bytes, "the stream has its whole length");
     Ok(chain)
-}
-
-/// Reads the page in a slot. Returns `None` if it fails its checksum or is beyond the end of the
-/// disk.
-fn read_slot(
-    disk: &dyn Disk,
-    journal_pages: u64,
-    slot: Slot,
-    checksum: u64,
-    seed: PoolSeed,
-) -> Result<Option<Box<Page>>> {
-    let mut page = Box::new([0; PAGE_BYTES]);
-    match disk.read_at(slot.offset(journal_pages), page.as_mut_slice()) {
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
-        other => other.map_err(FormatError::io(DiskRole::Metadata, "read"))?,
-    }
-    Ok((seed.checksum(&*page) == checksum).then_some(page))
 }
 
 #[cfg(test)]

@@ -253,14 +253,11 @@ pub enum FingerprintKind {
     Blake3,
     /// XXH3 with 128 bits; bytes are always compared before a block is shared.
     Xxh3Compare,
-    /// SHA-256 without a key, for pools made before [`Self::Sha256Keyed`] existed; bytes are always
-    /// compared before a block is shared.
+    /// SHA-256 with the pool's key, without which collisions cannot be prepared.
     Sha256,
     /// SHA-1, for which collisions are published; bytes are always compared before a block is
     /// shared.
     Sha1,
-    /// SHA-256 with the pool's key, without which collisions cannot be prepared.
-    Sha256Keyed,
 }
 
 impl FingerprintKind {
@@ -272,7 +269,6 @@ impl FingerprintKind {
             1 => Some(Self::Xxh3Compare),
             2 => Some(Self::Sha256),
             3 => Some(Self::Sha1),
-            4 => Some(Self::Sha256Keyed),
             _ => None,
         }
     }
@@ -285,7 +281,6 @@ impl FingerprintKind {
             Self::Xxh3Compare => 1,
             Self::Sha256 => 2,
             Self::Sha1 => 3,
-            Self::Sha256Keyed => 4,
         }
     }
 }

@@ -7,8 +7,6 @@ use serde::{Deserialize, Serialize};
 /// Bits of the flags byte.
 const READ_ONLY: u8 = 1;
 const HIDDEN: u8 = 2;
-/// The creation time and the origin follow. Records of older pools lack them.
-const HAS_BIRTH: u8 = 4;
 
 /// The record of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,23 +30,19 @@ pub struct VolumeRecord {
 }
 
 /// The creation time and the origin of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Birth {
     /// Creation time in seconds since 1970, UTC; `None` if unknown.
     #[serde(default)]
     pub created_s: Option<u64>,
     /// The source of the volume's first contents.
-    #[serde(default)]
     pub origin: Origin,
 }
 
 /// The source of a volume's first contents.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Origin {
-    /// Unknown: the volume was made before pools recorded it.
-    #[default]
-    Unknown,
     /// It was made empty.
     Empty,
     /// It was made to hold the contents of a file or a device.
@@ -67,7 +61,6 @@ impl Birth {
         // No volume was made in the first second of 1970, so 0 stands for an unknown time.
         out.extend_from_slice(&self.created_s.unwrap_or(0).to_le_bytes());
         match &self.origin {
-            Origin::Unknown => out.push(0),
             Origin::Empty => out.push(1),
             Origin::Imported => out.push(2),
             Origin::Clone { volume, name } => {
@@ -81,7 +74,6 @@ impl Birth {
     fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         let created_s = Some(reader.u64()?).filter(|seconds| *seconds > 0);
         let origin = match reader.u8()? {
-            0 => Origin::Unknown,
             1 => Origin::Empty,
             2 => Origin::Imported,
             3 => Origin::Clone { volume: VolumeId(reader.u32()?), name: reader.text()?.to_owned() },
@@ -108,20 +100,13 @@ impl VolumeRecord {
 
     /// Adds the record to a table or a change.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let has_birth = self.birth != Birth::default();
         out.extend_from_slice(&self.id.0.to_le_bytes());
         put_text(out, &self.name);
         out.extend_from_slice(&self.size_bytes.to_le_bytes());
         out.push(self.mode.byte());
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-        out.push(
-            flag(self.read_only, READ_ONLY)
-                | flag(self.is_hidden, HIDDEN)
-                | flag(has_birth, HAS_BIRTH),
-        );
-        if has_birth {
-            self.birth.encode(out);
-        }
+        out.push(flag(self.read_only, READ_ONLY) | flag(self.is_hidden, HIDDEN));
+        self.birth.encode(out);
     }
 
     /// Decodes a record. Returns `None` if the bytes are malformed.
@@ -130,8 +115,8 @@ impl VolumeRecord {
         let name = reader.text()?.to_owned();
         let size_bytes = reader.u64()?;
         let mode = DedupMode::from_byte(reader.u8()?)?;
-        let flags = reader.u8().filter(|flags| *flags <= READ_ONLY | HIDDEN | HAS_BIRTH)?;
-        let birth = if flags & HAS_BIRTH != 0 { Birth::decode(reader)? } else { Birth::default() };
+        let flags = reader.u8().filter(|flags| *flags <= READ_ONLY | HIDDEN)?;
+        let birth = Birth::decode(reader)?;
         let (read_only, is_hidden) = (flags & READ_ONLY != 0, flags & HIDDEN != 0);
         Some(Self { id, name, size_bytes, mode, read_only, is_hidden, birth })
     }
@@ -156,7 +141,6 @@ mod tests {
     #[test]
     fn every_record_comes_back_and_no_cut_one_does() {
         let origins = [
-            Origin::Unknown,
             Origin::Empty,
             Origin::Imported,
             Origin::Clone { volume: VolumeId(7), name: "base".into() },
@@ -172,16 +156,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_record_from_before_there_was_a_birth_is_as_it_was() {
-        let mut bytes = Vec::new();
-        record(Birth::default()).encode(&mut bytes);
-        let mut old = vec![44, 1, 0, 0, 8, 0];
-        old.extend("größer".bytes());
-        old.extend((1u64 << 40).to_le_bytes());
-        old.extend([2, 3]);
-        assert_eq!(bytes, old);
     }
 }

@@ -6,9 +6,9 @@
 
 use crate::disk::{MemoryDisk, small_pool, use_pool};
 use gemelo_format::{
-    BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, FingerprintKind, JOURNAL_PAGE,
-    PAGE_BYTES, PageRef, PoolSeed, Root, Slot, Superblock, Table, Version, build_chain,
-    build_commit, find_roots, read_chain, read_superblock,
+    BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, FingerprintKind, PAGE_BYTES, PageRef,
+    PoolSeed, Root, Slot, Superblock, Table, build_chain, build_commit, find_roots, read_chain,
+    read_superblock,
 };
 use std::sync::LazyLock;
 
@@ -26,8 +26,10 @@ struct Sample {
     table: Table,
     /// The payloads of the journal's commits.
     payloads: Vec<Vec<u8>>,
-    /// Number of the next commit, and its offset on the metadata disk.
-    next_commit: (u64, usize),
+    /// Number of the next commit.
+    next_commit: u64,
+    /// Its offset in the rings.
+    head: usize,
 }
 
 static SAMPLE: LazyLock<Option<Sample>> = LazyLock::new(|| Sample::make().ok());
@@ -39,10 +41,9 @@ impl Sample {
         let superblock = read_superblock(&*disk, &mut Vec::new())?;
         let seed = PoolSeed::of(&superblock);
         let root = find_roots(&*disk, &superblock, seed)?.newest;
-        let chain =
-            read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
+        let chain = read_chain(&*disk, &superblock, &root, seed)?;
         let table = Table::decode(&chain.stream).unwrap_or_default();
-        let next_commit = (root.next_commit, (JOURNAL_PAGE as usize) * PAGE_BYTES);
+        let next_commit = root.next_commit;
         let mut sample = Self {
             data,
             metadata,
@@ -52,22 +53,23 @@ impl Sample {
             table,
             payloads: Vec::new(),
             next_commit,
+            head: 0,
         };
         sample.read_journal();
         Ok(sample)
     }
 
     fn read_journal(&mut self) {
-        let start = JOURNAL_PAGE as usize * PAGE_BYTES;
-        let end = start + self.superblock.journal_pages as usize * PAGE_BYTES;
-        for page in (start..end).step_by(PAGE_BYTES) {
-            let Some(bytes) = self.metadata.get(page..) else { continue };
+        let regions = self.superblock.regions();
+        let [start, _] = regions.rings();
+        for offset in (0..regions.ring_bytes() as usize).step_by(PAGE_BYTES) {
+            let Some(bytes) = self.metadata.get(start as usize + offset..) else { continue };
             let Some(header) = CommitHeader::decode(bytes, self.seed) else { continue };
             let payload =
                 bytes.get(COMMIT_HEADER_BYTES..COMMIT_HEADER_BYTES + header.payload_bytes as usize);
             self.payloads.extend(payload.map(<[u8]>::to_vec));
-            let behind = page + header.copy_bytes().unwrap_or_default() as usize;
-            self.next_commit = (header.number + 1, behind);
+            self.head = offset + header.copy_bytes().unwrap_or_default() as usize;
+            self.next_commit = header.number + 1;
         }
     }
 
@@ -78,8 +80,8 @@ impl Sample {
     /// Returns the metadata with another superblock.
     fn with_superblock(&self, superblock: &Superblock) -> Vec<u8> {
         let mut metadata = self.metadata.clone();
-        for place in [0, PAGE_BYTES] {
-            put(&mut metadata, place, &*superblock.encode());
+        for place in Superblock::offsets() {
+            put(&mut metadata, place as usize, &*superblock.encode());
         }
         metadata
     }
@@ -91,20 +93,27 @@ impl Sample {
         }
     }
 
-    /// Writes another table after the end of the metadata, and a root that refers to it.
+    /// Writes another table to slots that are free, and a root that refers to it.
     fn put_table(&self, metadata: &mut Vec<u8>, stream: &[u8]) {
-        let journal_pages = self.superblock.journal_pages;
         let mut number = (metadata.len() / PAGE_BYTES) as u32;
         let next_slot = || {
             number += 1;
             Slot::new(number)
         };
-        let Some((pages, table)) = build_chain(stream, self.seed, next_slot) else { return };
-        for (slot, page) in pages {
-            put(metadata, slot.offset(journal_pages) as usize, &*page);
+        let Some(chain) = build_chain(stream, self.seed, next_slot) else { return };
+        for (slot, page) in chain.pages {
+            self.put_slot(metadata, slot, 0, &*page);
         }
-        let root = Root { table, table_bytes: stream.len() as u64, ..self.root.clone() };
+        let root =
+            Root { table: chain.first, table_bytes: stream.len() as u64, ..self.root.clone() };
         self.put_root(metadata, &root);
+    }
+
+    /// Writes bytes to both copies of a slot.
+    fn put_slot(&self, metadata: &mut Vec<u8>, slot: Slot, within: usize, bytes: &[u8]) {
+        for start in self.superblock.regions().slot(slot) {
+            put(metadata, start as usize + within, bytes);
+        }
     }
 
     /// Returns the metadata with patched pages of maps and records, and with correct checksums.
@@ -116,11 +125,11 @@ impl Sample {
         let count = refs.len();
         for patch in patches.as_chunks::<PATCH_BYTES>().0 {
             let Some(page) = refs.get(usize::from(patch[0]) % count.max(1)) else { continue };
-            let start = page.slot.offset(self.superblock.journal_pages) as usize;
-            put(&mut metadata, start + place_in_page(*patch), &patch[3..]);
+            self.put_slot(&mut metadata, page.slot, place_in_page(*patch), &patch[3..]);
         }
         for page in &mut refs {
-            let start = page.slot.offset(self.superblock.journal_pages) as usize;
+            let [start, _] = self.superblock.regions().slot(page.slot);
+            let start = start as usize;
             page.checksum =
                 self.seed.checksum(metadata.get(start..start + PAGE_BYTES).unwrap_or_default());
         }
@@ -134,9 +143,10 @@ impl Sample {
         let mut metadata = self.metadata.clone();
         let mut commit = vec![0; COMMIT_HEADER_BYTES];
         commit.extend_from_slice(payload);
-        let (number, place) = self.next_commit;
-        build_commit(&mut commit, number, self.root.generation, self.seed);
-        put(&mut metadata, place, &commit);
+        build_commit(&mut commit, self.next_commit, self.root.generation, self.seed);
+        for start in self.superblock.regions().rings() {
+            put(&mut metadata, start as usize + self.head, &commit);
+        }
         metadata
     }
 }
@@ -173,7 +183,7 @@ pub(crate) fn superblock(bytes: &[u8]) {
     let mut words = Words(bytes);
     let superblock = Superblock {
         block_bytes: sample.superblock.block_bytes ^ words.next() as u32,
-        journal_pages: sample.superblock.journal_pages ^ words.next(),
+        ring_pages: sample.superblock.ring_pages ^ words.next(),
         fingerprint: FingerprintKind::from_byte(words.next() as u8).unwrap_or_default(),
         ..sample.superblock.clone()
     };
@@ -197,13 +207,14 @@ pub(crate) fn root(bytes: &[u8]) {
         &mut root.generation,
         &mut root.references,
         &mut root.physical,
-        &mut root.table.checksum,
     ] {
         *field ^= words.next();
     }
     root.next_volume ^= words.next() as u32;
-    root.table.slots =
-        root.table.slots.map(|slot| Slot::new(slot.map_or(0, Slot::number) ^ words.next() as u32));
+    if let Some(table) = &mut root.table {
+        table.checksum ^= words.next();
+        table.slot = Slot::new(table.slot.number() ^ words.next() as u32).unwrap_or(table.slot);
+    }
     if (LARGEST..=u64::from(u32::MAX)).contains(&root.data_blocks) {
         return;
     }
@@ -240,11 +251,11 @@ pub(crate) fn pages(bytes: &[u8]) {
 
 /// Opens the pool with a further commit in the journal.
 pub(crate) fn changes(bytes: &[u8]) {
-    if let Some(changes) = Change::decode_all(bytes, Version::V2) {
+    if let Some(changes) = Change::decode_all(bytes) {
         let mut encoded = Vec::new();
         changes.iter().for_each(|change| change.encode(&mut encoded));
         assert_eq!(
-            Change::decode_all(&encoded, Version::V2),
+            Change::decode_all(&encoded),
             Some(changes),
             "decoded changes must survive encoding"
         );

@@ -94,7 +94,6 @@ const READERS: &[Reader] = &[
     reader(&["pool", "scrub", "INPUT"]),
     reader(&["pool", "arrange", "INPUT"]),
     reader(&["pool", "check", "INPUT", "--repair"]),
-    reader(&["pool", "convert", "INPUT"]),
     reader(&["pool", "grow", "INPUT", "--capacity", "1g"]),
     // A directory without pools is an answer.
     Reader { refuses_garbage: false, ..reader(&["pool", "ls", "INPUT"]) },

@@ -92,7 +92,7 @@ fn no_link_is_followed_to_what_is_not_the_pools() {
     let precious = pool.file("precious");
     fs::write(&precious, vec![7; 1 << 16]).unwrap();
     fs::remove_file(pool.path().join("data")).unwrap();
-    for name in ["data", "settings.toml", "metadata.new"] {
+    for name in ["data", "settings.toml"] {
         symlink(&precious, pool.path().join(name)).unwrap();
     }
     let ran = rm(&pool.path(), &["--force"]);

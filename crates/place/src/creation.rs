@@ -104,7 +104,9 @@ impl MemberPlace {
         let name = self.uri().name.clone();
         let disks = service.disks();
         match read_superblock(&*disks.metadata, &mut Vec::new()) {
-            Ok(_) | Err(FormatError::Damaged { .. }) => MemberError::PoolExists { name },
+            Ok(_) | Err(FormatError::Damaged { .. } | FormatError::Unknown { .. }) => {
+                MemberError::PoolExists { name }
+            }
             Err(FormatError::NotAPool { .. } | FormatError::Io { .. }) => {
                 MemberError::Remains { name, remains: remains.to_string() }
             }

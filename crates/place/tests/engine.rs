@@ -16,6 +16,7 @@ mod common;
 mod locks;
 
 use common::driver::{Driver, Model, check_recovered};
+use common::repeat::Repeat;
 use common::simulated::Simulation;
 use common::{first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
@@ -153,13 +154,8 @@ fn take_over_again_and_again(backend: BackendKind) {
     let first = first_seed();
     let mut lost = 0;
     for seed in first..first + rounds(40) {
-        match std::panic::catch_unwind(|| live(backend, seed)) {
-            Ok(count) => lost += count,
-            Err(panic) => {
-                eprintln!("{backend:?}: again with GEMELO_TEST_SEED={seed} GEMELO_TEST_ROUNDS=1");
-                std::panic::resume_unwind(panic);
-            }
-        }
+        let _repeat = Repeat::of(seed);
+        lost += live(backend, seed);
     }
     eprintln!("{backend:?}: {lost} hosts lost");
     assert!(lost > 0 || rounds(40) < 10, "no host was lost");

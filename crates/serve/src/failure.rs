@@ -29,8 +29,8 @@ pub enum Remedy {
     ForceCut,
     /// Overwrite a device that holds data.
     Overwrite,
-    /// Convert the pool to the present format.
-    Convert,
+    /// Use a program that is as new as the pool.
+    UseNewer,
     /// Check the pool to learn what is left of it.
     Check,
     /// Encrypt connections, or allow plain ones from the network.
@@ -114,7 +114,7 @@ impl Classified for RequestFailure {
 
 const fn remedy_of(error: &VolumeError) -> Option<Remedy> {
     match error {
-        VolumeError::OldFormat { .. } => Some(Remedy::Convert),
+        VolumeError::Unknown { .. } => Some(Remedy::UseNewer),
         VolumeError::Disk(DiskError::HoldsData { .. }) => Some(Remedy::Overwrite),
         _ => None,
     }

@@ -34,15 +34,12 @@ pub enum VolumeError {
         /// The reason, as a clause.
         why: &'static str,
     },
-    /// The pool has an older format, which has to be converted first.
-    #[error("the pool has format version {version}, and this program works with version 2")]
-    OldFormat {
-        /// The format version of the pool.
-        version: u32,
+    /// The disks hold a pool that this program is too old for.
+    #[error("the pool has {what}, which this version of gemelo does not know")]
+    Unknown {
+        /// The version or the feature.
+        what: String,
     },
-    /// The pool has the present format, so there is nothing to convert.
-    #[error("the pool has format version 2 already: there is nothing to convert")]
-    PresentFormat,
     /// Another process has the pool open.
     #[error("the pool is in use by {holder}")]
     InUse {
@@ -208,8 +205,7 @@ impl Classified for VolumeError {
             Self::NoSpace { .. } | Self::TooManyReferences => FailureKind::Exhausted,
             Self::Stopped { .. } | Self::Interrupted => FailureKind::Failed,
             Self::NotAPool { .. }
-            | Self::OldFormat { .. }
-            | Self::PresentFormat
+            | Self::Unknown { .. }
             | Self::LostDisk { .. }
             | Self::OneDisk { .. }
             | Self::SmallDevice { .. }
@@ -278,6 +274,7 @@ impl From<FormatError> for VolumeError {
         match error {
             FormatError::Io { disk, action, source } => Self::io(disk, action)(source),
             FormatError::NotAPool { why } => Self::NotAPool { why },
+            FormatError::Unknown { what } => Self::Unknown { what },
             FormatError::Damaged { what } => Self::Damaged { what },
         }
     }

@@ -1,17 +1,18 @@
-//! The ring of commits: the place of the next one, and writing it. `gemelo-format` reads them back.
+//! The rings of commits: the place of the next one, and writing its copies. `gemelo-format` reads
+//! them back.
 
 use crate::error::{Result, VolumeError};
 use crate::marker::Marker;
-use gemelo_disk::Disk;
+use gemelo_disk::{Disk, DiskWrite};
 use gemelo_format::{
     COMMIT_HEADER_BYTES, CommitHeader, DiskRole, FlushMarks, LastCommit, PAGE_BYTES, PoolSeed,
-    Root, Superblock, build_commit, mirror_commit, ring_offset,
+    Regions, Replayed, Root, Superblock, build_commit,
 };
 
-/// The ring of commits. Offsets are bytes from its start.
+/// The two rings of commits, which hold the same. Offsets are bytes from the start of either.
 #[derive(Debug, Clone)]
 pub(crate) struct Journal {
-    ring_bytes: u64,
+    regions: Regions,
     /// The offset of the first commit after the newest durable root.
     tail: u64,
     /// The offset of the next commit, if it fits there.
@@ -26,11 +27,24 @@ impl Journal {
         superblock: &Superblock,
         root: &Root,
         seed: PoolSeed,
-        (head, marks): (u64, FlushMarks),
+        replayed: &Replayed,
     ) -> Self {
-        let ring_bytes = superblock.journal_pages * PAGE_BYTES as u64;
-        let tail = root.journal_offset.min(ring_bytes);
-        Self { ring_bytes, tail, head, seed, marker: Marker::new(superblock, root, seed, marks) }
+        Self::with_head(superblock, root, seed, replayed.marks, replayed.head)
+    }
+
+    fn with_head(
+        superblock: &Superblock,
+        root: &Root,
+        seed: PoolSeed,
+        marks: FlushMarks,
+        head: u64,
+    ) -> Self {
+        let (regions, tail) = (superblock.regions(), root.journal_offset);
+        assert!(
+            tail.max(head) <= regions.ring_bytes(),
+            "head {head} and tail {tail} are in the ring"
+        );
+        Self { regions, tail, head, seed, marker: Marker::new(superblock, root, seed, marks) }
     }
 
     /// The journal behind a root as one that has no room: nothing is written to it before a
@@ -41,12 +55,13 @@ impl Journal {
         seed: PoolSeed,
         marks: FlushMarks,
     ) -> Self {
-        let mut journal = Self::new(superblock, root, seed, (0, marks));
-        // A commit takes two pages at least, one for each copy.
-        journal.head = match journal.tail {
-            0 => journal.ring_bytes,
-            tail => tail.saturating_sub(PAGE_BYTES as u64),
+        let head = match root.journal_offset {
+            0 => superblock.regions().ring_bytes(),
+            // A commit takes a page at least, and the head must not reach the tail.
+            tail => tail - PAGE_BYTES as u64,
         };
+        let journal = Self::with_head(superblock, root, seed, marks, head);
+        assert!(!journal.has_room(PAGE_BYTES), "a full journal has no room");
         journal
     }
 
@@ -54,8 +69,9 @@ impl Journal {
         self.head
     }
 
+    /// The length of each ring.
     pub(crate) const fn ring_bytes(&self) -> u64 {
-        self.ring_bytes
+        self.regions.ring_bytes()
     }
 
     /// Bytes from the tail to the head.
@@ -63,7 +79,7 @@ impl Journal {
         if self.head >= self.tail {
             self.head - self.tail
         } else {
-            self.ring_bytes - self.tail + self.head
+            self.ring_bytes() - self.tail + self.head
         }
     }
 
@@ -75,7 +91,7 @@ impl Journal {
             // one.
             return fits(self.head, self.tail - 1).then_some(self.head);
         }
-        if fits(self.head, self.ring_bytes) {
+        if fits(self.head, self.ring_bytes()) {
             return Some(self.head);
         }
         (self.tail > 0 && fits(0, self.tail - 1)).then_some(0)
@@ -86,21 +102,36 @@ impl Journal {
         self.place(bytes as u64).is_some()
     }
 
-    /// Writes a commit, which the caller knows to fit. The journal counts it only after
-    /// [`Self::advance`].
+    /// Writes both copies of a commit, which the caller knows to fit. The journal counts it only
+    /// after [`Self::advance`].
     pub(crate) fn write(&self, disk: &dyn Disk, commit: &[u8]) -> Result<()> {
         let at = self
             .place(commit.len() as u64)
             .ok_or(VolumeError::NoSpace { disk: DiskRole::Metadata })?;
-        disk.write_at(ring_offset(at), commit).map_err(VolumeError::io(DiskRole::Metadata, "write"))
+        self.write_copies(disk, at, commit)
+    }
+
+    fn write_copies(&self, disk: &dyn Disk, at: u64, commit: &[u8]) -> Result<()> {
+        assert!(
+            commit.len().is_multiple_of(PAGE_BYTES) && !commit.is_empty(),
+            "a commit of {} bytes is whole pages",
+            commit.len()
+        );
+        assert!(at + commit.len() as u64 <= self.ring_bytes(), "a commit at {at} ends in the ring");
+        let mut copies = self.regions.rings().map(|start| DiskWrite::new(start + at, commit));
+        disk.write_all(&mut copies).map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 
     /// Counts the commit of this length, which is durable.
     pub(crate) fn advance(&mut self, bytes: usize) {
-        if let Some(at) = self.place(bytes as u64) {
-            self.head = at + bytes as u64;
-        }
-        debug_assert!(self.head <= self.ring_bytes, "the head is in the ring");
+        let used = self.used_bytes();
+        let at = self.place(bytes as u64);
+        assert!(at.is_some(), "a commit of {bytes} bytes was written where it fits");
+        self.head = at.map_or(self.head, |at| at + bytes as u64);
+        assert!(
+            self.head <= self.ring_bytes() && self.used_bytes() >= used + bytes as u64,
+            "the head moves on, and not past the tail"
+        );
     }
 
     /// The flush marks that go with the commits.
@@ -110,26 +141,29 @@ impl Journal {
 
     /// Drops the commits before this offset, which the newest durable checkpoint covers.
     pub(crate) fn trim(&mut self, offset: u64) {
-        debug_assert!(offset <= self.ring_bytes, "the tail is in the ring");
+        assert!(
+            offset <= self.ring_bytes() && offset.is_multiple_of(PAGE_BYTES as u64),
+            "the tail {offset} is a page of the ring"
+        );
+        let used = self.used_bytes();
         self.tail = offset;
+        assert!(self.used_bytes() <= used, "the tail moves on, and not past the head");
     }
 
-    /// Writes a commit again at its place, with all its copies.
+    /// Writes a commit again at its place, with both copies.
     pub(crate) fn rewrite(&self, disk: &dyn Disk, last: &LastCommit) -> Result<()> {
         let mut buffer = vec![0; COMMIT_HEADER_BYTES];
         buffer.extend_from_slice(&last.payload);
         let CommitHeader { number, generation, .. } = last.commit.header;
         build_commit(&mut buffer, number, generation, self.seed);
-        mirror_commit(&mut buffer);
-        disk.write_at(ring_offset(last.commit.offset), &buffer)
-            .map_err(VolumeError::io(DiskRole::Metadata, "write"))
+        self.write_copies(disk, last.commit.offset, &buffer)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemelo_format::{BackendKind, FingerprintKind, Version};
+    use gemelo_format::{BackendKind, FingerprintKind};
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
@@ -138,20 +172,19 @@ mod tests {
 
     fn journal() -> Journal {
         let superblock = Superblock {
-            version: Version::V2,
             header_copy: None,
             block_bytes: 4096,
             pool_id: [1; 16],
             key: [2; 32],
             backend: BackendKind::Log,
             fingerprint: FingerprintKind::Blake3,
-            journal_pages: PAGES,
+            ring_pages: PAGES,
         };
         let root = Root {
             generation: 1,
             next_commit: 1,
             journal_offset: 0,
-            table: Default::default(),
+            table: None,
             table_bytes: 0,
             data_blocks: 9,
             next_volume: 1,
@@ -159,7 +192,7 @@ mod tests {
             physical: 0,
         };
         let marks = FlushMarks { newest: None, next_offset: 0 };
-        Journal::new(&superblock, &root, PoolSeed::of(&superblock), (0, marks))
+        Journal::with_head(&superblock, &root, PoolSeed::of(&superblock), marks, 0)
     }
 
     #[test]

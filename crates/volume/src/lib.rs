@@ -31,9 +31,9 @@ pub use engine::{
 pub use error::{StopReason, VolumeError};
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, DamagedContent, FindEstimate, LossChoice, NewPool, Pool, PoolDirectory,
-    PoolOptions, PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions,
-    RepairOutlook, RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary, convert,
-    record_damage, repair, repair_outlook,
+    DamagedContent, FindEstimate, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions,
+    PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook,
+    RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary, record_damage, repair,
+    repair_outlook,
 };
 pub use volume::Volume;

@@ -17,6 +17,8 @@ pub(crate) struct Marker {
     marks: FlushMarks,
     /// The newest commit that a mark, or a durable root, says to be durable.
     told: u64,
+    /// The generation of the newest durable root.
+    generation: u64,
     /// Earliest time of the next mark before a commit. The first mark is written at once.
     due_ns: u64,
     /// Time at which the newest commit became durable.
@@ -33,12 +35,25 @@ impl Marker {
     ) -> Self {
         let marked = marks.newest.map_or(0, |mark| mark.commit);
         let told = marked.max(root.next_commit.saturating_sub(1));
-        Self { pool_id: superblock.pool_id, seed, marks, told, due_ns: 0, idle_since_ns: 0 }
+        Self {
+            pool_id: superblock.pool_id,
+            seed,
+            marks,
+            told,
+            generation: root.generation,
+            due_ns: 0,
+            idle_since_ns: 0,
+        }
     }
 
-    /// Notes that a durable root contains all commits before this one.
-    pub(crate) fn note_root(&mut self, next_commit: u64) {
+    /// Writes the mark of a root that is durable with its copy, and that contains all commits
+    /// before `next_commit`. A copy that is found damaged from then on was not torn by a crash. The
+    /// next sync makes the mark durable.
+    pub(crate) fn mark_root(&mut self, disk: &dyn Disk, generation: u64, next_commit: u64) {
+        assert!(generation >= self.generation, "root {generation} follows {}", self.generation);
+        self.generation = generation;
         self.told = self.told.max(next_commit.saturating_sub(1));
+        self.put(disk, self.told);
     }
 
     /// Notes that a commit has become durable.
@@ -64,14 +79,22 @@ impl Marker {
     /// Returns whether the mark was written. A mark that cannot be written is left out until the
     /// interval is over: it protects against later damage only, and the older mark stays.
     fn write(&mut self, disk: &dyn Disk, durable: u64, now_ns: u64) -> bool {
+        assert!(durable >= self.told, "commit {durable} follows {}", self.told);
         self.due_ns = now_ns.saturating_add(MARK_INTERVAL_NS);
-        let mark = FlushMark { commit: durable };
-        let page = mark.encode(&self.pool_id, self.seed);
-        if disk.write_at(self.marks.next_offset, page.as_slice()).is_err() {
-            return false;
+        let is_written = self.put(disk, durable);
+        if is_written {
+            self.told = durable;
         }
-        self.marks.note_written(mark);
-        self.told = durable;
-        true
+        is_written
+    }
+
+    fn put(&mut self, disk: &dyn Disk, commit: u64) -> bool {
+        let mark = FlushMark { commit, generation: self.generation };
+        let page = mark.encode(&self.pool_id, self.seed);
+        let is_written = disk.write_at(self.marks.next_offset, page.as_slice()).is_ok();
+        if is_written {
+            self.marks.note_written(mark);
+        }
+        is_written
     }
 }

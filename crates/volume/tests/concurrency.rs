@@ -11,6 +11,7 @@
 
 mod common;
 
+use common::repeat::Repeat;
 use common::simulated::Simulation;
 use common::{
     BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, tuning, write,
@@ -187,6 +188,7 @@ fn history() -> History {
 #[test]
 fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
     for seed in first_seed()..first_seed() + rounds(4) {
+        let _repeat = Repeat::of(seed);
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pool");
         // The store has hardly more blocks than the volume, so blocks are freed and reused all the
@@ -253,6 +255,7 @@ fn write_until_down(volume: &Volume, thread: u64, seed: u64) -> Own {
 #[test]
 fn a_crash_under_many_threads_keeps_what_was_flushed() {
     for seed in first_seed()..first_seed() + rounds(80) {
+        let _repeat = Repeat::of(seed);
         let simulation = Simulation::new(seed);
         Pool::format(&simulation.disks(), &options_with(BackendKind::ALL[seed as usize % 4], 120))
             .unwrap();

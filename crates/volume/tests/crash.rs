@@ -12,6 +12,7 @@
 mod common;
 
 use common::driver::{Driver, Model, check_recovered};
+use common::repeat::Repeat;
 use common::scatter::ScatterStore;
 use common::simulated::{Fault, Simulation};
 use common::{BLOCK, first_seed, open_ticking, options_with, rounds, tuning};
@@ -95,17 +96,10 @@ fn crash_again_and_again(backend: BackendKind, open_store: OpenStore, most: u64)
     let first = first_seed();
     let (mut crashes, mut moved) = (0, 0);
     for seed in first..first + rounds(most) {
-        let result = std::panic::catch_unwind(|| live(backend, open_store, seed));
-        match result {
-            Ok((count, blocks)) => {
-                crashes += count;
-                moved += blocks;
-            }
-            Err(panic) => {
-                eprintln!("{backend:?}: again with GEMELO_TEST_SEED={seed} GEMELO_TEST_ROUNDS=1");
-                std::panic::resume_unwind(panic);
-            }
-        }
+        let _repeat = Repeat::of(seed);
+        let (count, blocks) = live(backend, open_store, seed);
+        crashes += count;
+        moved += blocks;
     }
     eprintln!("{backend:?}: {crashes} crashes, {moved} blocks moved");
     assert!(moved > 0 || most < ROUNDS, "the arranger has moved nothing");

@@ -11,6 +11,7 @@
 mod common;
 
 use common::driver::{Driver, Model, check_recovered};
+use common::repeat::Repeat;
 use common::simulated::{Fault, Simulation};
 use common::{first_seed, open, options_with, rounds, tuning};
 use gemelo_base::random::Random;
@@ -72,8 +73,9 @@ fn lives() -> impl Iterator<Item = (BackendKind, u64)> {
 }
 
 fn live_with(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
+    let _repeat = Repeat::of(seed);
     std::panic::catch_unwind(|| live(backend, seed, fault)).unwrap_or_else(|panic| {
-        eprintln!("{backend:?}, seed {seed}, {fault:?}");
+        eprintln!("{backend:?}, {fault:?}");
         std::panic::resume_unwind(panic);
     })
 }

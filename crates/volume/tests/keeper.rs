@@ -34,6 +34,8 @@ struct TestKeeper {
     /// Blocks that it keeps, and that nothing refers to.
     kept: Mutex<BTreeSet<Pbn>>,
     due: AtomicU64,
+    /// Blocks whose contents were found damaged.
+    doubted: Mutex<Vec<Pbn>>,
     used_at_opening: Mutex<Vec<Pbn>>,
 }
 

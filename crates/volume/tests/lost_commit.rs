@@ -13,12 +13,13 @@ mod common;
 #[path = "lost_commit/story.rs"]
 mod story;
 
+use common::repeat::Repeat;
 use common::simulated::{METADATA, Simulation};
 use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{BackendKind, DedupMode, PoolSeed, find_roots, read_superblock};
+use gemelo_format::{BackendKind, DedupMode, FlushMarks, PoolSeed, find_roots, read_superblock};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
     LossChoice, Pool, PoolOptions, RepairOptions, RepairPlan, Tuning, VolumeError, repair,
@@ -31,8 +32,6 @@ use story::{Story, roll_back, skip};
 
 const PAGE: usize = 4096;
 const SECOND_NS: u64 = 1_000_000_000;
-/// The pages of the journal of a pool in these tests.
-const RING: std::ops::Range<usize> = 8..8 + JOURNAL_BYTES / PAGE;
 /// Room for all commits of a test.
 const JOURNAL_BYTES: usize = 512 << 10;
 
@@ -56,7 +55,8 @@ fn repair_with(disks: &PoolDisks, choice: LossChoice) -> RepairPlan {
 /// The pages at which the copies of each commit begin, and its length in pages, by its number.
 fn commits(metadata: &[u8]) -> BTreeMap<u64, (Vec<usize>, usize)> {
     let mut found: BTreeMap<u64, (Vec<usize>, usize)> = BTreeMap::new();
-    for page in RING.filter(|page| metadata[page * PAGE..].starts_with(b"GEMELOJC")) {
+    let pages = 0..metadata.len() / PAGE;
+    for page in pages.filter(|page| metadata[page * PAGE..].starts_with(b"GEMELOJC")) {
         let field = |at: usize| {
             u64::from_le_bytes(metadata[page * PAGE + at..page * PAGE + at + 8].try_into().unwrap())
         };
@@ -81,8 +81,8 @@ fn lose(images: &mut [Vec<u8>; 2], number: u64) {
 /// The number that the newest flush mark names.
 fn marked(simulation: &Simulation) -> u64 {
     let metadata = &simulation.images()[1];
-    let marks = [6, 7].map(|page| {
-        let page = &metadata[page * PAGE..][..PAGE];
+    let marks = FlushMarks::OFFSETS.map(|offset| {
+        let page = &metadata[offset as usize..][..PAGE];
         let is_mark = page.starts_with(b"GEMELOFM");
         if is_mark { u64::from_le_bytes(page[24..32].try_into().unwrap()) } else { 0 }
     });
@@ -224,8 +224,8 @@ fn a_last_commit_that_is_damaged_after_an_idle_second_is_not_taken_for_the_end()
         assert_eq!(read(&pool.volume("a").unwrap(), 0, BLOCK).unwrap(), content(3, BLOCK));
         // A mark that is torn leaves the older one.
         let [data, mut metadata] = images;
-        for page in [6, 7] {
-            metadata[page * PAGE + 4090] ^= 1;
+        for offset in FlushMarks::OFFSETS {
+            metadata[offset as usize + 4090] ^= 1;
         }
         let unmarked = Simulation::of_images(1, [data, metadata]);
         assert!(open(&unmarked.disks(), tuning()).is_ok(), "{backend:?}: no mark, no damage");
@@ -259,8 +259,12 @@ fn a_mark_goes_with_the_next_commit_once_a_second_and_takes_no_sync() {
     clock.advance_ns(SECOND_NS);
     commit();
     let images = simulation.images();
-    let names = |page: usize| images[1][page * PAGE..].starts_with(b"GEMELOFM");
-    assert!(names(6) && names(7), "marks take turns");
+    let [even, odd] = FlushMarks::OFFSETS.map(|offset| {
+        let page = &images[1][offset as usize..];
+        assert!(page.starts_with(b"GEMELOFM"));
+        u64::from_le_bytes(page[24..32].try_into().unwrap())
+    });
+    assert!(even.min(odd) >= second, "marks take turns: {even} and {odd}");
 }
 
 #[test]
@@ -269,6 +273,7 @@ fn both_repairs_of_a_lost_commit_keep_their_promises() {
     let (mut skipped, mut exact) = (0, 0);
     for backend in BackendKind::ALL {
         for seed in first..first + rounds(20) {
+            let _repeat = Repeat::of(seed);
             let story = Story::tell(backend, seed);
             for number in story.can_be_lost() {
                 let what = format!("{backend:?}, seed {seed}, commit {number}");

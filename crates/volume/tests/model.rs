@@ -12,6 +12,7 @@
 mod common;
 
 use common::driver::{Driver, Model, check_recovered};
+use common::repeat::Repeat;
 use common::scatter::ScatterStore;
 use common::simulated::Simulation;
 use common::{BLOCK, content, first_seed, flush, open, options, read, rounds, trim, tuning, write};
@@ -55,6 +56,7 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
         FingerprintKind::Sha1,
     ];
     for seed in first_seed()..first_seed() + rounds(40) {
+        let _repeat = Repeat::of(seed);
         let backend = BackendKind::ALL[seed as usize / 4 % 4];
         let options =
             PoolOptions { fingerprint: kinds[seed as usize % 4], backend, ..options(180) };

@@ -11,18 +11,17 @@
 mod common;
 
 use common::hold::Call;
+use common::shape::short_rings;
 use common::simulated::{DATA, METADATA, Simulation};
 use common::{
     BLOCK, content, flush, open, options_with, read, trim_now, tuning, write, write_now,
     write_zeroes_now,
 };
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_format::{BackendKind, DedupMode, PAGE_BYTES};
+use gemelo_format::{BackendKind, DedupMode};
 use gemelo_volume::{Pool, Volume};
 
 const BLOCKS: usize = 16;
-/// The range of the journal, and what follows it, on the metadata disk.
-const JOURNAL: std::ops::Range<u64> = 8 * PAGE_BYTES as u64..u64::MAX;
 
 fn new_pool(backend: BackendKind) -> (Simulation, Pool, Volume) {
     let simulation = Simulation::new(1);
@@ -91,13 +90,14 @@ fn a_flush_that_fails_fails_the_requests_that_asked_for_it() {
         request(2, Durability::Flushed),
         Request { operation: Operation::Flush, outcome: Ok(()) },
     ];
-    simulation.fail_next(METADATA, Call::Write, JOURNAL);
+    let [first_ring, second_ring] = short_rings();
+    simulation.fail_next(METADATA, Call::Write, first_ring);
     volume.execute(&mut batch[..3]);
     let is_ok = |batch: &[Request<'_>]| -> Vec<bool> {
         batch.iter().map(|request| request.outcome.is_ok()).collect()
     };
     assert_eq!(is_ok(&batch[..3]), [true, false, true]);
-    simulation.fail_next(METADATA, Call::Write, JOURNAL);
+    simulation.fail_next(METADATA, Call::Write, second_ring);
     volume.execute(&mut batch[2..]);
     assert_eq!(is_ok(&batch[2..]), [true, false]);
     let stat = volume.stat();

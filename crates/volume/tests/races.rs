@@ -12,10 +12,11 @@ mod common;
 
 use common::collide::Collider;
 use common::hold::{Call, Hold};
+use common::shape::{first_slots, short_rings};
 use common::simulated::{DATA, METADATA, Simulation};
 use common::{BLOCK, content, flush, open, options, read, trim, tuning, tuning_on_disk, write};
 use gemelo_device::DeviceError;
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind, Layout, PAGE_BYTES};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind, Layout, Root};
 use gemelo_volume::{FinderTuning, Pool, PoolOptions, Tuning, Volume};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,10 +27,6 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(400);
 /// Blocks of the volumes.
 const BLOCKS: u64 = 64;
-/// Pages of the journal of these pools, and the offset of the slots after it.
-const JOURNAL_PAGES: u64 = 16;
-const SLOTS: u64 = (8 + JOURNAL_PAGES) * PAGE_BYTES as u64;
-const JOURNAL: Range<u64> = 8 * PAGE_BYTES as u64..SLOTS;
 
 /// A pool with a volume "a" and one with off-line deduplication, "b".
 struct World {
@@ -326,7 +323,7 @@ fn commits_during_a_checkpoint_stay_in_the_journal_until_the_next_one() {
     for more in 0..10 {
         let world = World::new(&options(100));
         write(&world.a, 0, &fresh(0)).unwrap();
-        let hold = world.simulation.hold_at(METADATA, Call::Write, SLOTS..u64::MAX);
+        let hold = world.simulation.hold_at(METADATA, Call::Write, first_slots());
         thread::scope(|scope| {
             let checkpoint = scope.spawn(|| world.pool.checkpoint());
             hold.wait();
@@ -357,8 +354,8 @@ fn commits_during_a_checkpoint_stay_in_the_journal_until_the_next_one() {
 fn a_flush_during_a_checkpoint_whose_commit_failed_waits_for_it() {
     let world = World::new(&options(100));
     write(&world.a, 0, &fresh(0)).unwrap();
-    world.simulation.fail_next(METADATA, Call::Write, JOURNAL);
-    let hold = world.simulation.hold_at(METADATA, Call::Write, SLOTS..u64::MAX);
+    world.simulation.fail_next(METADATA, Call::Write, short_rings()[0].clone());
+    let hold = world.simulation.hold_at(METADATA, Call::Write, first_slots());
     thread::scope(|scope| {
         let checkpoint = scope.spawn(|| world.pool.checkpoint());
         hold.wait();
@@ -388,8 +385,8 @@ fn a_checkpoint_without_room_forgets_no_commit_that_came_meanwhile() {
             flush(&world.a).unwrap();
         }
         write(&world.a, 0, &fresh(0)).unwrap();
-        let hold = world.simulation.hold_at(METADATA, Call::Write, SLOTS..u64::MAX);
-        let root = (2 + parity) * PAGE_BYTES as u64;
+        let hold = world.simulation.hold_at(METADATA, Call::Write, first_slots());
+        let [root, _] = Root::offsets(parity);
         let next_root = world.simulation.hold_at(METADATA, Call::Write, root..root + 1);
         let after = thread::scope(|scope| {
             let first = scope.spawn(|| world.pool.checkpoint());

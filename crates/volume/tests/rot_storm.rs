@@ -24,6 +24,7 @@ use common::collide::Collider;
 use common::history::{NEVER, Rotten};
 use common::judge::{Contents, History};
 use common::medium::Image;
+use common::repeat::Repeat;
 use common::simulated::rot::{RotRate, rot_place};
 use common::simulated::{DATA, Fault, METADATA, Nature, Shot, Simulation};
 use common::storm::{Storm, targets};
@@ -163,6 +164,7 @@ impl Story {
             simulation.after_crash(self.random.next_u64())
         };
         for Shot { at, images } in simulation.take_shots() {
+            let images = images.map(|image| image.to_vec());
             history.forget(at);
             match (self.rots, rots) {
                 (DATA, _) => self.judge_data(images, &mut history, at),
@@ -190,9 +192,9 @@ impl Story {
     /// Flips a bit of an image. Returns the content that this destroys.
     fn flip(&mut self, image: &mut Vec<u8>, at: u64) -> Option<Rotten> {
         let byte = rot_place(image, &mut self.random)?;
-        let mut medium = Image::new(std::mem::take(image));
+        let mut medium = Image::new(std::mem::take(image).into());
         let content = medium.rot(byte, self.random.below(8) as u8).into();
-        *image = medium.durable;
+        *image = medium.durable.to_vec();
         self.tally.flips += 1;
         Some(Rotten { at, content })
     }
@@ -316,14 +318,9 @@ fn rot(backend: BackendKind) {
     let first = first_seed();
     let mut sum = Tally::default();
     for seed in first..first + rounds(POOLS) {
-        let result = std::panic::catch_unwind(|| {
-            let (story, simulation) = Story::new(backend, seed);
-            story.run(simulation)
-        });
-        let tally = result.unwrap_or_else(|panic| {
-            eprintln!("{backend:?}: again with GEMELO_TEST_SEED={seed} GEMELO_TEST_ROUNDS=1");
-            std::panic::resume_unwind(panic);
-        });
+        let _repeat = Repeat::of(seed);
+        let (story, simulation) = Story::new(backend, seed);
+        let tally = story.run(simulation);
         sum.images += tally.images;
         sum.flips += tally.flips;
         sum.damaged_blocks += tally.damaged_blocks;

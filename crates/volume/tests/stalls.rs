@@ -10,6 +10,7 @@
 
 mod common;
 
+use common::shape::short_rings;
 use common::simulated::{Fault, Simulation};
 use common::{
     BLOCK, content, flush, open, options, options_with, read, trim, tuning, tuning_on_disk, write,
@@ -40,8 +41,6 @@ struct TestDisk {
 
 /// A test that fails ends after this time.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The range of the journal of [`options`] on the metadata disk.
-const JOURNAL: std::ops::Range<u64> = 8 * 4096..8 * 4096 + (64 << 10);
 
 impl Disk for TestDisk {
     fn len(&self) -> io::Result<u64> {
@@ -56,11 +55,12 @@ impl Disk for TestDisk {
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         let fails = self.journal_fails.load(Ordering::Relaxed);
         for write in writes {
-            write.outcome = if fails && JOURNAL.contains(&write.offset) {
-                Err(io::Error::other("the journal is broken"))
-            } else {
-                self.file.write_at(write.offset, write.bytes)
-            };
+            write.outcome =
+                if fails && short_rings().iter().any(|ring| ring.contains(&write.offset)) {
+                    Err(io::Error::other("the journal is broken"))
+                } else {
+                    self.file.write_at(write.offset, write.bytes)
+                };
         }
     }
     fn sync(&self) -> io::Result<()> {

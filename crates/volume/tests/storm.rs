@@ -20,8 +20,10 @@
 
 mod common;
 
+use common::bytes::Bytes;
 use common::collide::Collider;
 use common::judge::{Contents, History};
+use common::repeat::Repeat;
 use common::simulated::{Fault, Nature, Shot, Simulation};
 use common::storm::{Storm, targets};
 use common::{BLOCK, first_seed, open_ticking, options_with, rounds, tuning};
@@ -149,7 +151,7 @@ impl Life<'_> {
     }
 
     /// Checks that a pool is in a state that a power cut at a moment allows.
-    fn judge(&mut self, images: &[Vec<u8>; 2], history: &History, at: u64) {
+    fn judge(&mut self, images: &[Bytes; 2], history: &History, at: u64) {
         let simulation = Simulation::of_images(at, images.clone());
         let options = CheckOptions { data: true };
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
@@ -197,11 +199,8 @@ fn weather(backend: BackendKind) {
     let mut points = 0;
     for seed in first..first + rounds(POOLS) {
         for _ in 0..again.unwrap_or(1) {
-            let result = std::panic::catch_unwind(|| live(backend, seed));
-            points += result.unwrap_or_else(|panic| {
-                eprintln!("{backend:?}: again with GEMELO_TEST_SEED={seed} GEMELO_TEST_ROUNDS=1");
-                std::panic::resume_unwind(panic);
-            });
+            let _repeat = Repeat::of(seed);
+            points += live(backend, seed);
         }
     }
     eprintln!("{backend:?}: {points} power cuts");

@@ -9,6 +9,7 @@
 
 mod common;
 
+use common::repeat::Repeat;
 use common::simulated::Simulation;
 use common::{BLOCK, content, first_seed, open, options_with, read, rounds, trim, tuning, write};
 use gemelo_base::StopFlag;
@@ -106,6 +107,7 @@ fn compare(simulation: &Simulation, pool: &Pool, what: &str) {
 #[test]
 fn the_space_of_volumes_is_what_a_count_of_everything_gives() {
     for seed in first_seed()..first_seed() + rounds(8) {
+        let _repeat = Repeat::of(seed);
         let backend = BackendKind::ALL[seed as usize % 4];
         let mut random = Random::new(seed);
         let simulation = Simulation::new(seed);

@@ -14,6 +14,8 @@
 mod disk;
 mod host;
 mod process;
+#[path = "../../../volume/tests/common/repeat.rs"]
+mod repeat;
 
 use disk::{Disks, Records};
 use gemelo_base::Clock;
@@ -21,6 +23,7 @@ use gemelo_domain::{Claims, DomainConfig, MemberId, Members, NewMember, check};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_objects::{Locks, Objects};
 use process::Process;
+use repeat::Repeat;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,13 +59,8 @@ fn references_and_counts_agree_after_any_faults() {
     let rounds = variable("GEMELO_TEST_ROUNDS").unwrap_or(SEEDS);
     let tally = Tally::default();
     for seed in first..first + rounds {
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            run(seed, &tally);
-        }));
-        assert!(
-            caught.is_ok(),
-            "seed {seed} fails: repeat it with GEMELO_TEST_SEED={seed} GEMELO_TEST_ROUNDS=1"
-        );
+        let _repeat = Repeat::of(seed);
+        run(seed, &tally);
     }
     eprintln!("{tally:?}");
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Every change can be encoded and decoded.
 
 use super::*;
-use crate::volume::Origin;
+use crate::volume::{Birth, Origin};
 use proptest::prelude::*;
 
 fn one_of_each() -> Vec<Change> {
@@ -58,15 +58,11 @@ fn every_change_comes_back_and_no_cut_one_does() {
         let mut one = Vec::new();
         change.encode(&mut one);
         for end in 1..one.len() {
-            assert_eq!(
-                Change::decode_all(&one[..end], Version::V2),
-                None,
-                "{change:?} cut at {end}"
-            );
+            assert_eq!(Change::decode_all(&one[..end]), None, "{change:?} cut at {end}");
         }
         payload.extend(one);
     }
-    assert_eq!(Change::decode_all(&payload, Version::V2), Some(one_of_each()));
+    assert_eq!(Change::decode_all(&payload), Some(one_of_each()));
 }
 
 #[test]
@@ -79,34 +75,9 @@ fn a_carried_content_takes_few_bytes_besides_its_own() {
     }
 }
 
-/// Tags 4, 8 and 13 are of pools made before volumes had a creation time.
-#[test]
-fn an_older_change_has_no_creation_time() {
-    let name = [2, 0, b'a', b'b'];
-    let create = [&[4, 9][..], &name, &[128, 4, 1]].concat();
-    let clone = [&[8, 9, 10][..], &name, &[1]].concat();
-    let begin = [&[13, 9, 10][..], &name, &[0]].concat();
-    let (source, volume, name) = (VolumeId(9), VolumeId(10), String::from("ab"));
-    let expected = vec![
-        Change::Create(VolumeRecord {
-            id: source,
-            name: name.clone(),
-            size_bytes: 512,
-            mode: DedupMode::Inline,
-            read_only: false,
-            is_hidden: false,
-            birth: Birth::default(),
-        }),
-        Change::Clone { source, volume, name: name.clone(), read_only: true, created_s: None },
-        Change::Begin { source, volume, name, read_only: false, created_s: None },
-    ];
-    let payload = [create, clone, begin].concat();
-    assert_eq!(Change::decode_all(&payload, Version::V2), Some(expected));
-}
-
 proptest! {
     #[test]
     fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
-        let _ = Change::decode_all(&bytes, Version::V2);
+        let _ = Change::decode_all(&bytes);
     }
 }

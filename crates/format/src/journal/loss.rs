@@ -1,9 +1,9 @@
 //! Telling the end of the journal from damage, and measuring what is lost.
 
-use super::reader::{Found, Unreadable};
+use super::reader::{Found, RingPage, Unreadable};
 use super::{GivenUp, JournalReader, LostHistory, Replayed};
 use crate::error::FormatError;
-use crate::{Commit, DiskRole, FlushMarks};
+use crate::{COPIES, Commit, DiskRole, FlushMarks};
 use std::ops::Range;
 
 /// Lost commits that a replay went past.
@@ -47,14 +47,15 @@ impl JournalReader<'_> {
         let newest = left.iter().map(|at| at.header.number).max();
         let marked = marks.newest.map(|mark| mark.commit).filter(|commit| *commit >= next);
         let generation = left.iter().map(|at| at.header.generation).max();
-        let generation = generation.unwrap_or(0).max(self.root.generation);
-        let what = self.describe_loss(&left, newest, marked);
+        let marked_root = marks.newest.map_or(0, |mark| mark.generation);
+        let generation = generation.unwrap_or(0).max(self.root.generation).max(marked_root);
+        let what = self.describe_loss(&left, newest, marks);
         let (mut next_commit, mut given_up, mut lost) = (next, GivenUp::default(), None);
         if let Some(what) = what {
             let after = newest.max(marked).unwrap_or(0).saturating_add(1);
             next_commit = next.max(after);
             given_up = self.ring.given_up(next, &headers)?;
-            lost = Some(self.measure_loss(what, (next, marked), &left)?);
+            lost = Some(self.measure_loss(what, marked, &left)?);
         }
         Ok(Replayed {
             next_commit,
@@ -63,23 +64,24 @@ impl JournalReader<'_> {
             lost,
             last: self.last,
             mended: self.mended,
+            half_damaged: self.half_damaged,
             unreadable_pages,
             marks,
             given_up,
         })
     }
 
-    /// Fails if the next commit may be in pages that the disk could not read. A durable commit has
-    /// a header at the front of each copy, and the first copy begins at the head or at the ring's
-    /// start. So as many pages as copies hide it, one of them there. If a header of it was found
-    /// and no copy is good, one page is enough. Returns the number of unreadable pages.
+    /// Fails if the next commit may be in pages that the disk could not read. Such a commit begins
+    /// at the head or at the ring's start, so its header is unreadable in both rings. If a header
+    /// of it was found and no copy is good, one unreadable page is enough. Returns the number of
+    /// unreadable pages.
     fn check_readable(&self, left: &[Commit]) -> Result<u64, FormatError> {
         let Unreadable { pages, error } = self.ring.unreadable.take();
-        let outside = pages.iter().filter(|page| !self.is_replayed(**page)).count() as u64;
+        let outside = pages.iter().any(|page| !self.is_replayed(page.offset));
         let is_begun = left.iter().any(|at| at.header.number == self.number);
-        let may_begin = [self.head, 0].iter().any(|start| pages.contains(start));
-        let is_hidden =
-            is_begun && outside > 0 || may_begin && outside >= self.ring.version.commit_copies();
+        let is_header_hidden =
+            |offset: u64| (0..COPIES).all(|ring| pages.contains(&RingPage { ring, offset }));
+        let is_hidden = is_begun && outside || [self.head, 0].into_iter().any(is_header_hidden);
         match error.filter(|_| is_hidden) {
             Some(error) => Err(FormatError::io(DiskRole::Metadata, "read")(error)),
             None => Ok(pages.len() as u64),
@@ -99,9 +101,17 @@ impl JournalReader<'_> {
         &self,
         left: &[Commit],
         newest: Option<u64>,
-        marked: Option<u64>,
+        marks: FlushMarks,
     ) -> Option<String> {
         let next = self.number;
+        let is_lost = |generation: &u64| *generation > self.root.generation;
+        if let Some(marked) = marks.newest.map(|mark| mark.generation).filter(is_lost) {
+            return Some(format!(
+                "the root of checkpoint {marked}, which a flush mark names; the newest one left is \
+                 {}",
+                self.root.generation
+            ));
+        }
         let later = left.iter().find(|at| at.header.generation > self.root.generation);
         if let Some(Commit { header, .. }) = later {
             return Some(format!(
@@ -113,6 +123,7 @@ impl JournalReader<'_> {
         if let Some((lost, follower)) = self.gaps.first.or(follower) {
             return Some(format!("commit {lost} of the journal, which commit {follower} follows"));
         }
+        let marked = marks.newest.map(|mark| mark.commit).filter(|commit| *commit >= next);
         marked.map(|marked| {
             format!(
                 "commit {next} of the journal: a flush mark says that commit {marked} is durable"
@@ -125,9 +136,10 @@ impl JournalReader<'_> {
     fn measure_loss(
         &self,
         what: String,
-        (next, marked): (u64, Option<u64>),
+        marked: Option<u64>,
         left: &[Commit],
     ) -> Result<LostHistory, FormatError> {
+        let next = self.number;
         let follower = self.first_after(next, left)?.map(|found| found.commit.header.number);
         let newest = left.iter().map(|at| at.header.number).max();
         // A broken commit that nothing follows and no mark names is one that a crash tore.

@@ -8,8 +8,7 @@ mod reader;
 
 use crate::error::FormatError;
 use crate::{
-    Change, Checksum, Commit, FlushMarks, JOURNAL_PAGE, PAGE_BYTES, Pbn, PoolSeed, Root,
-    Superblock, VolumeId,
+    Change, Checksum, Commit, FlushMarks, Pbn, PoolSeed, Reading, Root, Superblock, VolumeId,
 };
 use gemelo_disk::Disk;
 use loss::Gaps;
@@ -18,12 +17,6 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Converts a byte offset in the ring to a byte offset on the metadata disk.
-#[must_use]
-pub const fn ring_offset(offset: u64) -> u64 {
-    JOURNAL_PAGE * PAGE_BYTES as u64 + offset
-}
-
 /// The behaviour of a replay at a lost commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtLoss {
@@ -31,6 +24,15 @@ pub enum AtLoss {
     Stop,
     /// The replay goes on with the next commit that can be read.
     Skip,
+}
+
+/// The way in which a journal is replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayOptions {
+    /// The behaviour at a lost commit.
+    pub at_loss: AtLoss,
+    /// The copies of each commit that are read.
+    pub reading: Reading,
 }
 
 /// A commit that is replayed.
@@ -83,6 +85,9 @@ pub struct Replayed {
     /// Commits that were put together from two damaged copies. The newest commit is not among them,
     /// because a crash may have torn it.
     pub mended: Vec<u64>,
+    /// Commits of which one copy is damaged, if all copies were read. The newest commit is not among
+    /// them.
+    pub half_damaged: Vec<u64>,
     /// Pages of the journal that the disk could not read. No commit needs them.
     pub unreadable_pages: u64,
     /// The flush marks of the pool.
@@ -109,28 +114,29 @@ pub fn replay_journal<E: From<FormatError>>(
     disk: &dyn Disk,
     superblock: &Superblock,
     root: &Root,
-    at_loss: AtLoss,
+    options: ReplayOptions,
     apply: impl FnMut(ReplayedCommit) -> Result<(), E>,
 ) -> Result<Replayed, E> {
-    let ring_bytes = superblock.journal_pages * PAGE_BYTES as u64;
+    let regions = superblock.regions();
     let seed = PoolSeed::of(superblock);
     let reader = JournalReader {
         ring: Ring {
             disk,
-            ring_bytes,
+            regions,
             seed,
-            version: superblock.version,
+            reading: options.reading,
             unreadable: RefCell::default(),
         },
         root,
-        head: root.journal_offset.min(ring_bytes),
+        head: root.journal_offset.min(regions.ring_bytes()),
         number: root.next_commit,
         headers: None,
         gaps: Gaps::default(),
         mended: Vec::new(),
+        half_damaged: Vec::new(),
         last: None,
     };
-    reader.replay(FlushMarks::read(disk, superblock, seed), at_loss, apply)
+    reader.replay(FlushMarks::read(disk, superblock, seed), options.at_loss, apply)
 }
 
 /// A replay under way.
@@ -145,6 +151,7 @@ struct JournalReader<'d> {
     headers: Option<Vec<Commit>>,
     gaps: Gaps,
     mended: Vec<u64>,
+    half_damaged: Vec<u64>,
     last: Option<LastCommit>,
 }
 
@@ -160,19 +167,23 @@ impl JournalReader<'_> {
         mut apply: impl FnMut(ReplayedCommit) -> Result<(), E>,
     ) -> Result<Replayed, E> {
         while let Some(found) = self.next(at_loss)? {
-            let Found { commit, payload, is_mended } = found;
+            let Found { commit, payload, is_mended, damaged_copies } = found;
             let number = commit.header.number;
-            let changes = Change::decode_all(&payload, self.ring.version).ok_or_else(|| {
+            assert!(number >= self.number, "commit {number} does not come before {}", self.number);
+            let changes = Change::decode_all(&payload).ok_or_else(|| {
                 let what = format!("the changes of commit {number} cannot be decoded");
                 FormatError::damaged(what)
             })?;
             apply(ReplayedCommit { number, changes, follows_loss: self.gaps.first.is_some() })?;
-            self.head = commit.offset + self.ring.commit_bytes(&commit.header).unwrap_or(0);
+            self.head = self.ring.end_of(&commit);
             self.mended.extend(is_mended.then_some(number));
+            self.half_damaged.extend((damaged_copies == 1).then_some(number));
             self.last = Some(LastCommit { commit, payload });
             self.number = number + 1;
         }
+        // A crash may have torn the newest commit.
         self.mended.retain(|number| number + 1 < self.number);
+        self.half_damaged.retain(|number| number + 1 < self.number);
         Ok(self.judge(marks)?)
     }
 
@@ -185,8 +196,7 @@ impl JournalReader<'_> {
                 Some(headers) => headers,
                 None => self.ring.search(number)?,
             };
-            next = self.ring.second_copy(starts, number, &headers)?;
-            if next.is_none() && at_loss == AtLoss::Skip {
+            if at_loss == AtLoss::Skip {
                 next = self.first_after(number, &headers)?;
                 self.note_gap(next.as_ref(), &headers);
             }

@@ -1,10 +1,11 @@
 //! Finding commits in the ring and reading their copies.
 
+use super::GivenUp;
 use super::mend::mend_payload;
-use super::{GivenUp, ring_offset};
 use crate::error::{FormatError, Result};
 use crate::{
-    COMMIT_HEADER_BYTES, Change, Commit, CommitHeader, DiskRole, PAGE_BYTES, PoolSeed, Version,
+    COMMIT_HEADER_BYTES, COPIES, Change, Commit, CommitHeader, DiskRole, MOST_DAMAGED_BYTES,
+    PAGE_BYTES, PoolSeed, Reading, Regions,
 };
 use gemelo_disk::Disk;
 use std::cell::RefCell;
@@ -13,9 +14,9 @@ use std::io;
 
 /// Bytes that are read at once in a search for commits.
 const SCAN_BYTES: usize = 1 << 20;
-/// Most pages of the ring that may be unreadable. A disk can take seconds to give up on each, and
-/// one with more of them is failing as a whole.
-const MOST_UNREADABLE_PAGES: usize = 64;
+/// Most pages of the rings that may be unreadable: those of one damaged run. A disk can take
+/// seconds to give up on each, and one with more of them is failing as a whole.
+const MOST_UNREADABLE_PAGES: usize = MOST_DAMAGED_BYTES as usize / PAGE_BYTES + 1;
 
 /// A commit that was read.
 pub(super) struct Found {
@@ -23,60 +24,56 @@ pub(super) struct Found {
     pub(super) payload: Vec<u8>,
     /// Neither copy was intact; the payload was put together from both.
     pub(super) is_mended: bool,
+    /// The number of copies that were read and are damaged.
+    pub(super) damaged_copies: usize,
 }
 
-/// The ring of commits of a pool. Offsets are bytes from the ring's start.
+/// The two rings of commits of a pool. Both copies of a commit have the same offset in bytes from
+/// the starts of their rings.
 pub(super) struct Ring<'d> {
     pub(super) disk: &'d dyn Disk,
-    pub(super) ring_bytes: u64,
+    pub(super) regions: Regions,
     pub(super) seed: PoolSeed,
-    pub(super) version: Version,
+    pub(super) reading: Reading,
     pub(super) unreadable: RefCell<Unreadable>,
 }
 
-/// The pages of the ring that the disk could not read.
+/// A page of one of the rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RingPage {
+    /// The number of the ring, from 0.
+    pub(super) ring: usize,
+    /// Offset in bytes from the ring's start.
+    pub(super) offset: u64,
+}
+
+/// The pages of the rings that the disk could not read.
 #[derive(Default)]
 pub(super) struct Unreadable {
-    /// Offsets of the pages in bytes from the ring's start.
-    pub(super) pages: BTreeSet<u64>,
+    pub(super) pages: BTreeSet<RingPage>,
     /// The first error.
     pub(super) error: Option<io::Error>,
 }
 
 impl Ring<'_> {
-    /// Bytes of the ring that a commit takes with its copies.
-    pub(super) fn commit_bytes(&self, header: &CommitHeader) -> Option<u64> {
-        header.copy_bytes()?.checked_mul(self.version.commit_copies())
+    /// The offset after a commit that was read from the ring.
+    pub(super) fn end_of(&self, commit: &Commit) -> u64 {
+        let bytes = commit.header.copy_bytes().unwrap_or(u64::MAX);
+        let end = commit.offset.saturating_add(bytes);
+        assert!(end <= self.regions.ring_bytes(), "a commit that was read ends in the ring");
+        end
     }
 
-    /// The commit of this number at one of two places: the head, or the ring's start. The header of
-    /// its first copy has to be good, as it says where the second one is.
+    /// The commit of this number at one of two places: the head, or the ring's start. One header
+    /// is enough, because both copies are at the same place of their rings.
     pub(super) fn commit_at_any(&self, starts: [u64; 2], number: u64) -> Result<Option<Found>> {
-        for start in starts {
-            let Some(header) = self.header_at(start, number)? else { continue };
-            if let Some(found) = self.commit_from(start, &header)? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The commit of this number from the header of its second copy, where that of the first one is
-    /// damaged. The first copy has to begin at one of two places.
-    pub(super) fn second_copy(
-        &self,
-        starts: [u64; 2],
-        number: u64,
-        headers: &[Commit],
-    ) -> Result<Option<Found>> {
-        if self.version.commit_copies() < 2 {
-            return Ok(None);
-        }
-        for Commit { header, offset } in headers.iter().filter(|at| at.header.number == number) {
-            let start = header.copy_bytes().and_then(|bytes| offset.checked_sub(bytes));
-            let Some(start) = start.filter(|start| starts.contains(start)) else { continue };
-            if let Some(found) = self.commit_from(start, header)? {
-                return Ok(Some(found));
+        for offset in starts {
+            for ring in 0..COPIES {
+                let at = RingPage { ring, offset };
+                let Some(header) = self.header_at(at, number)? else { continue };
+                if let Some(found) = self.commit_from(offset, &header)? {
+                    return Ok(Some(found));
+                }
             }
         }
         Ok(None)
@@ -85,59 +82,76 @@ impl Ring<'_> {
     /// The commit of this number wherever one of its headers was found.
     pub(super) fn commit_anywhere(&self, number: u64, headers: &[Commit]) -> Result<Option<Found>> {
         for Commit { header, offset } in headers.iter().filter(|at| at.header.number == number) {
-            let as_second = header.copy_bytes().and_then(|bytes| offset.checked_sub(bytes));
-            for start in [Some(*offset), as_second].into_iter().flatten() {
-                if let Some(found) = self.commit_from(start, header)? {
-                    return Ok(Some(found));
-                }
+            if let Some(found) = self.commit_from(*offset, header)? {
+                return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// The commit whose first copy begins here: from a copy that is good, or put together from
-    /// both.
-    fn commit_from(&self, start: u64, header: &CommitHeader) -> Result<Option<Found>> {
-        let fits = self
-            .commit_bytes(header)
-            .is_some_and(|bytes| bytes <= self.ring_bytes.saturating_sub(start));
-        let Some(copy_bytes) = header.copy_bytes().filter(|_| fits) else { return Ok(None) };
-        let commit = Commit { header: *header, offset: start };
-        for copy in 0..self.version.commit_copies() {
-            if let Some(payload) = self.payload_at(start + copy * copy_bytes, header)? {
-                return Ok(Some(Found { commit, payload, is_mended: false }));
-            }
-        }
-        let mended = self.mend(start, header)?;
-        Ok(mended.map(|payload| Found { commit, payload, is_mended: true }))
-    }
-
-    fn mend(&self, start: u64, header: &CommitHeader) -> Result<Option<Vec<u8>>> {
-        let copy_bytes = header.copy_bytes().and_then(|bytes| usize::try_from(bytes).ok());
-        let Some(copy_bytes) = copy_bytes.filter(|_| self.version.commit_copies() > 1) else {
+    /// The commit that begins at an offset: from a copy that is good, or put together from both.
+    fn commit_from(&self, offset: u64, header: &CommitHeader) -> Result<Option<Found>> {
+        let room = self.regions.ring_bytes().saturating_sub(offset);
+        let Some(bytes) = header.copy_bytes().filter(|bytes| *bytes <= room) else {
             return Ok(None);
         };
-        let first = self.read(start, copy_bytes)?;
-        let second = self.read(start + copy_bytes as u64, copy_bytes)?;
-        Ok(mend_payload(header, self.seed, first, second))
+        let Ok(bytes) = usize::try_from(bytes) else { return Ok(None) };
+        let commit = Commit { header: *header, offset };
+        let (mut good, mut bad) = (None, Vec::new());
+        for ring in 0..COPIES {
+            let copy = self.read(RingPage { ring, offset }, bytes)?;
+            let payload = self.payload_of(&copy, header);
+            // A payload that fits counts, whatever became of the header before it.
+            let is_whole = CommitHeader::decode(&copy, self.seed).as_ref() == Some(header);
+            if payload.is_none() || !is_whole {
+                bad.push(copy);
+            }
+            good = good.or(payload);
+            if good.is_some() && self.reading == Reading::OneGood {
+                break;
+            }
+        }
+        let damaged_copies = bad.len();
+        let found = |payload, is_mended| Found { commit, payload, is_mended, damaged_copies };
+        if let Some(payload) = good {
+            return Ok(Some(found(payload, false)));
+        }
+        let copies: std::result::Result<[Vec<u8>; COPIES], _> = bad.try_into();
+        let mended = copies.ok().and_then(|[a, b]| mend_payload(header, self.seed, a, b));
+        Ok(mended.map(|payload| found(payload, true)))
     }
 
-    fn read(&self, offset: u64, bytes: usize) -> Result<Vec<u8>> {
+    /// The payload of a copy that was read, if it is the one that the header names.
+    fn payload_of(&self, copy: &[u8], header: &CommitHeader) -> Option<Vec<u8>> {
+        let end = COMMIT_HEADER_BYTES.checked_add(usize::try_from(header.payload_bytes).ok()?)?;
+        let payload = copy.get(COMMIT_HEADER_BYTES..end)?;
+        header.fits(payload, self.seed).then(|| payload.to_vec())
+    }
+
+    fn read(&self, at: RingPage, bytes: usize) -> Result<Vec<u8>> {
         let mut buffer = vec![0; bytes];
-        self.read_pages(offset, &mut buffer)?;
+        self.read_pages(at, &mut buffer)?;
         Ok(buffer)
     }
 
     /// Reads whole pages. Pages that the disk cannot read are noted, and are zeros, which fit no
     /// checksum.
-    fn read_pages(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        if self.disk.read_at(ring_offset(offset), buffer).is_ok() {
+    fn read_pages(&self, at: RingPage, buffer: &mut [u8]) -> Result<()> {
+        let [first, second] = self.regions.rings();
+        let start = if at.ring == 0 { first } else { second };
+        assert!(
+            at.offset + buffer.len() as u64 <= self.regions.ring_bytes(),
+            "{} bytes from {} are in the ring",
+            buffer.len(),
+            at.offset
+        );
+        if self.disk.read_at(start + at.offset, buffer).is_ok() {
             return Ok(());
         }
-        for (page, at) in buffer.chunks_mut(PAGE_BYTES).zip((offset..).step_by(PAGE_BYTES)) {
-            let Err(error) = self.disk.read_at(ring_offset(at), page) else { continue };
+        for (page, offset) in buffer.chunks_mut(PAGE_BYTES).zip((at.offset..).step_by(PAGE_BYTES)) {
+            let Err(error) = self.disk.read_at(start + offset, page) else { continue };
             let mut unreadable = self.unreadable.borrow_mut();
-            unreadable.pages.insert(at);
+            unreadable.pages.insert(RingPage { ring: at.ring, offset });
             let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
             if is_end || unreadable.pages.len() > MOST_UNREADABLE_PAGES {
                 return Err(FormatError::io(DiskRole::Metadata, "read")(error));
@@ -148,47 +162,29 @@ impl Ring<'_> {
         Ok(())
     }
 
-    fn header_at(&self, offset: u64, number: u64) -> Result<Option<CommitHeader>> {
-        if offset + PAGE_BYTES as u64 > self.ring_bytes {
+    fn header_at(&self, at: RingPage, number: u64) -> Result<Option<CommitHeader>> {
+        if at.offset + PAGE_BYTES as u64 > self.regions.ring_bytes() {
             return Ok(None);
         }
-        let first = self.read(offset, PAGE_BYTES)?;
+        let first = self.read(at, PAGE_BYTES)?;
         Ok(CommitHeader::decode(&first, self.seed).filter(|header| header.number == number))
     }
 
-    /// The payload of the copy that begins here, if it is the one that the header names.
-    fn payload_at(&self, offset: u64, header: &CommitHeader) -> Result<Option<Vec<u8>>> {
-        let fits = header
-            .copy_bytes()
-            .is_some_and(|bytes| bytes <= self.ring_bytes.saturating_sub(offset));
-        let bytes =
-            header.copy_bytes().filter(|_| fits).and_then(|bytes| usize::try_from(bytes).ok());
-        let Some(bytes) = bytes else { return Ok(None) };
-        let mut copy = self.read(offset, bytes)?;
-        // The length of the copy is larger than that of the payload, so it has 64 bits, too.
-        copy.truncate(COMMIT_HEADER_BYTES + header.payload_bytes as usize);
-        let payload = copy.split_off(COMMIT_HEADER_BYTES.min(copy.len()));
-        Ok(header.fits(&payload, self.seed).then_some(payload))
-    }
-
-    /// All headers in the ring of commits from this number on.
+    /// All headers in the rings of commits from this number on.
     pub(super) fn search(&self, number: u64) -> Result<Vec<Commit>> {
         let mut found = Vec::new();
         let mut buffer = vec![0; SCAN_BYTES];
-        let mut offset = 0;
-        while offset < self.ring_bytes {
-            let bytes = (self.ring_bytes - offset).min(SCAN_BYTES as u64);
-            let part = buffer.get_mut(..bytes as usize).unwrap_or_default();
-            self.read_pages(offset, part)?;
-            for (page, at) in part.chunks(PAGE_BYTES).zip((offset..).step_by(PAGE_BYTES)) {
-                let header = CommitHeader::decode(page, self.seed);
-                found.extend(
-                    header
-                        .filter(|header| header.number >= number)
-                        .map(|header| Commit { header, offset: at }),
-                );
+        for ring in 0..COPIES {
+            for start in (0..self.regions.ring_bytes()).step_by(SCAN_BYTES) {
+                let bytes = (self.regions.ring_bytes() - start).min(SCAN_BYTES as u64) as usize;
+                let (part, _) = buffer.split_at_mut(bytes);
+                self.read_pages(RingPage { ring, offset: start }, part)?;
+                for (page, offset) in part.chunks(PAGE_BYTES).zip((start..).step_by(PAGE_BYTES)) {
+                    let header = CommitHeader::decode(page, self.seed);
+                    let header = header.filter(|header| header.number >= number);
+                    found.extend(header.map(|header| Commit { header, offset }));
+                }
             }
-            offset += bytes;
         }
         Ok(found)
     }
@@ -200,7 +196,7 @@ impl Ring<'_> {
             headers.iter().map(|at| at.header.number).filter(|number| *number >= from).collect();
         for number in numbers {
             let Some(found) = self.commit_anywhere(number, headers)? else { continue };
-            for change in Change::decode_all(&found.payload, self.version).unwrap_or_default() {
+            for change in Change::decode_all(&found.payload).unwrap_or_default() {
                 given_up.expected.extend(change.expected_content());
                 if let Some((volume, blocks)) = change.changed_blocks() {
                     let sum = given_up.changed_blocks.entry(volume).or_default();

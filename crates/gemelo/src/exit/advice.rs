@@ -72,12 +72,12 @@ fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
 
 const ANOTHER_DEVICE: &str = "name another device, or use --force to overwrite it";
 
-const CONVERT: &str = "convert it with `gemelo pool convert`";
+const NEWER: &str = "use the version of gemelo that the pool was made with, or a newer one";
 
 fn of_volume(error: &VolumeError) -> Option<Advice> {
     Some(match error {
         VolumeError::Disk(error) => return of_disk(error),
-        VolumeError::OldFormat { .. } => CONVERT.into(),
+        VolumeError::Unknown { .. } => NEWER.into(),
         _ => return None,
     })
 }
@@ -91,7 +91,7 @@ fn of_failure(failure: &RequestFailure) -> Option<Advice> {
         Remedy::ForceRemoval => "use --force to remove it".into(),
         Remedy::ForceCut => "use --force to cut it".into(),
         Remedy::Overwrite => ANOTHER_DEVICE.into(),
-        Remedy::Convert => CONVERT.into(),
+        Remedy::UseNewer => NEWER.into(),
         Remedy::Check => "run `gemelo pool check` to see what is left".into(),
         Remedy::Encrypt => "encrypt with --tls-certificate and --tls-key, or use --insecure".into(),
         Remedy::Listen => "give --listen unix:PATH or --listen tcp:HOST:PORT".into(),

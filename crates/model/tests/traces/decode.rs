@@ -65,13 +65,14 @@ impl Decoder {
 
     /// The changes of the commit that begins at an offset of the metadata disk, if one does.
     pub fn commit(&mut self, offset: u64, bytes: &[u8]) -> Option<Vec<Change>> {
-        let end = format::ring_offset(self.superblock.journal_pages * format::PAGE_BYTES as u64);
-        if !(format::ring_offset(0)..end).contains(&offset) {
+        let regions = self.superblock.regions();
+        let [first, _] = regions.rings();
+        if !(first..first + regions.ring_bytes()).contains(&offset) {
             return None;
         }
         let header = CommitHeader::decode(bytes, self.seed)?;
         let payload = bytes.get(COMMIT_HEADER_BYTES..)?.get(..header.payload_bytes as usize)?;
-        let changes = format::Change::decode_all(payload, self.superblock.version)?;
+        let changes = format::Change::decode_all(payload)?;
         Some(changes.into_iter().map(|change| self.change(change)).collect())
     }
 

@@ -12,6 +12,8 @@
 mod decode;
 mod disk;
 mod play;
+#[path = "../../../volume/tests/common/repeat.rs"]
+mod repeat;
 mod schedule;
 mod wrong;
 
@@ -19,6 +21,7 @@ use gemelo_model::{
     Answer, Bounds, Budget, Event, Explanation, Protocol, Request, Unexplained, explain,
 };
 use play::{BLOCKS, MODES, Run, compares, play};
+use repeat::Repeat;
 use std::collections::BTreeMap;
 
 /// The model of a pool that compares bytes before it shares a block, or trusts fingerprints.
@@ -80,6 +83,7 @@ fn runs_of_the_engine_are_runs_of_the_model() {
         (number("GEMELO_TEST_SEED", 0), number("GEMELO_TEST_ROUNDS", USUAL_ROUNDS));
     let (mut kinds, mut all_overtaken, mut given_up) = (BTreeMap::new(), 0, 0);
     for seed in first..first + rounds {
+        let _repeat = Repeat::of(seed);
         let Run { events: run, overtaken } = play(seed);
         all_overtaken += overtaken;
         kinds_of(&run).for_each(|kind| *kinds.entry(kind).or_insert(0u64) += 1);

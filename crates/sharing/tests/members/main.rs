@@ -16,6 +16,8 @@ mod member;
 mod model;
 mod proof;
 mod races;
+#[path = "../../../volume/tests/common/repeat.rs"]
+mod repeat;
 mod simulation;
 mod together;
 

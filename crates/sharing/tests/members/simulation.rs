@@ -6,6 +6,7 @@
 use crate::member::{Failure, Member, carrying, content, flush, read, trim, write};
 use crate::model::Contents;
 use crate::proof::{expect_clean, expect_nothing_left};
+use crate::repeat::Repeat;
 use crate::{BLOCK, TIMEOUT_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -68,14 +69,8 @@ fn run_seeds(backend: BackendKind) {
     let rounds = variable("GEMELO_TEST_ROUNDS").unwrap_or(SEEDS);
     let tally = Tally::default();
     for seed in first..first + rounds {
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            run(seed, backend, &tally);
-        }));
-        assert!(
-            caught.is_ok(),
-            "{backend:?}: seed {seed} fails: repeat it with GEMELO_TEST_SEED={seed} \
-             GEMELO_TEST_ROUNDS=1"
-        );
+        let _repeat = Repeat::of(seed);
+        run(seed, backend, &tally);
     }
     eprintln!("{backend:?}: {rounds} seeds: {tally:?}");
     let Tally { published, borrowed, released, withdrawn, taken_over, fenced, .. } = &tally;

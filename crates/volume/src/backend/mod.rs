@@ -19,5 +19,5 @@ pub(crate) use figures::{Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use registry::about_backend;
 pub(crate) use registry::{BackendContext, LoadOptions, empty, load};
 pub(crate) use traits::{
-    Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, Repair, Volumes,
+    Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,
 };

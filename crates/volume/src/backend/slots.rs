@@ -24,6 +24,7 @@ impl Slots {
         }
         let bits = self.words.get_mut(word)?;
         let bit = bits.trailing_ones();
+        assert!(bit < u64::BITS, "a word that was found has a free slot");
         let slot = Slot::new(u32::try_from(word as u64 * 64 + u64::from(bit) + 1).ok()?)?;
         *bits |= 1 << bit;
         self.cursor = word;
@@ -46,9 +47,9 @@ impl Slots {
 
     pub(in crate::backend) fn release(&mut self, slot: Slot) {
         let (word, bit) = Self::place(slot);
-        if let Some(bits) = self.words.get_mut(word)
-            && *bits & bit != 0
-        {
+        let bits = self.words.get_mut(word).filter(|bits| **bits & bit != 0);
+        assert!(bits.is_some(), "slot {} is in use until it is released", slot.number());
+        if let Some(bits) = bits {
             *bits &= !bit;
             self.in_use -= 1;
         }
@@ -79,12 +80,20 @@ mod tests {
         let given: Vec<u32> = (0..130).map(|_| slots.take().unwrap().number()).collect();
         assert_eq!(given, (1..=130).collect::<Vec<_>>());
         slots.release(Slot::new(7).unwrap());
-        slots.release(Slot::new(7).unwrap());
         assert_eq!(slots.in_use(), 129);
         slots.rewind();
         assert_eq!(slots.take().map(Slot::number), Some(7));
         assert_eq!(slots.take().map(Slot::number), Some(131));
         assert!(!slots.claim(Slot::new(7).unwrap()));
         assert!(slots.claim(Slot::new(1000).unwrap()));
+    }
+
+    #[test]
+    #[should_panic(expected = "in use until it is released")]
+    fn a_slot_is_not_released_twice() {
+        let mut slots = Slots::default();
+        let slot = slots.take().unwrap();
+        slots.release(slot);
+        slots.release(slot);
     }
 }

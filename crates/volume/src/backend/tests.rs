@@ -7,7 +7,7 @@ use crate::error::VolumeError;
 use gemelo_base::random::mix64;
 use gemelo_format::{
     BackendKind, Birth, Change, Checksum, DedupMode, FingerprintKind, Lbn, Origin, Pbn, Place,
-    PoolSeed, Superblock, Version, VolumeId, VolumeRecord,
+    PoolSeed, Superblock, VolumeId, VolumeRecord,
 };
 use pair::Pair;
 
@@ -19,13 +19,12 @@ const CACHE_BYTES: u64 = 64 << 10;
 fn superblock(backend: BackendKind) -> Superblock {
     let fingerprint = FingerprintKind::Blake3;
     Superblock {
-        version: Version::V2,
         block_bytes: 512,
         pool_id: [1; 16],
         key: [2; 32],
         fingerprint,
         backend,
-        journal_pages: 16,
+        ring_pages: 8,
         header_copy: None,
     }
 }

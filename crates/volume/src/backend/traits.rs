@@ -10,7 +10,7 @@
 use super::figures::{Garbage, Pressure, Record, SlotNeed, Totals};
 use crate::error::Result;
 use gemelo_format::{
-    Change, Fingerprint, Lbn, Link, Page, Pbn, Place, Slot, VolumeId, VolumeRecord,
+    Change, Fingerprint, Lbn, NodeRef, Pbn, Place, SlotWrite, VolumeId, VolumeRecord,
 };
 use std::collections::HashSet;
 
@@ -117,9 +117,8 @@ pub(crate) trait LocalPages {
     /// Adds at most `most` frozen pages to `writes`. Returns `true` if there are more.
     fn gather(&mut self, most: usize, writes: &mut PageWrites) -> Result<bool>;
 
-    /// Adds the pages of the table after the last frozen page. Returns the link to the table's
-    /// first page and the table's length in bytes.
-    fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)>;
+    /// Adds the pages of the table after the last frozen page.
+    fn seal(&mut self, writes: &mut PageWrites) -> Result<Sealed>;
 }
 
 /// Checking the state against itself, and repairing it.
@@ -161,5 +160,13 @@ pub(crate) trait MetadataBackend:
 /// The part of a checkpoint that needs no lock; gives the number of pages that it wrote.
 pub(crate) type Merge = Box<dyn FnOnce() -> Result<u64> + Send>;
 
-/// Pages to be written, each to its slot.
-pub(crate) type PageWrites = Vec<(Slot, Box<Page>)>;
+/// Pages to be written, each to both places of its slot.
+pub(crate) type PageWrites = Vec<SlotWrite>;
+
+/// The table that a checkpoint has written. A backend without pages has none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sealed {
+    /// The table's first page.
+    pub(crate) table: Option<NodeRef>,
+    pub(crate) table_bytes: u64,
+}

@@ -44,25 +44,6 @@ impl Engine {
         change(&mut self.state_to_change(), &mut removed)
     }
 
-    /// Makes changes that give an empty pool its volumes and their blocks. These blocks are in use
-    /// from then on.
-    pub(crate) fn convert_some(&self, changes: &[Change]) -> Result<()> {
-        self.log.bound_open_commit()?;
-        let _alone = self.log.without_checkpoint();
-        let mut state = self.state_to_change();
-        for change in changes {
-            if let Change::Store { pbn, .. } = change {
-                self.data.claim(*pbn);
-            }
-            self.log.apply(&mut state, change)?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn next_volume_id(&self) -> VolumeId {
-        self.next_id()
-    }
-
     fn check_size(&self, size_bytes: u64) -> Result<()> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         if size_bytes == 0

@@ -1,14 +1,14 @@
 //! Makes a pool on two empty disks.
 
 use super::Pool;
-use crate::backend::{self, BackendContext};
+use crate::backend::{self, BackendContext, Sealed};
 use crate::engine::LEAST_RESERVE_SLOTS;
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
 use gemelo_disk::DiskError;
 use gemelo_format::{
-    BackendKind, DiskRole, FingerprintKind, JOURNAL_PAGE, PAGE_BYTES, Page, Pbn, PoolSeed, Root,
-    Superblock, Version, is_block_size,
+    BackendKind, COPIES, DiskRole, FingerprintKind, FlushMark, FlushMarks, PAGE_BYTES, Page, Pbn,
+    PoolSeed, Regions, Root, SlotWrite, Superblock, is_block_size,
 };
 use gemelo_store::PoolDisks;
 use std::path::PathBuf;
@@ -26,8 +26,6 @@ const LEAST_DATA_BLOCKS: u64 = 2;
 const MOST_DATA_BLOCKS: u64 = Pbn::LAST.number() as u64 + 1;
 /// The default journal has this share of the data store's size: 0.4 %.
 const DATA_PER_JOURNAL: u64 = 256;
-/// Pages after the journal that the checkpoints of a nearly empty pool need.
-const LEAST_METADATA_PAGES: u64 = 64;
 /// Bytes of zeros per write.
 const ZEROS: usize = 1 << 20;
 
@@ -112,11 +110,10 @@ impl PoolOptions {
 
     /// The least size of a device: that of the data store, or of the metadata of a new pool.
     pub(super) fn least_bytes(&self, is_data: bool) -> u64 {
-        let metadata_pages = JOURNAL_PAGE + self.journal_pages() + LEAST_METADATA_PAGES;
         if is_data {
             self.data_blocks() * u64::from(self.block_bytes)
         } else {
-            metadata_pages * PAGE_BYTES as u64
+            Regions::new(self.ring_pages()).fixed_bytes()
         }
     }
 
@@ -131,10 +128,10 @@ impl PoolOptions {
         u32::try_from(last).ok().filter(|last| *last > 1).and_then(Pbn::new)
     }
 
-    fn journal_pages(&self) -> u64 {
+    fn ring_pages(&self) -> u64 {
         let chosen =
             (self.capacity_bytes / DATA_PER_JOURNAL).clamp(LEAST_JOURNAL_BYTES, MOST_JOURNAL_BYTES);
-        self.journal_bytes.unwrap_or(chosen) / PAGE_BYTES as u64
+        self.journal_bytes.unwrap_or(chosen) / (PAGE_BYTES * COPIES) as u64
     }
 }
 
@@ -155,13 +152,12 @@ impl Pool {
     pub fn format(disks: &PoolDisks, options: &PoolOptions) -> Result<()> {
         options.check()?;
         let superblock = Superblock {
-            version: Version::V2,
             block_bytes: options.block_bytes,
             pool_id: random_bytes()?,
             key: options.key.map_or_else(random_bytes, Ok)?,
             fingerprint: options.fingerprint,
             backend: options.backend,
-            journal_pages: options.journal_pages(),
+            ring_pages: options.ring_pages(),
             header_copy: options.header_copy(),
         };
         let store = disks.store(&superblock);
@@ -181,22 +177,22 @@ pub(super) fn format_metadata(
     clear_metadata(disks, superblock)?;
     write_checkpoint(disks, superblock, data_blocks)?;
     // Allocates the reserve, so that volumes can be removed when the file system is full.
-    let slots_at = (JOURNAL_PAGE + superblock.journal_pages) * PAGE_BYTES as u64;
-    disks
-        .metadata
-        .allocate(slots_at, 2 * LEAST_RESERVE_SLOTS * PAGE_BYTES as u64)
-        .map_err(VolumeError::io(DiskRole::Metadata, "enlarge"))?;
+    for range in superblock.regions().slot_ranges(0..2 * LEAST_RESERVE_SLOTS) {
+        let length = range.end - range.start;
+        let allocated = disks.metadata.allocate(range.start, length);
+        allocated.map_err(VolumeError::io(DiskRole::Metadata, "enlarge"))?;
+    }
     let page = superblock.encode();
-    for copy in 0..2 {
-        write_page(disks, copy * PAGE_BYTES as u64, &page)?;
+    for offset in Superblock::offsets() {
+        write_page(disks, offset, &page)?;
     }
     disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
 }
 
-/// Writes zeros from the first page to the journal's end. Earlier bytes are then never taken for a
-/// commit or a root, and the space of the journal is allocated.
+/// Writes zeros to all places that are fixed. Earlier bytes are then never taken for a commit or a
+/// root, and the space of the journal and of the first slots is allocated.
 fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
-    let end = (JOURNAL_PAGE + superblock.journal_pages) * PAGE_BYTES as u64;
+    let end = superblock.regions().fixed_bytes();
     let io = |action| VolumeError::io(DiskRole::Metadata, action);
     if disks.metadata.len().map_err(io("measure"))? < end {
         disks.metadata.set_len(end).map_err(io("enlarge"))?;
@@ -216,13 +212,15 @@ fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64
     let seed = PoolSeed::of(superblock);
     let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock };
     let mut backend = backend::empty(&home, data_blocks);
-    let mut writes = Vec::new();
-    let (table, table_bytes) = match backend.local_pages_mut() {
+    let mut writes: Vec<SlotWrite> = Vec::new();
+    let Sealed { table, table_bytes } = match backend.local_pages_mut() {
         Some(pages) => pages.seal(&mut writes)?,
-        None => Default::default(),
+        None => Sealed::default(),
     };
     for (slot, page) in &writes {
-        write_page(disks, slot.offset(superblock.journal_pages), page)?;
+        for offset in superblock.regions().slot(*slot) {
+            write_page(disks, offset, page)?;
+        }
     }
     let root = Root {
         generation: 1,
@@ -237,6 +235,11 @@ fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64
     };
     let page = root.encode(superblock, seed);
     for offset in Root::offsets(root.generation) {
+        write_page(disks, offset, &page)?;
+    }
+    let mark = FlushMark { commit: 0, generation: root.generation };
+    let page = mark.encode(&superblock.pool_id, seed);
+    for offset in FlushMarks::OFFSETS {
         write_page(disks, offset, &page)?;
     }
     disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))

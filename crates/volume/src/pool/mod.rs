@@ -2,7 +2,6 @@
 
 mod arrange;
 mod carried;
-mod convert;
 mod copies;
 mod create;
 mod directory;
@@ -19,7 +18,6 @@ mod repair;
 mod scrub;
 mod stat;
 
-pub use convert::{Conversion, convert};
 pub use create::PoolOptions;
 pub use directory::PoolDirectory;
 pub use estimate::FindEstimate;

@@ -11,7 +11,8 @@ use gemelo_base::Clock;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place,
-    PoolSeed, Root, Superblock, Version, VolumeId, find_roots, read_superblock, replay_journal,
+    PoolSeed, Reading, ReplayOptions, Root, Superblock, VolumeId, find_roots, read_superblock,
+    replay_journal,
 };
 use gemelo_store::{BufferOptions, PoolDisks, Store, WriteBuffer, WriteObserver};
 use parking_lot::Mutex;
@@ -67,9 +68,6 @@ pub(crate) fn recover(
     let is_salvaged = salvage.is_some();
     let mut damage = Damage::default();
     let superblock = read_superblock(&*disks.metadata, &mut damage.harmless)?;
-    if superblock.version != Version::V2 {
-        return Err(VolumeError::OldFormat { version: superblock.version.number() });
-    }
     let seed = PoolSeed::of(&superblock);
     let store = disks.store(&superblock);
     damage.harmless.extend(store.check_labels()?);
@@ -77,14 +75,14 @@ pub(crate) fn recover(
     let Loaded { mut backend, root, newest } = load(disks, &superblock, options, &mut damage)?;
     let mut past_loss = PastLoss::default();
     let mut carried = Carried::new(&superblock);
-    let replayed =
-        replay_journal(&*disks.metadata, &superblock, &root, at_loss(salvage), |mut commit| {
-            carried.take_from(&mut commit)?;
-            match commit.follows_loss {
-                true => past_loss.apply(&mut *backend, &commit),
-                false => backend.apply(&commit.changes, &mut Vec::new()),
-            }
-        })?;
+    let options = ReplayOptions { at_loss: at_loss(salvage), reading: Reading::OneGood };
+    let replayed = replay_journal(&*disks.metadata, &superblock, &root, options, |mut commit| {
+        carried.take_from(&mut commit)?;
+        match commit.follows_loss {
+            true => past_loss.apply(&mut *backend, &commit),
+            false => backend.apply(&commit.changes, &mut Vec::new()),
+        }
+    })?;
     for number in &replayed.mended {
         damage.harmless.push(format!("both copies of commit {number} in part"));
     }
@@ -95,7 +93,7 @@ pub(crate) fn recover(
     // A repair that is interrupted must find the journal as it was.
     let journal = match is_salvaged {
         true => Journal::full(&superblock, &root, seed, replayed.marks),
-        false => Journal::new(&superblock, &root, seed, (replayed.head, replayed.marks)),
+        false => Journal::new(&superblock, &root, seed, &replayed),
     };
     backend.settle()?;
     let has_lost_history = replayed.lost.is_some() || root.generation < newest;
@@ -240,7 +238,7 @@ impl Pool {
             root,
             last_commit,
             generation,
-            journal,
+            mut journal,
             next_commit,
             mut damage,
             ..
@@ -259,12 +257,8 @@ impl Pool {
             extend_data(&*store, backend.totals().data_blocks)?;
             unwritten = carried.write_to(&*store, |pbn| space.is_used(pbn))?;
             if !is_salvaged {
-                write_again(
-                    (&disks, &*store),
-                    &superblock,
-                    &root,
-                    (&journal, last_commit.as_ref()),
-                )?;
+                let newest = Newest { root: &root, commit: last_commit.as_ref() };
+                write_again(&disks, &*store, &superblock, &mut journal, newest)?;
             }
         }
         let held = match &keeper {
@@ -371,18 +365,27 @@ fn contents_of(
     Ok((ContentStore::Buffered(buffer), remembered))
 }
 
+/// What the opening has read last.
+#[derive(Clone, Copy)]
+struct Newest<'n> {
+    root: &'n Root,
+    commit: Option<&'n LastCommit>,
+}
+
 /// Makes durable what the opening has read. The earlier process may have been killed between a
 /// write and its sync, or its sync may have failed. After a failed sync Linux takes the pages for
 /// clean, so another sync alone would do nothing. Only the newest root and the newest commit can be
 /// in doubt, because each was written after a good sync of everything that it refers to. The same
 /// bytes are written there again, and synced.
 fn write_again(
-    (disks, store): (&PoolDisks, &dyn Store),
+    disks: &PoolDisks,
+    store: &dyn Store,
     superblock: &Superblock,
-    root: &Root,
-    (journal, last): (&Journal, Option<&LastCommit>),
+    journal: &mut Journal,
+    newest: Newest<'_>,
 ) -> Result<()> {
     let io = |disk, action| VolumeError::io(disk, action);
+    let Newest { root, commit } = newest;
     let page = root.encode(superblock, PoolSeed::of(superblock));
     for offset in Root::offsets(root.generation) {
         disks
@@ -391,8 +394,9 @@ fn write_again(
             .map_err(io(DiskRole::Metadata, "write"))?;
         disks.metadata.sync().map_err(io(DiskRole::Metadata, "sync"))?;
     }
-    if let Some(last) = last {
-        journal.rewrite(&*disks.metadata, last)?;
+    journal.marker().mark_root(&*disks.metadata, root.generation, root.next_commit);
+    if let Some(commit) = commit {
+        journal.rewrite(&*disks.metadata, commit)?;
     }
     store.sync().map_err(io(DiskRole::Data, "sync"))?;
     disks.metadata.sync().map_err(io(DiskRole::Metadata, "sync"))

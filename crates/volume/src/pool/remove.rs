@@ -8,7 +8,7 @@
 use super::directory::{DATA, METADATA, failed};
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{Disk, DiskAccess, DiskError, FileDisk};
-use gemelo_format::read_superblock;
+use gemelo_format::{Superblock, read_superblock};
 use gemelo_store::{BlockStore, Store};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,8 +18,6 @@ use std::sync::Arc;
 
 /// The file that marks a pool whose removal has begun.
 const MARK: &str = "removing";
-/// The metadata of a conversion that was killed.
-const UNFINISHED_METADATA: &str = "metadata.new";
 /// The mode of the mark: the pool is its owner's alone.
 const MARK_MODE: u32 = 0o600;
 
@@ -93,7 +91,7 @@ impl PoolRemoval {
             return Err(VolumeError::OneDisk { path: directory.join(DATA) });
         }
         let data = removal.open(DATA)?;
-        for name in others.iter().chain(&[UNFINISHED_METADATA]) {
+        for name in others {
             removal.add_file(name);
         }
         let store = match (&superblock, &data) {
@@ -106,7 +104,7 @@ impl PoolRemoval {
         let is_ours = store.is_some();
         let headers = store.iter().flat_map(BlockStore::label_offsets).collect();
         removal.add_disk(DATA, data, is_ours, headers);
-        removal.add_disk(METADATA, metadata, superblock.is_some(), vec![0]);
+        removal.add_disk(METADATA, metadata, superblock.is_some(), Superblock::offsets().into());
         Ok(removal)
     }
 

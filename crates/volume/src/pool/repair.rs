@@ -13,7 +13,7 @@ use crate::backend::Map;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_format::{
-    DiskRole, Fingerprint, Lbn, PAGE_BYTES, Pbn, Place, VolumeId, VolumeRecord, read_superblock,
+    DiskRole, Fingerprint, Lbn, Pbn, Place, Superblock, VolumeId, VolumeRecord, read_superblock,
 };
 use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,8 +58,7 @@ pub fn repair(
 }
 
 /// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook of a
-/// pool that is damaged beyond repair says why, and that of one that has to be converted first is
-/// empty.
+/// pool that is damaged beyond repair says why.
 ///
 /// # Errors
 /// Fails if there is no pool, if a disk cannot be read, or if the work was stopped.
@@ -75,8 +74,6 @@ pub fn repair_outlook(
         Err(VolumeError::Damaged { what }) => {
             return Ok(RepairOutlook { refusal: Some(what), ..RepairOutlook::default() });
         }
-        // A check reports it.
-        Err(VolumeError::OldFormat { .. }) => return Ok(RepairOutlook::default()),
         Err(error) => return Err(error),
     };
     let mut judge = Judge::new(&recovered, disks.copies())?;
@@ -158,8 +155,8 @@ fn rewrite_headers(disks: &PoolDisks) -> Result<()> {
     let io = |action| VolumeError::io(DiskRole::Metadata, action);
     let superblock = read_superblock(&*disks.metadata, &mut Vec::new())?;
     let page = superblock.encode();
-    for copy in 0..2 {
-        disks.metadata.write_at(copy * PAGE_BYTES as u64, page.as_slice()).map_err(io("write"))?;
+    for offset in Superblock::offsets() {
+        disks.metadata.write_at(offset, page.as_slice()).map_err(io("write"))?;
         disks.metadata.sync().map_err(io("sync"))?;
     }
     Ok(disks.store(&superblock).write_labels()?)

@@ -6,7 +6,9 @@ use crate::counters::{PoolActivity, VolumeStat};
 use crate::engine::{FinderFigures, VolumeLayout, VolumesActivity};
 use crate::error::Result;
 use crate::load::LoadStat;
-use gemelo_format::{BackendKind, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord};
+use gemelo_format::{
+    BackendKind, COPIES, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
+};
 use gemelo_store::BufferFigures;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -191,9 +193,9 @@ impl Pool {
             index_entries: totals.index_entries,
             metadata_memory_bytes: totals.memory_bytes,
             metadata_disk_bytes: engine.metadata_disk_bytes()?,
-            metadata_used_bytes: totals.pages * PAGE_BYTES as u64,
-            journal_used_bytes: journal.used_bytes,
-            journal_bytes: journal.ring_bytes,
+            metadata_used_bytes: COPIES as u64 * totals.pages * PAGE_BYTES as u64,
+            journal_used_bytes: COPIES as u64 * journal.used_bytes,
+            journal_bytes: COPIES as u64 * journal.ring_bytes,
             generation: journal.generation,
             volumes: engine.volume_count(),
             stopped: engine.stop_reason().map(ToString::to_string),

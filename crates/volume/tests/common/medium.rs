@@ -1,6 +1,7 @@
 //! The medium and the cache of a simulated disk: the result of a read, of a power cut, and of a
 //! sync.
 
+use super::bytes::Bytes;
 use gemelo_base::random::Random;
 
 /// Bytes that a power cut leaves old or new.
@@ -16,8 +17,8 @@ struct Pending {
 
 #[derive(Clone, Default)]
 pub struct Image {
-    pub live: Vec<u8>,
-    pub durable: Vec<u8>,
+    pub live: Bytes,
+    pub durable: Bytes,
     unsynced: Vec<Pending>,
     /// Lengths since the last sync, each with the number of the change that set it.
     lengths: Vec<(u64, usize)>,
@@ -27,12 +28,12 @@ pub struct Image {
 
 impl Image {
     /// Makes a medium that durably holds these bytes.
-    pub fn new(live: Vec<u8>) -> Self {
+    pub fn new(live: Bytes) -> Self {
         Self { durable: live.clone(), live, ..Self::default() }
     }
 
     /// Returns the bytes that a power cut leaves.
-    pub fn survivors(&self, random: &mut Random) -> Vec<u8> {
+    pub fn survivors(&self, random: &mut Random) -> Bytes {
         let mut kept = self.durable.clone();
         // Sometimes all writes reach the medium, sometimes none, mostly some.
         let luck = random.below(8);
@@ -42,7 +43,7 @@ impl Image {
             (0, _) | (_, 0) => self.durable.len(),
             (_, at) => self.lengths[at as usize - 1].1,
         };
-        kept.resize(length, 0);
+        kept.resize(length);
         let mut order: Vec<usize> = (0..self.unsynced.len()).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, random.below(last as u64 + 1) as usize);
@@ -62,23 +63,24 @@ impl Image {
         let end = offset + bytes.len();
         self.sequence += 1;
         if end > self.live.len() {
-            self.live.resize(end, 0);
+            self.live.resize(end);
             self.lengths.push((self.sequence, end));
         }
-        self.live[offset..end].copy_from_slice(bytes);
+        self.live.write(offset, bytes);
         self.unsynced.push(Pending { sequence: self.sequence, offset, bytes: bytes.to_vec() });
     }
 
     /// Flips a bit of a sector of the medium. A write that no sync has covered yet is still in the
     /// cache, where reads find it. Returns what the medium had there.
     pub fn rot(&mut self, byte: usize, bit: u8) -> Vec<u8> {
-        let sector = byte / SECTOR * SECTOR..(byte / SECTOR + 1) * SECTOR;
-        let is_synced = self.live.get(sector.clone()) == self.durable.get(sector.clone());
-        let before = self.durable.get(sector).map(<[u8]>::to_vec).unwrap_or_default();
+        let sector = byte / SECTOR * SECTOR;
+        let before = self.durable.get(sector, SECTOR);
+        let is_synced = self.live.get(sector, SECTOR) == before;
+        let before = before.unwrap_or_default();
         let also_live = Some(&mut self.live).filter(|_| is_synced);
         for bytes in [Some(&mut self.durable), also_live].into_iter().flatten() {
-            if let Some(byte) = bytes.get_mut(byte) {
-                *byte ^= 1 << bit;
+            if let Some(flipped) = bytes.get(byte, 1) {
+                bytes.write(byte, &[flipped[0] ^ 1 << bit]);
             }
         }
         before
@@ -86,7 +88,7 @@ impl Image {
 
     pub fn set_len(&mut self, length: usize) {
         self.sequence += 1;
-        self.live.resize(length, 0);
+        self.live.resize(length);
         self.lengths.push((self.sequence, length));
     }
 
@@ -115,17 +117,17 @@ impl Image {
     fn settle_lengths(&mut self, until: u64) {
         let count = self.lengths.iter().take_while(|(sequence, _)| *sequence <= until).count();
         if let Some((_, length)) = self.lengths.drain(..count).next_back() {
-            self.durable.resize(length, 0);
+            self.durable.resize(length);
         }
     }
 }
 
 /// Copies the sectors for which `is_kept` returns `true`. Sectors beyond the end are lost.
-fn keep_some(kept: &mut [u8], offset: usize, bytes: &[u8], mut is_kept: impl FnMut() -> bool) {
+fn keep_some(kept: &mut Bytes, offset: usize, bytes: &[u8], mut is_kept: impl FnMut() -> bool) {
     for (number, sector) in bytes.chunks(SECTOR).enumerate() {
         let start = offset + number * SECTOR;
-        if let Some(to) = kept.get_mut(start..start + sector.len()).filter(|_| is_kept()) {
-            to.copy_from_slice(sector);
+        if start + sector.len() <= kept.len() && is_kept() {
+            kept.write(start, sector);
         }
     }
 }

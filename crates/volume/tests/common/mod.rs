@@ -3,14 +3,17 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of this module")]
 
+pub mod bytes;
 pub mod collide;
 pub mod driver;
 pub mod history;
 pub mod hold;
 pub mod judge;
 pub mod medium;
+pub mod repeat;
 pub mod scatter;
 pub mod seek;
+pub mod shape;
 pub mod simulated;
 pub mod storm;
 

@@ -39,6 +39,7 @@ mod disk;
 pub mod rot;
 mod thin;
 
+use super::bytes::Bytes;
 use super::history::Rotten;
 use super::hold::{Call, Gate, Hold};
 use super::medium::Image;
@@ -92,7 +93,7 @@ pub struct Nature {
 pub struct Shot {
     /// The moment, by the clock given to [`Simulation::set_nature`].
     pub at: u64,
-    pub images: [Vec<u8>; 2],
+    pub images: [Bytes; 2],
 }
 
 pub struct World {
@@ -132,12 +133,12 @@ pub struct Simulation {
 
 impl Simulation {
     pub fn new(seed: u64) -> Self {
-        Self::of_images(seed, [Vec::new(), Vec::new()])
+        Self::of_images(seed, [Bytes::default(), Bytes::default()])
     }
 
     /// Makes disks that hold these images, data first.
-    pub fn of_images(seed: u64, images: [Vec<u8>; 2]) -> Self {
-        Self::of(seed, images.map(Image::new))
+    pub fn of_images(seed: u64, images: [impl Into<Bytes>; 2]) -> Self {
+        Self::of(seed, images.map(|image| Image::new(image.into())))
     }
 
     fn of(seed: u64, images: [Image; 2]) -> Self {
@@ -277,7 +278,7 @@ impl Simulation {
     /// The present contents of the disks, data first.
     pub fn images(&self) -> [Vec<u8>; 2] {
         let world = self.world.lock().unwrap();
-        [DATA, METADATA].map(|which| world.images[which].live.clone())
+        [DATA, METADATA].map(|which| world.images[which].live.to_vec())
     }
 }
 
@@ -321,7 +322,7 @@ fn plug_pulled() -> io::Error {
 }
 
 impl World {
-    fn survivors(&mut self) -> [Vec<u8>; 2] {
+    fn survivors(&mut self) -> [Bytes; 2] {
         let Self { random, images, .. } = self;
         [DATA, METADATA].map(|which| images[which].survivors(random))
     }

@@ -43,7 +43,7 @@ impl From<DomainFingerprint> for FingerprintKind {
     fn from(name: DomainFingerprint) -> Self {
         match name {
             DomainFingerprint::Blake3 => Self::Blake3,
-            DomainFingerprint::Sha256 => Self::Sha256Keyed,
+            DomainFingerprint::Sha256 => Self::Sha256,
         }
     }
 }

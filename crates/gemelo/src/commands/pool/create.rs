@@ -96,7 +96,7 @@ impl From<FingerprintOption> for FingerprintKind {
         match name {
             FingerprintOption::Blake3 => Self::Blake3,
             FingerprintOption::Xxh3Compare => Self::Xxh3Compare,
-            FingerprintOption::Sha256 => Self::Sha256Keyed,
+            FingerprintOption::Sha256 => Self::Sha256,
             FingerprintOption::Sha1 => Self::Sha1,
         }
     }

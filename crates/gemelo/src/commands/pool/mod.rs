@@ -3,7 +3,6 @@
 mod arrange;
 mod check;
 mod check_findings;
-mod convert;
 pub(crate) mod create;
 mod find;
 mod finder_text;
@@ -73,12 +72,6 @@ enum Action {
     /// The exit status is 0 if nothing is wrong or a repair lost nothing, 4 if there is damage, and
     /// 1 if only the settings are wrong.
     Check(check::Arguments),
-    /// Convert a pool of format version 1 to the present format
-    ///
-    /// Every content is read once, because the present format has a checksum for each. Contents
-    /// stay in place. New metadata are written beside the old ones and replace them in one step at
-    /// the end, so a conversion that is stopped or killed leaves the pool unchanged.
-    Convert(convert::Arguments),
     /// Enlarge the data store of a pool
     Grow(grow::Arguments),
     /// Hand a member of a domain over to another host
@@ -109,7 +102,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Arrange(arguments) => arrange::run(arguments, context),
         Action::Scrub(arguments) => scrub::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
-        Action::Convert(arguments) => convert::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),
         Action::HandOver(arguments) => hand_over::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),

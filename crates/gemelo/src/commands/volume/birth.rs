@@ -11,7 +11,6 @@ pub(super) fn created(record: &VolumeRecord) -> String {
 /// Returns the source from which the volume was made.
 pub(super) fn origin(record: &VolumeRecord) -> String {
     match &record.birth.origin {
-        Origin::Unknown => "unknown".to_owned(),
         Origin::Empty => "empty".to_owned(),
         Origin::Imported => "import".to_owned(),
         Origin::Clone { name, .. } if record.read_only => format!("snapshot of {name}"),

@@ -65,6 +65,7 @@ pub(super) fn update(
         tree.height += 1;
     }
     tree.root = update_node(pages, tree.root, tree.height, 0, edits)?;
+    assert!(edits.next().is_none(), "no change is of a leaf after {last}");
     if tree.root.is_none() {
         tree.height = 0;
     }
@@ -86,6 +87,7 @@ fn update_node(
             before.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
         let each = span(level - 1);
         while let Some(number) = edits.next().filter(|number| *number < first + span(level)) {
+            assert!(number >= first, "leaf {number} does not come before {first}");
             let place = (number - first) / each;
             let changed =
                 update_node(pages, child(&page, place), level - 1, first + place * each, edits)?;

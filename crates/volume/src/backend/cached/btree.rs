@@ -16,9 +16,18 @@ pub(crate) struct BTreeLayout;
 type Entry = (u64, u128);
 type Edits<'e> = Peekable<&'e mut dyn Iterator<Item = Entry>>;
 
-fn node(pages: &Pages, page: &Arc<Page>, at: NodeRef, part: Part, level: u8) -> Result<Vec<Entry>> {
-    let node = Node::of(page, part, level).ok_or_else(|| pages.damaged(at))?;
-    Ok(node.entries().collect())
+/// The keys that may be below a node.
+#[derive(Debug, Clone, Copy)]
+struct Keys {
+    first: u64,
+    /// The first key after them; `None` at the right edge of the tree.
+    end: Option<u64>,
+}
+
+impl Keys {
+    fn contains(self, key: u64) -> bool {
+        key >= self.first && self.end.is_none_or(|end| key < end)
+    }
 }
 
 fn node_ref(pages: &Pages, at: NodeRef, bits: u128) -> Result<NodeRef> {
@@ -38,11 +47,11 @@ impl Merge<'_> {
         &self,
         at: NodeRef,
         level: u8,
-        end: Option<u64>,
+        keys: Keys,
         edits: &mut Edits<'_>,
     ) -> Result<Vec<Entry>> {
-        let page = self.pages.read(at)?;
-        let before = node(self.pages, &page, at, self.part, level)?;
+        let end = keys.end;
+        let before = self.entries(at, level, keys)?;
         self.pages.retire(at.slot);
         if level == 0 {
             return Ok(merged(before, end, edits, self.part));
@@ -50,7 +59,8 @@ impl Merge<'_> {
         let mut after = Vec::with_capacity(before.len());
         let mut pending = Vec::new();
         let ends = before.iter().skip(1).map(|(key, _)| Some(*key)).chain([end]);
-        for ((key, bits), child_end) in before.iter().zip(ends) {
+        for (number, ((key, bits), child_end)) in before.iter().zip(ends).enumerate() {
+            let is_first = number == 0;
             let is_touched =
                 edits.peek().is_some_and(|(key, _)| child_end.is_none_or(|end| *key < end));
             if !is_touched && pending.is_empty() {
@@ -58,7 +68,10 @@ impl Merge<'_> {
                 continue;
             }
             let child = node_ref(self.pages, at, *bits)?;
-            pending.extend(self.updated(child, level - 1, child_end, edits)?);
+            // The first child also has the keys before its own.
+            let first = if is_first { keys.first } else { *key };
+            let below = Keys { first, end: child_end };
+            pending.extend(self.updated(child, level - 1, below, edits)?);
             // A node less than half full is merged with its right neighbour.
             if pending.len() >= Node::capacity(self.part, level - 1) / 2 {
                 self.write(level - 1, child_end.is_none(), &mut pending, &mut after)?;
@@ -66,6 +79,19 @@ impl Merge<'_> {
         }
         self.write(level - 1, end.is_none(), &mut pending, &mut after)?;
         Ok(after)
+    }
+
+    /// Returns the entries of a node, whose keys go up and are in the node's range.
+    fn entries(&self, at: NodeRef, level: u8, keys: Keys) -> Result<Vec<Entry>> {
+        let page = self.pages.read(at)?;
+        let node = Node::of(&page, self.part, level).ok_or_else(|| self.pages.damaged(at))?;
+        let entries: Vec<Entry> = node.entries().collect();
+        let is_within = |entry: &Entry| keys.contains(entry.0);
+        if entries.is_sorted_by(|a, b| a.0 < b.0) && entries.iter().all(is_within) {
+            Ok(entries)
+        } else {
+            Err(self.pages.damaged(at))
+        }
     }
 
     /// Writes entries as nodes, and adds those to `above`. Nodes at the right edge are filled,
@@ -92,9 +118,10 @@ impl Merge<'_> {
     fn tree(&self, tree: &Tree, edits: &mut Edits<'_>) -> Result<Tree> {
         let mut level = tree.height;
         let mut entries = match tree.root {
-            Some(root) => self.updated(root, level, None, edits)?,
+            Some(root) => self.updated(root, level, Keys { first: 0, end: None }, edits)?,
             None => merged(Vec::new(), None, edits, self.part),
         };
+        assert!(edits.peek().is_none(), "every change has its place in the tree");
         while entries.len() > Node::capacity(self.part, level) {
             let mut above = Vec::new();
             self.write(level, true, &mut entries, &mut above)?;

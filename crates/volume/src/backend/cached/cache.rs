@@ -90,6 +90,10 @@ impl Shard {
         let frames = &self.frames;
         let hash_at = |place: &u32| frames.get(*place as usize).map_or(0, |frame| hash(frame.slot));
         self.places.insert_unique(hash(slot), place as u32, hash_at);
+        assert!(
+            self.places.len() == self.frames.len() && self.frames.len() <= most,
+            "each frame is found by its slot"
+        );
     }
 }
 

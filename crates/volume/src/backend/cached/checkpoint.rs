@@ -3,9 +3,10 @@
 
 use super::layout::Layout;
 use super::{CachedBackend, Delta, Frozen, merge};
-use crate::backend::{Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, SlotNeed};
+use crate::backend::{
+    Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, Sealed, SlotNeed,
+};
 use crate::error::Result;
-use gemelo_format::Link;
 use std::sync::Arc;
 
 /// A delta adds at most one leaf for this many entries, because a half-full leaf of the largest
@@ -17,7 +18,7 @@ const ABOVE_PART: u64 = 64;
 const PATH_PAGES: u64 = 64;
 /// Upper bound of the bytes that a volume takes in the table, with the longest name.
 const TABLE_VOLUME_BYTES: u64 = 512;
-/// Lower bound of the bytes of the table in one of its pages. Each of these pages is written twice.
+/// Lower bound of the bytes of the table in one of its pages.
 const TABLE_PIECE_BYTES: u64 = 2048;
 
 impl<L: Layout> Checkpoint for CachedBackend<L> {
@@ -30,7 +31,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     }
 
     fn freeze(&mut self) {
-        debug_assert!(self.frozen.is_none(), "one checkpoint at a time");
+        assert!(self.frozen.is_none(), "one checkpoint at a time");
         self.pages.begin();
         let frozen =
             Frozen { delta: std::mem::take(&mut self.active), volumes: self.volumes.clone() };
@@ -49,8 +50,8 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     }
 
     fn finish(&mut self) -> Garbage {
-        debug_assert!(self.frozen.is_some(), "a checkpoint that ends was begun");
-        debug_assert!(self.merged.lock().is_some(), "a checkpoint that ends was merged");
+        assert!(self.frozen.is_some(), "a checkpoint that ends was begun");
+        assert!(self.merged.lock().is_some(), "a checkpoint that ends was merged");
         let garbage = (self.frozen.take(), std::mem::take(&mut self.forgotten));
         if let Some(version) = self.merged.lock().take() {
             self.version = version;
@@ -89,7 +90,7 @@ impl<L: Layout> LocalPages for CachedBackend<L> {
         // leaves.
         let leaves = entries.min(in_use) + entries / LEAF_ENTRIES;
         let above = leaves.min(in_use / ABOVE_PART) + PATH_PAGES * u64::from(entries > 0);
-        let table = 2 * (self.volumes.len() as u64 * TABLE_VOLUME_BYTES / TABLE_PIECE_BYTES + 1);
+        let table = self.volumes.len() as u64 * TABLE_VOLUME_BYTES / TABLE_PIECE_BYTES + 1;
         SlotNeed { in_use, next: leaves + above + table }
     }
 
@@ -97,12 +98,12 @@ impl<L: Layout> LocalPages for CachedBackend<L> {
         Ok(false)
     }
 
-    fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)> {
+    fn seal(&mut self, writes: &mut PageWrites) -> Result<Sealed> {
         let stream = self.table().encode();
-        let (pages, link) = self.pages.chain(&stream)?;
+        let chain = self.pages.chain(&stream)?;
         self.table.iter().for_each(|slot| self.pages.retire(*slot));
-        self.sealed = Some(pages.iter().map(|(slot, _)| *slot).collect());
-        writes.extend(pages);
-        Ok((link, stream.len() as u64))
+        self.sealed = Some(chain.pages.iter().map(|(slot, _)| *slot).collect());
+        writes.extend(chain.pages);
+        Ok(Sealed { table: chain.first, table_bytes: stream.len() as u64 })
     }
 }

@@ -42,6 +42,7 @@ impl Delta {
     /// state's lock.
     pub(super) fn forget_words(&mut self, volume: VolumeId) -> Option<Words> {
         let words = self.words.remove(&volume)?;
+        assert!(words.len() <= self.words_len, "the words of a volume are among all");
         self.words_len -= words.len();
         Some(words)
     }

@@ -6,8 +6,9 @@ use super::pages::Pages;
 use super::{CachedBackend, CachedVolume, Version};
 use crate::backend::{BackendContext, Damage, LoadOptions};
 use crate::error::{Result, VolumeError};
+use gemelo_base::units::format_counted;
 use gemelo_format::{
-    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, Place, PoolSeed, Root, StoreTable, Tree,
+    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, Place, PoolSeed, Root, Slot, StoreTable, Tree,
     read_chain,
 };
 use std::collections::HashSet;
@@ -30,7 +31,7 @@ struct Claim<'c> {
 
 impl Visitor for Claim<'_> {
     fn node(&mut self, at: NodeRef) -> Result<()> {
-        claim(self.pages, at)
+        claim(self.pages, at.slot)
     }
 
     fn wants_values(&self) -> bool {
@@ -43,11 +44,11 @@ impl Visitor for Claim<'_> {
     }
 }
 
-fn claim(pages: &Pages, at: NodeRef) -> Result<()> {
-    if pages.claim(at.slot) {
+fn claim(pages: &Pages, slot: Slot) -> Result<()> {
+    if pages.claim(slot) {
         return Ok(());
     }
-    Err(VolumeError::damaged(format!("slot {} is used twice", at.slot.number())))
+    Err(VolumeError::damaged(format!("slot {} is used twice", slot.number())))
 }
 
 /// Collects every value that can be read, and retires the pages that hold them.
@@ -59,7 +60,7 @@ struct Salvage<'s> {
 
 impl Visitor for Salvage<'_> {
     fn node(&mut self, at: NodeRef) -> Result<()> {
-        claim(self.pages, at)?;
+        claim(self.pages, at.slot)?;
         self.pages.retire(at.slot);
         Ok(())
     }
@@ -86,9 +87,8 @@ impl<L: Layout> CachedBackend<L> {
         let LoadOptions { cache_bytes, salvages } = options;
         let superblock = home.superblock;
         let seed = PoolSeed::of(superblock);
-        let (disk, journal_pages) = (&*home.disk, superblock.journal_pages);
-        let chain = read_chain(disk, journal_pages, root.table, root.table_bytes, seed)?;
-        for (slot, _) in &chain.damaged_copies {
+        let chain = read_chain(&*home.disk, superblock, root, seed)?;
+        for slot in &chain.damaged_copies {
             damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
         }
         let table = StoreTable::decode(&chain.stream)
@@ -96,7 +96,7 @@ impl<L: Layout> CachedBackend<L> {
         let mut backend = Self::new(home, root.data_blocks, cache_bytes);
         backend.next_volume = root.next_volume;
         for slot in &chain.slots {
-            backend.pages.claim(*slot);
+            claim(&backend.pages, *slot)?;
         }
         backend.table = chain.slots;
         Self::check_table(root, &table)?;
@@ -106,6 +106,12 @@ impl<L: Layout> CachedBackend<L> {
         } else {
             (backend.references, backend.physical) = (root.references, root.physical);
             backend.claim_all(&table, damage)?;
+        }
+        let halved = backend.pages.damaged_copies();
+        if halved > 0 {
+            damage
+                .harmless
+                .push(format!("one of two copies of {}", format_counted(halved, "page")));
         }
         Ok(backend)
     }

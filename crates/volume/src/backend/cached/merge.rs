@@ -27,6 +27,10 @@ pub(super) fn merge<L: Layout>(
         let mut words = words.iter().map(|(lbn, word)| (*lbn, u128::from(*word)));
         after.maps.insert(*id, L::merge(pages, &map, Part::Map, &mut words)?);
     }
+    assert!(
+        after.maps.keys().all(|id| frozen.volumes.contains_key(id)),
+        "only volumes of the checkpoint have maps"
+    );
     // Computed from the state before this checkpoint, whose pages are all still on disk.
     let edits = index_edits::<L>(pages, before, frozen)?;
     after.index = L::merge_index(pages, &before.index, edits)?;

@@ -139,7 +139,7 @@ impl<L: Layout> CachedBackend<L> {
             merged: Arc::default(),
             pages: Arc::new(Pages::new(
                 Arc::clone(&home.disk),
-                superblock.journal_pages,
+                superblock.regions(),
                 seed,
                 cache_bytes / CACHE_SHARE,
             )),

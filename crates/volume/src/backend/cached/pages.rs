@@ -6,11 +6,11 @@ use crate::backend::slots::Slots;
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{Disk, DiskWrite};
 use gemelo_format::{
-    ChainPages, DiskRole, Link, NodeRef, PAGE_BYTES, Page, PoolSeed, Slot, build_chain,
+    Chain, DiskRole, NodeRef, Page, PoolSeed, Reading, Regions, Slot, build_chain, read_slot,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Pages collected before they are written: 1 MiB. Larger writes are no faster.
 const WRITE_PAGES: usize = 256;
@@ -32,29 +32,32 @@ struct Changes {
 /// The pages of a metadata disk, with their cache.
 pub(crate) struct Pages {
     disk: Arc<dyn Disk>,
-    journal_pages: u64,
+    regions: Regions,
     seed: PoolSeed,
     cache: Cache,
     slots: Mutex<Slots>,
     changes: Mutex<Changes>,
     is_damaged: AtomicBool,
+    /// Pages that were read from their second copies.
+    damaged_copies: AtomicU64,
 }
 
 impl Pages {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
-        journal_pages: u64,
+        regions: Regions,
         seed: PoolSeed,
         cache_bytes: u64,
     ) -> Self {
         Self {
             disk,
-            journal_pages,
+            regions,
             seed,
             cache: Cache::new(cache_bytes),
             slots: Mutex::default(),
             changes: Mutex::default(),
             is_damaged: AtomicBool::new(false),
+            damaged_copies: AtomicU64::new(0),
         }
     }
 
@@ -69,6 +72,11 @@ impl Pages {
     /// Returns whether any page was found damaged since the pool was opened.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of pages that were read from their second copies so far.
+    pub(super) fn damaged_copies(&self) -> u64 {
+        self.damaged_copies.load(Ordering::Relaxed)
     }
 
     /// Notes that a page is malformed, and returns the error for it.
@@ -94,24 +102,23 @@ impl Pages {
             Some(page) => page,
             None => self.read_disk(at)?,
         };
-        if self.seed.checksum(&*page) != at.checksum {
-            return Err(self.damaged(at));
-        }
+        assert!(
+            self.seed.checksum(&*page) == at.checksum,
+            "the page in slot {} is the one that was made for it",
+            at.slot.number()
+        );
         self.cache.put(at, Arc::clone(&page));
         Ok(page)
     }
 
+    /// Reads a page from the first of its copies that is good.
     fn read_disk(&self, at: NodeRef) -> Result<Arc<Page>> {
-        let mut page = [0; PAGE_BYTES];
-        match self.disk.read_at(at.slot.offset(self.journal_pages), &mut page) {
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Err(self.damaged(at))
-            }
-            other => {
-                other.map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
-                Ok(Arc::new(page))
-            }
+        let read = read_slot(&*self.disk, self.regions, at, self.seed, Reading::OneGood)?;
+        let page = read.page.ok_or_else(|| self.damaged(at))?;
+        if read.damaged_copies > 0 {
+            self.damaged_copies.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(Arc::from(page))
     }
 
     /// Marks a slot as used. Returns whether it was free.
@@ -157,21 +164,24 @@ impl Pages {
     pub(super) fn flush(&self) -> Result<u64> {
         // Readers find the pages here until they are on disk. No pages are added meanwhile, because
         // only one checkpoint runs at a time.
-        let mut writes = self.changes.lock().writes.clone();
-        writes.sort_unstable_by_key(|(slot, _)| *slot);
+        let writes = self.changes.lock().writes.clone();
         let mut list: Vec<DiskWrite<'_>> = writes
             .iter()
-            .map(|(slot, page)| DiskWrite::new(slot.offset(self.journal_pages), page.as_slice()))
+            .flat_map(|(slot, page)| {
+                self.regions.slot(*slot).map(|offset| DiskWrite::new(offset, page.as_slice()))
+            })
             .collect();
+        list.sort_unstable_by_key(|write| write.offset);
         self.disk.write_all(&mut list).map_err(VolumeError::io(DiskRole::Metadata, "write"))?;
         let mut changes = self.changes.lock();
+        assert_eq!(changes.writes.len(), writes.len(), "no page comes while others are written");
         changes.writes.clear();
         changes.written += writes.len() as u64;
         Ok(changes.written)
     }
 
-    /// Builds the pages of a table. Returns them with their slots, and the link to the first.
-    pub(super) fn chain(&self, stream: &[u8]) -> Result<(ChainPages, Link)> {
+    /// Builds the pages of a table in free slots.
+    pub(super) fn chain(&self, stream: &[u8]) -> Result<Chain> {
         build_chain(stream, self.seed, || self.take().ok()).ok_or(VolumeError::NO_SLOT)
     }
 
@@ -180,6 +190,7 @@ impl Pages {
     pub(super) fn finish(&self) {
         let mut changes = self.changes.lock();
         let mut slots = self.slots.lock();
+        assert!(changes.writes.is_empty(), "a checkpoint that ends has written its pages");
         let Changes { taken, retired, left, .. } = &mut *changes;
         taken.clear();
         retired.drain(..).chain(left.drain(..)).for_each(|slot| slots.release(slot));

@@ -246,6 +246,7 @@ impl Layout for TableLayout {
         after.touched = touched.into_iter().peekable();
         after.edits = edits.into_iter().peekable();
         let tree = array::update(pages, &index.tree, last, &mut after)?;
+        assert!(after.edits.peek().is_none(), "every change of the index has its bucket");
         Ok(StoredIndex { tree, buckets, entries })
     }
 }

@@ -134,8 +134,8 @@ impl LogBackend {
             // The true number is unknown until the next opening counts all references.
             return;
         }
-        debug_assert!(*count > 0, "block {} has no reference to drop", pbn.number());
-        *count = count.saturating_sub(1);
+        assert!(*count > 0, "block {} has a reference to drop", pbn.number());
+        *count -= 1;
         if *count == 0 {
             self.physical -= 1;
             self.index.remove(self.records.fingerprint(pbn), pbn);

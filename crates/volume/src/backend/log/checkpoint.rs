@@ -2,19 +2,19 @@
 
 use super::LogBackend;
 use super::pager::PageKey;
-use crate::backend::{Checkpoint, Garbage, LocalPages, PageWrites, SlotNeed};
+use crate::backend::{Checkpoint, Garbage, LocalPages, PageWrites, Sealed, SlotNeed};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Link, build_chain};
+use gemelo_format::build_chain;
 
 /// Upper bounds of the bytes in the table for each page, and for each volume with the longest name.
 const TABLE_PAGE_BYTES: u64 = 24;
 const TABLE_VOLUME_BYTES: u64 = 512;
-/// Lower bound of the bytes of the table in one of its pages. Each of these pages is written twice.
+/// Lower bound of the bytes of the table in one of its pages.
 const TABLE_PIECE_BYTES: u64 = 2048;
 
 /// Upper bound of the slots of a table of this many pages and volumes.
 const fn table_slots(pages: u64, volumes: u64) -> u64 {
-    2 * ((pages * TABLE_PAGE_BYTES + volumes * TABLE_VOLUME_BYTES) / TABLE_PIECE_BYTES + 1)
+    (pages * TABLE_PAGE_BYTES + volumes * TABLE_VOLUME_BYTES) / TABLE_PIECE_BYTES + 1
 }
 
 impl Checkpoint for LogBackend {
@@ -104,14 +104,14 @@ impl LocalPages for LogBackend {
         Ok(true)
     }
 
-    fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)> {
+    fn seal(&mut self, writes: &mut PageWrites) -> Result<Sealed> {
         let stream = self.table().encode();
         let pager = &mut self.pager;
         let slots = &mut pager.slots;
-        let (pages, link) =
+        let chain =
             build_chain(&stream, pager.seed, || slots.take()).ok_or(VolumeError::NO_SLOT)?;
-        pager.replace_table(pages.iter().map(|(slot, _)| *slot).collect());
-        writes.extend(pages);
-        Ok((link, stream.len() as u64))
+        pager.replace_table(chain.pages.iter().map(|(slot, _)| *slot).collect());
+        writes.extend(chain.pages);
+        Ok(Sealed { table: chain.first, table_bytes: stream.len() as u64 })
     }
 }

@@ -4,18 +4,26 @@ use super::map::{MapPage, is_shared, words_mut};
 use super::pager::{PageData, PageKey};
 use super::records::RecordPage;
 use super::{LogBackend, LogVolume, PagedMap};
-use crate::backend::{BackendContext, Damage};
+use crate::backend::{BackendContext, Damage, LoadOptions};
 use crate::error::{Result, VolumeError};
+use gemelo_base::units::format_counted;
 use gemelo_disk::Disk;
 use gemelo_format::{
-    DiskRole, Fingerprint, Identity, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, Pbn, Place,
-    PoolSeed, RECORD_PAGE_ENTRIES, Root, Table, TableVolume, read_chain,
+    Fingerprint, Identity, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, Pbn, Place, PoolSeed,
+    RECORD_PAGE_ENTRIES, Reading, Regions, Root, Table, TableVolume, read_chain, read_slot,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Pages that are read in one call: 1 MiB. Larger reads are no faster.
 const READ_PAGES: usize = 256;
+
+/// A page of the checkpoint that is to be read.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    key: PageKey,
+    from: PageRef,
+}
 
 impl LogBackend {
     /// Reads the checkpoint of a root. The caller has to call `settle` after the journal was
@@ -24,6 +32,7 @@ impl LogBackend {
         home: &BackendContext<'_>,
         root: &Root,
         writes_image: bool,
+        options: LoadOptions,
         damage: &mut Damage,
     ) -> Result<Self> {
         let (disk, superblock) = (&*home.disk, home.superblock);
@@ -31,25 +40,26 @@ impl LogBackend {
         let mut backend = Self::new(superblock, root.data_blocks, writes_image);
         backend.is_counting = false;
         backend.next_volume = root.next_volume;
-        let chain = read_chain(disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
-        for (slot, _) in &chain.damaged_copies {
+        let chain = read_chain(disk, superblock, root, seed)?;
+        for slot in &chain.damaged_copies {
             damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
         }
         let table = Table::decode(&chain.stream)
             .ok_or_else(|| VolumeError::damaged("the checkpoint's table is malformed"))?;
         let wanted = backend.prepare(&table)?;
-        for slot in chain.slots.iter().copied().chain(wanted.iter().map(|(_, page)| page.slot)) {
+        for slot in chain.slots.iter().copied().chain(wanted.iter().map(|page| page.from.slot)) {
             if !backend.pager.slots.claim(slot) {
                 return Err(VolumeError::damaged(format!("slot {} is used twice", slot.number())));
             }
         }
         backend.pager.replace_table(chain.slots);
-        backend.read_pages(disk, superblock.journal_pages, &wanted, damage)?;
+        let reading = if options.salvages { Reading::All } else { Reading::OneGood };
+        backend.read_pages(disk, superblock.regions(), &wanted, reading, damage)?;
         Ok(backend)
     }
 
     /// Adds the volumes of the table. Returns all of its pages in the order of their slots.
-    fn prepare(&mut self, table: &Table) -> Result<Vec<(PageKey, PageRef)>> {
+    fn prepare(&mut self, table: &Table) -> Result<Vec<Wanted>> {
         let mut wanted = Vec::new();
         for volume in &table.volumes {
             self.prepare_volume(volume, &mut wanted)?;
@@ -62,17 +72,13 @@ impl LogBackend {
                     page.number
                 )));
             }
-            wanted.push((PageKey::Record(page.number), *page));
+            wanted.push(Wanted { key: PageKey::Record(page.number), from: *page });
         }
-        wanted.sort_unstable_by_key(|(_, page)| page.slot);
+        wanted.sort_unstable_by_key(|page| page.from.slot);
         Ok(wanted)
     }
 
-    fn prepare_volume(
-        &mut self,
-        volume: &TableVolume,
-        wanted: &mut Vec<(PageKey, PageRef)>,
-    ) -> Result<()> {
+    fn prepare_volume(&mut self, volume: &TableVolume, wanted: &mut Vec<Wanted>) -> Result<()> {
         let record = volume.record.clone();
         self.check_size(record.size_bytes)?;
         let blocks = record.size_bytes / self.block_bytes;
@@ -84,7 +90,7 @@ impl LogBackend {
                     page.number
                 )));
             }
-            wanted.push((PageKey::Map(record.id, page.number), *page));
+            wanted.push(Wanted { key: PageKey::Map(record.id, page.number), from: *page });
         }
         let id = record.id;
         let new = LogVolume { record, map: PagedMap::default() };
@@ -96,46 +102,55 @@ impl LogBackend {
         Ok(())
     }
 
-    /// Reads pages in the order of their slots, with one call for neighbours.
+    /// Reads pages in the order of their slots. A page whose first copy is damaged is read from the
+    /// second one. Pages of which a damaged copy is found are written anew.
     fn read_pages(
         &mut self,
         disk: &dyn Disk,
-        journal_pages: u64,
-        wanted: &[(PageKey, PageRef)],
+        regions: Regions,
+        wanted: &[Wanted],
+        reading: Reading,
         damage: &mut Damage,
     ) -> Result<()> {
-        let length = disk.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
         let mut buffer = vec![0; READ_PAGES * PAGE_BYTES];
-        let is_next = |a: &(PageKey, PageRef), b: &(PageKey, PageRef)| {
-            a.1.slot.number() + 1 == b.1.slot.number()
+        let mut halved = 0;
+        let first_copy = |page: &Wanted| {
+            let [first, _] = regions.slot(page.from.slot);
+            first
         };
+        let is_next = |a: &Wanted, b: &Wanted| first_copy(a) + PAGE_BYTES as u64 == first_copy(b);
         for run in wanted.chunk_by(is_next).flat_map(|run| run.chunks(READ_PAGES)) {
-            let Some((_, first)) = run.first() else { continue };
-            let offset = first.slot.offset(journal_pages);
-            let bytes = (run.len() * PAGE_BYTES)
-                .min(usize::try_from(length.saturating_sub(offset)).unwrap_or(0));
-            // Pages beyond the end of the disk are zeroed, so they fail their checksums.
-            buffer.get_mut(bytes..run.len() * PAGE_BYTES).unwrap_or_default().fill(0);
-            let part = buffer.get_mut(..bytes).unwrap_or_default();
-            if !part.is_empty() {
-                disk.read_at(offset, part).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+            let Some(offset) = run.first().map(first_copy) else { continue };
+            let (part, _) = buffer.split_at_mut(run.len() * PAGE_BYTES);
+            // With one call for neighbours, unless the second copies have to be read as well.
+            let is_read = reading == Reading::OneGood && disk.read_at(offset, part).is_ok();
+            let (images, rest) = part.as_chunks::<PAGE_BYTES>();
+            assert!(images.len() == run.len() && rest.is_empty(), "a page for each reference");
+            for (page, image) in run.iter().zip(images) {
+                let seed = self.pager.seed;
+                if is_read && seed.checksum(image) == page.from.checksum {
+                    self.load_page(*page, Some(image), damage);
+                    continue;
+                }
+                let read = read_slot(disk, regions, page.from.at(), seed, reading)?;
+                self.load_page(*page, read.page.as_deref(), damage);
+                if read.page.is_some() && read.damaged_copies > 0 {
+                    halved += 1;
+                    self.to_rewrite.push(page.key);
+                }
             }
-            for ((key, page), image) in run.iter().zip(buffer.as_chunks::<PAGE_BYTES>().0) {
-                let is_good = self.pager.seed.checksum(image) == page.checksum;
-                self.load_page(*key, *page, is_good.then_some(image), damage);
-            }
+        }
+        if halved > 0 {
+            damage
+                .harmless
+                .push(format!("one of two copies of {}", format_counted(halved, "page")));
         }
         Ok(())
     }
 
     /// Stores a page that was read, or a substitute for a lost page.
-    fn load_page(
-        &mut self,
-        key: PageKey,
-        from: PageRef,
-        image: Option<&Page>,
-        damage: &mut Damage,
-    ) {
+    fn load_page(&mut self, wanted: Wanted, image: Option<&Page>, damage: &mut Damage) {
+        let Wanted { key, from } = wanted;
         match key {
             PageKey::Map(id, number) => {
                 let Some(volume) = self.volumes.get_mut(&id) else { return };
@@ -160,7 +175,7 @@ impl LogBackend {
                         "where blocks {first} to {last} of volume '{}' are",
                         volume.record.name
                     ));
-                    self.damaged_pages.push(key);
+                    self.to_rewrite.push(key);
                 }
             }
             PageKey::Record(number) => {
@@ -173,7 +188,7 @@ impl LogBackend {
                         .harmless
                         .push(format!("fingerprints of 256 blocks (record page {number})"));
                     self.lost_records.insert(number);
-                    self.damaged_pages.push(key);
+                    self.to_rewrite.push(key);
                 }
             }
         }
@@ -182,7 +197,7 @@ impl LogBackend {
     /// Runs after the last replayed change. Counts the references, fills the index, and marks
     /// damaged pages as changed, so that the next checkpoint writes them anew.
     pub(super) fn settle_all(&mut self) -> Result<()> {
-        for key in std::mem::take(&mut self.damaged_pages) {
+        for key in std::mem::take(&mut self.to_rewrite) {
             match key {
                 PageKey::Map(id, number) => {
                     if let Some(entry) =

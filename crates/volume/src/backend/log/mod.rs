@@ -35,14 +35,18 @@ use std::hint::black_box;
 pub(super) const LOG: Registration = Registration {
     about: "In memory, compactly, with a journal; checkpoints write what changed",
     empty: |home, data_blocks| Box::new(LogBackend::new(home.superblock, data_blocks, false)),
-    load: |home, root, _, damage| Ok(Box::new(LogBackend::load(home, root, false, damage)?)),
+    load: |home, root, options, damage| {
+        Ok(Box::new(LogBackend::load(home, root, false, options, damage)?))
+    },
 };
 
 /// The backend `ram`: a checkpoint writes all pages.
 pub(super) const RAM: Registration = Registration {
     about: "In memory; checkpoints write everything",
     empty: |home, data_blocks| Box::new(LogBackend::new(home.superblock, data_blocks, true)),
-    load: |home, root, _, damage| Ok(Box::new(LogBackend::load(home, root, true, damage)?)),
+    load: |home, root, options, damage| {
+        Ok(Box::new(LogBackend::load(home, root, true, options, damage)?))
+    },
 };
 
 struct LogVolume {
@@ -64,8 +68,8 @@ pub(super) struct LogBackend {
     physical: u64,
     /// `false` while the journal is replayed. Counts and the index are computed after the replay.
     is_counting: bool,
-    /// Pages that failed their checksums, until [`Self::settle`].
-    damaged_pages: Vec<PageKey>,
+    /// Pages of which a copy is damaged, until [`Self::settle`]. The next checkpoint writes them anew.
+    to_rewrite: Vec<PageKey>,
     /// Numbers of the record pages that were lost. The fingerprints of their PBNs are unknown.
     lost_records: HashSet<u32>,
     /// The backend `ram`: a checkpoint writes all pages.
@@ -86,7 +90,7 @@ impl LogBackend {
             shared_pages: 0,
             physical: 0,
             is_counting: true,
-            damaged_pages: Vec::new(),
+            to_rewrite: Vec::new(),
             lost_records: HashSet::new(),
             writes_image,
         }

@@ -137,7 +137,7 @@ impl Pager {
 
     /// Begins a checkpoint. Returns the keys of the pages that have to be frozen.
     pub(super) fn freeze(&mut self) -> Vec<PageKey> {
-        debug_assert!(self.frozen.is_empty() && self.gathered.is_empty(), "one at a time");
+        assert!(self.frozen.is_empty() && self.gathered.is_empty(), "one checkpoint at a time");
         self.slots.rewind();
         self.frozen = std::mem::take(&mut self.dirty);
         self.frozen.clone()
@@ -169,6 +169,7 @@ impl Pager {
                 }
             }
         };
+        assert!(entry.state != State::Frozen, "page {key:?} is gathered once");
         self.gathered.push(key);
         self.retired.extend(entry.slot.take());
         if image.iter().all(|byte| *byte == 0) {
@@ -193,7 +194,8 @@ impl Pager {
     }
 
     pub(super) fn finish(&mut self) {
-        debug_assert!(self.frozen.is_empty(), "a checkpoint that ends has gathered its pages");
+        assert!(self.frozen.is_empty(), "a checkpoint that ends has gathered its pages");
+        assert!(self.images.is_empty(), "every page that was saved was gathered");
         for slot in self.retired.drain(..) {
             self.slots.release(slot);
         }

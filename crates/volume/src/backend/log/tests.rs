@@ -3,13 +3,13 @@
 use super::LogBackend;
 use crate::backend::tests::record;
 use crate::backend::{
-    BackendContext, Checkpoint, Damage, LocalPages, Map, MetadataBackend, PageWrites, Repair,
-    Totals,
+    BackendContext, Checkpoint, Damage, LoadOptions, LocalPages, Map, MetadataBackend, PageWrites,
+    Repair, Sealed, Totals,
 };
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
-    BackendKind, Change, Checksum, Fingerprint, FingerprintKind, Lbn, Link, Pbn, Place, Root,
-    Superblock, Version, VolumeId,
+    BackendKind, Change, Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, Place, Root, Superblock,
+    VolumeId,
 };
 use std::sync::Arc;
 
@@ -17,14 +17,13 @@ const VOLUME: VolumeId = VolumeId(1);
 
 fn superblock() -> Superblock {
     Superblock {
-        version: Version::V2,
         header_copy: None,
         block_bytes: 512,
         pool_id: [1; 16],
         key: [2; 32],
         fingerprint: FingerprintKind::Blake3,
         backend: BackendKind::Log,
-        journal_pages: 16,
+        ring_pages: 8,
     }
 }
 
@@ -56,18 +55,21 @@ fn stored(pbn: u32) -> Place {
     Place::Stored(Pbn::new(pbn).unwrap(), Checksum(pbn))
 }
 
-/// Writes the gathered pages. Returns the link to the table and its length.
-fn write_checkpoint(backend: &mut LogBackend, disk: &FileDisk) -> (Link, u64) {
+/// Writes the gathered pages and the table.
+fn write_checkpoint(backend: &mut LogBackend, disk: &FileDisk) -> Sealed {
     let mut writes = PageWrites::new();
     while backend.gather(1, &mut writes).unwrap() {}
     let table = backend.seal(&mut writes).unwrap();
     for (slot, page) in writes {
-        disk.write_at(slot.offset(16), page.as_slice()).unwrap();
+        for offset in superblock().regions().slot(slot) {
+            disk.write_at(offset, page.as_slice()).unwrap();
+        }
     }
     table
 }
 
-fn load(disk: &Arc<FileDisk>, (table, table_bytes): (Link, u64), totals: Totals) -> LogBackend {
+fn load(disk: &Arc<FileDisk>, sealed: Sealed, totals: Totals) -> LogBackend {
+    let Sealed { table, table_bytes } = sealed;
     let root = Root {
         generation: 1,
         next_commit: 1,
@@ -82,7 +84,8 @@ fn load(disk: &Arc<FileDisk>, (table, table_bytes): (Link, u64), totals: Totals)
     let superblock = superblock();
     let mut damage = Damage::default();
     let home = BackendContext { disk: Arc::clone(disk) as Arc<dyn Disk>, superblock: &superblock };
-    let mut backend = LogBackend::load(&home, &root, false, &mut damage).unwrap();
+    let options = LoadOptions { cache_bytes: 0, salvages: false };
+    let mut backend = LogBackend::load(&home, &root, false, options, &mut damage).unwrap();
     backend.settle().unwrap();
     assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
     backend

@@ -2,7 +2,7 @@
 
 use super::{CACHE_BYTES, DATA_BLOCKS, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
 use crate::backend::{
-    BackendContext, Damage, LoadOptions, MetadataBackend, PageWrites, empty, load,
+    BackendContext, Damage, LoadOptions, MetadataBackend, PageWrites, Sealed, empty, load,
 };
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::FileDisk;
@@ -208,10 +208,11 @@ impl Pair {
         let mut writes = PageWrites::new();
         let pages = self.backend.local_pages_mut().unwrap();
         while pages.gather(64, &mut writes).unwrap() {}
-        let (table, table_bytes) = pages.seal(&mut writes).unwrap();
+        let Sealed { table, table_bytes } = pages.seal(&mut writes).unwrap();
         for (slot, page) in writes {
-            let offset = slot.offset(self.superblock.journal_pages);
-            self.disks.metadata.write_at(offset, page.as_slice()).unwrap();
+            for offset in self.superblock.regions().slot(slot) {
+                self.disks.metadata.write_at(offset, page.as_slice()).unwrap();
+            }
         }
         let totals = self.backend.totals();
         Root {

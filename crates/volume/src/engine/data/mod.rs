@@ -206,14 +206,6 @@ impl DataPath {
         }
     }
 
-    /// Takes one block that is free.
-    pub(crate) fn claim(&self, pbn: Pbn) {
-        let was_free = self.space.lock().claim(pbn);
-        assert!(was_free, "block {} is not free", pbn.number());
-        self.owners.take(pbn);
-        self.remembered.forget(&[pbn]);
-    }
-
     /// The fingerprints of blocks, which are forgotten when a block is taken.
     pub(crate) fn remembered(&self) -> &Remembered {
         &self.remembered

@@ -19,11 +19,9 @@ use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use crate::pool::Tuning;
 use gemelo_disk::Disk;
-use gemelo_format::{Change, DiskRole, PAGE_BYTES, Pbn};
+use gemelo_format::{COPIES, Change, DiskRole, PAGE_BYTES, Pbn};
 use std::collections::HashSet;
 
-/// A commit is in the journal in two copies.
-const COPIES: u64 = 2;
 /// A commit that carries contents takes this part of the journal at most, so that a short journal
 /// is not full after a few of them.
 const JOURNAL_PER_CARRYING: u64 = 4;
@@ -36,7 +34,10 @@ const MOST_HELD_BACK: usize = 65_536;
 /// Returns the most bytes of contents that a commit may carry: the setting, or as many as the disk
 /// writes in the time of the sync that is saved.
 pub(super) fn bytes_of(tuning: &Tuning, disk: &dyn Disk) -> u64 {
-    tuning.carry_bytes.unwrap_or_else(|| disk.bytes_per_sync() / COPIES).min(MOST_CARRIED_BYTES)
+    tuning
+        .carry_bytes
+        .unwrap_or_else(|| disk.bytes_per_sync() / COPIES as u64)
+        .min(MOST_CARRIED_BYTES)
 }
 
 /// The blocks whose contents a commit refers to, and that no sync has covered.
@@ -80,8 +81,8 @@ struct CarriedSizes {
     content_bytes: u64,
     /// Bytes of memory that the contents take in the commit.
     memory_bytes: u64,
-    /// Bytes of the whole commit in the journal.
-    journal_bytes: u64,
+    /// Bytes of the whole commit in each ring of the journal.
+    ring_bytes: u64,
 }
 
 /// The carried contents that only the journal has durably, and what depends on that.
@@ -203,8 +204,8 @@ impl Log {
         let Some(commit) = unbuilt else { return Err(full) };
         let sizes = self.carried_sizes(commit.buffer.len(), pbns.len());
         if sizes.content_bytes > MOST_CARRIED_BYTES
-            || sizes.content_bytes * COPIES > journal.ring_bytes() / JOURNAL_PER_CARRYING
-            || !journal.has_room(sizes.journal_bytes as usize)
+            || sizes.content_bytes > journal.ring_bytes() / JOURNAL_PER_CARRYING
+            || !journal.has_room(sizes.ring_bytes as usize)
             || !self.append_contents(commit, pbns, &sizes)
         {
             return Err(full);
@@ -216,11 +217,11 @@ impl Log {
     fn carried_sizes(&self, commit_bytes: usize, contents: usize) -> CarriedSizes {
         let content_bytes = contents * self.superblock.block_bytes as usize;
         let head_bytes = contents * Change::CARRY_HEAD_BYTES;
-        let copy_bytes = (commit_bytes + content_bytes + head_bytes).next_multiple_of(PAGE_BYTES);
+        let ring_bytes = (commit_bytes + content_bytes + head_bytes).next_multiple_of(PAGE_BYTES);
         CarriedSizes {
             content_bytes: content_bytes as u64,
             memory_bytes: (content_bytes + head_bytes) as u64,
-            journal_bytes: COPIES * copy_bytes as u64,
+            ring_bytes: ring_bytes as u64,
         }
     }
 
@@ -234,7 +235,7 @@ impl Log {
     ) -> bool {
         let buffer = &mut commit.buffer;
         let end = buffer.len();
-        buffer.reserve(sizes.journal_bytes as usize);
+        buffer.reserve(sizes.ring_bytes as usize);
         let mut shown = 0;
         let put = |pbn: Pbn, content: &[u8]| {
             shown += content.len() as u64;
@@ -245,7 +246,7 @@ impl Log {
             return false;
         }
         assert_eq!(shown, sizes.content_bytes, "each content is carried once and whole");
-        assert!(buffer.len() as u64 * COPIES <= sizes.journal_bytes, "a commit outgrows its room");
+        assert!(buffer.len() as u64 <= sizes.ring_bytes, "a commit outgrows its room");
         commit.bytes += sizes.memory_bytes;
         add(&self.counters.carrying_commits, 1);
         add(&self.counters.carried_bytes, sizes.content_bytes);
@@ -271,8 +272,8 @@ impl Log {
             };
             assert!(!commit.is_built, "a commit on its way to the journal needs its contents");
             let sizes = self.carried_sizes(commit.buffer.len(), pbns.len());
-            if sizes.journal_bytes > journal.ring_bytes() / JOURNAL_PER_CARRYING
-                || !journal.has_room(sizes.journal_bytes as usize)
+            if sizes.ring_bytes > journal.ring_bytes() / JOURNAL_PER_CARRYING
+                || !journal.has_room(sizes.ring_bytes as usize)
                 || !self.append_contents(commit, &pbns, &sizes)
             {
                 commit.unsynced = Unsynced::Few(pbns);

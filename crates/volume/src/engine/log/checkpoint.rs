@@ -3,12 +3,12 @@
 
 use super::Log;
 use super::commit::{Committer, Written};
-use crate::backend::{PageWrites, Pressure, Totals};
+use crate::backend::{PageWrites, Pressure, Sealed, Totals};
 use crate::counters::add;
 use crate::engine::locks::OrderedGuard;
 use crate::error::{Result, VolumeError};
 use gemelo_disk::DiskWrite;
-use gemelo_format::{DiskRole, Link, Root};
+use gemelo_format::{DiskRole, Root};
 
 /// Pages copied under the state's lock at once: some 30 µs.
 const PAGES_AT_ONCE: usize = 64;
@@ -115,7 +115,9 @@ impl Log {
         let garbage = self.write().backend.finish();
         drop(garbage);
         let mut committer = held.unwrap_or_else(|| self.committer.lock());
-        let effects = committer.note_root(mark.generation, mark.journal_offset, mark.next_commit);
+        let disk = &*self.disk;
+        let effects =
+            committer.note_root(disk, mark.generation, mark.journal_offset, mark.next_commit);
         // The committer is held, so a count of the blocks finds these here or there.
         self.take_effect(effects);
         self.publish(&committer);
@@ -129,7 +131,7 @@ impl Log {
         if let Some(merge) = merge {
             add(&self.counters.checkpoint_pages, merge()?);
         }
-        let (table, table_bytes) = self.write_local_pages()?;
+        let Sealed { table, table_bytes } = self.write_local_pages()?;
         self.sync()?;
         let root = Root {
             generation: mark.generation,
@@ -156,14 +158,13 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the frozen pages and the table, if the backend keeps them on the metadata disk. Gives
-    /// the place of the table's first page and the table's length.
-    fn write_local_pages(&self) -> Result<(Link, u64)> {
+    /// Writes the frozen pages and the table, if the backend keeps them on the metadata disk.
+    fn write_local_pages(&self) -> Result<Sealed> {
         let mut writes = PageWrites::new();
         loop {
             let mut state = self.write();
             let Some(pages) = state.backend.local_pages_mut() else {
-                return Ok(Default::default());
+                return Ok(Sealed::default());
             };
             let is_more = pages.gather(PAGES_AT_ONCE, &mut writes)?;
             let table = if is_more { None } else { Some(pages.seal(&mut writes)?) };
@@ -175,14 +176,17 @@ impl Log {
         }
     }
 
-    /// Writes pages in one list, in the order of their slots, and empties the list.
+    /// Writes both copies of pages in one list, in the order of their places, and empties the list
+    /// of pages.
     fn write_pages(&self, writes: &mut PageWrites) -> Result<()> {
-        writes.sort_unstable_by_key(|(slot, _)| *slot);
-        let journal_pages = self.superblock.journal_pages;
+        let regions = self.superblock.regions();
         let mut list: Vec<DiskWrite<'_>> = writes
             .iter()
-            .map(|(slot, page)| DiskWrite::new(slot.offset(journal_pages), page.as_slice()))
+            .flat_map(|(slot, page)| {
+                regions.slot(*slot).map(|offset| DiskWrite::new(offset, page.as_slice()))
+            })
             .collect();
+        list.sort_unstable_by_key(|write| write.offset);
         self.disk.write_all(&mut list).map_err(VolumeError::io(DiskRole::Metadata, "write"))?;
         add(&self.counters.checkpoint_pages, writes.len() as u64);
         writes.clear();

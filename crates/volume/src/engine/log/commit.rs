@@ -6,7 +6,8 @@ use crate::backend::{MetadataBackend, Pressure};
 use crate::counters::add;
 use crate::error::Result;
 use crate::journal::Journal;
-use gemelo_format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, Pbn, build_commit, mirror_commit};
+use gemelo_disk::Disk;
+use gemelo_format::{COMMIT_HEADER_BYTES, COPIES, Change, PAGE_BYTES, Pbn, build_commit};
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 
@@ -245,6 +246,7 @@ impl Committer {
     /// those of them that were still waiting.
     pub(super) fn note_root(
         &mut self,
+        disk: &dyn Disk,
         generation: u64,
         journal_offset: u64,
         next_commit: u64,
@@ -252,7 +254,7 @@ impl Committer {
         assert_eq!(generation, self.generation + 1, "roots follow one another");
         self.generation = generation;
         self.journal.trim(journal_offset);
-        self.journal.marker().note_root(next_commit);
+        self.journal.marker().mark_root(disk, generation, next_commit);
         let mut effects = Effects::default();
         if self.durable + 1 < next_commit {
             for commit in self.waiting.drain(..) {
@@ -355,7 +357,6 @@ impl Log {
             assert!(commit.unsynced.is_none(), "a commit refers to contents that are nowhere");
             if !commit.is_built {
                 build_commit(&mut commit.buffer, commit.number, committer.generation, self.seed);
-                mirror_commit(&mut commit.buffer);
                 commit.is_built = true;
             }
             if !committer.journal.has_room(commit.buffer.len()) {
@@ -369,7 +370,7 @@ impl Log {
             committer.journal.marker().note_commit(now_ns);
             committer.durable = commit.number;
             add(&self.counters.commits, 1);
-            add(&self.counters.journal_bytes, commit.buffer.len() as u64);
+            add(&self.counters.journal_bytes, (COPIES * commit.buffer.len()) as u64);
             let effects = std::mem::take(&mut commit.effects);
             committer.waiting.pop_front();
             self.publish(committer);

@@ -28,7 +28,7 @@ use carry::Carrying;
 use commit::{Committer, OpenCommit};
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
-use gemelo_format::{DiskRole, PAGE_BYTES, PoolSeed, Superblock};
+use gemelo_format::{COPIES, DiskRole, PoolSeed, Superblock};
 use group_commit::GroupCommit;
 use parking_lot::Mutex;
 use reserve::Reserve;
@@ -160,7 +160,7 @@ impl Log {
     }
 
     const fn journal_bytes(&self) -> u64 {
-        self.superblock.journal_pages * PAGE_BYTES as u64
+        COPIES as u64 * self.superblock.regions().ring_bytes()
     }
 
     fn sync(&self) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::backend::LocalPages;
 use crate::engine::health::Health;
 use crate::engine::locks::{OrderedMutex, Rank};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{DiskRole, PAGE_BYTES, Slot};
+use gemelo_format::DiskRole;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -90,11 +90,9 @@ impl Log {
         }
         let mut result = Ok(());
         for end in [wanted + wanted / AHEAD_PART, wanted] {
-            let Some(slot) = u32::try_from(first + 1).ok().and_then(Slot::new) else {
-                return Ok(());
-            };
-            let offset = slot.offset(self.superblock.journal_pages);
-            let allocated = self.disk.allocate(offset, (end - first) * PAGE_BYTES as u64);
+            let mut ranges = self.superblock.regions().slot_ranges(first..end);
+            let allocated = ranges
+                .try_for_each(|range| self.disk.allocate(range.start, range.end - range.start));
             result = allocated.map_err(VolumeError::io(DiskRole::Metadata, "enlarge"));
             match result {
                 Ok(()) => self.reserve.slots.store(end, Ordering::Release),

@@ -37,19 +37,19 @@ impl SimulatedDisk {
         for (number, read) in run.iter_mut().enumerate() {
             let start = read.offset as usize;
             let live = &world.images[self.which].live;
-            let bytes = live.get(start..start + read.buffer.len());
+            let is_there = start + read.buffer.len() <= live.len();
             let read_range = range(read.offset, read.buffer.len());
             let is_unreadable = world.unreadable.iter().any(|(which, range)| {
                 *which == self.which && range.start < read_range.end && read_range.start < range.end
             });
-            read.outcome = match (&hit, bytes) {
+            read.outcome = match (&hit, is_there) {
                 _ if is_unreadable => Err(io::Error::other("the medium is bad")),
                 (Some(hit), _) if hit.takes(number, world.is_down) => Err(hit.error()),
-                (_, Some(bytes)) => {
-                    read.buffer.copy_from_slice(bytes);
+                (_, true) => {
+                    live.read(start, read.buffer);
                     Ok(())
                 }
-                (_, None) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+                (_, false) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
             };
         }
     }

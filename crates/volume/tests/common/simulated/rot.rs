@@ -25,7 +25,9 @@ impl World {
         if self.rotten.len() as u64 >= most || self.random.below(one_in) > 0 {
             return;
         }
-        let Some(byte) = rot_place(&self.images[which].durable, &mut self.random) else { return };
+        let Some(byte) = rot_place(&self.images[which].durable.to_vec(), &mut self.random) else {
+            return;
+        };
         let bit = self.random.below(8) as u8;
         let content = self.images[which].rot(byte, bit).into();
         let at = self.clock.fetch_add(1, Ordering::SeqCst);

@@ -82,7 +82,8 @@ impl Simulation {
     /// Takes the space of all sectors that are zeros: a thin disk has none for them.
     pub fn thin_out(&self) {
         let mut world = self.world.lock().unwrap();
-        let sectors = world.images[DATA].live.chunks(SECTOR as usize).map(<[u8]>::to_vec);
+        let sectors = world.images[DATA].live.to_vec();
+        let sectors = sectors.chunks(SECTOR as usize);
         let used = sectors.enumerate().filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
         let backed = used.map(|(sector, _)| sector as u64).collect();
         world.thin.backed = backed;
