@@ -1,6 +1,10 @@
 //! The command that repeats a test that has failed.
 
-#![allow(clippy::print_stderr, reason = "a test that fails says how to repeat it")]
+#![allow(
+    clippy::print_stderr,
+    unreachable_pub,
+    reason = "tests of several crates use it, to say how a failure is repeated"
+)]
 
 /// Prints the command that repeats the test with a seed, if the test fails before this is dropped.
 pub struct Repeat {
