@@ -1,5 +1,6 @@
 //! Tests of the write buffer against a map, over a store that can fail.
 
+mod given_up;
 mod observed;
 mod ready;
 mod reserved;
@@ -22,6 +23,8 @@ struct Below {
     failing: BTreeMap<u32, u32>,
     /// They fail because the medium is bad, and not for want of space.
     is_bad: bool,
+    /// The next write panics.
+    panics: bool,
     /// The PBNs of each list of writes.
     lists: Vec<Vec<u32>>,
     /// Writes wait while it is true.
@@ -105,6 +108,8 @@ impl Store for TestStore {
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
         let pbns: Vec<u32> = writes.iter().map(|write| write.pbn.number()).collect();
         let mut below = self.below.lock();
+        let panics = std::mem::take(&mut below.panics);
+        assert!(!panics, "a defect that the test has put in");
         for pbn in &pbns {
             assert!(below.writing.insert(*pbn), "{pbn} is written twice at once");
         }
