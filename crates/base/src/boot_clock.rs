@@ -1,6 +1,6 @@
 //! The clock of leases.
 
-use crate::Clock;
+use crate::{Clock, pause};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Clock for BootClock {
                 return;
             }
             // A sleep does not count the time of a suspend, so it is cut into pieces.
-            std::thread::sleep(Duration::from_nanos(left_ns.min(LONGEST_SLEEP_NS)));
+            pause(Duration::from_nanos(left_ns.min(LONGEST_SLEEP_NS)));
         }
     }
 }
