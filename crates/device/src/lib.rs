@@ -166,8 +166,8 @@ pub trait BlockDevice: Send + Sync {
     }
 
     /// Returns `false` if nothing may be answered for the device any more, because another host may
-    /// serve it by now. A server then ends the connections without a reply: a client connects again,
-    /// and takes no error for one of the device.
+    /// serve it by now. A server then ends the connections without a reply: a client connects
+    /// again, and takes no error for one of the device.
     fn may_answer(&self) -> bool {
         true
     }

@@ -1,9 +1,9 @@
 //! The check of a domain: the members' own records against the counts of the index.
 //!
 //! It holds one shard in memory at a time, and goes on after each contradiction. Members may change
-//! the index meanwhile: what a look finds may be a change under way, so only what several looks find
-//! is a contradiction. A content that an unsettled intent is about is not checked: its records and
-//! its count are not both changed yet.
+//! the index meanwhile: what a look finds may be a change under way, so only what several looks
+//! find is a contradiction. A content that an unsettled intent is about is not checked: its records
+//! and its count are not both changed yet.
 
 use crate::config::DomainConfig;
 use crate::damage::Damage;

@@ -1,5 +1,5 @@
-//! Values of the index that are damaged or missing. The changes that need them are left out, and all
-//! others go on.
+//! Values of the index that are damaged or missing. The changes that need them are left out, and
+//! all others go on.
 
 use crate::codec::Reason;
 use crate::header::HEADER_KEY;

@@ -144,8 +144,9 @@ impl Index {
         PLANNED_STEPS << self.depth
     }
 
-    /// Applies changes and returns their effects, in the order of the changes. Changes of one content
-    /// keep their order. A change that meets a damaged value is left out: [`Effect::Undecided`].
+    /// Applies changes and returns their effects, in the order of the changes. Changes of one
+    /// content keep their order. A change that meets a damaged value is left out:
+    /// [`Effect::Undecided`].
     ///
     /// # Errors
     /// Fails if the store or the journal does. Then the next call first settles what was sent; the
@@ -228,8 +229,8 @@ impl Index {
         shard
     }
 
-    /// Groups open changes by shard, at most as many for each as an intent takes. Members begin with
-    /// different shards, so that they meet less often.
+    /// Groups open changes by shard, at most as many for each as an intent takes. Members begin
+    /// with different shards, so that they meet less often.
     fn batches(&self, changes: &[Change], open: &[usize]) -> Vec<(Shard, Vec<(usize, Change)>)> {
         let mut batches: BTreeMap<Shard, Vec<(usize, Change)>> = BTreeMap::new();
         for number in open {

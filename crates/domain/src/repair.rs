@@ -145,8 +145,8 @@ impl<'a> Rebuilt<'a> {
         Ok(rebuilt)
     }
 
-    /// Keeps what the index counts beyond the ledgers. A page of a ledger may be lost, and a content
-    /// that is freed too early is worse than one that is never freed.
+    /// Keeps what the index counts beyond the ledgers. A page of a ledger may be lost, and a
+    /// content that is freed too early is worse than one that is never freed.
     fn keep_counts(&mut self, read: &ShardEntries) {
         for (key, found) in read.entries.iter().filter(|(_, found)| found.members > 0) {
             let entry = self.entries.entry(*key).or_insert(*found);

@@ -110,8 +110,9 @@ fn copy(objects: &dyn Objects, name: &str, halves: [Shard; 2]) -> Result<[u64; 2
     Ok(counts)
 }
 
-/// Returns whether a key belongs to a half. A damaged value is copied as it is: members leave out the
-/// changes that need it, and the check of the domain names it. A key of no content belongs nowhere.
+/// Returns whether a key belongs to a half. A damaged value is copied as it is: members leave out
+/// the changes that need it, and the check of the domain names it. A key of no content belongs
+/// nowhere.
 fn belongs(half: Shard, key: &str) -> bool {
     fingerprint_of_key(key).is_some_and(|fingerprint| half.contains(fingerprint))
 }

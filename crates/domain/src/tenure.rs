@@ -139,8 +139,8 @@ impl Tenure {
         }
     }
 
-    /// Shortens the fences of earlier holders of the member whose processes have ended since, as far
-    /// as this machine knows.
+    /// Shortens the fences of earlier holders of the member whose processes have ended since, as
+    /// far as this machine knows.
     ///
     /// # Errors
     /// Fails if the store does. The fences then last for longer.

@@ -19,9 +19,9 @@ type OnLoss = Box<dyn Fn(&Ended) + Send + Sync>;
 
 static ON_LOSS: OnceLock<OnLoss> = OnceLock::new();
 
-/// Sets what happens when this process may not act any more for a member that is in use. Requests to
-/// the member fail in any case. A program should end at once: threads may wait for a store that does not
-/// answer. The first call counts.
+/// Sets what happens when this process may not act any more for a member that is in use. Requests
+/// to the member fail in any case. A program should end at once: threads may wait for a store that
+/// does not answer. The first call counts.
 pub fn on_loss(call: impl Fn(&Ended) + Send + Sync + 'static) {
     // A later call changes nothing, as documented.
     let _ = ON_LOSS.set(Box::new(call));

@@ -129,8 +129,8 @@ impl Service {
         Ok(())
     }
 
-    /// Notes that the member is in use: from now on the process ends if it loses the member. Before,
-    /// while it is being opened, it may try again.
+    /// Notes that the member is in use: from now on the process ends if it loses the member.
+    /// Before, while it is being opened, it may try again.
     pub fn note_use(&self) {
         self.tenancy.is_in_use.store(true, Ordering::Release);
     }

@@ -47,7 +47,8 @@ impl fmt::Display for Remains {
         let Self { contents, metadata, ledger, lent } = *self;
         write!(
             formatter,
-            "{} of contents, {} of metadata, {} of its ledger, and {} that the domain expects there",
+            "{} of contents, {} of metadata, {} of its ledger, and {} that the domain expects \
+             there",
             format_counted(contents, "object"),
             format_counted(metadata, "object"),
             format_counted(ledger, "object"),

@@ -37,8 +37,8 @@ struct Looked {
 }
 
 impl DomainCheck {
-    /// Compares the ledgers with the index. Members may be served meanwhile: what is found is looked
-    /// at again after a pause, and only what is found each time is reported.
+    /// Compares the ledgers with the index. Members may be served meanwhile: what is found is
+    /// looked at again after a pause, and only what is found each time is reported.
     ///
     /// # Errors
     /// Fails if the store does.
@@ -64,8 +64,8 @@ impl DomainCheck {
     /// Takes all members meanwhile, so that nothing changes.
     ///
     /// # Errors
-    /// Fails if another process serves a member, if a ledger is damaged or a member is lost, so that
-    /// its references are not known, or if the store fails.
+    /// Fails if another process serves a member, if a ledger is damaged or a member is lost, so
+    /// that its references are not known, or if the store fails.
     pub fn repair(client: &Arc<DomainClient>, lease: Duration) -> Result<(Self, Repaired)> {
         let services = take_all(client, lease)?;
         let (mut looked, mut findings) = ledgers(client)?;

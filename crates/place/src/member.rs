@@ -77,8 +77,8 @@ impl MemberPlace {
         Ok(connected)
     }
 
-    /// Gives the connection up, so that the next use makes another one. A client that was fenced, or
-    /// whose changes may still be on their way, takes no member any more.
+    /// Gives the connection up, so that the next use makes another one. A client that was fenced,
+    /// or whose changes may still be on their way, takes no member any more.
     pub fn reconnect(&self) {
         if !self.is_given {
             *self.client.lock() = None;

@@ -12,8 +12,8 @@ const TOLD_EVERY_NS: u64 = 60_000_000_000;
 /// Interval between two looks at the stop flag.
 const LOOK_NS: u64 = 50_000_000;
 
-/// Waits until the store of a member answers, and finds out if this process may fence others: at its
-/// start, and not when it first has to. A pool of this host is not waited for.
+/// Waits until the store of a member answers, and finds out if this process may fence others: at
+/// its start, and not when it first has to. A pool of this host is not waited for.
 ///
 /// # Errors
 /// Fails if the store refuses, or if the wait was stopped.

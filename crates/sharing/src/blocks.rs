@@ -253,8 +253,8 @@ impl Blocks {
         }
     }
 
-    /// Ends the publishing of a block that is not shared at present. It is tried again when the pool
-    /// is opened.
+    /// Ends the publishing of a block that is not shared at present. It is tried again when the
+    /// pool is opened.
     pub(crate) fn set_aside(&mut self, pbn: Pbn) {
         self.give_up(pbn, false);
         self.candidates.remove(pbn);
@@ -326,8 +326,8 @@ impl Blocks {
         }
     }
 
-    /// Ends the release of a reference of which nothing could be decided. It is tried again when the
-    /// pool is opened.
+    /// Ends the release of a reference of which nothing could be decided. It is tried again when
+    /// the pool is opened.
     pub(crate) fn postpone_release(&mut self, fingerprint: Fingerprint) {
         let pbn = self.released(fingerprint);
         if pbn.is_some_and(|pbn| self.releasing.get(&pbn) == Some(&Progress::Planned)) {

@@ -2,8 +2,8 @@
 //! those in the index that stay damaged, so that nobody shares them.
 //!
 //! The home alone judges its blocks, by reading them: whoever finds one damaged tells the home. A
-//! copy is good if it has the fingerprint, so it does not matter what has become of the block that a
-//! doubt names.
+//! copy is good if it has the fingerprint, so it does not matter what has become of the block that
+//! a doubt names.
 
 use crate::error::{Result, SharingError};
 use crate::journal::LedgerJournal;
@@ -119,8 +119,8 @@ impl Sharing {
         Ok(())
     }
 
-    /// Reads doubted blocks, and heals those that are damaged and have a good copy. Returns what the
-    /// index has to know.
+    /// Reads doubted blocks, and heals those that are damaged and have a good copy. Returns what
+    /// the index has to know.
     fn judge(&self, worker: &mut Worker, pool: &Pool, doubted: &[Doubted]) -> Result<Vec<Change>> {
         if doubted.is_empty() {
             return Ok(Vec::new());

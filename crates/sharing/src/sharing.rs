@@ -329,8 +329,8 @@ impl Sharing {
         submitted
     }
 
-    /// Sets contents aside that are not shared at present, and tells their homes of the good copies.
-    /// Returns how many there are.
+    /// Sets contents aside that are not shared at present, and tells their homes of the good
+    /// copies. Returns how many there are.
     fn set_aside(&self, index: &Index, changes: &[Change], effects: &[Effect]) -> Result<u64> {
         assert_eq!(effects.len(), changes.len(), "each content has an effect");
         let (mut told, mut count) = (Told::new(), 0);
@@ -395,8 +395,8 @@ impl Sharing {
         *self.figures.lock()
     }
 
-    /// Returns what a user has to know about damaged and missing values of the index that this member
-    /// has met, as of the end of the last round.
+    /// Returns what a user has to know about damaged and missing values of the index that this
+    /// member has met, as of the end of the last round.
     #[must_use]
     pub fn damage_text(&self) -> Option<String> {
         let damage = self.damage.lock();

@@ -21,8 +21,8 @@ pub trait Keeper: Send + Sync {
     /// Learns of blocks whose contents and fingerprints have become durable.
     fn identified(&self, pbns: &[Pbn]);
 
-    /// Learns that the content of a block was found damaged, or is good again: the owner should look
-    /// at it.
+    /// Learns that the content of a block was found damaged, or is good again: the owner should
+    /// look at it.
     fn doubt(&self, pbn: Pbn);
 
     /// Decides about a block that has lost its last reference, durably, and that no request reads

@@ -29,10 +29,10 @@ const CANCELED: i32 = 125;
 
 /// The cookie of all locks: a client holds a lock at most once.
 const COOKIE: &str = "gemelo";
-/// The time for which a process is fenced that may still run. The monitors keep fences in a map that
-/// every client gets, so they must end. A process that runs ends itself within a lease; one that is
-/// stopped, or whose machine is paused, goes on where it was and resends what was not answered, and
-/// nothing else bounds how late. It must not be woken after this time.
+/// The time for which a process is fenced that may still run. The monitors keep fences in a map
+/// that every client gets, so they must end. A process that runs ends itself within a lease; one
+/// that is stopped, or whose machine is paused, goes on where it was and resends what was not
+/// answered, and nothing else bounds how late. It must not be woken after this time.
 const LOST_SPAN: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The time for which a process is fenced that has ended. The system sends what is left in its
 /// sockets for up to 16 minutes (`tcp_retries2`), and a storage server holds no request for longer

@@ -38,7 +38,7 @@ pub(super) fn sharing_figures(page: &mut Page, sharing: Option<&SharingStat>) {
         ),
         (
             "set_aside",
-            "Contents not shared at present, because they or their values in the index are damaged.",
+            "Contents that are not shared at present, because they or their entries are damaged.",
             counts.set_aside,
         ),
         ("released", "References that were given up.", counts.released),

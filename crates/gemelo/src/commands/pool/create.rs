@@ -64,8 +64,8 @@ pub(crate) struct Arguments {
     /// side by side; 0 for none [default: 50m]
     #[arg(long, value_name = "SIZE")]
     layout_rate: Option<Size>,
-    /// Overwrite a device that holds data, if it is given with --data or --metadata, or destroy what
-    /// a member of a domain has; it is named before
+    /// Overwrite a device that holds data, if it is given with --data or --metadata, or destroy
+    /// what a member of a domain has; it is named before
     #[arg(long)]
     force: bool,
 }
