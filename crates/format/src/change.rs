@@ -197,18 +197,11 @@ impl Change {
                 put_text(out, name);
             }
             Self::Resize { volume, size_bytes } => put_size(out, 7, *volume, *size_bytes),
-            Self::Clone { source, volume, name, read_only, created_s } => {
-                put_copy(
-                    out,
-                    8,
-                    *source,
-                    &NewCopy {
-                        volume: *volume,
-                        name,
-                        read_only: *read_only,
-                        created_s: *created_s,
-                    },
-                );
+            Self::Clone { source, volume, name, read_only, created_s }
+            | Self::Begin { source, volume, name, read_only, created_s } => {
+                let kind = if matches!(self, Self::Clone { .. }) { 8 } else { 13 };
+                let (volume, read_only, created_s) = (*volume, *read_only, *created_s);
+                put_copy(out, kind, *source, &NewCopy { volume, name, read_only, created_s });
             }
             Self::SetMode { volume, mode } => {
                 put_head(out, 9, *volume);
@@ -231,19 +224,6 @@ impl Change {
             Self::Lose { volume, first, count } => put_range(out, 18, *volume, *first, *count),
             Self::Hide { volume } => put_head(out, 11, *volume),
             Self::Show { volume } => put_head(out, 12, *volume),
-            Self::Begin { source, volume, name, read_only, created_s } => {
-                put_copy(
-                    out,
-                    13,
-                    *source,
-                    &NewCopy {
-                        volume: *volume,
-                        name,
-                        read_only: *read_only,
-                        created_s: *created_s,
-                    },
-                );
-            }
             Self::Copy { source, volume, first, count } => {
                 put_head(out, 14, *source);
                 put_varint(out, u64::from(volume.0));

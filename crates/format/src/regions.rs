@@ -227,7 +227,7 @@ mod tests {
             HeadPage::Root { is_odd: true },
             HeadPage::FlushMark,
         ];
-        let heads = head.map(|page| head_offsets(page)).map(|pair| pair.map(page));
+        let heads = head.map(head_offsets).map(|pair| pair.map(page));
         let rings = regions.rings().map(|start| start..start + regions.ring_bytes());
         let slots = (1..=slots).map(|number| regions.slot(Slot::new(number).unwrap()).map(page));
         heads.into_iter().chain([rings]).chain(slots).collect()
