@@ -296,3 +296,23 @@ fn a_writer_waits_for_blocks_that_are_soon_given_back() {
     written.unwrap();
     assert!(read(&volume, 40 * BLOCK as u64, BLOCK).unwrap() == content(40, BLOCK));
 }
+
+/// Others read a content in the data store, so the keeper does not learn of one that has no space
+/// there, although commits and checkpoints keep it.
+#[test]
+fn a_keeper_learns_of_a_content_without_space_once_there_is_some() {
+    let world = World::new();
+    world.pool.checkpoint().unwrap();
+    world.keeper.take_identified();
+    world.simulation.thin_out();
+    world.simulation.set_full(true);
+    put(&world.volume("inline"), 0, 1).unwrap();
+    for _ in 0..3 {
+        world.pool.flush().unwrap();
+        world.pool.checkpoint().unwrap();
+        assert_eq!(world.keeper.take_identified(), []);
+    }
+    world.simulation.set_full(false);
+    world.pool.checkpoint().unwrap();
+    assert_eq!(world.keeper.take_identified(), [world.pbn_of(1)]);
+}
