@@ -162,7 +162,7 @@ pub enum LogError {
     #[error("cannot read the log")]
     Read(#[from] io::Error),
     /// The file does not begin with the magic of a log.
-    #[error("not a log of operations: it does not begin with 'gemelog1'")]
+    #[error("not a log of operations: it does not begin with the header of one")]
     Magic,
     /// The last chunk is missing.
     #[error(
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn damage_is_found_wherever_it_is() {
         let bytes = log(100);
-        assert!(matches!(read_log(&mut &b"x"[..], |_| ()), Err(LogError::Read(_))));
+        assert!(matches!(read_log(&mut &b"x"[..], |_| ()), Err(LogError::Magic)));
         for place in (0..8).chain(HEADER_BYTES..bytes.len()) {
             let mut damaged = bytes.clone();
             damaged[place] ^= 0x10;
