@@ -211,10 +211,6 @@ fn the_page_of_100_runs_is_small() {
     // Counts stand for the time to lay the page out, which depends on the machine.
     let elements = browser.evaluate("document.querySelectorAll('*').length").as_u64().unwrap();
     assert!(elements < 20_000, "{elements} elements");
-    // Parts that are not on the screen are not laid out.
-    let skipped = "[...document.querySelectorAll('section')]
-        .filter(s => getComputedStyle(s).contentVisibility === 'auto').length > 5";
-    assert_eq!(browser.evaluate(skipped), json!(true));
 }
 
 #[test]
