@@ -69,7 +69,7 @@ fn what_has_another_copy_is_told_with_its_command_and_a_repair_heals_it() {
             assert_eq!(told["problems"][0]["loses_data"], false, "{told}");
             if repairs {
                 let path = pool.path();
-                let text = done(&["pool", "check", &path, "--data", "--repair", "--yes"]);
+                let text = done(&["pool", "check", &path, "--data", "--repair", "--force"]);
                 assert!(text.contains("repaired: 1 content healed from other copies"), "{text}");
             } else {
                 let text = done(&["pool", "scrub", &pool.path()]);
@@ -138,7 +138,7 @@ fn a_check_of_cut_off_files_promises_only_what_a_repair_does() {
             let text = checked.out + &checked.err;
             assert!(!text.contains("fill whole buffer"), "{what}: {text}");
             assert!([0, 2, 4].contains(&checked.status), "{what}: {}: {text}", checked.status);
-            let repaired = gemelo(&["pool", "check", &made.path(), "--data", "--repair", "--yes"]);
+            let repaired = gemelo(&["pool", "check", &made.path(), "--data", "--repair", "--force"]);
             let told = repaired.out + &repaired.err;
             assert!(!told.contains("fill whole buffer"), "{what}: {told}");
             let is_repaired = told.contains("repaired: ");
@@ -161,7 +161,7 @@ fn a_pool_that_has_lost_a_file_is_damaged_and_says_which() {
         let listen = format!("unix:{}", pool.file("socket"));
         for words in [
             vec!["pool", "check"],
-            vec!["pool", "check", "--repair", "--yes"],
+            vec!["pool", "check", "--repair", "--force"],
             vec!["pool", "stat"],
             vec!["pool", "scrub"],
             vec!["volume", "ls"],
@@ -231,11 +231,11 @@ fn a_pool_that_is_deleted_under_its_server_takes_no_more_writes() {
         assert!(bytes == content);
         if !deletes_all {
             let warnings = pool.stat("/warnings").to_string();
-            assert!(warnings.contains("was deleted while the pool was open"), "{warnings}");
+            assert!(warnings.contains("data store was deleted"), "{warnings}");
         }
         let (status, err) = served.stop();
         assert_eq!(status, 1, "{err}");
-        assert_eq!(err.matches("was deleted while the pool was open").count(), 2, "{err}");
+        assert_eq!(err.matches("data store was deleted").count(), 2, "{err}");
         assert!(err.contains("can be read through this server until it ends"), "{err}");
         assert_eq!(err.contains("was deleted or moved"), deletes_all, "{err}");
     }

@@ -94,7 +94,9 @@ fn a_pool_whose_metadata_are_damaged_is_status_4_for_every_command() {
     let pool = pool();
     // The superblocks stay, so that it is known for a pool; the roots and their copies go.
     let metadata = fs::File::options().write(true).open(pool.path().join("metadata")).unwrap();
-    metadata.write_all_at(&[0xaa; 4 * 4096], 2 * 4096).unwrap();
+    for head in [0, 276] {
+        metadata.write_all_at(&[0xaa; 2 * 4096], (head + 1) * 4096).unwrap();
+    }
     for command in ON_POOLS {
         ends_with(&pool, command, 4);
     }

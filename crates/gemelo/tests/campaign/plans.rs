@@ -166,10 +166,10 @@ fn directories_that_do_not_fit_are_refused_and_named() {
         let expected = format!("{words} is not the directory of a campaign");
         assert!(ran.err.contains(&expected), "{}", ran.err);
     }
-    let ran = run(place.plan().to_str().unwrap(), "/proc/x".as_ref(), &[]);
+    let ran = run(place.plan().to_str().unwrap(), "/dev/null/x".as_ref(), &[]);
     assert_eq!(ran.status, 2, "{}", ran.err);
     assert!(
-        ran.err.contains("cannot create the directory of the campaign, /proc/x"),
+        ran.err.contains("cannot create the directory of the campaign, /dev/null/x"),
         "{}",
         ran.err
     );
