@@ -133,7 +133,8 @@ const OF_EVERY_RUN: [&str; 8] = [
 ];
 
 /// Figures of jobs, replays and Filebench scripts.
-const OF_LOADS: [&str; 22] = [
+const OF_LOADS: [&str; 23] = [
+    "pool/cow_shared_blocks",
     "write/bytes_per_s",
     "write/operations_per_s",
     "write/operations",
