@@ -175,8 +175,8 @@ impl Engine {
         is_wanted.then(|| self.data.remembered().expect(pbns)).flatten()
     }
 
-    /// Makes the planned changes whose assumptions still hold. Each block is done, overtaken, or its
-    /// request has failed.
+    /// Makes the planned changes whose assumptions still hold. Each block is done or overtaken, or
+    /// its request has failed.
     fn make_changes(&self, volume: &VolumeShared, plan: &mut Plan<'_>) -> Result<Made> {
         let (mut made, mut scratch) = (Made::default(), Scratch::default());
         let mut state = self.state_to_change();
