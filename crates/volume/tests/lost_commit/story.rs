@@ -32,7 +32,7 @@ pub(crate) const STEPS: usize = 9;
 impl Story {
     pub(crate) fn tell(backend: BackendKind, seed: u64) -> Self {
         let simulation = Simulation::new(seed);
-        Pool::format(&simulation.disks(), &options(backend, 110)).unwrap();
+        Pool::format(&simulation.disks(), &options(backend, 72)).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         let mut story = Self { simulation, volumes: Vec::new(), steps: Vec::new() };
         let mut random = Random::new(seed);
