@@ -84,8 +84,6 @@ fn every_command_has_a_manual_page() {
         pages.len() > 40 && out.ends_with(&format!(": {} manual pages\n", pages.len())),
         "{out}"
     );
-    let guide = fs::read_to_string(root().join("docs/guide/install.md")).unwrap();
-    assert!(guide.contains(&format!(": {} manual pages\n", pages.len())), "{}", pages.len());
     assert_eq!(files(&directory), pages);
     for page in &pages {
         let text = fs::read_to_string(directory.join(page)).unwrap();
