@@ -186,7 +186,7 @@ fn free_space_goes_back_to_the_system() {
     let before = used();
     pool.remove_volume("a").unwrap();
     let report = pool.gc(None, &Silent, &StopFlag::new()).unwrap();
-    assert_eq!(report.discarded_blocks, (4 << 20) / BLOCK as u64, "what was used, and no more");
+    assert_eq!(report.discarded_blocks, (4 << 20) / 4096, "what was used, and no more");
     assert!(before >= 4 << 20 && used() < 1 << 20, "{before} to {}", used());
     let stopped = StopFlag::new();
     stopped.raise();
