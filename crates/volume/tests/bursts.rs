@@ -25,7 +25,8 @@ use gemelo_volume::{LossChoice, Pool, RepairOptions, RepairPlan, repair, repair_
 use std::collections::BTreeSet;
 
 const LENGTHS: [usize; 4] = [8 << 10, 100 << 10, 512 << 10, MOST_DAMAGED_BYTES as usize];
-/// Distance of the LBNs that are written: each has a page of its own in the maps of `log` and `ram`.
+/// Distance of the LBNs that are written. Each has a page of its own in the maps of `log` and
+/// `ram`.
 const STRIDE: u64 = 512;
 /// Blocks that are written. Their map pages fill more than one group of slots.
 const WRITTEN: u64 = 300;

@@ -130,12 +130,9 @@ fn damaged(
             } else {
                 let loses_data = report.problems.iter().any(|problem| problem.loses_data);
                 assert_eq!(pool.is_read_only(), loses_data, "{what}");
-                assert_eq!(
-                    report.is_clean(),
-                    pool.damage().is_empty(),
-                    "{what}: {:?}",
-                    report.problems
-                );
+                // An opening reads one good copy, and a check both.
+                let is_known = !report.is_clean() || pool.damage().is_empty();
+                assert!(is_known, "{what}: {:?}", pool.damage());
                 assert!(lost == 0 || pool.is_read_only(), "{what}");
             }
         }

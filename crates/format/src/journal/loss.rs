@@ -4,6 +4,7 @@ use super::reader::{Found, RingPage, Unreadable};
 use super::{GivenUp, JournalReader, LostHistory, Replayed};
 use crate::error::FormatError;
 use crate::{COPIES, Commit, DiskRole, FlushMarks};
+use std::io;
 use std::ops::Range;
 
 /// Lost commits that a replay went past.
@@ -83,6 +84,9 @@ impl JournalReader<'_> {
             |offset: u64| (0..COPIES).all(|ring| pages.contains(&RingPage { ring, offset }));
         let is_hidden = is_begun && outside || [self.head, 0].into_iter().any(is_header_hidden);
         match error.filter(|_| is_hidden) {
+            Some(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(FormatError::damaged("the journal: the metadata disk ends before it does"))
+            }
             Some(error) => Err(FormatError::io(DiskRole::Metadata, "read")(error)),
             None => Ok(pages.len() as u64),
         }

@@ -152,8 +152,9 @@ impl Ring<'_> {
             let Err(error) = self.disk.read_at(start + offset, page) else { continue };
             let mut unreadable = self.unreadable.borrow_mut();
             unreadable.pages.insert(RingPage { ring: at.ring, offset });
+            // What lies beyond the end of the disk is lost, and costs no time.
             let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
-            if is_end || unreadable.pages.len() > MOST_UNREADABLE_PAGES {
+            if !is_end && unreadable.pages.len() > MOST_UNREADABLE_PAGES {
                 return Err(FormatError::io(DiskRole::Metadata, "read")(error));
             }
             unreadable.error.get_or_insert(error);

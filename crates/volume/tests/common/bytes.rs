@@ -1,5 +1,5 @@
-//! The bytes of a simulated disk. Copies share the pages that none of them has changed, and pages of
-//! zeros take no memory: metadata are mostly zeros, and a test copies them thousands of times.
+//! The bytes of a simulated disk. Copies share the pages that none of them has changed, and pages
+//! of zeros take no memory: metadata are mostly zeros, and a test copies them thousands of times.
 
 use std::sync::Arc;
 
