@@ -43,6 +43,14 @@ impl LeafEdits for Values<'_> {
     }
 }
 
+/// An index entry that is added to a bucket, or removed from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct BucketEdit {
+    bucket: u32,
+    entry: u64,
+    comes: bool,
+}
+
 /// Added and removed index entries, as changes of the pages of buckets.
 struct Buckets<'e> {
     pages: &'e Pages,
@@ -51,7 +59,7 @@ struct Buckets<'e> {
     /// The buckets that change, in ascending order.
     touched: Peekable<std::vec::IntoIter<u32>>,
     /// Sorted by bucket, and then by index entry.
-    edits: Peekable<std::vec::IntoIter<(u32, u64, bool)>>,
+    edits: Peekable<std::vec::IntoIter<BucketEdit>>,
     /// The entries of a bucket that did not fit in its first page.
     rest: Option<(u32, Vec<u64>)>,
 }
@@ -81,7 +89,8 @@ impl Buckets<'_> {
     fn entries(&mut self, bucket: u32) -> Result<Vec<u64>> {
         let mut entries = entries_of(self.pages, &self.before, self.source(bucket))?;
         entries.retain(|entry| bucket_of((entry >> 32) as u32, self.buckets) == bucket);
-        while let Some((_, entry, comes)) = self.edits.next_if(|edit| edit.0 == bucket) {
+        while let Some(edit) = self.edits.next_if(|edit| edit.bucket == bucket) {
+            let BucketEdit { entry, comes, .. } = edit;
             match (entries.binary_search(&entry), comes) {
                 (Err(place), true) => entries.insert(place, entry),
                 (Ok(place), false) => drop(entries.remove(place)),
@@ -226,9 +235,11 @@ impl Layout for TableLayout {
         let entries = index.entries.saturating_add(come).saturating_sub(edits.len() as u64 - come);
         let wanted = u32::try_from(entries / MEAN_ENTRIES + 1).unwrap_or(u32::MAX);
         let buckets = wanted.max(index.buckets);
-        let by_bucket =
-            |(entry, comes): IndexEdit| (bucket_of((entry >> 32) as u32, buckets), entry, comes);
-        let mut edits: Vec<(u32, u64, bool)> = edits.into_iter().map(by_bucket).collect();
+        let by_bucket = |(entry, comes): IndexEdit| {
+            let bucket = bucket_of((entry >> 32) as u32, buckets);
+            BucketEdit { bucket, entry, comes }
+        };
+        let mut edits: Vec<BucketEdit> = edits.into_iter().map(by_bucket).collect();
         edits.sort_unstable();
         let mut after = Buckets {
             pages,
@@ -238,7 +249,7 @@ impl Layout for TableLayout {
             edits: Vec::new().into_iter().peekable(),
             rest: None,
         };
-        let mut touched: Vec<u32> = edits.iter().map(|edit| edit.0).collect();
+        let mut touched: Vec<u32> = edits.iter().map(|edit| edit.bucket).collect();
         touched.extend((index.buckets..buckets).flat_map(|bucket| [bucket, after.source(bucket)]));
         touched.sort_unstable();
         touched.dedup();

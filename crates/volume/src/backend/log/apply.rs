@@ -122,14 +122,13 @@ impl LogBackend {
         if !self.is_counting {
             return;
         }
-        if let Some(count) = self.records.count_mut(pbn) {
-            self.physical += u64::from(*count == 0);
-            *count = count.saturating_add(1);
-        }
+        let count = self.records.count_mut(pbn);
+        self.physical += u64::from(*count == 0);
+        *count = count.saturating_add(1);
     }
 
     fn drop_reference(&mut self, pbn: Pbn, freed: &mut Vec<Pbn>) {
-        let Some(count) = self.records.count_mut(pbn) else { return };
+        let count = self.records.count_mut(pbn);
         if *count == FULL_COUNT {
             // The true number is unknown until the next opening counts all references.
             return;

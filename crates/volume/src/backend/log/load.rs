@@ -154,7 +154,7 @@ impl LogBackend {
         match key {
             PageKey::Map(id, number) => {
                 let Some(volume) = self.volumes.get_mut(&id) else { return };
-                let Some(entry) = volume.map.entry_or_new(number) else { return };
+                let entry = volume.map.entry_or_new(number);
                 let mut page = Arc::<MapPage>::empty();
                 let first = u64::from(number) * MAP_PAGE_ENTRIES as u64;
                 let blocks = (volume.record.size_bytes / self.block_bytes).saturating_sub(first);
@@ -179,7 +179,7 @@ impl LogBackend {
                 }
             }
             PageKey::Record(number) => {
-                let Some(entry) = self.records.entry_or_new(number) else { return };
+                let entry = self.records.entry_or_new(number);
                 let mut page = Box::<RecordPage>::empty();
                 fill(&mut page, image, |_| {});
                 entry.load(from, page);
@@ -239,9 +239,6 @@ impl LogBackend {
                     )));
                 }
                 let count = self.records.count_mut(pbn);
-                let count = count.ok_or_else(|| {
-                    VolumeError::damaged("a block that a map refers to has no record")
-                })?;
                 self.physical += u64::from(*count == 0);
                 *count = count.saturating_add(1);
             }

@@ -81,15 +81,13 @@ impl PagedMap {
     }
 
     /// The entry of a page, which is made if it does not exist.
-    pub(super) fn entry_or_new(&mut self, number: u32) -> Option<&mut MapEntry> {
-        let group = number as usize / GROUP_PAGES;
+    pub(super) fn entry_or_new(&mut self, number: u32) -> &mut MapEntry {
+        let (group, within) = (number as usize / GROUP_PAGES, number as usize % GROUP_PAGES);
         if group >= self.groups.len() {
             self.groups.resize_with(group + 1, || None);
         }
-        self.groups
-            .get_mut(group)?
-            .get_or_insert_with(|| (0..GROUP_PAGES).map(|_| Entry::ABSENT).collect())
-            .get_mut(number as usize % GROUP_PAGES)
+        let absent = || (0..GROUP_PAGES).map(|_| Entry::ABSENT).collect();
+        &mut self.groups[group].get_or_insert_with(absent)[within]
     }
 
     #[inline]
@@ -103,10 +101,10 @@ impl PagedMap {
     pub(super) fn set(&mut self, id: VolumeId, pager: &mut Pager, lbn: Lbn, place: Place) -> Place {
         let (page, at) = self::place(lbn);
         let number = page as u32;
-        let Some(entry) = self.entry_or_new(number) else { return Place::Unmapped };
+        let entry = self.entry_or_new(number);
         let is_new = entry.page.is_none();
         pager.touch(PageKey::Map(id, number), entry);
-        let Some(held) = words_mut(entry.page_mut()).get_mut(at) else { return Place::Unmapped };
+        let held = &mut words_mut(entry.page_mut())[at];
         let before = Place::from_word(std::mem::replace(held, place.word()));
         self.pages += u64::from(is_new);
         self.count_one(place, 1);

@@ -74,25 +74,17 @@ impl Records {
 
     /// The number of references, to be changed.
     #[inline]
-    pub(super) fn count_mut(&mut self, pbn: Pbn) -> Option<&mut u32> {
+    pub(super) fn count_mut(&mut self, pbn: Pbn) -> &mut u32 {
         let (page, at) = place(pbn);
-        if page >= self.entries.len() {
-            self.entries.resize_with(page + 1, || Entry::ABSENT);
-        }
-        self.entries.get_mut(page)?.page_mut().counts.get_mut(at)
+        &mut self.entry_or_new(page as u32).page_mut().counts[at]
     }
 
     #[inline]
     pub(super) fn set_identity(&mut self, pager: &mut Pager, pbn: Pbn, identity: Identity) {
         let (page, at) = place(pbn);
-        if page >= self.entries.len() {
-            self.entries.resize_with(page + 1, || Entry::ABSENT);
-        }
-        let Some(entry) = self.entries.get_mut(page) else { return };
+        let entry = self.entry_or_new(page as u32);
         pager.touch(PageKey::Record(page as u32), entry);
-        if let Some(held) = entry.page_mut().identities.get_mut(at) {
-            *held = identity;
-        }
+        entry.page_mut().identities[at] = identity;
     }
 
     /// Sets all counts to 0, before the references are counted again.
@@ -106,12 +98,13 @@ impl Records {
         self.entries.get_mut(number as usize)
     }
 
-    pub(super) fn entry_or_new(&mut self, number: u32) -> Option<&mut RecordEntry> {
+    /// The entry of a page, which is made if it does not exist.
+    pub(super) fn entry_or_new(&mut self, number: u32) -> &mut RecordEntry {
         let number = number as usize;
         if number >= self.entries.len() {
             self.entries.resize_with(number + 1, || Entry::ABSENT);
         }
-        self.entries.get_mut(number)
+        &mut self.entries[number]
     }
 
     /// The entries that have a page, to be changed.

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reserve has as many slots as are in use, so that all could be written anew, within bounds.
-/// The least is for the table and some pages of an empty pool: 1 MiB.
+/// The least is for the table and some pages of an empty pool: 2 MiB with both copies.
 pub(crate) const LEAST_RESERVE_SLOTS: u64 = 256;
-/// The most is 16 MiB, enough for the changes of the removal of a piece of a volume: a page of
-/// counts and one of the index for each of its blocks, and those above them.
+/// The most is 32 MiB with both copies, enough for the changes of the removal of a piece of a
+/// volume: a page of counts and one of the index for each of its blocks, and those above them.
 const MOST_RESERVE_SLOTS: u64 = 4096;
 /// Slots are allocated ahead by this part of the need, so that few writers wait for it.
 const AHEAD_PART: u64 = 4;
