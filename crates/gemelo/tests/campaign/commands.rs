@@ -8,6 +8,7 @@ const PLAN: &str = r#"
 [campaign]
 name = "x"
 repetitions = 1
+warm-up-runs = 0
 
 [[target]]
 name = "mine"
