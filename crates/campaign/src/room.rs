@@ -70,7 +70,9 @@ fn free_bytes(path: &Path) -> Option<u64> {
     let path = std::path::absolute(path).ok()?;
     let there = path.ancestors().find(|parent| parent.exists())?;
     let file_system = rustix::fs::statvfs(there).ok()?;
-    Some(file_system.f_bavail.saturating_mul(file_system.f_frsize))
+    // A file system without blocks, such as /proc, does not tell.
+    let tells = file_system.f_blocks > 0;
+    tells.then(|| file_system.f_bavail.saturating_mul(file_system.f_frsize))
 }
 
 #[cfg(test)]
