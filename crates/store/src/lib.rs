@@ -19,7 +19,7 @@ mod request;
 
 pub use block::BlockStore;
 pub use buffer::{
-    BufferFigures, BufferOptions, ToldOfPanic, Unwritten, WriteBuffer, WriteObserver,
+    BufferFigures, BufferOptions, ToldOfPanic, Untried, Unwritten, WriteBuffer, WriteObserver,
     WrittenContent,
 };
 pub use copies::Copies;

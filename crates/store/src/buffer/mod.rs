@@ -35,7 +35,7 @@ mod writer;
 
 pub use figures::BufferFigures;
 pub use shared::ToldOfPanic;
-pub use writer::Unwritten;
+pub use writer::{Untried, Unwritten};
 
 use crate::request::read_below;
 use crate::{ContentComparison, ContentRead, ContentWrite, Store};
@@ -150,6 +150,15 @@ impl WriteBuffer {
     /// Fails if a content could not be written at the second try.
     pub fn write_out(&self) -> Result<(), Unwritten> {
         self.shared.write_out()
+    }
+
+    /// Does the same for a caller that goes on without the contents that could not be written. They
+    /// stay as they are while it holds what this returns; `None` if there are none.
+    ///
+    /// # Errors
+    /// Fails if a thread of the buffer has panicked.
+    pub fn write_out_and_hold(&self) -> Result<Option<Untried<'_>>, Unwritten> {
+        self.shared.write_out_and_hold()
     }
 
     /// Makes durable what was written out.

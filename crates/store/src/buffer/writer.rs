@@ -5,6 +5,7 @@ use super::shared::{Guarded, Locked, Shared};
 use super::state::Run;
 use crate::ContentWrite;
 use gemelo_base::scheduling::let_others_interrupt;
+use parking_lot::MutexGuard;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -48,6 +49,12 @@ impl Unwritten {
 /// Returns whether an error means that there is no space.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// While this lives, no content that could not be written is tried again. So those that are known to
+/// be unwritten stay in memory, and what was tried is not in flight once more.
+pub struct Untried<'b> {
+    _alone: MutexGuard<'b, ()>,
 }
 
 /// The memory that a writer found.
@@ -120,21 +127,27 @@ impl Shared {
 
     /// Does the work of [`super::WriteBuffer::write_out`].
     pub(super) fn write_out(&self) -> Result<(), Unwritten> {
-        let until = self.lock().state.next_number();
-        if self.write_until(until)? {
-            return Ok(());
-        }
-        let _alone = self.trying_again.lock();
-        for _ in 1..TRIES {
-            self.lock().state.retry_failed();
-            if self.write_until(until)? {
-                return Ok(());
-            }
-        }
-        match self.lock().state.failure() {
+        let untried = self.write_out_and_hold()?;
+        match untried.and_then(|_held| self.lock().state.failure()) {
             Some(error) => Err(error.into()),
             None => Ok(()),
         }
+    }
+
+    /// Does the work of [`super::WriteBuffer::write_out_and_hold`].
+    pub(super) fn write_out_and_hold(&self) -> Result<Option<Untried<'_>>, Unwritten> {
+        let until = self.lock().state.next_number();
+        if self.write_until(until)? {
+            return Ok(None);
+        }
+        let alone = self.trying_again.lock();
+        for _ in 1..TRIES {
+            self.lock().state.retry_failed();
+            if self.write_until(until)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Untried { _alone: alone }))
     }
 
     /// Waits until all contents with smaller numbers were tried. Returns whether all contents that

@@ -37,6 +37,27 @@ fn a_content_that_is_given_up_is_read_but_not_tried_until_it_is_forgotten() {
 }
 
 #[test]
+fn what_could_not_be_written_is_not_tried_while_somebody_goes_on_without_it() {
+    let (store, buffer) = buffer(8, false);
+    store.fail(1, 99);
+    write(&buffer, &[(1, 10)]);
+    let untried = buffer.write_out_and_hold().unwrap();
+    assert!(untried.is_some());
+    let tries = tries_of(&store, 1);
+    std::thread::scope(|scope| {
+        // A writer tries what waits for space before it takes room.
+        let writer = scope.spawn(|| write(&buffer, &[(2, 20)]));
+        gemelo_base::pause(Duration::from_millis(50));
+        assert!(!writer.is_finished(), "it waits");
+        assert_eq!(tries_of(&store, 1), tries);
+        assert_eq!(buffer.unwritten(), [pbn(1)]);
+        drop(untried);
+        assert_eq!(writer.join().unwrap(), [false]);
+    });
+    assert!(tries_of(&store, 1) > tries);
+}
+
+#[test]
 fn a_block_whose_content_was_given_up_gets_a_new_one() {
     let (store, buffer) = buffer(8, false);
     store.fail(1, 2);

@@ -7,16 +7,19 @@
 use super::{ContentStore, DataPath};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{DiskRole, Pbn};
-use gemelo_store::{Unwritten, WriteBuffer};
+use gemelo_store::{Untried, Unwritten, WriteBuffer};
 use std::collections::HashSet;
 
 /// The outcome of a sync of the data store that has succeeded.
-#[derive(Debug, Default)]
-pub(crate) struct Synced {
+#[derive(Default)]
+pub(crate) struct Synced<'b> {
     /// Blocks whose contents are needed and had no space. They are in memory, and nowhere else.
     pub(crate) unwritten: Vec<Pbn>,
     /// Contents were given up because the changes that free their blocks are about to be durable.
     pub(crate) has_given_up: bool,
+    /// Keeps the unwritten contents from being tried again, by writers that want room for others:
+    /// while one is in flight, neither the store nor the list of what failed has it.
+    untried: Option<Untried<'b>>,
 }
 
 impl DataPath {
@@ -35,14 +38,14 @@ impl DataPath {
     /// Makes durable what was written before and has space. Contents of the blocks `freed` are not
     /// needed: the caller makes durable that nothing refers to them, and what refers to them not
     /// before that.
-    pub(crate) fn sync_needed(&self, freed: &HashSet<Pbn>) -> Result<Synced> {
+    pub(crate) fn sync_needed(&self, freed: &HashSet<Pbn>) -> Result<Synced<'_>> {
         let mut synced = Synced::default();
         if let ContentStore::Buffered(buffer) = &self.contents {
             self.health.check_writable()?;
-            match buffer.write_out() {
-                Ok(()) => {}
-                Err(Unwritten::Failed(_)) => synced = self.give_up_unneeded(buffer, freed)?,
-                Err(broken @ Unwritten::Broken) => return Err(self.stop_writing(broken)),
+            let untried = buffer.write_out_and_hold().map_err(|error| self.stop_writing(error))?;
+            if untried.is_some() {
+                synced = self.give_up_unneeded(buffer, freed)?;
+                synced.untried = untried;
             }
         }
         self.sync_written()?;
@@ -51,7 +54,7 @@ impl DataPath {
 
     /// Gives up the contents that could not be written and are not needed. Fails, and ends all
     /// changes, if others could not be written although there was space.
-    fn give_up_unneeded(&self, buffer: &WriteBuffer, freed: &HashSet<Pbn>) -> Result<Synced> {
+    fn give_up_unneeded(&self, buffer: &WriteBuffer, freed: &HashSet<Pbn>) -> Result<Synced<'_>> {
         let failed = buffer.unwritten();
         let given_up: Vec<Pbn> = failed.iter().copied().filter(|pbn| freed.contains(pbn)).collect();
         let has_given_up = !given_up.is_empty();
@@ -59,8 +62,10 @@ impl DataPath {
         self.give_up_unread(buffer, &failed);
         match buffer.failure() {
             Some(error) if !error.is_full() => Err(self.stop_writing(error)),
-            Some(_) => Ok(Synced { unwritten: buffer.unwritten(), has_given_up }),
-            None => Ok(Synced { unwritten: Vec::new(), has_given_up }),
+            Some(_) => {
+                Ok(Synced { unwritten: buffer.unwritten(), has_given_up, ..Synced::default() })
+            }
+            None => Ok(Synced { has_given_up, ..Synced::default() }),
         }
     }
 
