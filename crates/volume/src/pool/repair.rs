@@ -43,15 +43,14 @@ pub fn repair(
     rewrite_headers(disks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::of_recovered(disks.clone(), recovered, tuning, Arc::new(SystemClock::new()))?;
-    let mut healed = 0;
+    let mut unhealed = 0;
     if !wounds.is_empty() {
         // With another choice a damaged block might have been another content's.
         pool.checkpoint()?;
-        healed = pool.heal(&wounds, monitor, stop)?;
+        unhealed = pool.heal(&wounds, monitor, stop)?;
     }
-    assert!(healed <= wounds.len() as u64, "no more is healed than was damaged");
     pool.close()?;
-    match wounds.len() as u64 - healed {
+    match unhealed {
         0 => Ok(plan),
         contents => Err(VolumeError::Unhealed { contents }),
     }
@@ -150,10 +149,15 @@ fn lost_in_map(backend: &dyn Map, volume: VolumeId) -> u64 {
     if counted.is_ok() { lost } else { 0 }
 }
 
-/// Writes both superblocks and both headers of the data store as the good ones are.
+/// Writes both superblocks and both headers of the data store as the good ones are. A metadata disk
+/// whose end was lost gets back the length that it was made with.
 fn rewrite_headers(disks: &PoolDisks) -> Result<()> {
     let io = |action| VolumeError::io(DiskRole::Metadata, action);
     let superblock = read_superblock(&*disks.metadata, &mut Vec::new())?;
+    let length = superblock.regions().fixed_bytes();
+    if disks.metadata.len().map_err(io("measure"))? < length {
+        disks.metadata.set_len(length).map_err(io("enlarge"))?;
+    }
     let page = superblock.encode();
     for offset in Superblock::offsets() {
         disks.metadata.write_at(offset, page.as_slice()).map_err(io("write"))?;

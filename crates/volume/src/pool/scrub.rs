@@ -102,7 +102,8 @@ impl Pool {
         Ok(scrub.finish())
     }
 
-    /// Writes damaged contents again from other copies. Returns the number of contents healed.
+    /// Writes damaged contents again from other copies. Returns the number of contents that are
+    /// needed and stay damaged: an opening may have removed the only volume that referred to one.
     pub(super) fn heal(
         &self,
         wounds: &[Wound],
@@ -111,7 +112,14 @@ impl Pool {
     ) -> Result<u64> {
         let options = ScrubOptions { most_bytes_per_s: None, heals: true };
         let mut scrub = Scrub::new(&self.engine, options, (monitor, stop));
-        for Wound { expected, fingerprint } in wounds {
+        let blocks: Vec<Pbn> = wounds.iter().map(|wound| wound.expected.pbn).collect();
+        let mut records = Vec::with_capacity(blocks.len());
+        self.engine.state().backend().records(&blocks, &mut records)?;
+        assert!(records.len() == wounds.len(), "a record for each block");
+        for (Wound { expected, fingerprint }, record) in wounds.iter().zip(records) {
+            if record.references == 0 {
+                continue;
+            }
             // Only a block that is known to be damaged is written.
             self.engine.suspect(expected.pbn);
             scrub
@@ -119,7 +127,8 @@ impl Pool {
                 .insert(*expected, Damage { fingerprint: *fingerprint, ..Damage::default() });
         }
         scrub.look_for_copies(self.disks.copies().as_deref())?;
-        Ok(scrub.finish().healed_contents)
+        assert!(scrub.damaged.len() <= wounds.len(), "no more is damaged than before");
+        Ok(scrub.damaged.len() as u64)
     }
 }
 

@@ -40,7 +40,7 @@ impl Story {
         for (name, mode) in ["a", "b"].into_iter().zip(modes) {
             story.create(&pool, name, mode);
         }
-        for _ in 0..2 {
+        for _ in 0..10 {
             story.write(&pool, &mut random);
         }
         pool.checkpoint().unwrap();
