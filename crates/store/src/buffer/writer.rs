@@ -51,8 +51,8 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// While this lives, no content that could not be written is tried again. So those that are known to
-/// be unwritten stay in memory, and what was tried is not in flight once more.
+/// While this lives, no content that could not be written is tried again. So those that are known
+/// to be unwritten stay in memory, and what was tried is not in flight once more.
 pub struct Untried<'b> {
     _alone: MutexGuard<'b, ()>,
 }
