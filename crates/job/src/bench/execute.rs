@@ -42,7 +42,7 @@ struct Open {
 struct Ended {
     result: RunResult,
     place: Open,
-    /// Whether the logs of the job were written.
+    /// An error if the logs of the job were not written.
     logged: Result<(), ExecuteError>,
 }
 

@@ -187,6 +187,7 @@ impl Log {
         let carried_bytes = self.carry_unwritten(committer, &synced.unwritten)?;
         committer.waiting.iter_mut().for_each(|commit| commit.unsynced = Unsynced::None);
         let learnt = committer.carrying.settle_except(&synced.unwritten, carried_bytes);
+        // The commit has what it goes on without, so writers may try that again.
         drop(synced);
         self.data.note_identified(&learnt);
         Ok(())
