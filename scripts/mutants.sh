@@ -8,14 +8,14 @@ cd "$(dirname "$0")/.."
 
 part="${1:-}" sample="${2:-}"
 options=("${@:3}")
-engine=crates/volume/src
+engine=crates/engine/volume/src
 package=gemelo-volume
 suites=(model crash races)
 case "$part" in
-nbd) package=gemelo-nbd files=('crates/nbd/src/server/**/*.rs') suites=() ;;
-content) package=gemelo-content files=('crates/content/src/**/*.rs') suites=() ;;
-scan) package=gemelo-scan files=('crates/scan/src/set/*.rs' 'crates/scan/src/saved/*.rs') suites=() ;;
-buffer) package=gemelo-store files=('crates/store/src/buffer/*.rs') suites=() ;;
+nbd) package=gemelo-nbd files=('crates/front/nbd/src/server/**/*.rs') suites=() ;;
+content) package=gemelo-content files=('crates/workload/content/src/**/*.rs') suites=() ;;
+scan) package=gemelo-scan files=('crates/workload/scan/src/set/*.rs' 'crates/workload/scan/src/saved/*.rs') suites=() ;;
+buffer) package=gemelo-store files=('crates/engine/store/src/buffer/*.rs') suites=() ;;
 space) files=("$engine"/engine/data/{space,readers}.rs) suites=(readers) ;;
 journal) files=("$engine/journal.rs") suites=(model crash power lost_commit) ;;
 remembered) files=("$engine/engine/data/remembered.rs") suites=(model finder) ;;
@@ -23,7 +23,7 @@ finder) files=("$engine/engine/finder/*.rs") suites+=(finder) ;;
 layout) files=("$engine/engine/layout/*.rs") suites=(model layout layout_races) ;;
 log) files=("$engine/engine/log/*.rs") suites+=(power full_fs keeper cold stalls) ;;
 engine) files=("$engine/engine/*.rs" "$engine/engine/plan/*.rs") suites+=(damage space rot volume_space power) ;;
-backend) files=("$engine/backend/**/*.rs") suites=(model crash damage roots) ;;
+backend) files=("crates/engine/metadata/src/**/*.rs") suites=(model crash damage roots) ;;
 scrub) files=("$engine/pool/scrub.rs") suites=(scrub) ;;
 pool) files=("$engine/pool/*.rs") suites=(pool places damage versions rot lost_commit scrub finder layout model) ;;
 *)

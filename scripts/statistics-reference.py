@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the answers of SciPy to random cases, with which the tests of the crate `stats` compare.
 
-Usage: scripts/statistics-reference.py > crates/stats/tests/scipy.json
+Usage: scripts/statistics-reference.py > crates/comparison/stats/tests/scipy.json
 
 It needs Python 3 with SciPy (pip install scipy). The cases follow from a seed, so the same version
 of SciPy writes the same file. SciPy is the reference for distributions and tests; the formulas of

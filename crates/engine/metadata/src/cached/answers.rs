@@ -1,0 +1,160 @@
+//! Answers the engine's questions from the deltas and the pages.
+
+use super::layout::{Layout, Values};
+use super::{CachedBackend, Delta, PIECE_SHARE};
+use crate::error::{MetadataError, Result};
+use crate::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
+use gemelo_format::{Change, Fingerprint, Lbn, Part, Pbn, Place, VolumeId, VolumeRecord};
+use std::collections::HashSet;
+
+/// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has
+/// to be read.
+const WARM_BLOCKS: u64 = 64;
+
+impl<L: Layout> Map for CachedBackend<L> {
+    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()> {
+        self.volume(volume)?;
+        let mut stored = self.map(volume);
+        for lbn in lbns {
+            places.push(match self.word_by(&mut stored, volume, *lbn) {
+                Ok(word) => Place::from_word(word),
+                Err(MetadataError::Damaged { .. }) => Place::Damaged,
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(())
+    }
+
+    fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
+        self.volume(volume)?;
+        self.next_word(volume, from, end)
+    }
+
+    fn warm(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Lbn> {
+        let next = Lbn(from.0.saturating_add(WARM_BLOCKS).min(end.0));
+        let lbns: Vec<Lbn> = (from.0..next.0).map(Lbn).collect();
+        let mut places = Vec::with_capacity(lbns.len());
+        self.look_up(volume, &lbns, &mut places)?;
+        self.prefetch(&places)?;
+        Ok(next)
+    }
+}
+
+impl<L: Layout> Index for CachedBackend<L> {
+    fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
+        let mut candidates = Vec::new();
+        for wanted in fingerprints {
+            found.push(self.find_one(*wanted, &mut candidates)?);
+        }
+        Ok(())
+    }
+
+    fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
+        let (mut counts, mut fingerprints) = (self.stored_counts(), self.stored_fingerprints());
+        for pbn in pbns {
+            let references = self.count_by(&mut counts, pbn.number())?;
+            let identity = self.identity_by(&mut fingerprints, pbn.number())?;
+            records.push(Record::new(identity, references));
+        }
+        Ok(())
+    }
+
+    fn counts(&self, pbns: &[Pbn], counts: &mut Vec<u32>) -> Result<()> {
+        let mut stored = self.stored_counts();
+        for pbn in pbns {
+            counts.push(self.count_by(&mut stored, pbn.number())?);
+        }
+        Ok(())
+    }
+
+    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
+        let mut stored = Values(|pbn: u64, _| {
+            if let Some(pbn) =
+                Pbn::new(pbn as u32).filter(|pbn| !self.has_recent_count(pbn.number()))
+            {
+                visit(pbn);
+            }
+        });
+        L::walk(&self.pages, &self.version.counts, Part::Counts, 0, &mut stored)?;
+        for delta in self.frozen().into_iter().chain([&self.active]) {
+            for pbn in delta.counts.keys() {
+                let is_shown = std::ptr::eq(delta, &raw const self.active)
+                    || !self.active.counts.contains_key(pbn);
+                if is_shown && self.count(*pbn)? > 0 {
+                    Pbn::new(*pbn).into_iter().for_each(&mut *visit);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prefetch(&self, places: &[Place]) -> Result<()> {
+        let mut counts = self.stored_counts();
+        for place in places {
+            if let Some(pbn) = place.pbn() {
+                self.count_by(&mut counts, pbn.number())?;
+            }
+        }
+        if self.pages.is_damaged() {
+            return Err(MetadataError::damaged("a page was damaged when it was read"));
+        }
+        Ok(())
+    }
+}
+
+impl<L: Layout> Volumes for CachedBackend<L> {
+    fn volumes(&self) -> Vec<VolumeRecord> {
+        self.volumes.values().map(|volume| volume.record.clone()).collect()
+    }
+
+    fn mapped_blocks(&self, volume: VolumeId) -> u64 {
+        self.volumes.get(&volume).map_or(0, |volume| volume.mapped)
+    }
+
+    fn piece_blocks(&self) -> Option<u64> {
+        Some((self.most_delta_bytes / PIECE_SHARE).max(1))
+    }
+}
+
+impl<L: Layout> Repair for CachedBackend<L> {
+    fn is_record_lost(&self, pbn: Pbn) -> bool {
+        self.lost_fingerprints.iter().any(|lost| lost.contains(&u64::from(pbn.number())))
+    }
+
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()> {
+        self.restore_all(computed, lost)
+    }
+
+    fn prove(&self, most: usize) -> Result<Vec<String>> {
+        self.prove_counts(most)
+    }
+}
+
+impl<L: Layout> MetadataBackend for CachedBackend<L> {
+    fn check_change(&self, change: &Change) -> Result<()> {
+        self.check_one(change)
+    }
+
+    fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
+        changes.iter().try_for_each(|change| self.apply_one(change, freed))
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.settle_all()
+    }
+
+    fn totals(&self) -> Totals {
+        let deltas = self.frozen().into_iter().chain([&self.active]);
+        let recent: u64 = deltas.clone().map(Delta::index_entries).sum();
+        Totals {
+            references: self.references,
+            physical: self.physical,
+            data_blocks: self.data_blocks,
+            next_volume: self.next_volume,
+            index_entries: self.version.index.entries + recent,
+            memory_bytes: deltas.map(Delta::bytes).sum::<u64>() + self.pages.cache().memory_bytes(),
+            pages: self.pages.in_use(),
+            cache: self.pages.cache().figures(),
+        }
+    }
+}

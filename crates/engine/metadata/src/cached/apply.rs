@@ -1,0 +1,295 @@
+//! Applies changes to the delta.
+
+use super::layout::Layout;
+use super::{CachedBackend, CachedVolume};
+use crate::error::{MetadataError, Result};
+use gemelo_format::{
+    Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    VolumeRecord,
+};
+
+/// An LBN before a change.
+#[derive(Clone, Copy)]
+pub(super) struct Before {
+    word: u64,
+    /// The reference that the LBN gives up.
+    dropped: Option<Dropped>,
+}
+
+/// A reference that is given up, and the number of those that are left.
+#[derive(Clone, Copy)]
+struct Dropped {
+    pbn: u32,
+    left: u32,
+}
+
+/// A bound above every LBN.
+const END: Lbn = Lbn(u64::MAX);
+
+impl<L: Layout> CachedBackend<L> {
+    pub(super) fn apply_one(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
+        match change {
+            Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
+                self.store((*volume, *lbn), (*pbn, *checksum), *fingerprint, freed)
+            }
+            Change::Share { volume, lbn, pbn, checksum } => {
+                self.share((*volume, *lbn), (*pbn, *checksum), freed)
+            }
+            Change::Unmap { volume, first, count } => {
+                self.unmap(*volume, *first, Lbn(first.0.saturating_add(*count)), freed)
+            }
+            Change::Create(record) => {
+                self.check_size(record.size_bytes)?;
+                self.insert_volume(CachedVolume { record: record.clone(), mapped: 0 })
+            }
+            Change::Remove { volume } => {
+                // A volume that was cleared before maps nothing, but its delta holds a word for
+                // each cleared LBN. Walking them all would free nothing.
+                if self.volume(*volume)?.mapped > 0 {
+                    self.unmap(*volume, Lbn(0), END, freed)?;
+                }
+                self.volumes.remove(volume);
+                self.forgotten.extend(self.active.forget_words(*volume));
+                Ok(())
+            }
+            Change::Resize { volume, size_bytes } => {
+                self.check_size(*size_bytes)?;
+                self.unmap(*volume, Lbn(size_bytes / self.block_bytes), END, freed)?;
+                self.volume_mut(*volume)?.record.size_bytes = *size_bytes;
+                Ok(())
+            }
+            Change::Clone { source, volume, name, read_only, created_s } => {
+                let copy =
+                    self.volume(*source)?.record.cloned(*volume, name, *read_only, *created_s);
+                self.begin(copy)?;
+                self.copy(*source, *volume, Lbn(0), END)?;
+                self.volume_mut(*volume)?.record.is_hidden = false;
+                Ok(())
+            }
+            Change::Begin { source, volume, name, read_only, created_s } => {
+                let copy =
+                    self.volume(*source)?.record.cloned(*volume, name, *read_only, *created_s);
+                self.begin(copy)
+            }
+            Change::Copy { source, volume, first, count } => {
+                self.copy(*source, *volume, *first, Lbn(first.0.saturating_add(*count)))
+            }
+            // It concerns the data store alone.
+            Change::Carry { .. } => Ok(()),
+            Change::Grow { data_blocks } => {
+                self.data_blocks = self.data_blocks.max(*data_blocks);
+                Ok(())
+            }
+            Change::Identify { pbn, fingerprint } => {
+                self.check_pbn(*pbn)?;
+                self.active.set_identity(pbn.number(), Identity::of(*fingerprint));
+                Ok(())
+            }
+            Change::Suspect { pbn, is_suspect } => self.suspect(*pbn, *is_suspect),
+            Change::Lose { volume, first, count } => self.lose(*volume, *first, *count, freed),
+            Change::Rename { .. }
+            | Change::SetMode { .. }
+            | Change::Hide { .. }
+            | Change::Show { .. }
+            | Change::Shrink { .. } => self.describe(change),
+        }
+    }
+
+    /// Applies a change of a volume's description: its name, its size or its visibility.
+    fn describe(&mut self, change: &Change) -> Result<()> {
+        match change {
+            Change::Rename { volume, name } => {
+                self.volume_mut(*volume)?.record.name.clone_from(name);
+            }
+            Change::SetMode { volume, mode } => self.volume_mut(*volume)?.record.mode = *mode,
+            Change::Hide { volume } => self.volume_mut(*volume)?.record.is_hidden = true,
+            Change::Show { volume } => self.volume_mut(*volume)?.record.is_hidden = false,
+            Change::Shrink { volume, size_bytes } => {
+                self.check_size(*size_bytes)?;
+                self.volume_mut(*volume)?.record.size_bytes = *size_bytes;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_size(&self, size_bytes: u64) -> Result<()> {
+        if size_bytes / self.block_bytes <= MAX_VOLUME_BLOCKS {
+            return Ok(());
+        }
+        Err(MetadataError::damaged(format!(
+            "the metadata hold a volume of {size_bytes} bytes, which is too large"
+        )))
+    }
+
+    fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
+        self.volumes.get_mut(&id).ok_or_else(|| {
+            MetadataError::damaged(format!(
+                "the metadata refer to volume {id}, which does not exist"
+            ))
+        })
+    }
+
+    /// Maps an LBN to a block that was free. Such a block has no earlier record to look up.
+    fn store(
+        &mut self,
+        at: (VolumeId, Lbn),
+        (pbn, checksum): (Pbn, Checksum),
+        fingerprint: Fingerprint,
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
+        self.check_place(at.0, at.1, pbn)?;
+        let before = self.before(at)?;
+        self.active.set_identity(pbn.number(), Identity::of(fingerprint));
+        if self.is_counting {
+            self.active.counts.insert(pbn.number(), 1);
+            self.physical = self.physical.saturating_add(1);
+            self.references = self.references.saturating_add(1);
+        }
+        self.put_word(at, Place::Stored(pbn, checksum).word(), before, freed)
+    }
+
+    fn share(
+        &mut self,
+        at: (VolumeId, Lbn),
+        (pbn, checksum): (Pbn, Checksum),
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
+        self.check_place(at.0, at.1, pbn)?;
+        let mut before = self.before(at)?;
+        if before.dropped.as_ref().is_some_and(|dropped| dropped.pbn == pbn.number()) {
+            // The LBN has this block already, and keeps its reference.
+            before.dropped = None;
+        } else {
+            self.add_reference(pbn.number())?;
+        }
+        self.put_word(at, Place::Stored(pbn, checksum).word(), before, freed)
+    }
+
+    fn suspect(&mut self, pbn: Pbn, is_suspect: bool) -> Result<()> {
+        self.check_pbn(pbn)?;
+        if !self.is_counting || self.count(pbn.number())? > 0 {
+            let identity = self.identity(pbn.number())?.with_suspect(is_suspect);
+            self.active.set_identity(pbn.number(), identity);
+        }
+        Ok(())
+    }
+
+    /// Marks LBNs whose contents are lost.
+    fn lose(&mut self, id: VolumeId, first: Lbn, count: u64, freed: &mut Vec<Pbn>) -> Result<()> {
+        let blocks = self.volume(id)?.record.size_bytes / self.block_bytes;
+        for lbn in first.0..first.0.saturating_add(count).min(blocks) {
+            self.set_word((id, Lbn(lbn)), Place::Damaged.word(), freed)?;
+        }
+        Ok(())
+    }
+
+    fn add_reference(&mut self, pbn: u32) -> Result<()> {
+        if !self.is_counting {
+            return Ok(());
+        }
+        let count = self.count(pbn)?;
+        if count == 0 {
+            return Err(MetadataError::damaged(format!(
+                "a change shares block {pbn}, but nothing refers to it"
+            )));
+        }
+        self.active
+            .counts
+            .insert(pbn, count.checked_add(1).ok_or(MetadataError::TooManyReferences)?);
+        self.references = self.references.saturating_add(1);
+        Ok(())
+    }
+
+    /// Reads what a change of an LBN needs to know. Everything is read before anything is changed,
+    /// so that damage refuses the change as a whole.
+    pub(super) fn before(&self, (id, lbn): (VolumeId, Lbn)) -> Result<Before> {
+        let word = self.word(id, lbn)?;
+        let dropped = match Place::from_word(word) {
+            Place::Stored(pbn, _) if self.is_counting => {
+                let pbn = pbn.number();
+                let left = self.count(pbn)?.checked_sub(1).ok_or_else(|| {
+                    MetadataError::damaged(format!("block {pbn} has no references to drop"))
+                })?;
+                Some(Dropped { pbn, left })
+            }
+            Place::Stored(..) | Place::Unmapped | Place::Damaged => None,
+        };
+        Ok(Before { word, dropped })
+    }
+
+    /// Changes the word of an LBN.
+    fn put_word(
+        &mut self,
+        (id, lbn): (VolumeId, Lbn),
+        word: u64,
+        before: Before,
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
+        let volume = self.volume_mut(id)?;
+        volume.mapped = volume
+            .mapped
+            .saturating_add(u64::from(word != 0))
+            .saturating_sub(u64::from(before.word != 0));
+        self.active.set_word(id, lbn, word);
+        if let Some(Dropped { pbn, left }) = before.dropped {
+            self.active.counts.insert(pbn, left);
+            self.references = self.references.saturating_sub(1);
+            if left == 0 {
+                self.physical = self.physical.saturating_sub(1);
+                self.active.forget_identity(pbn);
+                freed.extend(Pbn::new(pbn));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_word(
+        &mut self,
+        at: (VolumeId, Lbn),
+        word: u64,
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
+        let before = self.before(at)?;
+        self.put_word(at, word, before, freed)
+    }
+
+    fn unmap(&mut self, id: VolumeId, first: Lbn, end: Lbn, freed: &mut Vec<Pbn>) -> Result<()> {
+        self.volume(id)?;
+        let mut next = first;
+        while let Some(lbn) = self.next_word(id, next, end)? {
+            self.set_word((id, lbn), 0, freed)?;
+            next = Lbn(lbn.0 + 1);
+        }
+        Ok(())
+    }
+
+    fn insert_volume(&mut self, volume: CachedVolume) -> Result<()> {
+        let id = volume.record.id;
+        if self.volumes.contains_key(&id) {
+            return Err(MetadataError::damaged(format!("the metadata have volume {id} twice")));
+        }
+        self.volumes.insert(id, volume);
+        self.next_volume = self.next_volume.max(id.0.saturating_add(1));
+        Ok(())
+    }
+
+    /// Adds a hidden volume. Its map is copied into it afterwards, piece by piece.
+    fn begin(&mut self, record: VolumeRecord) -> Result<()> {
+        let record = VolumeRecord { is_hidden: true, ..record };
+        self.insert_volume(CachedVolume { record, mapped: 0 })
+    }
+
+    fn copy(&mut self, source: VolumeId, id: VolumeId, first: Lbn, end: Lbn) -> Result<()> {
+        let mut next = first;
+        while let Some(lbn) = self.next_word(source, next, end)? {
+            let word = self.word(source, lbn)?;
+            if let Some(pbn) = Place::from_word(word).pbn() {
+                self.add_reference(pbn.number())?;
+            }
+            self.set_word((id, lbn), word, &mut Vec::new())?;
+            next = Lbn(lbn.0 + 1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Arrays of pages. Directory pages lead to leaves by their numbers; a leaf of zeros is not stored.
+
+use super::layout::Visitor;
+use super::pages::Pages;
+use crate::error::{MetadataError, Result};
+use gemelo_format::{
+    DIRECTORY_ENTRIES, NODE_REF_BYTES, NodeRef, PAGE_BYTES, Page, Tree, array_value,
+    set_array_value,
+};
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+const FANOUT: u64 = DIRECTORY_ENTRIES as u64;
+
+/// Leaves below one page of this level.
+const fn span(level: u8) -> u64 {
+    FANOUT.saturating_pow(level as u32)
+}
+
+fn child(directory: &Page, at: u64) -> Option<NodeRef> {
+    NodeRef::from_bits(array_value(directory, at as usize, NODE_REF_BYTES))
+}
+
+fn set_child(directory: &mut Page, at: u64, child: Option<NodeRef>) {
+    set_array_value(directory, at as usize, NODE_REF_BYTES, child.map_or(0, NodeRef::to_bits));
+}
+
+/// Returns the leaf of this number, if it is stored.
+pub(super) fn leaf(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<Arc<Page>>> {
+    if number >= span(tree.height) {
+        return Ok(None);
+    }
+    let mut found = tree.root;
+    for level in (0..tree.height).rev() {
+        let Some(at) = found else { return Ok(None) };
+        found = child(&*pages.read(at)?, number / span(level) % FANOUT);
+    }
+    found.map(|at| pages.read(at)).transpose()
+}
+
+/// Changes of leaves, in the order of their numbers.
+pub(super) trait LeafEdits {
+    /// The number of the leaf that changes next.
+    fn next(&mut self) -> Option<u64>;
+
+    /// Returns the new content of this leaf, or `None` if it is empty. [`Self::next`] gives the
+    /// following leaf from then on.
+    fn change(&mut self, number: u64, before: Option<&Page>) -> Result<Option<Box<Page>>>;
+}
+
+/// Returns the array after the changes. None of them may be of a leaf after `last`.
+pub(super) fn update(
+    pages: &Pages,
+    tree: &Tree,
+    last: u64,
+    edits: &mut dyn LeafEdits,
+) -> Result<Tree> {
+    let mut tree = *tree;
+    while span(tree.height) <= last {
+        if let Some(root) = tree.root {
+            let mut page = Box::new([0; PAGE_BYTES]);
+            set_child(&mut page, 0, Some(root));
+            tree.root = Some(pages.write(page)?);
+        }
+        tree.height += 1;
+    }
+    tree.root = update_node(pages, tree.root, tree.height, 0, edits)?;
+    assert!(edits.next().is_none(), "no change is of a leaf after {last}");
+    if tree.root.is_none() {
+        tree.height = 0;
+    }
+    Ok(tree)
+}
+
+fn update_node(
+    pages: &Pages,
+    at: Option<NodeRef>,
+    level: u8,
+    first: u64,
+    edits: &mut dyn LeafEdits,
+) -> Result<Option<NodeRef>> {
+    let before = at.map(|at| pages.read(at)).transpose()?;
+    let after = if level == 0 {
+        edits.change(first, before.as_deref())?
+    } else {
+        let mut page: Box<Page> =
+            before.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
+        let each = span(level - 1);
+        while let Some(number) = edits.next().filter(|number| *number < first + span(level)) {
+            assert!(number >= first, "leaf {number} does not come before {first}");
+            let place = (number - first) / each;
+            let changed =
+                update_node(pages, child(&page, place), level - 1, first + place * each, edits)?;
+            set_child(&mut page, place, changed);
+        }
+        page.iter().any(|byte| *byte != 0).then_some(page)
+    };
+    if let Some(at) = at {
+        pages.retire(at.slot);
+    }
+    after.map(|page| pages.write(page)).transpose()
+}
+
+/// Reads a leaf whose first key is given and hands out its values. Returns `None` if the page is
+/// malformed.
+pub(super) type ReadLeaf<'f> =
+    dyn FnMut(&Page, u64, &mut dyn Visitor) -> Option<ControlFlow<()>> + 'f;
+
+/// The number of keys in each leaf, and the function that reads a leaf.
+pub(super) struct LeafShape<'f> {
+    pub(super) keys: u64,
+    pub(super) read: &'f mut ReadLeaf<'f>,
+}
+
+/// Visits the pages and leaves in order, beginning with the leaf that has this key.
+pub(super) fn walk(
+    pages: &Pages,
+    tree: &Tree,
+    from: u64,
+    shape: &mut LeafShape<'_>,
+    visitor: &mut dyn Visitor,
+) -> Result<()> {
+    if let Some(root) = tree.root {
+        let _ = walk_node(pages, root, (tree.height, 0), from / shape.keys, shape, visitor)?;
+    }
+    Ok(())
+}
+
+fn walk_node(
+    pages: &Pages,
+    at: NodeRef,
+    (level, first): (u8, u64),
+    from: u64,
+    shape: &mut LeafShape<'_>,
+    visitor: &mut dyn Visitor,
+) -> Result<ControlFlow<()>> {
+    visitor.node(at)?;
+    if level == 0 && !visitor.wants_values() {
+        return Ok(ControlFlow::Continue(()));
+    }
+    let page = match pages.read(at) {
+        Ok(page) => page,
+        Err(error @ MetadataError::Damaged { .. }) => {
+            visitor.lost(keys(level, first, shape.keys), error)?;
+            return Ok(ControlFlow::Continue(()));
+        }
+        Err(error) => return Err(error),
+    };
+    if level == 0 {
+        return (shape.read)(&page, first * shape.keys, visitor).ok_or_else(|| pages.damaged(at));
+    }
+    let each = span(level - 1);
+    let start = from.saturating_sub(first) / each;
+    for place in start..FANOUT {
+        let Some(below) = child(&page, place) else { continue };
+        let flow =
+            walk_node(pages, below, (level - 1, first + place * each), from, shape, visitor)?;
+        if flow.is_break() {
+            return Ok(flow);
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// The keys below a page.
+fn keys(level: u8, first: u64, each: u64) -> Range<u64> {
+    let start = first.saturating_mul(each);
+    start..start.saturating_add(span(level).saturating_mul(each))
+}

@@ -1,0 +1,304 @@
+//! The layout `btree`: copy-on-write B-trees. A checkpoint writes each changed node once, with all
+//! changes to it.
+
+use super::layout::{IndexEdit, Layout, Leaf, MOST_CANDIDATES, StoredIndex, Visitor};
+use super::pages::Pages;
+use crate::error::{MetadataError, Result};
+use gemelo_format::{MOST_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
+use std::iter::Peekable;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// The layout of copy-on-write B-trees.
+pub(crate) struct BTreeLayout;
+
+/// A key with its value, or the first key below a child node with the child's address.
+type Entry = (u64, u128);
+type Edits<'e> = Peekable<&'e mut dyn Iterator<Item = Entry>>;
+
+/// The keys that may be below a node.
+#[derive(Debug, Clone, Copy)]
+struct Keys {
+    first: u64,
+    /// The first key after them; `None` at the right edge of the tree.
+    end: Option<u64>,
+}
+
+impl Keys {
+    fn contains(self, key: u64) -> bool {
+        key >= self.first && self.end.is_none_or(|end| key < end)
+    }
+}
+
+fn node_ref(pages: &Pages, at: NodeRef, bits: u128) -> Result<NodeRef> {
+    NodeRef::from_bits(bits).ok_or_else(|| pages.damaged(at))
+}
+
+/// Merges sorted edits into a tree.
+struct Merge<'p> {
+    pages: &'p Pages,
+    part: Part,
+}
+
+impl Merge<'_> {
+    /// Consumes the edits of keys before `end` and returns the node's entries with those edits
+    /// made. The node's old page is retired.
+    fn updated(
+        &self,
+        at: NodeRef,
+        level: u8,
+        keys: Keys,
+        edits: &mut Edits<'_>,
+    ) -> Result<Vec<Entry>> {
+        let end = keys.end;
+        let before = self.entries(at, level, keys)?;
+        self.pages.retire(at.slot);
+        if level == 0 {
+            return Ok(merged(before, end, edits, self.part));
+        }
+        let mut after = Vec::with_capacity(before.len());
+        let mut pending = Vec::new();
+        let ends = before.iter().skip(1).map(|(key, _)| Some(*key)).chain([end]);
+        for (number, ((key, bits), child_end)) in before.iter().zip(ends).enumerate() {
+            let is_first = number == 0;
+            let is_touched =
+                edits.peek().is_some_and(|(key, _)| child_end.is_none_or(|end| *key < end));
+            if !is_touched && pending.is_empty() {
+                after.push((*key, *bits));
+                continue;
+            }
+            let child = node_ref(self.pages, at, *bits)?;
+            // The first child also has the keys before its own.
+            let first = if is_first { keys.first } else { *key };
+            let below = Keys { first, end: child_end };
+            pending.extend(self.updated(child, level - 1, below, edits)?);
+            // A node less than half full is merged with its right neighbour.
+            if pending.len() >= Node::capacity(self.part, level - 1) / 2 {
+                self.write(level - 1, child_end.is_none(), &mut pending, &mut after)?;
+            }
+        }
+        self.write(level - 1, end.is_none(), &mut pending, &mut after)?;
+        Ok(after)
+    }
+
+    /// Returns the entries of a node, whose keys go up and are in the node's range.
+    fn entries(&self, at: NodeRef, level: u8, keys: Keys) -> Result<Vec<Entry>> {
+        let page = self.pages.read(at)?;
+        let node = Node::of(&page, self.part, level).ok_or_else(|| self.pages.damaged(at))?;
+        let entries: Vec<Entry> = node.entries().collect();
+        let is_within = |entry: &Entry| keys.contains(entry.0);
+        if entries.is_sorted_by(|a, b| a.0 < b.0) && entries.iter().all(is_within) {
+            Ok(entries)
+        } else {
+            Err(self.pages.damaged(at))
+        }
+    }
+
+    /// Writes entries as nodes, and adds those to `above`. Nodes at the right edge are filled,
+    /// because keys are added there in order; elsewhere the entries are shared out evenly.
+    fn write(
+        &self,
+        level: u8,
+        is_last: bool,
+        entries: &mut Vec<Entry>,
+        above: &mut Vec<Entry>,
+    ) -> Result<()> {
+        let most = Node::capacity(self.part, level);
+        let nodes = entries.len().div_ceil(most).max(1);
+        let each = if is_last { most } else { entries.len().div_ceil(nodes).max(1) };
+        for some in entries.chunks(each) {
+            let Some((first, _)) = some.first() else { continue };
+            let at = self.pages.write(Node::page(self.part, level, some))?;
+            above.push((*first, at.to_bits()));
+        }
+        entries.clear();
+        Ok(())
+    }
+
+    fn tree(&self, tree: &Tree, edits: &mut Edits<'_>) -> Result<Tree> {
+        let mut level = tree.height;
+        let mut entries = match tree.root {
+            Some(root) => self.updated(root, level, Keys { first: 0, end: None }, edits)?,
+            None => merged(Vec::new(), None, edits, self.part),
+        };
+        assert!(edits.peek().is_none(), "every change has its place in the tree");
+        while entries.len() > Node::capacity(self.part, level) {
+            let mut above = Vec::new();
+            self.write(level, true, &mut entries, &mut above)?;
+            (entries, level) = (above, level + 1);
+        }
+        match entries.first() {
+            None => Ok(Tree::default()),
+            Some((_, bits)) if level > 0 && entries.len() == 1 => {
+                let root = NodeRef::from_bits(*bits);
+                Ok(Tree { root, height: level - 1 })
+            }
+            Some(_) if level <= MOST_LEVELS => {
+                let root = Some(self.pages.write(Node::page(self.part, level, &entries))?);
+                Ok(Tree { root, height: level })
+            }
+            Some(_) => {
+                Err(MetadataError::damaged("a metadata tree has more levels than any pool needs"))
+            }
+        }
+    }
+}
+
+/// Consumes the edits of keys before `end` and returns a leaf's entries with those edits made. A
+/// value of 0 removes the key. Index entries have no value: 1 adds one.
+fn merged(before: Vec<Entry>, end: Option<u64>, edits: &mut Edits<'_>, part: Part) -> Vec<Entry> {
+    let mut after = Vec::with_capacity(before.len());
+    let mut before = before.into_iter().peekable();
+    let stored = |value| if part == Part::Index { 0 } else { value };
+    while let Some((key, value)) = edits.next_if(|(key, _)| end.is_none_or(|end| *key < end)) {
+        while let Some(entry) = before.next_if(|entry| entry.0 < key) {
+            after.push(entry);
+        }
+        let _ = before.next_if(|entry| entry.0 == key);
+        if value != 0 {
+            after.push((key, stored(value)));
+        }
+    }
+    after.extend(before);
+    after
+}
+
+/// The position of a walk in the tree.
+struct Walk<'w> {
+    pages: &'w Pages,
+    part: Part,
+    from: u64,
+    visitor: &'w mut dyn Visitor,
+}
+
+impl Walk<'_> {
+    fn node(&mut self, at: NodeRef, level: u8, keys: (u64, u64)) -> Result<ControlFlow<()>> {
+        self.visitor.node(at)?;
+        if level == 0 && !self.visitor.wants_values() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let read = self.pages.read(at);
+        let page = match read.and_then(|page| check(self.pages, page, at, self.part, level)) {
+            Ok(page) => page,
+            Err(error @ MetadataError::Damaged { .. }) => {
+                self.visitor.lost(keys.0..keys.1, error)?;
+                return Ok(ControlFlow::Continue(()));
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(node) = Node::of(&page, self.part, level) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let first = match level {
+            0 => node.keys_below(self.from),
+            _ => node.keys_below(self.from.saturating_add(1)).saturating_sub(1),
+        };
+        for place in first..node.len() {
+            let value = node.value(place);
+            let flow = if level > 0 {
+                // Keys before the first entry belong to the first child.
+                let start = if place == 0 { keys.0 } else { node.key(place) };
+                let end = if place + 1 < node.len() { node.key(place + 1) } else { keys.1 };
+                self.node(node_ref(self.pages, at, value)?, level - 1, (start, end))?
+            } else {
+                self.visitor
+                    .value(node.key(place), if self.part == Part::Index { 1 } else { value })
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn check(pages: &Pages, page: Arc<Page>, at: NodeRef, part: Part, level: u8) -> Result<Arc<Page>> {
+    if Node::of(&page, part, level).is_some() { Ok(page) } else { Err(pages.damaged(at)) }
+}
+
+impl Layout for BTreeLayout {
+    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
+        let mut keys = 0..u64::MAX;
+        let Some(mut at) = tree.root else { return Ok(Leaf { keys, page: None }) };
+        for level in (1..=tree.height).rev() {
+            let page = pages.read(at)?;
+            let node = Node::of(&page, part, level).ok_or_else(|| pages.damaged(at))?;
+            // Keys before the first entry belong to the first child.
+            let place = node.keys_below(key.saturating_add(1)).saturating_sub(1);
+            if place > 0 {
+                keys.start = node.key(place);
+            }
+            if place + 1 < node.len() {
+                keys.end = node.key(place + 1);
+            }
+            at = node_ref(pages, at, node.value(place))?;
+        }
+        let page = check(pages, pages.read(at)?, at, part, 0)?;
+        Ok(Leaf { keys, page: Some(page) })
+    }
+
+    fn value(leaf: &Page, part: Part, key: u64) -> u128 {
+        let Some(leaf) = Node::of(leaf, part, 0) else { return 0 };
+        let place = leaf.keys_below(key);
+        if place < leaf.len() && leaf.key(place) == key { leaf.value(place) } else { 0 }
+    }
+
+    fn walk(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        from: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()> {
+        if let Some(root) = tree.root {
+            let _ = Walk { pages, part, from, visitor }.node(root, tree.height, (0, u64::MAX))?;
+        }
+        Ok(())
+    }
+
+    fn merge(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        edits: &mut dyn Iterator<Item = (u64, u128)>,
+    ) -> Result<Tree> {
+        let mut edits = edits.peekable();
+        if edits.peek().is_none() {
+            return Ok(*tree);
+        }
+        Merge { pages, part }
+            .tree(tree, &mut (&mut edits as &mut dyn Iterator<Item = Entry>).peekable())
+    }
+
+    fn candidates(
+        pages: &Pages,
+        index: &StoredIndex,
+        tag: u32,
+        found: &mut Vec<u32>,
+    ) -> Result<()> {
+        struct OfTag<'f>(u32, &'f mut Vec<u32>);
+        impl Visitor for OfTag<'_> {
+            fn value(&mut self, key: u64, _value: u128) -> ControlFlow<()> {
+                if (key >> 32) as u32 != self.0 || self.1.len() >= MOST_CANDIDATES {
+                    return ControlFlow::Break(());
+                }
+                self.1.push(key as u32);
+                ControlFlow::Continue(())
+            }
+        }
+        Self::walk(pages, &index.tree, Part::Index, index_entry(tag, 0), &mut OfTag(tag, found))
+    }
+
+    fn merge_index(
+        pages: &Pages,
+        index: &StoredIndex,
+        mut edits: Vec<IndexEdit>,
+    ) -> Result<StoredIndex> {
+        edits.sort_unstable();
+        let come = edits.iter().filter(|(_, comes)| *comes).count() as u64;
+        let entries = index.entries.saturating_add(come).saturating_sub(edits.len() as u64 - come);
+        let mut values = edits.iter().map(|(entry, comes)| (*entry, u128::from(*comes)));
+        let tree = Self::merge(pages, &index.tree, Part::Index, &mut values)?;
+        Ok(StoredIndex { tree, buckets: 0, entries })
+    }
+}

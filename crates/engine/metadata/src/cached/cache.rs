@@ -1,0 +1,181 @@
+//! A cache of pages of the metadata disk. It has a fixed number of frames and evicts with CLOCK,
+//! which approximates "least recently used".
+
+use crate::CacheFigures;
+use gemelo_format::{NodeRef, PAGE_BYTES, Page, Slot};
+use hashbrown::HashTable;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Parts with a lock each, so that readers seldom wait for each other.
+const SHARDS: usize = 16;
+/// The least number of pages for more than one part. The parts of a smaller cache would hold too
+/// few pages each.
+const LEAST_SHARDED: usize = 256;
+/// Memory of a page and of its frame's other fields.
+const FRAME_BYTES: usize = PAGE_BYTES + 64;
+
+struct Frame {
+    slot: Slot,
+    checksum: u64,
+    /// Set if the page was used since the hand last passed.
+    is_used: bool,
+    page: Arc<Page>,
+}
+
+#[derive(Default)]
+struct Shard {
+    /// Indices into `frames`, found by slot.
+    places: HashTable<u32>,
+    frames: Vec<Frame>,
+    hand: usize,
+}
+
+/// A cache of pages that several threads can use.
+pub(super) struct Cache {
+    shards: Vec<Mutex<Shard>>,
+    most_frames: usize,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+fn hash(slot: Slot) -> u64 {
+    gemelo_base::random::mix64(u64::from(slot.number()))
+}
+
+impl Shard {
+    fn place(&self, slot: Slot) -> Option<usize> {
+        let is_it =
+            |place: &u32| self.frames.get(*place as usize).is_some_and(|frame| frame.slot == slot);
+        self.places.find(hash(slot), is_it).map(|place| *place as usize)
+    }
+
+    /// Evicts a page that was not used for a while. Returns the index of its frame.
+    fn evict(&mut self) -> usize {
+        loop {
+            self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };
+            let hand = self.hand;
+            let Some(frame) = self.frames.get_mut(hand) else { return 0 };
+            if !std::mem::take(&mut frame.is_used) {
+                let slot = frame.slot;
+                if let Ok(entry) =
+                    self.places.find_entry(hash(slot), |place| *place as usize == hand)
+                {
+                    entry.remove();
+                }
+                return hand;
+            }
+        }
+    }
+
+    fn put(&mut self, most: usize, frame: Frame) {
+        if let Some(place) = self.place(frame.slot) {
+            if let Some(held) = self.frames.get_mut(place) {
+                *held = frame;
+            }
+            return;
+        }
+        let slot = frame.slot;
+        let place = if self.frames.len() < most {
+            self.frames.push(frame);
+            self.frames.len() - 1
+        } else {
+            let place = self.evict();
+            if let Some(held) = self.frames.get_mut(place) {
+                *held = frame;
+            }
+            place
+        };
+        let frames = &self.frames;
+        let hash_at = |place: &u32| frames.get(*place as usize).map_or(0, |frame| hash(frame.slot));
+        self.places.insert_unique(hash(slot), place as u32, hash_at);
+        assert!(
+            self.places.len() == self.frames.len() && self.frames.len() <= most,
+            "each frame is found by its slot"
+        );
+    }
+}
+
+impl Cache {
+    pub(super) fn new(bytes: u64) -> Self {
+        let frames = usize::try_from(bytes).unwrap_or(usize::MAX) / FRAME_BYTES;
+        let shards = if frames < LEAST_SHARDED { 1 } else { SHARDS };
+        Self {
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            most_frames: (frames / shards).max(2),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    fn shard(&self, slot: Slot) -> Option<&Mutex<Shard>> {
+        self.shards.get(hash(slot) as usize % self.shards.len())
+    }
+
+    pub(super) fn get(&self, at: NodeRef) -> Option<Arc<Page>> {
+        let mut shard = self.shard(at.slot)?.lock();
+        let place = shard.place(at.slot);
+        let frame = place.and_then(|place| shard.frames.get_mut(place));
+        // A slot that was written anew has another checksum, so an old frame does not match.
+        match frame.filter(|frame| frame.checksum == at.checksum) {
+            Some(frame) => {
+                frame.is_used = true;
+                self.hits.fetch_add(1, Ordering::Relaxed);
+                Some(Arc::clone(&frame.page))
+            }
+            None => {
+                self.misses.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    pub(super) fn put(&self, at: NodeRef, page: Arc<Page>) {
+        if let Some(shard) = self.shard(at.slot) {
+            // A new page counts as unused until its second use, so pages that are needed only once
+            // are evicted first.
+            let frame = Frame { slot: at.slot, checksum: at.checksum, is_used: false, page };
+            shard.lock().put(self.most_frames, frame);
+        }
+    }
+
+    pub(super) fn figures(&self) -> CacheFigures {
+        CacheFigures {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| (shard.lock().frames.len() * FRAME_BYTES) as u64).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(number: u32) -> NodeRef {
+        NodeRef { slot: Slot::new(number).unwrap(), checksum: u64::from(number) }
+    }
+
+    #[test]
+    fn it_holds_so_many_pages_and_the_ones_in_use_longest() {
+        let cache = Cache::new(8 * FRAME_BYTES as u64);
+        for number in 1..=100 {
+            cache.put(at(number), Arc::new([number as u8; PAGE_BYTES]));
+            assert!(
+                cache.get(at(1)).is_some_and(|page| page[0] == 1),
+                "page 1 is used all the time"
+            );
+        }
+        let held = (1..=100).filter(|number| cache.get(at(*number)).is_some()).count();
+        assert_eq!(held, 8);
+        assert_eq!(cache.memory_bytes(), 8 * FRAME_BYTES as u64);
+        let other = NodeRef { checksum: 5, ..at(1) };
+        assert!(cache.get(other).is_none(), "what was in the slot before");
+        cache.put(other, Arc::new([7; PAGE_BYTES]));
+        assert!(cache.get(other).is_some() && cache.get(at(1)).is_none());
+    }
+}

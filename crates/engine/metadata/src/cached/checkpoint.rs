@@ -1,0 +1,107 @@
+//! Writes a checkpoint. The delta is frozen, merged into the pages, and dropped when the root is
+//! durable.
+
+use super::layout::Layout;
+use super::{CachedBackend, Delta, Frozen, merge};
+use crate::error::Result;
+use crate::{Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, Sealed, SlotNeed};
+use std::sync::Arc;
+
+/// A delta adds at most one leaf for this many entries, because a half-full leaf of the largest
+/// entries holds as many.
+const LEAF_ENTRIES: u64 = 64;
+/// At most one page in this many is an inner page.
+const ABOVE_PART: u64 = 64;
+/// Pages on the paths from the roots of all trees to a leaf, including those that split.
+const PATH_PAGES: u64 = 64;
+/// Upper bound of the bytes that a volume takes in the table, with the longest name.
+const TABLE_VOLUME_BYTES: u64 = 512;
+/// Lower bound of the bytes of the table in one of its pages.
+const TABLE_PIECE_BYTES: u64 = 2048;
+
+impl<L: Layout> Checkpoint for CachedBackend<L> {
+    fn pressure(&self) -> Pressure {
+        match self.active.bytes() {
+            bytes if bytes >= self.most_delta_bytes => Pressure::Full,
+            bytes if bytes >= self.most_delta_bytes / 2 => Pressure::High,
+            _ => Pressure::Low,
+        }
+    }
+
+    fn freeze(&mut self) {
+        assert!(self.frozen.is_none(), "one checkpoint at a time");
+        self.pages.begin();
+        let frozen =
+            Frozen { delta: std::mem::take(&mut self.active), volumes: self.volumes.clone() };
+        self.frozen = Some(Arc::new(frozen));
+    }
+
+    fn merge(&self) -> Option<Merge> {
+        let frozen = Arc::clone(self.frozen.as_ref()?);
+        let (pages, version, merged) =
+            (Arc::clone(&self.pages), self.version.clone(), Arc::clone(&self.merged));
+        Some(Box::new(move || {
+            let after = merge::merge::<L>(&pages, &version, &frozen)?;
+            *merged.lock() = Some(after);
+            pages.flush()
+        }))
+    }
+
+    fn finish(&mut self) -> Garbage {
+        assert!(self.frozen.is_some(), "a checkpoint that ends was begun");
+        assert!(self.merged.lock().is_some(), "a checkpoint that ends was merged");
+        let garbage = (self.frozen.take(), std::mem::take(&mut self.forgotten));
+        if let Some(version) = self.merged.lock().take() {
+            self.version = version;
+        }
+        if let Some(table) = self.sealed.take() {
+            self.table = table;
+        }
+        self.pages.finish();
+        Some(Box::new(garbage))
+    }
+
+    fn abandon(&mut self) {
+        *self.merged.lock() = None;
+        self.sealed = None;
+        if let Some(frozen) = self.frozen.take() {
+            self.active.put_under(&frozen.delta);
+        }
+        self.pages.abandon();
+    }
+
+    fn local_pages(&self) -> Option<&dyn LocalPages> {
+        Some(self)
+    }
+
+    fn local_pages_mut(&mut self) -> Option<&mut dyn LocalPages> {
+        Some(self)
+    }
+}
+
+impl<L: Layout> LocalPages for CachedBackend<L> {
+    fn slots(&self) -> SlotNeed {
+        let in_use = self.pages.in_use();
+        let deltas = self.frozen().into_iter().chain([&self.active]);
+        let entries: u64 = deltas.map(Delta::entries).sum();
+        // Each entry changes one leaf, and may add to the leaves. Inner pages are few beside the
+        // leaves.
+        let leaves = entries.min(in_use) + entries / LEAF_ENTRIES;
+        let above = leaves.min(in_use / ABOVE_PART) + PATH_PAGES * u64::from(entries > 0);
+        let table = self.volumes.len() as u64 * TABLE_VOLUME_BYTES / TABLE_PIECE_BYTES + 1;
+        SlotNeed { in_use, next: leaves + above + table }
+    }
+
+    fn gather(&mut self, _most: usize, _writes: &mut PageWrites) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn seal(&mut self, writes: &mut PageWrites) -> Result<Sealed> {
+        let stream = self.table().encode();
+        let chain = self.pages.chain(&stream)?;
+        self.table.iter().for_each(|slot| self.pages.retire(*slot));
+        self.sealed = Some(chain.pages.iter().map(|(slot, _)| *slot).collect());
+        writes.extend(chain.pages);
+        Ok(Sealed { table: chain.first, table_bytes: stream.len() as u64 })
+    }
+}

@@ -1,0 +1,163 @@
+//! The differences between the backends `table` and `btree`: the layout of numbers and index
+//! entries in pages.
+
+use super::pages::Pages;
+use crate::error::{MetadataError, Result};
+use gemelo_format::{NodeRef, Page, Part, Tree};
+use std::marker::PhantomData;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+/// The index as a checkpoint stores it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct StoredIndex {
+    pub(super) tree: Tree,
+    /// The number of buckets. Only the hash table uses it.
+    pub(super) buckets: u32,
+    pub(super) entries: u64,
+}
+
+/// A leaf and its range of keys. There may be no leaf for these keys.
+pub(crate) struct Leaf {
+    pub(super) keys: Range<u64>,
+    pub(super) page: Option<Arc<Page>>,
+}
+
+/// Looks up values by key. It keeps the last leaf, so keys near each other are fast.
+pub(super) struct Cursor<'c, L> {
+    pages: &'c Pages,
+    tree: Tree,
+    part: Part,
+    held: Option<Leaf>,
+    layout: PhantomData<L>,
+}
+
+impl<'c, L: Layout> Cursor<'c, L> {
+    pub(super) const fn new(pages: &'c Pages, tree: Tree, part: Part) -> Self {
+        Self { pages, tree, part, held: None, layout: PhantomData }
+    }
+
+    pub(super) fn get(&mut self, key: u64) -> Result<u128> {
+        let held = match self.held.take().filter(|held| held.keys.contains(&key)) {
+            Some(held) => held,
+            None => L::leaf(self.pages, &self.tree, self.part, key)?,
+        };
+        let value = held.page.as_deref().map_or(0, |page| L::value(page, self.part, key));
+        self.held = Some(held);
+        Ok(value)
+    }
+}
+
+/// An index entry, and `true` if it is added or `false` if it is removed.
+pub(crate) type IndexEdit = (u64, bool);
+
+/// Receives the contents of a tree in order.
+pub(crate) trait Visitor {
+    /// Receives a page before the pages below it.
+    fn node(&mut self, _at: NodeRef) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns whether the walk has to read leaves.
+    fn wants_values(&self) -> bool {
+        true
+    }
+
+    /// Receives a key whose value is not 0.
+    fn value(&mut self, _key: u64, _value: u128) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    /// Receives the error of a page that cannot be read, and the keys that may be in it.
+    fn lost(&mut self, _keys: Range<u64>, error: MetadataError) -> Result<()> {
+        Err(error)
+    }
+}
+
+/// A layout of two kinds of data in pages: numbers by key, where 0 stands for an absent key, and
+/// index entries.
+pub(crate) trait Layout: Send + Sync + 'static {
+    /// Returns the leaf of a key, if it is stored, and the range of keys of that leaf.
+    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf>;
+
+    /// Returns the value of a key in its leaf.
+    fn value(leaf: &Page, part: Part, key: u64) -> u128;
+
+    /// Visits the tree in the order of its keys, beginning with this key.
+    fn walk(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        from: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()>;
+
+    /// Returns the tree with these values, which are in the order of their keys.
+    fn merge(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        edits: &mut dyn Iterator<Item = (u64, u128)>,
+    ) -> Result<Tree>;
+
+    /// Adds the PBNs that the index has for a tag, at most [`MOST_CANDIDATES`].
+    fn candidates(pages: &Pages, index: &StoredIndex, tag: u32, found: &mut Vec<u32>)
+    -> Result<()>;
+
+    /// Returns the index after these edits, which may be in any order.
+    fn merge_index(
+        pages: &Pages,
+        index: &StoredIndex,
+        edits: Vec<IndexEdit>,
+    ) -> Result<StoredIndex>;
+}
+
+/// PBNs that are looked at for one fingerprint. A pool of 2^32 blocks has by chance two with the
+/// same tag; a content has several if it is stored more than once.
+pub(super) const MOST_CANDIDATES: usize = 16;
+
+/// Finds the first key with a value.
+struct First(Option<u64>);
+
+impl Visitor for First {
+    fn value(&mut self, key: u64, _value: u128) -> ControlFlow<()> {
+        self.0 = Some(key);
+        ControlFlow::Break(())
+    }
+}
+
+/// Returns the first key at or after `from` that has a value.
+pub(super) fn next<L: Layout>(
+    pages: &Pages,
+    tree: &Tree,
+    part: Part,
+    from: u64,
+) -> Result<Option<u64>> {
+    let mut first = First(None);
+    L::walk(pages, tree, part, from, &mut first)?;
+    Ok(first.0)
+}
+
+/// Calls a function with every value.
+pub(super) struct Values<F>(pub(super) F);
+
+impl<F: FnMut(u64, u128)> Visitor for Values<F> {
+    fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
+        self.0(key, value);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Retires every page of a tree that is no longer needed.
+pub(super) struct Retire<'p>(pub(super) &'p Pages);
+
+impl Visitor for Retire<'_> {
+    fn node(&mut self, at: NodeRef) -> Result<()> {
+        self.0.retire(at.slot);
+        Ok(())
+    }
+
+    fn wants_values(&self) -> bool {
+        false
+    }
+}

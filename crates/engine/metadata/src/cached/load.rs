@@ -1,0 +1,277 @@
+//! Reads a checkpoint. Usually only the pages that say which slots are in use are read. Salvage of
+//! a damaged pool reads all pages.
+
+use super::layout::{Layout, StoredIndex, Visitor};
+use super::pages::Pages;
+use super::{CachedBackend, CachedVolume, Version};
+use crate::error::{MetadataError, Result};
+use crate::{BackendContext, Damage, LoadOptions};
+use gemelo_base::units::format_counted;
+use gemelo_format::{
+    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, Place, PoolSeed, Root, Slot, StoreTable, Tree,
+    read_chain,
+};
+use std::collections::HashSet;
+use std::ops::{ControlFlow, Range};
+
+/// The most LBNs that one lost page may cost for them to be marked one by one: 256 GiB of blocks of
+/// 4 KiB.
+const MOST_LOST_BLOCKS: u64 = 1 << 26;
+
+/// Values by key, and ranges of keys whose values cannot be read.
+type Values = Vec<(u64, u128)>;
+type Lost = Vec<Range<u64>>;
+
+/// Marks the slots of a tree as used.
+struct Claim<'c> {
+    pages: &'c Pages,
+    what: String,
+    damage: &'c mut Damage,
+}
+
+impl Visitor for Claim<'_> {
+    fn node(&mut self, at: NodeRef) -> Result<()> {
+        claim(self.pages, at.slot)
+    }
+
+    fn wants_values(&self) -> bool {
+        false
+    }
+
+    fn lost(&mut self, _keys: Range<u64>, _error: MetadataError) -> Result<()> {
+        self.damage.lost.push(format!("a part of {}", self.what));
+        Ok(())
+    }
+}
+
+fn claim(pages: &Pages, slot: Slot) -> Result<()> {
+    if pages.claim(slot) {
+        return Ok(());
+    }
+    Err(MetadataError::damaged(format!("slot {} is used twice", slot.number())))
+}
+
+/// Collects every value that can be read, and retires the pages that hold them.
+struct Salvage<'s> {
+    pages: &'s Pages,
+    values: Values,
+    lost: Lost,
+}
+
+impl Visitor for Salvage<'_> {
+    fn node(&mut self, at: NodeRef) -> Result<()> {
+        claim(self.pages, at.slot)?;
+        self.pages.retire(at.slot);
+        Ok(())
+    }
+
+    fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
+        self.values.push((key, value));
+        ControlFlow::Continue(())
+    }
+
+    fn lost(&mut self, keys: Range<u64>, _error: MetadataError) -> Result<()> {
+        self.lost.push(keys);
+        Ok(())
+    }
+}
+
+impl<L: Layout> CachedBackend<L> {
+    /// Reads the checkpoint of a root.
+    pub(super) fn load(
+        home: &BackendContext<'_>,
+        root: &Root,
+        options: LoadOptions,
+        damage: &mut Damage,
+    ) -> Result<Self> {
+        let LoadOptions { cache_bytes, salvages } = options;
+        let superblock = home.superblock;
+        let seed = PoolSeed::of(superblock);
+        let chain = read_chain(&*home.disk, superblock, root, seed)?;
+        for slot in &chain.damaged_copies {
+            damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
+        }
+        let table = StoreTable::decode(&chain.stream)
+            .ok_or_else(|| MetadataError::damaged("the checkpoint's table is malformed"))?;
+        let mut backend = Self::new(home, root.data_blocks, cache_bytes);
+        backend.next_volume = root.next_volume;
+        for slot in &chain.slots {
+            claim(&backend.pages, *slot)?;
+        }
+        backend.table = chain.slots;
+        Self::check_table(root, &table)?;
+        backend.list_volumes(&table)?;
+        if salvages {
+            backend.salvage(&table, damage)?;
+        } else {
+            (backend.references, backend.physical) = (root.references, root.physical);
+            backend.claim_all(&table, damage)?;
+        }
+        let halved = backend.pages.damaged_copies();
+        if halved > 0 {
+            damage
+                .harmless
+                .push(format!("one of two copies of {}", format_counted(halved, "page")));
+        }
+        Ok(backend)
+    }
+
+    /// Checks the table's numbers against their bounds, so later arithmetic cannot overflow.
+    fn check_table(root: &Root, table: &StoreTable) -> Result<()> {
+        let is_possible = root.physical < root.data_blocks
+            && table.index_entries < root.data_blocks
+            && u64::from(table.buckets) <= root.data_blocks
+            && root.references >= root.physical;
+        if is_possible {
+            Ok(())
+        } else {
+            Err(MetadataError::damaged("the checkpoint's table has numbers out of bounds"))
+        }
+    }
+
+    fn list_volumes(&mut self, table: &StoreTable) -> Result<()> {
+        for volume in &table.volumes {
+            let new = CachedVolume { record: volume.record.clone(), mapped: volume.mapped };
+            let id = new.record.id;
+            self.check_size(new.record.size_bytes)?;
+            if id.0 >= self.next_volume || self.volumes.insert(id, new).is_some() {
+                return Err(MetadataError::damaged(format!(
+                    "the checkpoint's table has volume {id} twice, or an id that was never assigned"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn claim_all(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
+        let pages = &self.pages;
+        let mut claim = |tree: &Tree, part: Part, what: String| {
+            let mut claim = Claim { pages, what, damage: &mut *damage };
+            L::walk(pages, tree, part, 0, &mut claim)
+        };
+        for volume in &table.volumes {
+            claim(&volume.map, Part::Map, format!("the map of volume '{}'", volume.record.name))?;
+        }
+        claim(&table.counts, Part::Counts, "the reference counts".into())?;
+        claim(&table.fingerprints, Part::Fingerprints, "the fingerprints".into())?;
+        claim(&table.index, Part::Index, "the index".into())?;
+        self.version = Version {
+            maps: table.volumes.iter().map(|volume| (volume.record.id, volume.map)).collect(),
+            counts: table.counts,
+            fingerprints: table.fingerprints,
+            index: StoredIndex {
+                tree: table.index,
+                buckets: table.buckets,
+                entries: table.index_entries,
+            },
+        };
+        Ok(())
+    }
+
+    /// Copies the whole state into the delta, so that the next checkpoint writes it anew. Maps and
+    /// fingerprints are those that can be read; reference counts and the index are computed from
+    /// them.
+    fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
+        for volume in &table.volumes {
+            let (values, lost) = self.read_all(&volume.map, Part::Map)?;
+            let blocks = volume.record.size_bytes / self.block_bytes;
+            for (lbn, word) in values {
+                self.active.set_word(volume.record.id, Lbn(lbn), word as u64);
+            }
+            for keys in lost {
+                if keys.end.min(blocks).saturating_sub(keys.start) > MOST_LOST_BLOCKS {
+                    let what = format!("almost all of the map of volume '{}'", volume.record.name);
+                    return Err(MetadataError::damaged(what));
+                }
+                for lbn in keys.start..keys.end.min(blocks) {
+                    self.active.set_word(volume.record.id, Lbn(lbn), Place::Damaged.word());
+                }
+                damage.lost.push(format!("a part of the map of volume '{}'", volume.record.name));
+            }
+        }
+        let (values, lost) = self.read_all(&table.fingerprints, Part::Fingerprints)?;
+        damage.harmless.extend(lost.iter().map(|_| String::from("a part of the fingerprints")));
+        self.lost_fingerprints = lost;
+        for (pbn, bits) in values {
+            self.active.set_identity(pbn as u32, Identity::from_bytes(bits.to_le_bytes()));
+        }
+        self.is_counting = false;
+        for (tree, part, what) in [
+            (&table.counts, Part::Counts, "reference counts"),
+            (&table.index, Part::Index, "index"),
+        ] {
+            let (_, lost) = self.read_all(tree, part)?;
+            damage.harmless.extend(lost.iter().map(|_| format!("a part of the {what}")));
+        }
+        Ok(())
+    }
+
+    fn read_all(&self, tree: &Tree, part: Part) -> Result<(Values, Lost)> {
+        let mut salvage = Salvage { pages: &self.pages, values: Vec::new(), lost: Vec::new() };
+        L::walk(&self.pages, tree, part, 0, &mut salvage)?;
+        Ok((salvage.values, salvage.lost))
+    }
+
+    /// Ends the replay of the journal: counts the references of a pool that is salvaged.
+    pub(super) fn settle_all(&mut self) -> Result<()> {
+        if self.is_counting {
+            return Ok(());
+        }
+        self.is_counting = true;
+        self.count_again()?;
+        let identities = self.active.identities.keys().copied();
+        let unused: Vec<u32> =
+            identities.filter(|pbn| !self.active.counts.contains_key(pbn)).collect();
+        unused.into_iter().for_each(|pbn| self.active.forget_identity(pbn));
+        Ok(())
+    }
+
+    /// Counts the references again from the words of the delta, which holds the whole state after a
+    /// salvage.
+    fn count_again(&mut self) -> Result<()> {
+        self.active.counts.clear();
+        (self.references, self.physical) = (0, 0);
+        for (id, volume) in &mut self.volumes {
+            volume.mapped = 0;
+            for word in self.active.words.get(id).into_iter().flat_map(|words| words.values()) {
+                volume.mapped += u64::from(*word != 0);
+                let Some(pbn) = Place::from_word(*word).pbn() else { continue };
+                if u64::from(pbn.number()) >= self.data_blocks {
+                    return Err(MetadataError::damaged(format!(
+                        "a map refers to block {}, which is outside of the data store",
+                        pbn.number()
+                    )));
+                }
+                let count = self.active.counts.entry(pbn.number()).or_default();
+                self.physical += u64::from(*count == 0);
+                self.references += 1;
+                *count = count.checked_add(1).ok_or(MetadataError::TooManyReferences)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Restores fingerprints and marks lost contents in a pool that was salvaged.
+    pub(super) fn restore_all(
+        &mut self,
+        computed: &[(Pbn, Fingerprint)],
+        lost: &HashSet<Place>,
+    ) -> Result<()> {
+        for (pbn, fingerprint) in computed {
+            self.active.set_identity(pbn.number(), Identity::of(*fingerprint));
+        }
+        for word in self.active.words.values_mut().flat_map(|words| words.values_mut()) {
+            if lost.contains(&Place::from_word(*word)) {
+                *word = Place::Damaged.word();
+            }
+        }
+        self.count_again()?;
+        // A block without references must not be found by its fingerprint.
+        for pbn in lost.iter().filter_map(|place| place.pbn()) {
+            if !self.active.counts.contains_key(&pbn.number()) {
+                self.active.forget_identity(pbn.number());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,310 @@
+//! The backends `table` and `btree`: metadata on disk, behind a cache of a fixed size.
+//!
+//! Changes gather in a delta in memory. A checkpoint freezes the delta, and a new one begins to
+//! fill. The checkpoint merges the frozen delta into the pages on disk in the order of the keys, so
+//! each page is read, changed and written once. A look-up asks the delta, the frozen delta, and
+//! then the pages. The pages on disk are exactly the state of the last checkpoint.
+
+mod answers;
+mod apply;
+mod array;
+mod btree;
+mod cache;
+mod checkpoint;
+mod delta;
+mod layout;
+mod load;
+mod merge;
+mod pages;
+mod prove;
+mod table;
+mod validate;
+
+use super::registry::{BackendContext, Registration};
+use crate::error::{MetadataError, Result};
+use btree::BTreeLayout;
+use delta::{Delta, Words};
+use gemelo_format::{
+    Fingerprint, Identity, Lbn, Part, Pbn, PoolSeed, Slot, StoreTable, StoreVolume, Tree, VolumeId,
+    VolumeRecord,
+};
+use layout::{Cursor, Layout, MOST_CANDIDATES, StoredIndex};
+use pages::Pages;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+use table::TableLayout;
+
+/// The backend `table`.
+pub(super) const TABLE: Registration = Registration {
+    about: "Arrays and a hash table on disk, with a cache",
+    empty: |home, data_blocks| Box::new(CachedBackend::<TableLayout>::new(home, data_blocks, 0)),
+    load: |home, root, options, damage| {
+        Ok(Box::new(CachedBackend::<TableLayout>::load(home, root, options, damage)?))
+    },
+};
+
+/// The backend `btree`.
+pub(super) const BTREE: Registration = Registration {
+    about: "Copy-on-write B-trees on disk, with a cache",
+    empty: |home, data_blocks| Box::new(CachedBackend::<BTreeLayout>::new(home, data_blocks, 0)),
+    load: |home, root, options, damage| {
+        Ok(Box::new(CachedBackend::<BTreeLayout>::load(home, root, options, damage)?))
+    },
+};
+
+/// Shares of the configured memory: one half is for cached pages, an eighth each for the delta and
+/// the frozen delta. The rest is for a merge, and for maps in memory while they grow.
+const CACHE_SHARE: u64 = 2;
+const DELTA_SHARE: u64 = 8;
+/// The least memory that can be configured.
+const LEAST_CACHE_BYTES: u64 = 64 << 10;
+/// A change unmaps or copies at most one LBN for this many bytes of the delta's memory. Each LBN
+/// takes far less, so a single change cannot fill the delta.
+const PIECE_SHARE: u64 = 512;
+
+#[derive(Debug, Clone)]
+struct CachedVolume {
+    record: VolumeRecord,
+    /// The number of LBNs that are not unmapped.
+    mapped: u64,
+}
+
+/// The state on disk as of a checkpoint.
+#[derive(Debug, Clone, Default)]
+struct Version {
+    maps: BTreeMap<VolumeId, Tree>,
+    counts: Tree,
+    fingerprints: Tree,
+    index: StoredIndex,
+}
+
+/// The state that a checkpoint writes.
+struct Frozen {
+    delta: Delta,
+    volumes: BTreeMap<VolumeId, CachedVolume>,
+}
+
+/// A backend that keeps its metadata on disk in the layout `L`.
+pub(super) struct CachedBackend<L> {
+    block_bytes: u64,
+    data_blocks: u64,
+    next_volume: u32,
+    volumes: BTreeMap<VolumeId, CachedVolume>,
+    references: u64,
+    physical: u64,
+    active: Delta,
+    /// Words of volumes that were removed. They are freed after a checkpoint.
+    forgotten: Vec<Words>,
+    frozen: Option<Arc<Frozen>>,
+    version: Version,
+    /// The state that the checkpoint under way has written.
+    merged: Arc<Mutex<Option<Version>>>,
+    pages: Arc<Pages>,
+    /// The slots of the durable table, and of the table that the checkpoint under way has written.
+    table: Vec<Slot>,
+    sealed: Option<Vec<Slot>>,
+    most_delta_bytes: u64,
+    /// Off while the journal of a damaged pool is replayed: counts are computed at its end, because
+    /// a replay past a lost commit may share blocks that nothing refers to, and use blocks twice.
+    is_counting: bool,
+    /// Ranges of PBNs whose fingerprints were lost. Only a salvaged pool has any.
+    lost_fingerprints: Vec<Range<u64>>,
+    layout: PhantomData<L>,
+}
+
+const fn tag(fingerprint: Fingerprint) -> u32 {
+    (fingerprint.low() >> 32) as u32
+}
+
+impl<L: Layout> CachedBackend<L> {
+    /// Makes the backend of an empty pool, for a data store of this many blocks.
+    fn new(home: &BackendContext<'_>, data_blocks: u64, cache_bytes: u64) -> Self {
+        let cache_bytes = cache_bytes.max(LEAST_CACHE_BYTES);
+        let superblock = home.superblock;
+        let seed = PoolSeed::of(superblock);
+        Self {
+            block_bytes: u64::from(superblock.block_bytes),
+            data_blocks,
+            next_volume: 1,
+            volumes: BTreeMap::new(),
+            references: 0,
+            physical: 0,
+            active: Delta::default(),
+            forgotten: Vec::new(),
+            frozen: None,
+            version: Version::default(),
+            merged: Arc::default(),
+            pages: Arc::new(Pages::new(
+                Arc::clone(&home.disk),
+                superblock.regions(),
+                seed,
+                cache_bytes / CACHE_SHARE,
+            )),
+            table: Vec::new(),
+            sealed: None,
+            most_delta_bytes: cache_bytes / DELTA_SHARE,
+            is_counting: true,
+            lost_fingerprints: Vec::new(),
+            layout: PhantomData,
+        }
+    }
+
+    fn volume(&self, id: VolumeId) -> Result<&CachedVolume> {
+        self.volumes.get(&id).ok_or_else(|| {
+            MetadataError::damaged(format!(
+                "the metadata refer to volume {id}, which does not exist"
+            ))
+        })
+    }
+
+    fn frozen(&self) -> Option<&Delta> {
+        self.frozen.as_ref().map(|frozen| &frozen.delta)
+    }
+
+    fn cursor(&self, part: Part, tree: Tree) -> Cursor<'_, L> {
+        Cursor::new(&self.pages, tree, part)
+    }
+
+    fn map(&self, id: VolumeId) -> Cursor<'_, L> {
+        self.cursor(Part::Map, self.version.maps.get(&id).copied().unwrap_or_default())
+    }
+
+    fn stored_counts(&self) -> Cursor<'_, L> {
+        self.cursor(Part::Counts, self.version.counts)
+    }
+
+    fn stored_fingerprints(&self) -> Cursor<'_, L> {
+        self.cursor(Part::Fingerprints, self.version.fingerprints)
+    }
+
+    fn word(&self, id: VolumeId, lbn: Lbn) -> Result<u64> {
+        self.word_by(&mut self.map(id), id, lbn)
+    }
+
+    fn word_by(&self, stored: &mut Cursor<'_, L>, id: VolumeId, lbn: Lbn) -> Result<u64> {
+        let recent = self.active.word(id, lbn);
+        match recent.or_else(|| self.frozen().and_then(|delta| delta.word(id, lbn))) {
+            Some(word) => Ok(word),
+            None => Ok(stored.get(lbn.0)? as u64),
+        }
+    }
+
+    fn count(&self, pbn: u32) -> Result<u32> {
+        self.count_by(&mut self.stored_counts(), pbn)
+    }
+
+    fn count_by(&self, stored: &mut Cursor<'_, L>, pbn: u32) -> Result<u32> {
+        let recent = self.active.counts.get(&pbn);
+        match recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(&pbn))) {
+            Some(count) => Ok(*count),
+            None => Ok(stored.get(u64::from(pbn))? as u32),
+        }
+    }
+
+    fn identity(&self, pbn: u32) -> Result<Identity> {
+        self.identity_by(&mut self.stored_fingerprints(), pbn)
+    }
+
+    fn identity_by(&self, stored: &mut Cursor<'_, L>, pbn: u32) -> Result<Identity> {
+        let recent = self.active.identities.get(&pbn);
+        match recent.or_else(|| self.frozen().and_then(|delta| delta.identities.get(&pbn))) {
+            Some(found) => Ok(*found),
+            None => Ok(Identity::from_bytes(stored.get(u64::from(pbn))?.to_le_bytes())),
+        }
+    }
+
+    /// Returns a referenced PBN with this fingerprint. An intact block comes before a suspect one,
+    /// and then one with fewer references before one with more.
+    fn find_one(&self, wanted: Fingerprint, candidates: &mut Vec<u32>) -> Result<Option<Pbn>> {
+        if wanted.is_none() {
+            return Ok(None);
+        }
+        let recent = self.active.find(wanted);
+        let is_intact = |pbn: &u32| {
+            self.active.identities.get(pbn).is_some_and(|identity| !identity.is_suspect())
+        };
+        if let Some(pbn) = recent.filter(is_intact) {
+            return Ok(Pbn::new(pbn));
+        }
+        candidates.clear();
+        candidates.extend(recent);
+        candidates.extend(self.frozen().and_then(|delta| delta.find(wanted)));
+        L::candidates(&self.pages, &self.version.index, tag(wanted), candidates)?;
+        let mut best: Option<(bool, u32, u32)> = None;
+        for pbn in candidates.iter().take(MOST_CANDIDATES + 2) {
+            // An index entry on disk may be older than the deltas.
+            let count = self.count(*pbn)?;
+            if count == 0 {
+                continue;
+            }
+            let identity = self.identity(*pbn)?;
+            let rank = (identity.is_suspect(), count, *pbn);
+            if identity.fingerprint() == wanted && best.is_none_or(|best| rank < best) {
+                best = Some(rank);
+            }
+        }
+        Ok(best.and_then(|(_, _, pbn)| Pbn::new(pbn)))
+    }
+
+    /// Returns the first LBN at or after `from` that has a word in a delta.
+    fn next_recent(&self, id: VolumeId, from: u64) -> Option<u64> {
+        let first = |delta: &Delta| Some(*delta.words.get(&id)?.range(from..).next()?.0);
+        [first(&self.active), self.frozen().and_then(first)].into_iter().flatten().min()
+    }
+
+    /// Returns the next LBN before `end` that has a word. It reads no page for LBNs from `end` on,
+    /// because the caller may hold a lock and has warmed the pages before.
+    fn next_word(&self, id: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
+        if from >= end {
+            return Ok(None);
+        }
+        let map = self.version.maps.get(&id).copied().unwrap_or_default();
+        let mut stored = layout::next::<L>(&self.pages, &map, Part::Map, from.0)?;
+        let mut next = from.0;
+        loop {
+            let recent = self.next_recent(id, next);
+            if stored.is_some_and(|stored| stored < next) {
+                stored = layout::next::<L>(&self.pages, &map, Part::Map, next)?;
+            }
+            let Some(lbn) = [recent, stored].into_iter().flatten().min().filter(|lbn| *lbn < end.0)
+            else {
+                return Ok(None);
+            };
+            if self.word(id, Lbn(lbn))? != 0 {
+                return Ok(Some(Lbn(lbn)));
+            }
+            next = lbn + 1;
+            if next >= end.0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn table(&self) -> StoreTable {
+        let merged = self.merged.lock();
+        let version = merged.as_ref().unwrap_or(&self.version);
+        let volumes = self.frozen.as_ref().map_or(&self.volumes, |frozen| &frozen.volumes);
+        let volume = |(id, volume): (&VolumeId, &CachedVolume)| StoreVolume {
+            record: volume.record.clone(),
+            mapped: volume.mapped,
+            map: version.maps.get(id).copied().unwrap_or_default(),
+        };
+        StoreTable {
+            volumes: volumes.iter().map(volume).collect(),
+            counts: version.counts,
+            fingerprints: version.fingerprints,
+            index: version.index.tree,
+            buckets: version.index.buckets,
+            index_entries: version.index.entries,
+        }
+    }
+
+    /// Returns whether a delta has the count of this PBN, so the stored count is out of date.
+    fn has_recent_count(&self, pbn: u32) -> bool {
+        self.active.counts.contains_key(&pbn)
+            || self.frozen().is_some_and(|delta| delta.counts.contains_key(&pbn))
+    }
+}

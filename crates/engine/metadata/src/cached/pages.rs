@@ -1,0 +1,209 @@
+//! Reads pages through the cache, and writes new pages to free slots. A page on disk is never
+//! changed in place.
+
+use super::cache::Cache;
+use crate::error::{MetadataError, Result};
+use crate::slots::Slots;
+use gemelo_disk::{Disk, DiskWrite};
+use gemelo_format::{
+    Chain, DiskRole, FormatError, NodeRef, Page, PoolSeed, Reading, Regions, Slot, build_chain,
+    read_slot,
+};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Pages collected before they are written: 1 MiB. Larger writes are no faster.
+const WRITE_PAGES: usize = 256;
+
+/// Slots and pages that the checkpoint under way has changed.
+#[derive(Default)]
+struct Changes {
+    /// Pages that are not written yet.
+    writes: Vec<(Slot, Arc<Page>)>,
+    written: u64,
+    /// Slots that the checkpoint has taken.
+    taken: Vec<Slot>,
+    /// Slots that the state before the checkpoint needs and the state after it does not.
+    retired: Vec<Slot>,
+    /// Slots of checkpoints that failed. They stay taken until a checkpoint succeeds.
+    left: Vec<Slot>,
+}
+
+/// The pages of a metadata disk, with their cache.
+pub(crate) struct Pages {
+    disk: Arc<dyn Disk>,
+    regions: Regions,
+    seed: PoolSeed,
+    cache: Cache,
+    slots: Mutex<Slots>,
+    changes: Mutex<Changes>,
+    is_damaged: AtomicBool,
+    /// Pages that were read from their second copies.
+    damaged_copies: AtomicU64,
+}
+
+impl Pages {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        regions: Regions,
+        seed: PoolSeed,
+        cache_bytes: u64,
+    ) -> Self {
+        Self {
+            disk,
+            regions,
+            seed,
+            cache: Cache::new(cache_bytes),
+            slots: Mutex::default(),
+            changes: Mutex::default(),
+            is_damaged: AtomicBool::new(false),
+            damaged_copies: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) const fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    pub(super) fn in_use(&self) -> u64 {
+        self.slots.lock().in_use()
+    }
+
+    /// Returns whether any page was found damaged since the pool was opened.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of pages that were read from their second copies so far.
+    pub(super) fn damaged_copies(&self) -> u64 {
+        self.damaged_copies.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a page is malformed, and returns the error for it.
+    pub(super) fn damaged(&self, at: NodeRef) -> MetadataError {
+        self.is_damaged.store(true, Ordering::Relaxed);
+        MetadataError::damaged(format!("the page in slot {}", at.slot.number()))
+    }
+
+    /// Reads a page. Fails with the kind `Damaged` if the page does not match its checksum.
+    pub(super) fn read(&self, at: NodeRef) -> Result<Arc<Page>> {
+        if let Some(page) = self.cache.get(at) {
+            return Ok(page);
+        }
+        // The page may be one that the checkpoint under way has made and not written yet.
+        let waiting = self
+            .changes
+            .lock()
+            .writes
+            .iter()
+            .find(|(slot, _)| *slot == at.slot)
+            .map(|(_, page)| page.clone());
+        let page = match waiting {
+            Some(page) => page,
+            None => self.read_disk(at)?,
+        };
+        assert!(
+            self.seed.checksum(&*page) == at.checksum,
+            "the page in slot {} is the one that was made for it",
+            at.slot.number()
+        );
+        self.cache.put(at, Arc::clone(&page));
+        Ok(page)
+    }
+
+    /// Reads a page from the first of its copies that is good.
+    fn read_disk(&self, at: NodeRef) -> Result<Arc<Page>> {
+        let read = read_slot(&*self.disk, self.regions, at, self.seed, Reading::OneGood)?;
+        let page = read.page.ok_or_else(|| self.damaged(at))?;
+        if read.damaged_copies > 0 {
+            self.damaged_copies.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(Arc::from(page))
+    }
+
+    /// Marks a slot as used. Returns whether it was free.
+    pub(super) fn claim(&self, slot: Slot) -> bool {
+        self.slots.lock().claim(slot)
+    }
+
+    /// Begins a checkpoint.
+    pub(super) fn begin(&self) {
+        self.slots.lock().rewind();
+        self.changes.lock().written = 0;
+    }
+
+    fn take(&self) -> Result<Slot> {
+        let slot = self.slots.lock().take().ok_or(MetadataError::NoSlot)?;
+        self.changes.lock().taken.push(slot);
+        Ok(slot)
+    }
+
+    /// Puts a new page in a free slot. The page may stay in memory until [`Self::flush`].
+    pub(super) fn write(&self, page: Box<Page>) -> Result<NodeRef> {
+        let at = NodeRef { slot: self.take()?, checksum: self.seed.checksum(&*page) };
+        let page: Arc<Page> = Arc::from(page);
+        self.cache.put(at, Arc::clone(&page));
+        let is_much = {
+            let mut changes = self.changes.lock();
+            changes.writes.push((at.slot, page));
+            changes.writes.len() >= WRITE_PAGES
+        };
+        if is_much {
+            self.flush()?;
+        }
+        Ok(at)
+    }
+
+    /// Notes a slot that the state after the checkpoint does not need.
+    pub(super) fn retire(&self, slot: Slot) {
+        self.changes.lock().retired.push(slot);
+    }
+
+    /// Writes the pages that wait, in the order of their slots and neighbours together. Returns the
+    /// number of pages written since the checkpoint began.
+    pub(super) fn flush(&self) -> Result<u64> {
+        // Readers find the pages here until they are on disk. No pages are added meanwhile, because
+        // only one checkpoint runs at a time.
+        let writes = self.changes.lock().writes.clone();
+        let mut list: Vec<DiskWrite<'_>> = writes
+            .iter()
+            .flat_map(|(slot, page)| {
+                self.regions.slot(*slot).map(|offset| DiskWrite::new(offset, page.as_slice()))
+            })
+            .collect();
+        list.sort_unstable_by_key(|write| write.offset);
+        self.disk.write_all(&mut list).map_err(FormatError::io(DiskRole::Metadata, "write"))?;
+        let mut changes = self.changes.lock();
+        assert_eq!(changes.writes.len(), writes.len(), "no page comes while others are written");
+        changes.writes.clear();
+        changes.written += writes.len() as u64;
+        Ok(changes.written)
+    }
+
+    /// Builds the pages of a table in free slots.
+    pub(super) fn chain(&self, stream: &[u8]) -> Result<Chain> {
+        build_chain(stream, self.seed, || self.take().ok()).ok_or(MetadataError::NoSlot)
+    }
+
+    /// Ends a checkpoint whose root is durable. Slots that only the state before needed become
+    /// free.
+    pub(super) fn finish(&self) {
+        let mut changes = self.changes.lock();
+        let mut slots = self.slots.lock();
+        assert!(changes.writes.is_empty(), "a checkpoint that ends has written its pages");
+        let Changes { taken, retired, left, .. } = &mut *changes;
+        taken.clear();
+        retired.drain(..).chain(left.drain(..)).for_each(|slot| slots.release(slot));
+    }
+
+    /// Ends a checkpoint that failed. The root on disk may be the old or the new one, so the slots
+    /// of both states stay taken.
+    pub(super) fn abandon(&self) {
+        let mut changes = self.changes.lock();
+        let Changes { writes, taken, retired, left, .. } = &mut *changes;
+        writes.clear();
+        retired.clear();
+        left.append(taken);
+    }
+}

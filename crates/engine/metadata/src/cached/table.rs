@@ -1,0 +1,263 @@
+//! The layout `table`: arrays, and a hash table that grows bucket by bucket (linear hashing).
+//!
+//! Bucket b has the pages 2·b and 2·b + 1 of an array; the second is used only if the first is
+//! full. Entries that fit in neither are not indexed, which costs a duplicate and nothing else.
+
+use super::array::{self, LeafEdits, LeafShape};
+use super::layout::{IndexEdit, Layout, Leaf, MOST_CANDIDATES, StoredIndex, Visitor};
+use super::pages::Pages;
+use crate::error::{MetadataError, Result};
+use gemelo_format::{
+    BUCKET_ENTRIES, PAGE_BYTES, Page, Part, Tree, array_value, bucket_entries, bucket_of,
+    bucket_page, index_entry, set_array_value,
+};
+use std::iter::Peekable;
+use std::ops::ControlFlow;
+
+/// The most index entries of a bucket on average: half a page. Even the fullest buckets then seldom
+/// need their second page.
+const MEAN_ENTRIES: u64 = 256;
+
+/// The layout of arrays and a hash table.
+pub(crate) struct TableLayout;
+
+/// New values, as changes of leaves.
+struct Values<'e> {
+    part: Part,
+    edits: Peekable<&'e mut dyn Iterator<Item = (u64, u128)>>,
+}
+
+impl LeafEdits for Values<'_> {
+    fn next(&mut self) -> Option<u64> {
+        let entries = self.part.array_entries() as u64;
+        self.edits.peek().map(|(key, _)| key / entries)
+    }
+
+    fn change(&mut self, number: u64, before: Option<&Page>) -> Result<Option<Box<Page>>> {
+        let entries = self.part.array_entries() as u64;
+        let mut page = before.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
+        while let Some((key, value)) = self.edits.next_if(|(key, _)| key / entries == number) {
+            set_array_value(&mut page, (key % entries) as usize, self.part.value_bytes(), value);
+        }
+        Ok(page.iter().any(|byte| *byte != 0).then_some(page))
+    }
+}
+
+/// An index entry that is added to a bucket, or removed from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct BucketEdit {
+    bucket: u32,
+    entry: u64,
+    comes: bool,
+}
+
+/// Added and removed index entries, as changes of the pages of buckets.
+struct Buckets<'e> {
+    pages: &'e Pages,
+    before: StoredIndex,
+    buckets: u32,
+    /// The buckets that change, in ascending order.
+    touched: Peekable<std::vec::IntoIter<u32>>,
+    /// Sorted by bucket, and then by index entry.
+    edits: Peekable<std::vec::IntoIter<BucketEdit>>,
+    /// The entries of a bucket that did not fit in its first page.
+    rest: Option<(u32, Vec<u64>)>,
+}
+
+fn entries_of(pages: &Pages, index: &StoredIndex, bucket: u32) -> Result<Vec<u64>> {
+    let mut entries = Vec::new();
+    for number in [u64::from(bucket) * 2, u64::from(bucket) * 2 + 1] {
+        let Some(page) = array::leaf(pages, &index.tree, number)? else { break };
+        let some = bucket_entries(&page);
+        entries.extend(
+            some.ok_or_else(|| MetadataError::damaged("a bucket of the index is malformed"))?,
+        );
+    }
+    Ok(entries)
+}
+
+impl Buckets<'_> {
+    /// Returns the bucket that held this bucket's entries before the table grew.
+    fn source(&self, mut bucket: u32) -> u32 {
+        while bucket >= self.before.buckets && bucket > 0 {
+            bucket ^= 1 << bucket.ilog2();
+        }
+        bucket
+    }
+
+    /// Consumes the edits of a bucket and returns its entries with those edits made.
+    fn entries(&mut self, bucket: u32) -> Result<Vec<u64>> {
+        let mut entries = entries_of(self.pages, &self.before, self.source(bucket))?;
+        entries.retain(|entry| bucket_of((entry >> 32) as u32, self.buckets) == bucket);
+        while let Some(edit) = self.edits.next_if(|edit| edit.bucket == bucket) {
+            let BucketEdit { entry, comes, .. } = edit;
+            match (entries.binary_search(&entry), comes) {
+                (Err(place), true) => entries.insert(place, entry),
+                (Ok(place), false) => drop(entries.remove(place)),
+                _ => {}
+            }
+        }
+        entries.truncate(2 * BUCKET_ENTRIES);
+        Ok(entries)
+    }
+}
+
+impl LeafEdits for Buckets<'_> {
+    fn next(&mut self) -> Option<u64> {
+        match &self.rest {
+            Some((bucket, _)) => Some(u64::from(*bucket) * 2 + 1),
+            None => self.touched.peek().map(|bucket| u64::from(*bucket) * 2),
+        }
+    }
+
+    fn change(&mut self, _number: u64, _before: Option<&Page>) -> Result<Option<Box<Page>>> {
+        let entries = match self.rest.take() {
+            Some((_, rest)) => rest,
+            None => {
+                let Some(bucket) = self.touched.next() else { return Ok(None) };
+                let mut entries = self.entries(bucket)?;
+                let rest = entries.split_off(entries.len().min(BUCKET_ENTRIES));
+                self.rest = Some((bucket, rest));
+                entries
+            }
+        };
+        Ok((!entries.is_empty()).then(|| bucket_page(&entries)))
+    }
+}
+
+fn read_leaf(
+    part: Part,
+    page: &Page,
+    first: u64,
+    visitor: &mut dyn Visitor,
+) -> Option<ControlFlow<()>> {
+    if part == Part::Index {
+        for entry in bucket_entries(page)? {
+            if visitor.value(entry, 1).is_break() {
+                return Some(ControlFlow::Break(()));
+            }
+        }
+        return Some(ControlFlow::Continue(()));
+    }
+    for at in 0..part.array_entries() {
+        let value = array_value(page, at, part.value_bytes());
+        if value != 0 && visitor.value(first + at as u64, value).is_break() {
+            return Some(ControlFlow::Break(()));
+        }
+    }
+    Some(ControlFlow::Continue(()))
+}
+
+impl Layout for TableLayout {
+    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
+        let entries = part.array_entries() as u64;
+        let first = key / entries * entries;
+        Ok(Leaf { keys: first..first + entries, page: array::leaf(pages, tree, key / entries)? })
+    }
+
+    fn value(leaf: &Page, part: Part, key: u64) -> u128 {
+        array_value(leaf, (key % part.array_entries() as u64) as usize, part.value_bytes())
+    }
+
+    fn walk(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        from: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()> {
+        struct From<'v>(u64, &'v mut dyn Visitor);
+        impl Visitor for From<'_> {
+            fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
+                if key < self.0 { ControlFlow::Continue(()) } else { self.1.value(key, value) }
+            }
+        }
+        let mut read = |page: &Page, first: u64, visitor: &mut dyn Visitor| {
+            if first < from && part != Part::Index {
+                return read_leaf(part, page, first, &mut From(from, visitor));
+            }
+            read_leaf(part, page, first, visitor)
+        };
+        let keys = part.array_entries() as u64;
+        array::walk(pages, tree, from, &mut LeafShape { keys, read: &mut read }, visitor)
+    }
+
+    fn merge(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        edits: &mut dyn Iterator<Item = (u64, u128)>,
+    ) -> Result<Tree> {
+        // A tree grows to hold its last key. That key is known only at the end, so an upper bound
+        // of the remaining keys is used.
+        let mut last = 0;
+        let edits: Vec<(u64, u128)> = edits.inspect(|(key, _)| last = *key).collect();
+        if edits.is_empty() {
+            return Ok(*tree);
+        }
+        let mut edits = edits.into_iter();
+        let mut values =
+            Values { part, edits: (&mut edits as &mut dyn Iterator<Item = _>).peekable() };
+        array::update(pages, tree, last / part.array_entries() as u64, &mut values)
+    }
+
+    fn candidates(
+        pages: &Pages,
+        index: &StoredIndex,
+        tag: u32,
+        found: &mut Vec<u32>,
+    ) -> Result<()> {
+        let bucket = u64::from(bucket_of(tag, index.buckets));
+        for number in [bucket * 2, bucket * 2 + 1] {
+            let Some(page) = array::leaf(pages, &index.tree, number)? else { break };
+            let entries = |at: usize| array_value(&page, at + 1, 8) as u64;
+            let count = (array_value(&page, 0, 2) as usize).min(BUCKET_ENTRIES);
+            let (mut low, mut high) = (0, count);
+            while low < high {
+                let middle = usize::midpoint(low, high);
+                if entries(middle) < index_entry(tag, 0) { low = middle + 1 } else { high = middle }
+            }
+            let same = (low..count).map(entries).take_while(|entry| (entry >> 32) as u32 == tag);
+            found.extend(same.take(MOST_CANDIDATES).map(|entry| entry as u32));
+        }
+        Ok(())
+    }
+
+    fn merge_index(
+        pages: &Pages,
+        index: &StoredIndex,
+        edits: Vec<IndexEdit>,
+    ) -> Result<StoredIndex> {
+        if edits.is_empty() {
+            return Ok(*index);
+        }
+        let come = edits.iter().filter(|(_, comes)| *comes).count() as u64;
+        let entries = index.entries.saturating_add(come).saturating_sub(edits.len() as u64 - come);
+        let wanted = u32::try_from(entries / MEAN_ENTRIES + 1).unwrap_or(u32::MAX);
+        let buckets = wanted.max(index.buckets);
+        let by_bucket = |(entry, comes): IndexEdit| {
+            let bucket = bucket_of((entry >> 32) as u32, buckets);
+            BucketEdit { bucket, entry, comes }
+        };
+        let mut edits: Vec<BucketEdit> = edits.into_iter().map(by_bucket).collect();
+        edits.sort_unstable();
+        let mut after = Buckets {
+            pages,
+            before: *index,
+            buckets,
+            touched: Vec::new().into_iter().peekable(),
+            edits: Vec::new().into_iter().peekable(),
+            rest: None,
+        };
+        let mut touched: Vec<u32> = edits.iter().map(|edit| edit.bucket).collect();
+        touched.extend((index.buckets..buckets).flat_map(|bucket| [bucket, after.source(bucket)]));
+        touched.sort_unstable();
+        touched.dedup();
+        let last = touched.last().map_or(0, |bucket| u64::from(*bucket) * 2 + 1);
+        after.touched = touched.into_iter().peekable();
+        after.edits = edits.into_iter().peekable();
+        let tree = array::update(pages, &index.tree, last, &mut after)?;
+        assert!(after.edits.peek().is_none(), "every change of the index has its bucket");
+        Ok(StoredIndex { tree, buckets, entries })
+    }
+}

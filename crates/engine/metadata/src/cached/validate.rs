@@ -1,0 +1,105 @@
+//! Checks changes before they are made: what is refused leaves the state as it is.
+
+use super::CachedBackend;
+use super::layout::Layout;
+use crate::error::{MetadataError, Result};
+use gemelo_format::{Change, Lbn, Pbn, VolumeId};
+
+/// A bound above every LBN.
+const END: Lbn = Lbn(u64::MAX);
+
+impl<L: Layout> CachedBackend<L> {
+    /// Does the work of [`crate::MetadataBackend::check_change`].
+    pub(super) fn check_one(&self, change: &Change) -> Result<()> {
+        match change {
+            Change::Store { volume, lbn, pbn, .. } | Change::Share { volume, lbn, pbn, .. } => {
+                self.check_place(*volume, *lbn, *pbn)
+            }
+            Change::Identify { pbn, .. } | Change::Suspect { pbn, .. } => self.check_pbn(*pbn),
+            Change::Unmap { volume, first, count } => {
+                self.volume(*volume)?;
+                // The read of a single LBN precedes its change.
+                let end = Lbn(first.0.saturating_add(*count));
+                if *count > 1 { self.read_ahead_of(*volume, *first, end) } else { Ok(()) }
+            }
+            Change::Remove { volume } => match self.volume(*volume)?.mapped {
+                0 => Ok(()),
+                _ => self.read_ahead_of(*volume, Lbn(0), END),
+            },
+            Change::Rename { volume, .. }
+            | Change::SetMode { volume, .. }
+            | Change::Hide { volume }
+            | Change::Show { volume }
+            | Change::Lose { volume, .. } => self.volume(*volume).map(drop),
+            Change::Resize { volume, size_bytes } => {
+                self.check_size(*size_bytes)?;
+                self.volume(*volume)?;
+                self.read_ahead_of(*volume, Lbn(size_bytes / self.block_bytes), END)
+            }
+            Change::Shrink { volume, size_bytes } => {
+                self.check_size(*size_bytes)?;
+                self.volume(*volume).map(drop)
+            }
+            Change::Create(record) => {
+                self.check_size(record.size_bytes)?;
+                self.check_unused(record.id)
+            }
+            Change::Clone { source, volume, .. } => {
+                self.volume(*source)?;
+                self.check_unused(*volume)?;
+                self.read_ahead_of(*source, Lbn(0), END)
+            }
+            Change::Begin { source, volume, .. } => {
+                self.volume(*source)?;
+                self.check_unused(*volume)
+            }
+            Change::Copy { source, volume, first, count } => {
+                self.volume(*volume)?;
+                self.volume(*source)?;
+                let end = Lbn(first.0.saturating_add(*count));
+                self.read_ahead_of(*source, *first, end)?;
+                self.read_ahead_of(*volume, *first, end)
+            }
+            Change::Carry { .. } | Change::Grow { .. } => Ok(()),
+        }
+    }
+
+    /// Reads everything that a change of these LBNs needs. A page that cannot be read then refuses
+    /// the change as a whole, and does not leave it half made.
+    fn read_ahead_of(&self, id: VolumeId, first: Lbn, end: Lbn) -> Result<()> {
+        let mut next = first;
+        while let Some(lbn) = self.next_word(id, next, end)? {
+            self.before((id, lbn))?;
+            next = Lbn(lbn.0 + 1);
+        }
+        Ok(())
+    }
+
+    fn check_unused(&self, id: VolumeId) -> Result<()> {
+        match self.volumes.contains_key(&id) {
+            false => Ok(()),
+            true => Err(MetadataError::damaged(format!("the metadata have volume {id} twice"))),
+        }
+    }
+
+    pub(super) fn check_pbn(&self, pbn: Pbn) -> Result<()> {
+        if u64::from(pbn.number()) < self.data_blocks {
+            return Ok(());
+        }
+        Err(MetadataError::damaged(format!(
+            "the metadata refer to block {}, which is outside of the data store",
+            pbn.number()
+        )))
+    }
+
+    pub(super) fn check_place(&self, id: VolumeId, lbn: Lbn, pbn: Pbn) -> Result<()> {
+        self.check_pbn(pbn)?;
+        if lbn.0 >= self.volume(id)?.record.size_bytes / self.block_bytes {
+            return Err(MetadataError::damaged(format!(
+                "volume {id} is too small to have a block {}",
+                lbn.0
+            )));
+        }
+        Ok(())
+    }
+}

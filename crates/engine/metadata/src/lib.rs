@@ -1,0 +1,25 @@
+//! The metadata of a pool: maps, index, reference counts and the list of volumes, behind traits.
+//!
+//! The journal is the engine's: it hands every [`gemelo_format::Change`] to the backend after it
+//! was appended, and again when it is replayed after a crash. A backend keeps the state, and at a
+//! checkpoint makes it durable. [`log`] keeps everything in memory; [`cached`] reads pages that are
+//! not in its cache. `docs/internals/add-a-backend.md` says how to add one.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod cached;
+mod error;
+mod figures;
+mod log;
+mod registry;
+mod slots;
+#[cfg(test)]
+mod tests;
+mod traits;
+
+pub use error::MetadataError;
+pub use figures::{CacheFigures, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
+pub use registry::{BackendContext, LoadOptions, about_backend, empty, load};
+pub use traits::{
+    Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,
+};

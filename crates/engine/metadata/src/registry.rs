@@ -1,0 +1,74 @@
+//! The table of backends: how each is described to people and how it is made.
+
+use super::figures::Damage;
+use super::traits::MetadataBackend;
+use super::{cached, log};
+use crate::error::Result;
+use gemelo_disk::Disk;
+use gemelo_format::{BackendKind, Root, Superblock};
+use std::sync::Arc;
+
+/// The disk and the parameters of the pool whose metadata a backend keeps.
+pub struct BackendContext<'h> {
+    /// The metadata disk of the pool.
+    pub disk: Arc<dyn Disk>,
+    /// The parameters of the pool.
+    pub superblock: &'h Superblock,
+}
+
+/// Options for reading a checkpoint.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadOptions {
+    /// The same as [`LoadOptions::cache_bytes`].
+    pub cache_bytes: u64,
+    /// If `true`, all pages that can be read are read, so that the next checkpoint writes the whole
+    /// state anew.
+    pub salvages: bool,
+}
+
+/// Makes the backend of an empty pool with a data store of this many blocks. The superblock need
+/// not be on disk yet.
+type Empty = fn(&BackendContext<'_>, u64) -> Box<dyn MetadataBackend>;
+/// Reads the checkpoint of a root.
+type Load =
+    fn(&BackendContext<'_>, &Root, LoadOptions, &mut Damage) -> Result<Box<dyn MetadataBackend>>;
+
+/// An entry of the table.
+pub(crate) struct Registration {
+    /// One line for the help of the command line.
+    pub(crate) about: &'static str,
+    pub(crate) empty: Empty,
+    pub(crate) load: Load,
+}
+
+/// Returns the entry of a backend. A kind without an entry does not compile.
+const fn registration(kind: BackendKind) -> &'static Registration {
+    match kind {
+        BackendKind::Log => &log::LOG,
+        BackendKind::Ram => &log::RAM,
+        BackendKind::Table => &cached::TABLE,
+        BackendKind::BTree => &cached::BTREE,
+    }
+}
+
+/// Describes a backend in one line, for the help of a command.
+#[must_use]
+pub const fn about_backend(kind: BackendKind) -> &'static str {
+    registration(kind).about
+}
+
+/// Makes the backend of an empty pool.
+pub fn empty(home: &BackendContext<'_>, data_blocks: u64) -> Box<dyn MetadataBackend> {
+    (registration(home.superblock.backend).empty)(home, data_blocks)
+}
+
+/// Reads the checkpoint of a root. [`MetadataBackend::settle`] has to follow after the journal was
+/// replayed.
+pub fn load(
+    home: &BackendContext<'_>,
+    root: &Root,
+    options: LoadOptions,
+    damage: &mut Damage,
+) -> Result<Box<dyn MetadataBackend>> {
+    (registration(home.superblock.backend).load)(home, root, options, damage)
+}

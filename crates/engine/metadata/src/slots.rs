@@ -1,0 +1,99 @@
+//! The slots of the metadata disk that are in use.
+
+use gemelo_format::Slot;
+
+/// A bitmap of slots. Slots are given one after another, so that a checkpoint writes sequentially.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    /// A set bit is a slot in use; bit n of word w is slot 64·w + n + 1.
+    words: Vec<u64>,
+    in_use: u64,
+    cursor: usize,
+}
+
+impl Slots {
+    /// Takes a free slot. Returns `None` if all slot numbers are in use.
+    pub(crate) fn take(&mut self) -> Option<Slot> {
+        let start = self.cursor;
+        let free = |words: &[u64]| words.iter().position(|word| *word != u64::MAX);
+        let found = self.words.get(start..).and_then(free).map(|ahead| start + ahead);
+        let word =
+            found.or_else(|| self.words.get(..start).and_then(free)).unwrap_or(self.words.len());
+        if word == self.words.len() {
+            self.words.push(0);
+        }
+        let bits = self.words.get_mut(word)?;
+        let bit = bits.trailing_ones();
+        assert!(bit < u64::BITS, "a word that was found has a free slot");
+        let slot = Slot::new(u32::try_from(word as u64 * 64 + u64::from(bit) + 1).ok()?)?;
+        *bits |= 1 << bit;
+        self.cursor = word;
+        self.in_use += 1;
+        Some(slot)
+    }
+
+    /// Marks a slot as used. Returns whether it was free.
+    pub(crate) fn claim(&mut self, slot: Slot) -> bool {
+        let (word, bit) = Self::place(slot);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let Some(bits) = self.words.get_mut(word) else { return false };
+        let was_free = *bits & bit == 0;
+        *bits |= bit;
+        self.in_use += u64::from(was_free);
+        was_free
+    }
+
+    pub(crate) fn release(&mut self, slot: Slot) {
+        let (word, bit) = Self::place(slot);
+        let bits = self.words.get_mut(word).filter(|bits| **bits & bit != 0);
+        assert!(bits.is_some(), "slot {} is in use until it is released", slot.number());
+        if let Some(bits) = bits {
+            *bits &= !bit;
+            self.in_use -= 1;
+        }
+    }
+
+    /// Starts the next search at the first slot, so that gaps are filled before the disk grows.
+    pub(crate) fn rewind(&mut self) {
+        self.cursor = 0;
+    }
+
+    pub(crate) const fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    fn place(slot: Slot) -> (usize, u64) {
+        let bit = slot.number() - 1;
+        ((bit / 64) as usize, 1 << (bit % 64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_given_in_order_and_again_when_released() {
+        let mut slots = Slots::default();
+        let given: Vec<u32> = (0..130).map(|_| slots.take().unwrap().number()).collect();
+        assert_eq!(given, (1..=130).collect::<Vec<_>>());
+        slots.release(Slot::new(7).unwrap());
+        assert_eq!(slots.in_use(), 129);
+        slots.rewind();
+        assert_eq!(slots.take().map(Slot::number), Some(7));
+        assert_eq!(slots.take().map(Slot::number), Some(131));
+        assert!(!slots.claim(Slot::new(7).unwrap()));
+        assert!(slots.claim(Slot::new(1000).unwrap()));
+    }
+
+    #[test]
+    #[should_panic(expected = "in use until it is released")]
+    fn a_slot_is_not_released_twice() {
+        let mut slots = Slots::default();
+        let slot = slots.take().unwrap();
+        slots.release(slot);
+        slots.release(slot);
+    }
+}

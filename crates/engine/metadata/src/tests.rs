@@ -1,0 +1,148 @@
+//! Conformance of every backend: it gets the same random changes as a plain model. Checkpoints in
+//! between succeed, fail, or are the state that the next process begins with.
+
+mod pair;
+
+use crate::error::MetadataError;
+use gemelo_base::random::mix64;
+use gemelo_format::{
+    BackendKind, Birth, Change, Checksum, DedupMode, FingerprintKind, Lbn, Origin, Pbn, Place,
+    PoolSeed, Superblock, VolumeId, VolumeRecord,
+};
+use pair::Pair;
+
+const DATA_BLOCKS: u64 = 200_000;
+const VOLUME_BLOCKS: u64 = 1 << 33;
+/// A small cache, so that pages are evicted and read again all the time.
+const CACHE_BYTES: u64 = 64 << 10;
+
+fn superblock(backend: BackendKind) -> Superblock {
+    let fingerprint = FingerprintKind::Blake3;
+    Superblock {
+        block_bytes: 512,
+        pool_id: [1; 16],
+        key: [2; 32],
+        fingerprint,
+        backend,
+        ring_pages: 8,
+        header_copy: None,
+    }
+}
+
+/// The record of a volume named after its id.
+pub(super) fn record(id: u32, size_bytes: u64) -> VolumeRecord {
+    VolumeRecord {
+        id: VolumeId(id),
+        name: format!("v{id}"),
+        size_bytes,
+        mode: DedupMode::Inline,
+        read_only: false,
+        is_hidden: false,
+        birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Empty },
+    }
+}
+
+/// The place of a block, with a checksum that follows from its number.
+fn stored(pbn: u32) -> Place {
+    Place::Stored(Pbn::new(pbn).unwrap(), checksum_of(pbn))
+}
+
+fn checksum_of(pbn: u32) -> Checksum {
+    Checksum(mix64(u64::from(pbn)) as u32)
+}
+
+fn conform(kind: BackendKind) {
+    for seed in 0..2 {
+        let mut pair = Pair::new(kind, seed);
+        pair.create(1);
+        pair.create(2);
+        let root = pair.write();
+        pair.reload(&root);
+        for round in 0..8 {
+            (0..3000).for_each(|_| pair.step(true));
+            pair.backend.freeze();
+            let at_freeze = pair.model.clone();
+            // The totals of the root are those at the instant of the freeze.
+            let root = pair.write();
+            (0..500).for_each(|_| pair.step(false));
+            match round % 3 {
+                0 => {
+                    pair.backend.abandon();
+                    pair.compare();
+                }
+                1 => {
+                    pair.backend.finish();
+                    pair.generation += 1;
+                    pair.compare();
+                }
+                // The next process begins with the frozen state.
+                _ => {
+                    pair.model = at_freeze;
+                    pair.backend.finish();
+                    let pages = pair.backend.totals().pages;
+                    pair.reload(&root);
+                    assert_eq!(pair.backend.totals().pages, pages, "no slot is lost");
+                    pair.compare();
+                    pair.free_unused();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn log_conforms() {
+    conform(BackendKind::Log);
+}
+
+#[test]
+fn ram_conforms() {
+    conform(BackendKind::Ram);
+}
+
+#[test]
+fn table_conforms() {
+    conform(BackendKind::Table);
+}
+
+#[test]
+fn btree_conforms() {
+    conform(BackendKind::BTree);
+}
+
+#[test]
+fn what_does_not_fit_the_state_is_an_error() {
+    for kind in BackendKind::ALL {
+        let mut pair = Pair::new(kind, 1);
+        pair.create(1);
+        let (volume, missing, lbn) = (VolumeId(1), VolumeId(9), Lbn(0));
+        let pbn = Pbn::new(DATA_BLOCKS as u32).unwrap();
+        let wrong = [
+            Change::Share { volume, lbn, pbn, checksum: Checksum(1) },
+            Change::Share {
+                volume,
+                lbn: Lbn(VOLUME_BLOCKS),
+                pbn: Pbn::FIRST,
+                checksum: Checksum(1),
+            },
+            Change::Remove { volume: missing },
+            Change::Unmap { volume: missing, first: lbn, count: 1 },
+            Change::Rename { volume: missing, name: "x".into() },
+            Change::Clone {
+                source: missing,
+                volume: VolumeId(5),
+                name: "x".into(),
+                read_only: true,
+                created_s: None,
+            },
+            Change::Create(record(volume.0, 512)),
+        ];
+        for change in wrong {
+            let result = pair.backend.apply(std::slice::from_ref(&change), &mut Vec::new());
+            assert!(matches!(result, Err(MetadataError::Damaged { .. })), "{kind:?}: {change:?}");
+        }
+        let mut places = Vec::new();
+        assert!(pair.backend.look_up(missing, &[lbn], &mut places).is_err());
+        assert_eq!(PoolSeed::of(&pair.superblock), PoolSeed::of(&superblock(kind)));
+    }
+}

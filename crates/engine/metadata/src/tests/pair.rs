@@ -1,0 +1,296 @@
+//! A backend beside a plain model: random changes go to both, and both are compared.
+
+use super::{CACHE_BYTES, DATA_BLOCKS, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
+use crate::{
+    BackendContext, Damage, LoadOptions, MetadataBackend, PageWrites, Sealed, empty, load,
+};
+use gemelo_base::random::{Random, mix64};
+use gemelo_disk::FileDisk;
+use gemelo_format::{
+    BackendKind, Change, Fingerprint, Layout, Lbn, Pbn, Place, Root, Superblock, VolumeId,
+};
+use gemelo_store::PoolDisks;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The map of each volume, and the fingerprint of each referenced block.
+#[derive(Clone, Default)]
+pub(super) struct Model {
+    maps: BTreeMap<u32, BTreeMap<u64, u32>>,
+    fingerprints: BTreeMap<u32, Fingerprint>,
+}
+
+impl Model {
+    fn references(&self) -> BTreeMap<u32, u32> {
+        let mut counts = BTreeMap::new();
+        self.maps
+            .values()
+            .flat_map(BTreeMap::values)
+            .for_each(|pbn| *counts.entry(*pbn).or_default() += 1);
+        counts
+    }
+}
+
+/// A backend beside its model.
+pub(super) struct Pair {
+    disks: PoolDisks,
+    pub(super) superblock: Superblock,
+    pub(super) backend: Box<dyn MetadataBackend>,
+    pub(super) model: Model,
+    random: Random,
+    next_pbn: u32,
+    /// PBNs that were freed and that no checkpoint needs.
+    free: Vec<u32>,
+    pub(super) generation: u64,
+    _directory: tempfile::TempDir,
+}
+
+impl Pair {
+    pub(super) fn new(kind: BackendKind, seed: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = |name| Arc::new(FileDisk::create(&directory.path().join(name)).unwrap());
+        let disks = PoolDisks::new(disk("data"), disk("metadata"));
+        let superblock = superblock(kind);
+        let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock: &superblock };
+        let backend = empty(&home, DATA_BLOCKS);
+        let random = Random::new(seed);
+        let (model, free) = (Model::default(), Vec::new());
+        Self {
+            disks,
+            superblock,
+            backend,
+            model,
+            random,
+            next_pbn: 1,
+            free,
+            generation: 0,
+            _directory: directory,
+        }
+    }
+
+    fn apply(&mut self, change: &Change) -> Vec<u32> {
+        let mut freed = Vec::new();
+        self.backend.apply(std::slice::from_ref(change), &mut freed).unwrap();
+        freed.into_iter().map(Pbn::number).collect()
+    }
+
+    pub(super) fn create(&mut self, id: u32) {
+        self.apply(&Change::Create(record(id, VOLUME_BLOCKS * 512)));
+        self.model.maps.insert(id, BTreeMap::new());
+    }
+
+    /// Chooses an LBN: dense at the start of a volume, sparse beyond.
+    fn lbn(&mut self) -> u64 {
+        match self.random.below(4) {
+            0 => self.random.below(VOLUME_BLOCKS),
+            1 => VOLUME_BLOCKS / 2 + self.random.below(3000),
+            _ => self.random.below(20_000),
+        }
+    }
+
+    fn any_volume(&mut self) -> u32 {
+        let at = self.random.below(self.model.maps.len() as u64) as usize;
+        *self.model.maps.keys().nth(at).unwrap()
+    }
+
+    fn store(&mut self, id: u32, lbn: u64) {
+        let pbn = self.free.pop().unwrap_or_else(|| {
+            self.next_pbn += 1;
+            self.next_pbn - 1
+        });
+        let bits = mix64(self.random.below(1 << 20));
+        let is_off = self.random.below(20) == 0;
+        let fingerprint = if is_off {
+            Fingerprint::NONE
+        } else {
+            Fingerprint::of_hash(u128::from(bits) << 64 | u128::from(bits))
+        };
+        let (volume, lbn_, pbn_) = (VolumeId(id), Lbn(lbn), Pbn::new(pbn).unwrap());
+        let checksum = checksum_of(pbn);
+        let freed =
+            self.apply(&Change::Store { volume, lbn: lbn_, pbn: pbn_, fingerprint, checksum });
+        self.model.fingerprints.insert(pbn, fingerprint);
+        self.put(id, lbn, Some(pbn), &freed);
+    }
+
+    /// Sets a word of the model, and compares what that frees.
+    fn put(&mut self, id: u32, lbn: u64, pbn: Option<u32>, freed: &[u32]) {
+        let map = self.model.maps.get_mut(&id).unwrap();
+        let before = match pbn {
+            Some(pbn) => map.insert(lbn, pbn),
+            None => map.remove(&lbn),
+        };
+        // A look at all maps for each change would take too long: what is freed is counted at the
+        // end.
+        assert!(freed.iter().all(|pbn| before == Some(*pbn)));
+    }
+
+    fn share(&mut self, id: u32, lbn: u64) {
+        let other = self.any_volume();
+        let from = self.lbn();
+        let Some(pbn) = self.model.maps[&other].range(from..).next().map(|(_, pbn)| *pbn) else {
+            return;
+        };
+        let (volume, pbn_) = (VolumeId(id), Pbn::new(pbn).unwrap());
+        let freed = self.apply(&Change::Share {
+            volume,
+            lbn: Lbn(lbn),
+            pbn: pbn_,
+            checksum: checksum_of(pbn),
+        });
+        self.put(id, lbn, Some(pbn), &freed);
+    }
+
+    /// A block without a fingerprint gets one.
+    fn identify(&mut self, id: u32, from: u64) {
+        let fingerprints = &self.model.fingerprints;
+        let mut pbns = self.model.maps[&id].range(from..).map(|(_, pbn)| *pbn);
+        let Some(pbn) = pbns.find(|pbn| fingerprints[pbn].is_none()) else { return };
+        let bits = mix64(self.random.below(1 << 20));
+        let fingerprint = Fingerprint::of_hash(u128::from(bits) << 64 | u128::from(bits));
+        self.apply(&Change::Identify { pbn: Pbn::new(pbn).unwrap(), fingerprint });
+        self.model.fingerprints.insert(pbn, fingerprint);
+    }
+
+    fn unmap(&mut self, id: u32, first: u64) {
+        let count = 1 + self.random.below(200);
+        self.apply(&Change::Unmap { volume: VolumeId(id), first: Lbn(first), count });
+        self.model
+            .maps
+            .get_mut(&id)
+            .unwrap()
+            .retain(|lbn, _| !(first..first + count).contains(lbn));
+    }
+
+    /// Volumes do not change as a whole during a checkpoint.
+    pub(super) fn step(&mut self, may_change_volumes: bool) {
+        let (id, lbn) = (self.any_volume(), self.lbn());
+        match self.random.below(if may_change_volumes { 1000 } else { 997 }) {
+            0..700 => self.store(id, lbn),
+            700..830 => self.share(id, lbn),
+            830..850 => self.identify(id, lbn),
+            850..997 => self.unmap(id, lbn),
+            997 if self.model.maps.len() < 4 => {
+                let volume = self.backend.totals().next_volume;
+                let name = format!("v{volume}");
+                let clone = Change::Clone {
+                    source: VolumeId(id),
+                    volume: VolumeId(volume),
+                    name,
+                    read_only: false,
+                    created_s: Some(1_700_000_000),
+                };
+                self.apply(&clone);
+                self.model.maps.insert(volume, self.model.maps[&id].clone());
+            }
+            998 => {
+                let size_bytes = 512 * (VOLUME_BLOCKS / 4);
+                self.apply(&Change::Resize { volume: VolumeId(id), size_bytes });
+                self.apply(&Change::Resize {
+                    volume: VolumeId(id),
+                    size_bytes: 512 * VOLUME_BLOCKS,
+                });
+                self.model.maps.get_mut(&id).unwrap().retain(|lbn, _| *lbn < VOLUME_BLOCKS / 4);
+            }
+            999 if self.model.maps.len() > 2 => {
+                self.apply(&Change::Remove { volume: VolumeId(id) });
+                self.model.maps.remove(&id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes the frozen pages. Returns the root that a checkpoint would write.
+    pub(super) fn write(&mut self) -> Root {
+        if let Some(merge) = self.backend.merge() {
+            merge().unwrap();
+        }
+        let mut writes = PageWrites::new();
+        let pages = self.backend.local_pages_mut().unwrap();
+        while pages.gather(64, &mut writes).unwrap() {}
+        let Sealed { table, table_bytes } = pages.seal(&mut writes).unwrap();
+        for (slot, page) in writes {
+            for offset in self.superblock.regions().slot(slot) {
+                self.disks.metadata.write_at(offset, page.as_slice()).unwrap();
+            }
+        }
+        let totals = self.backend.totals();
+        Root {
+            generation: self.generation + 1,
+            next_commit: 1,
+            journal_offset: 0,
+            table,
+            table_bytes,
+            data_blocks: totals.data_blocks,
+            next_volume: totals.next_volume,
+            references: totals.references,
+            physical: totals.physical,
+        }
+    }
+
+    pub(super) fn reload(&mut self, root: &Root) {
+        let options = LoadOptions { cache_bytes: CACHE_BYTES, salvages: false };
+        let mut damage = Damage::default();
+        let disk = Arc::clone(&self.disks.metadata);
+        let home = BackendContext { disk, superblock: &self.superblock };
+        self.backend = load(&home, root, options, &mut damage).unwrap();
+        self.backend.settle().unwrap();
+        assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
+    }
+
+    /// Frees the blocks that neither the present state nor a state on disk refers to.
+    pub(super) fn free_unused(&mut self) {
+        let used: BTreeSet<u32> = self.model.references().into_keys().collect();
+        self.free = (1..self.next_pbn).filter(|pbn| !used.contains(pbn)).collect();
+        self.model.fingerprints.retain(|pbn, _| used.contains(pbn));
+    }
+
+    pub(super) fn compare(&self) {
+        assert_eq!(self.backend.prove(5).unwrap(), Vec::<String>::new());
+        let references = self.model.references();
+        let totals = self.backend.totals();
+        let sum: u64 = references.values().map(|count| u64::from(*count)).sum();
+        assert_eq!((totals.references, totals.physical), (sum, references.len() as u64));
+        let mut used = BTreeSet::new();
+        self.backend.visit_used(&mut |pbn| assert!(used.insert(pbn.number()))).unwrap();
+        assert!(used.iter().eq(references.keys()));
+        for (id, map) in &self.model.maps {
+            self.compare_map(VolumeId(*id), map);
+        }
+        let pbns: Vec<Pbn> = references.keys().filter_map(|pbn| Pbn::new(*pbn)).collect();
+        let (mut records, mut found) = (Vec::new(), Vec::new());
+        self.backend.records(&pbns, &mut records).unwrap();
+        let wanted: Vec<Fingerprint> = records.iter().map(|record| record.fingerprint).collect();
+        self.backend.find(&wanted, &mut found).unwrap();
+        for ((pbn, record), found) in pbns.iter().zip(&records).zip(found) {
+            let fingerprint = self.model.fingerprints[&pbn.number()];
+            let right = references[&pbn.number()];
+            // A page that volumes share holds one reference, in the backends that share pages.
+            let least = if self.superblock.backend.layout() == Layout::Pages { 1 } else { right };
+            assert_eq!(record.fingerprint, fingerprint);
+            assert!(
+                (least..=right).contains(&record.references),
+                "{record:?} has {right} references"
+            );
+            let same = found.map(|pbn| self.model.fingerprints[&pbn.number()]);
+            // If a content is stored twice, the index may lose it with the first block that is
+            // freed.
+            assert!(same.is_none() || same == Some(fingerprint), "{same:?}, not {fingerprint:?}");
+        }
+    }
+
+    fn compare_map(&self, volume: VolumeId, map: &BTreeMap<u64, u32>) {
+        assert_eq!(self.backend.mapped_blocks(volume), map.len() as u64);
+        let (mut next, mut places) = (Lbn(0), Vec::new());
+        for (lbn, pbn) in map {
+            let found = self.backend.next_mapped(volume, next, Lbn(VOLUME_BLOCKS)).unwrap();
+            assert_eq!(found, Some(Lbn(*lbn)));
+            places.clear();
+            self.backend.look_up(volume, &[Lbn(*lbn), Lbn(lbn + 1)], &mut places).unwrap();
+            let after = map.get(&(lbn + 1)).map_or(Place::Unmapped, |pbn| stored(*pbn));
+            assert_eq!(places, [stored(*pbn), after]);
+            next = Lbn(lbn + 1);
+        }
+        assert_eq!(self.backend.next_mapped(volume, next, Lbn(VOLUME_BLOCKS)).unwrap(), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! The traits of the metadata, split by what is asked.
+//!
+//! A caller takes the narrowest trait that it needs: a walk over all blocks takes [`Map`], a search
+//! for duplicates takes [`Index`]. The engine holds a [`MetadataBackend`], which is all of them.
+//!
+//! A method that returns a [`Result`] may read. It fails if what it reads is damaged or cannot be
+//! read. A method without a [`Result`] answers from memory. Look-ups run at the same time as each
+//! other; changes run alone.
+
+use super::figures::{Garbage, Pressure, Record, SlotNeed, Totals};
+use crate::error::Result;
+use gemelo_format::{
+    Change, Fingerprint, Lbn, NodeRef, Pbn, Place, SlotWrite, VolumeId, VolumeRecord,
+};
+use std::collections::HashSet;
+
+/// The map of each volume: LBN to place.
+pub trait Map {
+    /// Adds the place of every LBN to `places`.
+    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()>;
+
+    /// The first LBN from `from` on, but before `end`, that is not unmapped.
+    fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>>;
+
+    /// Returns whether other volumes have the part of the map with this LBN as well. The references
+    /// of a shared part are counted once for all of these volumes. A backend whose volumes share no
+    /// parts returns `false`.
+    fn is_in_shared_part(&self, _volume: VolumeId, _lbn: Lbn) -> bool {
+        false
+    }
+
+    /// Reads what changes of the LBNs from `from` to `end` need, so that the changes themselves do
+    /// not wait for a disk. Reads for a few milliseconds at most, and gives the first LBN that is
+    /// left; `end` if nothing is. A backend that keeps its metadata in memory has nothing to read.
+    fn warm(&self, _volume: VolumeId, _from: Lbn, end: Lbn) -> Result<Lbn> {
+        Ok(end)
+    }
+}
+
+/// The index of contents and the records of blocks, which hold their reference counts.
+pub trait Index {
+    /// Adds to `found`, for every fingerprint, a PBN that has the content, if the index knows one.
+    fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()>;
+
+    /// Adds the record of every PBN to `records`.
+    fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()>;
+
+    /// Adds the reference count of every PBN to `counts`, as the PBN's record has it.
+    fn counts(&self, pbns: &[Pbn], counts: &mut Vec<u32>) -> Result<()>;
+
+    /// Calls `visit` with every PBN that has a reference.
+    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()>;
+
+    /// Brings the counts of these places into memory, or into the processor's caches, because
+    /// changes of the places will need them. Fails also if any page was found damaged since the
+    /// pool was opened: a pool with a damaged page takes no writes.
+    fn prefetch(&self, _places: &[Place]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The list of volumes, which every backend keeps in memory.
+pub trait Volumes {
+    /// The records of all volumes, by id; hidden ones included.
+    fn volumes(&self) -> Vec<VolumeRecord>;
+
+    /// The number of LBNs of a volume that are not unmapped; 0 for an unknown volume.
+    fn mapped_blocks(&self, volume: VolumeId) -> u64;
+
+    /// The most LBNs that one change may unmap or copy. The engine clones and cuts larger volumes
+    /// piece by piece. `None` if a change of a whole volume is cheap and takes no memory.
+    fn piece_blocks(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Checkpoints: a checkpoint writes the state of one instant, so the journal before that instant is
+/// no longer needed.
+///
+/// The order is `freeze`, `merge`, the pages of [`LocalPages`] if there are any, then `finish` once
+/// the root is durable, or `abandon` after a failure. Changes go on meanwhile, but volumes are not
+/// created, removed or cloned between `freeze` and the end.
+pub trait Checkpoint {
+    /// Returns how urgently the backend needs a checkpoint.
+    fn pressure(&self) -> Pressure {
+        Pressure::Low
+    }
+
+    /// Begins a checkpoint of the present state; changes may follow at once.
+    fn freeze(&mut self);
+
+    /// The part of the checkpoint that runs without the state's lock.
+    fn merge(&self) -> Option<Merge> {
+        None
+    }
+
+    /// Ends a checkpoint whose root is durable. Slots that only the checkpoint before needed may be
+    /// used again.
+    fn finish(&mut self) -> Garbage;
+
+    /// Ends a checkpoint that failed. The next checkpoint writes the frozen changes too.
+    fn abandon(&mut self);
+
+    /// The backend's pages on the metadata disk. `None` for a backend that keeps its metadata
+    /// elsewhere; its roots name no table.
+    fn local_pages(&self) -> Option<&dyn LocalPages>;
+
+    /// The same as [`Self::local_pages`], with write access.
+    fn local_pages_mut(&mut self) -> Option<&mut dyn LocalPages>;
+}
+
+/// Pages in slots of the metadata disk, and the table that names them.
+pub trait LocalPages {
+    /// Slots in use, and those that the next checkpoint may take.
+    fn slots(&self) -> SlotNeed;
+
+    /// Adds at most `most` frozen pages to `writes`. Returns `true` if there are more.
+    fn gather(&mut self, most: usize, writes: &mut PageWrites) -> Result<bool>;
+
+    /// Adds the pages of the table after the last frozen page.
+    fn seal(&mut self, writes: &mut PageWrites) -> Result<Sealed>;
+}
+
+/// Checking the state against itself, and repairing it.
+pub trait Repair {
+    /// Returns whether the fingerprint of this PBN was lost with its page.
+    fn is_record_lost(&self, pbn: Pbn) -> bool;
+
+    /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()>;
+
+    /// Counts the references to every PBN again and compares counts, totals and index with them.
+    /// Returns descriptions of the differences, at most `most`.
+    fn prove(&self, most: usize) -> Result<Vec<String>>;
+}
+
+/// A store of the engine's metadata.
+pub trait MetadataBackend: Map + Index + Volumes + Checkpoint + Repair + Send + Sync {
+    /// Checks that a change can be made on the present state. A change that passes fails only if
+    /// metadata cannot be read meanwhile.
+    ///
+    /// # Errors
+    /// Fails if the change contradicts the state, or if metadata cannot be read. Nothing is changed
+    /// then.
+    fn check_change(&self, change: &Change) -> Result<()>;
+
+    /// Makes the changes, in order, and adds PBNs that lost their last reference to `freed`.
+    fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()>;
+
+    /// Ends the replay of the journal: computes what is not stored, and marks what was damaged as
+    /// changed, so that the next checkpoint writes it anew.
+    fn settle(&mut self) -> Result<()>;
+
+    /// Sums over the whole pool.
+    fn totals(&self) -> Totals;
+}
+
+/// The part of a checkpoint that needs no lock; gives the number of pages that it wrote.
+pub type Merge = Box<dyn FnOnce() -> Result<u64> + Send>;
+
+/// Pages to be written, each to both places of its slot.
+pub type PageWrites = Vec<SlotWrite>;
+
+/// The table that a checkpoint has written. A backend without pages has none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sealed {
+    /// The table's first page.
+    pub table: Option<NodeRef>,
+    /// The bytes of the table.
+    pub table_bytes: u64,
+}

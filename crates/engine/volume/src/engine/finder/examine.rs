@@ -1,0 +1,295 @@
+//! Examines blocks: computes their fingerprints, looks them up, and shares each block whose content
+//! is known.
+
+use super::super::checked::FingerprintMatch;
+use super::super::{Engine, State, VolumeShared, Wanted};
+use super::FinderReport;
+use crate::counters::add;
+use crate::error::Result;
+use gemelo_format::{Change, Fingerprint, Pbn, Place, VolumeId};
+use gemelo_metadata::Record;
+use gemelo_store::ContentWrite;
+
+/// Blocks that are settled in one hold of the state's lock: some 50 µs, which a writer waits for.
+const SETTLED_AT_ONCE: usize = 32;
+
+/// A block without a fingerprint, and the results of its examination.
+struct Candidate {
+    own: Wanted,
+    fingerprint: Fingerprint,
+    /// The block that the index has for the fingerprint.
+    entry: Option<Pbn>,
+    /// `true` if the block of the index has the same content.
+    is_equal: bool,
+    /// `true` if the block of the index was suspect and its content was written there again.
+    is_healed: bool,
+    /// `true` if the block was read and passed its checksum.
+    is_read: bool,
+}
+
+impl Engine {
+    /// Examines some blocks. Returns those that have to be examined again, because the index has
+    /// changed.
+    pub(super) fn examine_chunk(
+        &self,
+        volume: &VolumeShared,
+        chunk: &[Wanted],
+        report: &mut FinderReport,
+    ) -> Result<Vec<Wanted>> {
+        let candidates = self.identify(volume, chunk)?;
+        report.examined_blocks += candidates.len() as u64;
+        report.aborted_blocks += (chunk.len() - candidates.len()) as u64;
+        let mut again = Vec::new();
+        self.warm_pieces(volume, candidates.iter().map(|candidate| candidate.own.lbn))?;
+        let mut scratch = Scratch::default();
+        for some in candidates.chunks(SETTLED_AT_ONCE) {
+            let mut state = self.state_to_change();
+            for candidate in some {
+                match self.settle(&mut state, volume, candidate, &mut scratch)? {
+                    Settled::Shared => report.shared_blocks += 1,
+                    Settled::Identified => report.identified_blocks += 1,
+                    Settled::Overtaken => report.aborted_blocks += 1,
+                    Settled::Again => {
+                        report.examined_blocks -= 1;
+                        again.push(candidate.own);
+                    }
+                }
+            }
+        }
+        Ok(again)
+    }
+
+    /// Looks for the contents of blocks, and reads those whose fingerprints are not remembered.
+    /// Blocks that cannot be read, or are damaged, are left out.
+    fn identify(&self, volume: &VolumeShared, chunk: &[Wanted]) -> Result<Vec<Candidate>> {
+        let recalled = self.data.remembered().recall(chunk.iter().map(|wanted| wanted.pbn));
+        let mut known = Vec::with_capacity(chunk.len());
+        let mut unread = Vec::new();
+        for (own, fingerprint) in chunk.iter().zip(recalled) {
+            match fingerprint {
+                Some(fingerprint) => known.push((*own, fingerprint)),
+                None => unread.push(*own),
+            }
+        }
+        let mut candidates = self.identify_known(volume, &known, &mut unread)?;
+        self.data.remembered().note_use(candidates.len(), unread.len());
+        if !unread.is_empty() {
+            candidates.extend(self.identify_read(volume, &unread)?);
+        }
+        Ok(candidates)
+    }
+
+    /// Looks for contents by their remembered fingerprints. Adds those to `unread` whose bytes are
+    /// needed: to be compared, or to be written to a damaged block again.
+    fn identify_known(
+        &self,
+        volume: &VolumeShared,
+        known: &[(Wanted, Fingerprint)],
+        unread: &mut Vec<Wanted>,
+    ) -> Result<Vec<Candidate>> {
+        if known.is_empty() {
+            return Ok(Vec::new());
+        }
+        let fingerprints: Vec<Fingerprint> =
+            known.iter().map(|(_, fingerprint)| *fingerprint).collect();
+        let (found, records) = self.look_up_contents(volume, &fingerprints)?;
+        assert_eq!(found.len(), known.len(), "each content is looked up once");
+        let must_compare = self.must_compare();
+        let mut candidates = Vec::with_capacity(known.len());
+        for ((own, fingerprint), (entry, record)) in
+            known.iter().zip(found.into_iter().zip(records))
+        {
+            if entry.is_some() && (must_compare || record.is_suspect) {
+                unread.push(*own);
+                continue;
+            }
+            candidates.push(Candidate {
+                own: *own,
+                fingerprint: *fingerprint,
+                entry,
+                is_equal: entry.is_some(),
+                is_healed: false,
+                is_read: false,
+            });
+        }
+        Ok(candidates)
+    }
+
+    /// Returns the block of each content that the index knows, and its record.
+    fn look_up_contents(
+        &self,
+        volume: &VolumeShared,
+        fingerprints: &[Fingerprint],
+    ) -> Result<(Vec<Option<Pbn>>, Vec<Record>)> {
+        let (pool, own) = (&self.counters, volume.counters());
+        for (lookups, batches) in
+            [(&pool.index_lookups, &pool.index_batches), (&own.index_lookups, &own.index_batches)]
+        {
+            add(lookups, fingerprints.len() as u64);
+            add(batches, 1);
+        }
+        let mut found = Vec::with_capacity(fingerprints.len());
+        let mut records = Vec::with_capacity(fingerprints.len());
+        let state = self.state();
+        state.backend().find(fingerprints, &mut found)?;
+        let pbns: Vec<Pbn> = found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
+        state.backend().records(&pbns, &mut records)?;
+        assert_eq!(records.len(), found.len(), "each block has a record");
+        Ok((found, records))
+    }
+
+    /// Reads blocks and looks for their contents.
+    fn identify_read(&self, volume: &VolumeShared, chunk: &[Wanted]) -> Result<Vec<Candidate>> {
+        let block_bytes = self.block_bytes();
+        let mut contents = vec![0; chunk.len() * block_bytes];
+        let good = self.read_each(volume.id(), chunk, &mut contents);
+        let blocks = || contents.chunks_exact(block_bytes).zip(&good).filter(|(_, good)| **good);
+        let good_contents: Vec<&[u8]> = blocks().map(|(content, _)| content).collect();
+        let mut fingerprints = Vec::with_capacity(good_contents.len());
+        self.fingerprinter.of_all(&good_contents, |fingerprint| fingerprints.push(fingerprint));
+        assert_eq!(fingerprints.len(), good_contents.len(), "each content has a fingerprint");
+        let (found, records) = self.look_up_contents(volume, &fingerprints)?;
+        let must_compare = self.must_compare();
+        let compared = if must_compare {
+            let known = good_contents.iter().zip(&fingerprints).zip(found.iter().zip(&records));
+            let likenesses: Vec<FingerprintMatch<'_>> = known
+                .filter(|(_, (_, record))| !record.is_suspect)
+                .filter_map(|((content, fingerprint), (pbn, _))| {
+                    Some(FingerprintMatch { pbn: (*pbn)?, fingerprint: *fingerprint, content })
+                })
+                .collect();
+            self.are_equal(&likenesses)
+        } else {
+            Vec::new()
+        };
+        let mut compared = compared.into_iter();
+        let mut candidates = Vec::with_capacity(fingerprints.len());
+        let owns = chunk.iter().zip(&good).filter(|(_, good)| **good).map(|(own, _)| *own);
+        let looked_up = fingerprints.into_iter().zip(found).zip(records);
+        for ((own, ((fingerprint, entry), record)), content) in
+            owns.zip(looked_up).zip(good_contents)
+        {
+            let is_suspect = entry.is_some() && record.is_suspect;
+            let is_healed = is_suspect && !must_compare && self.heal(entry, content);
+            let is_compared = must_compare && entry.is_some() && !record.is_suspect;
+            let is_known = entry.is_some() && !is_suspect;
+            let is_same = if is_compared { compared.next() == Some(true) } else { !must_compare };
+            let is_equal = is_healed || is_known && is_same;
+            let is_read = true;
+            candidates.push(Candidate { own, fingerprint, entry, is_equal, is_healed, is_read });
+        }
+        Ok(candidates)
+    }
+
+    /// Reads blocks in one list; true for those that are good. The contents become those of other
+    /// LBNs, so they are checked even without `verify_reads`.
+    fn read_each(&self, volume: VolumeId, chunk: &[Wanted], contents: &mut [u8]) -> Vec<bool> {
+        let buffers = contents.chunks_exact_mut(self.block_bytes());
+        self.read_blocks(volume, chunk, buffers).iter().map(Result::is_ok).collect()
+    }
+
+    /// Writes the content of a suspect block to that block again.
+    pub(in crate::engine) fn heal(&self, entry: Option<Pbn>, content: &[u8]) -> bool {
+        let Some(pbn) = entry.filter(|pbn| !self.damages.is_unwritable(*pbn)) else { return false };
+        let mut writes = [ContentWrite::new(pbn, content)];
+        self.data.write(&mut writes);
+        let [write] = writes;
+        let is_written = write.outcome.is_ok();
+        if !is_written {
+            self.damages.note_unwritable(pbn);
+        }
+        is_written
+    }
+
+    /// Applies the change for one block, if the results of its examination still hold.
+    fn settle(
+        &self,
+        state: &mut State,
+        volume: &VolumeShared,
+        candidate: &Candidate,
+        scratch: &mut Scratch,
+    ) -> Result<Settled> {
+        let Candidate { own: Wanted { lbn, pbn, checksum }, fingerprint, entry, .. } = *candidate;
+        scratch.clear();
+        state.backend().look_up(volume.id(), &[lbn], &mut scratch.places)?;
+        state.backend().records(&[pbn], &mut scratch.records)?;
+        let [own] = scratch.records.as_slice() else { return Ok(Settled::Overtaken) };
+        // A damaged block stays as it is, whether it was read or not.
+        let is_damaged = own.is_suspect && !candidate.is_read;
+        if scratch.places != [Place::Stored(pbn, checksum)] || is_damaged {
+            return Ok(Settled::Overtaken);
+        }
+        if !own.fingerprint.is_none() {
+            // An earlier LBN with the same block was examined first.
+            return Ok(Settled::Identified);
+        }
+        state.backend().find(&[fingerprint], &mut scratch.found)?;
+        let known = scratch.found.first().copied().flatten();
+        // What became known since the look-up is equal if fingerprints prove it.
+        let is_as_before = known == entry;
+        if !is_as_before && self.must_compare() {
+            return Ok(Settled::Again);
+        }
+        let is_healed = candidate.is_healed && is_as_before;
+        let is_equal = if is_as_before { candidate.is_equal } else { known.is_some() };
+        if let Some(known) = known.filter(|_| is_equal)
+            && self.can_share(state, (known, fingerprint), is_healed, scratch)?
+        {
+            if is_healed {
+                self.mend(state, known)?;
+            }
+            let change = Change::Share { volume: volume.id(), lbn, pbn: known, checksum };
+            self.log.apply(state, &change)?;
+            return Ok(Settled::Shared);
+        }
+        self.log.apply(state, &Change::Identify { pbn, fingerprint })?;
+        Ok(Settled::Identified)
+    }
+
+    /// Returns whether another reference to a block of the index can be made.
+    fn can_share(
+        &self,
+        state: &State,
+        (known, fingerprint): (Pbn, Fingerprint),
+        is_healed: bool,
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
+        scratch.records.clear();
+        state.backend().records(&[known], &mut scratch.records)?;
+        Ok(scratch.records.iter().all(|record| {
+            (1..self.tuning.most_references).contains(&record.references)
+                && record.fingerprint == fingerprint
+                && (is_healed || !record.is_suspect)
+        }))
+    }
+
+    /// Returns whether bytes are compared before a block is shared.
+    fn must_compare(&self) -> bool {
+        self.tuning.verify_bytes || self.fingerprinter.must_compare()
+    }
+}
+
+/// Lists that are reused, so that nothing is allocated per block.
+#[derive(Default)]
+struct Scratch {
+    places: Vec<Place>,
+    records: Vec<Record>,
+    found: Vec<Option<Pbn>>,
+}
+
+impl Scratch {
+    fn clear(&mut self) {
+        self.places.clear();
+        self.records.clear();
+        self.found.clear();
+    }
+}
+
+/// The outcome of a candidate.
+enum Settled {
+    Shared,
+    Identified,
+    Overtaken,
+    /// The index has another block for the fingerprint now.
+    Again,
+}

@@ -1,0 +1,176 @@
+//! A chunk: some consecutive blocks of a volume, the order in which they are stored, and the
+//! decision whether it is worth bringing them together.
+
+use super::marks::Stretch;
+use super::references::References;
+use crate::engine::read::wanted_at;
+use crate::engine::{Engine, State, VolumeShared, Wanted};
+use crate::error::Result;
+use gemelo_format::{Lbn, Pbn};
+use gemelo_metadata::Record;
+
+/// Most map entries that are changed for a chunk, as many as for a long write: they are in one
+/// commit.
+const MOST_CHANGES: u32 = 1024;
+
+/// A block of a chunk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChunkBlock {
+    pub(super) wanted: Wanted,
+    pub(super) is_movable: bool,
+}
+
+/// The stored blocks of some consecutive LBNs, in the order of these.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    /// The LBNs that were looked at. They are fewer than asked for if too many references follow.
+    pub(super) stretch: Stretch,
+    pub(super) blocks: Vec<ChunkBlock>,
+    /// Blocks that the finder has to examine first.
+    pub(super) unexamined: u64,
+}
+
+impl Chunk {
+    /// The number of runs: blocks whose PBNs follow one another are one run.
+    pub(super) fn runs(&self) -> u64 {
+        count_runs(self.blocks.iter().map(|block| block.wanted.pbn.number()))
+    }
+
+    /// The number of runs if the movable blocks had PBNs in a row.
+    fn runs_afterwards(&self) -> u64 {
+        let mut runs = 0;
+        let mut last: Option<ChunkBlock> = None;
+        for block in &self.blocks {
+            let follows = last.is_some_and(|last| {
+                let is_next = last.wanted.pbn.number() + 1 == block.wanted.pbn.number();
+                last.is_movable == block.is_movable && (block.is_movable || is_next)
+            });
+            runs += u64::from(!follows);
+            last = Some(*block);
+        }
+        runs
+    }
+
+    /// Returns whether its runs are short. `run_blocks` is the mean length from which they are long
+    /// enough.
+    fn is_scattered(&self, run_blocks: u64) -> bool {
+        self.runs().saturating_mul(run_blocks) > self.blocks.len() as u64
+    }
+
+    /// Returns whether moving its blocks is worth the writes: its runs are short, and would become
+    /// half as many at least.
+    pub(super) fn is_worth(&self, run_blocks: u64) -> bool {
+        self.is_scattered(run_blocks) && self.runs_afterwards() * 2 <= self.runs()
+    }
+
+    pub(super) fn movable(&self) -> Vec<Wanted> {
+        let movable = self.blocks.iter().filter(|block| block.is_movable);
+        movable.map(|block| block.wanted).collect()
+    }
+}
+
+/// The number of runs of consecutive numbers.
+pub(super) fn count_runs(numbers: impl Iterator<Item = u32>) -> u64 {
+    let mut last = None;
+    numbers.filter(|number| last.replace(*number) != number.checked_sub(1)).count() as u64
+}
+
+impl Engine {
+    /// Looks at the blocks of a chunk. If they are not scattered, none counts as movable, and their
+    /// records are not read: a look at a volume in good order reads the map alone. The chunk ends
+    /// before the first block whose references are too many to be changed with those before it.
+    pub(super) fn chunk(
+        &self,
+        volume: &VolumeShared,
+        stretch: Stretch,
+        references: &References,
+    ) -> Result<Chunk> {
+        let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
+        let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
+        let state = self.state();
+        state.backend().look_up(volume.id(), &lbns, &mut places)?;
+        let stored = (stretch.first..).zip(&places).filter_map(wanted_at);
+        let mut chunk = Chunk {
+            stretch,
+            blocks: stored.map(|wanted| ChunkBlock { wanted, is_movable: false }).collect(),
+            unexamined: 0,
+        };
+        if !chunk.is_scattered(self.run_blocks()) {
+            return Ok(chunk);
+        }
+        let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
+        state.backend().records(&pbns, &mut records)?;
+        assert_eq!(records.len(), pbns.len(), "each block has a record");
+        let mut changes_left = MOST_CHANGES;
+        for (at, (block, record)) in chunk.blocks.iter_mut().zip(&records).enumerate() {
+            // A block without a fingerprint is the durable mark of the finder's work. The finder
+            // compares its PBN at the end, and would have to begin again.
+            let is_unexamined = volume.is_examined() && record.fingerprint.is_none();
+            let Wanted { lbn, pbn, .. } = block.wanted;
+            let is_owner = || references.others(pbn, (volume.id(), lbn), record.references);
+            // The old place of a kept block would not become free.
+            let is_movable = is_movable(&state, volume, lbn, record)
+                && (record.references == 1 || is_owner().is_some())
+                && !self.data.is_kept(pbn);
+            block.is_movable = is_movable && !is_unexamined;
+            if block.is_movable {
+                let Some(left) = changes_left.checked_sub(record.references) else {
+                    chunk.stretch.end = lbn.0;
+                    chunk.blocks.truncate(at);
+                    break;
+                };
+                changes_left = left;
+            }
+            chunk.unexamined += u64::from(is_movable && is_unexamined);
+        }
+        Ok(chunk)
+    }
+}
+
+/// Returns whether the block of this LBN is intact, and its references can be changed one by one:
+/// those of a part of a map that volumes share are counted once.
+pub(super) fn is_movable(state: &State, volume: &VolumeShared, lbn: Lbn, record: &Record) -> bool {
+    record.references > 0
+        && !record.is_suspect
+        && !state.backend().is_in_shared_part(volume.id(), lbn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_format::Checksum;
+
+    /// A chunk with these PBNs; negative ones are not movable.
+    fn chunk(pbns: &[i32]) -> Chunk {
+        let block = |(lbn, number): (u64, &i32)| {
+            let pbn = Pbn::new(number.unsigned_abs()).unwrap();
+            let wanted = Wanted { lbn: Lbn(lbn), pbn, checksum: Checksum(0) };
+            ChunkBlock { wanted, is_movable: *number > 0 }
+        };
+        let stretch = Stretch { first: 0, end: pbns.len() as u64 };
+        Chunk { stretch, blocks: (0..).zip(pbns).map(block).collect(), unexamined: 0 }
+    }
+
+    #[test]
+    fn runs_are_counted_before_and_after() {
+        for (pbns, before, after) in [
+            (&[][..], 0, 0),
+            (&[5, 6, 7], 1, 1),
+            (&[5, 7, 6], 3, 1),
+            (&[9, -4, 3, -5, -6, 8], 5, 5),
+            (&[9, 2, 7, -4, -5, 1, 3], 6, 3),
+        ] {
+            let chunk = chunk(pbns);
+            assert_eq!((chunk.runs(), chunk.runs_afterwards()), (before, after), "{pbns:?}");
+        }
+    }
+
+    #[test]
+    fn only_short_runs_that_become_few_are_worth_it() {
+        assert!(chunk(&[9, 2, 7, 4]).is_worth(4));
+        assert!(!chunk(&[1, 2, 3, 4]).is_worth(4));
+        assert!(!chunk(&[1, 2, 3, 4, 11, 12, 13, 14]).is_worth(4), "long enough");
+        assert!(chunk(&[1, 2, 3, 4, 11, 12, 13, 14]).is_worth(8));
+        assert!(!chunk(&[9, -4, 3, -8, 6, -2]).is_worth(4), "shared blocks are in between");
+    }
+}

@@ -1,0 +1,195 @@
+//! Checkpoints: writing the state of one instant, so that the journal before it is not needed any
+//! more.
+
+use super::Log;
+use super::commit::{Committer, Written};
+use crate::counters::add;
+use crate::engine::locks::OrderedGuard;
+use crate::error::{Result, VolumeError};
+use gemelo_disk::DiskWrite;
+use gemelo_format::{DiskRole, Root};
+use gemelo_metadata::{PageWrites, Pressure, Sealed, Totals};
+
+/// Pages copied under the state's lock at once: some 30 µs.
+const PAGES_AT_ONCE: usize = 64;
+
+/// The fields of a root that are known when the state is frozen.
+struct Mark {
+    generation: u64,
+    next_commit: u64,
+    journal_offset: u64,
+    totals: Totals,
+}
+
+impl Log {
+    /// Writes a checkpoint.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        let _alone = self.checkpointer.lock();
+        self.checkpoint_alone()
+    }
+
+    /// Writes a checkpoint if the backend's memory is full, or waits for the one that is under way.
+    pub(super) fn relieve(&self) -> Result<()> {
+        if self.pressure() < Pressure::Full {
+            return Ok(());
+        }
+        let _alone = self.checkpointer.lock();
+        if self.pressure() < Pressure::Full { Ok(()) } else { self.checkpoint_alone() }
+    }
+
+    pub(super) fn pressure(&self) -> Pressure {
+        self.read().backend.pressure()
+    }
+
+    /// Does the same as [`Self::checkpoint`], for a caller that holds the checkpointer's lock.
+    pub(super) fn checkpoint_alone(&self) -> Result<()> {
+        self.health.check_writable()?;
+        let mut committer = self.committer.lock();
+        let (next_commit, totals) = self.freeze(&mut committer)?;
+        let written = self.write_waiting(&mut committer);
+        if self.health.is_stopped() {
+            return written.map(|_| ());
+        }
+        if committer.waits_for_data() {
+            // A root must not refer to contents that may not be there after a crash.
+            self.write().backend.abandon();
+            add(&self.counters.failed_checkpoints, 1);
+            return written.map(|_| ());
+        }
+        let mark = Mark {
+            generation: committer.generation() + 1,
+            next_commit,
+            journal_offset: committer.head(),
+            totals,
+        };
+        let has_carried = committer.carrying.begin_sync();
+        // If the commit had no room, no other may be written before the root is durable.
+        let mut held = match written {
+            Ok(Written::All) => {
+                drop(committer);
+                None
+            }
+            Ok(Written::NoRoom) | Err(_) => Some(committer),
+        };
+        // The root gives the journal up, which may be the only durable place of contents.
+        let synced = match has_carried {
+            true => self.keep_contents(held.as_deref_mut()),
+            false => Ok(()),
+        };
+        self.write_frozen(&mark, synced, held)
+            .inspect_err(|_| add(&self.counters.failed_checkpoints, 1))
+    }
+
+    fn freeze(&self, committer: &mut Committer) -> Result<(u64, Totals)> {
+        let mut state = self.write();
+        // A thread that panicked may have left the state half changed.
+        self.health.check_writable()?;
+        self.close_now(&mut state, committer);
+        state.backend.freeze();
+        Ok((state.open.number(), state.backend.totals()))
+    }
+
+    /// Makes the contents durable that the checkpoint refers to, without the journal before it: in
+    /// the data store, or by a commit after it that carries those without space there.
+    fn keep_contents(&self, held: Option<&mut Committer>) -> Result<()> {
+        let is_held = held.is_some();
+        match self.finish_sync(held)? {
+            true => Ok(()),
+            false if is_held => Err(VolumeError::NoSpace { disk: DiskRole::Data }),
+            false => self.commit_unwritten(),
+        }
+    }
+
+    /// Writes the checkpoint, if the contents that it refers to are durable, and gives it up
+    /// otherwise.
+    fn write_frozen(
+        &self,
+        mark: &Mark,
+        synced: Result<()>,
+        held: Option<OrderedGuard<'_, Committer>>,
+    ) -> Result<()> {
+        if let Err(error) = synced.and_then(|()| self.write_pages_and_root(mark)) {
+            self.write().backend.abandon();
+            return Err(error);
+        }
+        let garbage = self.write().backend.finish();
+        drop(garbage);
+        let mut committer = held.unwrap_or_else(|| self.committer.lock());
+        let disk = &*self.disk;
+        let effects =
+            committer.note_root(disk, mark.generation, mark.journal_offset, mark.next_commit);
+        // The committer is held, so a count of the blocks finds these here or there.
+        self.take_effect(effects);
+        self.publish(&committer);
+        drop(committer);
+        add(&self.counters.checkpoints, 1);
+        Ok(())
+    }
+
+    fn write_pages_and_root(&self, mark: &Mark) -> Result<()> {
+        let merge = self.read().backend.merge();
+        if let Some(merge) = merge {
+            add(&self.counters.checkpoint_pages, merge()?);
+        }
+        let Sealed { table, table_bytes } = self.write_local_pages()?;
+        self.sync()?;
+        let root = Root {
+            generation: mark.generation,
+            next_commit: mark.next_commit,
+            journal_offset: mark.journal_offset,
+            table,
+            table_bytes,
+            data_blocks: mark.totals.data_blocks,
+            next_volume: mark.totals.next_volume,
+            references: mark.totals.references,
+            physical: mark.totals.physical,
+        };
+        assert!(root.physical <= root.references, "each stored block has a reference");
+        assert!(root.physical <= root.data_blocks, "more blocks are stored than there are");
+        let page = root.encode(&self.superblock, self.seed);
+        for offset in Root::offsets(mark.generation) {
+            // A root that was written in spite of an error would begin a history of its own.
+            self.disk
+                .write_at(offset, page.as_slice())
+                .map_err(VolumeError::io(DiskRole::Metadata, "write"))
+                .inspect_err(|_| self.health.stop(DiskRole::Metadata, "write the root of"))?;
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the frozen pages and the table, if the backend keeps them on the metadata disk.
+    fn write_local_pages(&self) -> Result<Sealed> {
+        let mut writes = PageWrites::new();
+        loop {
+            let mut state = self.write();
+            let Some(pages) = state.backend.local_pages_mut() else {
+                return Ok(Sealed::default());
+            };
+            let is_more = pages.gather(PAGES_AT_ONCE, &mut writes)?;
+            let table = if is_more { None } else { Some(pages.seal(&mut writes)?) };
+            drop(state);
+            self.write_pages(&mut writes)?;
+            if let Some(table) = table {
+                return Ok(table);
+            }
+        }
+    }
+
+    /// Writes both copies of pages in one list, in the order of their places, and empties the list
+    /// of pages.
+    fn write_pages(&self, writes: &mut PageWrites) -> Result<()> {
+        let regions = self.superblock.regions();
+        let mut list: Vec<DiskWrite<'_>> = writes
+            .iter()
+            .flat_map(|(slot, page)| {
+                regions.slot(*slot).map(|offset| DiskWrite::new(offset, page.as_slice()))
+            })
+            .collect();
+        list.sort_unstable_by_key(|write| write.offset);
+        self.disk.write_all(&mut list).map_err(VolumeError::io(DiskRole::Metadata, "write"))?;
+        add(&self.counters.checkpoint_pages, writes.len() as u64);
+        writes.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! The log: the metadata, their changes, and how these become durable.
+//!
+//! A change is made in memory and appended to the open commit under one lock. Commits are closed
+//! and written to the journal in their order, by one thread at a time, for all who wait. A
+//! checkpoint writes the state of one instant, so that the journal before it is not needed any
+//! more. Blocks that a change has freed go to the data path when the change is durable.
+
+mod carry;
+mod checkpoint;
+mod commit;
+mod copy;
+mod group_commit;
+mod reserve;
+mod state;
+
+pub(crate) use reserve::LEAST_RESERVE_SLOTS;
+pub(crate) use state::State;
+
+use super::data::DataPath;
+use super::health::{Health, Syncs};
+use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
+use crate::counters::PoolCounters;
+use crate::error::{Result, VolumeError};
+use crate::journal::Journal;
+use crate::pool::Tuning;
+use carry::Carrying;
+use commit::{Committer, OpenCommit};
+use gemelo_base::Clock;
+use gemelo_disk::Disk;
+use gemelo_format::{COPIES, DiskRole, PoolSeed, Superblock};
+use gemelo_metadata::MetadataBackend;
+use group_commit::GroupCommit;
+use parking_lot::Mutex;
+use reserve::Reserve;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// The log of an open pool; see the module.
+pub(crate) struct Log {
+    disk: Arc<dyn Disk>,
+    superblock: Superblock,
+    seed: PoolSeed,
+    clock: Arc<dyn Clock>,
+    tuning: Tuning,
+    counters: Arc<PoolCounters>,
+    health: Arc<Health>,
+    data: Arc<DataPath>,
+    syncs: Syncs,
+    state: OrderedRwLock<State>,
+    group: GroupCommit,
+    committer: OrderedMutex<Committer>,
+    /// Held by a checkpoint, and by changes of whole volumes, which none of them may meet.
+    checkpointer: OrderedMutex<()>,
+    reserve: Reserve,
+    /// Most bytes of contents that a commit carries.
+    carry_bytes: u64,
+    /// The same in blocks.
+    most_carried: usize,
+    /// Bytes of the open commit, to be looked at without a lock.
+    open_bytes: AtomicU64,
+    /// Bytes of the commits that wait, to be looked at without a lock.
+    waiting_bytes: AtomicU64,
+    /// The committer's figures as of its last change, because the committer is held while a commit
+    /// is written. Held for a copy only.
+    figures: Mutex<JournalFigures>,
+}
+
+/// Everything that a log is opened with.
+pub(crate) struct LogParts {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) superblock: Superblock,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) tuning: Tuning,
+    pub(crate) counters: Arc<PoolCounters>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) data: Arc<DataPath>,
+    pub(crate) backend: Box<dyn MetadataBackend>,
+    pub(crate) journal: Journal,
+    /// Bytes of the contents that the journal carries.
+    pub(crate) carried_bytes: u64,
+    /// The number of the next commit.
+    pub(crate) next_commit: u64,
+    /// The generation of the newest durable root.
+    pub(crate) generation: u64,
+}
+
+/// Figures of a journal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JournalFigures {
+    pub(crate) used_bytes: u64,
+    pub(crate) ring_bytes: u64,
+    /// The generation of the newest durable root.
+    pub(crate) generation: u64,
+}
+
+impl Log {
+    pub(crate) fn new(parts: LogParts) -> Self {
+        let LogParts { backend, journal, next_commit, generation, .. } = parts;
+        let health = &parts.health;
+        let carrying = Carrying::of_journal(parts.carried_bytes);
+        let committer = Committer::new(journal, carrying, next_commit - 1, generation);
+        let figures = Mutex::new(committer.figures());
+        let carry_bytes = carry::bytes_of(&parts.tuning, &*parts.disk);
+        let blocks = carry_bytes / u64::from(parts.superblock.block_bytes);
+        let most_carried = usize::try_from(blocks).unwrap_or(usize::MAX);
+        let open = OpenCommit::new(next_commit, most_carried, parts.data.has_keeper());
+        Self {
+            seed: PoolSeed::of(&parts.superblock),
+            disk: parts.disk,
+            superblock: parts.superblock,
+            clock: parts.clock,
+            tuning: parts.tuning,
+            counters: parts.counters,
+            data: parts.data,
+            syncs: Syncs::new(DiskRole::Metadata, health),
+            state: OrderedRwLock::new(Rank::State, health, State::new(backend, open)),
+            group: GroupCommit::default(),
+            committer: OrderedMutex::new(Rank::Committer, health, committer),
+            checkpointer: OrderedMutex::new(Rank::Checkpoint, health, ()),
+            reserve: Reserve::new(health),
+            health: Arc::clone(health),
+            carry_bytes,
+            most_carried,
+            open_bytes: AtomicU64::new(0),
+            waiting_bytes: AtomicU64::new(0),
+            figures,
+        }
+    }
+
+    /// The metadata, to be read.
+    pub(crate) fn read(&self) -> OrderedRead<'_, State> {
+        self.state.read()
+    }
+
+    /// The metadata, to be changed by [`Self::apply`].
+    pub(crate) fn write(&self) -> OrderedWrite<'_, State> {
+        self.state.write()
+    }
+
+    /// Keeps checkpoints out, and other changes of whole volumes.
+    pub(crate) fn without_checkpoint(&self) -> OrderedGuard<'_, ()> {
+        self.checkpointer.lock()
+    }
+
+    /// Holds the log still: nothing is changed or committed until the view is dropped.
+    pub(crate) fn still(&self) -> LogSnapshot<'_> {
+        let committer = self.committer.lock();
+        let state = self.state.read();
+        LogSnapshot { committer, state }
+    }
+
+    /// Figures of the journal. It does not wait for a commit that is being written.
+    pub(crate) fn journal_figures(&self) -> JournalFigures {
+        *self.figures.lock()
+    }
+
+    /// Length of the metadata disk in bytes.
+    pub(crate) fn disk_bytes(&self) -> Result<u64> {
+        self.disk.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))
+    }
+
+    const fn journal_bytes(&self) -> u64 {
+        COPIES as u64 * self.superblock.regions().ring_bytes()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.syncs.sync(|| self.disk.sync())
+    }
+}
+
+/// A log at one instant.
+pub(crate) struct LogSnapshot<'l> {
+    committer: OrderedGuard<'l, Committer>,
+    state: OrderedRead<'l, State>,
+}
+
+impl LogSnapshot<'_> {
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Blocks that were freed by changes which are not durable.
+    pub(crate) fn freed_blocks(&self) -> u64 {
+        (self.state.open().freed_blocks() + self.committer.freed_blocks()) as u64
+    }
+
+    /// The commit that has to be durable for all changes so far to be.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.state.open().last_number()
+    }
+}

@@ -1,0 +1,293 @@
+//! The plan of a write: a decision for each block of a list, made without a lock and carried out
+//! with one.
+
+mod carry_out;
+
+pub(super) use carry_out::{Fate, Shared};
+
+use super::checked::FingerprintMatch;
+use super::patch::Patches;
+use super::write::{Item, Source};
+use super::{Engine, VolumeShared};
+use crate::error::Result;
+use gemelo_base::is_zero;
+use gemelo_format::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place};
+use gemelo_metadata::Record;
+use hashbrown::HashTable;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// The block's request has failed already.
+    Failed,
+    /// The block has this content already.
+    Unchanged,
+    /// The content is all zeros.
+    Unmap,
+    /// The content is in this PBN, which is shared.
+    Share(Pbn),
+    /// The content belongs to this suspect block, and is written there again.
+    Heal(Pbn),
+    /// The suspect block could not be written. The next pass stores the content elsewhere.
+    Retry,
+    /// The content equals that of an earlier block of the list.
+    Follow(usize),
+    /// The content is unknown, and gets a PBN of its own.
+    Fresh,
+    /// The content is unknown, and goes to this PBN, which was taken for it.
+    Store(Pbn),
+    /// The content could not be written to this PBN, which was taken for it.
+    Lost(Pbn),
+}
+
+/// Blocks counted by their outcome.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) unique: u64,
+    pub(super) duplicate: u64,
+    pub(super) unchanged: u64,
+    pub(super) zero: u64,
+    pub(super) cow: u64,
+    pub(super) patched: u64,
+}
+
+/// A block that the index has for a content.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    pbn: Pbn,
+    record: Record,
+    /// `true` if its content is the same, by comparison or because the fingerprint proves it.
+    is_equal: bool,
+}
+
+/// A block of the list, the decision about it, and the results of the look-ups that it rests on.
+struct Block<'p> {
+    lbn: Lbn,
+    request: usize,
+    content: &'p [u8],
+    /// The place that a patched block had when it was read.
+    base: Option<Place>,
+    is_zero: bool,
+    fingerprint: Fingerprint,
+    /// The place at the look-up.
+    place: Place,
+    found: Option<Found>,
+    step: Step,
+    /// The checksum of a content that gets a map entry.
+    checksum: Option<Checksum>,
+    is_done: bool,
+}
+
+impl<'p> Block<'p> {
+    /// The comparison that the block needs with the one that the index has.
+    fn to_compare(&self) -> Option<FingerprintMatch<'p>> {
+        let Found { pbn, record, .. } = self.found?;
+        let is_asked = self.step != Step::Failed && !self.is_zero && !record.is_suspect;
+        let (fingerprint, content) = (self.fingerprint, self.content);
+        is_asked.then_some(FingerprintMatch { pbn, fingerprint, content })
+    }
+
+    fn has_fingerprint(&self, mode: DedupMode) -> bool {
+        mode == DedupMode::Inline && self.step != Step::Failed && !self.is_zero
+    }
+
+    /// The PBN to which the content is written.
+    const fn target(&self) -> Option<Pbn> {
+        match self.step {
+            Step::Heal(pbn) | Step::Store(pbn) => Some(pbn),
+            _ => None,
+        }
+    }
+
+    /// The PBN that was taken for the block.
+    const fn taken(&self) -> Option<Pbn> {
+        match self.step {
+            Step::Store(pbn) | Step::Lost(pbn) => Some(pbn),
+            _ => None,
+        }
+    }
+}
+
+/// The decisions for a list of blocks.
+pub(super) struct Plan<'p> {
+    blocks: Vec<Block<'p>>,
+    /// The version of the metadata at the look-up.
+    version: (u64, usize),
+    most_references: u32,
+}
+
+impl<'p> Plan<'p> {
+    pub(super) fn new<'a: 'p>(items: &[&'p Item<'a>], patches: &'p Patches) -> Self {
+        let mut patched = 0;
+        let block = |item: &&'p Item<'a>| {
+            let (content, base, step) = match &item.source {
+                Source::Whole(content) => (*content, None, Step::Fresh),
+                Source::Part(..) | Source::ZeroPart(_) => {
+                    patched += 1;
+                    match patches.get(patched - 1) {
+                        Some((base, content)) => (content, Some(base), Step::Fresh),
+                        None => (&[][..], None, Step::Failed),
+                    }
+                }
+            };
+            Block {
+                lbn: item.lbn,
+                request: item.request,
+                content,
+                base,
+                is_zero: false,
+                fingerprint: Fingerprint::NONE,
+                place: Place::Unmapped,
+                found: None,
+                step,
+                checksum: None,
+                is_done: false,
+            }
+        };
+        let blocks: Vec<Block<'p>> = items.iter().map(block).collect();
+        assert_eq!(patched, patches.len(), "each patched block was read once");
+        Self { blocks, version: (0, 0), most_references: u32::MAX }
+    }
+
+    pub(super) fn take_fingerprints(&mut self, engine: &Engine, mode: DedupMode) {
+        let mut contents = Vec::with_capacity(self.blocks.len());
+        for block in &mut self.blocks {
+            block.is_zero = is_zero(block.content);
+            if block.has_fingerprint(mode) {
+                contents.push(block.content);
+            }
+        }
+        let mut fingerprints = Vec::with_capacity(contents.len());
+        engine.fingerprinter.of_all(&contents, |fingerprint| fingerprints.push(fingerprint));
+        assert_eq!(fingerprints.len(), contents.len(), "each content has a fingerprint");
+        let wanted = self.blocks.iter_mut().filter(|block| block.has_fingerprint(mode));
+        wanted.zip(fingerprints).for_each(|(block, fingerprint)| block.fingerprint = fingerprint);
+    }
+
+    /// Looks all blocks up at once.
+    pub(super) fn look_up(&mut self, engine: &Engine, volume: &VolumeShared) -> Result<()> {
+        let count = self.blocks.len();
+        let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
+        let (mut places, mut found) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        self.most_references = engine.tuning.most_references;
+        let state = engine.state();
+        self.version = state.version();
+        state.backend().look_up(volume.id(), &lbns, &mut places)?;
+        state.backend().find(&self.fingerprints(), &mut found)?;
+        let known: Vec<Pbn> = found.iter().flatten().copied().collect();
+        let mut records = Vec::with_capacity(known.len());
+        state.backend().records(&known, &mut records)?;
+        state.backend().prefetch(&places)?;
+        drop(state);
+        assert_eq!((places.len(), found.len()), (count, count), "each block is looked up once");
+        assert_eq!(records.len(), known.len(), "each block that is known has a record");
+        let mut records = records.into_iter();
+        let is_equal = engine.fingerprints_prove_equality();
+        for (block, (place, pbn)) in self.blocks.iter_mut().zip(places.into_iter().zip(found)) {
+            let record = pbn.and_then(|pbn| Some((pbn, records.next()?)));
+            block.found = record.map(|(pbn, record)| Found { pbn, record, is_equal });
+            block.place = place;
+        }
+        Ok(())
+    }
+
+    fn fingerprints(&self) -> Vec<Fingerprint> {
+        self.blocks.iter().map(|block| block.fingerprint).collect()
+    }
+
+    /// Computes the checksums of all contents that get a map entry.
+    pub(super) fn take_checksums(&mut self, engine: &Engine) {
+        for block in &mut self.blocks {
+            block.checksum = match block.step {
+                Step::Fresh | Step::Share(_) | Step::Heal(_) | Step::Follow(_) => {
+                    Some(engine.seed.of_content(block.content))
+                }
+                Step::Failed | Step::Retry | Step::Unchanged | Step::Unmap => None,
+                Step::Store(_) | Step::Lost(_) => {
+                    assert!(block.checksum.is_some(), "a content is written before its checksum");
+                    block.checksum
+                }
+            };
+        }
+    }
+
+    pub(super) fn decide(&mut self, engine: &Engine) {
+        if !engine.fingerprints_prove_equality() {
+            self.compare(engine);
+        }
+        let mut leaders: HashTable<usize> = HashTable::with_capacity(self.blocks.len());
+        for at in 0..self.blocks.len() {
+            let step = self.step(engine, at, &mut leaders);
+            if let Some(block) = self.blocks.get_mut(at) {
+                block.step = step;
+            }
+        }
+    }
+
+    /// Compares the contents in one list with the blocks that the index has for them.
+    fn compare(&mut self, engine: &Engine) {
+        let likenesses: Vec<FingerprintMatch<'p>> =
+            self.blocks.iter().filter_map(Block::to_compare).collect();
+        let equal = engine.are_equal(&likenesses);
+        assert_eq!(equal.len(), likenesses.len(), "each comparison has an outcome");
+        let asked = self.blocks.iter_mut().filter(|block| block.to_compare().is_some());
+        for (block, is_equal) in asked.zip(equal) {
+            if let Some(found) = &mut block.found {
+                found.is_equal = is_equal;
+            }
+        }
+    }
+
+    /// Decides on one block. `leaders` has the first block of each content in the list.
+    fn step(&self, engine: &Engine, at: usize, leaders: &mut HashTable<usize>) -> Step {
+        let must_compare = !engine.fingerprints_prove_equality();
+        let Some(block) = self.blocks.get(at).filter(|block| block.step != Step::Failed) else {
+            return Step::Failed;
+        };
+        if block.is_zero {
+            let is_there = block.place == Place::Unmapped;
+            return if is_there { Step::Unchanged } else { Step::Unmap };
+        }
+        if block.fingerprint.is_none() {
+            return Step::Fresh;
+        }
+        if let Some(Found { pbn, record, is_equal: true }) = block.found
+            && !record.is_suspect
+        {
+            if block.place.pbn() == Some(pbn) {
+                return Step::Unchanged;
+            }
+            if record.references < self.most_references {
+                return Step::Share(pbn);
+            }
+        }
+        let fingerprint = block.fingerprint;
+        let of_leader = |leader: &usize| self.blocks.get(*leader).map(|leader| leader.fingerprint);
+        let is_same = |leader: &usize| of_leader(leader) == Some(fingerprint);
+        if let Some(leader) = leaders.find(fingerprint.low(), is_same) {
+            assert!(*leader < at, "a block follows an earlier one");
+            let is_equal =
+                self.blocks.get(*leader).is_some_and(|leader| leader.content == block.content);
+            return if !must_compare || is_equal { Step::Follow(*leader) } else { Step::Fresh };
+        }
+        let low = |leader: &usize| of_leader(leader).map_or(0, Fingerprint::low);
+        leaders.insert_unique(fingerprint.low(), at, low);
+        self.healable(engine, block, must_compare).map_or(Step::Fresh, Step::Heal)
+    }
+
+    /// Returns the suspect block that has this block's content, if that may be written there again.
+    /// Equal fingerprints have to be enough proof, because a damaged content cannot be compared.
+    fn healable(&self, engine: &Engine, block: &Block<'p>, must_compare: bool) -> Option<Pbn> {
+        let Found { pbn, record, .. } = block.found?;
+        let is_shareable = record.references < self.most_references;
+        let is_right = record.is_suspect && is_shareable && !must_compare;
+        (is_right && !engine.damages.is_unwritable(pbn)).then_some(pbn)
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub(super) fn fresh_blocks(&self) -> usize {
+        self.blocks.iter().filter(|block| block.step == Step::Fresh).count()
+    }
+}

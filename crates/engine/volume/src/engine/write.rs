@@ -1,0 +1,315 @@
+//! Writes: a list of blocks, each of which is shared, stored, unmapped or left alone.
+//!
+//! A pass over the list reads the blocks that are patched, computes fingerprints, looks them up,
+//! and writes fresh blocks. Then, under the state's lock, it makes the changes whose assumptions
+//! still hold. Blocks that another writer has changed meanwhile go through another pass.
+
+use super::plan::{Fate, Plan, Shared, Tally};
+use super::{Engine, State, VolumeShared};
+use crate::counters::add;
+use crate::error::{Result, VolumeError};
+use gemelo_format::{Change, DedupMode, DiskRole, Lbn, Pbn, Place};
+use gemelo_metadata::Record;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// Passes after which the write of a block fails. Each pass means that another write to the block
+/// came in between.
+const MOST_PASSES: u32 = 10_000;
+
+/// The new content of a block.
+#[derive(Debug)]
+pub(super) enum Source<'a> {
+    /// Replaces the whole block.
+    Whole(&'a [u8]),
+    /// Overwrites the block from this offset.
+    Part(usize, &'a [u8]),
+    /// Overwrites this part of the block with zeros.
+    ZeroPart(Range<usize>),
+}
+
+/// A block of a write.
+#[derive(Debug)]
+pub(super) struct Item<'a> {
+    pub(super) request: usize,
+    pub(super) lbn: Lbn,
+    pub(super) source: Source<'a>,
+}
+
+impl Item<'_> {
+    pub(super) const fn is_patch(&self) -> bool {
+        !matches!(self.source, Source::Whole(_))
+    }
+}
+
+/// The end of a pass.
+enum Pass<'i, 'a> {
+    /// All blocks were done except these, which another write has overtaken.
+    Overtaken(Vec<&'i Item<'a>>),
+    /// Nothing was done, because fewer blocks than this number are free.
+    Full(usize),
+}
+
+/// Receives the number of a request that failed, and the error.
+pub(super) type Failed<'f> = dyn FnMut(usize, &VolumeError) + 'f;
+
+impl Engine {
+    /// Writes the blocks.
+    pub(super) fn write_items(
+        &self,
+        volume: &VolumeShared,
+        items: &[Item<'_>],
+        failed: &mut Failed<'_>,
+    ) {
+        let all = |failed: &mut Failed<'_>, items: &[&Item<'_>], error: &VolumeError| {
+            items.iter().for_each(|item| failed(item.request, error));
+        };
+        let blocks = self.blocks_of(volume);
+        let is_within = items.iter().all(|item| item.lbn.0 < blocks);
+        assert!(is_within, "a write beyond the end was refused before");
+        let mut left: Vec<&Item<'_>> = items.iter().collect();
+        if let Err(error) = self.log.bound_open_commit().and_then(|()| self.log.reserve_slots()) {
+            return all(failed, &left, &error);
+        }
+        let patched = items.iter().filter(|item| item.is_patch());
+        let _patching = volume.lock_patches(patched.map(|item| item.lbn));
+        for pass in 0..MOST_PASSES {
+            if left.is_empty() {
+                return;
+            }
+            if pass > 2 {
+                std::thread::yield_now();
+            }
+            match self.pass(volume, &left, failed) {
+                Ok(Pass::Overtaken(items)) => left = items,
+                Ok(Pass::Full(wanted)) => match self.reclaim(wanted) {
+                    Ok(free) if free >= wanted => {}
+                    Ok(free) => left = self.with_little_room(volume, (&left, free), failed),
+                    Err(error) => return all(failed, &left, &error),
+                },
+                Err(error) => return all(failed, &left, &error),
+            }
+        }
+        let busy = VolumeError::Io {
+            disk: DiskRole::Data,
+            action: "patch a block that changes all the time in",
+            source: std::io::Error::from(std::io::ErrorKind::ResourceBusy),
+        };
+        all(failed, &left, &busy);
+    }
+
+    /// Writes the list when the store has too few free blocks and no more will come. Parts that fit
+    /// are written one after another, and each may free blocks for the next. If there is no free
+    /// block at all, the blocks that need one fail.
+    fn with_little_room<'i, 'a>(
+        &self,
+        volume: &VolumeShared,
+        (items, free): (&[&'i Item<'a>], usize),
+        failed: &mut Failed<'_>,
+    ) -> Vec<&'i Item<'a>> {
+        let full = VolumeError::NoSpace { disk: DiskRole::Data };
+        let mut again = Vec::new();
+        for part in items.chunks(free.max(1)) {
+            match self.pass(volume, part, failed) {
+                Ok(Pass::Overtaken(items)) => again.extend(items),
+                Ok(Pass::Full(_)) if free > 0 => again.extend(part),
+                Ok(Pass::Full(_)) => part.iter().for_each(|item| failed(item.request, &full)),
+                Err(error) => part.iter().for_each(|item| failed(item.request, &error)),
+            }
+        }
+        again
+    }
+
+    fn pass<'i, 'a>(
+        &self,
+        volume: &VolumeShared,
+        items: &[&'i Item<'a>],
+        failed: &mut Failed<'_>,
+    ) -> Result<Pass<'i, 'a>> {
+        // The pin keeps all blocks that are looked up here from being reused before the end of the
+        // pass.
+        let _pin = self.pin();
+        let patches = self.patch(volume, items, failed)?;
+        let mut plan = Plan::new(items, &patches);
+        let mode = self.mode_at_present(volume);
+        plan.take_fingerprints(self, mode);
+        plan.look_up(self, volume)?;
+        plan.decide(self);
+        plan.take_checksums(self);
+        let wanted = plan.fresh_blocks();
+        let Some((taken, _taken)) = self.data.take(wanted) else { return Ok(Pass::Full(wanted)) };
+        let ticket = self.ticket_of(mode, &taken);
+        plan.place(&taken);
+        plan.write(self, ticket, failed);
+        let changed = self
+            .warm_pieces(volume, items.iter().map(|item| item.lbn))
+            .and_then(|()| self.make_changes(volume, &mut plan));
+        if mode != volume.mode() {
+            self.note_deferred(volume, &plan);
+        }
+        let made = match changed {
+            Ok(made) => made,
+            Err(error) => {
+                // In a pool that has stopped it is unknown whether durable metadata refer to these
+                // blocks, so they are not freed.
+                if !self.health.is_stopped() {
+                    self.data.give_back(plan.unstored());
+                }
+                return Err(error);
+            }
+        };
+        let stored = plan.stored().count();
+        assert_eq!(stored + made.unused.len(), wanted, "a block that was taken is lost");
+        self.data.give_back(made.unused);
+        count(volume, &plan.tally());
+        add(&volume.counters().patch_retries, made.overtaken.len() as u64);
+        add(&volume.counters().cow_shared_blocks, made.cow_shared);
+        let overtaken = made.overtaken.into_iter();
+        Ok(Pass::Overtaken(overtaken.filter_map(|at| items.get(at).copied()).collect()))
+    }
+
+    /// Returns the ticket of a write of fresh blocks, if their fingerprints are taken later.
+    fn ticket_of(&self, mode: DedupMode, pbns: &[Pbn]) -> Option<NonZeroU64> {
+        let is_wanted = mode == DedupMode::Offline;
+        is_wanted.then(|| self.data.remembered().expect(pbns)).flatten()
+    }
+
+    /// Makes the planned changes whose assumptions still hold. Each block is done or overtaken, or
+    /// its request has failed.
+    fn make_changes(&self, volume: &VolumeShared, plan: &mut Plan<'_>) -> Result<Made> {
+        let (mut made, mut scratch) = (Made::default(), Scratch::default());
+        let mut state = self.state_to_change();
+        let is_known_now = plan.stored_meanwhile(&state)?;
+        let mut settled = 0;
+        for at in 0..plan.len() {
+            let is_known = is_known_now.as_ref().is_some_and(|known| known.get(at) == Some(&true));
+            let fate = plan.fate(at);
+            if fate == Fate::Ready
+                && !is_known
+                && self.is_still_right(&state, volume, plan, at, &mut scratch)?
+            {
+                if let Some(pbn) = plan.healed(at) {
+                    self.mend(&mut state, pbn)?;
+                }
+                if let Some(change) = plan.change(volume.id(), at) {
+                    let freed = state.freed_blocks();
+                    self.log.apply(&mut state, &change)?;
+                    made.cow_shared +=
+                        u64::from(plan.replaces(at) && state.freed_blocks() == freed);
+                }
+                plan.set_done(at);
+                settled += 1;
+                continue;
+            }
+            made.unused.extend(plan.taken(at));
+            if fate == Fate::Failed {
+                settled += 1;
+            } else {
+                made.overtaken.push(at);
+            }
+        }
+        assert_eq!(settled + made.overtaken.len(), plan.len(), "a block was left out");
+        Ok(made)
+    }
+
+    /// Returns whether the assumptions of the plan about a block still hold.
+    fn is_still_right(
+        &self,
+        state: &State,
+        volume: &VolumeShared,
+        plan: &Plan<'_>,
+        at: usize,
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
+        if let Some((lbn, base)) = plan.patched(at) {
+            scratch.places.clear();
+            state.backend().look_up(volume.id(), &[lbn], &mut scratch.places)?;
+            if scratch.places != [base] {
+                return Ok(false);
+            }
+        }
+        // This block shares the content of an earlier one, which has to be stored by now.
+        if plan.has_lost_leader(at) {
+            return Ok(false);
+        }
+        let Some(Shared { pbn, fingerprint }) = plan.shared(at) else { return Ok(true) };
+        scratch.records.clear();
+        state.backend().records(&[pbn], &mut scratch.records)?;
+        assert_eq!(scratch.records.len(), 1, "a block has a record");
+        Ok(scratch.records.iter().all(|record| {
+            let is_same = record.fingerprint == fingerprint;
+            is_same && (1..self.tuning.most_references).contains(&record.references)
+        }))
+    }
+
+    /// Reads the metadata that changes of these blocks will need if the volume is being copied.
+    pub(super) fn warm_pieces(
+        &self,
+        volume: &VolumeShared,
+        lbns: impl Iterator<Item = Lbn>,
+    ) -> Result<()> {
+        if volume.may_be_copied() { self.log.warm_pieces(volume.id(), lbns) } else { Ok(()) }
+    }
+
+    /// Unmaps blocks.
+    pub(super) fn unmap(&self, volume: &VolumeShared, blocks: Range<u64>) -> Result<()> {
+        let mut next = blocks.start;
+        while next < blocks.end {
+            self.log.bound_open_commit()?;
+            // A failure is ignored, because an unmap may use up the reserve.
+            let _ = self.log.reserve_slots();
+            let (first, most) = {
+                let state = self.state();
+                let mapped =
+                    state.backend().next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
+                let Some(first) = mapped else { break };
+                (first, Self::piece_blocks(&state))
+            };
+            let count = (blocks.end - first.0).min(most);
+            self.log.warm(volume.id(), first.0, first.0 + count)?;
+            let mut state = self.state_to_change();
+            let freed_before = state.backend().mapped_blocks(volume.id());
+            self.log.apply(&mut state, &Change::Unmap { volume: volume.id(), first, count })?;
+            let freed = freed_before - state.backend().mapped_blocks(volume.id());
+            drop(state);
+            add(&volume.counters().trimmed_blocks, freed);
+            next = first.0 + count;
+        }
+        Ok(())
+    }
+}
+
+/// The outcome of a plan.
+#[derive(Default)]
+struct Made {
+    /// Numbers of the blocks that another write has overtaken.
+    overtaken: Vec<usize>,
+    /// PBNs that were taken and not needed.
+    unused: Vec<Pbn>,
+    /// Blocks that were replaced and that other LBNs still refer to.
+    cow_shared: u64,
+}
+
+/// Lists that are reused, so that nothing is allocated per block.
+#[derive(Default)]
+struct Scratch {
+    places: Vec<Place>,
+    records: Vec<Record>,
+}
+
+fn count(volume: &VolumeShared, tally: &Tally) {
+    let counters = &volume.counters();
+    for (counter, amount) in [
+        (&counters.unique_blocks, tally.unique),
+        (&counters.duplicate_blocks, tally.duplicate),
+        (&counters.unchanged_blocks, tally.unchanged),
+        (&counters.zero_blocks, tally.zero),
+        (&counters.cow_blocks, tally.cow),
+        (&counters.patched_blocks, tally.patched),
+    ] {
+        if amount > 0 {
+            counter.fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+}

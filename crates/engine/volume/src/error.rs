@@ -1,0 +1,303 @@
+//! The errors of engine and pools: the kind, the place and the cause.
+
+use gemelo_base::panics::Panicked;
+use gemelo_base::{Classified, FailureKind};
+use gemelo_check::CheckError;
+use gemelo_device::DeviceError;
+use gemelo_disk::DiskError;
+use gemelo_format::{DiskRole, FormatError};
+use gemelo_metadata::MetadataError;
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// An error of an engine or a pool.
+#[derive(Debug, Error)]
+pub enum VolumeError {
+    /// The storage below failed.
+    #[error("cannot {action} the {disk}")]
+    Io {
+        /// The disk that failed.
+        disk: DiskRole,
+        /// The failed action as a verb: "read", "write", "sync" and so on.
+        action: &'static str,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A file or device of the pool was refused, or failed.
+    #[error(transparent)]
+    Disk(DiskError),
+    /// The directory or the disks do not hold a pool.
+    #[error("not a pool: {why}")]
+    NotAPool {
+        /// The reason, as a clause.
+        why: &'static str,
+    },
+    /// The disks hold a pool that this program is too old for.
+    #[error("the pool has {what}, which this version of gemelo does not know")]
+    Unknown {
+        /// The version or the feature.
+        what: String,
+    },
+    /// Another process has the pool open.
+    #[error("the pool is in use by {holder}")]
+    InUse {
+        /// The holder's name, such as "process 123".
+        holder: String,
+    },
+    /// The target of a link in the pool's directory does not exist.
+    #[error(
+        "'{path}' is a link to '{target}', which does not exist: attach the device or mount the \
+         file system"
+    )]
+    LostDisk {
+        /// The path of the link.
+        path: PathBuf,
+        /// The place that the link names.
+        target: PathBuf,
+    },
+    /// Data and metadata are on one disk.
+    #[error("data and metadata are both in '{path}': each needs a file or device of its own")]
+    OneDisk {
+        /// The path of that disk.
+        path: PathBuf,
+    },
+    /// A device is too small for its part of the pool.
+    #[error(
+        "'{path}' has {have_bytes} bytes, but this pool needs {need_bytes} there: use a larger \
+         device or make a smaller pool"
+    )]
+    SmallDevice {
+        /// The path of the device.
+        path: PathBuf,
+        /// The size of the device.
+        have_bytes: u64,
+        /// The least size that is needed.
+        need_bytes: u64,
+    },
+    /// An option is outside of its range.
+    #[error("invalid {what}: {rule}")]
+    BadOption {
+        /// The option with its value.
+        what: String,
+        /// The rule that the value breaks, with its limits.
+        rule: String,
+    },
+    /// The metadata does not match its checksum, or contradicts itself.
+    #[error("the metadata is damaged: {what}")]
+    Damaged {
+        /// The name of the damaged part.
+        what: String,
+    },
+    /// The pool failed before and takes no changes until it is opened anew.
+    #[error("the pool stopped taking changes {reason}")]
+    Stopped {
+        /// The reason, as a clause.
+        reason: StopReason,
+    },
+    /// A directory has one of the two files of a pool, and lacks the other.
+    #[error(
+        "the pool has lost '{missing}': '{present}' is there. Neither is of use alone: put the file \
+         back, or restore both from a backup"
+    )]
+    LostFile {
+        /// The path of the file that is missing.
+        missing: PathBuf,
+        /// The path of the file that is there.
+        present: PathBuf,
+    },
+    /// The pool is open for reading only.
+    #[error("the pool is open for reading only")]
+    ReadOnly,
+    /// The pool has no volume of this name.
+    #[error("there is no volume '{name}'")]
+    NoSuchVolume {
+        /// The requested name.
+        name: String,
+    },
+    /// The pool has a volume of this name already.
+    #[error("a volume '{name}' exists already")]
+    VolumeExists {
+        /// The requested name.
+        name: String,
+    },
+    /// A reference count would exceed its limit.
+    #[error(
+        "the copy would give a block more than 2^32 - 1 references: remove other clones or \
+         snapshots of the volume first"
+    )]
+    TooManyReferences,
+    /// A disk of the pool is full.
+    #[error("no space is left in the {disk}")]
+    NoSpace {
+        /// The disk that is full.
+        disk: DiskRole,
+    },
+    /// A block does not match the checksum of its content, or cannot be read.
+    #[error("block {lbn} of the volume is damaged")]
+    DamagedBlock {
+        /// The number of the block in the volume.
+        lbn: u64,
+    },
+    /// Damaged contents have another copy, but could not be written again.
+    #[error(
+        "{contents} damaged contents have another copy and could not be written again: the data \
+         store fails. They are not given up; try again"
+    )]
+    Unhealed {
+        /// The number of these contents.
+        contents: u64,
+    },
+    /// The work was stopped on request.
+    #[error("stopped before the end")]
+    Interrupted,
+}
+
+/// The failure that ended all changes of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StopReason {
+    /// A disk failed such that it is unknown which changes are durable.
+    Disk {
+        /// The disk that failed.
+        disk: DiskRole,
+        /// The action that failed, as a verb.
+        action: &'static str,
+    },
+    /// A thread of this program panicked, so that the state in memory may be half changed.
+    Panic(Panicked),
+    /// The file of a disk was deleted: what it holds is lost when this process ends.
+    Deleted {
+        /// The disk whose file was deleted.
+        disk: DiskRole,
+    },
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk { disk, action } => {
+                write!(formatter, "when it could not {action} its {disk}")
+            }
+            Self::Panic(panicked) => {
+                write!(formatter, "because of a defect of this program: {panicked}")
+            }
+            Self::Deleted { disk } => write!(
+                formatter,
+                "because the file of its {disk} was deleted: what it holds is lost when this \
+                 process ends"
+            ),
+        }
+    }
+}
+
+impl Classified for VolumeError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            // The files of a pool are opened before anything in it is changed.
+            Self::Disk(source) => source.kind().untouched(),
+            Self::InUse { .. } => FailureKind::InUse,
+            Self::Damaged { .. }
+            | Self::DamagedBlock { .. }
+            | Self::Unhealed { .. }
+            | Self::LostFile { .. } => FailureKind::Damaged,
+            Self::NoSpace { .. } | Self::TooManyReferences => FailureKind::Exhausted,
+            Self::Stopped { .. } | Self::Interrupted => FailureKind::Failed,
+            Self::NotAPool { .. }
+            | Self::Unknown { .. }
+            | Self::LostDisk { .. }
+            | Self::OneDisk { .. }
+            | Self::SmallDevice { .. }
+            | Self::BadOption { .. }
+            | Self::ReadOnly
+            | Self::NoSuchVolume { .. }
+            | Self::VolumeExists { .. } => FailureKind::BadInput,
+        }
+    }
+}
+
+impl VolumeError {
+    /// Wraps an error of a disk. An error of a full disk becomes [`Self::NoSpace`].
+    pub(crate) fn io(disk: DiskRole, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { disk },
+            io::ErrorKind::UnexpectedEof if disk == DiskRole::Metadata => {
+                FormatError::io(disk, action)(source).into()
+            }
+            _ => Self::Io { disk, action, source },
+        }
+    }
+
+    pub(crate) fn damaged(what: impl Into<String>) -> Self {
+        Self::Damaged { what: what.into() }
+    }
+
+    /// The error that a server reports to its client.
+    pub(crate) fn for_device(&self, block_bytes: u64) -> DeviceError {
+        match self {
+            Self::NoSpace { .. } => DeviceError::NoSpace,
+            Self::ReadOnly => DeviceError::ReadOnly,
+            Self::DamagedBlock { lbn } => DeviceError::Damaged { offset: lbn * block_bytes },
+            Self::Io { source, .. } => {
+                DeviceError::Io(io::Error::new(source.kind(), self.with_source()))
+            }
+            _ => DeviceError::Io(io::Error::other(self.with_source())),
+        }
+    }
+
+    fn with_source(&self) -> String {
+        match self.source() {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
+        }
+    }
+}
+
+/// A locked disk is a pool in use; every other error keeps its own words.
+impl From<DiskError> for VolumeError {
+    fn from(error: DiskError) -> Self {
+        match error {
+            DiskError::Locked { holder, .. } => Self::InUse { holder },
+            error => Self::Disk(error),
+        }
+    }
+}
+
+/// Metadata that cannot be read is an error of the pool: callers need not know which crate read it.
+impl From<FormatError> for VolumeError {
+    fn from(error: FormatError) -> Self {
+        match error {
+            FormatError::Io { disk, action, source } => Self::io(disk, action)(source),
+            FormatError::NotAPool { why } => Self::NotAPool { why },
+            FormatError::Unknown { what } => Self::Unknown { what },
+            FormatError::Damaged { what } => Self::Damaged { what },
+        }
+    }
+}
+
+/// Metadata without a free slot is a full disk: it is intact, and removing volumes makes room.
+impl From<MetadataError> for VolumeError {
+    fn from(error: MetadataError) -> Self {
+        match error {
+            MetadataError::Format(error) => error.into(),
+            MetadataError::Damaged { what } => Self::Damaged { what },
+            MetadataError::NoSlot => Self::NoSpace { disk: DiskRole::Metadata },
+            MetadataError::TooManyReferences => Self::TooManyReferences,
+        }
+    }
+}
+
+/// A conversion and a repair begin with a check.
+impl From<CheckError> for VolumeError {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::Format(error) => error.into(),
+            CheckError::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+/// A result with a [`VolumeError`].
+pub(crate) type Result<T> = std::result::Result<T, VolumeError>;

@@ -1,0 +1,38 @@
+//! Volumes that store each block once: the engine and its metadata.
+//!
+//! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a
+//! [`gemelo_device::BlockDevice`]. `docs/reference/format.md` describes the format on disk. This
+//! crate knows nothing of NBD, load or printing.
+//!
+//! A write takes this path: [`engine`] cuts batches into segments and blocks, asks the [`gemelo_metadata`]
+//! which contents are known, writes fresh ones through [`gemelo_store`], changes the backend and
+//! appends the changes to the [`journal`].
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod counters;
+mod engine;
+mod error;
+mod journal;
+mod load;
+mod marker;
+mod pool;
+mod sync;
+mod volume;
+
+pub use counters::{PoolActivity, VolumeStat};
+pub use engine::{
+    ArrangeReport, DamagedBlock, FinderFigures, FinderReport, FinderState, FinderTuning, GcReport,
+    HeldBack, InlineOverload, LayoutTuning, RememberedFigures, SnapshotSpace, VolumeLayout,
+    VolumeSpace, VolumesActivity,
+};
+pub use error::{StopReason, VolumeError};
+pub use gemelo_metadata::{CacheFigures, about_backend};
+pub use load::{LoadStat, OperationKind, OperationStat};
+pub use pool::{
+    DamagedContent, FindEstimate, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions,
+    PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook,
+    RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary, record_damage, repair,
+    repair_outlook,
+};
+pub use volume::Volume;

@@ -1,0 +1,253 @@
+//! Makes a pool on two empty disks.
+
+use super::Pool;
+use crate::engine::LEAST_RESERVE_SLOTS;
+use crate::error::{Result, VolumeError};
+use gemelo_base::units::format_exact_size;
+use gemelo_disk::DiskError;
+use gemelo_format::{
+    BackendKind, COPIES, DiskRole, FingerprintKind, FlushMark, FlushMarks, PAGE_BYTES, Page, Pbn,
+    PoolSeed, Regions, Root, SlotWrite, Superblock, is_block_size,
+};
+use gemelo_metadata::{BackendContext, Sealed};
+use gemelo_store::PoolDisks;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The shortest journal: room for a few commits.
+const LEAST_JOURNAL_BYTES: u64 = 64 << 10;
+/// The longest journal by default. It holds some 5 million writes between two checkpoints.
+const MOST_JOURNAL_BYTES: u64 = 128 << 20;
+/// The longest journal that an option may give.
+const MOST_GIVEN_JOURNAL_BYTES: u64 = 64 << 30;
+/// The fewest blocks of a data store: its header and one content.
+const LEAST_DATA_BLOCKS: u64 = 2;
+/// The most blocks of a data store: every PBN and block 0.
+const MOST_DATA_BLOCKS: u64 = Pbn::LAST.number() as u64 + 1;
+/// The default journal has this share of the data store's size: 0.4 %.
+const DATA_PER_JOURNAL: u64 = 256;
+/// Bytes of zeros per write.
+const ZEROS: usize = 1 << 20;
+
+/// The options of a new pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Bytes of a block: a power of two from 512 to 1 MiB.
+    pub block_bytes: u32,
+    /// Size of the data store in bytes. A file is sparse; a device must be at least this large.
+    pub capacity_bytes: u64,
+    /// The hash of a content that is its fingerprint.
+    pub fingerprint: FingerprintKind,
+    /// The backend of the metadata.
+    pub backend: BackendKind,
+    /// Length of the journal in bytes; by default it follows from the capacity.
+    pub journal_bytes: Option<u64>,
+    /// Path of the data store, if it is outside of the pool's directory.
+    pub data: Option<PathBuf>,
+    /// Path of the metadata, if it is outside of the pool's directory.
+    pub metadata: Option<PathBuf>,
+    /// `true` to use a device even if it holds data.
+    pub force: bool,
+    /// The key of the fingerprints; a random one by default.
+    pub key: Option<[u8; 32]>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            block_bytes: 4096,
+            capacity_bytes: 64 << 30,
+            fingerprint: FingerprintKind::Blake3,
+            backend: BackendKind::Log,
+            journal_bytes: None,
+            data: None,
+            metadata: None,
+            force: false,
+            key: None,
+        }
+    }
+}
+
+impl PoolOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        let bad = |what, rule| Err(VolumeError::BadOption { what, rule });
+        if !is_block_size(self.block_bytes) {
+            return bad(
+                format!("block size {}", format_exact_size(self.block_bytes.into())),
+                "give a power of two from 512 bytes to 1 MiB".to_owned(),
+            );
+        }
+        if !(LEAST_DATA_BLOCKS..=MOST_DATA_BLOCKS).contains(&self.data_blocks()) {
+            return bad(
+                format!("capacity {}", format_exact_size(self.capacity_bytes)),
+                self.limit(),
+            );
+        }
+        if let Some(bytes) = self.journal_bytes
+            && !(LEAST_JOURNAL_BYTES..=MOST_GIVEN_JOURNAL_BYTES).contains(&bytes)
+        {
+            return bad(
+                format!("journal size {}", format_exact_size(bytes)),
+                "give 64 KiB to 64 GiB".to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The limit that the capacity exceeds. It follows from the block size.
+    fn limit(&self) -> String {
+        let size = |blocks| format_exact_size(blocks * u64::from(self.block_bytes));
+        if self.data_blocks() < LEAST_DATA_BLOCKS {
+            return format!(
+                "a pool of {} blocks needs at least {}",
+                size(1),
+                size(LEAST_DATA_BLOCKS)
+            );
+        }
+        let most = size(MOST_DATA_BLOCKS + 1);
+        format!("a pool of {} blocks holds less than {most}; larger blocks allow more", size(1))
+    }
+
+    /// The least size of a device: that of the data store, or of the metadata of a new pool.
+    pub(super) fn least_bytes(&self, is_data: bool) -> u64 {
+        if is_data {
+            self.data_blocks() * u64::from(self.block_bytes)
+        } else {
+            Regions::new(self.ring_pages()).fixed_bytes()
+        }
+    }
+
+    fn data_blocks(&self) -> u64 {
+        self.capacity_bytes / u64::from(self.block_bytes)
+    }
+
+    /// The PBN of the header's copy: the last block, which is the farthest from block 0. A store of
+    /// two blocks has no copy.
+    fn header_copy(&self) -> Option<Pbn> {
+        let last = self.data_blocks() - 1;
+        u32::try_from(last).ok().filter(|last| *last > 1).and_then(Pbn::new)
+    }
+
+    fn ring_pages(&self) -> u64 {
+        let chosen =
+            (self.capacity_bytes / DATA_PER_JOURNAL).clamp(LEAST_JOURNAL_BYTES, MOST_JOURNAL_BYTES);
+        self.journal_bytes.unwrap_or(chosen) / (PAGE_BYTES * COPIES) as u64
+    }
+}
+
+/// Returns random bytes for a key.
+fn random_bytes<const N: usize>() -> Result<[u8; N]> {
+    gemelo_base::random::fresh_bytes().map_err(|source| {
+        let path = PathBuf::from("random bytes of the system");
+        DiskError::File { action: "read", path, source }.into()
+    })
+}
+
+impl Pool {
+    /// Makes a pool on two disks and overwrites their contents. The superblock is written last, so
+    /// an unfinished pool cannot be opened.
+    ///
+    /// # Errors
+    /// Fails if an option is out of range, or if a disk cannot be written.
+    pub fn format(disks: &PoolDisks, options: &PoolOptions) -> Result<()> {
+        options.check()?;
+        let superblock = Superblock {
+            block_bytes: options.block_bytes,
+            pool_id: random_bytes()?,
+            key: options.key.map_or_else(random_bytes, Ok)?,
+            fingerprint: options.fingerprint,
+            backend: options.backend,
+            ring_pages: options.ring_pages(),
+            header_copy: options.header_copy(),
+        };
+        let store = disks.store(&superblock);
+        store.enlarge(options.data_blocks()).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
+        store.write_labels()?;
+        format_metadata(disks, &superblock, options.data_blocks())
+    }
+}
+
+/// Makes the metadata of an empty pool. The superblock is written last, so an unfinished pool
+/// cannot be opened.
+pub(super) fn format_metadata(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    data_blocks: u64,
+) -> Result<()> {
+    clear_metadata(disks, superblock)?;
+    write_checkpoint(disks, superblock, data_blocks)?;
+    // Allocates the reserve, so that volumes can be removed when the file system is full.
+    for range in superblock.regions().slot_ranges(0..2 * LEAST_RESERVE_SLOTS) {
+        let length = range.end - range.start;
+        let allocated = disks.metadata.allocate(range.start, length);
+        allocated.map_err(VolumeError::io(DiskRole::Metadata, "enlarge"))?;
+    }
+    let page = superblock.encode();
+    for offset in Superblock::offsets() {
+        write_page(disks, offset, &page)?;
+    }
+    disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
+}
+
+/// Writes zeros to all places that are fixed. Earlier bytes are then never taken for a commit or a
+/// root, and the space of the journal and of the first slots is allocated.
+fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
+    let end = superblock.regions().fixed_bytes();
+    let io = |action| VolumeError::io(DiskRole::Metadata, action);
+    if disks.metadata.len().map_err(io("measure"))? < end {
+        disks.metadata.set_len(end).map_err(io("enlarge"))?;
+    }
+    let zeros = vec![0; ZEROS];
+    let mut offset = 0;
+    while offset < end {
+        let part = zeros.get(..(end - offset).min(ZEROS as u64) as usize).unwrap_or(&zeros);
+        disks.metadata.write_at(offset, part).map_err(io("write"))?;
+        offset += part.len() as u64;
+    }
+    disks.metadata.sync().map_err(io("sync"))
+}
+
+/// Writes the checkpoint of an empty pool.
+fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
+    let seed = PoolSeed::of(superblock);
+    let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock };
+    let mut backend = gemelo_metadata::empty(&home, data_blocks);
+    let mut writes: Vec<SlotWrite> = Vec::new();
+    let Sealed { table, table_bytes } = match backend.local_pages_mut() {
+        Some(pages) => pages.seal(&mut writes)?,
+        None => Sealed::default(),
+    };
+    for (slot, page) in &writes {
+        for offset in superblock.regions().slot(*slot) {
+            write_page(disks, offset, page)?;
+        }
+    }
+    let root = Root {
+        generation: 1,
+        next_commit: 1,
+        journal_offset: 0,
+        table,
+        table_bytes,
+        data_blocks,
+        next_volume: backend.totals().next_volume,
+        references: 0,
+        physical: 0,
+    };
+    let page = root.encode(superblock, seed);
+    for offset in Root::offsets(root.generation) {
+        write_page(disks, offset, &page)?;
+    }
+    let mark = FlushMark { commit: 0, generation: root.generation };
+    let page = mark.encode(&superblock.pool_id, seed);
+    for offset in FlushMarks::OFFSETS {
+        write_page(disks, offset, &page)?;
+    }
+    disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
+}
+
+fn write_page(disks: &PoolDisks, offset: u64, page: &Page) -> Result<()> {
+    disks
+        .metadata
+        .write_at(offset, page.as_slice())
+        .map_err(VolumeError::io(DiskRole::Metadata, "write"))
+}

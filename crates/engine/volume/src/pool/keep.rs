@@ -1,0 +1,67 @@
+//! The part of a pool that the owner of its keeper uses; see [`gemelo_store::Keeper`].
+
+use super::Pool;
+use crate::error::Result;
+use gemelo_format::{Fingerprint, Fingerprinter, Pbn};
+
+impl Pool {
+    /// Returns the fingerprint of each block, in the order of the list; `None` for a block that
+    /// nothing refers to, that is not identified, or that is damaged.
+    ///
+    /// # Errors
+    /// Fails if metadata cannot be read.
+    pub fn fingerprints_of(&self, pbns: &[Pbn]) -> Result<Vec<Option<Fingerprint>>> {
+        let mut records = Vec::with_capacity(pbns.len());
+        self.engine.state().backend().records(pbns, &mut records)?;
+        assert!(records.len() == pbns.len(), "a record for each block");
+        let fit = |record: &gemelo_metadata::Record| {
+            let is_fit =
+                record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect;
+            is_fit.then_some(record.fingerprint)
+        };
+        Ok(records.iter().map(fit).collect())
+    }
+
+    /// Returns the function that takes the fingerprints of contents.
+    #[must_use]
+    pub fn fingerprinter(&self) -> &Fingerprinter {
+        self.engine.fingerprinter()
+    }
+
+    /// Writes the content of a damaged block that the keeper keeps to that block again. Returns
+    /// `false` if the pool takes no changes, or if the block cannot be written. It is durable after
+    /// [`Self::sync_healed`].
+    ///
+    /// # Errors
+    /// Fails if metadata cannot be read or changed.
+    pub fn heal_kept(&self, pbn: Pbn, content: &[u8]) -> Result<bool> {
+        assert_eq!(content.len(), self.engine.block_bytes(), "a content has the bytes of a block");
+        let _pin = self.engine.pin();
+        self.engine.write_again(pbn, content)
+    }
+
+    /// Makes contents durable that were written again.
+    ///
+    /// # Errors
+    /// Fails if the pool cannot be written.
+    pub fn sync_healed(&self) -> Result<()> {
+        self.engine.sync_healed()
+    }
+
+    /// Returns whether contents with equal fingerprints are taken for equal.
+    #[must_use]
+    pub fn fingerprints_prove_equality(&self) -> bool {
+        self.engine.fingerprints_prove_equality()
+    }
+
+    /// Frees blocks that the keeper held and that nothing refers to.
+    pub fn free_kept(&self, pbns: &[Pbn]) {
+        self.engine.free_kept(pbns);
+    }
+
+    /// Returns the number of blocks that the keeper holds and that nothing refers to.
+    #[must_use]
+    pub fn held_blocks(&self) -> u64 {
+        self.engine.held_blocks()
+    }
+}

@@ -1,0 +1,415 @@
+//! Opens a pool: reads the newest checkpoint, replays the journal after it, and computes the state.
+
+use super::carried::Carried;
+use super::past_loss::PastLoss;
+use super::{LossChoice, Pool, Tuning};
+use crate::engine::{ContentStore, Engine, EngineParts, Health, Remembered, Space, Worker};
+use crate::error::{Result, VolumeError};
+use crate::journal::Journal;
+use gemelo_base::Clock;
+use gemelo_base::units::format_counted;
+use gemelo_format::{
+    AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place,
+    PoolSeed, Reading, ReplayOptions, Root, Superblock, VolumeId, find_roots, read_superblock,
+    replay_journal,
+};
+use gemelo_metadata::{
+    BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
+};
+use gemelo_store::{BufferOptions, PoolDisks, Store, WriteBuffer, WriteObserver};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// LBNs that are looked up at once.
+const LBNS_AT_ONCE: u64 = 4096;
+
+/// The number of the first commit of a pool.
+const FIRST_COMMIT: u64 = 1;
+
+/// A checkpoint with the journal replayed on it.
+pub(crate) struct Recovered {
+    pub(crate) superblock: Superblock,
+    pub(crate) store: Arc<dyn Store>,
+    /// Contents that the store may lack.
+    pub(crate) carried: Carried,
+    pub(crate) backend: Box<dyn MetadataBackend>,
+    /// `true` if durable changes are missing.
+    pub(crate) has_lost_history: bool,
+    /// The history that is missing in the journal.
+    pub(crate) lost_history: Option<LostHistory>,
+    /// Blocks of each volume that were changed by commits of the lost history.
+    pub(crate) undone: BTreeMap<VolumeId, u64>,
+    /// Parts of the commits after a lost one that could not be kept.
+    pub(crate) past_loss: PastLoss,
+    root: Root,
+    last_commit: Option<LastCommit>,
+    /// `true` if the loss is recorded, so that the pool may be written.
+    is_salvaged: bool,
+    generation: u64,
+    journal: Journal,
+    next_commit: u64,
+    damage: Damage,
+}
+
+/// Returns where the replay of the journal goes on after a lost commit.
+const fn at_loss(salvage: Option<LossChoice>) -> AtLoss {
+    match salvage {
+        Some(LossChoice::Skip) => AtLoss::Skip,
+        Some(LossChoice::RollBack) | None => AtLoss::Stop,
+    }
+}
+
+/// Reads all metadata and writes nothing. Lost history is an error, unless the caller salvages the
+/// pool with a choice about the commits that follow a lost one.
+pub(crate) fn recover(
+    disks: &PoolDisks,
+    salvage: Option<LossChoice>,
+    cache_bytes: u64,
+) -> Result<Recovered> {
+    let is_salvaged = salvage.is_some();
+    let mut damage = Damage::default();
+    let superblock = read_superblock(&*disks.metadata, &mut damage.harmless)?;
+    let seed = PoolSeed::of(&superblock);
+    let store = disks.store(&superblock);
+    damage.harmless.extend(store.check_labels()?);
+    let options = LoadOptions { cache_bytes, salvages: is_salvaged };
+    let Loaded { mut backend, root, newest } = load(disks, &superblock, options, &mut damage)?;
+    let mut past_loss = PastLoss::default();
+    let mut carried = Carried::new(&superblock);
+    let options = ReplayOptions { at_loss: at_loss(salvage), reading: Reading::OneGood };
+    let replayed = replay_journal(&*disks.metadata, &superblock, &root, options, |mut commit| {
+        carried.take_from(&mut commit)?;
+        match commit.follows_loss {
+            true => past_loss.apply(&mut *backend, &commit),
+            false => Ok(backend.apply(&commit.changes, &mut Vec::new())?),
+        }
+    })?;
+    for number in &replayed.mended {
+        damage.harmless.push(format!("both copies of commit {number} in part"));
+    }
+    if replayed.unreadable_pages > 0 {
+        let pages = format_counted(replayed.unreadable_pages, "page");
+        damage.harmless.push(format!("{pages} of the journal, which the disk cannot read"));
+    }
+    // A repair that is interrupted must find the journal as it was.
+    let journal = match is_salvaged {
+        true => Journal::full(&superblock, &root, seed, replayed.marks),
+        false => Journal::new(&superblock, &root, seed, &replayed),
+    };
+    backend.settle()?;
+    let has_lost_history = replayed.lost.is_some() || root.generation < newest;
+    if let Some(LostHistory { what, .. }) = &replayed.lost {
+        let what = what.clone();
+        if !is_salvaged {
+            return Err(VolumeError::Damaged { what });
+        }
+        damage.lost.push(what);
+    }
+    if has_lost_history {
+        carried.leave_out_reused(&*store, replayed.given_up.expected);
+    }
+    find_absent(&*store, &carried, &*backend, &mut damage)?;
+    let generation = replayed.generation.max(newest);
+    Ok(Recovered {
+        superblock,
+        store,
+        carried,
+        backend,
+        has_lost_history,
+        lost_history: replayed.lost,
+        undone: replayed.given_up.changed_blocks,
+        past_loss,
+        root,
+        last_commit: replayed.last,
+        is_salvaged,
+        generation,
+        journal,
+        next_commit: replayed.next_commit,
+        damage,
+    })
+}
+
+/// The state at a checkpoint.
+struct Loaded {
+    backend: Box<dyn MetadataBackend>,
+    root: Root,
+    /// The generation of the newest root, which a damaged pool may not be loaded from.
+    newest: u64,
+}
+
+/// Loads the newest checkpoint. A salvage takes the one before it if that one is damaged.
+fn load(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    options: LoadOptions,
+    damage: &mut Damage,
+) -> Result<Loaded> {
+    let found = find_roots(&*disks.metadata, superblock, PoolSeed::of(superblock))?;
+    for offset in found.to_repair {
+        damage.harmless.push(format!("the root at byte {offset}"));
+    }
+    let newest = found.newest.generation;
+    let mut root = found.newest;
+    let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock };
+    let mut loaded = gemelo_metadata::load(&home, &root, options, damage);
+    if let (true, Err(MetadataError::Damaged { .. }), Some(older)) =
+        (options.salvages, &loaded, found.older)
+    {
+        root = older;
+        loaded = gemelo_metadata::load(&home, &root, options, damage);
+    }
+    Ok(Loaded { backend: loaded?, root, newest })
+}
+
+/// Finds contents beyond the end of the data disk. A write would make such a disk longer, and the
+/// lost contents would look like zeros. The pool therefore takes no changes before it is repaired.
+/// Contents that the journal carries are not lost.
+fn find_absent(
+    store: &dyn Store,
+    carried: &Carried,
+    backend: &dyn Index,
+    damage: &mut Damage,
+) -> Result<()> {
+    let present = store.blocks().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
+    let mut absent = 0u64;
+    let visited = backend.visit_used(&mut |pbn| {
+        let is_absent = u64::from(pbn.number()) >= present && carried.get(pbn).is_none();
+        absent += u64::from(is_absent);
+    });
+    if absent > 0 {
+        damage.lost.push(format!(
+            "{absent} stored blocks, because the data store ends before them, after {present} blocks"
+        ));
+    }
+    match visited {
+        // It is reported where the free blocks are counted.
+        Err(MetadataError::Damaged { .. }) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Calls with every LBN of a volume that is not unmapped.
+pub(crate) fn each_place(
+    backend: &dyn Map,
+    volume: VolumeId,
+    mut each: impl FnMut(Lbn, Place) -> Result<()>,
+) -> Result<()> {
+    let end = Lbn(MAX_VOLUME_BLOCKS);
+    let mut from = Lbn(0);
+    let mut places = Vec::new();
+    while let Some(first) = backend.next_mapped(volume, from, end)? {
+        let lbns: Vec<Lbn> = (first.0..end.0.min(first.0 + LBNS_AT_ONCE)).map(Lbn).collect();
+        places.clear();
+        backend.look_up(volume, &lbns, &mut places)?;
+        assert!(places.len() == lbns.len(), "a place for each LBN");
+        assert!(first >= from && first < end, "the next mapped LBN is in the range");
+        let mapped = lbns.iter().zip(&places).filter(|(_, place)| **place != Place::Unmapped);
+        for (lbn, place) in mapped {
+            each(*lbn, *place)?;
+        }
+        from = Lbn(first.0 + LBNS_AT_ONCE);
+    }
+    Ok(())
+}
+
+impl Pool {
+    /// Opens the pool on two disks. Where a part of the metadata is lost, the pool is open for
+    /// reading only.
+    ///
+    /// # Errors
+    /// Fails if the disks hold no pool, or if the pool is too damaged to be served.
+    pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
+        let recovered = recover(&disks, None, tuning.cache_bytes)?;
+        Self::of_recovered(disks, recovered, tuning, clock)
+    }
+
+    /// Returns the pool with the recovered state.
+    pub(crate) fn of_recovered(
+        disks: PoolDisks,
+        recovered: Recovered,
+        tuning: Tuning,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let is_salvaged = recovered.is_salvaged;
+        let Recovered {
+            superblock,
+            mut store,
+            carried,
+            backend,
+            root,
+            last_commit,
+            generation,
+            mut journal,
+            next_commit,
+            mut damage,
+            ..
+        } = recovered;
+        let mut space = space_of(&*backend, &superblock, &mut damage)?;
+        if next_commit > FIRST_COMMIT {
+            space.note_used_before();
+        }
+        let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
+        let tuning = Tuning { read_only: is_read_only, ..tuning };
+        let keeper = disks.keeper();
+        let mut unwritten = Vec::new();
+        if is_read_only {
+            store = carried.overlay(store);
+        } else {
+            extend_data(&*store, backend.totals().data_blocks)?;
+            unwritten = carried.write_to(&*store, |pbn| space.is_used(pbn))?;
+            if !is_salvaged {
+                let newest = Newest { root: &root, commit: last_commit.as_ref() };
+                write_again(&disks, &*store, &superblock, &mut journal, newest)?;
+            }
+        }
+        let held = match &keeper {
+            Some(keeper) if !is_read_only => {
+                keeper.opened(space.blocks(), &|pbn| space.is_used(pbn))
+            }
+            _ => Vec::new(),
+        };
+        let data_blocks = backend.totals().data_blocks;
+        let health = Arc::new(Health::new(is_read_only));
+        assert!(space.blocks() == data_blocks, "the space is that of the data store");
+        let (contents, remembered) =
+            contents_of((store, data_blocks), &superblock, &tuning, (&clock, &health))?;
+        if let ContentStore::Buffered(buffer) = &contents {
+            carried.hold_in(buffer, &unwritten)?;
+        }
+        let engine = Engine::new(EngineParts {
+            contents,
+            remembered,
+            health,
+            metadata: Arc::clone(&disks.metadata),
+            clock,
+            superblock,
+            tuning,
+            backend,
+            space,
+            keeper,
+            held,
+            journal,
+            carried_bytes: carried.bytes(),
+            next_commit,
+            generation,
+        });
+        let engine = Arc::new(engine);
+        let workers = if is_read_only { Vec::new() } else { start(&engine)? };
+        let damage = damage.harmless.into_iter().chain(damage.lost).collect();
+        Ok(Self { engine, workers: Mutex::new(workers), damage, disks })
+    }
+}
+
+/// Returns the space of the data disk, with the blocks that are in use.
+fn space_of(
+    backend: &dyn MetadataBackend,
+    superblock: &Superblock,
+    damage: &mut Damage,
+) -> Result<Space> {
+    let mut space = Space::new(backend.totals().data_blocks);
+    superblock.header_copy.into_iter().for_each(|pbn| {
+        space.claim(pbn);
+    });
+    match backend.visit_used(&mut |pbn| {
+        space.claim(pbn);
+    }) {
+        // No block can be written while it is unknown which blocks are free.
+        Err(MetadataError::Damaged { what }) => damage.lost.push(what),
+        other => other?,
+    }
+    Ok(space)
+}
+
+/// Begins the work of an engine that may write.
+fn start(engine: &Arc<Engine>) -> Result<Vec<Worker>> {
+    // On a file system that is full already, the pool uses the room that it has.
+    let _ = engine.reserve_slots();
+    if !engine.has_background() {
+        // What fails here is done at the next opening.
+        let _ = engine.clear_left(&|| false);
+        return Ok(Vec::new());
+    }
+    Worker::start_all(engine).map_err(|source| VolumeError::Io {
+        disk: DiskRole::Metadata,
+        action: "start the threads that look after",
+        source,
+    })
+}
+
+/// Returns the plain store for a pool that is read only, and else a buffer over it, with the
+/// fingerprints that it remembers.
+fn contents_of(
+    (store, data_blocks): (Arc<dyn Store>, u64),
+    superblock: &Superblock,
+    tuning: &Tuning,
+    (clock, health): (&Arc<dyn Clock>, &Arc<Health>),
+) -> Result<(ContentStore, Arc<Remembered>)> {
+    let remembered = Arc::new(Remembered::new(
+        (tuning.finder.memory_bytes, data_blocks),
+        Fingerprinter::new(superblock.fingerprint, superblock.key),
+        Arc::clone(clock),
+    ));
+    if tuning.read_only {
+        return Ok((ContentStore::Plain(store), remembered));
+    }
+    let options = BufferOptions {
+        bytes: tuning.write_buffer_bytes,
+        keeps_written: tuning.keeps_written,
+        background: tuning.background,
+        threads: tuning.write_threads,
+    };
+    let observer = Arc::clone(&remembered) as Arc<dyn WriteObserver>;
+    let health = Arc::clone(health);
+    let told = Arc::new(move |panicked| health.stop_by_panic(panicked));
+    let buffer = WriteBuffer::new(store, options, Arc::clone(clock), Some(observer), told)
+        .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
+    Ok((ContentStore::Buffered(buffer), remembered))
+}
+
+/// What the opening has read last.
+#[derive(Clone, Copy)]
+struct Newest<'n> {
+    root: &'n Root,
+    commit: Option<&'n LastCommit>,
+}
+
+/// Makes durable what the opening has read. The earlier process may have been killed between a
+/// write and its sync, or its sync may have failed. After a failed sync Linux takes the pages for
+/// clean, so another sync alone would do nothing. Only the newest root and the newest commit can be
+/// in doubt, because each was written after a good sync of everything that it refers to. The same
+/// bytes are written there again, and synced.
+fn write_again(
+    disks: &PoolDisks,
+    store: &dyn Store,
+    superblock: &Superblock,
+    journal: &mut Journal,
+    newest: Newest<'_>,
+) -> Result<()> {
+    let io = |disk, action| VolumeError::io(disk, action);
+    let Newest { root, commit } = newest;
+    let page = root.encode(superblock, PoolSeed::of(superblock));
+    for offset in Root::offsets(root.generation) {
+        disks
+            .metadata
+            .write_at(offset, page.as_slice())
+            .map_err(io(DiskRole::Metadata, "write"))?;
+        disks.metadata.sync().map_err(io(DiskRole::Metadata, "sync"))?;
+    }
+    journal.marker().mark_root(&*disks.metadata, root.generation, root.next_commit);
+    if let Some(commit) = commit {
+        journal.rewrite(&*disks.metadata, commit)?;
+    }
+    store.sync().map_err(io(DiskRole::Data, "sync"))?;
+    disks.metadata.sync().map_err(io(DiskRole::Metadata, "sync"))
+}
+
+/// Restores the length of a data disk whose end was lost, where no content was in the lost part.
+fn extend_data(store: &dyn Store, data_blocks: u64) -> Result<()> {
+    let io = |action| VolumeError::io(DiskRole::Data, action);
+    if store.blocks().map_err(io("measure"))? < data_blocks {
+        store.enlarge(data_blocks).map_err(io("enlarge"))?;
+        store.write_labels()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Replays commits that follow a lost one: their changes are made where they fit the present state.
+//!
+//! Blocks need no care here. Every map entry has the checksum of its content, and a repair judges
+//! all entries and fingerprints by the contents. Volumes need care: a change of a volume that only
+//! the lost commit made is left out, and two volumes never get one name.
+
+use crate::error::Result;
+use gemelo_format::{Change, MAX_NAME_BYTES, ReplayedCommit, VolumeId, VolumeRecord};
+use gemelo_metadata::{MetadataBackend, MetadataError};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
+
+/// A volume that got another name, because its own was given to another volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RenamedVolume {
+    /// The name that it had.
+    pub before: String,
+    /// The name that it has after the repair.
+    pub after: String,
+}
+
+/// The losses of a replay that goes on after a lost commit.
+#[derive(Debug, Default)]
+pub(crate) struct PastLoss {
+    /// Volumes that were half copied when a commit was lost. Which blocks the lost commit copied is
+    /// unknown, so they are not completed.
+    half_copied: BTreeSet<VolumeId>,
+    /// The number of the last commit that was replayed after a loss.
+    last: Option<u64>,
+    /// Changes that were left out.
+    pub(crate) left_out: u64,
+    /// Blocks of each volume that changes replace which were left out.
+    pub(crate) undone: BTreeMap<VolumeId, u64>,
+    /// Blocks of each volume that is not completed.
+    pub(crate) vanished: BTreeMap<VolumeId, u64>,
+    pub(crate) renamed: Vec<RenamedVolume>,
+}
+
+impl PastLoss {
+    /// Makes the changes of a commit.
+    pub(crate) fn apply(
+        &mut self,
+        backend: &mut dyn MetadataBackend,
+        commit: &ReplayedCommit,
+    ) -> Result<()> {
+        if self.last.is_none_or(|last| last + 1 != commit.number) {
+            let hidden = backend.volumes().into_iter().filter(|volume| volume.is_hidden);
+            self.half_copied.extend(hidden.map(|volume| volume.id));
+        }
+        self.last = Some(commit.number);
+        for change in &commit.changes {
+            if !self.completes_half_copy(backend, change) {
+                self.make_room_for_name(backend, change, commit.number)?;
+                match backend.apply(slice::from_ref(change), &mut Vec::new()) {
+                    Ok(()) => continue,
+                    Err(MetadataError::Damaged { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            self.leave_out(change);
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, change: &Change) {
+        self.left_out += 1;
+        if let Some((volume, blocks)) = change.changed_blocks() {
+            let sum = self.undone.entry(volume).or_default();
+            *sum = sum.saturating_add(blocks);
+        }
+    }
+
+    fn completes_half_copy(&mut self, backend: &dyn MetadataBackend, change: &Change) -> bool {
+        let Change::Show { volume } = change else { return false };
+        let is_half = self.half_copied.contains(volume);
+        if is_half {
+            self.vanished.insert(*volume, backend.mapped_blocks(*volume));
+        }
+        is_half
+    }
+
+    /// Renames a volume whose name the change gives to another one: the lost commit has removed or
+    /// renamed it, and its blocks are kept.
+    fn make_room_for_name(
+        &mut self,
+        backend: &mut dyn MetadataBackend,
+        change: &Change,
+        number: u64,
+    ) -> Result<()> {
+        if !names_volume(change) {
+            return Ok(());
+        }
+        let volumes = backend.volumes();
+        let Some((id, name)) = named(change, &volumes) else { return Ok(()) };
+        let has_name =
+            |volume: &&VolumeRecord| volume.id != id && volume.name == name && !volume.is_hidden;
+        let Some(holder) = volumes.iter().find(has_name) else { return Ok(()) };
+        let after = free_name(&name, number, &volumes);
+        let rename = Change::Rename { volume: holder.id, name: after.clone() };
+        backend.apply(slice::from_ref(&rename), &mut Vec::new())?;
+        self.renamed.push(RenamedVolume { before: name, after });
+        Ok(())
+    }
+}
+
+/// Returns whether a change may make a volume visible under another name.
+const fn names_volume(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::Create(_) | Change::Clone { .. } | Change::Rename { .. } | Change::Show { .. }
+    )
+}
+
+/// Returns the volume that a change makes visible under a name, and the name. Returns `None` if the
+/// change rests on a volume that does not exist.
+fn named(change: &Change, volumes: &[VolumeRecord]) -> Option<(VolumeId, String)> {
+    let find = |id: &VolumeId| volumes.iter().find(|info| info.id == *id);
+    match change {
+        Change::Create(record) if record.is_hidden => None,
+        Change::Create(record) => Some((record.id, record.name.clone())),
+        Change::Clone { source, volume, name, .. } => find(source).map(|_| (*volume, name.clone())),
+        Change::Rename { volume, name } => find(volume).map(|_| (*volume, name.clone())),
+        Change::Show { volume } => find(volume).map(|shown| (*volume, shown.name.clone())),
+        _ => None,
+    }
+}
+
+/// Returns a name that no other volume has, for a volume that had `name` before a commit.
+fn free_name(name: &str, commit: u64, volumes: &[VolumeRecord]) -> String {
+    let candidates = (0u64..).map(|number| {
+        let suffix = match number {
+            0 => format!(".before-commit-{commit}"),
+            _ => format!(".before-commit-{commit}-{number}"),
+        };
+        let mut end = name.len().min(MAX_NAME_BYTES.saturating_sub(suffix.len()));
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        format!("{}{suffix}", name.get(..end).unwrap_or_default())
+    });
+    let is_free = |candidate: &String| volumes.iter().all(|volume| volume.name != *candidate);
+    let name = candidates.into_iter().find(is_free).unwrap_or_default();
+    assert!(!name.is_empty() && name.len() <= MAX_NAME_BYTES, "some number gives a free name");
+    name
+}

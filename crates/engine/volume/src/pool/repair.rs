@@ -1,0 +1,167 @@
+//! Rewrites the intact part of a damaged pool, so that the pool is whole again and names its
+//! losses.
+//!
+//! Every map entry has a checksum of its content, so each block is judged on its own: it is kept if
+//! its content passes, whatever else was damaged. A damaged block whose content has another copy is
+//! healed, as a scrub does, once the repaired metadata are durable. Only what has none is given up.
+
+use super::judge::{Assessment, Judge, assess};
+use super::open::{Recovered, each_place, recover};
+use super::plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
+use super::{Pool, Tuning};
+use crate::error::{Result, VolumeError};
+use gemelo_base::{Monitor, StopFlag, SystemClock};
+use gemelo_format::{
+    DiskRole, Fingerprint, Lbn, Pbn, Place, Superblock, VolumeId, VolumeRecord, read_superblock,
+};
+use gemelo_metadata::Map;
+use gemelo_store::PoolDisks;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Repairs the pool on two disks, which no process may have open: rewrites what is intact, heals
+/// what has another copy, marks the rest as lost, and returns what was given up. Nothing of the old
+/// state is overwritten before the new one is durable, so a repair that is interrupted can be begun
+/// again with another choice.
+///
+/// # Errors
+/// Fails if there is no pool that can be repaired, if a disk cannot be read or written, or if the
+/// work was stopped.
+pub fn repair(
+    disks: &PoolDisks,
+    options: RepairOptions,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<RepairPlan> {
+    let mut recovered = recover(disks, Some(options.choice), Tuning::default().cache_bytes)?;
+    let mut judge = Judge::new(&recovered, disks.copies())?;
+    let assessment = assess(&mut judge, &recovered, options.data, (monitor, stop))?;
+    let plan = plan(&mut recovered, &assessment);
+    let wounds = assessment.healed;
+    let computed: Vec<(Pbn, Fingerprint)> = assessment.computed.into_iter().collect();
+    recovered.backend.restore(&computed, &assessment.lost)?;
+    rewrite_headers(disks)?;
+    let tuning = Tuning { background: false, ..Tuning::default() };
+    let pool = Pool::of_recovered(disks.clone(), recovered, tuning, Arc::new(SystemClock::new()))?;
+    let mut unhealed = 0;
+    if !wounds.is_empty() {
+        // With another choice a damaged block might have been another content's.
+        pool.checkpoint()?;
+        unhealed = pool.heal(&wounds, monitor, stop)?;
+    }
+    pool.close()?;
+    match unhealed {
+        0 => Ok(plan),
+        contents => Err(VolumeError::Unhealed { contents }),
+    }
+}
+
+/// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook of a
+/// pool that is damaged beyond repair says why.
+///
+/// # Errors
+/// Fails if there is no pool, if a disk cannot be read, or if the work was stopped.
+pub fn repair_outlook(
+    disks: &PoolDisks,
+    data: bool,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<RepairOutlook> {
+    let salvage = |choice| recover(disks, Some(choice), Tuning::default().cache_bytes);
+    let mut recovered = match salvage(LossChoice::RollBack) {
+        Ok(recovered) => recovered,
+        Err(VolumeError::Damaged { what }) => {
+            return Ok(RepairOutlook { refusal: Some(what), ..RepairOutlook::default() });
+        }
+        Err(error) => return Err(error),
+    };
+    let mut judge = Judge::new(&recovered, disks.copies())?;
+    let assessment = assess(&mut judge, &recovered, data, (monitor, stop))?;
+    let roll_back = plan(&mut recovered, &assessment);
+    let lost_history = recovered.lost_history.take();
+    drop(recovered);
+    let mut skip = None;
+    if lost_history.as_ref().is_some_and(|lost| lost.can_skip) {
+        let mut recovered = salvage(LossChoice::Skip)?;
+        let assessment = assess(&mut judge, &recovered, data, (monitor, stop))?;
+        skip = Some(plan(&mut recovered, &assessment));
+    }
+    Ok(RepairOutlook { lost_history, roll_back, skip, refusal: None })
+}
+
+/// Marks blocks of the pool on two disks, which no process may have open, as damaged, so that their
+/// contents are not shared before they are written anew. It leaves a pool with damaged metadata
+/// alone, because a repair comes first.
+///
+/// # Errors
+/// Fails if there is no pool, or if a disk cannot be read or written.
+pub fn record_damage(disks: &PoolDisks, blocks: &[u32]) -> Result<()> {
+    let damaged: Vec<Pbn> = blocks.iter().copied().filter_map(Pbn::new).collect();
+    let tuning = Tuning { background: false, ..Tuning::default() };
+    let pool = match Pool::open_disks(disks.clone(), tuning, Arc::new(SystemClock::new())) {
+        Ok(pool) => pool,
+        Err(VolumeError::Damaged { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if pool.is_read_only() {
+        return Ok(());
+    }
+    pool.suspect(&damaged);
+    pool.close()
+}
+
+/// Returns the parts that are given up of a recovered pool.
+fn plan(recovered: &mut Recovered, assessment: &Assessment) -> RepairPlan {
+    let past_loss = std::mem::take(&mut recovered.past_loss);
+    let of = |blocks: &BTreeMap<VolumeId, u64>, id| blocks.get(&id).copied().unwrap_or(0);
+    let cost = |volume: VolumeRecord| {
+        let id = volume.id;
+        let lost_blocks = of(&assessment.lost_blocks, id) + lost_in_map(&*recovered.backend, id);
+        let vanished = of(&past_loss.vanished, id);
+        RepairCost {
+            volume: volume.name,
+            lost_blocks: lost_blocks.max(vanished),
+            undone_blocks: of(&recovered.undone, id).saturating_add(of(&past_loss.undone, id)),
+        }
+    };
+    assert!(
+        recovered.lost_history.is_some() || recovered.undone.is_empty(),
+        "only lost history undoes changes"
+    );
+    let is_cost = |cost: &RepairCost| cost.lost_blocks > 0 || cost.undone_blocks > 0;
+    let healed = assessment.healed.iter().map(|wound| wound.expected.pbn.number());
+    let healed: BTreeSet<u32> = healed.collect();
+    RepairPlan {
+        costs: recovered.backend.volumes().into_iter().map(cost).filter(is_cost).collect(),
+        left_out_changes: past_loss.left_out,
+        renamed: past_loss.renamed,
+        healed_blocks: healed.into_iter().collect(),
+    }
+}
+
+/// Counts LBNs whose map entries are lost. It counts none in a map that cannot be read.
+fn lost_in_map(backend: &dyn Map, volume: VolumeId) -> u64 {
+    let mut lost = 0;
+    let counted = each_place(backend, volume, |_: Lbn, place| {
+        lost += u64::from(place == Place::Damaged);
+        Ok(())
+    });
+    if counted.is_ok() { lost } else { 0 }
+}
+
+/// Writes both superblocks and both headers of the data store as the good ones are. A metadata disk
+/// whose end was lost gets back the length that it was made with.
+fn rewrite_headers(disks: &PoolDisks) -> Result<()> {
+    let io = |action| VolumeError::io(DiskRole::Metadata, action);
+    let superblock = read_superblock(&*disks.metadata, &mut Vec::new())?;
+    let length = superblock.regions().fixed_bytes();
+    if disks.metadata.len().map_err(io("measure"))? < length {
+        disks.metadata.set_len(length).map_err(io("enlarge"))?;
+    }
+    let page = superblock.encode();
+    for offset in Superblock::offsets() {
+        disks.metadata.write_at(offset, page.as_slice()).map_err(io("write"))?;
+        disks.metadata.sync().map_err(io("sync"))?;
+    }
+    Ok(disks.store(&superblock).write_labels()?)
+}

@@ -1,0 +1,467 @@
+//! Scrubs a pool while it is served: reads all contents from the medium, compares them with the
+//! checksums in the maps, and heals damaged ones from other copies.
+//!
+//! Which copies heal a block is told in [`super::copies`]. A volume that is removed meanwhile is
+//! left out from there on.
+
+use super::Pool;
+use super::copies::{Expected, Wound, Wounds};
+use crate::engine::{Engine, Pin, VolumeShared, Wanted};
+use crate::error::{Result, VolumeError};
+use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_format::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use gemelo_metadata::Record;
+use gemelo_store::Copies;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Damaged contents that are listed; the others are counted.
+const MOST_LISTED: usize = 1000;
+/// Damaged contents that are remembered, so that they can be healed: 32 MiB. Further ones are
+/// counted, and healed by another scrub.
+const MOST_DAMAGED: usize = 1 << 18;
+/// LBNs looked up at once. Their blocks are not reused until they are read.
+const LBNS_AT_ONCE: u64 = 1024;
+/// Bytes that are read in one list.
+const BYTES_AT_ONCE: usize = 1 << 20;
+/// LBNs that are listed for each damaged block.
+const MOST_NAMED: usize = 4;
+/// Longest sleep between looks at the stop flag.
+const STOP_PAUSE_NS: u64 = 50_000_000;
+
+/// The way of a scrub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ScrubOptions {
+    /// Most bytes a second that are read; [`None`] for no limit.
+    pub most_bytes_per_s: Option<u64>,
+    /// `true` to write damaged contents again that have another copy.
+    pub heals: bool,
+}
+
+/// A content that stays damaged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedContent {
+    /// The block, and the first LBNs that refer to it.
+    pub what: String,
+    /// `true` if another copy of the content is whole, so that a scrub that heals restores it.
+    pub can_be_healed: bool,
+}
+
+/// The outcome of a scrub.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScrubReport {
+    /// Contents compared with their checksums.
+    pub checked_contents: u64,
+    /// Damaged contents that were written again from another copy.
+    #[serde(default)]
+    pub healed_contents: u64,
+    /// The first thousand contents that stay damaged.
+    pub problems: Vec<DamagedContent>,
+    /// The number of further damaged contents.
+    pub more_problems: u64,
+}
+
+impl ScrubReport {
+    /// Returns whether no damage is left.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.problems.is_empty() && self.more_problems == 0
+    }
+
+    /// Returns whether a scrub that heals restores all damage that is left.
+    #[must_use]
+    pub fn can_be_healed(&self) -> bool {
+        self.more_problems == 0 && self.problems.iter().all(|problem| problem.can_be_healed)
+    }
+}
+
+impl Pool {
+    /// Reads all contents from the medium and compares them with the checksums in the maps, while
+    /// the pool is served. A damaged block becomes suspect, and a suspect block that proves intact
+    /// is no longer suspect.
+    ///
+    /// # Errors
+    /// Fails if metadata cannot be read, or if the work was stopped.
+    pub fn scrub(
+        &self,
+        options: ScrubOptions,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<ScrubReport> {
+        let _watch = self.engine.watch();
+        let engine = &*self.engine;
+        let totals = engine.state().backend().totals();
+        monitor.begin("Checking contents", Unit::Items, Some(totals.physical));
+        let mut scrub = Scrub::new(engine, options, (monitor, stop));
+        for (name, volume) in &engine.volumes() {
+            scrub.walk(volume, |scrub, chunk| scrub.check(name, chunk))?;
+        }
+        monitor.finish();
+        scrub.look_for_copies(self.disks.copies().as_deref())?;
+        Ok(scrub.finish())
+    }
+
+    /// Writes damaged contents again from other copies. Returns the number of contents that are
+    /// needed and stay damaged: an opening may have removed the only volume that referred to one.
+    pub(super) fn heal(
+        &self,
+        wounds: &[Wound],
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<u64> {
+        let options = ScrubOptions { most_bytes_per_s: None, heals: true };
+        let mut scrub = Scrub::new(&self.engine, options, (monitor, stop));
+        let blocks: Vec<Pbn> = wounds.iter().map(|wound| wound.expected.pbn).collect();
+        let mut records = Vec::with_capacity(blocks.len());
+        self.engine.state().backend().records(&blocks, &mut records)?;
+        assert!(records.len() == wounds.len(), "a record for each block");
+        for (Wound { expected, fingerprint }, record) in wounds.iter().zip(records) {
+            if record.references == 0 {
+                continue;
+            }
+            // Only a block that is known to be damaged is written.
+            self.engine.suspect(expected.pbn);
+            scrub
+                .damaged
+                .insert(*expected, Damage { fingerprint: *fingerprint, ..Damage::default() });
+        }
+        scrub.look_for_copies(self.disks.copies().as_deref())?;
+        assert!(scrub.damaged.len() <= wounds.len(), "no more is damaged than before");
+        Ok(scrub.damaged.len() as u64)
+    }
+}
+
+/// The blocks that were compared with a checksum: one bit for each PBN.
+#[derive(Default)]
+struct Seen {
+    words: Vec<u64>,
+}
+
+impl Seen {
+    /// Adds a PBN. Returns whether it is new.
+    fn insert(&mut self, pbn: Pbn) -> bool {
+        let (word, bit) = (pbn.number() as usize / 64, 1u64 << (pbn.number() % 64));
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words.get_mut(word).is_some_and(|bits| {
+            let is_new = *bits & bit == 0;
+            *bits |= bit;
+            is_new
+        })
+    }
+}
+
+/// Blocks of a volume that were looked up at once.
+struct Chunk<'e> {
+    /// Keeps the blocks from being given to other contents.
+    _pin: Pin<'e>,
+    volume: VolumeId,
+    next: Lbn,
+    stored: Vec<Stored>,
+}
+
+/// A stored block of a volume, with its record.
+#[derive(Clone, Copy)]
+struct Stored {
+    wanted: Wanted,
+    record: Record,
+}
+
+/// A block that stays damaged so far.
+struct Damage {
+    fingerprint: Fingerprint,
+    /// Descriptions of the LBNs that refer to it.
+    users: Vec<String>,
+    /// `true` once a copy was found.
+    has_copy: bool,
+}
+
+impl Default for Damage {
+    fn default() -> Self {
+        Self { fingerprint: Fingerprint::NONE, users: Vec::new(), has_copy: false }
+    }
+}
+
+/// A scrub under way.
+struct Scrub<'e> {
+    engine: &'e Engine,
+    options: ScrubOptions,
+    monitor: &'e dyn Monitor,
+    stop: &'e StopFlag,
+    /// Time at which the rate allows to go on.
+    free_at_ns: u64,
+    contents: Vec<u8>,
+    seen: Seen,
+    damaged: BTreeMap<Expected, Damage>,
+    report: ScrubReport,
+}
+
+impl<'e> Scrub<'e> {
+    fn new(
+        engine: &'e Engine,
+        options: ScrubOptions,
+        (monitor, stop): (&'e dyn Monitor, &'e StopFlag),
+    ) -> Self {
+        let blocks = (BYTES_AT_ONCE / engine.block_bytes()).max(1);
+        Self {
+            engine,
+            options,
+            monitor,
+            stop,
+            free_at_ns: 0,
+            contents: vec![0; blocks * engine.block_bytes()],
+            seen: Seen::default(),
+            damaged: BTreeMap::new(),
+            report: ScrubReport::default(),
+        }
+    }
+
+    /// Walks the map of a volume. `work` returns the number of contents that it has read.
+    fn walk(
+        &mut self,
+        volume: &VolumeShared,
+        mut work: impl FnMut(&mut Self, &Chunk<'_>) -> Result<usize>,
+    ) -> Result<()> {
+        let mut from = Lbn(0);
+        while let Some(chunk) = self.engine.look_up_stored(volume, from)? {
+            let read = work(self, &chunk)?;
+            from = chunk.next;
+            // Nothing may wait for a pin longer than for its reads.
+            drop(chunk);
+            self.pace(read)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the rate allows to go on after reading this many contents.
+    fn pace(&mut self, contents: usize) -> Result<()> {
+        let now_ns = self.engine.now_ns();
+        if let Some(rate) = self.options.most_bytes_per_s {
+            let bytes = (contents * self.engine.block_bytes()) as u64;
+            let took_ns = bytes.saturating_mul(1_000_000_000) / rate.max(1);
+            self.free_at_ns = self.free_at_ns.max(now_ns).saturating_add(took_ns);
+        }
+        loop {
+            if self.stop.is_raised() {
+                return Err(VolumeError::Interrupted);
+            }
+            let now_ns = self.engine.now_ns();
+            if now_ns >= self.free_at_ns {
+                return Ok(());
+            }
+            self.engine.sleep_until_ns(self.free_at_ns.min(now_ns + STOP_PAUSE_NS));
+        }
+    }
+
+    /// Checks the contents of a chunk that were not checked yet.
+    fn check(&mut self, name: &str, chunk: &Chunk<'_>) -> Result<usize> {
+        let (mut new, known): (Vec<Stored>, Vec<Stored>) =
+            chunk.stored.iter().partition(|stored| self.seen.insert(stored.wanted.pbn));
+        // Blocks that lie side by side are read together.
+        new.sort_unstable_by_key(|stored| stored.wanted.pbn);
+        let block_bytes = self.engine.block_bytes();
+        let at_once = self.contents.len() / block_bytes;
+        assert!(at_once > 0, "a block at least is read at once");
+        let mut contents = std::mem::take(&mut self.contents);
+        for some in new.chunks(at_once) {
+            let wanted: Vec<Wanted> = some.iter().map(|stored| stored.wanted).collect();
+            let buffers = contents.chunks_exact_mut(block_bytes);
+            let read = self.engine.read_blocks_of_medium(chunk.volume, &wanted, buffers);
+            assert!(read.len() == some.len(), "an outcome for each block");
+            self.monitor.advance(some.len() as u64);
+            self.report.checked_contents += some.len() as u64;
+            let blocks = contents.chunks_exact_mut(block_bytes);
+            for ((Stored { wanted, record }, read), content) in some.iter().zip(read).zip(blocks) {
+                if read.is_err() {
+                    self.note(
+                        name,
+                        chunk.volume,
+                        &Stored { wanted: *wanted, record: *record },
+                        content,
+                    )?;
+                } else if record.is_suspect
+                    && self.engine.fingerprinter().of(content) == record.fingerprint
+                {
+                    self.engine.acquit(wanted.pbn)?;
+                }
+            }
+        }
+        self.contents = contents;
+        for Stored { wanted, .. } in known {
+            if let Some(damage) = self.damaged.get_mut(&expected(&wanted)) {
+                damage.add_user(name, &wanted);
+            }
+        }
+        Ok(new.len())
+    }
+
+    /// Heals a damaged block from the page cache, or takes note of it.
+    fn note(
+        &mut self,
+        name: &str,
+        volume: VolumeId,
+        stored: &Stored,
+        content: &mut [u8],
+    ) -> Result<()> {
+        let Stored { wanted, record } = stored;
+        let is_cached = self
+            .engine
+            .read_blocks(volume, &[*wanted], std::iter::once(&mut *content))
+            .iter()
+            .all(Result::is_ok);
+        if is_cached && self.options.heals && self.engine.write_again(wanted.pbn, content)? {
+            self.report.healed_contents += 1;
+            return Ok(());
+        }
+        if self.damaged.len() >= MOST_DAMAGED {
+            self.report.more_problems += 1;
+            return Ok(());
+        }
+        let is_listed = self.damaged.len() < MOST_LISTED;
+        let damage = self.damaged.entry(expected(wanted)).or_default();
+        damage.fingerprint = record.fingerprint;
+        damage.has_copy |= is_cached;
+        if is_listed {
+            damage.add_user(name, wanted);
+        }
+        Ok(())
+    }
+
+    /// Looks for copies of damaged contents in the pool and then in others, and heals what has one
+    /// if that is asked for.
+    fn look_for_copies(&mut self, others: Option<&dyn Copies>) -> Result<()> {
+        let mut wounds = self.wounds();
+        if !wounds.is_empty() {
+            self.monitor.begin("Looking for copies of damaged contents", Unit::Items, None);
+            let volumes: Vec<Arc<VolumeShared>> = self.engine.volumes().into_values().collect();
+            for volume in &volumes {
+                self.walk(volume, |scrub, chunk| scrub.heal_from(&mut wounds, chunk))?;
+            }
+            if let (Some(others), false) = (others, wounds.is_empty()) {
+                let stop = self.stop;
+                wounds.ask(others, stop, |content, healed| self.heal_all(content, &healed))?;
+            }
+            self.monitor.finish();
+        }
+        if self.report.healed_contents > 0 {
+            self.engine.sync_healed()?;
+        }
+        Ok(())
+    }
+
+    /// The damaged contents that a copy may heal.
+    fn wounds(&self) -> Wounds {
+        let engine = self.engine;
+        let mut wounds = Wounds::new(engine.seed(), engine.fingerprinter().clone());
+        if engine.fingerprints_prove_equality() {
+            for (expected, damage) in self.damaged.iter().filter(|(_, damage)| !damage.has_copy) {
+                wounds.add(Wound { expected: *expected, fingerprint: damage.fingerprint });
+            }
+        }
+        wounds
+    }
+
+    /// Reads the copies of damaged contents in a chunk, and heals from them.
+    fn heal_from(&mut self, wounds: &mut Wounds, chunk: &Chunk<'_>) -> Result<usize> {
+        let mut content = vec![0; self.engine.block_bytes()];
+        let mut read = 0;
+        for Stored { wanted, .. } in &chunk.stored {
+            if !wounds.may_be_healed_by(expected(wanted)) {
+                continue;
+            }
+            read += 1;
+            let buffers = std::iter::once(content.as_mut_slice());
+            let outcomes = self.engine.read_blocks(chunk.volume, &[*wanted], buffers);
+            if outcomes.iter().all(Result::is_ok) {
+                let healed = wounds.take_healed_by(&content);
+                self.heal_all(&content, &healed)?;
+            }
+        }
+        self.monitor.advance(chunk.stored.len() as u64);
+        Ok(read)
+    }
+
+    /// Heals damaged blocks whose content this is, or notes that they have a copy.
+    fn heal_all(&mut self, content: &[u8], wounds: &[Wound]) -> Result<()> {
+        assert!(content.len() == self.engine.block_bytes(), "a copy is a whole content");
+        for Wound { expected, fingerprint } in wounds {
+            let is_healed = self.options.heals
+                && self.engine.heal_suspect(expected.pbn, *fingerprint, content)?;
+            if is_healed {
+                self.report.healed_contents += 1;
+                self.damaged.remove(expected);
+            } else if let Some(damage) = self.damaged.get_mut(expected) {
+                damage.has_copy = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> ScrubReport {
+        let more = self.damaged.len().saturating_sub(MOST_LISTED) as u64;
+        let listed = self.damaged.into_iter().take(MOST_LISTED);
+        let mut report = self.report;
+        report.problems = listed.map(|(expected, damage)| damage.describe(expected)).collect();
+        report.more_problems += more;
+        report
+    }
+}
+
+impl Damage {
+    fn add_user(&mut self, name: &str, wanted: &Wanted) {
+        if self.users.len() <= MOST_NAMED {
+            self.users.push(format!("block {} of '{name}'", wanted.lbn.0));
+        }
+    }
+
+    fn describe(mut self, expected: Expected) -> DamagedContent {
+        let more = if self.users.len() > MOST_NAMED { " and more" } else { "" };
+        self.users.truncate(MOST_NAMED);
+        let what = format!(
+            "the content of block {} is damaged: {}{more}",
+            expected.pbn.number(),
+            self.users.join(", ")
+        );
+        DamagedContent { what, can_be_healed: self.has_copy }
+    }
+}
+
+const fn expected(wanted: &Wanted) -> Expected {
+    Expected { pbn: wanted.pbn, checksum: wanted.checksum }
+}
+
+impl Engine {
+    /// Looks up the next stored blocks of a volume, with their records. Returns [`None`] at its
+    /// end, or if it was removed.
+    fn look_up_stored(&self, volume: &VolumeShared, from: Lbn) -> Result<Option<Chunk<'_>>> {
+        // The pin comes before the look-up, so no block is given to another content between them.
+        let pin = self.pin();
+        // The gate keeps the volume from being removed while it is looked up. Nobody waits for it
+        // longer: the pin keeps the blocks for the reads that follow.
+        let is_removed = volume.enter();
+        if *is_removed {
+            return Ok(None);
+        }
+        let (mut places, mut records) = (Vec::new(), Vec::new());
+        let (id, end) = (volume.id(), Lbn(MAX_VOLUME_BLOCKS));
+        let state = self.state();
+        let Some(first) = state.backend().next_mapped(id, from, end)? else { return Ok(None) };
+        let next = first.0.saturating_add(LBNS_AT_ONCE).min(end.0);
+        let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
+        state.backend().look_up(id, &lbns, &mut places)?;
+        assert!(places.len() == lbns.len(), "a place for each LBN");
+        let stored = |(lbn, place): (Lbn, Place)| match place {
+            Place::Stored(pbn, checksum) => Some(Wanted { lbn, pbn, checksum }),
+            Place::Unmapped | Place::Damaged => None,
+        };
+        let wanted: Vec<Wanted> = lbns.into_iter().zip(places).filter_map(stored).collect();
+        let pbns: Vec<Pbn> = wanted.iter().map(|wanted| wanted.pbn).collect();
+        state.backend().records(&pbns, &mut records)?;
+        assert!(records.len() == wanted.len(), "a record for each block");
+        let stored = wanted.into_iter().zip(records);
+        let stored = stored.map(|(wanted, record)| Stored { wanted, record }).collect();
+        Ok(Some(Chunk { _pin: pin, volume: id, next: Lbn(next), stored }))
+    }
+}

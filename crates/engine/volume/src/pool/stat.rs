@@ -1,0 +1,207 @@
+//! Figures of a pool and its volumes.
+
+use super::Pool;
+use crate::counters::{PoolActivity, VolumeStat};
+use crate::engine::{FinderFigures, VolumeLayout, VolumesActivity};
+use crate::error::Result;
+use crate::load::LoadStat;
+use gemelo_format::{
+    BackendKind, COPIES, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
+};
+use gemelo_metadata::CacheFigures;
+use gemelo_store::BufferFigures;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A volume in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeSummary {
+    /// The record of the volume. The name of its origin is the present one if the volume that it
+    /// was cloned from is still there.
+    #[serde(flatten)]
+    pub record: VolumeRecord,
+    /// Blocks of the volume that hold a content.
+    pub mapped_blocks: u64,
+    /// Groups of 64 blocks with blocks that the finder has not examined since they were written.
+    pub dirty_groups: u64,
+    /// These blocks.
+    #[serde(default)]
+    pub backlog_blocks: u64,
+    /// Nanoseconds since the oldest of these groups was marked or looked at last.
+    #[serde(default)]
+    pub oldest_ns: u64,
+    /// `true` if the finder has to examine the whole volume.
+    pub is_swept: bool,
+    /// The time in nanoseconds that the finder leaves a block alone after a write at present.
+    #[serde(default)]
+    pub delay_ns: u64,
+    /// Blocks that were written again before the finder examined them.
+    #[serde(default)]
+    pub rewritten_blocks: u64,
+    /// The order of the volume in the store.
+    #[serde(default)]
+    pub layout: VolumeLayout,
+    /// Counts of the volume's activity since the pool was opened.
+    pub stat: VolumeStat,
+    /// Figures of the volume's load.
+    pub load: LoadStat,
+}
+
+/// A pool in numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PoolStat {
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// The kind of the pool's fingerprints.
+    pub fingerprint: FingerprintKind,
+    /// The backend of the metadata.
+    pub backend: BackendKind,
+    /// References of all volumes to blocks. A block counts once for each reference.
+    pub logical_blocks: u64,
+    /// Blocks that are stored.
+    pub physical_blocks: u64,
+    /// Blocks that the data store has room for.
+    pub capacity_blocks: u64,
+    /// Blocks of the data store that hold its header.
+    pub reserved_blocks: u64,
+    /// Blocks that are free for use at once.
+    pub free_blocks: u64,
+    /// Blocks that are freed but not usable yet: the change that frees them is not durable, or they
+    /// are being read.
+    pub pending_blocks: u64,
+    /// Fingerprints in the index.
+    pub index_entries: u64,
+    /// Memory of map, records and index in bytes.
+    pub metadata_memory_bytes: u64,
+    /// Look-ups of pages in the cache. All are zero for a backend without a cache.
+    pub cache: CacheFigures,
+    /// Length of the metadata disk in bytes.
+    pub metadata_disk_bytes: u64,
+    /// Bytes of the metadata disk that the newest checkpoint takes, without superblocks, roots and
+    /// journal.
+    pub metadata_used_bytes: u64,
+    /// Bytes of the journal from the newest checkpoint to the newest commit.
+    pub journal_used_bytes: u64,
+    /// Length of the journal in bytes.
+    pub journal_bytes: u64,
+    /// The number of checkpoints since the pool was made.
+    pub generation: u64,
+    /// The number of volumes.
+    pub volumes: u64,
+    /// The reason why the pool takes no changes any more; [`None`] for one that has not stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+    /// Figures of the write buffer since the pool was opened.
+    #[serde(default)]
+    pub write_buffer: BufferFigures,
+    /// Figures of the finder since the pool was opened.
+    #[serde(default)]
+    pub finder: FinderFigures,
+    /// Counts of the pool's activity since it was opened.
+    pub activity: PoolActivity,
+}
+
+impl PoolStat {
+    /// Logical blocks / physical blocks; 1 for an empty pool.
+    #[must_use]
+    pub fn dedup_ratio(&self) -> f64 {
+        if self.physical_blocks == 0 {
+            1.0
+        } else {
+            self.logical_blocks as f64 / self.physical_blocks as f64
+        }
+    }
+}
+
+impl Pool {
+    /// Returns all volumes, by name.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<VolumeSummary> {
+        let records: Vec<(u64, VolumeRecord)> = {
+            let state = self.engine.state();
+            let all = state.backend().volumes().into_iter();
+            let mapped_blocks = |record: &VolumeRecord| state.backend().mapped_blocks(record.id);
+            all.map(|record| (mapped_blocks(&record), record)).collect()
+        };
+        let names: BTreeMap<VolumeId, String> =
+            records.iter().map(|(_, record)| (record.id, record.name.clone())).collect();
+        let (live, now_ns) = (self.engine.volumes(), self.engine.now_ns());
+        let summary = |(mapped_blocks, mut record): (u64, VolumeRecord)| {
+            if let Origin::Clone { volume, name } = &mut record.birth.origin
+                && let Some(present) = names.get(volume)
+            {
+                name.clone_from(present);
+            }
+            let shared = live.get(&record.name);
+            let backlog = shared.map(|volume| volume.backlog()).unwrap_or_default();
+            VolumeSummary {
+                layout: shared.map(|volume| self.engine.layout_of(volume)).unwrap_or_default(),
+                dirty_groups: backlog.groups,
+                backlog_blocks: backlog.blocks,
+                oldest_ns: backlog.oldest_ns.map_or(0, |at_ns| now_ns.saturating_sub(at_ns)),
+                is_swept: backlog.is_swept,
+                delay_ns: backlog.delay_ns,
+                rewritten_blocks: backlog.rewritten_blocks,
+                stat: shared.map(|volume| volume.counters().read()).unwrap_or_default(),
+                load: shared.map(|volume| volume.load().read()).unwrap_or_default(),
+                record,
+                mapped_blocks,
+            }
+        };
+        let shown = records.into_iter().filter(|(_, record)| !record.is_hidden);
+        let mut list: Vec<VolumeSummary> = shown.map(summary).collect();
+        list.sort_by(|a, b| a.record.name.cmp(&b.record.name));
+        list
+    }
+
+    /// Returns the names of all volumes, in their order.
+    #[must_use]
+    pub fn volume_names(&self) -> Vec<String> {
+        self.engine.volumes().into_keys().collect()
+    }
+
+    /// Returns the activity of all volumes together since the pool was opened. The sums never fall:
+    /// removed volumes count as well.
+    #[must_use]
+    pub fn volumes_activity(&self) -> VolumesActivity {
+        self.engine.volumes_activity()
+    }
+
+    /// Returns the figures of the pool.
+    ///
+    /// # Errors
+    /// Fails if the metadata disk cannot be measured.
+    pub fn stat(&self) -> Result<PoolStat> {
+        let engine = &self.engine;
+        let journal = engine.journal_figures();
+        let totals = engine.state().backend().totals();
+        let free_blocks = engine.free_blocks();
+        let reserved_blocks = engine.superblock().reserved_blocks();
+        assert!(totals.data_blocks >= reserved_blocks, "the data store has its reserved blocks");
+        let capacity_blocks = totals.data_blocks - reserved_blocks;
+        Ok(PoolStat {
+            block_bytes: engine.superblock().block_bytes,
+            fingerprint: engine.superblock().fingerprint,
+            backend: engine.superblock().backend,
+            cache: totals.cache,
+            logical_blocks: totals.references,
+            physical_blocks: totals.physical,
+            capacity_blocks,
+            reserved_blocks,
+            free_blocks,
+            pending_blocks: capacity_blocks.saturating_sub(totals.physical + free_blocks),
+            index_entries: totals.index_entries,
+            metadata_memory_bytes: totals.memory_bytes,
+            metadata_disk_bytes: engine.metadata_disk_bytes()?,
+            metadata_used_bytes: COPIES as u64 * totals.pages * PAGE_BYTES as u64,
+            journal_used_bytes: COPIES as u64 * journal.used_bytes,
+            journal_bytes: COPIES as u64 * journal.ring_bytes,
+            generation: journal.generation,
+            volumes: engine.volume_count(),
+            stopped: engine.stop_reason().map(ToString::to_string),
+            write_buffer: engine.buffer_figures(),
+            finder: engine.finder_figures(),
+            activity: engine.activity(),
+        })
+    }
+}
