@@ -8,7 +8,7 @@ use crate::{FiguresError, of_bench, of_filebench, of_replay};
 use gemelo_job::{bench, filebench, replay};
 use gemelo_load::RunResult;
 use gemelo_record::Figures;
-use gemelo_report::{Provenance, ResultFile};
+use gemelo_record::{Provenance, ResultFile};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::fs::File;

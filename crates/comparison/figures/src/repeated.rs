@@ -1,8 +1,8 @@
 //! Repetitions of a benchmark in one file.
 
 use gemelo_job::bench::JobInput;
+use gemelo_record::ResultFile;
 use gemelo_record::{Better, Figure, Figures};
-use gemelo_report::ResultFile;
 use serde::{Deserialize, Serialize};
 
 /// Schema name of a [`RepeatedFile`].

@@ -29,7 +29,7 @@ use gemelo_base::{Classified, FailureKind};
 use gemelo_compare::SettingsError;
 use gemelo_figures::FiguresError;
 use gemelo_record::RecordError;
-use gemelo_report::ResultFileError;
+use gemelo_record::ResultFileError;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 

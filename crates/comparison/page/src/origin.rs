@@ -2,7 +2,7 @@
 
 use crate::document::Text;
 use gemelo_base::units::{format_line, format_size};
-use gemelo_report::Provenance;
+use gemelo_record::Provenance;
 
 /// Returns the facts of a provenance.
 pub(crate) fn facts(provenance: &Provenance) -> Vec<(String, Text)> {

@@ -4,7 +4,7 @@
 use crate::chart::{Axis, AxisKind, Chart, Line, Lines};
 use crate::document::{Cell, Column, Picture, Table};
 use crate::quantity::{Unit, percent};
-use gemelo_report::{ResultFile, read_result};
+use gemelo_record::{ResultFile, read_result};
 use serde::Deserialize;
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::files;
 use crate::report_option::ReportOption;
 use clap::Args;
-use gemelo_report::{Provenance, ResultFile};
+use gemelo_record::{Provenance, ResultFile};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,7 @@ use crate::files;
 use anyhow::Context as _;
 use clap::Args;
 use gemelo_page::Report;
-use gemelo_report::ResultFile;
+use gemelo_record::ResultFile;
 use serde::Serialize;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl ReportOption {
         let kind = result.schema.split(['.', '/']).nth(1).unwrap_or("result");
         let directory = tempfile::tempdir().with_context(cannot)?;
         let file = directory.path().join(format!("{kind}.json"));
-        std::fs::write(&file, gemelo_report::to_json(result)?).with_context(cannot)?;
+        std::fs::write(&file, gemelo_record::to_json(result)?).with_context(cannot)?;
         let report = Report::of_results(&[file]).with_context(cannot)?;
         write_page(path, force, &report)
     }

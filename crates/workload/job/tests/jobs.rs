@@ -11,8 +11,8 @@ use gemelo_job::{
     JobEnvironment, OutputError, OutputFile, OutputFiles, bench, job_file, suite, verify,
 };
 use gemelo_load::RunResult;
+use gemelo_record::{Provenance, read_result, to_json};
 use gemelo_replay::ReplayResult;
-use gemelo_report::{Provenance, read_result, to_json};
 use gemelo_target::Targets;
 use std::io::Write;
 use std::ops::ControlFlow;

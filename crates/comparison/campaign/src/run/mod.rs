@@ -17,11 +17,11 @@ use attempt::Attempt;
 use decision::Measured;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_compare::Place;
+use gemelo_record::Provenance;
 use gemelo_record::{
     CAMPAIGN_SCHEMA, CampaignRecord, Outcome, PlannedRun, RUN_FILE, RunRecord, TargetRecord,
     WorkloadRecord, read_campaign, read_run, run_directory,
 };
-use gemelo_report::Provenance;
 use gemelo_stats::Looks;
 use pace::Pace;
 use std::path::{Path, PathBuf};

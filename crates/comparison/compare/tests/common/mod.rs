@@ -2,11 +2,11 @@
 
 use gemelo_base::random::Random;
 use gemelo_compare::{Groups, Place, Repetition};
+use gemelo_record::Provenance;
 use gemelo_record::{
     Better, CAMPAIGN_SCHEMA, CampaignRecord, Figures, Outcome, PlannedRun, RUN_SCHEMA, RunRecord,
     TargetRecord, WorkloadRecord,
 };
-use gemelo_report::Provenance;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 

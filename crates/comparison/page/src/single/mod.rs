@@ -6,7 +6,7 @@ mod scan;
 use crate::document::{Compared, Document, Item, Section};
 use crate::{PageError, accesses, origin, written};
 use gemelo_figures::{Kind, RawResult};
-use gemelo_report::Provenance;
+use gemelo_record::Provenance;
 use std::path::{Path, PathBuf};
 
 /// Returns the report of result files.

@@ -2,12 +2,12 @@
 //! a failed run and things that were left out. It is written as the runner writes campaigns.
 
 use gemelo_base::random::Random;
+use gemelo_record::Provenance;
 use gemelo_record::{
     Better, CAMPAIGN_FILE, CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, Curve, Figures,
     LeastScale, Outcome, Paper, PlannedRun, RUN_FILE, RUN_SCHEMA, RunRecord, Series, Space,
     TargetRecord, WorkloadRecord,
 };
-use gemelo_report::Provenance;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let file =
-        gemelo_report::read_result::<Vec<JobInput>, Vec<RunResult>>(&arguments.result, SCHEMA)
+        gemelo_record::read_result::<Vec<JobInput>, Vec<RunResult>>(&arguments.result, SCHEMA)
             .or_bad_input()?;
     let checked = verify(&file, arguments.target, &context.job_environment());
     let checked = match checked {

@@ -127,7 +127,7 @@ const KNOWN: &[KindAs] = &[
     kind_as::<gemelo_place::PlaceError>,
     kind_as::<gemelo_replay::PlanError>,
     kind_as::<gemelo_replay::ReplayError>,
-    kind_as::<gemelo_report::ResultFileError>,
+    kind_as::<gemelo_record::ResultFileError>,
     kind_as::<gemelo_scan::OptionsError>,
     kind_as::<gemelo_scan::SavedSetError>,
     kind_as::<gemelo_scan::ScanError>,

@@ -78,7 +78,7 @@ pub(crate) fn write_whole(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Res
 pub(crate) fn write_json<Input: Serialize, Measured: Serialize>(
     path: &Path,
     force: bool,
-    result: &gemelo_report::ResultFile<Input, Measured>,
+    result: &gemelo_record::ResultFile<Input, Measured>,
 ) -> anyhow::Result<()> {
-    write_whole(path, force, gemelo_report::to_json(result)?.as_bytes())
+    write_whole(path, force, gemelo_record::to_json(result)?.as_bytes())
 }

@@ -15,7 +15,7 @@ pub use sweep::{SweepError, swept};
 use crate::{JobEnvironment, JobOptions};
 use gemelo_base::random::fresh_word;
 use gemelo_load::RunResult;
-use gemelo_report::{Provenance, ResultFile};
+use gemelo_record::{Provenance, ResultFile};
 
 /// Schema name of a [`BenchFile`].
 pub const SCHEMA: &str = "gemelo.bench/1";

@@ -12,7 +12,7 @@ use crate::{JobEnvironment, distributions};
 use gemelo_base::random::fresh_word;
 use gemelo_filebench::sources::SourceSpec;
 use gemelo_filebench::{Console, Options, Outcome, Program, Script, WorkloadResult};
-use gemelo_report::{Provenance, ResultFile};
+use gemelo_record::{Provenance, ResultFile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -12,10 +12,10 @@ use crate::{JobEnvironment, TraceInput, contents};
 use error::MOST_QUEUE_DEPTH;
 use gemelo_base::Unit;
 use gemelo_base::units::format_counted;
+use gemelo_record::{Provenance, ResultFile};
 use gemelo_replay::{
     Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult,
 };
-use gemelo_report::{Provenance, ResultFile};
 use gemelo_target::{Engine, PlaceAccess, PlaceLayout, PlannedTarget, Storage, TargetUri};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

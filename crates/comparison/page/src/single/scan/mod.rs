@@ -9,7 +9,7 @@ use crate::PageError;
 use crate::document::{Answer, Cell, Column, Item, Section, Table, Text};
 use crate::quantity::{percent, significant};
 use gemelo_base::units::{format_count, format_counted, format_line, format_size};
-use gemelo_report::read_result;
+use gemelo_record::read_result;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::path::Path;

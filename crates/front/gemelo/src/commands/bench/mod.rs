@@ -13,7 +13,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_job::bench::{self, ExecuteError};
 use gemelo_job::{JobOptions, Sweep, job_file};
-use gemelo_report::Provenance;
+use gemelo_record::Provenance;
 use repeated::Repetitions;
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ use gemelo_figures::{
 };
 use gemelo_job::JobOptions;
 use gemelo_job::bench::{self, BenchFile, JobInput};
-use gemelo_report::Provenance;
+use gemelo_record::Provenance;
 use gemelo_stats::{Confidence, Sample, centre_with_interval};
 use std::ops::ControlFlow;
 

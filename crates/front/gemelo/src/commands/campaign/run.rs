@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line};
 use gemelo_campaign::{Environment, Plan, PlanError, SetValue, Summary};
-use gemelo_report::Provenance;
+use gemelo_record::Provenance;
 use std::fmt::Write;
 use std::path::PathBuf;
 

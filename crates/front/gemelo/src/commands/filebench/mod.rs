@@ -11,7 +11,7 @@ use clap::Args;
 use console::Lines;
 use gemelo_filebench::Console;
 use gemelo_job::filebench::{FilebenchOptions, resolve};
-use gemelo_report::Provenance;
+use gemelo_record::Provenance;
 use std::path::PathBuf;
 use std::sync::Arc;
 

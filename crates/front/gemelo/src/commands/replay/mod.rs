@@ -8,7 +8,7 @@ use crate::files;
 use crate::report_option::ReportOption;
 use clap::Args;
 use gemelo_job::replay::{ReplayJobOptions, resolve};
-use gemelo_report::Provenance;
+use gemelo_record::Provenance;
 use std::path::PathBuf;
 
 /// Replay a trace of block I/O with its content.

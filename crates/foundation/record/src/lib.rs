@@ -1,4 +1,7 @@
-//! The record of a campaign: its plan, its runs, and the figures of each run.
+//! What was measured, as files: the result of a command, and the record of a campaign.
+//!
+//! Every measuring command writes the same frame, a [`ResultFile`]: a schema name with a version,
+//! the provenance, the resolved input, the result, and the warnings.
 //!
 //! A campaign is a directory. `campaign.json` holds a [`CampaignRecord`]: the plan, the targets,
 //! the workloads and the planned runs. Each run has a directory `runs/<id>` with a `run.json` (a
@@ -10,6 +13,8 @@
 mod campaign;
 mod figure;
 mod files;
+mod provenance;
+mod result_file;
 mod run;
 
 pub use campaign::{
@@ -21,4 +26,6 @@ pub use files::{
     CAMPAIGN_FILE, RUN_FILE, RUNS_DIRECTORY, RecordError, read_campaign, read_run, read_runs,
     run_directory,
 };
+pub use provenance::Provenance;
+pub use result_file::{ResultFile, ResultFileError, read_result, to_json};
 pub use run::{Outcome, PhaseRecord, RUN_SCHEMA, RunRecord, Space};

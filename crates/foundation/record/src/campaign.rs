@@ -1,6 +1,6 @@
 //! A campaign as its directory keeps it: the plan, the targets, the workloads, the planned runs.
 
-use gemelo_report::Provenance;
+use crate::Provenance;
 use serde::{Deserialize, Serialize};
 
 /// Schema name of a [`CampaignRecord`].
