@@ -56,6 +56,7 @@ fn conform(kind: BackendKind) {
         let mut pair = Pair::new(kind, seed);
         pair.create(1);
         pair.create(2);
+        pair.backend.freeze();
         let root = pair.write();
         pair.reload(&root);
         for round in 0..8 {
