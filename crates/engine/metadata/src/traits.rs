@@ -91,9 +91,14 @@ pub trait Volumes {
 /// no longer needed.
 ///
 /// The order is `freeze`, `merge`, the pages of [`LocalPages`] if there are any, then `finish` once
-/// the root is durable, or `abandon` after a failure. Changes go on meanwhile, but volumes are not
-/// created, removed or cloned between `freeze` and the end.
+/// the root is durable, or `abandon` after a failure. Changes go on meanwhile, but volumes are
+/// created, removed or cloned between `freeze` and the end only if the backend allows it.
 pub trait Checkpoint {
+    /// Returns whether volumes may be created, removed and cloned while a checkpoint is under way.
+    fn allows_volume_changes(&self) -> bool {
+        false
+    }
+
     /// Returns how urgently the backend needs a checkpoint.
     fn pressure(&self) -> Pressure {
         Pressure::Low

@@ -43,21 +43,22 @@ impl Checkpoint for LogBackend {
         inner.sort_unstable();
         written.extend(inner.into_iter().map(|(_, id): (u8, NodeId)| PageKey::Node(id)));
         self.pager.set_frozen(written);
-        let maps = self.volumes.iter().map(|(id, volume)| (*id, volume.map.root));
-        self.frozen_maps = maps.collect();
+        let volumes = self.volumes.values();
+        let volumes = volumes.map(|volume| (volume.record.clone(), volume.map.root));
+        self.frozen_volumes = volumes.collect();
     }
 
     fn finish(&mut self) -> Garbage {
         self.pager.finish();
         self.nodes.end_checkpoint(&mut self.pager);
-        self.frozen_maps = Vec::new();
+        self.frozen_volumes = Vec::new();
         None
     }
 
     fn abandon(&mut self) {
         let keys = self.pager.abandon();
         self.nodes.end_checkpoint(&mut self.pager);
-        self.frozen_maps = Vec::new();
+        self.frozen_volumes = Vec::new();
         for key in keys {
             match key {
                 PageKey::Node(id) => self.nodes.touch_again(&mut self.pager, id),
@@ -68,6 +69,10 @@ impl Checkpoint for LogBackend {
                 }
             }
         }
+    }
+
+    fn allows_volume_changes(&self) -> bool {
+        true
     }
 
     fn local_pages(&self) -> Option<&dyn LocalPages> {

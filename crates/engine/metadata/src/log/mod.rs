@@ -69,8 +69,8 @@ pub(super) struct LogBackend {
     pager: Pager,
     /// LBNs of all volumes that have a PBN.
     references: u64,
-    /// The maps as the checkpoint under way has them.
-    frozen_maps: Vec<(VolumeId, Option<NodeId>)>,
+    /// The volumes as the checkpoint under way has them.
+    frozen_volumes: Vec<(VolumeRecord, Option<NodeId>)>,
     /// Pages of which a copy is damaged, until [`Self::settle`]. The next checkpoint writes them
     /// anew.
     to_rewrite: Vec<PageKey>,
@@ -92,7 +92,7 @@ impl LogBackend {
             blocks: Blocks::new(),
             pager: Pager::new(PoolSeed::of(superblock)),
             references: 0,
-            frozen_maps: Vec::new(),
+            frozen_volumes: Vec::new(),
             to_rewrite: Vec::new(),
             lost_records: HashSet::new(),
             writes_image,
@@ -123,11 +123,11 @@ impl LogBackend {
             assert!(written.is_some(), "a checkpoint writes the roots of all maps");
             written
         };
-        let frozen = |(id, root): &(VolumeId, Option<NodeId>)| {
-            let record = self.volumes.get(id)?.record.clone();
-            Some(TableVolume { record, root: root.as_ref().and_then(root_of) })
+        let frozen = |(record, root): &(VolumeRecord, Option<NodeId>)| TableVolume {
+            record: record.clone(),
+            root: root.as_ref().and_then(root_of),
         };
-        let volumes = self.frozen_maps.iter().filter_map(frozen).collect();
+        let volumes = self.frozen_volumes.iter().map(frozen).collect();
         Table { volumes, records: self.blocks.records.page_refs() }
     }
 }

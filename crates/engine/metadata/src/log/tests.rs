@@ -1,5 +1,7 @@
 //! A checkpoint is a picture of one instant, and what is loaded from it is what was frozen.
 
+mod sharing;
+
 use super::LogBackend;
 use crate::tests::record;
 use crate::{

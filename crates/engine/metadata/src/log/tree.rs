@@ -229,7 +229,7 @@ impl Nodes {
             let node = self.get(root);
             let bits = node.bits + INNER_BITS;
             assert!(bits <= MOST_MAP_BITS, "a volume has no block {lbn}");
-            if matches!(node.content, Content::Sparse(_)) {
+            if matches!(node.content, Content::Sparse(_)) && !self.is_shared(root) {
                 self.touch(pager, root);
                 self.get_mut(root).bits = bits;
             } else {

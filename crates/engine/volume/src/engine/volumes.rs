@@ -18,8 +18,9 @@ const FIRST_GATE_WAIT: Duration = Duration::from_millis(5);
 const GATE_TRIES: u32 = 8;
 
 impl Engine {
-    /// Makes a change of a volume at an instant at which none of its requests and no checkpoint is
-    /// under way. The change gets the flag of a removed volume, and may set it.
+    /// Makes a change of a volume at an instant at which none of its requests is under way, and no
+    /// checkpoint with a backend that does not allow it. The change gets the flag of a removed
+    /// volume, and may set it.
     ///
     /// A checkpoint can take long, and is waited for before the gate is closed. Requests under way
     /// may then wait for a checkpoint themselves, so each wait for them is limited, and the gate
