@@ -30,7 +30,7 @@ fn fingerprinter() -> Fingerprinter {
     Fingerprinter::new(FingerprintKind::Blake3, [7; 32])
 }
 
-/// The byte of which the content of a block consists. The block from which it is borrowed has the
+/// The byte that the content of a block repeats. The block from which it is borrowed has the
 /// same one.
 fn byte(of: Pbn) -> u8 {
     (of.number() % 100) as u8

@@ -85,7 +85,7 @@ pub struct Replayed {
     /// Commits that were put together from two damaged copies. The newest commit is not among them,
     /// because a crash may have torn it.
     pub mended: Vec<u64>,
-    /// Commits of which one copy is damaged, if all copies were read. The newest commit is not
+    /// Commits with one damaged copy, if all copies were read. The newest commit is not
     /// among them.
     pub half_damaged: Vec<u64>,
     /// Pages of the journal that the disk could not read. No commit needs them.

@@ -122,7 +122,7 @@ pub struct FinderFigures {
     /// Examined blocks of a sample of all blocks.
     #[serde(default)]
     pub sampled_blocks: u64,
-    /// Blocks of that sample that were examined in vain: they were overwritten within the longest
+    /// Blocks of that sample whose examination was wasted: they were overwritten within the longest
     /// delay of the settings.
     #[serde(default)]
     pub wasted_blocks: u64,

@@ -40,7 +40,7 @@ pub(super) struct OpenCommit {
     notes_identified: bool,
 }
 
-/// The blocks of which something becomes true when a commit is durable.
+/// The blocks whose state changes when a commit is durable.
 #[derive(Default)]
 pub(super) struct Effects {
     /// Blocks that have lost their last reference.
