@@ -248,7 +248,7 @@ impl Sharing {
             return Ok(0);
         }
         let planned = self.plan_releases(&due).and_then(|planned| {
-            // Their homes have no good copy, and this member has one as long as it knows of it.
+            // Their homes have no good copy, and this member has one until the release.
             index.doubt(&planned.told)?;
             Ok(planned)
         });

@@ -56,7 +56,7 @@ enum Call {
 
 type Hook = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// The member's own store, without contents. It tells its calls, and does once what the test wants.
+/// The member's own store, without contents. It records its calls, and runs an action once.
 struct OwnStore {
     calls: Mutex<Sender<Call>>,
     hook: Mutex<Option<(Call, Hook)>>,

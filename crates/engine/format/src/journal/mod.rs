@@ -158,7 +158,7 @@ struct JournalReader<'d> {
 impl JournalReader<'_> {
     /// A commit counts if one of its copies is good, or both together. A page that the disk cannot
     /// read is one that is damaged, unless it can hide a commit. The whole ring is searched
-    /// before the end of the journal is believed: a later commit means that the one that should be
+    /// before the end of the journal is trusted: a later commit means that the one that should be
     /// next was damaged.
     fn replay<E: From<FormatError>>(
         mut self,

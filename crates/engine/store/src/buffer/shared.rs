@@ -78,7 +78,7 @@ pub(super) struct Shared {
     pub(super) ahead: Ahead,
 }
 
-/// The locked state. A panic while it is locked, or while it is let go for a call to the store,
+/// The locked state. A panic while it is locked, or released for a call to the store,
 /// breaks the buffer: the state may be half changed, or contents in flight that nobody writes.
 pub(super) struct Locked<'s> {
     guard: MutexGuard<'s, Guarded>,

@@ -357,7 +357,7 @@ impl State {
     pub(super) fn forget(&mut self, first: Pbn, count: u32) -> bool {
         let numbers = first.number()..first.number().saturating_add(count);
         self.kept.forget(numbers.clone(), &mut self.memory);
-        // The shorter one of the range and the table is gone through.
+        // The shorter one of the range and the table is searched.
         let pbns: Vec<Pbn> = if numbers.len() <= self.held.len() {
             numbers.filter_map(Pbn::new).collect()
         } else {

@@ -110,7 +110,7 @@ pub struct FinderFigures {
     pub backlog_blocks: u64,
     /// Nanoseconds since the oldest group of these blocks was marked or looked at last.
     pub oldest_ns: u64,
-    /// Volumes that are gone through as a whole, because it is not known which of their blocks were
+    /// Volumes that are searched as a whole, because it is not known which of their blocks were
     /// written.
     pub swept_volumes: u64,
     /// The longest delay of an off-line volume at present, in nanoseconds.

@@ -36,7 +36,7 @@ pub(super) struct OpenCommit {
     unsynced: Unsynced,
     /// Most contents that the commit may carry.
     most_carried: usize,
-    /// `true` if somebody wants to know which blocks are identified.
+    /// `true` if the identified blocks are noted, for a keeper.
     notes_identified: bool,
 }
 
