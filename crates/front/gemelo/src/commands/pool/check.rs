@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Read all contents and compare them with their checksums and fingerprints
     #[arg(long)]
     pub(super) data: bool,
-    /// Write anew what can be, and mark what is lost, so that the pool can be used again
+    /// Rebuild the metadata, and mark lost contents, so that the pool can be used again
     #[arg(long)]
     pub(super) repair: bool,
     /// With --repair, give up what is lost without a question; otherwise, overwrite an existing
