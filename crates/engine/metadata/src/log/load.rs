@@ -176,7 +176,7 @@ impl LogBackend {
     }
 
     /// Reads pages in the order of their slots. A page whose first copy is damaged is read from the
-    /// second one. Pages of which a damaged copy is found are written anew.
+    /// second one. Pages with a damaged copy are written anew.
     fn read_pages(&mut self, mut wanted: Vec<Wanted>, loader: &mut Loader<'_>) -> Result<()> {
         wanted.sort_unstable_by_key(|page| page.at.slot);
         let (disk, regions, reading) = (loader.disk, loader.regions, loader.reading);

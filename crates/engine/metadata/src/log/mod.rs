@@ -71,7 +71,7 @@ pub(super) struct LogBackend {
     references: u64,
     /// The volumes as the checkpoint under way has them.
     frozen_volumes: Vec<(VolumeRecord, Option<NodeId>)>,
-    /// Pages of which a copy is damaged, until [`Self::settle`]. The next checkpoint writes them
+    /// Pages with a damaged copy, until [`Self::settle`]. The next checkpoint writes them
     /// anew.
     to_rewrite: Vec<PageKey>,
     /// Numbers of the record pages that were lost. The fingerprints of their PBNs are unknown.

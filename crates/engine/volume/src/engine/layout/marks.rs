@@ -77,7 +77,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Makes the marks of a volume of which nothing is known, so that all of it is looked at.
+    /// Makes the marks of an unknown volume, so that all of it is looked at.
     pub(crate) const fn new() -> Self {
         Self { pages: OnceLock::new(), sweep: AtomicU64::new(0) }
     }
