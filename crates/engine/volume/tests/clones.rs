@@ -1,5 +1,5 @@
 //! Snapshots and clones of the backends that share maps: they cost what differs, before and after a
-//! restart; removals end in the background; damage of what is shared is damage of all that share it.
+//! restart, and removals end in the background.
 
 #![allow(
     clippy::unwrap_used,

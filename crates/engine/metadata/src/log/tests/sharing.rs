@@ -3,7 +3,7 @@
 
 use super::{VOLUME, backend, disk, load, place, store, stored, superblock, write_checkpoint};
 use crate::log::LogBackend;
-use crate::log::nodes::{Content, NodeId};
+use crate::log::nodes::{Content, Node, NodeId};
 use crate::tests::record;
 use crate::{
     BackendContext, Checkpoint, Damage, LoadOptions, Map, MetadataBackend, Repair, Sealed, Totals,
@@ -242,7 +242,7 @@ fn a_sparse_volume_takes_memory_by_what_is_mapped() {
 #[test]
 fn a_dense_volume_has_a_page_for_each_512_blocks() {
     let backend = filled();
-    let dense = |node: &&super::super::nodes::Node| matches!(node.content, Content::Dense(..));
+    let dense = |node: &&Node| matches!(node.content, Content::Dense(..));
     assert_eq!(backend.nodes.all().map(|(_, node)| node).filter(dense).count(), 10);
     assert_eq!(nodes(&backend), 11, "an inner node is above the ten leaves");
 }
@@ -293,12 +293,11 @@ fn a_lost_node_is_damage_of_every_volume_that_has_it() {
     };
     change(&mut backend, own);
     let (sealed, totals) = checkpoint(&mut backend, &disk);
-    let first_leaf = backend
-        .nodes
-        .all()
-        .find(|(_, node)| matches!(&node.content, Content::Dense(words, _) if words[0] == stored(1).word()))
-        .map(|(id, _)| id)
-        .unwrap();
+    let has_first = |(_, node): &(NodeId, &Node)| match &node.content {
+        Content::Dense(words, _) => words[0] == stored(1).word(),
+        _ => false,
+    };
+    let (first_leaf, _) = backend.nodes.all().find(has_first).unwrap();
     damage(&disk, &[slot(&backend, first_leaf)]);
     let (mut loaded, found) = load_damaged(&disk, sealed, totals);
     let lost = |name: &str| format!("where blocks 0 to 511 of volume '{name}' are");
