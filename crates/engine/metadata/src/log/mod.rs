@@ -10,6 +10,7 @@ mod apply;
 mod blocks;
 mod checkpoint;
 mod index;
+mod leaf;
 mod load;
 mod nodes;
 mod pager;
@@ -20,6 +21,7 @@ mod settle;
 mod tests;
 mod tree;
 mod validate;
+mod walk;
 
 use super::registry::Registration;
 use super::{CacheFigures, Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};

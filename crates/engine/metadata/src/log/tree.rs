@@ -5,18 +5,13 @@
 //! mapped the leaf has a word for each. Clones share nodes; [`Nodes::own`] makes those of a way to
 //! an LBN the volume's own before anything is changed there.
 
-use super::nodes::{Content, Inner, Node, NodeId, Nodes, Tally, Words};
+use super::leaf::{is_empty, set_in_leaf, sparse_or_dense};
+use super::nodes::{Content, Inner, Node, NodeId, Nodes, Tally};
 use super::pager::Pager;
-use gemelo_format::{
-    DENSE_BITS, INNER_BITS, INNER_POSITIONS, Lbn, MAP_PAGE_ENTRIES, MOST_MAP_BITS, Place,
-    SPARSE_ENTRIES,
-};
+use super::walk::{first_of, position};
+use gemelo_format::{DENSE_BITS, INNER_BITS, INNER_POSITIONS, MOST_MAP_BITS, SPARSE_ENTRIES};
 use std::ops::Range;
 
-/// Mapped LBNs of 512 from which a leaf has a word for each LBN.
-const DENSE_FROM: usize = 128;
-/// Mapped LBNs of 512 down to which such a leaf stays as it is.
-const DENSE_DOWN_TO: u16 = 64;
 /// Nodes on the way to an LBN.
 const MOST_DEPTH: usize = 1 + ((MOST_MAP_BITS - DENSE_BITS) / INNER_BITS) as usize;
 
@@ -45,89 +40,7 @@ impl Way {
     }
 }
 
-/// The position of an LBN in an inner node.
-#[inline]
-const fn position(bits: u8, lbn: u64) -> usize {
-    (lbn >> (bits - INNER_BITS)) as usize % INNER_POSITIONS
-}
-
-/// The first LBN of the node that has this LBN.
-const fn first_of(bits: u8, lbn: u64) -> u64 {
-    lbn >> bits << bits
-}
-
-impl Node {
-    #[inline]
-    fn word(&self, lbn: u64) -> u64 {
-        match &self.content {
-            Content::Dense(words, _) => words[lbn as usize % MAP_PAGE_ENTRIES],
-            Content::Sparse(entries) => {
-                entries.binary_search_by_key(&lbn, |entry| entry.0).map_or(0, |at| entries[at].1)
-            }
-            Content::Lost => Place::Damaged.word(),
-            Content::Inner(_) | Content::Gone => unreachable!("only a leaf has words"),
-        }
-    }
-
-    /// The LBNs below a node that are mapped.
-    pub(super) fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
-        match &self.content {
-            Content::Inner(inner) => tally = inner.tally,
-            Content::Dense(words, _) => {
-                words.iter().for_each(|word| tally.add(Tally::of_word(*word)));
-            }
-            Content::Sparse(entries) => {
-                entries.iter().for_each(|(_, word)| tally.add(Tally::of_word(*word)));
-            }
-            Content::Lost => tally.mapped = 1 << self.bits,
-            Content::Gone => {}
-        }
-        tally
-    }
-}
-
 impl Nodes {
-    /// The leaf that has an LBN, if there is one.
-    #[inline]
-    fn leaf(&self, root: Option<NodeId>, lbn: u64) -> Option<&Node> {
-        let mut node = self.get(root?);
-        if lbn >> node.bits != 0 {
-            return None;
-        }
-        while let Content::Inner(inner) = &node.content {
-            node = self.get(inner.children[position(node.bits, lbn)]?);
-        }
-        Some(node)
-    }
-
-    /// Adds the places of these LBNs.
-    pub(super) fn look_up(&self, root: Option<NodeId>, lbns: &[Lbn], places: &mut Vec<Place>) {
-        let mut last: Option<(u64, &Node)> = None;
-        places.extend(lbns.iter().map(|lbn| {
-            let near = last.filter(|(of, node)| of >> node.bits == lbn.0 >> node.bits);
-            let leaf = near.map(|(_, node)| node).or_else(|| self.leaf(root, lbn.0));
-            last = leaf.map(|node| (lbn.0, node));
-            leaf.map_or(Place::Unmapped, |node| Place::from_word(node.word(lbn.0)))
-        }));
-    }
-
-    /// Returns whether other maps have the node of this LBN as well.
-    pub(super) fn is_in_shared(&self, root: Option<NodeId>, lbn: Lbn) -> bool {
-        let mut next = root.filter(|id| lbn.0 >> self.get(*id).bits == 0);
-        while let Some(id) = next {
-            if self.is_shared(id) {
-                return true;
-            }
-            let node = self.get(id);
-            next = match &node.content {
-                Content::Inner(inner) => inner.children[position(node.bits, lbn.0)],
-                _ => None,
-            };
-        }
-        false
-    }
-
     /// Makes the nodes on the way to an LBN the map's own. Returns the leaf if it was copied: it
     /// holds references of its own then.
     pub(super) fn own(&mut self, pager: &mut Pager, tree: &mut Tree, lbn: u64) -> Option<NodeId> {
@@ -390,76 +303,6 @@ impl Nodes {
         }
         way
     }
-
-    /// The first mapped LBN of a range.
-    pub(super) fn next_mapped(&self, root: Option<NodeId>, range: &Range<u64>) -> Option<u64> {
-        let node = self.get(root?);
-        let start = range.start;
-        if start >= range.end || start >> node.bits != 0 {
-            return None;
-        }
-        self.next_below(node, 0, start).filter(|lbn| *lbn < range.end)
-    }
-
-    /// The first mapped LBN from `from` on of a node with the LBNs from `first` on.
-    fn next_below(&self, node: &Node, first: u64, from: u64) -> Option<u64> {
-        match &node.content {
-            Content::Inner(inner) => {
-                let start = if from > first { position(node.bits, from) } else { 0 };
-                let mut last = None;
-                for (place, child) in inner.children.iter().enumerate().skip(start) {
-                    let Some(child) = child.filter(|_| *child != last) else { continue };
-                    last = Some(child);
-                    let child = self.get(child);
-                    let at = first + ((place as u64) << (node.bits - INNER_BITS));
-                    let found = self.next_below(child, first_of(child.bits, at), from);
-                    if found.is_some() {
-                        return found;
-                    }
-                }
-                None
-            }
-            Content::Dense(words, _) => {
-                let skip = from.saturating_sub(first) as usize;
-                let ahead = words.iter().skip(skip).position(|word| *word != 0)?;
-                Some(first + (skip + ahead) as u64)
-            }
-            Content::Sparse(entries) => {
-                entries.get(entries.partition_point(|(lbn, _)| *lbn < from)).map(|(lbn, _)| *lbn)
-            }
-            Content::Lost => Some(from.max(first)),
-            Content::Gone => None,
-        }
-    }
-
-    /// The end of the LBNs from `from` on that can be unmapped with at most `most` leaves given
-    /// up, where a shared node counts as one leaf.
-    pub(super) fn end_of_leaves(&self, root: Option<NodeId>, from: u64, most: u64) -> u64 {
-        let end = 1 << MOST_MAP_BITS;
-        let Some(root) = root else { return end };
-        let mut left = most;
-        self.count_leaves(root, 0, from, &mut left).unwrap_or(end)
-    }
-
-    /// The LBN at which the count of leaves comes to its end, if it does so below this node.
-    fn count_leaves(&self, id: NodeId, first: u64, from: u64, left: &mut u64) -> Option<u64> {
-        let node = self.get(id);
-        if first + (1 << node.bits) <= from {
-            return None;
-        }
-        let is_whole = first >= from && self.is_shared(id);
-        if let (Content::Inner(inner), false) = (&node.content, is_whole) {
-            return super::nodes::distinct(&inner.children).find_map(|(place, child)| {
-                let at = first + ((place as u64) << (node.bits - INNER_BITS));
-                self.count_leaves(child, at, from, left)
-            });
-        }
-        if *left == 0 {
-            return Some(first.max(from));
-        }
-        *left -= 1;
-        None
-    }
 }
 
 /// The span, as a power of two, of the largest child that has room at a position and is aligned.
@@ -469,59 +312,4 @@ fn free_span(children: &[Option<NodeId>], place: usize) -> u8 {
         children[first..first + (1 << *span)].iter().all(Option::is_none)
     };
     (1..INNER_BITS).take_while(is_free).last().unwrap_or(0)
-}
-
-fn is_empty(content: &Content) -> bool {
-    match content {
-        Content::Dense(_, mapped) => *mapped == 0,
-        Content::Sparse(entries) => entries.is_empty(),
-        _ => false,
-    }
-}
-
-fn sparse_or_dense(entries: Vec<(u64, u64)>, bits: u8) -> Content {
-    if bits > DENSE_BITS || entries.len() < DENSE_FROM {
-        return Content::Sparse(entries);
-    }
-    let mut words: Box<Words> = Box::new([0; MAP_PAGE_ENTRIES]);
-    for (lbn, word) in &entries {
-        words[*lbn as usize % MAP_PAGE_ENTRIES] = *word;
-    }
-    Content::Dense(words, entries.len() as u16)
-}
-
-/// Sets a word of a leaf that has room for it. Returns the word before.
-fn set_in_leaf(content: &mut Content, bits: u8, lbn: u64, word: u64) -> u64 {
-    if matches!(content, Content::Lost) {
-        let damaged = [Place::Damaged.word(); MAP_PAGE_ENTRIES];
-        *content = Content::Dense(Box::new(damaged), MAP_PAGE_ENTRIES as u16);
-    }
-    match content {
-        Content::Dense(words, mapped) => {
-            let held = &mut words[lbn as usize % MAP_PAGE_ENTRIES];
-            let before = std::mem::replace(held, word);
-            *mapped = *mapped + u16::from(word != 0) - u16::from(before != 0);
-            if word == 0 && (1..DENSE_DOWN_TO).contains(mapped) {
-                let first = first_of(bits, lbn);
-                let entries = (first..).zip(words.iter().copied()).filter(|(_, word)| *word != 0);
-                *content = Content::Sparse(entries.collect());
-            }
-            before
-        }
-        Content::Sparse(entries) => {
-            match (entries.binary_search_by_key(&lbn, |entry| entry.0), word) {
-                (Ok(at), 0) => entries.remove(at).1,
-                (Ok(at), word) => std::mem::replace(&mut entries[at].1, word),
-                (Err(_), 0) => 0,
-                (Err(at), word) => {
-                    entries.insert(at, (lbn, word));
-                    if bits == DENSE_BITS && entries.len() >= DENSE_FROM {
-                        *content = sparse_or_dense(std::mem::take(entries), bits);
-                    }
-                    0
-                }
-            }
-        }
-        _ => unreachable!("only a leaf has words"),
-    }
 }
