@@ -170,6 +170,8 @@ fn job_spec(
         preallocate: true,
         verify: options.verify.map(Into::into).unwrap_or_default(),
         seed: content.seed,
+        hosts: 1,
+        part: None,
     })
 }
 
