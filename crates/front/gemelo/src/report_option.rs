@@ -4,7 +4,6 @@ use crate::files;
 use anyhow::Context as _;
 use clap::Args;
 use gemelo_page::Report;
-use gemelo_record::ResultFile;
 use serde::Serialize;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -30,14 +29,15 @@ impl ReportOption {
 
     /// Writes the page if the option was given. The page is made from the text of the result file,
     /// so that it is the same as that of `gemelo report`.
-    pub(crate) fn write<Input: Serialize, Measured: Serialize>(
+    pub(crate) fn write(
         &self,
         force: bool,
-        result: &ResultFile<Input, Measured>,
+        schema: &str,
+        result: &impl Serialize,
     ) -> anyhow::Result<()> {
         let Some(path) = self.path() else { return Ok(()) };
         let cannot = || format!("cannot make the report {}", path.display());
-        let kind = result.schema.split(['.', '/']).nth(1).unwrap_or("result");
+        let kind = schema.split(['.', '/']).nth(1).unwrap_or("result");
         let directory = tempfile::tempdir().with_context(cannot)?;
         let file = directory.path().join(format!("{kind}.json"));
         std::fs::write(&file, gemelo_record::to_json(result)?).with_context(cannot)?;

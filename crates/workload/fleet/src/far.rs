@@ -8,7 +8,6 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use gemelo_base::{Clock, FailureKind, Monitor, StartLine, StopFlag, SystemClock, Unit, pause};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,8 +20,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const USUAL_TIMEOUT_NS: u64 = 60_000_000_000;
 /// Time that a task gets to stop once the coordinator is gone. It removes its files meanwhile.
 const GRACE_NS: u64 = 10_000_000_000;
-/// Exit status of a far side that ended because its coordinator was gone.
-const ABANDONED: u8 = 1;
+/// Exit status of a far side that ends by force because its coordinator is gone.
+const ABANDONED: i32 = 1;
 
 /// A task's view of the run: when to begin and to start, and when to stop.
 pub struct Session {
@@ -43,7 +42,8 @@ struct Shared {
     is_abandoned: AtomicBool,
 }
 
-/// Answers a coordinator on the standard streams. `work` gets the task and returns its end.
+/// Answers a coordinator on the standard streams. `work` gets the task and returns its end. Returns
+/// whether the coordinator got that end.
 ///
 /// A raised `stop` ends the task early. The process ends by force if the coordinator is gone and
 /// the task does not stop.
@@ -52,14 +52,14 @@ pub fn serve(
     host: String,
     stop: &StopFlag,
     work: impl FnOnce(Value, &Session) -> Result<Done, Refusal>,
-) -> ExitCode {
+) -> bool {
     let (out, input) = (Box::new(std::io::stdout()), std::io::stdin());
     let shared = Arc::new(Shared::new(out, stop.clone()));
     let hello = FromHost::Hello { gemelo: version.to_owned(), protocol: PROTOCOL, host };
     shared.say(&hello);
     let orders = shared.start_threads(input);
     let session = Session { shared, orders, stop: stop.clone(), runs: AtomicU32::new(0) };
-    let Some(task) = session.task() else { return ExitCode::from(ABANDONED) };
+    let Some(task) = session.task() else { return false };
     let said = match work(task, &session) {
         Ok(done) => FromHost::Done(done),
         Err(refusal) => FromHost::Failed(refusal),
@@ -69,7 +69,7 @@ pub fn serve(
     while !session.shared.is_abandoned() {
         pause(LOOK);
     }
-    ExitCode::SUCCESS
+    true
 }
 
 impl Shared {
@@ -154,7 +154,7 @@ impl Shared {
             if self.is_abandoned() {
                 let since_ns = *abandoned_ns.get_or_insert(now_ns);
                 if now_ns.saturating_sub(since_ns) > GRACE_NS {
-                    std::process::exit(ABANDONED.into());
+                    std::process::exit(ABANDONED);
                 }
             }
         }
