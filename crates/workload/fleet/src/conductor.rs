@@ -5,10 +5,12 @@ use crate::error::FleetError;
 use crate::hosts::Hosts;
 use crate::link::{Event, Link};
 use crate::member::{HostEnd, Member, Now};
-use crate::message::{Done, ToHost};
+use crate::message::{Done, FromHost, ToHost};
 use crate::round_trip::ClockOffset;
 use crate::transport::Transport;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit, WallClock};
 use serde_json::Value;
 use std::sync::Arc;
@@ -21,6 +23,9 @@ const BEAT_NS: u64 = 1_000_000_000;
 /// Shortest time from the message that sets the start of a run to the start. Longer round trips
 /// make it longer.
 const LEAD_NS: u64 = 100_000_000;
+/// Events that wait for the coordinator. A host whose events do not fit waits, so that pieces of
+/// files fill no memory.
+const MOST_EVENTS: usize = 256;
 /// The lead in round trips.
 const LEAD_ROUND_TRIPS: u64 = 4;
 
@@ -39,6 +44,11 @@ pub struct Orders<'a> {
     /// Looks at what the hosts make of their tasks, before any of them changes anything. The error
     /// is the reason why they do not fit together.
     pub agree: &'a dyn Fn(&[&Value]) -> Result<(), String>,
+    /// Takes the parts of the file that a host sends, by the number of the host. The error is the
+    /// reason why they cannot be kept.
+    pub receive: &'a dyn Fn(usize, &[u8]) -> Result<(), String>,
+    /// `true` if the other hosts go on when one is lost, because their tasks do not depend on it.
+    pub goes_on: bool,
     /// Receives warnings and progress.
     pub monitor: &'a dyn Monitor,
     /// Ends the run early; the results so far are collected.
@@ -96,7 +106,7 @@ impl<'a> Conductor<'a> {
     fn new(orders: &'a Orders<'a>) -> Result<Self, FleetError> {
         let wall = SystemClock::new();
         let clock: Arc<dyn Clock> = Arc::new(wall);
-        let (told, events) = unbounded();
+        let (told, events) = bounded(MOST_EVENTS);
         let mut members = Vec::new();
         for (index, name) in (0u32..).zip(orders.hosts.names()) {
             let link = Link::start(orders.transport, (name, index), &told, &clock);
@@ -151,7 +161,7 @@ impl<'a> Conductor<'a> {
                 Some(HostEnd::Done(done)) => !done.is_complete,
                 Some(HostEnd::Failed(_) | HostEnd::Lost(_)) => true,
             });
-            if is_over || self.orders.stop.is_raised() {
+            if (is_over && !self.orders.goes_on) || self.orders.stop.is_raised() {
                 self.stop_all();
             } else if self.members.iter().all(|member| member.ready > self.started) {
                 self.start_all();
@@ -244,6 +254,10 @@ impl<'a> Conductor<'a> {
                 if !member.is_live() {
                     return;
                 }
+                if let FromHost::Piece { data } = &message {
+                    let kept = keep(self.orders, number, data);
+                    kept.unwrap_or_else(|reason| member.lose(reason));
+                }
                 match member.hear(message, Now { clock_ns, date_ns }, self.orders.version) {
                     Ok(None) => {}
                     Ok(Some(remark)) => self.orders.monitor.warn(&remark),
@@ -275,6 +289,13 @@ impl<'a> Conductor<'a> {
         });
         ended.collect()
     }
+}
+
+/// Hands over a part of a file.
+fn keep(orders: &Orders<'_>, number: usize, data: &str) -> Result<(), String> {
+    let bytes =
+        BASE64_STANDARD.decode(data).map_err(|error| format!("it sent garbage: {error}"))?;
+    (orders.receive)(number, &bytes)
 }
 
 /// The error of a host that ended before the run.

@@ -4,6 +4,8 @@
 use crate::conductor::date_ns;
 use crate::lines;
 use crate::message::{Done, FromHost, PROTOCOL, Refusal, ToHost};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use gemelo_base::{Clock, FailureKind, Monitor, StartLine, StopFlag, SystemClock, Unit, pause};
 use serde_json::Value;
@@ -16,6 +18,8 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_secs(1);
 /// Time between two looks at the stop flag while waiting.
 const LOOK: Duration = Duration::from_millis(20);
+/// Bytes of a file that are sent at once.
+const PIECE_BYTES: usize = 1 << 20;
 /// Time of silence after which the coordinator is given up, before the task has told another one.
 const USUAL_TIMEOUT_NS: u64 = 60_000_000_000;
 /// Time that a task gets to stop once the coordinator is gone. It removes its files meanwhile.
@@ -191,6 +195,25 @@ impl Session {
                 message: "stopped before the run began".to_owned(),
                 kind: FailureKind::Failed,
             }),
+        }
+    }
+
+    /// Sends a file to the coordinator.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or if the coordinator is gone.
+    pub fn send(&self, mut file: impl Read) -> std::io::Result<()> {
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            let length = file.read(&mut piece)?;
+            if length == 0 {
+                return Ok(());
+            }
+            let data = BASE64_STANDARD.encode(piece.get(..length).unwrap_or_default());
+            self.shared.say(&FromHost::Piece { data });
+            if self.shared.is_abandoned() {
+                return Err(std::io::ErrorKind::BrokenPipe.into());
+            }
         }
     }
 

@@ -100,7 +100,8 @@ impl Member {
             FromHost::Ready { run } if run == self.ready => self.ready = run + 1,
             FromHost::Ready { .. } => return Err("it is ready for another run".to_owned()),
             FromHost::Started { late_ns, .. } => self.delays_ns.push(late_ns),
-            FromHost::Beat => {}
+            // The coordinator takes pieces before they come here.
+            FromHost::Beat | FromHost::Piece { .. } => {}
             FromHost::Note { text } => {
                 return Ok(Some(format!("host {}: {}", self.name, format_line(&text))));
             }

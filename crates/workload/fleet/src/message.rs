@@ -44,6 +44,8 @@ pub(crate) enum FromHost {
     Beat,
     /// A warning for the user.
     Note { text: String },
+    /// A part of a file that the host sends, in base64.
+    Piece { data: String },
     /// The task has ended.
     Done(Done),
     /// The task failed.

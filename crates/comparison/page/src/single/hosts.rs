@@ -81,9 +81,11 @@ fn figures(sources: &[Source<'_>]) -> Table {
     let mut table = Table::new("Figures of each host", columns);
     for source in sources {
         let mut cells = vec![Cell::new(source.label.clone())];
-        cells.extend(shown.iter().map(|figure| {
-            source.shown(figure).map_or_else(|| Cell::missing("none"), Cell::new)
-        }));
+        cells.extend(
+            shown.iter().map(|figure| {
+                source.shown(figure).map_or_else(|| Cell::missing("none"), Cell::new)
+            }),
+        );
         table.push(cells);
     }
     table
@@ -91,11 +93,8 @@ fn figures(sources: &[Source<'_>]) -> Table {
 
 /// The moments at which the hosts started, after the common one.
 fn starts(hosts: &[HostView]) -> Table {
-    let columns = vec![
-        Column::text("host"),
-        Column::number("latest start"),
-        Column::number("known within"),
-    ];
+    let columns =
+        vec![Column::text("host"), Column::number("latest start"), Column::number("known within")];
     let mut table = Table::new("Starts of the runs, after the common moment", columns);
     for host in hosts {
         let latest = host.start_delays_ns.iter().max();

@@ -13,7 +13,7 @@ use crate::files;
 use crate::report_option::ReportOption;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use gemelo_job::bench::{self, ExecuteError, SCHEMA};
+use gemelo_job::bench::{self, ExecuteError};
 use gemelo_job::{JobOptions, Sweep, job_file};
 use gemelo_record::Provenance;
 use repeated::Repetitions;
@@ -170,7 +170,7 @@ pub(crate) fn run_jobs(
         let file = ran.into_file(Provenance::of_this_process(context.started_at));
         let written = json.map_or(Ok(()), |path| files::write_json(path, force, &file));
         failures.note(written, monitor);
-        failures.note(report.write(force, SCHEMA, &file), monitor);
+        failures.note(report.write(force, &file), monitor);
     }
     failures.or(outcome)
 }

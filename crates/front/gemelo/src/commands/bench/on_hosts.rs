@@ -46,7 +46,7 @@ pub(super) fn run(
     if let Some(path) = &outputs.json {
         failures.note(files::write_json(path, force, &file), monitor);
     }
-    failures.note(outputs.report.write(force, &file.file.schema, &file), monitor);
+    failures.note(outputs.report.write(force, &file), monitor);
     let is_success = file.hosts.iter().all(|host| host.failure.is_none())
         && file.file.result.iter().all(RunResult::is_success);
     failures.or(if is_success { Outcome::Done } else { Outcome::Partial })

@@ -10,7 +10,7 @@ use crate::report_option::ReportOption;
 use clap::Args;
 use console::Lines;
 use gemelo_filebench::Console;
-use gemelo_job::filebench::{FilebenchOptions, SCHEMA, resolve};
+use gemelo_job::filebench::{FilebenchOptions, resolve};
 use gemelo_record::Provenance;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         let written =
             json.as_ref().map_or(Ok(()), |path| files::write_json(path, job.force, &file));
         failures.note(written, monitor);
-        failures.note(report.write(job.force, SCHEMA, &file), monitor);
+        failures.note(report.write(job.force, &file), monitor);
     }
     failures.or(outcome)
 }

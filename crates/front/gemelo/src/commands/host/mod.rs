@@ -4,7 +4,7 @@
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::files::NewFiles;
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::{Monitor, StartLine};
 use gemelo_fleet::{Done, Refusal, Session};
@@ -13,9 +13,11 @@ use gemelo_job::bench::hosts::{HostJobs, take_for_checked};
 use gemelo_job::bench::{self, BenchFile, ResolvedJob};
 use gemelo_job::verify;
 use gemelo_record::Provenance;
+use gemelo_scan::{ScanOptions, ScanRequest};
 use gemelo_target::TargetUri;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::io::Seek;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -42,6 +44,11 @@ pub(crate) enum Task {
         file: Box<BenchFile>,
         /// The target that holds the data now.
         target: Option<TargetUri>,
+    },
+    /// A scan, whose fingerprint set is sent.
+    Scan {
+        /// The paths and the settings.
+        request: Box<ScanRequest>,
     },
 }
 
@@ -94,6 +101,7 @@ fn perform(task: Value, session: &Session, context: &Context) -> anyhow::Result<
             let is_complete = found.failure.is_none() && found.verification.is_success();
             Ok(Done { result: serde_json::to_value(&found)?, is_complete })
         }
+        Task::Scan { request } => scan(*request, session, context),
     }
 }
 
@@ -124,4 +132,19 @@ fn run_jobs(
     errors.for_each(|error| environment.monitor.warn(&exit::message(&error)));
     let file = ran.into_file(Provenance::of_this_process(context.started_at));
     Ok(Done { result: serde_json::to_value(&file)?, is_complete })
+}
+
+/// Scans the paths of this host, and sends the fingerprint set.
+fn scan(request: ScanRequest, session: &Session, context: &Context) -> anyhow::Result<Done> {
+    let directory = request.spill_directory.clone().unwrap_or_else(std::env::temp_dir);
+    let options = ScanOptions::new(request)?;
+    begin(session, &Value::Null)?;
+    let mut set = tempfile::tempfile_in(&directory)
+        .with_context(|| format!("cannot make a temporary file in {}", directory.display()))?;
+    let monitor = session.monitor();
+    let saved = gemelo_scan::scan_and_save(&options, Some(&set), &monitor, &context.stop)?;
+    saved.set.context("cannot save the fingerprint set")?;
+    set.rewind().and_then(|()| session.send(&set)).context("cannot send the fingerprint set")?;
+    let is_complete = !saved.result.partial && saved.result.files.unreadable == 0;
+    Ok(Done { result: Value::Null, is_complete })
 }

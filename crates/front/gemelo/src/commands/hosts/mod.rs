@@ -77,6 +77,13 @@ impl HostOptions {
     }
 }
 
+/// The parts of a run that its command decides.
+struct Handling<'a> {
+    agree: &'a dyn Fn(&[&Value]) -> Result<(), String>,
+    receive: &'a dyn Fn(usize, &[u8]) -> Result<(), String>,
+    goes_on: bool,
+}
+
 impl Fleet {
     /// Returns the names of the hosts.
     pub(crate) fn names(&self) -> &[String] {
@@ -90,19 +97,43 @@ impl Fleet {
         agree: impl Fn(&[Plan]) -> Result<(), String>,
         context: &Context,
     ) -> anyhow::Result<Vec<Finished>> {
-        let tasks = tasks.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
         let agree = |plans: &[&Value]| {
             let plans = plans.iter().map(|plan| Plan::deserialize(*plan));
             let plans = plans.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
             agree(&plans)
         };
+        let receive = |_: usize, _: &[u8]| Err("it sent a file that nobody asked for".to_owned());
+        self.conduct(tasks, &Handling { agree: &agree, receive: &receive, goes_on: false }, context)
+    }
+
+    /// Runs a task on each host that sends a file. `receive` takes the parts of the files. If a
+    /// host is lost, the others go on.
+    pub(crate) fn collect(
+        &self,
+        tasks: &[Task],
+        receive: impl Fn(usize, &[u8]) -> Result<(), String>,
+        context: &Context,
+    ) -> anyhow::Result<Vec<Finished>> {
+        let agree = |_: &[&Value]| Ok(());
+        self.conduct(tasks, &Handling { agree: &agree, receive: &receive, goes_on: true }, context)
+    }
+
+    fn conduct(
+        &self,
+        tasks: &[Task],
+        handling: &Handling<'_>,
+        context: &Context,
+    ) -> anyhow::Result<Vec<Finished>> {
+        let tasks = tasks.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
         Ok(gemelo_fleet::run(&Orders {
             hosts: &self.hosts,
             transport: &self.transport,
             version: env!("CARGO_PKG_VERSION"),
             timeout: self.timeout,
             tasks: &tasks,
-            agree: &agree,
+            agree: handling.agree,
+            receive: handling.receive,
+            goes_on: handling.goes_on,
             monitor: context.monitor.as_ref(),
             stop: &context.stop,
         })?)

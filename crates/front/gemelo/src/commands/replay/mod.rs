@@ -7,7 +7,7 @@ use crate::exit::{Failures, Outcome};
 use crate::files;
 use crate::report_option::ReportOption;
 use clap::Args;
-use gemelo_job::replay::{ReplayJobOptions, SCHEMA, resolve};
+use gemelo_job::replay::{ReplayJobOptions, resolve};
 use gemelo_record::Provenance;
 use std::path::PathBuf;
 
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         let written =
             json.as_ref().map_or(Ok(()), |path| files::write_json(path, job.force, &file));
         failures.note(written, monitor);
-        failures.note(report.write(job.force, SCHEMA, &file), monitor);
+        failures.note(report.write(job.force, &file), monitor);
     }
     failures.note(finished, monitor);
     failures.or(outcome)
