@@ -14,6 +14,7 @@ mod common;
 mod gone;
 mod refused;
 mod results;
+mod scans;
 #[path = "../schema/mod.rs"]
 mod schema;
 mod ssh;

@@ -54,10 +54,10 @@ pub(super) fn run(
         context.monitor.as_ref(),
         &context.stop,
     )?;
-    let scanned: Vec<String> =
-        there.iter().filter_map(|number| hosts.get(*number)).flat_map(named_paths).collect();
+    let scanned = there.iter().filter_map(|number| hosts.get(*number)).flat_map(named_paths);
+    let input = ScanRequest { paths: scanned.collect(), ..request };
+    let outcome = finish(saved, saving, &input, &arguments.outputs, context)?;
     let is_whole = finished.iter().all(is_complete);
-    let outcome = finish(saved, saving, &scanned, &arguments.outputs, context)?;
     Ok(if is_whole { outcome } else { Outcome::Partial })
 }
 
@@ -74,8 +74,9 @@ fn on_host(request: &ScanRequest, host: &str, index: usize) -> ScanRequest {
 }
 
 /// The paths of a host with its name, as the result keeps them.
-fn named_paths((host, request): &(String, ScanRequest)) -> Vec<String> {
-    request.paths.iter().map(|path| format!("{host}:{}", path.display())).collect()
+fn named_paths((host, request): &(String, ScanRequest)) -> Vec<PathBuf> {
+    let named = |path: &PathBuf| PathBuf::from(format!("{host}:{}", path.display()));
+    request.paths.iter().map(named).collect()
 }
 
 fn is_complete(finished: &Finished) -> bool {
