@@ -20,7 +20,7 @@ fn with_script(place: &Place, script: &str) -> (i32, String) {
 #[test]
 fn a_host_without_this_program_is_named_with_what_it_said() {
     for (script, told) in [
-        ("exec /no/such/program", "host x: its connection ended (exit status: 127"),
+        ("exec /no/such/program", "its connection ended (exit status: 127"),
         ("echo 'Permission denied (publickey).' >&2; exit 255", "Permission denied (publickey)."),
         ("echo Welcome; exec $real", "it sent a line that is no message: 'Welcome'"),
         ("head -c 100000 /dev/zero; sleep 60", "it sent a line without end"),
