@@ -1,6 +1,7 @@
 //! Counts references, blocks and contents anew.
 
 use crate::CheckReport;
+use crate::map::{Counter, WalkMap, distinct};
 use crate::walk::Walk;
 use gemelo_format::{Fingerprint, Place, Root};
 use std::collections::HashMap;
@@ -24,9 +25,9 @@ impl Walk {
     /// References to each PBN.
     pub(crate) fn reference_counts(&self) -> HashMap<u32, u64> {
         let mut counts = HashMap::new();
-        for place in self.volumes.values().flat_map(|volume| volume.map.values()) {
-            if let Some(pbn) = place.pbn() {
-                *counts.entry(pbn.number()).or_default() += 1;
+        for (region, maps) in distinct(self.maps()) {
+            for pbn in region.values().filter_map(|place| place.pbn()) {
+                *counts.entry(pbn.number()).or_default() += maps;
             }
         }
         counts
@@ -58,28 +59,32 @@ impl Walk {
         report.marked_blocks = counts.keys().filter(is_marked).count() as u64;
         self.count_absent(report);
         report.repeated_contents = contents.values().filter(|copies| **copies > 1).count() as u64;
-        for volume in self.volumes.values() {
-            let lost = volume.map.values().filter(|place| **place == Place::Damaged).count();
-            report.lost_blocks += lost as u64;
-        }
+        let mut lost = Counter::new(|place: &Place| *place == Place::Damaged);
+        report.lost_blocks += self.maps().map(|map| lost.count(map)).sum::<u64>();
+    }
+
+    /// The maps of all volumes.
+    pub(crate) fn maps(&self) -> impl Iterator<Item = &WalkMap> {
+        self.volumes.values().map(|volume| &volume.map)
     }
 
     /// Finds contents beyond the end of the data disk.
     fn count_absent(&self, report: &mut CheckReport) {
-        let is_absent = |place: &&Place| {
+        let is_absent = |place: &Place| {
             place.pbn().is_some_and(|pbn| {
                 u64::from(pbn.number()) >= self.present_blocks && !self.carried.contains_key(&pbn)
             })
         };
+        let mut counter = Counter::new(is_absent);
         for volume in self.volumes.values() {
-            let absent = volume.map.values().filter(is_absent).count();
+            let absent = counter.count(&volume.map);
             if absent > 0 {
                 let what = format!(
                     "the data store ends before {absent} of the blocks of volume '{}'",
                     volume.record.name
                 );
                 report.add(true, what);
-                report.lost_blocks += absent as u64;
+                report.lost_blocks += absent;
             }
         }
     }

@@ -8,13 +8,16 @@
 
 mod count;
 mod error;
+mod map;
 mod pages;
 mod replay;
 mod scrub;
 mod store;
+mod tree;
 mod walk;
 
 pub use error::CheckError;
+pub use map::WalkMap;
 pub use walk::{Walk, WalkVolume};
 
 use gemelo_base::{Monitor, StopFlag};

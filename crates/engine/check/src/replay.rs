@@ -36,7 +36,7 @@ impl Walk {
             }
             Change::Unmap { volume, first, count } => {
                 let end = first.0.saturating_add(count);
-                self.volume(volume)?.map.retain(|lbn, _| !(first.0..end).contains(lbn));
+                self.volume(volume)?.map.remove(first.0..end);
             }
             Change::Create(record) => {
                 self.volumes.insert(record.id, WalkVolume::new(record));
@@ -47,7 +47,7 @@ impl Walk {
                 let blocks = size_bytes / block_bytes;
                 let volume = self.volume(volume)?;
                 volume.record.size_bytes = size_bytes;
-                volume.map.retain(|lbn, _| *lbn < blocks);
+                volume.map.remove(blocks..u64::MAX);
             }
             Change::Clone { source, volume, name, read_only, created_s } => {
                 let source = self.volume(source)?;
@@ -63,13 +63,9 @@ impl Walk {
             }
             Change::Copy { source, volume, first, count } => {
                 let lbns = first.0..first.0.saturating_add(count);
-                let copied: Vec<_> = self
-                    .volume(source)?
-                    .map
-                    .range(lbns)
-                    .map(|(lbn, place)| (*lbn, *place))
-                    .collect();
-                self.volume(volume)?.map.extend(copied);
+                let copied: Vec<_> = self.volume(source)?.map.range(lbns).collect();
+                let map = &mut self.volume(volume)?.map;
+                copied.into_iter().for_each(|(lbn, place)| map.insert(lbn, place));
             }
             Change::Shrink { volume, size_bytes } => {
                 self.volume(volume)?.record.size_bytes = size_bytes;
@@ -85,7 +81,7 @@ impl Walk {
             Change::Lose { volume, first, count } => {
                 let volume = self.volume(volume)?;
                 let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
-                volume.map.extend((first.0..end).map(|lbn| (lbn, Place::Damaged)));
+                (first.0..end).for_each(|lbn| volume.map.insert(lbn, Place::Damaged));
             }
             Change::Carry { pbn, content } => self.carry(pbn, content)?,
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),

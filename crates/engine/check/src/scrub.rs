@@ -1,5 +1,6 @@
 //! Compares contents with their checksums, and with their fingerprints.
 
+use crate::map::distinct;
 use crate::walk::Walk;
 use crate::{CheckError, CheckReport, Problem};
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -24,7 +25,8 @@ pub(crate) fn scrub(
     let seed = PoolSeed::of(&walk.superblock);
     let fingerprinter = Fingerprinter::new(walk.superblock.fingerprint, walk.superblock.key);
     // If two maps expect different contents of one block, each expectation is compared.
-    let stored = walk.volumes.values().flat_map(|volume| volume.map.values());
+    let regions = distinct(walk.maps());
+    let stored = regions.iter().flat_map(|(region, _)| region.values());
     let contents: BTreeSet<(Pbn, Checksum)> = stored.filter_map(place_parts).collect();
     let contents: Vec<(Pbn, Checksum)> = contents.into_iter().collect();
     monitor.begin("Checking contents", Unit::Items, Some(contents.len() as u64));
@@ -89,6 +91,9 @@ fn named_users(walk: &Walk, pbn: Pbn, checksums: &[Checksum]) -> String {
     };
     let mut named: Vec<String> = Vec::new();
     for volume in walk.volumes.values() {
+        if named.len() > MOST_NAMED {
+            break;
+        }
         let lbns = volume.map.iter().filter(|(_, place)| has(place));
         named.extend(
             lbns.map(|(lbn, _)| format!("block {lbn} of '{}'", volume.record.name))

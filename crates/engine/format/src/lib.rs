@@ -14,6 +14,7 @@ mod error;
 mod fingerprint;
 mod hash_many;
 mod journal;
+mod map;
 mod mark;
 mod regions;
 mod root;
@@ -31,6 +32,10 @@ pub use fingerprint::Fingerprinter;
 pub use journal::{
     AtLoss, GivenUp, LastCommit, LostHistory, ReplayOptions, Replayed, ReplayedCommit,
     replay_journal,
+};
+pub use map::{
+    DENSE_BITS, INNER_BITS, INNER_POSITIONS, MAP_REF_BYTES, MOST_MAP_BITS, MapKind, MapRef,
+    SPARSE_ENTRIES, inner_children, inner_page, is_inner_bits, sparse_entries, sparse_page,
 };
 pub use mark::{FlushMark, FlushMarks};
 pub use regions::{COPIES, MOST_DAMAGED_BYTES, Reading, Regions, SlotPage, read_slot};
