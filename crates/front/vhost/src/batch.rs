@@ -1,8 +1,8 @@
 //! Executes requests of a queue as one batch.
 //!
-//! The data of writes is copied out of guest memory before the device sees it, and that of reads is
-//! copied into guest memory after the device has checked it. Otherwise a guest could change the data
-//! of a write between its fingerprint and its way to the disk, and others would share it.
+//! The data of writes is copied out of guest memory before the device sees it, and that of reads
+//! into guest memory after the device has checked it. Otherwise a guest could change the data of a
+//! write between its fingerprint and its way to the disk, and others would share it.
 
 use crate::request::{Breach, Command, GuestRequest, Range, Status};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};

@@ -75,8 +75,8 @@ impl Door {
     }
 
     /// Ends the connection, and waits until the requests in execution have ended and are flushed.
-    /// Returns `false` if that takes too long: a virtual machine that shares memory of a file system
-    /// of its own can delay all that touches it.
+    /// Returns `false` if that takes too long: a virtual machine that shares memory of a file
+    /// system of its own can delay all that touches it.
     #[must_use]
     pub(crate) fn close(mut self) -> bool {
         let Some(client) = self.client.take() else { return true };
