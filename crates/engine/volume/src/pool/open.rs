@@ -318,6 +318,7 @@ fn space_of(
         Err(MetadataError::Damaged { what }) => damage.lost.push(what),
         other => other?,
     }
+    space.begin_where_most_is_free();
     Ok(space)
 }
 
