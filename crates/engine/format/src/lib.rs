@@ -15,6 +15,7 @@ mod fingerprint;
 mod hash_many;
 mod journal;
 mod mark;
+mod packed;
 mod regions;
 mod root;
 mod store;
@@ -33,6 +34,10 @@ pub use journal::{
     replay_journal,
 };
 pub use mark::{FlushMark, FlushMarks};
+pub use packed::{
+    Compression, MOST_PACKED_BLOCK_BYTES, PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace,
+    SLOT_HEAD_BYTES, SPANNING_SLOT, SlotHead, StoreKind, WHOLE_SLOT, slot_offset,
+};
 pub use regions::{COPIES, MOST_DAMAGED_BYTES, Reading, Regions, SlotPage, read_slot};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{

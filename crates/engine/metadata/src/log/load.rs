@@ -67,7 +67,7 @@ impl LogBackend {
         for volume in &table.volumes {
             self.prepare_volume(volume, &mut wanted)?;
         }
-        let most_records = self.data_blocks.div_ceil(RECORD_PAGE_ENTRIES as u64);
+        let most_records = self.pbn_end().div_ceil(RECORD_PAGE_ENTRIES as u64);
         for page in &table.records {
             if u64::from(page.number) >= most_records {
                 return Err(MetadataError::damaged(format!(
@@ -235,7 +235,7 @@ impl LogBackend {
             }
             for word in &page.words {
                 let Some(pbn) = Place::from_word(*word).pbn() else { continue };
-                if u64::from(pbn.number()) >= self.data_blocks {
+                if u64::from(pbn.number()) >= self.pbn_end() {
                     return Err(MetadataError::damaged(format!(
                         "a map refers to block {}, which is outside of the data store",
                         pbn.number()

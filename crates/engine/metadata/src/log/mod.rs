@@ -21,8 +21,8 @@ use super::registry::Registration;
 use super::{CacheFigures, Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    Change, Fingerprint, Lbn, Pbn, Place, PoolSeed, RECORD_PAGE_ENTRIES, Superblock, Table,
-    TableVolume, VolumeId, VolumeRecord,
+    Change, Fingerprint, Lbn, Pbn, Place, PoolSeed, RECORD_PAGE_ENTRIES, StoreKind, Superblock,
+    Table, TableVolume, VolumeId, VolumeRecord,
 };
 use index::HashIndex;
 use map::{MapPage, PagedMap};
@@ -58,6 +58,7 @@ struct LogVolume {
 pub(super) struct LogBackend {
     block_bytes: u64,
     data_blocks: u64,
+    store: StoreKind,
     next_volume: u32,
     volumes: BTreeMap<VolumeId, LogVolume>,
     records: Records,
@@ -83,6 +84,7 @@ impl LogBackend {
         Self {
             block_bytes: u64::from(superblock.block_bytes),
             data_blocks,
+            store: superblock.store,
             next_volume: 1,
             volumes: BTreeMap::new(),
             records: Records::default(),
@@ -95,6 +97,11 @@ impl LogBackend {
             lost_records: HashSet::new(),
             writes_image,
         }
+    }
+
+    /// A number above all PBNs of the data store.
+    pub(super) const fn pbn_end(&self) -> u64 {
+        self.store.pbn_end(self.data_blocks)
     }
 
     fn volume(&self, id: VolumeId) -> Result<&LogVolume> {

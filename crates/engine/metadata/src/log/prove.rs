@@ -9,7 +9,7 @@ use std::sync::Arc;
 impl LogBackend {
     pub(super) fn prove_counts(&self, most: usize) -> Vec<String> {
         let mut wrong = Vec::new();
-        let mut counted = vec![0u32; usize::try_from(self.data_blocks).unwrap_or(0)];
+        let mut counted = vec![0u32; usize::try_from(self.pbn_end()).unwrap_or(0)];
         let mut seen = HashSet::new();
         let mut shared_pages = 0;
         for (id, volume) in &self.volumes {
