@@ -94,10 +94,8 @@ impl FleetJobs {
             warnings: Vec::new(),
         };
         for (number, target) in self.targets.iter().enumerate() {
-            let parts: Vec<_> = files
-                .iter()
-                .filter_map(|one| Some((*one, one.file.result.get(number)?)))
-                .collect();
+            let parts: Vec<_> =
+                files.iter().filter_map(|one| Some((*one, one.file.result.get(number)?))).collect();
             let input = parts.first().and_then(|(one, _)| one.file.input.get(number));
             let both = input.and_then(|input| merged_job(input, target, hosts, &parts));
             if let Some((input, result)) = both {
