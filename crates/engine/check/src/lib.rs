@@ -59,7 +59,7 @@ pub struct CheckReport {
     /// PBNs that have a reference, counted anew.
     pub physical_blocks: u64,
     /// Blocks of the data store that have a part of a content with a reference.
-    #[serde(default)]
+    #[serde(skip)]
     pub used_blocks: u64,
     /// Blocks of the data store without one.
     pub free_blocks: u64,
