@@ -1,8 +1,8 @@
 //! The off-line checker: proves from outside that a pool which no process has open is consistent.
 //!
 //! It walks the structs of [`gemelo_format`] with code of its own, and unpacks compressed contents
-//! with it, so a fault of the engine does not hide itself. It shares nothing else with the engine, and writes nothing: repair is the
-//! engine's.
+//! with it, so a fault of the engine does not hide itself. It shares nothing else with the engine,
+//! and writes nothing: repair is the engine's.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
