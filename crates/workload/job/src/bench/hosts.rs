@@ -94,10 +94,8 @@ impl FleetJobs {
             warnings: Vec::new(),
         };
         for (number, target) in self.targets.iter().enumerate() {
-            let parts: Vec<_> = files
-                .iter()
-                .filter_map(|one| Some((*one, one.file.result.get(number)?)))
-                .collect();
+            let parts: Vec<_> =
+                files.iter().filter_map(|one| Some((*one, one.file.result.get(number)?))).collect();
             let input = parts.first().and_then(|(one, _)| one.file.input.get(number));
             let both = input.and_then(|input| merged_job(input, target, hosts, &parts));
             if let Some((input, result)) = both {
@@ -106,14 +104,26 @@ impl FleetJobs {
                 merged.result.push(result);
             }
         }
-        for one in files {
-            let new = one.file.warnings.iter().map(|text| format!("host {}: {text}", one.host));
-            merged.warnings.extend(new);
-        }
+        merged.warnings.extend(warnings(files));
         merged.provenance.target = merged.input.first().map(|input| input.target.to_string());
         merged.provenance.seed = merged.input.first().map(|input| input.content.seed);
         merged
     }
+}
+
+/// Returns the warnings of the hosts: one that all of them give once, and others with their host.
+fn warnings(files: &[HostFile<'_>]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for one in files {
+        for text in &one.file.warnings {
+            let is_common = files.iter().all(|other| other.file.warnings.contains(text));
+            let told = if is_common { text.clone() } else { format!("host {}: {text}", one.host) };
+            if !all.contains(&told) {
+                all.push(told);
+            }
+        }
+    }
+    all
 }
 
 /// Returns a job of all hosts, and its result. The job was valid for the hosts, so it is valid here.

@@ -6,7 +6,7 @@ use crate::exit::{self, Outcome};
 use crate::files::NewFiles;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use gemelo_base::{Monitor, StartLine};
+use gemelo_base::StartLine;
 use gemelo_fleet::{Done, Refusal, Session};
 use gemelo_job::JobEnvironment;
 use gemelo_job::bench::hosts::{HostJobs, take_for_checked};
