@@ -126,7 +126,7 @@ fn warnings(files: &[HostFile<'_>]) -> Vec<String> {
     all
 }
 
-/// Returns a job of all hosts, and its result. The job was valid for the hosts, so it is valid here.
+/// Returns a job of all hosts, and its result. The job was valid for the hosts, so it is valid.
 fn merged_job(
     input: &JobInput,
     target: &TargetUri,
