@@ -111,11 +111,14 @@ impl FleetJobs {
     }
 }
 
-/// Returns the warnings of the hosts: one that all of them give once, and others with their host.
+/// Returns the warnings of the hosts that are not about their figures, because the merged result has
+/// its own of these: one that all hosts give once, and others with their host.
 fn warnings(files: &[HostFile<'_>]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for one in files {
-        for text in &one.file.warnings {
+        let of_figures =
+            |text: &&String| one.file.result.iter().any(|result| result.warnings.contains(text));
+        for text in one.file.warnings.iter().filter(|text| !of_figures(text)) {
             let is_common = files.iter().all(|other| other.file.warnings.contains(text));
             let told = if is_common { text.clone() } else { format!("host {}: {text}", one.host) };
             if !all.contains(&told) {
