@@ -154,6 +154,7 @@ const ONE_WAY: &[&str] = &[
     "gemelo.bench/1/hosts/file absent",
     "gemelo.bench/1/input/job/part present",
     "gemelo.bench/1/result/history/first_process present",
+    "gemelo.bench/1/result/written absent",
     "gemelo.campaign/1/claims/least/data_bytes present",
     "gemelo.campaign/1/claims/least/figure present",
     "gemelo.campaign/1/claims/least/fill_share present",
