@@ -227,7 +227,7 @@ impl Arguments {
         })
     }
 
-    /// The settings of the pool, of which options take precedence.
+    /// The settings of the pool. Options take precedence.
     fn settings(&self, place: &PoolPlace) -> anyhow::Result<Settings> {
         let of_pool = Settings::read(place)?;
         let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
@@ -325,7 +325,7 @@ impl Arguments {
     }
 }
 
-/// Returns the limit of an option, of which zero means no limit.
+/// Returns the limit of an option; zero means no limit.
 fn unless_zero(span: Span) -> Option<Duration> {
     (!span.0.is_zero()).then_some(span.0)
 }

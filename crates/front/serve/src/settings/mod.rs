@@ -45,7 +45,7 @@ pub struct Settings {
     pub finder_cpu_percent: Option<u32>,
     /// Bytes of memory for fingerprints that are taken while contents are written.
     pub finder_memory_bytes: Option<u64>,
-    /// What happens to blocks of in-line volumes while the write buffer is full.
+    /// The policy for blocks of in-line volumes while the write buffer is full.
     pub inline_overload: Option<InlineOverload>,
     /// Time in milliseconds from the end of a scrub to the next; 0 for no scrubs.
     pub scrub_interval_ms: Option<u64>,
