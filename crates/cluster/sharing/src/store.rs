@@ -133,7 +133,7 @@ impl Store for SharedStore {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // What is restored later may not be covered by this sync.
+        // This sync may not cover contents that are restored later.
         let restored = self.shared.blocks.read().restored();
         self.below.sync()?;
         self.shared.record_restored(restored).map_err(|error| {
@@ -175,7 +175,7 @@ impl Keeper for LedgerKeeper {
     }
 
     fn due_blocks(&self) -> u64 {
-        // Without a worker a writer would wait for nobody.
+        // Without a worker nothing would end the wait of a writer.
         match self.shared.has_worker.load(Ordering::Relaxed) {
             true => self.shared.blocks.read().soon_free(),
             false => 0,

@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Reads a superblock of which some bytes were changed, with a checksum that is right.
+    /// Reads a superblock with changed bytes and a right checksum.
     fn read_changed(at: usize, bytes: &[u8]) -> Option<Result<Superblock>> {
         let mut page = superblock().encode();
         page[at..at + bytes.len()].copy_from_slice(bytes);

@@ -156,7 +156,7 @@ pub struct ReadChain {
     pub stream: Vec<u8>,
     /// The slots of its pages.
     pub slots: Vec<Slot>,
-    /// Slots of which one copy fails its checksum.
+    /// Slots with one copy that fails its checksum.
     pub damaged_copies: Vec<Slot>,
 }
 

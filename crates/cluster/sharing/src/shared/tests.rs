@@ -30,7 +30,7 @@ fn fingerprinter() -> Fingerprinter {
     Fingerprinter::new(FingerprintKind::Blake3, [7; 32])
 }
 
-/// The byte of which the content of a block consists. The block from which it is borrowed has the
+/// The byte that the content of a block repeats. The block from which it is borrowed has the
 /// same one.
 fn byte(of: Pbn) -> u8 {
     (of.number() % 100) as u8
@@ -56,7 +56,7 @@ enum Call {
 
 type Hook = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// The member's own store, without contents. It tells its calls, and does once what the test wants.
+/// The member's own store, without contents. It records its calls, and runs an action once.
 struct OwnStore {
     calls: Mutex<Sender<Call>>,
     hook: Mutex<Option<(Call, Hook)>>,

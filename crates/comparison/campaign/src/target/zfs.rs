@@ -152,7 +152,7 @@ impl Made for MadeZfs {
         let snapshot = format!("{pool}@space");
         site.run(Command::new("zfs").args(["snapshot", &snapshot]))?;
         site.run(Command::new("zfs").args(["destroy", &snapshot]))?;
-        // What the pool has allocated, metadata and the table of duplicates included.
+        // The space that the pool has allocated, with metadata and the table of duplicates.
         let allocated = Self::number(site, "zpool", &["list", "-H", "-o", "alloc", pool])?;
         Ok(Some(Space { data_bytes: allocated, metadata_bytes: None, ..mounted }))
     }

@@ -106,7 +106,7 @@ impl LogBackend {
     }
 
     /// Reads pages in the order of their slots. A page whose first copy is damaged is read from the
-    /// second one. Pages of which a damaged copy is found are written anew.
+    /// second one. Pages with a damaged copy are written anew.
     fn read_pages(
         &mut self,
         disk: &dyn Disk,

@@ -68,7 +68,7 @@ pub(super) struct LogBackend {
     physical: u64,
     /// `false` while the journal is replayed. Counts and the index are computed after the replay.
     is_counting: bool,
-    /// Pages of which a copy is damaged, until [`Self::settle`]. The next checkpoint writes them
+    /// Pages with a damaged copy, until [`Self::settle`]. The next checkpoint writes them
     /// anew.
     to_rewrite: Vec<PageKey>,
     /// Numbers of the record pages that were lost. The fingerprints of their PBNs are unknown.

@@ -176,7 +176,7 @@ impl WriteBuffer {
     }
 
     /// Returns an error of a content that could not be written out, if there is one. One that is
-    /// not for want of space comes first.
+    /// not for lack of space comes first.
     #[must_use]
     pub fn failure(&self) -> Option<Unwritten> {
         self.shared.lock().state.failure().map(Unwritten::from)

@@ -78,7 +78,7 @@ pub(super) struct Shared {
     pub(super) ahead: Ahead,
 }
 
-/// The locked state. A panic while it is locked, or while it is let go for a call to the store,
+/// The locked state. A panic while it is locked, or released for a call to the store,
 /// breaks the buffer: the state may be half changed, or contents in flight that nobody writes.
 pub(super) struct Locked<'s> {
     guard: MutexGuard<'s, Guarded>,
@@ -120,7 +120,7 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.guard.is_broken = true;
-            // Before anybody who waits gets an error and takes it for the reason.
+            // Before a waiting thread gets an error and reports it as the reason.
             (self.shared.told)(panics::last_of_thread());
             self.shared.wake_all();
         }
@@ -174,7 +174,7 @@ impl Shared {
         Locked { guard: self.guarded.lock(), shared: self }
     }
 
-    /// Ends the work of the buffer after a panic, and tells of it.
+    /// Ends the work of the buffer after a panic, and reports it.
     pub(super) fn break_off(&self, panicked: Panicked) {
         (self.told)(panicked);
         self.guarded.lock().is_broken = true;
@@ -304,7 +304,7 @@ pub(super) struct ContentKey {
     pub(super) ticket: Option<NonZeroU64>,
 }
 
-/// The error of whoever would wait for a broken buffer.
+/// The error of callers that would wait for a broken buffer.
 pub(super) fn broken() -> io::Error {
     Unwritten::Broken.into_io()
 }

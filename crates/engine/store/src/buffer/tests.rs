@@ -21,7 +21,7 @@ struct Below {
     writing: BTreeSet<u32>,
     /// Writes of these fail, this often.
     failing: BTreeMap<u32, u32>,
-    /// They fail because the medium is bad, and not for want of space.
+    /// They fail because the medium is bad, and not for lack of space.
     is_bad: bool,
     /// The next write panics.
     panics: bool,

@@ -176,7 +176,7 @@ impl Engine {
         &self.fingerprinter
     }
 
-    /// Returns whether contents with equal fingerprints are taken for equal.
+    /// Returns whether equal fingerprints prove equal contents.
     pub(crate) fn fingerprints_prove_equality(&self) -> bool {
         !self.tuning.verify_bytes && !self.fingerprinter.must_compare()
     }

@@ -189,7 +189,7 @@ pub(super) fn format_metadata(
     disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
 }
 
-/// Writes zeros to all places that are fixed. Earlier bytes are then never taken for a commit or a
+/// Writes zeros to all places that are fixed. Earlier bytes then never look like a commit or a
 /// root, and the space of the journal and of the first slots is allocated.
 fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
     let end = superblock.regions().fixed_bytes();

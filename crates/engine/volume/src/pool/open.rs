@@ -326,7 +326,7 @@ fn start(engine: &Arc<Engine>) -> Result<Vec<Worker>> {
     // On a file system that is full already, the pool uses the room that it has.
     let _ = engine.reserve_slots();
     if !engine.has_background() {
-        // What fails here is done at the next opening.
+        // A clean-up that fails here is done at the next opening.
         let _ = engine.clear_left(&|| false);
         return Ok(Vec::new());
     }
@@ -367,7 +367,7 @@ fn contents_of(
     Ok((ContentStore::Buffered(buffer), remembered))
 }
 
-/// What the opening has read last.
+/// The newest state that the opening has read.
 #[derive(Clone, Copy)]
 struct Newest<'n> {
     root: &'n Root,

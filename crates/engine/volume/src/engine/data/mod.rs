@@ -325,7 +325,7 @@ impl DataPath {
         self.discarding.lock()
     }
 
-    /// Free blocks of which it may not be known whether they were used before the pool was opened.
+    /// Free blocks that may have been used before the pool was opened.
     pub(crate) fn unswept_blocks(&self) -> u64 {
         self.space.lock().unswept()
     }

@@ -332,7 +332,7 @@ impl Space {
         Some((Pbn::new(first)?, count))
     }
 
-    /// The number of free blocks of which it may not be known whether they were used before.
+    /// The number of free blocks that may have been used before.
     pub(crate) const fn unswept(&self) -> u64 {
         if self.unswept < self.blocks { self.free - self.freed_blocks } else { 0 }
     }

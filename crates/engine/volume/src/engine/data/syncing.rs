@@ -1,7 +1,7 @@
 //! Making contents durable, and contents that cannot be written.
 //!
-//! Two failures must not be taken for each other. A content that could not be *written out* for
-//! want of space is still in memory: nothing is in doubt, and a later call tries it again. After a
+//! Two failures must be told apart. A content that could not be *written out* for
+//! lack of space is still in memory: nothing is in doubt, and a later call tries it again. After a
 //! failed *sync* it is unknown what is durable, so it ends all changes.
 
 use super::{ContentStore, DataPath};

@@ -76,7 +76,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Makes the marks of a volume of which nothing is known, so that all of it is looked at.
+    /// Makes the marks of an unknown volume, so that all of it is looked at.
     pub(crate) fn new() -> Self {
         let pages = (0..1 << (MARKS_SHIFT - PAGE_SHIFT)).map(|_| OnceLock::new()).collect();
         Self { pages, sweep: AtomicU64::new(0) }

@@ -49,7 +49,7 @@ pub struct LayoutTuning {
     /// The most bytes per second that are moved in the background; 0 for none.
     pub bytes_per_s: u64,
     /// The time for which a stretch is left alone after a write, because places that are soon
-    /// written again would be moved in vain.
+    /// written again would be moved for nothing.
     pub delay: Duration,
     /// The mean length in bytes from which the runs of a chunk are long enough.
     pub run_bytes: u64,

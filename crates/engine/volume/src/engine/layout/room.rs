@@ -16,7 +16,7 @@ pub(super) struct Room {
     only_short: bool,
 }
 
-/// PBNs that were taken for a chunk.
+/// PBNs that were allocated to a chunk.
 pub(super) struct Places<'e> {
     pub(super) pbns: Vec<Pbn>,
     pub(super) taken: Vec<Taken<'e>>,

@@ -28,7 +28,7 @@ const JOURNAL_PER_CARRYING: u64 = 4;
 /// Most bytes that commits carry between two syncs of the data store. An opening holds as much in
 /// memory and writes it.
 const MOST_CARRIED_BYTES: u64 = 16 << 20;
-/// Most blocks of which the keeper does not learn before the next sync of the data store.
+/// Most blocks that the keeper does not learn about before the next sync of the data store.
 const MOST_HELD_BACK: usize = 65_536;
 
 /// Returns the most bytes of contents that a commit may carry: the setting, or as many as the disk
@@ -92,7 +92,7 @@ pub(super) struct Carrying {
     bytes: u64,
     /// Bytes of these that a sync under way covers.
     syncing_bytes: u64,
-    /// Blocks of which the keeper learns after the next sync of the data store: others read their
+    /// Blocks that the keeper learns about after the next sync of the data store: others read their
     /// contents there.
     held_back: HashSet<Pbn>,
     /// The same, after the sync that is under way.
@@ -109,7 +109,7 @@ impl Carrying {
         self.bytes > 0 || self.syncing_bytes > 0
     }
 
-    /// Returns the blocks of which the keeper may learn now that a commit is durable, and holds the
+    /// Returns the blocks that the keeper may learn about after a durable commit, and holds the
     /// others back.
     pub(super) fn hold_back(&mut self, identified: Vec<Pbn>, freed: &[Pbn]) -> Vec<Pbn> {
         if !self.is_any() {
@@ -132,7 +132,7 @@ impl Carrying {
     }
 
     /// Notes that a sync of the data store has covered all contents so far, except those of some
-    /// blocks, which the journal has: so many bytes.
+    /// blocks, which the journal has: this number of bytes.
     fn settle_except(&mut self, unwritten: &[Pbn], bytes: u64) -> Vec<Pbn> {
         assert_eq!(unwritten.is_empty(), bytes == 0, "a content has bytes");
         (self.bytes, self.syncing_bytes) = (bytes, 0);
@@ -152,7 +152,7 @@ impl Carrying {
         self.syncing_bytes > 0
     }
 
-    /// Notes that this sync has succeeded. Returns the blocks of which the keeper may learn.
+    /// Notes that this sync has succeeded. Returns the blocks that the keeper may learn about.
     fn end_sync(&mut self) -> Vec<Pbn> {
         self.syncing_bytes = 0;
         if self.bytes == 0 {

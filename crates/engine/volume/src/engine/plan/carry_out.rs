@@ -120,12 +120,12 @@ impl<'p> Plan<'p> {
         stored.map(|block| block.lbn)
     }
 
-    /// The PBN taken for a block.
+    /// The PBN allocated to a block.
     pub(in crate::engine) fn taken(&self, at: usize) -> Option<Pbn> {
         self.blocks.get(at)?.taken()
     }
 
-    /// The PBNs taken for blocks that were not done.
+    /// The PBNs allocated to blocks that were not done.
     pub(in crate::engine) fn unstored(&self) -> Vec<Pbn> {
         let undone = self.blocks.iter().filter(|block| !block.is_done);
         undone.filter_map(Block::taken).collect()
