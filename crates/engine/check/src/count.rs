@@ -3,8 +3,8 @@
 use crate::CheckReport;
 use crate::map::{Counter, WalkMap, distinct};
 use crate::walk::Walk;
-use gemelo_format::{Fingerprint, Place, Root};
-use std::collections::HashMap;
+use gemelo_format::{Fingerprint, Pbn, Place, Root};
+use std::collections::{HashMap, HashSet};
 
 impl Walk {
     /// Compares the root's totals at the checkpoint with those counted here.
@@ -39,10 +39,12 @@ impl Walk {
         report.references = counts.values().sum();
         report.physical_blocks = counts.len() as u64;
         let reserved = self.superblock.reserved_blocks();
-        report.free_blocks = self.data_blocks.saturating_sub(reserved + report.physical_blocks);
+        report.used_blocks = self.used_blocks(counts.keys().copied());
+        report.free_blocks = self.data_blocks.saturating_sub(reserved + report.used_blocks);
+        let pbn_end = self.superblock.pbn_end(self.data_blocks);
         let mut contents: HashMap<Fingerprint, u64> = HashMap::new();
         for (pbn, references) in &counts {
-            if u64::from(*pbn) >= self.data_blocks {
+            if u64::from(*pbn) >= pbn_end {
                 report.add(
                     true,
                     format!(
@@ -68,11 +70,20 @@ impl Walk {
         self.volumes.values().map(|volume| &volume.map)
     }
 
+    /// Counts the blocks that have a part of one of these contents.
+    fn used_blocks(&self, pbns: impl Iterator<Item = u32>) -> u64 {
+        let kind = self.superblock.store;
+        let blocks = |pbn| kind.first_block(pbn)..=kind.last_block(pbn);
+        let used: HashSet<u32> = pbns.filter_map(Pbn::new).flat_map(blocks).collect();
+        used.len() as u64
+    }
+
     /// Finds contents beyond the end of the data disk.
     fn count_absent(&self, report: &mut CheckReport) {
         let is_absent = |place: &Place| {
             place.pbn().is_some_and(|pbn| {
-                u64::from(pbn.number()) >= self.present_blocks && !self.carried.contains_key(&pbn)
+                let last_block = self.superblock.store.last_block(pbn);
+                u64::from(last_block) >= self.present_blocks && !self.carried.contains_key(&pbn)
             })
         };
         let mut counter = Counter::new(is_absent);

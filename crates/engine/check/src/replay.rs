@@ -1,5 +1,6 @@
 //! Applies the changes of the journal to the state of the checkpoint.
 
+use crate::packed;
 use crate::walk::{Walk, WalkVolume};
 use gemelo_format::{
     Change, FormatError, Identity, Lbn, Pbn, Place, ReplayedCommit, VolumeId, VolumeRecord,
@@ -93,10 +94,10 @@ impl Walk {
     }
 
     fn carry(&mut self, pbn: Pbn, content: Vec<u8>) -> Result<(), FormatError> {
-        if content.len() != self.superblock.block_bytes as usize {
-            let what = format!("a commit carries a part of block {}", pbn.number());
-            return Err(FormatError::damaged(what));
-        }
+        let content = packed::carried_content(&self.superblock, pbn, content).ok_or_else(|| {
+            let number = pbn.number();
+            FormatError::damaged(format!("a commit carries bytes for block {number} in vain"))
+        })?;
         Arc::make_mut(&mut self.carried).insert(pbn, content);
         Ok(())
     }

@@ -237,7 +237,7 @@ impl Walk {
         }
         for page in &table.records {
             let first = u64::from(page.number) * RECORD_PAGE_ENTRIES as u64;
-            if first >= self.data_blocks {
+            if first >= self.superblock.pbn_end(self.data_blocks) {
                 pages.report.add(true, format!("record page {} is out of range", page.number));
                 continue;
             }

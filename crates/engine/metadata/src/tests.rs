@@ -26,6 +26,7 @@ fn superblock(backend: BackendKind) -> Superblock {
         backend,
         ring_pages: 8,
         header_copy: None,
+        store: gemelo_format::StoreKind::Plain,
     }
 }
 

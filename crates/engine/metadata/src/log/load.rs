@@ -112,7 +112,7 @@ impl LogBackend {
         for volume in &table.volumes {
             self.prepare_volume(volume, loader)?;
         }
-        let most_records = self.data_blocks.div_ceil(RECORD_PAGE_ENTRIES as u64);
+        let most_records = self.pbn_end().div_ceil(RECORD_PAGE_ENTRIES as u64);
         for page in &table.records {
             if u64::from(page.number) >= most_records {
                 return Err(MetadataError::damaged(format!(

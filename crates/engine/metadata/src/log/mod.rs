@@ -29,7 +29,7 @@ use crate::error::{MetadataError, Result};
 use blocks::Blocks;
 use gemelo_format::{
     Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, Pbn, Place, PoolSeed, RECORD_PAGE_ENTRIES,
-    Superblock, Table, TableVolume, VolumeId, VolumeRecord,
+    StoreKind, Superblock, Table, TableVolume, VolumeId, VolumeRecord,
 };
 use nodes::{NodeId, Nodes};
 use pager::{PageKey, Pager};
@@ -64,6 +64,7 @@ struct LogVolume {
 pub(super) struct LogBackend {
     block_bytes: u64,
     data_blocks: u64,
+    store: StoreKind,
     next_volume: u32,
     volumes: BTreeMap<VolumeId, LogVolume>,
     nodes: Nodes,
@@ -88,6 +89,7 @@ impl LogBackend {
         Self {
             block_bytes: u64::from(superblock.block_bytes),
             data_blocks,
+            store: superblock.store,
             next_volume: 1,
             volumes: BTreeMap::new(),
             nodes: Nodes::default(),
@@ -99,6 +101,11 @@ impl LogBackend {
             lost_records: HashSet::new(),
             writes_image,
         }
+    }
+
+    /// A number above all PBNs of the data store.
+    pub(super) const fn pbn_end(&self) -> u64 {
+        self.store.pbn_end(self.data_blocks)
     }
 
     fn volume(&self, id: VolumeId) -> Result<&LogVolume> {

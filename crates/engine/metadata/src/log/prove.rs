@@ -10,7 +10,7 @@ impl LogBackend {
     pub(super) fn prove_counts(&self, most: usize) -> Vec<String> {
         let mut wrong = Vec::new();
         self.prove_nodes(&mut wrong);
-        let mut counted = vec![0u32; usize::try_from(self.data_blocks).unwrap_or(0)];
+        let mut counted = vec![0u32; usize::try_from(self.pbn_end()).unwrap_or(0)];
         for (id, node) in self.nodes.all() {
             node.each_word(|word| {
                 let Some(pbn) = Place::from_word(word).pbn() else { return };

@@ -47,11 +47,11 @@ impl LogBackend {
     /// A leaf that volumes share is counted once.
     fn count_references(&mut self) -> Result<()> {
         self.blocks.physical = 0;
-        let (blocks, data_blocks) = (&mut self.blocks, self.data_blocks);
+        let (pbn_end, blocks) = (self.pbn_end(), &mut self.blocks);
         let mut outside = None;
         for (_, node) in self.nodes.all() {
             node.each_word(|word| match Place::from_word(word).pbn() {
-                Some(pbn) if u64::from(pbn.number()) >= data_blocks => outside = Some(pbn),
+                Some(pbn) if u64::from(pbn.number()) >= pbn_end => outside = Some(pbn),
                 Some(pbn) => blocks.count(pbn),
                 None => {}
             });

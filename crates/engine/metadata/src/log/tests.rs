@@ -20,6 +20,7 @@ const VOLUME: VolumeId = VolumeId(1);
 fn superblock() -> Superblock {
     Superblock {
         header_copy: None,
+        store: gemelo_format::StoreKind::Plain,
         block_bytes: 512,
         pool_id: [1; 16],
         key: [2; 32],

@@ -4,9 +4,7 @@ use super::log::Log;
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
-use gemelo_format::{
-    Birth, Change, DedupMode, MAX_VOLUME_BLOCKS, Origin, Pbn, VolumeId, VolumeRecord,
-};
+use gemelo_format::{Birth, Change, DedupMode, MAX_VOLUME_BLOCKS, Origin, VolumeId, VolumeRecord};
 use std::time::Duration;
 
 /// The first try to close a gate waits this long for requests under way; each later try waits twice
@@ -262,7 +260,7 @@ impl Engine {
         // If two threads grow the pool, the second compares with the size set by the first.
         let _alone = self.catalogue.change();
         let now = self.state().backend().totals().data_blocks;
-        let most = u64::from(Pbn::LAST.number()) + 1;
+        let most = self.superblock.store.most_blocks();
         if data_blocks < now || data_blocks > most {
             let size = |blocks: u64| {
                 format_exact_size(blocks.saturating_mul(u64::from(self.superblock.block_bytes)))
