@@ -232,6 +232,21 @@ impl Shared {
         }
     }
 
+    /// Holds a content in place of an older one that waits. Returns `false` if none waits.
+    pub(super) fn replace_waiting(&self, pbn: Pbn, slot: Slot) -> bool {
+        let mut guarded = self.lock();
+        let waits = guarded.state.waits(pbn);
+        if waits {
+            guarded.state.insert(ContentKey { pbn, ticket: None }, slot);
+        } else {
+            guarded.state.memory.put_back(slot);
+        }
+        if guarded.starving > 0 {
+            self.settled.notify_all();
+        }
+        waits
+    }
+
     /// Gives up slots that a reader looked at. The last owner of a slot frees it, which can be the
     /// reader if the content was written out meanwhile.
     pub(super) fn put_back(&self, slots: impl Iterator<Item = Slot>) {

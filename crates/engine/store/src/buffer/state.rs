@@ -250,6 +250,11 @@ impl State {
         self.held_of(pbn).is_some_and(Held::is_ready) && !is_tried
     }
 
+    /// Returns whether a content of this PBN waits that nobody has tried to write.
+    pub(super) fn waits(&self, pbn: Pbn) -> bool {
+        self.is_ready(pbn)
+    }
+
     /// Begins to write the content that waits longest, with those of its neighbours.
     pub(super) fn take_run(&mut self, most: usize) -> Option<Run> {
         let oldest = self.queue.pbns().find(|pbn| self.is_ready(*pbn))?;

@@ -53,6 +53,8 @@ pub(crate) enum Rank {
     Damages,
     /// Blocks that no durable state refers to and that a request may still read.
     Retired,
+    /// The block of the data store to which compressed contents are added.
+    Packer,
     /// Free blocks.
     Space,
     /// Volumes that are to be cleared.

@@ -1,4 +1,4 @@
-//! `gemelo serve` exports the volumes of a pool over NBD.
+//! `gemelo serve` exports the volumes of a pool over NBD and to virtual machines.
 
 mod permissions;
 
@@ -9,15 +9,17 @@ use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::DailyWindow;
 use gemelo_base::values::{Percent, Size, Span};
+use gemelo_device::{FrontEnd, SocketAccess};
 use gemelo_disk::IoMode;
 use gemelo_nbd::server::{
-    ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
+    ListenAddress, Listener, NbdFrontEnd, ServerConfig, TlsPolicy, tls_from_files,
 };
 use gemelo_place::PoolPlace;
 use gemelo_serve::{
     Addresses, InheritedSocket, MetricsAddress, ServeOptions, Settings, Thresholds, handed_over,
     whole_percent,
 };
+use gemelo_vhost::VhostFrontEnd;
 use gemelo_volume::{InlineOverload, Tuning};
 use permissions::{FileMode, GroupId};
 use std::path::PathBuf;
@@ -50,11 +52,15 @@ pub(crate) struct Arguments {
     /// given several times
     #[arg(long, help_heading = ACCESS, value_name = "ADDRESS")]
     listen: Vec<ListenAddress>,
-    /// Mode of the unix sockets of --listen: users that may write to a socket may connect [default:
-    /// by the umask, or 0660 with --socket-group]
+    /// Directory for the sockets of virtual machines on this host, which reach a volume by shared
+    /// memory (vhost-user-blk): the socket of the volume NAME is DIR/NAME.sock
+    #[arg(long, help_heading = ACCESS, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    vhost_user: Option<PathBuf>,
+    /// Mode of the unix sockets of --listen and --vhost-user: users that may write to a socket may
+    /// connect [default: by the umask, or 0660 with --socket-group]
     #[arg(long, help_heading = ACCESS, value_name = "MODE")]
     socket_mode: Option<FileMode>,
-    /// Group of the unix sockets of --listen: its name or number
+    /// Group of the unix sockets of --listen and --vhost-user: its name or number
     #[arg(long, help_heading = ACCESS, value_name = "GROUP")]
     socket_group: Option<GroupId>,
     /// Refuse all changes, by clients and by commands
@@ -253,7 +259,7 @@ impl Arguments {
         let settings = self.settings(place)?;
         Ok(ServeOptions {
             // Each protocol of clients is a line here.
-            front_ends: vec![Box::new(self.nbd()?)],
+            front_ends: self.front_ends()?,
             volumes: self.volume.clone(),
             tuning: Tuning { read_only: self.read_only, ..settings.tuning() },
             metrics: self.metrics.clone(),
@@ -263,7 +269,32 @@ impl Arguments {
         })
     }
 
+    fn front_ends(&self) -> anyhow::Result<Vec<Box<dyn FrontEnd>>> {
+        let mut front_ends: Vec<Box<dyn FrontEnd>> = vec![Box::new(self.nbd()?)];
+        front_ends.extend(self.vhost().map(|vhost| Box::new(vhost) as Box<dyn FrontEnd>));
+        Ok(front_ends)
+    }
+
+    fn socket_access(&self) -> SocketAccess {
+        SocketAccess {
+            mode: self.socket_mode.map(|mode| mode.0),
+            group: self.socket_group.map(|group| group.0),
+        }
+    }
+
+    fn vhost(&self) -> Option<VhostFrontEnd> {
+        Some(VhostFrontEnd {
+            directory: self.vhost_user.clone()?,
+            socket_access: self.socket_access(),
+            write_through: self.write_through,
+            log_connections: self.log_connections,
+        })
+    }
+
     fn nbd(&self) -> anyhow::Result<NbdFrontEnd> {
+        let has_file = self.listen.iter().any(|at| matches!(at, ListenAddress::Unix(_)));
+        // The rights may be meant for the sockets of the other protocol.
+        let are_rights_for_others = self.vhost_user.is_some() && !has_file;
         let handed_over = handed_over()?.into_iter().map(|socket| match socket {
             InheritedSocket::Unix(listener) => Listener::from_unix(listener),
             InheritedSocket::Tcp(listener) => Listener::from_tcp(listener),
@@ -271,9 +302,10 @@ impl Arguments {
         Ok(NbdFrontEnd {
             handed_over: handed_over.collect::<Result<_, _>>().or_bad_input()?,
             listen: self.listen.clone(),
-            socket_access: SocketAccess {
-                mode: self.socket_mode.map(|mode| mode.0),
-                group: self.socket_group.map(|group| group.0),
+            socket_access: if are_rights_for_others {
+                SocketAccess::default()
+            } else {
+                self.socket_access()
             },
             config: ServerConfig {
                 most_connections: self.most_connections as usize,

@@ -133,6 +133,11 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
     if has_lines(error) { format_lines(&text) } else { format_line(&text) }
 }
 
+/// Returns the kind of a failure.
+pub(crate) fn kind(error: &anyhow::Error) -> FailureKind {
+    kind_of(error)
+}
+
 fn has_lines(error: &anyhow::Error) -> bool {
     let has_lines = |cause: &(dyn std::error::Error + 'static)| {
         (cause.is::<Lines>() || cause.is::<toml::de::Error>()).then_some(())
