@@ -14,6 +14,8 @@ use plotters::style::text_anchor::{HPos, VPos};
 const PLOT: f64 = 262.0;
 /// Height of a row of text above the lines, in units.
 const TEXT_ROW: f64 = 20.0;
+/// Space to the right of the axis, in units: half of the label of its last mark.
+const RIGHT: f64 = 30.0;
 /// Width of the sample of a colour in the legend, in units.
 const SAMPLE: f64 = 16.0;
 /// Opacity of one of several lines of a kind.
@@ -57,7 +59,7 @@ fn draw_plot(
 ) -> Result<(), DrawError> {
     let left = canvas::text_width(y.label_letters()) + 12.0;
     let mut chart = ChartBuilder::on(area)
-        .margin_right(canvas::steps(22.0))
+        .margin_right(canvas::steps(RIGHT))
         .margin_top(canvas::steps(4.0))
         .x_label_area_size(canvas::steps(44.0))
         .y_label_area_size(canvas::steps(left))
