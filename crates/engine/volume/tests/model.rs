@@ -15,7 +15,10 @@ use common::driver::{Driver, Model, check_recovered};
 use common::repeat::Repeat;
 use common::scatter::ScatterStore;
 use common::simulated::Simulation;
-use common::{BLOCK, content, first_seed, flush, open, options, read, rounds, trim, tuning, write};
+use common::{
+    BLOCK, COMPRESSIONS, content, first_seed, flush, open, options, read, rounds, trim, tuning,
+    write,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -70,6 +73,8 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
         // The engine must not depend on the kind of store.
         work(seed, &options, &tuning, BlockStore::open);
         work(seed, &options, &tuning, ScatterStore::open);
+        let compression = Some(COMPRESSIONS[seed as usize % COMPRESSIONS.len()]);
+        work(seed, &PoolOptions { compression, ..options }, &tuning, BlockStore::open);
     }
 }
 
@@ -246,7 +251,12 @@ fn a_full_count_makes_a_fresh_copy() {
     write(&volume, 20 * BLOCK as u64, &all_at_once).unwrap();
     let stat = pool.stat().unwrap();
     assert_eq!((stat.logical_blocks, stat.physical_blocks), (20, 6));
-    assert!(matches!(pool.clone_volume("a", "b"), Err(VolumeError::TooManyReferences)));
+    // A clone shares the map, and adds no references before it is written.
+    pool.clone_volume("a", "b").unwrap();
+    assert_eq!(pool.stat().unwrap().physical_blocks, 6);
+    write(&pool.volume("b").unwrap(), 0, &content(3, BLOCK)).unwrap();
+    assert_eq!(read(&volume, 0, BLOCK).unwrap(), content(1, BLOCK));
+    assert_eq!(pool.stat().unwrap().physical_blocks, 7);
     assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }
 

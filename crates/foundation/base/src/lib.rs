@@ -31,7 +31,7 @@ pub use boot_clock::BootClock;
 pub use bytes::is_zero;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock, pause};
 pub use daily::DailyWindow;
-pub use failure::{Classified, FailureKind};
+pub use failure::{Classified, FailureKind, with_causes};
 pub use monitor::{Monitor, Recorder, Silent, Unit};
 pub use permutation::Permutation;
 pub use short_read::{read_exact_at, short_read};

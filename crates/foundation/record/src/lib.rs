@@ -1,4 +1,4 @@
-//! What was measured, as files: the result of a command, and the record of a campaign.
+//! Measurements as files: the result of a command, and the record of a campaign.
 //!
 //! Every measuring command writes the same frame, a [`ResultFile`]: a schema name with a version,
 //! the provenance, the resolved input, the result, and the warnings.

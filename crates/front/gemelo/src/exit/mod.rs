@@ -39,7 +39,7 @@ const DONE: u8 = 0;
 const SLOWER: u8 = 6;
 
 /// The exit status of a comparison whose measurements do not answer the question of the user. A
-/// script can repeat the measurement, and never takes it for a pass.
+/// script can repeat the measurement, and never counts it as a pass.
 const UNDECIDED: u8 = 8;
 
 /// Returns the exit status for a kind of failure.
