@@ -31,6 +31,9 @@ const LEAD_ROUND_TRIPS: u64 = 4;
 /// A function that compares what hosts make of their tasks.
 pub type Agree<'a> = &'a dyn Fn(&[&Value]) -> Result<(), String>;
 
+/// A function that takes a part of the file of the host with this number.
+pub type Receive<'a> = &'a dyn Fn(usize, &[u8]) -> Result<(), String>;
+
 /// A run on many hosts.
 pub struct Orders<'a> {
     /// The hosts.
@@ -48,7 +51,7 @@ pub struct Orders<'a> {
     pub agree: Agree<'a>,
     /// Takes the parts of the file that a host sends, by the number of the host. The error is the
     /// reason why they cannot be kept.
-    pub receive: &'a dyn Fn(usize, &[u8]) -> Result<(), String>,
+    pub receive: Receive<'a>,
     /// `true` if the other hosts go on when one is lost, because their tasks do not depend on it.
     pub goes_on: bool,
     /// Receives warnings and progress.
