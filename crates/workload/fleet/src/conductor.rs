@@ -28,6 +28,12 @@ const MOST_EVENTS: usize = 256;
 /// The lead in round trips.
 const LEAD_ROUND_TRIPS: u64 = 4;
 
+/// A function that compares what hosts make of their tasks.
+pub type Agree<'a> = &'a dyn Fn(&[&Value]) -> Result<(), String>;
+
+/// A function that takes a part of the file of the host with this number.
+pub type Receive<'a> = &'a dyn Fn(usize, &[u8]) -> Result<(), String>;
+
 /// A run on many hosts.
 pub struct Orders<'a> {
     /// The hosts.
@@ -42,10 +48,10 @@ pub struct Orders<'a> {
     pub tasks: &'a [Value],
     /// Looks at what the hosts make of their tasks, before any of them changes anything. The error
     /// is the reason why they do not fit together.
-    pub agree: &'a dyn Fn(&[&Value]) -> Result<(), String>,
+    pub agree: Agree<'a>,
     /// Takes the parts of the file that a host sends, by the number of the host. The error is the
     /// reason why they cannot be kept.
-    pub receive: &'a dyn Fn(usize, &[u8]) -> Result<(), String>,
+    pub receive: Receive<'a>,
     /// `true` if the other hosts go on when one is lost, because their tasks do not depend on it.
     pub goes_on: bool,
     /// Receives warnings and progress.

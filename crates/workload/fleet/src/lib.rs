@@ -24,7 +24,7 @@ mod message;
 mod round_trip;
 mod transport;
 
-pub use conductor::{Finished, Orders, run};
+pub use conductor::{Agree, Finished, Orders, Receive, run};
 pub use error::FleetError;
 pub use far::{FarMonitor, Session, serve};
 pub use hosts::{Hosts, HostsError};

@@ -111,8 +111,8 @@ impl FleetJobs {
     }
 }
 
-/// Returns the warnings of the hosts that are not about their figures, because the merged result has
-/// its own of these: one that all hosts give once, and others with their host.
+/// Returns the warnings of the hosts that are not about their figures, because the merged result
+/// has its own of these: one that all hosts give once, and others with their host.
 fn warnings(files: &[HostFile<'_>]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for one in files {

@@ -11,7 +11,7 @@ use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::values::Span;
-use gemelo_fleet::{Finished, HostEnd, Hosts, Orders, Transport};
+use gemelo_fleet::{Agree, Finished, HostEnd, Hosts, Orders, Receive, Transport};
 use gemelo_record::{HostRecord, ResultFile};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -79,8 +79,8 @@ impl HostOptions {
 
 /// The parts of a run that its command decides.
 struct Handling<'a> {
-    agree: &'a dyn Fn(&[&Value]) -> Result<(), String>,
-    receive: &'a dyn Fn(usize, &[u8]) -> Result<(), String>,
+    agree: Agree<'a>,
+    receive: Receive<'a>,
     goes_on: bool,
 }
 
