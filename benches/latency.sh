@@ -3,19 +3,23 @@
 # loads are 4 KiB hot-spot writes at a fixed rate (Zipf, 1.1), 1 MiB writes at depth 4, and 128 KiB writes at depth 8, all of
 # unique contents; and the long writes of the same few contents again and again. The peer has its file in the page cache then,
 # and writes nothing to the disk meanwhile. "Fresh" writes are the first ones of 1 GiB, with a flush at the end; "null" is
-# nbdkit null, which drops what it receives: what fio can send. About six minutes with three rounds.
+# nbdkit null, which drops what it receives: what fio can send. A mode with "-aged" is the same in a pool of which two thirds
+# are in use and were overwritten at random with twice their size, and that was opened twice since. About ten minutes with
+# three rounds.
 #
 #   benches/latency.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
 # BENCH_DIR is the file system that all servers store on (default /var/tmp). RATE is the rate of the hot-spot writes (20000),
 # SECONDS_LOW and SECONDS_LARGE the lengths of the measurements (8 and 3). MODES are the modes of deduplication (off inline
-# offline); further words after ROUNDS are options of gemelo serve. GEMELO is the program to measure.
+# offline), and AGED those that are measured in an aged pool as well (inline); further words after ROUNDS are options of gemelo serve. GEMELO is the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}
 shift || true
 # shellcheck source=benches/lib/server.bash
 . benches/lib/server.bash
+# shellcheck source=benches/lib/aged.bash
+. benches/lib/aged.bash
 begin latency fio nbdkit python3
 
 # load SERVER NAME SECONDS OPTIONS...: appends one line of figures.
@@ -61,6 +65,16 @@ for _ in $(seq "$rounds"); do
         measure "$mode"
         stop
     done
+    for mode in ${AGED-inline}; do
+        "$gemelo" pool create "$directory/pool" --capacity 3g >/dev/null
+        "$gemelo" volume create "$directory/pool/disk" --size 2g >/dev/null
+        "$gemelo" volume set "$directory/pool/disk" --dedup "$mode" >/dev/null
+        serve=("$gemelo" serve "$directory/pool" --listen "unix:$directory/socket" "$@")
+        start "${serve[@]}"
+        age "$directory/socket" 2g restart "${serve[@]}"
+        measure "$mode-aged"
+        stop
+    done
 done
 
 python3 - "$directory/figures" "$rounds" <<'END'
@@ -84,6 +98,11 @@ for load in ("1m-fresh", "hot-spot", "1m", "128k", "1m-same", "128k-same"):
         ratio = lambda at: statistics.median(a[at] / b[at] for a, b in zip(rows, peer))
         print(f"  {server:<10}{rate:>8,.0f} ({ratio(0):4.2f}){half:>9.2f}"
               f"{slow:>9.2f} ({ratio(2):4.2f}){slowest:>9.2f} ({ratio(3):4.2f}){most:>9.1f}")
+        if server.endswith("-aged"):
+            fresh = figures[load, server.removesuffix("-aged")]
+            pairs = [(a[0] / b[0], a[2] / b[2]) for a, b in zip(rows, fresh)]
+            rate, slow = [statistics.median(column) for column in zip(*pairs)]
+            print(f"  {'':<10}{rate:>8.2f} of fresh, 99 %: {slow:.2f}")
         if server == "inline" and load in shown:
             figure(shown[load], f"{ratio(0):.2f}", "times", f"benches/latency.sh {sys.argv[2]}")
 END

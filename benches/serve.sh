@@ -31,6 +31,9 @@ finish() {
 }
 trap finish EXIT
 
+# shellcheck source=benches/lib/aged.bash
+. benches/lib/aged.bash
+
 # start SOCKET PROGRAM...: a server in the background, until it listens.
 start() {
     local socket=$1
@@ -45,10 +48,19 @@ start() {
     exit 1
 }
 
-# serve DIRECTORY: a new pool there, served at DIRECTORY/socket.
+# serve DIRECTORY [CAPACITY]: a new pool there, served at DIRECTORY/socket.
 serve() {
-    "$gemelo" pool create "$1/pool" --capacity 4g >/dev/null
+    "$gemelo" pool create "$1/pool" --capacity "${2:-4g}" >/dev/null
     "$gemelo" volume create "$1/pool/disk" --size 512m >/dev/null
+    start "$1/socket" "$gemelo" serve "$1/pool" --listen "unix:$1/socket"
+}
+
+# restart DIRECTORY: ends the last server that was started, and serves its pool there again.
+restart() {
+    kill "${servers[-1]}"
+    wait "${servers[-1]}" || true
+    unset 'servers[-1]'
+    rm -f "$1/socket"
     start "$1/socket" "$gemelo" serve "$1/pool" --listen "unix:$1/socket"
 }
 
@@ -131,6 +143,19 @@ if command -v qemu-nbd >/dev/null && command -v qemu-img >/dev/null; then
         "nbd $ours --iodepth=32 --rw=randread" "nbd $directory/qemu --iodepth=32 --rw=randread"
 else
     echo "qemu-nbd: not installed"
+fi
+
+# The same writes on a disk, in a pool that was used for long against a fresh one.
+if wanted "aged, unique writes"; then
+    mkdir "$synced/fresh" "$synced/aged"
+    serve "$synced/fresh" 720m
+    fill "$synced/fresh/socket"
+    serve "$synced/aged" 720m
+    age "$synced/aged/socket" 512m restart "$synced/aged"
+    for size in 4k 128k; do
+        pair "fresh pool: aged, unique writes, $size, depth 32" 0.8 \
+            "nbd $synced/aged/socket $deep --bs=$size" "nbd $synced/fresh/socket $deep --bs=$size"
+    done
 fi
 
 # A write and a flush, against a plain file with one fdatasync a write, and over NBD.

@@ -38,11 +38,22 @@ start() {
     exit 1
 }
 
-# stop: ends the server and removes its pool or file.
-stop() {
+# restart PROGRAM...: ends the server in good order, and starts it again.
+restart() {
+    end
+    start "$@"
+}
+
+end() {
     kill "$server"
     wait "$server" || true
     server=
+    rm -f "$socket"
+}
+
+# stop: ends the server and removes its pool or file.
+stop() {
+    end
     rm -rf "$directory/pool" "$directory/file" "$socket"
     sync
 }

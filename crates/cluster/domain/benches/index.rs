@@ -46,7 +46,7 @@ struct Run {
     batch: usize,
 }
 
-/// A journal that takes no time, and counts what was planned in vain.
+/// A journal that takes no time, and counts intents that are planned again.
 #[derive(Default)]
 struct Memory {
     void: u64,
@@ -162,7 +162,7 @@ fn measure(run: &Run) {
 }
 
 /// Publishes the member's contents, shares those of the next member, and releases these. Returns
-/// how many intents were planned in vain.
+/// how many intents were planned again.
 fn member(run: &Run, config: DomainConfig, number: u32, pass: impl Fn(usize)) -> u64 {
     let clock = Arc::new(SystemClock::new());
     let mut index = Index::new(connect(run), clock, &config, MemberId(number + 1));

@@ -217,7 +217,7 @@ fn check_shard(
         Err(damage) => findings.add(damage.clone().into()),
     }
     read.damage.iter().for_each(|damage| findings.add(damage.clone().into()));
-    // What is damaged is named once.
+    // A damaged value is named once.
     let mut left_out = read.damaged;
     for intent in members.iter().flat_map(|member| member.intents()) {
         left_out.extend(intent.steps.iter().map(|step| step.change.fingerprint.to_bytes()));

@@ -1,7 +1,7 @@
 //! Doubts: a member tells the home of a content that the home's block may be damaged, and where a
 //! good copy lies. The home looks at its block, and heals it.
 //!
-//! A doubt is advice. The home believes its own reading only, so a doubt that is lost, late or
+//! A doubt is advice. The home trusts its own reading only, so a doubt that is lost, late or
 //! repeated does no harm.
 
 use crate::Result;

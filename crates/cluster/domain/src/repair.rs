@@ -57,7 +57,7 @@ pub fn repair(
     Ok(repaired)
 }
 
-/// What a member says about a content, after its intents were settled.
+/// The statement of a member about a content, after its intents were settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Said {
     member: MemberId,
@@ -223,7 +223,7 @@ fn entry_of(said: &[Said]) -> Option<Entry> {
 }
 
 /// Returns whether another member borrows a content that the intent publishes. It was applied then.
-/// Without a receipt, any other intent may be taken for void: its member plans it again.
+/// Without a receipt, any other intent counts as void: its member plans it again.
 fn is_relied_on(intent: &Intent, said: &BTreeMap<Key, Vec<Said>>) -> bool {
     intent.effects().any(|(change, effect)| {
         let Effect::Published(pbn) = effect else { return false };

@@ -156,7 +156,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// What was found out about an intent.
+/// The fate of an intent, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
     Known(Verdict),

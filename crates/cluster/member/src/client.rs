@@ -167,13 +167,13 @@ impl DomainClient {
         &*self.index
     }
 
-    /// Returns the same objects, to be used as long as the caller wants.
+    /// Returns the same objects. They may outlive the client.
     #[must_use]
     pub fn objects(&self) -> Arc<dyn Objects> {
         Arc::clone(&self.index) as Arc<dyn Objects>
     }
 
-    /// Returns the objects of the contents, to be used as long as the caller wants.
+    /// Returns the objects of the contents. They may outlive the client.
     #[must_use]
     pub fn data_objects(&self) -> Arc<dyn Objects> {
         Arc::clone(&self.data)

@@ -241,7 +241,7 @@ impl Disk for ObjectDisk {
         self.context.check_writable()?;
         let _resizing = self.resizing.lock();
         let present = self.length();
-        // What is cut off must not come back when the disk grows again.
+        // Bytes that are cut off must not come back when the disk grows again.
         if length < present {
             self.clear(length..present.next_multiple_of(OBJECT_BYTES))?;
         }

@@ -55,7 +55,7 @@ pub enum MemberError {
     Remains {
         /// Name of the member.
         name: String,
-        /// What is there, in words.
+        /// A description of the remains.
         remains: String,
     },
     /// Another host took the member while it was read.

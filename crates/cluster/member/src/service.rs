@@ -57,7 +57,7 @@ impl Tenancy {
         standing.end(Ended::Released);
         self.context.flight.wait_for_none();
         let may = may.and_then(|()| match standing.check() {
-            // What was in flight may have ended the standing for another reason.
+            // A call in flight may have ended the standing for another reason.
             Err(Ended::Released) => Ok(()),
             other => other,
         });

@@ -74,7 +74,7 @@ fn data(service: &Service) -> Arc<dyn Disk> {
     service.disks().data
 }
 
-/// A disk and the bytes that it must have, of which most are zeros.
+/// A disk and the bytes that it must have; most are zeros.
 struct Compared {
     disk: Arc<dyn Disk>,
     bytes: Vec<u8>,
@@ -177,7 +177,7 @@ fn a_disk_of_objects_is_a_disk() {
                     compared.unknown.push(range);
                 }
                 3 => {
-                    // What another process reads is the same.
+                    // Another process reads the same.
                     compared.disk.sync().unwrap();
                     assert_eq!(compared.disk.len().unwrap(), compared.bytes.len() as u64);
                 }

@@ -41,7 +41,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// What is known of a client that is fenced.
+/// The state of a fenced client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fenced {
     /// Its process may still run, or may be stopped and go on later.

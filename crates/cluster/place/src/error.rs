@@ -29,7 +29,7 @@ pub enum PlaceError {
          released them"
     )]
     Shares {
-        /// Blocks of which the ledger knows.
+        /// Blocks with a ledger record.
         blocks: u64,
     },
     /// A member that has to be still is served.

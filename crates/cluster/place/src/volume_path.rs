@@ -51,7 +51,7 @@ impl FromStr for VolumePath {
 }
 
 impl VolumePath {
-    /// Reads `POOL/NAME`, of which the pool's directory may have any name.
+    /// Reads `POOL/NAME`; the pool's directory may have any name.
     ///
     /// # Errors
     /// Fails if the text is not of this form, or if the name of the volume is not UTF-8.

@@ -204,7 +204,7 @@ impl Blocks {
         }
     }
 
-    /// Returns the restored blocks of which the ledger does not know yet.
+    /// Returns the restored blocks without a ledger record.
     pub(crate) fn restored(&self) -> Vec<(Pbn, Place)> {
         let fresh = |(pbn, aside): (&Pbn, &Aside)| match aside {
             Aside::Restored { place, is_durable: false } => Some((*pbn, *place)),
@@ -326,7 +326,7 @@ impl Blocks {
         }
     }
 
-    /// Ends the release of a reference of which nothing could be decided. It is tried again when
+    /// Ends the release of a reference that could not be decided. It is tried again when
     /// the pool is opened.
     pub(crate) fn postpone_release(&mut self, fingerprint: Fingerprint) {
         let pbn = self.released(fingerprint);
@@ -343,7 +343,7 @@ impl Blocks {
         planned.into_iter().for_each(|pbn| self.note_due(pbn));
     }
 
-    /// Frees a kept block of which the ledger knows nothing any more. A block to which the pool
+    /// Frees a kept block that has no ledger record any more. A block to which the pool
     /// refers is the pool's own again.
     pub(crate) fn free(&mut self, pbn: Pbn) {
         if !self.kept.remove(pbn) {
@@ -388,7 +388,7 @@ impl Blocks {
 /// Counts of a member's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BlockFigures {
-    /// Blocks of which the ledger knows.
+    /// Blocks with a ledger record.
     pub kept: u64,
     /// Blocks whose contents lie at other places.
     pub borrowed: u64,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Attempts of a request whose answer is lost.
 const ATTEMPTS: u32 = 3;
 
-/// A block of which a ledger knows.
+/// A block with a ledger record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptBlock {
     /// Address of the block in the pool of the member.
@@ -27,7 +27,7 @@ pub struct KeptBlock {
     pub is_alone: bool,
 }
 
-/// The claims of a member, from its ledger: 48 bytes for each block of which it knows.
+/// The claims of a member, from its ledger: 48 bytes for each block with a record.
 pub struct LedgerClaims {
     member: MemberId,
     claims: Vec<Claim>,
@@ -36,7 +36,7 @@ pub struct LedgerClaims {
     damage: Vec<Damage>,
 }
 
-/// What a ledger says of its blocks, before kinds and fingerprints are brought together.
+/// The records of a ledger, before kinds and fingerprints are brought together.
 #[derive(Default)]
 struct Reading {
     kinds: BTreeMap<Pbn, Kind>,
@@ -67,7 +67,7 @@ impl LedgerClaims {
         Ok(reading.finish(member))
     }
 
-    /// Returns the blocks of which the ledger knows.
+    /// Returns the blocks with a ledger record.
     #[must_use]
     pub fn blocks(&self) -> &[KeptBlock] {
         &self.blocks

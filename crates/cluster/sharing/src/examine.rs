@@ -1,7 +1,7 @@
 //! Looks at blocks that this member or another one doubts, heals them from good copies, and marks
 //! those in the index that stay damaged, so that nobody shares them.
 //!
-//! The home alone judges its blocks, by reading them: whoever finds one damaged tells the home. A
+//! The home alone judges its blocks, by reading them: a member that finds one damaged tells it. A
 //! copy is good if it has the fingerprint, so it does not matter what has become of the block that
 //! a doubt names.
 
@@ -125,7 +125,7 @@ impl Sharing {
         if doubted.is_empty() {
             return Ok(Vec::new());
         }
-        // What was written again must be in the store before it is read there.
+        // A rewritten content must be in the store before it is read there.
         if !pool.is_read_only() {
             pool.flush()?;
         }

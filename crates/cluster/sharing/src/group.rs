@@ -6,7 +6,7 @@ use gemelo_domain::MemberId;
 use gemelo_domain::codec::{Reader, Reason, Writer};
 use gemelo_format::{Fingerprint, Pbn};
 
-/// Blocks whose kinds are in one value. A take-over reads one key for so many blocks.
+/// Blocks whose kinds are in one value. A take-over reads one key for all of them.
 pub(crate) const KIND_BLOCKS: u32 = 256;
 /// Blocks whose fingerprints are in one value. A change of one writes 16 bytes for each of them.
 pub(crate) const FINGERPRINT_BLOCKS: u32 = 32;

@@ -24,7 +24,7 @@ struct Consequences {
     taken: Vec<(Pbn, Record)>,
     /// Released blocks that are kept, and their new kinds.
     kept: Vec<(Pbn, Record)>,
-    /// Blocks of which the ledger forgets.
+    /// Blocks whose ledger records are removed.
     forgotten: Vec<Pbn>,
     /// Contents of homes that were read.
     checked: u64,

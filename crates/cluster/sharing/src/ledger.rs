@@ -48,7 +48,7 @@ pub(crate) struct Ledger {
     member: MemberId,
     /// The version of each object that exists.
     versions: BTreeMap<String, u64>,
-    /// Updates that were sent and of which it is unknown if they were applied. They come first in
+    /// Updates that were sent, and may or may not have been applied. They come first in
     /// the next change.
     doubtful: Vec<(String, Update)>,
 }

@@ -19,7 +19,7 @@ pub(crate) struct PlaceRead {
     pub(crate) outcome: io::Result<()>,
 }
 
-/// What is known of a content after a read.
+/// The outcome of reading a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// It was read and has its fingerprint.

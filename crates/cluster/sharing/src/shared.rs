@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Waits for requests that read own places: one each 100 µs, for 30 s at most. A disk that needs
-/// longer is taken for one that hangs.
+/// longer counts as one that hangs.
 const READER_WAIT: Duration = Duration::from_micros(100);
 const MOST_READER_WAITS: u32 = 300_000;
 

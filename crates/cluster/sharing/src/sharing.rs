@@ -57,7 +57,7 @@ pub struct SharingOptions {
     pub batch: usize,
     /// Most letters that are read at once.
     pub letters: usize,
-    /// Pause of the background between two rounds of which the first finds nothing to do. Letters
+    /// Pause of the background after a round that finds nothing to do. Letters
     /// and new contents wait for this long at most.
     pub idle_pause: Duration,
     /// Entries above which a shard is split; [`None`] for the usual number.
@@ -112,7 +112,7 @@ pub struct Sharing {
     config: DomainConfig,
     pub(crate) options: SharingOptions,
     worker: Mutex<Worker>,
-    /// The counts as of the last round, so that nobody who looks at them waits for a round.
+    /// The counts as of the last round, so that readers do not wait for a round.
     figures: Mutex<Figures>,
     /// Damaged values of the index, as of the last round.
     damage: Mutex<Vec<Damage>>,
@@ -248,7 +248,7 @@ impl Sharing {
             return Ok(0);
         }
         let planned = self.plan_releases(&due).and_then(|planned| {
-            // Their homes have no good copy, and this member has one as long as it knows of it.
+            // Their homes have no good copy, and this member has one until the release.
             index.doubt(&planned.told)?;
             Ok(planned)
         });

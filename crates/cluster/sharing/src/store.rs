@@ -5,7 +5,10 @@ use crate::record::Place;
 use crate::shared::Shared;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_format::{FormatError, Pbn};
-use gemelo_store::{ContentRead, ContentWrite, Keeper, Store};
+use gemelo_store::{
+    ContentComparison, ContentRead, ContentWrite, Keeper, Store, StoreRoom, StoreSetUp,
+    compare_by_reading,
+};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,11 +65,7 @@ impl SharedStore {
     }
 }
 
-impl Store for SharedStore {
-    fn block_bytes(&self) -> usize {
-        self.below.block_bytes()
-    }
-
+impl StoreSetUp for SharedStore {
     fn blocks(&self) -> io::Result<u64> {
         self.below.blocks()
     }
@@ -83,14 +82,16 @@ impl Store for SharedStore {
         self.below.check_labels()
     }
 
-    fn read(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.below.read(list));
+    fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
+        self.below.content_of_form(pbn, form)
     }
 
-    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.below.read_medium(list));
+    fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
+        self.below.write_forms(forms)
     }
+}
 
+impl StoreRoom for SharedStore {
     fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
         self.below.reserve(writes);
     }
@@ -101,6 +102,32 @@ impl Store for SharedStore {
 
     fn reserve_ahead(&self) {
         self.below.reserve_ahead();
+    }
+
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        self.below.discard(first, count)
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        self.below.least_discard_blocks()
+    }
+
+    fn allocated_bytes(&self) -> Option<u64> {
+        self.below.allocated_bytes()
+    }
+}
+
+impl Store for SharedStore {
+    fn block_bytes(&self) -> usize {
+        self.below.block_bytes()
+    }
+
+    fn read(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read(list));
+    }
+
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read_medium(list));
     }
 
     /// A borrowed block is written only to heal it, by its own content.
@@ -124,16 +151,8 @@ impl Store for SharedStore {
         }
     }
 
-    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
-        self.below.discard(first, count)
-    }
-
-    fn least_discard_blocks(&self) -> u32 {
-        self.below.least_discard_blocks()
-    }
-
     fn sync(&self) -> io::Result<()> {
-        // What is restored later may not be covered by this sync.
+        // This sync may not cover contents that are restored later.
         let restored = self.shared.blocks.read().restored();
         self.below.sync()?;
         self.shared.record_restored(restored).map_err(|error| {
@@ -143,6 +162,14 @@ impl Store for SharedStore {
             };
             io::Error::new(kind, error)
         })
+    }
+
+    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read_ready(list));
+    }
+
+    fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
+        compare_by_reading(self, comparisons);
     }
 }
 
@@ -175,7 +202,7 @@ impl Keeper for LedgerKeeper {
     }
 
     fn due_blocks(&self) -> u64 {
-        // Without a worker a writer would wait for nobody.
+        // Without a worker nothing would end the wait of a writer.
         match self.shared.has_worker.load(Ordering::Relaxed) {
             true => self.shared.blocks.read().soon_free(),
             false => 0,

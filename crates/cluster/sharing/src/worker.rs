@@ -1,7 +1,7 @@
 //! The background thread that shares the contents of an open pool.
 
-use crate::{Sharing, SharingError};
-use gemelo_base::{StopFlag, panics};
+use crate::Sharing;
+use gemelo_base::{StopFlag, panics, with_causes};
 use gemelo_volume::Pool;
 use parking_lot::Mutex;
 use std::io;
@@ -66,18 +66,6 @@ impl SharingWorker {
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }
-}
-
-/// Returns an error and its causes in one line.
-fn with_causes(error: &SharingError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// Waits, but no longer than until the flag is raised, or until there is something to do.

@@ -21,7 +21,7 @@ pub struct Summary {
     pub worse: usize,
     /// Number of figures that are the same within noise.
     pub same: usize,
-    /// Number of figures of which the measurements show neither.
+    /// Number of undecided figures.
     pub undecided: usize,
     /// The answer to the limit of the user, if there is one.
     pub limit: Option<Limited>,
@@ -133,7 +133,7 @@ pub fn compare_sides(
     Ok((summary, warnings))
 }
 
-/// Refuses sides in rounds of which one has more repetitions than the other.
+/// Refuses sides in rounds if one has more repetitions than the other.
 fn same_rounds(before: &Side, after: &Side) -> Result<(), CompareError> {
     for place in before.groups.places() {
         let count = |side: &Side| side.groups.runs(place).len();

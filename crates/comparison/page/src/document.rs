@@ -49,7 +49,7 @@ pub(crate) enum Item {
     Heading(String),
     /// Running text.
     Paragraph(Text),
-    /// The answer: sentences of which each stands on its own.
+    /// The answer: sentences, each of which stands on its own.
     Answers(Vec<Answer>),
     /// A list of remarks.
     List(Vec<Text>),

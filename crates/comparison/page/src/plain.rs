@@ -3,7 +3,7 @@
 use crate::document::{Answer, Cell, Document, Item, Section, Span, Table, Text, Tone};
 use std::fmt::Write as _;
 
-/// Letters of a line at most. Terminals have at least so many by default.
+/// Letters of a line at most. Terminals are at least as wide by default.
 const MOST_LETTERS: usize = 80;
 
 /// Rows of a table that a terminal shows at most.

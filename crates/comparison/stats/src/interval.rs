@@ -46,7 +46,7 @@ impl Confidence {
         self.0
     }
 
-    /// Returns the level that each of so many intervals must have for all of them to contain their
+    /// Returns the level that each of `intervals` must have for all of them to contain their
     /// true values together with this level, whatever their dependence: each gets an equal part of
     /// the share of errors. Source: Dunn, "Multiple comparisons among means", Journal of the
     /// American Statistical Association 56 (1961).

@@ -136,7 +136,7 @@ impl Estimate {
 mod tests {
     use super::*;
 
-    /// Rounds of which each is slower than the one before, on both sides alike.
+    /// Rounds that become slower and slower, on both sides alike.
     #[test]
     fn a_drift_of_both_sides_drops_out() {
         let rounds = [(100.0, 150.0), (60.0, 91.0), (30.0, 44.5), (20.0, 30.1)];

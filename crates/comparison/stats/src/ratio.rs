@@ -6,7 +6,7 @@ use crate::sample::median_of_ascending;
 use crate::welch::{StandardError, combined_error};
 use crate::{Confidence, Estimate, Interval, Sample, difference_of_means};
 
-/// The largest number of pairs of which ratios are formed: 32 MB.
+/// The largest number of pairs whose ratios are computed: 32 MB.
 const MOST_PAIRS: usize = 1 << 22;
 
 /// Returns the ratio `changed` / `base` of the means with Fieller's interval: all ratios ρ for
@@ -44,7 +44,7 @@ pub fn ratio_of_means(base: &Sample, changed: &Sample, confidence: Confidence) -
     Some(Estimate { value, interval })
 }
 
-/// The moments of which Fieller's interval is made.
+/// The moments from which Fieller's interval is computed.
 pub(crate) struct Moments {
     pub(crate) mean: f64,
     /// Variance of one value.

@@ -26,7 +26,7 @@ impl RatioNoise {
     }
 
     /// Returns the half width that the interval of the logarithm of the ratio is expected to have
-    /// after so many repetitions, at least 2.
+    /// after this number of repetitions, at least 2.
     fn half_width(self, count: u32, confidence: Confidence) -> f64 {
         student_factor(confidence, self.freedom(count)) * self.deviation / f64::from(count).sqrt()
     }
@@ -52,7 +52,7 @@ impl RatioNoise {
         Some(enough)
     }
 
-    /// Returns the power of a comparison: the probability that so many repetitions find a
+    /// Returns the power of a comparison: the probability that `count` repetitions find a
     /// difference, if the true ratio is `ratio`. It is the probability that a variable of the
     /// noncentral t distribution with the noncentrality √n · |ln(`ratio`)| / s lies outside of
     /// Student's factor. Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences",

@@ -1,9 +1,10 @@
 //! Counts references, blocks and contents anew.
 
 use crate::CheckReport;
+use crate::map::{Counter, WalkMap, distinct};
 use crate::walk::Walk;
-use gemelo_format::{Fingerprint, Place, Root};
-use std::collections::HashMap;
+use gemelo_format::{Fingerprint, Pbn, Place, Root};
+use std::collections::{HashMap, HashSet};
 
 impl Walk {
     /// Compares the root's totals at the checkpoint with those counted here.
@@ -24,9 +25,9 @@ impl Walk {
     /// References to each PBN.
     pub(crate) fn reference_counts(&self) -> HashMap<u32, u64> {
         let mut counts = HashMap::new();
-        for place in self.volumes.values().flat_map(|volume| volume.map.values()) {
-            if let Some(pbn) = place.pbn() {
-                *counts.entry(pbn.number()).or_default() += 1;
+        for (region, maps) in distinct(self.maps()) {
+            for pbn in region.values().filter_map(|place| place.pbn()) {
+                *counts.entry(pbn.number()).or_default() += maps;
             }
         }
         counts
@@ -38,10 +39,12 @@ impl Walk {
         report.references = counts.values().sum();
         report.physical_blocks = counts.len() as u64;
         let reserved = self.superblock.reserved_blocks();
-        report.free_blocks = self.data_blocks.saturating_sub(reserved + report.physical_blocks);
+        report.used_blocks = self.used_blocks(counts.keys().copied());
+        report.free_blocks = self.data_blocks.saturating_sub(reserved + report.used_blocks);
+        let pbn_end = self.superblock.pbn_end(self.data_blocks);
         let mut contents: HashMap<Fingerprint, u64> = HashMap::new();
         for (pbn, references) in &counts {
-            if u64::from(*pbn) >= self.data_blocks {
+            if u64::from(*pbn) >= pbn_end {
                 report.add(
                     true,
                     format!(
@@ -58,28 +61,41 @@ impl Walk {
         report.marked_blocks = counts.keys().filter(is_marked).count() as u64;
         self.count_absent(report);
         report.repeated_contents = contents.values().filter(|copies| **copies > 1).count() as u64;
-        for volume in self.volumes.values() {
-            let lost = volume.map.values().filter(|place| **place == Place::Damaged).count();
-            report.lost_blocks += lost as u64;
-        }
+        let mut lost = Counter::new(|place: &Place| *place == Place::Damaged);
+        report.lost_blocks += self.maps().map(|map| lost.count(map)).sum::<u64>();
+    }
+
+    /// The maps of all volumes.
+    pub(crate) fn maps(&self) -> impl Iterator<Item = &WalkMap> {
+        self.volumes.values().map(|volume| &volume.map)
+    }
+
+    /// Counts the blocks that have a part of one of these contents.
+    fn used_blocks(&self, pbns: impl Iterator<Item = u32>) -> u64 {
+        let kind = self.superblock.store;
+        let blocks = |pbn| kind.first_block(pbn)..=kind.last_block(pbn);
+        let used: HashSet<u32> = pbns.filter_map(Pbn::new).flat_map(blocks).collect();
+        used.len() as u64
     }
 
     /// Finds contents beyond the end of the data disk.
     fn count_absent(&self, report: &mut CheckReport) {
-        let is_absent = |place: &&Place| {
+        let is_absent = |place: &Place| {
             place.pbn().is_some_and(|pbn| {
-                u64::from(pbn.number()) >= self.present_blocks && !self.carried.contains_key(&pbn)
+                let last_block = self.superblock.store.last_block(pbn);
+                u64::from(last_block) >= self.present_blocks && !self.carried.contains_key(&pbn)
             })
         };
+        let mut counter = Counter::new(is_absent);
         for volume in self.volumes.values() {
-            let absent = volume.map.values().filter(is_absent).count();
+            let absent = counter.count(&volume.map);
             if absent > 0 {
                 let what = format!(
                     "the data store ends before {absent} of the blocks of volume '{}'",
                     volume.record.name
                 );
                 report.add(true, what);
-                report.lost_blocks += absent as u64;
+                report.lost_blocks += absent;
             }
         }
     }

@@ -1,20 +1,24 @@
 //! The off-line checker: proves from outside that a pool which no process has open is consistent.
 //!
-//! It walks the structs of [`gemelo_format`] with code of its own, so a fault of the engine does
-//! not hide itself. It shares nothing else with the engine, and writes nothing: repair is the
+//! It walks the structs of [`gemelo_format`] with code of its own, and unpacks compressed contents
+//! with it, so a fault of the engine does not hide itself. It shares nothing else with the engine, and writes nothing: repair is the
 //! engine's.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod count;
 mod error;
+mod map;
+mod packed;
 mod pages;
 mod replay;
 mod scrub;
 mod store;
+mod tree;
 mod walk;
 
 pub use error::CheckError;
+pub use map::WalkMap;
 pub use walk::{Walk, WalkVolume};
 
 use gemelo_base::{Monitor, StopFlag};
@@ -57,7 +61,10 @@ pub struct CheckReport {
     pub references: u64,
     /// PBNs that have a reference, counted anew.
     pub physical_blocks: u64,
-    /// PBNs without a reference.
+    /// Blocks of the data store that have a part of a content with a reference.
+    #[serde(default)]
+    pub used_blocks: u64,
+    /// Blocks of the data store without one.
     pub free_blocks: u64,
     /// Contents that are stored more than once although they could be shared.
     pub repeated_contents: u64,

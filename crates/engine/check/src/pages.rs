@@ -1,4 +1,4 @@
-//! The pages of slots, of which each is used once and has two copies.
+//! The pages of slots. Each is used once and has two copies.
 
 use crate::CheckReport;
 use gemelo_base::units::format_counted;
@@ -15,7 +15,7 @@ pub(crate) struct Pages<'r> {
     pub(crate) seed: PoolSeed,
     pub(crate) report: &'r mut CheckReport,
     seen: HashSet<Slot>,
-    /// Pages of which one copy is damaged.
+    /// Pages with one damaged copy.
     halved: u64,
 }
 
@@ -59,7 +59,7 @@ impl<'r> Pages<'r> {
         Ok(read.page)
     }
 
-    /// Reports the pages of which one copy is damaged.
+    /// Reports the pages with one damaged copy.
     pub(crate) fn finish(self) {
         if self.halved > 0 {
             let pages = format_counted(self.halved, "page");

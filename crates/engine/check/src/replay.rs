@@ -1,5 +1,6 @@
 //! Applies the changes of the journal to the state of the checkpoint.
 
+use crate::packed;
 use crate::walk::{Walk, WalkVolume};
 use gemelo_format::{
     Change, FormatError, Identity, Lbn, Pbn, Place, ReplayedCommit, VolumeId, VolumeRecord,
@@ -36,7 +37,7 @@ impl Walk {
             }
             Change::Unmap { volume, first, count } => {
                 let end = first.0.saturating_add(count);
-                self.volume(volume)?.map.retain(|lbn, _| !(first.0..end).contains(lbn));
+                self.volume(volume)?.map.remove(first.0..end);
             }
             Change::Create(record) => {
                 self.volumes.insert(record.id, WalkVolume::new(record));
@@ -47,7 +48,7 @@ impl Walk {
                 let blocks = size_bytes / block_bytes;
                 let volume = self.volume(volume)?;
                 volume.record.size_bytes = size_bytes;
-                volume.map.retain(|lbn, _| *lbn < blocks);
+                volume.map.remove(blocks..u64::MAX);
             }
             Change::Clone { source, volume, name, read_only, created_s } => {
                 let source = self.volume(source)?;
@@ -63,13 +64,9 @@ impl Walk {
             }
             Change::Copy { source, volume, first, count } => {
                 let lbns = first.0..first.0.saturating_add(count);
-                let copied: Vec<_> = self
-                    .volume(source)?
-                    .map
-                    .range(lbns)
-                    .map(|(lbn, place)| (*lbn, *place))
-                    .collect();
-                self.volume(volume)?.map.extend(copied);
+                let copied: Vec<_> = self.volume(source)?.map.range(lbns).collect();
+                let map = &mut self.volume(volume)?.map;
+                copied.into_iter().for_each(|(lbn, place)| map.insert(lbn, place));
             }
             Change::Shrink { volume, size_bytes } => {
                 self.volume(volume)?.record.size_bytes = size_bytes;
@@ -85,7 +82,7 @@ impl Walk {
             Change::Lose { volume, first, count } => {
                 let volume = self.volume(volume)?;
                 let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
-                volume.map.extend((first.0..end).map(|lbn| (lbn, Place::Damaged)));
+                (first.0..end).for_each(|lbn| volume.map.insert(lbn, Place::Damaged));
             }
             Change::Carry { pbn, content } => self.carry(pbn, content)?,
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
@@ -97,10 +94,10 @@ impl Walk {
     }
 
     fn carry(&mut self, pbn: Pbn, content: Vec<u8>) -> Result<(), FormatError> {
-        if content.len() != self.superblock.block_bytes as usize {
-            let what = format!("a commit carries a part of block {}", pbn.number());
-            return Err(FormatError::damaged(what));
-        }
+        let content = packed::carried_content(&self.superblock, pbn, content).ok_or_else(|| {
+            let number = pbn.number();
+            FormatError::damaged(format!("a commit carries bytes for block {number} in vain"))
+        })?;
         Arc::make_mut(&mut self.carried).insert(pbn, content);
         Ok(())
     }

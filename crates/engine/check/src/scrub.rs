@@ -1,12 +1,13 @@
 //! Compares contents with their checksums, and with their fingerprints.
 
+use crate::map::distinct;
+use crate::packed;
 use crate::walk::Walk;
 use crate::{CheckError, CheckReport, Problem};
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_format::{Checksum, Fingerprinter, Pbn, Place, PoolSeed};
-use gemelo_store::{ContentRead, OverlaidStore, PoolDisks};
+use gemelo_store::{ContentRead, PoolDisks};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// Bytes that are read in one list, between two looks at the stop flag.
 const BYTES_AT_ONCE: usize = 1 << 20;
@@ -24,12 +25,13 @@ pub(crate) fn scrub(
     let seed = PoolSeed::of(&walk.superblock);
     let fingerprinter = Fingerprinter::new(walk.superblock.fingerprint, walk.superblock.key);
     // If two maps expect different contents of one block, each expectation is compared.
-    let stored = walk.volumes.values().flat_map(|volume| volume.map.values());
+    let regions = distinct(walk.maps());
+    let stored = regions.iter().flat_map(|(region, _)| region.values());
     let contents: BTreeSet<(Pbn, Checksum)> = stored.filter_map(place_parts).collect();
     let contents: Vec<(Pbn, Checksum)> = contents.into_iter().collect();
     monitor.begin("Checking contents", Unit::Items, Some(contents.len() as u64));
-    let store = OverlaidStore::over(disks.store(&walk.superblock), Arc::clone(&walk.carried));
-    let block_bytes = store.block_bytes();
+    let store = packed::reader(disks.blocks(&walk.superblock), walk);
+    let block_bytes = walk.superblock.block_bytes as usize;
     let at_once = (BYTES_AT_ONCE / block_bytes).max(1);
     let mut buffer = vec![0; at_once.min(contents.len()) * block_bytes];
     let mut damaged: BTreeMap<Pbn, Vec<Checksum>> = BTreeMap::new();
@@ -44,7 +46,7 @@ pub(crate) fn scrub(
             .map(|((pbn, _), block)| ContentRead::new(*pbn, 0, block))
             .collect();
         assert_eq!(reads.len(), some.len(), "each content has a buffer");
-        store.read(&mut reads);
+        store(&mut reads);
         for ((pbn, checksum), read) in some.iter().zip(&reads) {
             if read.outcome.is_err() || seed.of_content(read.buffer) != *checksum {
                 damaged.entry(*pbn).or_default().push(*checksum);
@@ -89,6 +91,9 @@ fn named_users(walk: &Walk, pbn: Pbn, checksums: &[Checksum]) -> String {
     };
     let mut named: Vec<String> = Vec::new();
     for volume in walk.volumes.values() {
+        if named.len() > MOST_NAMED {
+            break;
+        }
         let lbns = volume.map.iter().filter(|(_, place)| has(place));
         named.extend(
             lbns.map(|(lbn, _)| format!("block {lbn} of '{}'", volume.record.name))

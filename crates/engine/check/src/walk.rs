@@ -1,33 +1,36 @@
 //! The metadata of a checkpoint, read without a cache or other optimisations.
 
 use crate::CheckReport;
+use crate::map::WalkMap;
 use crate::pages::Pages;
 use crate::store::{TreeReader, compare_counts, compare_index};
+use crate::tree::MapReader;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES, Page, Part,
-    Place, PoolSeed, RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, Superblock,
-    Table, VolumeId, VolumeRecord, find_roots, read_chain, read_superblock, replay_journal,
+    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, Part, Place, PoolSeed,
+    RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, Superblock, Table, VolumeId,
+    VolumeRecord, find_roots, read_chain, read_superblock, replay_journal,
 };
 use gemelo_store::{Contents, PoolDisks};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The most LBNs of one lost page that are counted as lost.
 const MOST_LOST_BLOCKS: u64 = 1 << 26;
 
-/// A volume with its map. The map has no entries for unmapped LBNs.
+/// A volume with its map.
 #[derive(Clone)]
 pub struct WalkVolume {
     /// The record of the volume.
     pub record: VolumeRecord,
     /// Places of the LBNs that are not unmapped.
-    pub map: BTreeMap<u64, Place>,
+    pub map: WalkMap,
 }
 
 impl WalkVolume {
-    pub(crate) const fn new(record: VolumeRecord) -> Self {
-        Self { record, map: BTreeMap::new() }
+    pub(crate) fn new(record: VolumeRecord) -> Self {
+        Self { record, map: WalkMap::default() }
     }
 
     /// Returns the volume's size in blocks.
@@ -148,16 +151,14 @@ impl Walk {
         for volume in &table.volumes {
             let blocks = volume.record.size_bytes / block_bytes;
             let found = reader.read(volume.map, Part::Map)?;
-            let mut map: BTreeMap<u64, Place> = BTreeMap::new();
-            map.extend(
-                found.values.iter().map(|(lbn, word)| (*lbn, Place::from_word(*word as u64))),
-            );
-            if found.lost.is_empty() && map.len() as u64 != volume.mapped {
+            let places = found.values.iter();
+            let places = places.map(|(lbn, word)| (*lbn, Place::from_word(*word as u64)));
+            let mut map = WalkMap::of(WalkMap::cut(places));
+            let mapped = found.values.len();
+            if found.lost.is_empty() && mapped as u64 != volume.mapped {
                 let what = format!(
-                    "volume '{}' maps {} blocks, not {}",
-                    volume.record.name,
-                    map.len(),
-                    volume.mapped
+                    "volume '{}' maps {mapped} blocks, not {}",
+                    volume.record.name, volume.mapped
                 );
                 reader.pages.report.add(false, what);
             }
@@ -168,8 +169,7 @@ impl Walk {
                     lost.start, volume.record.name
                 );
                 reader.pages.report.add(true, what);
-                let end = lost.end.min(blocks).min(lost.start.saturating_add(MOST_LOST_BLOCKS));
-                map.extend((lost.start..end).map(|lbn| (lbn, Place::Damaged)));
+                lose(&mut map, lost, blocks);
             }
             let record = volume.record.clone();
             self.volumes.insert(record.id, WalkVolume { record, map });
@@ -203,45 +203,41 @@ impl Walk {
     fn read_pages(&mut self, table: &Table, pages: &mut Pages<'_>) -> Result<bool, FormatError> {
         let mut is_whole = true;
         let block_bytes = u64::from(self.superblock.block_bytes);
-        let entries = MAP_PAGE_ENTRIES;
+        let (mut reader, mut maps) = (MapReader::default(), HashMap::new());
         for volume in &table.volumes {
             let blocks = volume.record.size_bytes / block_bytes;
-            let mut map = BTreeMap::new();
-            for page in &volume.pages {
-                let first = u64::from(page.number) * entries as u64;
-                let image = pages.read(page.at())?;
-                if image.is_none() {
+            let name = &volume.record.name;
+            let below = match volume.root {
+                Some(root) => reader.read(root, 0, pages)?,
+                None => Arc::default(),
+            };
+            // Maps with one root are one map in memory as well.
+            let known = maps.entry(Arc::as_ptr(&below));
+            let (map, below) = known.or_insert_with(|| {
+                (WalkMap::of(below.regions.iter().cloned()), Arc::clone(&below))
+            });
+            let mut map = map.clone();
+            if let Some((lbn, _)) = map.range(blocks..u64::MAX).next() {
+                let what = format!("volume '{name}' maps block {lbn}, beyond its end");
+                pages.report.add(true, what);
+            }
+            for lost in below.lost.iter().filter(|lost| lost.lbns.start < blocks) {
+                if !lost.is_known {
                     is_whole = false;
+                    let first = lost.lbns.start;
                     let what = format!(
-                        "the map page of blocks {first} and after of volume '{}' is lost",
-                        volume.record.name
+                        "the map page of blocks {first} and after of volume '{name}' is lost"
                     );
                     pages.report.add(true, what);
                 }
-                for at in 0..entries {
-                    let place = image.as_ref().map_or(Place::Damaged, |image| place_in(image, at));
-                    let lbn = first + at as u64;
-                    if place == Place::Unmapped || image.is_none() && lbn >= blocks {
-                        continue;
-                    }
-                    if lbn >= blocks {
-                        pages.report.add(
-                            true,
-                            format!(
-                                "volume '{}' maps block {lbn}, beyond its end",
-                                volume.record.name
-                            ),
-                        );
-                    }
-                    map.insert(lbn, place);
-                }
+                lose(&mut map, lost.lbns.clone(), blocks);
             }
             let record = volume.record.clone();
             self.volumes.insert(record.id, WalkVolume { record, map });
         }
         for page in &table.records {
             let first = u64::from(page.number) * RECORD_PAGE_ENTRIES as u64;
-            if first >= self.data_blocks {
+            if first >= self.superblock.pbn_end(self.data_blocks) {
                 pages.report.add(true, format!("record page {} is out of range", page.number));
                 continue;
             }
@@ -274,9 +270,10 @@ impl Walk {
     }
 }
 
-fn place_in(image: &Page, at: usize) -> Place {
-    let word = image.as_chunks::<8>().0.get(at).map(|bytes| u64::from_le_bytes(*bytes));
-    word.map_or(Place::Damaged, Place::from_word)
+/// Marks the LBNs of a volume whose places are lost, up to a bound.
+fn lose(map: &mut WalkMap, lbns: Range<u64>, blocks: u64) {
+    let end = lbns.end.min(blocks).min(lbns.start.saturating_add(MOST_LOST_BLOCKS));
+    (lbns.start..end).for_each(|lbn| map.insert(lbn, Place::Damaged));
 }
 
 /// Reports what a replay has found in the journal.

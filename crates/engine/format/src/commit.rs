@@ -95,6 +95,7 @@ mod tests {
     fn a_commit_is_recognised_and_any_flipped_byte_of_it_is_not() {
         let superblock = Superblock {
             header_copy: None,
+            store: crate::StoreKind::Plain,
             block_bytes: 4096,
             pool_id: [1; 16],
             key: [2; 32],

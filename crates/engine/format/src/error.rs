@@ -60,7 +60,7 @@ impl FormatError {
         }
     }
 
-    /// Returns the error for metadata of which this part is damaged.
+    /// Returns the error for metadata with this damaged part.
     #[must_use]
     pub fn damaged(what: impl Into<String>) -> Self {
         Self::Damaged { what: what.into() }

@@ -14,7 +14,9 @@ mod error;
 mod fingerprint;
 mod hash_many;
 mod journal;
+mod map;
 mod mark;
+mod packed;
 mod regions;
 mod root;
 mod store;
@@ -32,7 +34,15 @@ pub use journal::{
     AtLoss, GivenUp, LastCommit, LostHistory, ReplayOptions, Replayed, ReplayedCommit,
     replay_journal,
 };
+pub use map::{
+    DENSE_BITS, INNER_BITS, INNER_POSITIONS, MAP_REF_BYTES, MOST_MAP_BITS, MapKind, MapRef,
+    SPARSE_ENTRIES, inner_children, inner_page, is_inner_bits, sparse_entries, sparse_page,
+};
 pub use mark::{FlushMark, FlushMarks};
+pub use packed::{
+    Compression, MOST_PACKED_BLOCK_BYTES, PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace,
+    SLOT_HEAD_BYTES, SPANNING_SLOT, SlotHead, StoreKind, WHOLE_SLOT, slot_offset,
+};
 pub use regions::{COPIES, MOST_DAMAGED_BYTES, Reading, Regions, SlotPage, read_slot};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{

@@ -1,5 +1,5 @@
 //! The flush mark: the number of a commit that is durable, and the generation of a root whose
-//! copies are, kept outside of both. With it the end of the journal is told from a last commit that
+//! copies are, kept outside of both. With it the end of the journal differs from a last commit that
 //! was damaged, and a copy of a root that was never finished from one that was damaged later.
 
 use super::codec::Reader;

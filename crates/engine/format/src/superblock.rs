@@ -4,6 +4,7 @@ use super::codec::Reader;
 use super::regions::{COPIES, HeadPage, Reading, Regions, head_offsets, read_copies};
 use super::{PAGE_BYTES, Page};
 use crate::error::{FormatError, Result};
+use crate::packed::{Compression, MOST_PACKED_BLOCK_BYTES, StoreKind};
 use crate::types::{BackendKind, FingerprintKind, Pbn};
 use gemelo_disk::Disk;
 use twox_hash::XxHash3_64;
@@ -41,6 +42,8 @@ pub struct Superblock {
     pub ring_pages: u64,
     /// The block of the data store that holds a copy of block 0, if there was room for one.
     pub header_copy: Option<Pbn>,
+    /// The kind of the data store.
+    pub store: StoreKind,
 }
 
 impl Superblock {
@@ -53,7 +56,13 @@ impl Superblock {
         bytes.extend_from_slice(&self.block_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.pool_id);
         bytes.extend_from_slice(&self.key);
-        bytes.extend_from_slice(&[self.fingerprint.byte(), self.backend.byte(), 0, 0, 0, 0, 0, 0]);
+        let [algorithm, level] = match self.store {
+            StoreKind::Plain => [0; 2],
+            StoreKind::Packed(compression) => compression.bytes(),
+        };
+        let (fingerprint, backend) = (self.fingerprint.byte(), self.backend.byte());
+        let store = self.store.byte();
+        bytes.extend_from_slice(&[fingerprint, backend, store, algorithm, level, 0, 0, 0]);
         bytes.extend_from_slice(&self.ring_pages.to_le_bytes());
         bytes.extend_from_slice(&KNOWN_FEATURES.to_le_bytes());
         bytes.extend_from_slice(&self.header_copy.map_or(0, Pbn::number).to_le_bytes());
@@ -101,7 +110,7 @@ impl Superblock {
         let block_bytes = reader.u32()?;
         let pool_id = reader.array()?;
         let key = reader.array()?;
-        let [fingerprint, backend, ..] = reader.array::<8>()?;
+        let [fingerprint, backend, store, algorithm, level, ..] = reader.array::<8>()?;
         let ring_pages = reader.u64()?;
         let features = reader.u64()? & !KNOWN_FEATURES;
         let header_copy = Pbn::new(reader.u32()?);
@@ -109,9 +118,20 @@ impl Superblock {
             let what = format!("feature {}", features.trailing_zeros());
             return Some(Err(FormatError::Unknown { what }));
         }
+        let compression = Compression::from_bytes([algorithm, level])?;
+        let store = match store {
+            0 => StoreKind::Plain,
+            1 => StoreKind::Packed(compression),
+            other => {
+                let what = format!("data stores of kind {other}");
+                return Some(Err(FormatError::Unknown { what }));
+            }
+        };
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
         let backend = BackendKind::from_byte(backend)?;
-        let fits = is_block_size(block_bytes) && (1..=MOST_RING_PAGES).contains(&ring_pages);
+        let fits = is_block_size(block_bytes)
+            && (1..=MOST_RING_PAGES).contains(&ring_pages)
+            && (store == StoreKind::Plain || block_bytes <= MOST_PACKED_BLOCK_BYTES);
         fits.then_some(Ok(Self {
             block_bytes,
             pool_id,
@@ -120,6 +140,7 @@ impl Superblock {
             backend,
             ring_pages,
             header_copy,
+            store,
         }))
     }
 }
@@ -180,10 +201,11 @@ mod tests {
             backend: BackendKind::Log,
             ring_pages: 8,
             header_copy: Pbn::new(7),
+            store: StoreKind::Packed(Compression::Zstd(3)),
         }
     }
 
-    /// Reads a superblock of which some bytes were changed, with a checksum that is right.
+    /// Reads a superblock with changed bytes and a right checksum.
     fn read_changed(at: usize, bytes: &[u8]) -> Option<Result<Superblock>> {
         let mut page = superblock().encode();
         page[at..at + bytes.len()].copy_from_slice(bytes);
@@ -205,5 +227,8 @@ mod tests {
         assert!(refused(80, &[0b100_0000]).contains("feature 6"));
         assert!(refused(87, &[0x80]).contains("feature 63"));
         assert!(refused(64, &[77]).contains("out of bounds"));
+        assert!(refused(66, &[7]).contains("data stores of kind 7"));
+        assert!(refused(67, &[7]).contains("out of bounds"));
+        assert!(refused(68, &[20]).contains("out of bounds"));
     }
 }

@@ -1,6 +1,8 @@
-//! The table of a checkpoint: the list of volumes, and the slots of the pages of maps and records.
+//! The table of a checkpoint: the list of volumes, each with the root of its map, and the pages of
+//! the records.
 
 use super::codec::Reader;
+use super::map::MapRef;
 use super::regions::{Reading, read_slot};
 use super::{NODE_REF_BYTES, NodeRef, PAGE_BYTES, Page, PoolSeed, Root, Slot, Superblock};
 use crate::error::{FormatError, Result};
@@ -30,10 +32,10 @@ pub(crate) fn decode_link(bytes: [u8; LINK_BYTES]) -> Option<NodeRef> {
     Some(NodeRef { slot, checksum: reader.u64()? })
 }
 
-/// The place of a page of a map or of the records.
+/// The place of a page of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRef {
-    /// The number of the page in its map or among the records.
+    /// The number of the page among the records.
     pub number: u32,
     /// The slot of the page.
     pub slot: Slot,
@@ -54,8 +56,8 @@ impl PageRef {
 pub struct TableVolume {
     /// The record of the volume.
     pub record: VolumeRecord,
-    /// The pages of the volume's map.
-    pub pages: Vec<PageRef>,
+    /// The root of the volume's map, or `None` if nothing is mapped.
+    pub root: Option<MapRef>,
 }
 
 /// The table of volumes, as a checkpoint has it.
@@ -75,7 +77,7 @@ impl Table {
         out.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
         for volume in &self.volumes {
             volume.record.encode(&mut out);
-            put_pages(&mut out, &volume.pages);
+            out.extend_from_slice(&MapRef::encode(volume.root));
         }
         put_pages(&mut out, &self.records);
         out
@@ -89,8 +91,8 @@ impl Table {
         let mut table = Self::default();
         for _ in 0..volumes {
             let record = VolumeRecord::decode(&mut reader)?;
-            let pages = pages_from(&mut reader)?;
-            table.volumes.push(TableVolume { record, pages });
+            let root = MapRef::decode(reader.array()?)?;
+            table.volumes.push(TableVolume { record, root });
         }
         table.records = pages_from(&mut reader)?;
         reader.is_empty().then_some(table)
@@ -156,7 +158,7 @@ pub struct ReadChain {
     pub stream: Vec<u8>,
     /// The slots of its pages.
     pub slots: Vec<Slot>,
-    /// Slots of which one copy fails its checksum.
+    /// Slots with one copy that fails its checksum.
     pub damaged_copies: Vec<Slot>,
 }
 
@@ -212,7 +214,7 @@ mod tests {
                     is_hidden: true,
                     birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Imported },
                 },
-                pages: vec![page(0), page(9)],
+                root: Some(MapRef { bits: 30, page: None }),
             }],
             records: vec![page(1)],
         };

@@ -26,6 +26,7 @@ fn superblock(backend: BackendKind) -> Superblock {
         backend,
         ring_pages: 8,
         header_copy: None,
+        store: gemelo_format::StoreKind::Plain,
     }
 }
 
@@ -56,6 +57,7 @@ fn conform(kind: BackendKind) {
         let mut pair = Pair::new(kind, seed);
         pair.create(1);
         pair.create(2);
+        pair.backend.freeze();
         let root = pair.write();
         pair.reload(&root);
         for round in 0..8 {
@@ -64,7 +66,8 @@ fn conform(kind: BackendKind) {
             let at_freeze = pair.model.clone();
             // The totals of the root are those at the instant of the freeze.
             let root = pair.write();
-            (0..500).for_each(|_| pair.step(false));
+            let may_change_volumes = pair.backend.allows_volume_changes();
+            (0..1500).for_each(|_| pair.step(may_change_volumes));
             match round % 3 {
                 0 => {
                     pair.backend.abandon();

@@ -29,6 +29,13 @@ pub trait Map {
         false
     }
 
+    /// The end of the LBNs from `from` on that one change may unmap in a few milliseconds, where
+    /// unmapping `most` LBNs one by one takes that long. It is above `most` LBNs where parts of the
+    /// map are shared, which one change drops as a whole. The last end is above every LBN.
+    fn piece_end(&self, _volume: VolumeId, from: Lbn, most: u64) -> Lbn {
+        Lbn(from.0.saturating_add(most))
+    }
+
     /// Reads what changes of the LBNs from `from` to `end` need, so that the changes themselves do
     /// not wait for a disk. Reads for a few milliseconds at most, and gives the first LBN that is
     /// left; `end` if nothing is. A backend that keeps its metadata in memory has nothing to read.
@@ -67,6 +74,12 @@ pub trait Volumes {
     /// The number of LBNs of a volume that are not unmapped; 0 for an unknown volume.
     fn mapped_blocks(&self, volume: VolumeId) -> u64;
 
+    /// Returns whether a clone adds a reference to each block of its source. It does not if it
+    /// shares the map of its source.
+    fn clones_add_references(&self) -> bool {
+        true
+    }
+
     /// The most LBNs that one change may unmap or copy. The engine clones and cuts larger volumes
     /// piece by piece. `None` if a change of a whole volume is cheap and takes no memory.
     fn piece_blocks(&self) -> Option<u64> {
@@ -78,9 +91,14 @@ pub trait Volumes {
 /// no longer needed.
 ///
 /// The order is `freeze`, `merge`, the pages of [`LocalPages`] if there are any, then `finish` once
-/// the root is durable, or `abandon` after a failure. Changes go on meanwhile, but volumes are not
-/// created, removed or cloned between `freeze` and the end.
+/// the root is durable, or `abandon` after a failure. Changes go on meanwhile, but volumes are
+/// created, removed or cloned between `freeze` and the end only if the backend allows it.
 pub trait Checkpoint {
+    /// Returns whether volumes may be created, removed and cloned while a checkpoint is under way.
+    fn allows_volume_changes(&self) -> bool {
+        false
+    }
+
     /// Returns how urgently the backend needs a checkpoint.
     fn pressure(&self) -> Pressure {
         Pressure::Low

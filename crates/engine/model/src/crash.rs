@@ -14,7 +14,7 @@ use crate::state::{
 use crate::step::Step;
 
 impl State {
-    /// The metadata of which a power cut leaves one.
+    /// The metadata states, one of which a power cut leaves.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = &Metadata> {
         let log = &self.log;
         let is_written = matches!(log.phase, Phase::Written | Phase::RootWritten);

@@ -71,7 +71,7 @@ impl Step<'_> {
             return Some(());
         }
         if self.state.store[own.pbn.at()].content != own.checksum {
-            // A good block is taken for a damaged one.
+            // A good block is judged damaged.
             self.state.is_misread = true;
             self.set_candidate(at, Candidate::Done);
             self.end_search();
@@ -106,7 +106,7 @@ impl Step<'_> {
         {
             next = self.examine_again(own, round, cell);
         } else {
-            // What became known since the look-up is equal if fingerprints prove it.
+            // A block that became known since the look-up is equal if fingerprints prove it.
             let (known, is_equal) = match self.has(Guard::FinderChecksEntry) {
                 true if !is_as_before => (now, now.is_some()),
                 _ => (entry, is_equal),

@@ -7,7 +7,7 @@ use crate::set::Set;
 use crate::state::{Candidate, Checkpoint, Client, Phase, Plan, State, Volume};
 use crate::step::Protocol;
 
-/// A state that is not at rest after so many steps never comes to rest.
+/// A state that is not at rest after this number of steps never comes to rest.
 const MOST_STEPS: usize = 200;
 
 /// Returns whether a state comes to rest without a leak, if what was begun is ended, the finder

@@ -55,7 +55,7 @@ impl Metadata {
 pub(crate) struct Stored {
     /// The content that a read gets. Zeros stand for bytes of no client.
     pub(crate) content: Content,
-    /// The contents of which a power cut leaves one.
+    /// The contents, one of which a power cut leaves.
     pub(crate) medium: Set,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Checkpoint {
     /// The closed commit is the last one that the checkpoint will contain. If the journal has no
     /// room for it, the root makes it durable.
     Frozen,
-    /// The pages are being written. So many commits came after the freeze.
+    /// The pages are being written. The number of commits after the freeze.
     Pages(u8),
     /// The root is written and not synced.
     Root(u8),

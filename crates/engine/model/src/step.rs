@@ -36,7 +36,7 @@ impl Protocol {
         Self { without, ..Self::new(bounds) }
     }
 
-    /// The same protocol of which only one property is checked. A search in breadth then ends with
+    /// The same protocol with a check of one property only. A search in breadth then ends with
     /// the shortest run that breaks it.
     #[must_use]
     pub fn only(self, property: &'static str) -> Self {

@@ -1,7 +1,10 @@
 //! A store that keeps each content unchanged, at byte PBN × block size of a disk.
 
 use crate::laid_out::LaidOut;
-use crate::{ContentRead, ContentWrite, Store};
+use crate::{
+    ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
+    write_blocks,
+};
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{DiskRole, FormatError, Pbn, Superblock, data_header};
 use std::io;
@@ -60,11 +63,7 @@ impl BlockStore {
     }
 }
 
-impl Store for BlockStore {
-    fn block_bytes(&self) -> usize {
-        self.superblock.block_bytes as usize
-    }
-
+impl StoreSetUp for BlockStore {
     fn blocks(&self) -> io::Result<u64> {
         Ok(self.disk.len()? / u64::from(self.superblock.block_bytes))
     }
@@ -111,18 +110,16 @@ impl Store for BlockStore {
         })
     }
 
-    fn read(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.disk.read_many(list));
+    fn content_of_form(&self, _: Pbn, form: &[u8]) -> Option<Vec<u8>> {
+        (form.len() == self.block_bytes()).then(|| form.to_vec())
     }
 
-    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.disk.read_ready(list));
+    fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
+        write_blocks(self, forms)
     }
+}
 
-    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.disk.read_medium(list));
-    }
-
+impl StoreRoom for BlockStore {
     fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
         let follows = |one: &ContentWrite<'_>, next: &ContentWrite<'_>| {
             one.pbn.number() + 1 == next.pbn.number()
@@ -148,19 +145,6 @@ impl Store for BlockStore {
         self.laid_out.reserve_ahead(&*self.disk);
     }
 
-    fn write(&self, writes: &mut [ContentWrite<'_>]) {
-        let mut list: Vec<DiskWrite<'_>> = Vec::with_capacity(writes.len());
-        for write in writes.iter() {
-            assert!(write.content.len() == self.block_bytes(), "a whole content is written");
-            list.push(DiskWrite::new(self.offset(write.pbn), write.content));
-        }
-        self.disk.write_many(&mut list);
-        assert_eq!(list.len(), writes.len(), "each write has an outcome");
-        for (write, done) in writes.iter_mut().zip(list) {
-            write.outcome = done.outcome;
-        }
-    }
-
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
         let bytes = u64::from(count) * u64::from(self.superblock.block_bytes);
         let numbers = first.number()..first.number().saturating_add(count);
@@ -177,8 +161,43 @@ impl Store for BlockStore {
     fn least_discard_blocks(&self) -> u32 {
         LEAST_DISCARD_BLOCKS
     }
+}
+
+impl Store for BlockStore {
+    fn block_bytes(&self) -> usize {
+        self.superblock.block_bytes as usize
+    }
+
+    fn read(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.disk.read_many(list));
+    }
+
+    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.disk.read_ready(list));
+    }
+
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.disk.read_medium(list));
+    }
+
+    fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        let mut list: Vec<DiskWrite<'_>> = Vec::with_capacity(writes.len());
+        for write in writes.iter() {
+            assert!(write.content.len() == self.block_bytes(), "a whole content is written");
+            list.push(DiskWrite::new(self.offset(write.pbn), write.content));
+        }
+        self.disk.write_many(&mut list);
+        assert_eq!(list.len(), writes.len(), "each write has an outcome");
+        for (write, done) in writes.iter_mut().zip(list) {
+            write.outcome = done.outcome;
+        }
+    }
 
     fn sync(&self) -> io::Result<()> {
         self.disk.sync()
+    }
+
+    fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
+        compare_by_reading(self, comparisons);
     }
 }

@@ -1,9 +1,18 @@
 //! The two disks of a pool, the kind of store on one of them, and the keeper of its blocks.
 
-use crate::{BlockStore, Copies, Keeper, OpenStore, Store};
+use crate::{BlockStore, Copies, Keeper, OpenStore, PackedStore, Store};
 use gemelo_disk::Disk;
-use gemelo_format::Superblock;
+use gemelo_format::{StoreKind, Superblock};
 use std::sync::Arc;
+
+/// Returns the store of the kind that the superblock names, over the store of its blocks.
+#[must_use]
+pub fn store_of_kind(blocks: Arc<dyn Store>, superblock: &Superblock) -> Arc<dyn Store> {
+    match superblock.store {
+        StoreKind::Plain => blocks,
+        StoreKind::Packed(_) => Arc::new(PackedStore::over(blocks, superblock)),
+    }
+}
 
 /// The two disks of a pool, and the kind of store that the data disk holds.
 #[derive(Clone)]
@@ -64,6 +73,12 @@ impl PoolDisks {
     /// Opens the store of the pool with this superblock.
     #[must_use]
     pub fn store(&self, superblock: &Superblock) -> Arc<dyn Store> {
+        store_of_kind(self.blocks(superblock), superblock)
+    }
+
+    /// Opens the store of the blocks that [`Self::store`] lays contents out in.
+    #[must_use]
+    pub fn blocks(&self, superblock: &Superblock) -> Arc<dyn Store> {
         let store = (self.open_store)(Arc::clone(&self.data), superblock);
         match &self.keeper {
             Some(keeper) => keeper.store_over(store),

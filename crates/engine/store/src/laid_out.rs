@@ -1,6 +1,6 @@
 //! Tells which PBNs of a plain store have space on disk.
 //!
-//! A write that needs no space cannot fail for want of it, so it may be acknowledged before it is
+//! A write that needs no space cannot fail for lack of it, so it may be acknowledged before it is
 //! made. Space is allocated ahead of the writes, in growing steps: allocating single blocks would
 //! cost a system call each and leave a file in pieces. An allocation can wait 100 ms and more for
 //! the file system's journal. A thread that nobody waits for therefore makes the next step while

@@ -1,7 +1,9 @@
 //! A store with contents in memory over it, which stand in for those below.
 
 use crate::request::read_below;
-use crate::{ContentRead, ContentWrite, Store};
+use crate::{
+    ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
+};
 use gemelo_format::{FormatError, Pbn};
 use std::collections::HashMap;
 use std::io;
@@ -41,11 +43,7 @@ impl OverlaidStore {
     }
 }
 
-impl Store for OverlaidStore {
-    fn block_bytes(&self) -> usize {
-        self.below.block_bytes()
-    }
-
+impl StoreSetUp for OverlaidStore {
     fn blocks(&self) -> io::Result<u64> {
         self.below.blocks()
     }
@@ -60,6 +58,46 @@ impl Store for OverlaidStore {
 
     fn check_labels(&self) -> Result<Vec<String>, FormatError> {
         self.below.check_labels()
+    }
+
+    fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
+        self.below.content_of_form(pbn, form)
+    }
+
+    fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
+        self.below.write_forms(forms)
+    }
+}
+
+impl StoreRoom for OverlaidStore {
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        self.below.discard(first, count)
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        self.below.least_discard_blocks()
+    }
+
+    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
+        self.below.reserve(writes);
+    }
+
+    fn wants_reserve_ahead(&self) -> bool {
+        self.below.wants_reserve_ahead()
+    }
+
+    fn reserve_ahead(&self) {
+        self.below.reserve_ahead();
+    }
+
+    fn allocated_bytes(&self) -> Option<u64> {
+        self.below.allocated_bytes()
+    }
+}
+
+impl Store for OverlaidStore {
+    fn block_bytes(&self) -> usize {
+        self.below.block_bytes()
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
@@ -78,15 +116,11 @@ impl Store for OverlaidStore {
         self.below.write(writes);
     }
 
-    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
-        self.below.discard(first, count)
-    }
-
-    fn least_discard_blocks(&self) -> u32 {
-        self.below.least_discard_blocks()
-    }
-
     fn sync(&self) -> io::Result<()> {
         self.below.sync()
+    }
+
+    fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
+        compare_by_reading(self, comparisons);
     }
 }

@@ -173,6 +173,7 @@ mod tests {
     fn journal() -> Journal {
         let superblock = Superblock {
             header_copy: None,
+            store: gemelo_format::StoreKind::Plain,
             block_bytes: 4096,
             pool_id: [1; 16],
             key: [2; 32],

@@ -4,9 +4,9 @@
 //! [`gemelo_device::BlockDevice`]. `docs/reference/format.md` describes the format on disk. This
 //! crate knows nothing of NBD, load or printing.
 //!
-//! A write takes this path: [`engine`] cuts batches into segments and blocks, asks the [`gemelo_metadata`]
-//! which contents are known, writes fresh ones through [`gemelo_store`], changes the backend and
-//! appends the changes to the [`journal`].
+//! A write takes this path: [`engine`] cuts batches into segments and blocks, asks
+//! [`gemelo_metadata`] which contents are known, writes fresh ones through [`gemelo_store`],
+//! changes the backend and appends the changes to the [`journal`].
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,5 +1,5 @@
 //! Figures of the load of a volume: numbers of requests, batch lengths and latencies. They are
-//! counted once per batch, so a batch costs two looks at the clock and a few additions, whatever
+//! counted once per batch, so a batch costs two readings of the clock and a few additions, whatever
 //! its number of requests.
 
 use gemelo_device::{Operation, Request};

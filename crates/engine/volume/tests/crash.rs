@@ -15,7 +15,7 @@ use common::driver::{Driver, Model, check_recovered};
 use common::repeat::Repeat;
 use common::scatter::ScatterStore;
 use common::simulated::{Fault, Simulation};
-use common::{BLOCK, first_seed, open_ticking, options_with, rounds, tuning};
+use common::{BLOCK, COMPRESSIONS, first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -32,14 +32,18 @@ const ROUNDS: u64 = 2000;
 /// The most steps between two crashes.
 const MOST_STEPS: u64 = 400;
 
+fn pool_of(backend: BackendKind) -> PoolOptions {
+    options_with(backend, POOL_BLOCKS)
+}
+
 /// Runs a pool until it has crashed several times. Returns the number of crashes, and of blocks
 /// that the arranger has moved.
-fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> (u64, u64) {
+fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> (u64, u64) {
     let mut random = Random::new(seed);
     let mut simulation = Simulation::new(random.next_u64()).with_store(open_store);
     // Half of the journals are long, so that nearly all commits carry their contents.
     let journal_bytes = Some([64 << 10, 1 << 20][random.below(2) as usize]);
-    let options = PoolOptions { journal_bytes, ..options_with(backend, POOL_BLOCKS) };
+    let options = PoolOptions { journal_bytes, ..options.clone() };
     Pool::format(&simulation.disks(), &options).unwrap();
     // Half of the pools leave blocks of in-line volumes to the finder while the buffer is full.
     let inline_overload = InlineOverload::ALL[(seed % 2) as usize];
@@ -92,43 +96,54 @@ fn crash_while_opening(simulation: Simulation, tuning: Tuning, random: &mut Rand
     simulation.after_crash(random.next_u64())
 }
 
-fn crash_again_and_again(backend: BackendKind, open_store: OpenStore, most: u64) {
+fn crash_again_and_again(options: &PoolOptions, open_store: OpenStore, most: u64) {
     let first = first_seed();
     let (mut crashes, mut moved) = (0, 0);
     for seed in first..first + rounds(most) {
         let _repeat = Repeat::of(seed);
-        let (count, blocks) = live(backend, open_store, seed);
+        let (count, blocks) = live(options, open_store, seed);
         crashes += count;
         moved += blocks;
     }
-    eprintln!("{backend:?}: {crashes} crashes, {moved} blocks moved");
+    eprintln!("{:?}: {crashes} crashes, {moved} blocks moved", options.backend);
     assert!(moved > 0 || most < ROUNDS, "the arranger has moved nothing");
 }
 
 #[test]
 fn what_was_flushed_survives_every_crash_of_log() {
-    crash_again_and_again(BackendKind::Log, BlockStore::open, ROUNDS);
+    crash_again_and_again(&pool_of(BackendKind::Log), BlockStore::open, ROUNDS);
 }
 
 #[test]
 fn what_was_flushed_survives_every_crash_of_ram() {
-    crash_again_and_again(BackendKind::Ram, BlockStore::open, ROUNDS);
+    crash_again_and_again(&pool_of(BackendKind::Ram), BlockStore::open, ROUNDS);
 }
 
 #[test]
 fn what_was_flushed_survives_every_crash_of_table() {
-    crash_again_and_again(BackendKind::Table, BlockStore::open, ROUNDS);
+    crash_again_and_again(&pool_of(BackendKind::Table), BlockStore::open, ROUNDS);
 }
 
 #[test]
 fn what_was_flushed_survives_every_crash_of_btree() {
-    crash_again_and_again(BackendKind::BTree, BlockStore::open, ROUNDS);
+    crash_again_and_again(&pool_of(BackendKind::BTree), BlockStore::open, ROUNDS);
 }
 
 /// Neither the engine nor the checker may assume the place or the form of a content.
 #[test]
 fn what_was_flushed_survives_crashes_over_another_store() {
     for backend in BackendKind::ALL {
-        crash_again_and_again(backend, ScatterStore::open, ROUNDS / 20);
+        crash_again_and_again(&pool_of(backend), ScatterStore::open, ROUNDS / 20);
+    }
+}
+
+/// Contents that share blocks survive as others do.
+#[test]
+fn what_was_flushed_survives_crashes_where_contents_are_compressed() {
+    for backend in BackendKind::ALL {
+        for compression in COMPRESSIONS {
+            let options = PoolOptions { compression: Some(compression), ..pool_of(backend) };
+            crash_again_and_again(&options, BlockStore::open, ROUNDS / 8);
+        }
     }
 }

@@ -111,7 +111,7 @@ fn try_writes(pool: &Pool, model: &Model, what: &str) {
 enum Noticed {
     No,
     Yes,
-    /// An opening was refused for want of the newest root or its pages. A repair goes back to
+    /// An opening was refused because the newest root or its pages are lost. A repair goes back to
     /// older contents.
     RootLost,
 }

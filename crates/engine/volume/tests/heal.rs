@@ -218,7 +218,7 @@ struct Others {
 impl Copies for Others {
     fn read(&self, wanted: &[Fingerprint], found: &mut dyn FnMut(&[u8])) {
         for fingerprint in wanted {
-            // What another member gives is not believed.
+            // A content from another member is not trusted.
             found(&content(4, BLOCK));
             if let Some(bytes) = self.contents.get(&fingerprint.to_bytes()) {
                 found(bytes);
@@ -339,7 +339,7 @@ fn damage(image: &mut [u8], disk: usize, kind: Damage, random: &mut Random) {
     image[at..end].iter_mut().for_each(|byte| *byte = random.next_u64() as u8);
 }
 
-/// Whatever is damaged: after a repair every block is right or among the reported losses, and what
+/// After a repair of any damage every block is right or among the reported losses, and what
 /// a whole copy proves is right.
 #[test]
 fn of_four_thousand_damaged_places_a_repair_loses_only_what_has_no_copy() {

@@ -15,7 +15,10 @@ use common::driver::{Driver, Model, check_recovered};
 use common::repeat::Repeat;
 use common::scatter::ScatterStore;
 use common::simulated::Simulation;
-use common::{BLOCK, content, first_seed, flush, open, options, read, rounds, trim, tuning, write};
+use common::{
+    BLOCK, COMPRESSIONS, content, first_seed, flush, open, options, read, rounds, trim, tuning,
+    write,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -70,6 +73,8 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
         // The engine must not depend on the kind of store.
         work(seed, &options, &tuning, BlockStore::open);
         work(seed, &options, &tuning, ScatterStore::open);
+        let compression = Some(COMPRESSIONS[seed as usize % COMPRESSIONS.len()]);
+        work(seed, &PoolOptions { compression, ..options }, &tuning, BlockStore::open);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A panic in any thread: whoever waits for it gets an error, the pool stops and says why, reads go
+//! A panic in any thread: requests that wait get an error, the pool stops and says why, reads go
 //! on, and nothing that was not durable is acknowledged as durable.
 
 #![allow(

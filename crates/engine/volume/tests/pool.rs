@@ -188,7 +188,7 @@ fn free_space_goes_back_to_the_system() {
     let report = pool.gc(None, &Silent, &StopFlag::new()).unwrap();
     // The background may have given back a part before.
     assert!(report.discarded_blocks <= (4 << 20) / 4096, "what was used, and no more");
-    // What is reserved ahead of the next writes stays.
+    // Space that is reserved ahead of the next writes stays.
     let after = used();
     assert!(before >= 4 << 20 && after <= (1 << 20) + (64 << 10), "{before} to {after}");
     pool.create_volume("b", SIZE, DedupMode::Inline).unwrap();

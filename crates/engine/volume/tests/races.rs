@@ -233,7 +233,7 @@ fn the_finder_leaves_alone_what_was_written_meanwhile() {
             write(&world.a, 0, &fresh(1)).unwrap();
         }
         write(&world.b, 0, &fresh(1)).unwrap();
-        // What the write buffer holds is not read from the disk.
+        // Contents in the write buffer are not read from the disk.
         flush(&world.b).unwrap();
         let hold = world.simulation.hold(DATA, Call::Read);
         thread::scope(|scope| {

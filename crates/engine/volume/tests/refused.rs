@@ -46,7 +46,7 @@ fn blocks_are_arranged_after_a_shrink_that_failed_halfway() {
             assert_eq!(pool.stopped(), None);
             assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?} {fails}");
             pool.flush().unwrap();
-            // What was left beyond the end does not come back.
+            // LBNs beyond the end do not come back.
             pool.resize_volume("b", 60 * BLOCK as u64).unwrap();
             for lbn in 0..60 {
                 assert!(read(&a, lbn * BLOCK as u64, BLOCK).unwrap() == content(lbn + 1, BLOCK));

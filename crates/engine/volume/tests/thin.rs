@@ -173,7 +173,7 @@ fn a_power_cut_never_finds_references_to_contents_that_were_given_up() {
     }
 }
 
-/// What a flush has put into the journal for want of space is there after power cuts, on a disk
+/// Contents that a flush has put into the journal for lack of space survive power cuts, on a disk
 /// that is still full, and again after further commits and power cuts.
 #[test]
 fn contents_without_space_survive_power_cuts_on_a_full_disk() {
@@ -191,7 +191,7 @@ fn contents_without_space_survive_power_cuts_on_a_full_disk() {
             if round % 2 == 0 {
                 world.pool.checkpoint().unwrap();
             }
-            // A write has no space once others were tried in vain; shares and trims need none.
+            // A write finds no space once others have failed; shares and trims need none.
             let fresh = write(&a, 50 * BLOCK as u64, &content(777 + round, BLOCK));
             let is_refused = matches!(fresh, Err(DeviceError::NoSpace));
             assert!(is_refused || round % 2 == 1, "{backend:?} {fresh:?}");

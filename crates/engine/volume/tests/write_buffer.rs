@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// Blocks of a pool: 10 MB, of which space is reserved in steps of 1 MiB.
+/// Blocks of a pool: 10 MB, whose space is reserved in steps of 1 MiB.
 const POOL_BLOCKS: u64 = 20_000;
 /// Blocks that are written: more than half of a step, so that the next one is reserved, and less
 /// than the write buffer holds.

@@ -81,6 +81,13 @@ pub trait Classified: std::error::Error {
     fn kind(&self) -> FailureKind;
 }
 
+/// Returns the message of an error with those of its causes, in one line.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
 impl Classified for io::Error {
     fn kind(&self) -> FailureKind {
         FailureKind::of_io(self)

@@ -1,7 +1,7 @@
 //! Panics: which thread panicked, where and with which message.
 //!
 //! A panic is a defect of this program. It must not go unnoticed in a thread that others wait for,
-//! so background threads are started by [`start`], which tells of the panic that ends them.
+//! so background threads are started by [`start`], which reports the panic that ends them.
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -12,11 +12,13 @@
 
 mod exports;
 mod front_end;
+mod socket_file;
 
 pub use exports::{Export, ExportTable, Exports};
 pub use front_end::{
     Connect, ConnectError, FrontEnd, FrontEndError, FrontEndFigures, Listening, Transfers,
 };
+pub use socket_file::{SocketAccess, listen_at_file};
 
 use gemelo_base::{Classified, FailureKind};
 use std::io;

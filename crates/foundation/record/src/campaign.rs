@@ -131,7 +131,7 @@ pub struct ClaimRecord {
     /// Reason why this campaign cannot test the claim.
     #[serde(default)]
     pub not_testable: Option<String>,
-    /// Conditions over figures of which all must hold. The grammar is that of the plan.
+    /// Conditions over figures; all must hold. The grammar is that of the plan.
     #[serde(default)]
     pub tests: Vec<String>,
     /// The least scale at which the claim means something.

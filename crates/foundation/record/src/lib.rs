@@ -1,4 +1,4 @@
-//! What was measured, as files: the result of a command, and the record of a campaign.
+//! Measurements as files: the result of a command, and the record of a campaign.
 //!
 //! Every measuring command writes the same frame, a [`ResultFile`]: a schema name with a version,
 //! the provenance, the resolved input, the result, and the warnings.
@@ -13,6 +13,7 @@
 mod campaign;
 mod figure;
 mod files;
+mod hosts;
 mod provenance;
 mod result_file;
 mod run;
@@ -26,6 +27,7 @@ pub use files::{
     CAMPAIGN_FILE, RUN_FILE, RUNS_DIRECTORY, RecordError, read_campaign, read_run, read_runs,
     run_directory,
 };
+pub use hosts::{HostRecord, HostsFile};
 pub use provenance::Provenance;
-pub use result_file::{ResultFile, ResultFileError, read_result, to_json};
+pub use result_file::{ResultFile, ResultFileError, read_hosts_result, read_result, to_json};
 pub use run::{Outcome, PhaseRecord, RUN_SCHEMA, RunRecord, Space};

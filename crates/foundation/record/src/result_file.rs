@@ -1,6 +1,6 @@
 //! The frame that all result files share.
 
-use crate::Provenance;
+use crate::{HostsFile, Provenance};
 use gemelo_base::{Classified, FailureKind};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,21 @@ pub fn read_result<Input: DeserializeOwned, Measured: DeserializeOwned>(
     path: &Path,
     expected: &'static str,
 ) -> Result<ResultFile<Input, Measured>, ResultFileError> {
+    read_as(path, expected)
+}
+
+/// Reads a result file with the parts of its hosts.
+///
+/// # Errors
+/// Fails as [`read_result`] does.
+pub fn read_hosts_result<Input: DeserializeOwned, Measured: DeserializeOwned>(
+    path: &Path,
+    expected: &'static str,
+) -> Result<HostsFile<Input, Measured>, ResultFileError> {
+    read_as(path, expected)
+}
+
+fn read_as<T: DeserializeOwned>(path: &Path, expected: &'static str) -> Result<T, ResultFileError> {
     let failed = |source| ResultFileError::Read { path: path.to_owned(), source };
     let text = std::fs::read_to_string(path).map_err(failed)?;
     if text.is_empty() {
@@ -97,9 +112,7 @@ pub fn read_result<Input: DeserializeOwned, Measured: DeserializeOwned>(
 ///
 /// # Errors
 /// Fails if the result contains a map whose keys JSON cannot represent.
-pub fn to_json<Input: Serialize, Measured: Serialize>(
-    result: &ResultFile<Input, Measured>,
-) -> Result<String, serde_json::Error> {
+pub fn to_json(result: &impl Serialize) -> Result<String, serde_json::Error> {
     let mut text = serde_json::to_string_pretty(result)?;
     text.push('\n');
     Ok(text)

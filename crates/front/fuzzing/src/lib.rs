@@ -13,6 +13,7 @@ mod disk;
 mod domain;
 mod nbd;
 mod pool;
+mod vhost;
 
 use gemelo_adapters::{NbdAdapter, PoolAdapter};
 use gemelo_base::{Silent, StopFlag, units};
@@ -221,6 +222,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "nbd_wire", seeds: &[], run: Made(nbd::wire, nbd::wire_seeds) },
     FuzzTarget { name: "nbd_server", seeds: &[], run: Made(nbd::server, nbd::server_seeds) },
     FuzzTarget { name: "nbd_client", seeds: &[], run: Made(nbd::client, nbd::client_seeds) },
+    FuzzTarget { name: "vhost_queue", seeds: &[], run: Made(vhost::queue, vhost::queue_seeds) },
     FuzzTarget {
         name: "pool_superblock",
         seeds: &[],

@@ -120,17 +120,19 @@ impl Sample {
     fn with_pages(&self, patches: &[u8]) -> Vec<u8> {
         let mut metadata = self.metadata.clone();
         let mut table = self.table.clone();
-        let maps = table.volumes.iter_mut().flat_map(|volume| &mut volume.pages);
-        let mut refs: Vec<&mut PageRef> = maps.chain(&mut table.records).collect();
+        let roots = table.volumes.iter_mut().filter_map(|volume| volume.root.as_mut()?.page.as_mut());
+        let roots = roots.map(|(_, at)| (at.slot, &mut at.checksum));
+        let records = table.records.iter_mut().map(|page| (page.slot, &mut page.checksum));
+        let mut refs: Vec<(Slot, &mut u64)> = roots.chain(records).collect();
         let count = refs.len();
         for patch in patches.as_chunks::<PATCH_BYTES>().0 {
-            let Some(page) = refs.get(usize::from(patch[0]) % count.max(1)) else { continue };
-            self.put_slot(&mut metadata, page.slot, place_in_page(*patch), &patch[3..]);
+            let Some((slot, _)) = refs.get(usize::from(patch[0]) % count.max(1)) else { continue };
+            self.put_slot(&mut metadata, *slot, place_in_page(*patch), &patch[3..]);
         }
-        for page in &mut refs {
-            let [start, _] = self.superblock.regions().slot(page.slot);
+        for (slot, checksum) in &mut refs {
+            let [start, _] = self.superblock.regions().slot(*slot);
             let start = start as usize;
-            page.checksum =
+            **checksum =
                 self.seed.checksum(metadata.get(start..start + PAGE_BYTES).unwrap_or_default());
         }
         let stream = table.encode();
@@ -226,8 +228,10 @@ pub(crate) fn root(bytes: &[u8]) {
 /// Opens the pool with a changed table of volumes and their pages.
 pub(crate) fn table(bytes: &[u8]) {
     if let Some(table) = Table::decode(bytes) {
-        let pages = table.volumes.iter().flat_map(|volume| &volume.pages).chain(&table.records);
-        let is_large = pages.into_iter().any(|page| u64::from(page.slot.number()) > LARGEST);
+        let roots = table.volumes.iter().filter_map(|volume| volume.root?.page);
+        let mut slots =
+            roots.map(|(_, at)| at.slot).chain(table.records.iter().map(|page| page.slot));
+        let is_large = slots.any(|slot| u64::from(slot.number()) > LARGEST);
         assert_eq!(
             Table::decode(&table.encode()),
             Some(table),

@@ -5,7 +5,7 @@ use crate::pools;
 use crate::progress::TerminalMonitor;
 use anyhow::Context as _;
 use gemelo_base::units::format_lines;
-use gemelo_base::{Monitor, StopFlag, SystemClock, WallClock};
+use gemelo_base::{AtOnce, Monitor, StopFlag, SystemClock, WallClock};
 use gemelo_job::JobEnvironment;
 use gemelo_target::Targets;
 use std::io::Write;
@@ -65,6 +65,7 @@ impl Context {
             clock: &self.clock,
             monitor: self.monitor.as_ref(),
             stop: &self.stop,
+            start: &AtOnce,
             outputs: &NewFiles,
         }
     }

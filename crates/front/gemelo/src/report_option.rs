@@ -4,8 +4,7 @@ use crate::files;
 use anyhow::Context as _;
 use clap::Args;
 use gemelo_page::Report;
-use gemelo_record::ResultFile;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,12 @@ pub(crate) struct ReportOption {
     /// the name ends in .md); - writes to standard output in place of the text
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+}
+
+/// The key of a result that tells its kind.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
 }
 
 impl ReportOption {
@@ -30,17 +35,15 @@ impl ReportOption {
 
     /// Writes the page if the option was given. The page is made from the text of the result file,
     /// so that it is the same as that of `gemelo report`.
-    pub(crate) fn write<Input: Serialize, Measured: Serialize>(
-        &self,
-        force: bool,
-        result: &ResultFile<Input, Measured>,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, force: bool, result: &impl Serialize) -> anyhow::Result<()> {
         let Some(path) = self.path() else { return Ok(()) };
         let cannot = || format!("cannot make the report {}", path.display());
-        let kind = result.schema.split(['.', '/']).nth(1).unwrap_or("result");
+        let text = gemelo_record::to_json(result)?;
+        let Head { schema } = serde_json::from_str(&text)?;
+        let kind = schema.split(['.', '/']).nth(1).unwrap_or("result");
         let directory = tempfile::tempdir().with_context(cannot)?;
         let file = directory.path().join(format!("{kind}.json"));
-        std::fs::write(&file, gemelo_record::to_json(result)?).with_context(cannot)?;
+        std::fs::write(&file, text).with_context(cannot)?;
         let report = Report::of_results(&[file]).with_context(cannot)?;
         write_page(path, force, &report)
     }

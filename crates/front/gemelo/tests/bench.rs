@@ -353,7 +353,7 @@ fn options_that_would_have_no_effect_are_refused() {
         assert!(ran.err.contains(message), "{words}: {}", ran.err);
     }
     assert!(files(directory.path()).is_empty());
-    // What a file says for all its jobs need suit only one of them.
+    // Keys of a file for all jobs need to suit only one of them.
     let text = "target = 'null:'\nfile-size = '64k'\nwrite-share = 30\n[[job]]\n[[job]]\noperation = 'mixed'\n";
     fs::write(directory.path().join("job.toml"), text).unwrap();
     let ran = run(directory.path(), "bench DIR/job.toml");

@@ -193,7 +193,7 @@ fn connect(pool: &TestPool, volume: &str) -> Arc<dyn BlockDevice> {
     gemelo_nbd::client::connect_device(stream, volume).unwrap()
 }
 
-/// What was acknowledged after the files were deleted would be lost, so nothing is. What is there
+/// Writes after the files were deleted would be lost, so none is acknowledged. What is there
 /// can be read until the server ends.
 #[test]
 fn a_pool_that_is_deleted_under_its_server_takes_no_more_writes() {

@@ -47,7 +47,7 @@ fn content(number: u64) -> Vec<u8> {
     bytes(1000 + number, CHUNK)
 }
 
-/// Writes chunks of unique data until one is refused for want of space; how many were taken.
+/// Writes chunks of unique data until one is refused for lack of space; returns their number.
 fn fill(client: &mut Client, most: u64) -> u64 {
     for number in 0..most {
         let error = write(client, number * CHUNK as u64, &content(number));

@@ -93,6 +93,32 @@ fn only(directory: &Path, prefix: &str) -> Option<PathBuf> {
     })
 }
 
+/// The way in which a guest reaches volumes.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Nbd,
+    SharedMemory,
+}
+
+impl Way {
+    /// The options of QEMU for a disk.
+    fn disk(self, pool: &TestPool, volume: &str) -> Vec<String> {
+        let (uri, socket) = (pool.uri(volume), pool.file(&format!("{volume}.sock")));
+        match self {
+            Self::Nbd => vec![
+                "-drive".to_owned(),
+                format!("file={uri},format=raw,if=virtio,discard=unmap,detect-zeroes=unmap"),
+            ],
+            Self::SharedMemory => vec![
+                "-chardev".to_owned(),
+                format!("socket,id={volume},path={},reconnect=1", socket.display()),
+                "-device".to_owned(),
+                format!("vhost-user-blk-pci,chardev={volume}"),
+            ],
+        }
+    }
+}
+
 struct Guest {
     kernel: PathBuf,
     modules: PathBuf,
@@ -160,30 +186,17 @@ impl Guest {
     }
 
     /// Boots from the volumes; gives what the guest says on its console.
-    fn boot(&self, pool: &TestPool) -> Output {
-        let drive = |volume: &str| {
-            format!(
-                "file={},format=raw,if=virtio,discard=unmap,detect-zeroes=unmap",
-                pool.uri(volume)
-            )
-        };
+    fn boot(&self, pool: &TestPool, way: Way) -> Output {
         let mut qemu = tool("qemu-system-x86_64").unwrap();
-        qemu.args([
-            "-machine",
-            "q35,accel=tcg",
-            "-m",
-            "256",
-            "-nodefaults",
-            "-display",
-            "none",
-            "-no-reboot",
-        ])
-        .args(["-serial", "stdio", "-append", "console=ttyS0 quiet panic=-1"])
-        .arg("-kernel")
-        .arg(&self.kernel)
-        .arg("-initrd")
-        .arg(pool.file("initrd"))
-        .args(["-drive", &drive("root"), "-drive", &drive("raw")]);
+        let object = "memory-backend-memfd,id=ram,size=256M,share=on";
+        qemu.args(["-machine", "q35,accel=tcg,memory-backend=ram", "-m", "256", "-object", object])
+            .args(["-nodefaults", "-display", "none", "-no-reboot"])
+            .args(["-serial", "stdio", "-append", "console=ttyS0 quiet panic=-1"])
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(pool.file("initrd"))
+            .args(["root", "raw"].into_iter().flat_map(|volume| way.disk(pool, volume)));
         finish_in_time(&mut qemu, pool.file("console"))
     }
 }
@@ -211,17 +224,33 @@ fn numbers() -> Vec<u8> {
 
 #[test]
 fn a_guest_boots_from_a_volume_writes_it_and_finds_it_again() {
+    boot_twice([Way::Nbd, Way::Nbd]);
+}
+
+#[test]
+fn a_guest_writes_by_shared_memory_and_finds_it_again_over_nbd() {
+    boot_twice([Way::SharedMemory, Way::Nbd]);
+}
+
+#[test]
+fn a_guest_finds_by_shared_memory_what_it_wrote_over_nbd() {
+    boot_twice([Way::Nbd, Way::SharedMemory]);
+}
+
+fn boot_twice(ways: [Way; 2]) {
     let Some(guest) = Guest::find() else { return };
     let volumes = [("root", ROOT_BYTES, DedupMode::Inline), ("raw", RAW_BYTES, DedupMode::Inline)];
     let pool = TestPool::new(&small(256 * MIB), &volumes);
     fs::write(pool.file("initrd"), guest.memory_disk()).unwrap();
     let image = guest.root_image(pool.directory.path());
-    let server = pool.serve();
+    let directory = pool.directory.path().display().to_string();
+    let serve = || pool.serve_with(&["--vhost-user", &directory]);
+    let server = serve();
     let mut import = tool("qemu-img").unwrap();
     run(import.args(["convert", "-n", "-f", "raw", "-O", "raw"]).arg(&image).arg(pool.uri("root")));
     let mut server = Some(server);
-    for boot in 1..=2 {
-        let output = guest.boot(&pool);
+    for (boot, way) in (1..).zip(ways) {
+        let output = guest.boot(&pool, way);
         let said = all_of(&output);
         for line in
             ["GUEST: files are right", "GUEST: disk is right", &format!("GUEST: boot {boot}")]
@@ -232,7 +261,7 @@ fn a_guest_boots_from_a_volume_writes_it_and_finds_it_again() {
         // server's.
         server.take().unwrap().kill();
         pool.check();
-        server = Some(pool.serve());
+        server = Some(serve());
     }
     let (root, raw) = (pool.file("after.img"), pool.file("raw.img"));
     run(tool("qemu-img")

@@ -104,7 +104,7 @@ fn every_command_has_a_manual_page() {
     assert_eq!(files(&directory), pages);
 }
 
-/// What bash suggests for the last of these words.
+/// The completions of bash for the last of these words.
 fn suggested_by_bash(script: &Path, words: &[&str]) -> Vec<String> {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let last = words.len() - 1;
@@ -197,7 +197,7 @@ fn what_is_installed_works_and_can_be_removed() {
     }
     let unit = fs::read_to_string(installed.join("lib/systemd/system/gemelo@.service")).unwrap();
     assert!(unit.contains("\nExecStart=/opt/x/bin/gemelo serve "), "{unit}");
-    // What others put there stays.
+    // Files of others stay.
     fs::write(installed.join("bin/other"), "").unwrap();
     fs::write(installed.join("share/man/man1/gemelos.1"), "").unwrap();
     make("uninstall", directory.path());

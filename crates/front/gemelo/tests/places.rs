@@ -227,7 +227,7 @@ fn a_pool_that_a_command_has_can_be_looked_at() {
     let mut busy = Busy::start(&pool, &["volume", "import", "-", &pool.volume("new")]);
     busy.child.stdin.as_mut().unwrap().write_all(&noise(1, 100_000)).unwrap();
     assert_can_be_looked_at(&pool, &busy);
-    // Who wants more than figures waits, and is told for whom.
+    // A command that wants more than figures waits, and says for which process.
     for words in [
         &["volume", "create", &pool.volume("b"), "--size", "1m"][..],
         &["volume", "export", &pool.volume("disk"), &pool.file("back")],

@@ -183,7 +183,7 @@ fn the_finder_is_paused_and_resumed_and_tells_what_it_would_save() {
     fs::write(pool.file("raw"), [noise(3, 1 << 20), noise(3, 1 << 20)].concat()).unwrap();
     assert!(refused(&["pool", "find", &pool.path(), "--pause"]).contains("no process serves"));
     done(&["volume", "create", &pool.volume("a"), "--size", "2m", "--dedup", "offline"]);
-    let _served = pool.serve(&["--finder-delay", "0s", "--find-window", "00:00-24:00"]);
+    let _served = pool.serve(&["--finder-delay", "0s", "--finder-window", "00:00-24:00"]);
     let said = done(&["pool", "find", &pool.path(), "--pause"]);
     assert!(said.ends_with("the finder is paused\n"), "{said}");
     done(&["volume", "import", &pool.file("raw"), &pool.volume("a"), "--force"]);

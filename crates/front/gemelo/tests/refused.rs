@@ -186,7 +186,7 @@ fn garbage_in_any_phase_ends_that_connection_and_no_other() {
     for round in 0..80 {
         let mut stream = connected(&pool, round % 4);
         let length = 40 + random.below(5000) as usize;
-        // No byte is zero, so that nothing can be taken for a short length.
+        // No byte is zero, so that nothing looks like a short length.
         let garbage: Vec<u8> = (0..length).map(|_| random.next_u64() as u8 | 1).collect();
         let write = Submission::Write {
             offset: round * 4096,

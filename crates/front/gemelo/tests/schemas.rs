@@ -18,6 +18,7 @@ use serde_json::Value;
 use served::Served;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const TRACE: &str = "1 7 p 8 8 W 6 0 0123456789abcdef0123456789abcdef\n\
@@ -50,6 +51,7 @@ const COMMANDS: &[&str] = &[
     "bench --target pool:DIR/pool/a --operation write --bytes 64k --verify final",
     "bench --target null: --file-size 64k --bytes 64k --repetitions 3",
     "bench --target null: --file-size 64k --bytes 64k --repetitions 1 --warm-up-runs 0",
+    "bench --hosts x,y --connect DIR/connect --target DIR/load --file-size 64k --private-share 50",
     "suite --target null: --file-size 64k",
     "replay DIR/trace --target null: --speed max",
     "replay DIR/trace --target pool:DIR/pool/a --speed 1000 --verify --force",
@@ -140,12 +142,17 @@ not-testable = "it needs two hosts"
 "#;
 
 /// Optional keys that the commands above have in one way only. The other way needs a lost commit, a
-/// block device, a domain, a clock that does not know the time, a long trace, or another process at
+/// block device, a domain, one host of several or a lost one, a clock that does not know the time, a long trace, or another process at
 /// the right moment, a stopped pool, or options that change nothing else in the result.
 const ONE_WAY: &[&str] = &[
     "gemelo.bench-repetitions/1/input/content/duplicate_distance present",
+    "gemelo.bench-repetitions/1/input/content/private_share present",
     "gemelo.bench-repetitions/1/input/job/process_bytes absent",
     "gemelo.bench-repetitions/1/input/job/time_ns present",
+    "gemelo.bench/1/hosts/failure present",
+    "gemelo.bench/1/hosts/file absent",
+    "gemelo.bench/1/input/job/part present",
+    "gemelo.bench/1/result/history/first_process present",
     "gemelo.campaign/1/claims/least/data_bytes present",
     "gemelo.campaign/1/claims/least/figure present",
     "gemelo.campaign/1/claims/least/fill_share present",
@@ -186,6 +193,9 @@ fn place() -> tempfile::TempDir {
     let bytes: Vec<u8> = (0..1u32 << 18).map(|at| (at.wrapping_mul(at >> 3) % 251) as u8).collect();
     fs::write(path("data"), bytes).unwrap();
     fs::create_dir(path("load")).unwrap();
+    let program = env!("CARGO_BIN_EXE_gemelo");
+    fs::write(path("connect"), format!("#!/bin/sh\nexec {program} host\n")).unwrap();
+    fs::set_permissions(path("connect"), fs::Permissions::from_mode(0o755)).unwrap();
     let pool = path("pool").to_str().unwrap().to_owned();
     for words in [
         &["pool", "create", &pool, "--capacity", "32m"][..],

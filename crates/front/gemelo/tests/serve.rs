@@ -60,7 +60,7 @@ fn volumes_come_and_go_as_exports_while_the_pool_is_served() {
     assert_eq!(connect(&pool.uri("a")).unwrap().export().size_bytes, 16 << 20);
     assert!(write(&mut client, 12 << 20, b"beyond the old end").is_none());
 
-    // Who is connected stays so when it is renamed, and goes when it is removed.
+    // Clients stay connected when the volume is renamed, and lose it when it is removed.
     done(&["volume", "rename", &pool.volume("a"), "b"]);
     assert_eq!(read(&mut client, 777, 10_000), noise(1, 10_000));
     let mut other = connect(&pool.uri("b")).unwrap();

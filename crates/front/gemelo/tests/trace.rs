@@ -281,7 +281,7 @@ fn presets_come_back_from_stat() {
             0.01,
         );
         assert_eq!(result["records"], 100_000);
-        // What a person sees has them too.
+        // The text output has them too.
         let text = ok(&["trace", "stat", &file]).out;
         assert!(text.contains("days") && text.contains("rewrites a second"), "{text}");
     }

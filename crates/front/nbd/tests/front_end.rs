@@ -6,9 +6,11 @@
 mod support;
 
 use gemelo_base::{Recorder, StopFlag};
-use gemelo_device::{Export, ExportTable, FrontEnd, FrontEndError, FrontEndFigures, Listening};
+use gemelo_device::{
+    Export, ExportTable, FrontEnd, FrontEndError, FrontEndFigures, Listening, SocketAccess,
+};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
-use gemelo_nbd::server::{ListenAddress, Memory, NbdFrontEnd, ServerConfig, SocketAccess};
+use gemelo_nbd::server::{ListenAddress, Memory, NbdFrontEnd, ServerConfig};
 use gemelo_nbd::wire::{InfoKind, InfoRequest, OptionCode, OptionReplyKind};
 use std::io::Write;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The error of a request, in a form that crosses the control socket.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::{Classified, FailureKind, with_causes};
 use gemelo_disk::DiskError;
 use gemelo_place::{PlaceError, PoolPlace};
 use gemelo_volume::VolumeError;
@@ -118,12 +118,6 @@ const fn remedy_of(error: &VolumeError) -> Option<Remedy> {
         VolumeError::Disk(DiskError::HoldsData { .. }) => Some(Remedy::Overwrite),
         _ => None,
     }
-}
-
-/// Returns the message of an error with those of its causes, in one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 impl From<PlaceError> for RequestFailure {

@@ -140,7 +140,7 @@ impl Default for Thresholds {
     }
 }
 
-/// What to do about a pool that has stopped taking changes while it is served.
+/// Advice for a pool that has stopped taking changes while it is served.
 pub(crate) const COPY_AWAY: &str =
     "its volumes can be read through this server until it ends, for example with nbdcopy";
 

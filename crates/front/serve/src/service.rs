@@ -3,13 +3,13 @@
 use crate::access::{self, open_patiently};
 use crate::control::{self, Control, HolderKind};
 use crate::exports::VolumeExports;
-use crate::failure::{Remedy, RequestFailure, with_causes};
+use crate::failure::{Remedy, RequestFailure};
 use crate::metrics::{self, MetricsAddress, MetricsServer, PageKind, pool_page, volumes_page};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
 use crate::scrub::{self, ScrubSchedule};
 use crate::{open_files, patience, systemd, watch};
-use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock};
+use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, with_causes};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
 use gemelo_place::{PoolPlace, Use};
 use gemelo_volume::Tuning;

@@ -12,9 +12,36 @@ use gemelo_base::random::{mix_pair, mix64};
 /// the class from this bit on.
 const CLASS_SHIFT: u32 = 43;
 
+/// The number of a shared content that is private to a host holds the number of the host, counted
+/// from 1, from this bit on.
+const HOST_SHIFT: u32 = 33;
+
+/// The serial of a unique content from a host's own data set has this bit.
+const PRIVATE_SERIAL: u64 = ContentId::SERIALS >> 1;
+
 /// The draws, the layout and the bytes of one seed use different keys, so they do not correlate.
 const DRAW_KEY: u64 = 0x6472_6177;
 const LAYOUT_KEY: u64 = 0x6c61_796f;
+
+/// The processes of a job that runs on several hosts, and those of them that this assignment is
+/// for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Processes {
+    /// The number of the process that callers call process 0.
+    pub first: u32,
+    /// The number of processes on each host.
+    pub of_host: u32,
+    /// The number of all processes.
+    pub all: u32,
+}
+
+impl Processes {
+    /// Returns the processes of a job on one host.
+    #[must_use]
+    pub const fn of_one_host(processes: u32) -> Self {
+        Self { first: 0, of_host: processes, all: processes }
+    }
+}
 
 /// The content of each write of a job.
 ///
@@ -22,16 +49,119 @@ const LAYOUT_KEY: u64 = 0x6c61_796f;
 /// of blocks. Every data set carries the distribution. Process p of P writes the p-th of P equal
 /// parts of each data set, in order. Shared contents are the same in every epoch; unique contents
 /// are new in every epoch.
+///
+/// With a private share, that share of the blocks of each process comes from data sets of its host
+/// alone. They carry the distribution as well, and no other host has their contents.
 #[derive(Debug, Clone)]
 pub struct Assignment {
     source: Source,
+    private: Option<Private>,
+    first_process: u32,
     seed: u64,
 }
 
 #[derive(Debug, Clone)]
 enum Source {
-    Exact { scaled: ScaledDistribution, layout: Layout, processes: u64 },
+    Exact(Exact),
     Sampled(Cumulative),
+}
+
+/// Data sets that carry the distribution exactly.
+#[derive(Debug, Clone)]
+struct Exact {
+    scaled: ScaledDistribution,
+    layout: Layout,
+    processes: u64,
+}
+
+/// The data sets of one host, and the turns in which they alternate with the common one.
+#[derive(Debug, Clone)]
+struct Private {
+    sets: Exact,
+    /// The blocks of one process in one data set of the job.
+    part_blocks: u64,
+    /// Those of them that are private, spread evenly.
+    private_blocks: u64,
+    processes_of_host: u32,
+}
+
+impl Exact {
+    fn new(spec: &ContentSpec, blocks: u64, processes: u32) -> Result<Self, ContentError> {
+        Ok(Self {
+            scaled: ScaledDistribution::new(&spec.distribution, blocks)
+                .map_err(|source| ContentError::Scale { blocks, source })?,
+            layout: Layout::new(blocks, spec.duplicate_distance, mix_pair(spec.seed, LAYOUT_KEY)),
+            processes: u64::from(processes),
+        })
+    }
+
+    /// Returns the content of write number `sequence` of a process as the serial of a unique one,
+    /// or as a class and a number.
+    #[inline]
+    fn content(&self, process: u32, sequence: u64) -> RankedContent {
+        let blocks = self.scaled.blocks();
+        let first = part_start(blocks, self.processes, u64::from(process));
+        let size = part_start(blocks, self.processes, u64::from(process) + 1) - first;
+        let (epoch, place) =
+            if sequence < size { (0, sequence) } else { (sequence / size, sequence % size) };
+        match self.scaled.at_rank(self.layout.rank(epoch, first + place)) {
+            RankedContent::Unique(number) => {
+                RankedContent::Unique(epoch.wrapping_mul(self.scaled.unique()).wrapping_add(number))
+            }
+            duplicated @ RankedContent::Duplicated { .. } => duplicated,
+        }
+    }
+}
+
+impl Private {
+    /// Splits the data sets of a job; `None` if no block is private.
+    fn new(
+        spec: &ContentSpec,
+        blocks: u64,
+        processes: Processes,
+    ) -> Result<Option<Self>, ContentError> {
+        let part_blocks = blocks / u64::from(processes.all);
+        let private_blocks = (part_blocks as f64 * spec.private_share).round() as u64;
+        if private_blocks == 0 {
+            return Ok(None);
+        }
+        let hosts = processes.all / processes.of_host.max(1);
+        if spec.mode == AssignmentMode::Sampled
+            || blocks > 1 << HOST_SHIFT
+            || u64::from(hosts) >= 1 << (CLASS_SHIFT - HOST_SHIFT)
+        {
+            return Err(ContentError::PrivateShare);
+        }
+        let of_host = private_blocks * u64::from(processes.of_host);
+        let sets = Exact::new(spec, of_host, processes.of_host)?;
+        let processes_of_host = processes.of_host;
+        Ok(Some(Self { sets, part_blocks, private_blocks, processes_of_host }))
+    }
+
+    /// Returns the number of private writes among the first `sequence` writes of a process.
+    #[inline]
+    const fn private_before(&self, sequence: u64) -> u64 {
+        let (epoch, place) = (sequence / self.part_blocks, sequence % self.part_blocks);
+        let within = place as u128 * self.private_blocks as u128 / self.part_blocks as u128;
+        epoch * self.private_blocks + within as u64
+    }
+
+    /// Returns the content of a write if it is private, and else the number of the write among
+    /// those that are not.
+    #[inline]
+    fn content(&self, process: u32, sequence: u64) -> Result<ContentId, u64> {
+        let before = self.private_before(sequence);
+        if self.private_before(sequence + 1) == before {
+            return Err(sequence - before);
+        }
+        let (host, own) = (process / self.processes_of_host, process % self.processes_of_host);
+        Ok(match self.sets.content(own, before) {
+            RankedContent::Unique(serial) => ContentId::unique(process, PRIVATE_SERIAL | serial),
+            RankedContent::Duplicated { source, content } => {
+                shared(source, (u64::from(host) + 1) << HOST_SHIFT | content)
+            }
+        })
+    }
 }
 
 impl Assignment {
@@ -42,11 +172,25 @@ impl Assignment {
     /// 2^43 contents or more, if `blocks` is 0 or above 2^43, or if `processes` is 0, above
     /// `blocks` or above [`ContentId::PROCESSES`].
     pub fn new(spec: &ContentSpec, blocks: u64, processes: u32) -> Result<Self, ContentError> {
+        Self::of_hosts(spec, blocks, Processes::of_one_host(processes))
+    }
+
+    /// Creates the assignment of a job that runs on several hosts.
+    ///
+    /// # Errors
+    /// Fails as [`Self::new`] does, and if contents are to be private to hosts in sampled mode, in
+    /// data sets above 2^33 blocks, or with more than 1,022 hosts.
+    pub fn of_hosts(
+        spec: &ContentSpec,
+        blocks: u64,
+        processes: Processes,
+    ) -> Result<Self, ContentError> {
         spec.check()?;
-        if processes == 0 || processes > ContentId::PROCESSES || u64::from(processes) > blocks {
+        let all = processes.all;
+        if all == 0 || all > ContentId::PROCESSES || u64::from(all) > blocks {
             return Err(ContentError::Range {
                 what: "the number of processes",
-                value: processes.to_string(),
+                value: all.to_string(),
                 range: "from 1 to 32768 and at most the number of blocks",
             });
         }
@@ -58,43 +202,37 @@ impl Assignment {
                 range: "below 2^43: scale the distribution down",
             });
         }
+        let private = Private::new(spec, blocks, processes)?;
+        let private_blocks =
+            private.as_ref().map_or(0, |private| private.private_blocks * u64::from(all));
         let source = match spec.mode {
-            AssignmentMode::Exact => Source::Exact {
-                scaled: ScaledDistribution::new(&spec.distribution, blocks)
-                    .map_err(|source| ContentError::Scale { blocks, source })?,
-                layout: Layout::new(
-                    blocks,
-                    spec.duplicate_distance,
-                    mix_pair(spec.seed, LAYOUT_KEY),
-                ),
-                processes: u64::from(processes),
-            },
+            AssignmentMode::Exact => {
+                // If all blocks are private, the common data set has no writes.
+                let common = (blocks - private_blocks).max(u64::from(all));
+                Source::Exact(Exact::new(spec, common, all)?)
+            }
             AssignmentMode::Sampled => Source::Sampled(Cumulative::new(&spec.distribution)),
         };
-        Ok(Self { source, seed: spec.seed })
+        Ok(Self { source, private, first_process: processes.first, seed: spec.seed })
     }
 
     /// Returns the content of write number `sequence` of a process. Numbers begin at 0.
     #[inline]
     #[must_use]
     pub fn content(&self, process: u32, sequence: u64) -> ContentId {
+        let process = self.first_process + process;
+        let sequence = match &self.private {
+            None => sequence,
+            Some(private) => match private.content(process, sequence) {
+                Ok(content) => return content,
+                Err(sequence) => sequence,
+            },
+        };
         match &self.source {
-            Source::Exact { scaled, layout, processes } => {
-                let first = part_start(scaled.blocks(), *processes, u64::from(process));
-                let size = part_start(scaled.blocks(), *processes, u64::from(process) + 1) - first;
-                let (epoch, place) = if sequence < size {
-                    (0, sequence)
-                } else {
-                    (sequence / size, sequence % size)
-                };
-                match scaled.at_rank(layout.rank(epoch, first + place)) {
-                    RankedContent::Unique(number) => ContentId::unique(
-                        process,
-                        epoch.wrapping_mul(scaled.unique()).wrapping_add(number),
-                    ),
-                    RankedContent::Duplicated { source, content } => shared(source, content),
-                }
-            }
+            Source::Exact(exact) => match exact.content(process, sequence) {
+                RankedContent::Unique(serial) => ContentId::unique(process, serial),
+                RankedContent::Duplicated { source, content } => shared(source, content),
+            },
             Source::Sampled(cumulative) => cumulative.draw(self.seed, process, sequence),
         }
     }
@@ -103,7 +241,7 @@ impl Assignment {
     #[must_use]
     pub const fn scaled(&self) -> Option<&ScaledDistribution> {
         match &self.source {
-            Source::Exact { scaled, .. } => Some(scaled),
+            Source::Exact(exact) => Some(&exact.scaled),
             Source::Sampled(_) => None,
         }
     }
@@ -215,6 +353,75 @@ mod tests {
         let first: Vec<_> = (0..100).map(|n| assignment.content(0, n).is_unique()).collect();
         let second: Vec<_> = (100..200).map(|n| assignment.content(0, n).is_unique()).collect();
         assert_ne!(first, second, "each epoch has its own order");
+    }
+
+    /// All contents of one data set by the assignments of each host, `processes` on each.
+    fn of_hosts(
+        spec: &ContentSpec,
+        blocks: u64,
+        hosts: u32,
+        processes: u32,
+    ) -> Vec<Vec<ContentId>> {
+        let all = hosts * processes;
+        let host = |host| {
+            let own = Processes { first: host * processes, of_host: processes, all };
+            let assignment = Assignment::of_hosts(spec, blocks, own).unwrap();
+            let writes = |process| (0..blocks / u64::from(all)).map(move |n| (process, n));
+            (0..processes).flat_map(writes).map(|(p, n)| assignment.content(p, n)).collect()
+        };
+        (0..hosts).map(host).collect()
+    }
+
+    #[test]
+    fn hosts_write_the_parts_of_the_data_set_that_one_host_writes() {
+        let spec = spec("0 700\n1 100\n9 10\n");
+        let together = of_hosts(&spec, 6000, 1, 6);
+        assert_eq!(of_hosts(&spec, 6000, 3, 2).concat(), together.concat());
+    }
+
+    #[test]
+    fn private_contents_are_of_one_host_and_keep_the_distribution() {
+        use std::collections::HashSet;
+        let whole = spec("0 700\n1 100\n9 10\n");
+        for (share, private_blocks) in [(0.25, 15_000), (1.0, 60_000), (0.0, 0)] {
+            let spec = ContentSpec { private_share: share, ..whole.clone() };
+            let hosts = of_hosts(&spec, 60_000, 3, 2);
+            let sets: Vec<HashSet<ContentId>> =
+                hosts.iter().map(|host| host.iter().copied().collect()).collect();
+            let elsewhere = |host: usize, id: &ContentId| {
+                sets.iter().enumerate().any(|(other, set)| other != host && set.contains(id))
+            };
+            // A shared content of the common data set has 2 or 10 copies on 3 hosts, so it may be
+            // on one host by chance; a private one has the number of its host.
+            let is_private = |id: &ContentId| {
+                if id.is_unique() {
+                    id.number() & PRIVATE_SERIAL != 0
+                } else {
+                    (id.number() >> HOST_SHIFT) & ((1 << (CLASS_SHIFT - HOST_SHIFT)) - 1) != 0
+                }
+            };
+            let mut found = 0;
+            for (host, ids) in hosts.iter().enumerate() {
+                for id in ids.iter().filter(|id| is_private(id)) {
+                    found += 1;
+                    assert!(!elsewhere(host, id), "{id} of host {host}");
+                    assert!(id.is_unique() || class_of(*id).unwrap() < 3);
+                }
+            }
+            assert_eq!(found, private_blocks, "{share}");
+            let all = distribution_of(hosts.concat().into_iter());
+            let summary = all.summary();
+            assert_eq!((summary.blocks, summary.unique), (60_000, 42_000), "{share}");
+            assert!(
+                (summary.dedup_ratio() - whole.distribution.summary().dedup_ratio()).abs() < 1e-3
+            );
+        }
+        let sampled = ContentSpec { private_share: 0.5, mode: AssignmentMode::Sampled, ..whole };
+        let two = Processes { first: 0, of_host: 1, all: 2 };
+        assert_eq!(
+            Assignment::of_hosts(&sampled, 100, two).unwrap_err(),
+            ContentError::PrivateShare
+        );
     }
 
     #[test]

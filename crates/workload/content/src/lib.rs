@@ -19,7 +19,7 @@ mod layout;
 mod profile;
 mod spec;
 
-pub use assignment::Assignment;
+pub use assignment::{Assignment, Processes};
 pub use builtin::{built_in, built_in_names};
 pub use bytes::{Examination, Generator};
 pub use distribution::{

@@ -70,6 +70,14 @@ pub struct ContentSpec {
     pub similar_share: f64,
     /// The share of contents that are another content moved by some bytes, 0 to 1.
     pub shifted_share: f64,
+    /// The share of blocks whose contents no other host of a run has, 0 to 1.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub private_share: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(share: &f64) -> bool {
+    *share == 0.0
 }
 
 /// The reason why a specification of contents is refused.
@@ -85,6 +93,12 @@ pub enum ContentError {
         /// The valid range, as text.
         range: &'static str,
     },
+    /// Contents cannot be private to hosts in this mode, at this size or with this many hosts.
+    #[error(
+        "contents private to hosts need exact assignment, a data set of at most 2^33 blocks, and \
+         at most 1,022 hosts"
+    )]
+    PrivateShare,
     /// The distribution cannot be scaled to this size.
     #[error("the distribution does not fit {blocks} blocks")]
     Scale {
@@ -121,6 +135,7 @@ impl ContentSpec {
             duplicate_distance: None,
             similar_share: 0.0,
             shifted_share: 0.0,
+            private_share: 0.0,
         }
     }
 
@@ -174,6 +189,7 @@ impl ContentSpec {
             "the share of similar and shifted contents",
             self.similar_share + self.shifted_share,
         )?;
+        check_share("the share of private contents", self.private_share)?;
         if self.duplicate_distance == Some(0) {
             return Err(range("the duplicate distance", &0, "at least 1 block"));
         }

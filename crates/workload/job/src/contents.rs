@@ -88,6 +88,7 @@ pub fn resolve(
     spec.duplicate_distance = options.duplicate_distance;
     spec.similar_share = options.similar.map_or(0.0, |percent| percent.0);
     spec.shifted_share = options.shifted.map_or(0.0, |percent| percent.0);
+    spec.private_share = options.private_share.map_or(0.0, |percent| percent.0);
     spec.check()?;
     Ok(spec)
 }

@@ -1,6 +1,6 @@
 //! The parts of a run that the caller decides: targets, time, progress, interruption and outputs.
 
-use gemelo_base::{Clock, Monitor, StopFlag};
+use gemelo_base::{Clock, Monitor, StartLine, StopFlag};
 use gemelo_load::Environment;
 use gemelo_target::Targets;
 use std::error::Error;
@@ -41,12 +41,14 @@ pub struct JobEnvironment<'a> {
     pub monitor: &'a dyn Monitor,
     /// Flag that ends a run early when raised.
     pub stop: &'a StopFlag,
+    /// Holds a run back until it starts.
+    pub start: &'a dyn StartLine,
     /// Creates the files that jobs write in addition to their results.
     pub outputs: &'a dyn OutputFiles,
 }
 
 impl<'a> JobEnvironment<'a> {
     pub(crate) const fn of_load(&self) -> Environment<'a> {
-        Environment { clock: self.clock, monitor: self.monitor, stop: self.stop }
+        Environment { clock: self.clock, monitor: self.monitor, stop: self.stop, start: self.start }
     }
 }

@@ -7,13 +7,14 @@ use gemelo_content::AssignmentMode;
 use gemelo_load::{JobOperation, Populate, SyncPolicy, Verify};
 use gemelo_pattern::Pattern;
 use gemelo_target::{Engine, TargetUri};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Makes an enum of option values, with their help, for an enum of a library.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident is $of:ty { $($(#[$variant_doc:meta])* $variant:ident),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
         pub enum $name { $($(#[$variant_doc])* $variant),* }
 
         impl From<$name> for $of {
@@ -100,7 +101,7 @@ choice!(
 macro_rules! options {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Default, PartialEq, Args)]
+        #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
         pub struct $name { $($(#[$field_doc])* pub $field: Option<$type>),* }
 
         impl $name {
@@ -146,6 +147,9 @@ options!(
         /// 0]
         #[arg(long, value_name = "PERCENT", help_heading = "Content")]
         similar: Percent,
+        /// Share of blocks whose contents no other host has, in percent, with --hosts [default: 0]
+        #[arg(long, value_name = "PERCENT", help_heading = "Content")]
+        private_share: Percent,
         /// Share of contents that equal another content moved by some bytes, in percent [default:
         /// 0]
         #[arg(long, value_name = "PERCENT", help_heading = "Content")]

@@ -6,6 +6,7 @@ use gemelo_base::{Classified, FailureKind};
 use gemelo_content::ContentError;
 use gemelo_load::{Contents, Job, JobError, OperationFailure, Verification};
 use gemelo_target::{PlaceAccess, TargetError, TargetUri};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The reason why the files of a run cannot be checked.
@@ -42,7 +43,7 @@ impl Classified for VerifyError {
 }
 
 /// The files that were checked.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verified {
     /// The target that holds the files.
     pub target: TargetUri,

@@ -51,7 +51,14 @@ impl OutputFile for PlainFile {
 fn with_environment<T>(act: impl FnOnce(&JobEnvironment<'_>) -> T) -> T {
     let (targets, clock, stop) = (Targets::new(), SystemClock::new(), StopFlag::new());
     let (monitor, outputs) = (&Silent, &PlainFiles);
-    act(&JobEnvironment { targets: &targets, clock: &clock, monitor, stop: &stop, outputs })
+    act(&JobEnvironment {
+        targets: &targets,
+        clock: &clock,
+        monitor,
+        stop: &stop,
+        start: &gemelo_base::AtOnce,
+        outputs,
+    })
 }
 
 fn provenance() -> Provenance {

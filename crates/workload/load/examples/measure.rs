@@ -82,7 +82,8 @@ fn measure(uri: &TargetUri, job: &Job, spec: &ContentSpec) -> Outcome<()> {
     let contents = Contents::new(spec, job)?;
     let mut target = Targets::new().storage(uri)?.plan(&job.layout(true))?.prepare()?;
     let (clock, stop) = (SystemClock::new(), StopFlag::new());
-    let environment = Environment { clock: &clock, monitor: &Silent, stop: &stop };
+    let environment =
+        Environment { clock: &clock, monitor: &Silent, stop: &stop, start: &gemelo_base::AtOnce };
     let result = run(job, &contents, target.as_ref(), None, &environment, None)?;
     target.finish(false)?;
     let mut out = std::io::stdout().lock();

@@ -26,7 +26,7 @@ impl Contents {
             });
         }
         Ok(Self {
-            assignment: Assignment::new(spec, job.data_set_blocks(), job.spec().processes)?,
+            assignment: Assignment::of_hosts(spec, job.data_set_blocks(), job.spec().numbers())?,
             generator: Generator::new(spec)?,
         })
     }

@@ -25,10 +25,18 @@ pub struct History {
     pub place_blocks: u64,
     /// Number of processes; each has one place.
     pub processes: u32,
+    /// Number of the first of these processes among those of all hosts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first_process: u32,
     /// State of the places before the first job.
     pub at_start: AtStart,
     /// The jobs, in the order in which they ran.
     pub segments: Vec<Segment>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The writes of one job.
@@ -116,6 +124,7 @@ impl History {
             block_bytes: job.spec().block_bytes,
             place_blocks: job.place_blocks(),
             processes: job.spec().processes,
+            first_process: job.spec().numbers().first,
             at_start,
             segments: Vec::new(),
         }
@@ -124,8 +133,9 @@ impl History {
     /// # Errors
     /// Fails if the layout of the job differs from the layout of this history.
     pub(crate) fn check(&self, job: &Job) -> Result<(), OtherLayout> {
-        let own = (self.block_bytes, self.place_blocks, self.processes);
-        let jobs = (job.spec().block_bytes, job.place_blocks(), job.spec().processes);
+        let own = (self.block_bytes, self.place_blocks, self.processes, self.first_process);
+        let spec = job.spec();
+        let jobs = (spec.block_bytes, job.place_blocks(), spec.processes, spec.numbers().first);
         if own == jobs { Ok(()) } else { Err(OtherLayout) }
     }
 
@@ -169,8 +179,12 @@ impl History {
             }
             let uncertain = segment.uncertain.iter().filter(|write| write.process == process);
             let uncertain: Vec<u64> = uncertain.map(|write| write.write).collect();
-            let mut blocks =
-                operations::writes(segment.pattern, self.place_blocks, segment.seed, process);
+            let mut blocks = operations::writes(
+                segment.pattern,
+                self.place_blocks,
+                segment.seed,
+                self.first_process + process,
+            );
             for write in 0..segment.writes.get(process as usize).copied().unwrap_or(0) {
                 let content = Expected::Content(assignment.content(process, sequence));
                 let expected = if uncertain.contains(&write) { Expected::Unknown } else { content };
@@ -211,8 +225,9 @@ impl History {
         let mut counts = filled(self.place_blocks, 0u32)?;
         let Some(last) = self.segments.last() else { return Ok(counts) };
         let writes = last.writes.get(process as usize).copied().unwrap_or(0);
-        let written = operations::writes(last.pattern, self.place_blocks, last.seed, process);
-        let read = operations::reads(last.pattern, self.place_blocks, last.seed, process);
+        let number = self.first_process + process;
+        let written = operations::writes(last.pattern, self.place_blocks, last.seed, number);
+        let read = operations::reads(last.pattern, self.place_blocks, last.seed, number);
         for (mut blocks, count) in [(written, writes), (read, reads)] {
             for _ in 0..count {
                 if let Some(accesses) = counts.get_mut(blocks.next_block() as usize) {

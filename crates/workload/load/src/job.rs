@@ -1,9 +1,9 @@
 //! Jobs: descriptions of load, validated before the target is touched.
 
 use gemelo_base::{Classified, FailureKind};
-use gemelo_content::{ContentId, ContentSpec};
+use gemelo_content::{ContentId, ContentSpec, Processes};
 use gemelo_pattern::Pattern;
-use gemelo_target::{Engine, PlaceAccess, PlaceLayout};
+use gemelo_target::{Engine, OtherPlaces, PlaceAccess, PlaceLayout};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -159,6 +159,47 @@ pub struct JobSpec {
     pub verify: Verify,
     /// Seed of the access pattern. Contents have their own seed in [`ContentSpec`].
     pub seed: u64,
+    /// Number of hosts that run the job together.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub hosts: u32,
+    /// The part of one of these hosts. `None` if the processes are those of all hosts together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<HostPart>,
+}
+
+/// The part of a job that one of several hosts runs. Each host runs the same number of processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPart {
+    /// Number of the host, counted from 0.
+    pub index: u32,
+    /// `true` if all hosts run on one target, and `false` if each has a target of its own.
+    pub shares_target: bool,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_one(hosts: &u32) -> bool {
+    *hosts == 1
+}
+
+impl JobSpec {
+    /// Returns the numbers of the processes among those of all hosts.
+    #[must_use]
+    pub const fn numbers(&self) -> Processes {
+        match self.part {
+            Some(part) => Processes {
+                first: part.index * self.processes,
+                of_host: self.processes,
+                all: self.hosts * self.processes,
+            },
+            None => {
+                Processes { first: 0, of_host: self.processes / self.hosts, all: self.processes }
+            }
+        }
+    }
 }
 
 impl Default for JobSpec {
@@ -187,6 +228,8 @@ impl Default for JobSpec {
             preallocate: true,
             verify: Verify::None,
             seed: 1,
+            hosts: 1,
+            part: None,
         }
     }
 }
@@ -233,6 +276,8 @@ pub struct Job {
 
 /// Most processes of a job. Each is a thread, and no machine benefits from more threads.
 const MOST_PROCESSES: u32 = 4096;
+/// Most hosts of a job: as many as the numbers of private contents tell apart.
+const MOST_HOSTS: u32 = 1022;
 /// Most operations in flight of one process. Storage does not benefit from more.
 const MOST_QUEUE_DEPTH: usize = 4096;
 /// Most blocks in one place, as access counts and expected contents are held in tables. This is 4
@@ -285,7 +330,7 @@ impl Job {
             }
             _ => all,
         };
-        written * u64::from(self.spec.processes)
+        written * u64::from(self.spec.numbers().all)
     }
 
     /// Returns whether the run reads blocks.
@@ -312,8 +357,13 @@ impl Job {
     /// with the files of an earlier job uses [`PlaceAccess::Update`].
     #[must_use]
     pub fn layout_with(&self, access: PlaceAccess, force: bool) -> PlaceLayout {
+        let numbers = self.spec.numbers();
+        let shares = self.spec.part.is_some_and(|part| part.shares_target);
+        let before = if shares { numbers.first } else { 0 };
+        let others = if shares { numbers.all - self.spec.processes } else { 0 };
         PlaceLayout {
             processes: self.spec.processes,
+            others: OtherPlaces { before, after: others - before },
             place_bytes: self.spec.file_bytes,
             block_bytes: self.spec.block_bytes,
             direct: self.spec.sync.is_direct(),
@@ -340,9 +390,7 @@ fn check_sizes(spec: &JobSpec) -> Result<(), JobError> {
     if spec.file_bytes / block_bytes > MOST_PLACE_BLOCKS {
         return Err(range("the file size", spec.file_bytes, "at most 2^40 blocks"));
     }
-    if spec.processes == 0 || spec.processes > MOST_PROCESSES.min(ContentId::PROCESSES) {
-        return Err(range("the number of processes", spec.processes, "from 1 to 4096"));
-    }
+    check_processes(spec)?;
     if spec.queue_depth == 0 || spec.queue_depth > MOST_QUEUE_DEPTH {
         return Err(range("the queue depth", spec.queue_depth, "from 1 to 4096"));
     }
@@ -358,6 +406,27 @@ fn check_sizes(spec: &JobSpec) -> Result<(), JobError> {
     }
     if !(0.0..=1.0).contains(&spec.write_share) {
         return Err(range("the write share", spec.write_share * 100.0, "from 0 to 100 %"));
+    }
+    Ok(())
+}
+
+fn check_processes(spec: &JobSpec) -> Result<(), JobError> {
+    if spec.hosts == 0 || spec.hosts > MOST_HOSTS {
+        return Err(range("the number of hosts", spec.hosts, "from 1 to 1022"));
+    }
+    let of_host = if spec.part.is_some() { spec.processes } else { spec.processes / spec.hosts };
+    if of_host == 0 || of_host > MOST_PROCESSES {
+        return Err(range("the number of processes", of_host, "from 1 to 4096"));
+    }
+    if of_host.saturating_mul(spec.hosts) > ContentId::PROCESSES {
+        return Err(range(
+            "the number of processes of all hosts",
+            of_host.saturating_mul(spec.hosts),
+            "at most 32768",
+        ));
+    }
+    if spec.part.is_some_and(|part| part.index >= spec.hosts) {
+        return Err(JobError::Contradiction("the number of the host is above that of all hosts"));
     }
     Ok(())
 }

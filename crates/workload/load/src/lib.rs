@@ -19,6 +19,7 @@ mod history;
 mod job;
 mod log;
 mod measure;
+mod merge;
 mod operations;
 mod populate;
 mod process;
@@ -34,9 +35,10 @@ pub use contents::Contents;
 pub use environment::Environment;
 pub use generate::{GenerateError, Generated, Output, generate};
 pub use history::{History, OtherLayout, Segment, UncertainWrite};
-pub use job::{Job, JobError, JobOperation, JobSpec, Pace, Populate, SyncPolicy, Verify};
+pub use job::{HostPart, Job, JobError, JobOperation, JobSpec, Pace, Populate, SyncPolicy, Verify};
 pub use log::{LogError, LogRecord, read_log};
-pub use measure::{Latencies, LatencyHistogram, LatencySummary, Phase, Usage};
+pub use measure::{IntervalPart, Latencies, LatencyHistogram, LatencySummary, Phase, Usage};
+pub use merge::{PartResult, merge};
 pub use result::{
     Ended, FoundContent, Interval, IntervalFigures, Measured, Mismatch, OperationFailure,
     OperationFigures, Populated, PredictedBlocks, ProcessBlock, ProcessResult, RunResult, Stored,

@@ -86,7 +86,9 @@ impl Schedule {
 impl Operations {
     pub(crate) fn new(job: &Job, process: u32) -> Self {
         let spec = job.spec();
-        let schedule = |per_s| Schedule::new(per_s, process, spec.processes);
+        let numbers = spec.numbers();
+        let process = numbers.first + process;
+        let schedule = |per_s| Schedule::new(per_s, process, numbers.all);
         let drawn = |schedule| Choice::Drawn {
             random: Random::new(mix_pair(spec.seed, mix_pair(CHOICE_KEY, u64::from(process)))),
             write_share: match spec.operation {

@@ -2,7 +2,7 @@
 //! results can be merged and read again later.
 
 use crate::history::History;
-use crate::measure::{LatencyHistogram, LatencySummary, Phase, Usage};
+use crate::measure::{IntervalPart, LatencyHistogram, LatencySummary, Phase, Usage};
 use gemelo_target::{IoFailure, PoolFigures};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,9 @@ pub struct RunResult {
     pub processes: Vec<ProcessResult>,
     /// Figures of each interval, ramp-up and cool-down included.
     pub intervals: Vec<Interval>,
+    /// Histograms of the intervals, for a host whose results are merged with those of others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interval_parts: Vec<IntervalPart>,
     /// Amount written before the run.
     pub populated: Option<Populated>,
     /// Duplicates among the blocks written by populating and by the run.

@@ -71,7 +71,7 @@ pub fn run(
         Ok(populated) => populated,
         Err(unfinished) => {
             environment.monitor.finish();
-            return Ok(summary::unpopulated(job, target, unfinished));
+            return Ok(summary::unpopulated(job, unfinished));
         }
     };
     let mut history = before;
@@ -162,6 +162,9 @@ impl Run<'_> {
                 halt.raise();
             } else {
                 starter.wait_for(spec.processes);
+                if !halt.is_raised() {
+                    self.environment.start.wait();
+                }
             }
             start.open(starter, self.environment.clock);
             let mut ran = self.gather(&received, start, &progress);

@@ -31,13 +31,13 @@ pub(crate) struct RunOutcomes {
 }
 
 /// Returns the result of a run that ended while populating.
-pub(crate) fn unpopulated(job: &Job, target: &dyn Target, unfinished: Unfinished) -> RunResult {
+pub(crate) fn unpopulated(job: &Job, unfinished: Unfinished) -> RunResult {
     let (ended, failure) = match unfinished {
         Unfinished::Stopped => (Ended::Stopped, None),
         Unfinished::Failed(failure) => (Ended::Failed, Some(*failure)),
     };
     let ran = RunOutcomes { failure, ..RunOutcomes::default() };
-    let figures = Figures { job, target, measured_ns: 0, elapsed_ns: 0 };
+    let figures = Figures { job, measured_ns: 0, elapsed_ns: 0 };
     RunResult {
         ended,
         failure: ran.failure,
@@ -46,6 +46,7 @@ pub(crate) fn unpopulated(job: &Job, target: &dyn Target, unfinished: Unfinished
         total: figures.measured(&Accumulator::new(false), 0, 0),
         processes: Vec::new(),
         intervals: Vec::new(),
+        interval_parts: Vec::new(),
         populated: None,
         written: None,
         stored: None,
@@ -67,12 +68,12 @@ pub(crate) fn result(
 ) -> RunResult {
     let elapsed_ns = ran.processes.iter().map(|process| process.ended_ns).max().unwrap_or(0);
     let measured_ns = Timeline::new(job.spec()).measured_ns(elapsed_ns);
-    let figures = Figures { job, target, measured_ns, elapsed_ns };
+    let figures = Figures { job, measured_ns, elapsed_ns };
     let mut all = Accumulator::new(job.spec().pace != Pace::Peak);
     for process in &ran.processes {
         all.add(&process.measured);
     }
-    let busy_ns = ran.processes.iter().map(|process| figures.busy_ns(process)).sum();
+    let busy_ns = ran.processes.iter().map(|process| figures.busy_ns(process.ended_ns)).sum();
     let missed = ran.processes.iter().map(|process| process.missed).sum();
     let total = figures.measured(&all, busy_ns, missed);
     let is_verified = job.spec().verify != crate::job::Verify::None;
@@ -81,8 +82,9 @@ pub(crate) fn result(
         elapsed_ns,
         measured_ns,
         total,
-        processes: ran.processes.iter().map(|process| figures.process(process)).collect(),
-        intervals: figures.intervals(&ran.processes),
+        processes: ran.processes.iter().map(|process| figures.process(process, target)).collect(),
+        intervals: figures.intervals(ran.processes.iter().flat_map(|one| &one.intervals)),
+        interval_parts: parts(job, &ran.processes),
         populated: ran.populated,
         written: written::count(&history, &contents.assignment),
         stored: stored::compare(&history, contents, ran.pool_before, target.pool_figures()),
@@ -110,26 +112,44 @@ fn ended(ran: &RunOutcomes) -> Ended {
     }
 }
 
+/// Adds up the intervals of the processes of a host, for the merging with those of other hosts.
+fn parts(job: &Job, processes: &[ProcessOutcome]) -> Vec<IntervalPart> {
+    if job.spec().part.is_none() {
+        return Vec::new();
+    }
+    let mut parts: BTreeMap<u64, IntervalPart> = BTreeMap::new();
+    for part in processes.iter().flat_map(|process| &process.intervals) {
+        let sum = parts.entry(part.start_ns).or_insert_with(|| IntervalPart {
+            start_ns: part.start_ns,
+            reads: LatencyHistogram::default(),
+            writes: LatencyHistogram::default(),
+        });
+        sum.reads.merge(&part.reads);
+        sum.writes.merge(&part.writes);
+    }
+    parts.into_values().collect()
+}
+
 /// The context in which all figures of a run are computed.
-struct Figures<'a> {
-    job: &'a Job,
-    target: &'a dyn Target,
-    measured_ns: u64,
-    elapsed_ns: u64,
+#[derive(Clone, Copy)]
+pub(crate) struct Figures<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) measured_ns: u64,
+    pub(crate) elapsed_ns: u64,
 }
 
 impl Figures<'_> {
-    /// Returns the measured time during which a process ran.
-    fn busy_ns(&self, process: &ProcessOutcome) -> u64 {
-        Timeline::new(self.job.spec()).measured_ns(process.ended_ns)
+    /// Returns the measured time of a process that ran until `ended_ns`.
+    pub(crate) fn busy_ns(&self, ended_ns: u64) -> u64 {
+        Timeline::new(self.job.spec()).measured_ns(ended_ns)
     }
 
-    fn process(&self, process: &ProcessOutcome) -> ProcessResult {
-        let busy_ns = self.busy_ns(process);
+    fn process(&self, process: &ProcessOutcome, target: &dyn Target) -> ProcessResult {
+        let busy_ns = self.busy_ns(process.ended_ns);
         let own = Figures { measured_ns: busy_ns, ..*self };
         ProcessResult {
             process: process.number,
-            place: self.target.place(process.number),
+            place: target.place(process.number),
             ended_ns: process.ended_ns,
             measured: own.measured(&process.measured, busy_ns, process.missed),
             reads: process.reads,
@@ -140,8 +160,8 @@ impl Figures<'_> {
 
     fn measured(&self, figures: &Accumulator, busy_ns: u64, missed: u64) -> Measured {
         Measured {
-            reads: self.side(&figures.reads),
-            writes: self.side(&figures.writes),
+            reads: self.of_side(&figures.reads),
+            writes: self.of_side(&figures.writes),
             syncs: Timing::of(figures.syncs.to_histogram()),
             generating_ns: figures.generating_ns,
             checking_ns: figures.checking_ns,
@@ -151,9 +171,19 @@ impl Figures<'_> {
         }
     }
 
-    fn side(&self, side: &Side) -> Option<OperationFigures> {
-        let latency = Timing::of(side.latency.to_histogram())?;
-        let operations = side.latency.count();
+    fn of_side(&self, side: &Side) -> Option<OperationFigures> {
+        let service = side.service.as_ref().map(crate::Latencies::to_histogram);
+        self.side(side.latency.to_histogram(), service)
+    }
+
+    /// Returns the figures of the operations with these latencies; `None` if there were none.
+    pub(crate) fn side(
+        &self,
+        latency: LatencyHistogram,
+        service: Option<LatencyHistogram>,
+    ) -> Option<OperationFigures> {
+        let operations = latency.count();
+        let latency = Timing::of(latency)?;
         let data_bytes = operations * self.job.spec().block_bytes as u64;
         Some(OperationFigures {
             operations,
@@ -161,18 +191,20 @@ impl Figures<'_> {
             operations_per_s: per_s(operations, self.measured_ns),
             bytes_per_s: per_s(data_bytes, self.measured_ns),
             latency,
-            service: side.service.as_ref().and_then(|service| Timing::of(service.to_histogram())),
+            service: service.and_then(Timing::of),
         })
     }
 
-    /// Adds up the intervals of all processes. The list includes intervals in which no operation
-    /// completed.
-    fn intervals(&self, processes: &[ProcessOutcome]) -> Vec<Interval> {
+    /// Adds up the parts of intervals. The list includes intervals in which no operation completed.
+    pub(crate) fn intervals<'a>(
+        &self,
+        all: impl Iterator<Item = &'a IntervalPart>,
+    ) -> Vec<Interval> {
         if self.job.spec().interval_ns == 0 {
             return Vec::new();
         }
         let mut parts: BTreeMap<u64, Vec<&IntervalPart>> = BTreeMap::new();
-        for part in processes.iter().flat_map(|process| &process.intervals) {
+        for part in all {
             parts.entry(part.start_ns).or_default().push(part);
         }
         let timeline = Timeline::new(self.job.spec());
@@ -230,7 +262,7 @@ const MANY_LATE: f64 = 0.01;
 const FEWEST_LATE: u64 = 10;
 
 /// Returns advice computed from the figures.
-fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
+pub(crate) fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
     let mut warnings = Vec::new();
     let total = &result.total;
     if total.generating_share > MUCH_GENERATING && job.spec().pace == Pace::Peak {

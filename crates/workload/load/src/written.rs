@@ -157,6 +157,7 @@ mod tests {
             block_bytes: 4096,
             place_blocks: 1000,
             processes: 2,
+            first_process: 0,
             at_start: AtStart::Zeros,
             segments: vec![Segment {
                 populate,

@@ -99,6 +99,7 @@ fn plan(records: &[Record], map: MapRule) -> ReplayPlan {
 
 fn file(path: &Path, plan: &ReplayPlan) -> Box<dyn Target> {
     let layout = PlaceLayout {
+        others: gemelo_target::OtherPlaces::default(),
         processes: 1,
         place_bytes: plan.target_bytes(),
         block_bytes: BLOCK as usize,
@@ -119,7 +120,12 @@ fn run(
 ) -> ReplayResult {
     let spec = ContentSpec::new(Distribution::parse("0 1\n").unwrap(), BLOCK as usize, 1);
     let contents = ReplayContents::new(&spec, plan.drawn_blocks()).unwrap();
-    let environment = Environment { clock, monitor: &Silent, stop: &StopFlag::new() };
+    let environment = Environment {
+        clock,
+        monitor: &Silent,
+        stop: &StopFlag::new(),
+        start: &gemelo_base::AtOnce,
+    };
     replay(&mut Listed::new(records.to_vec()), plan, &contents, target, options, &environment)
         .unwrap()
 }
@@ -330,7 +336,12 @@ fn the_first_record_is_not_late_because_it_has_to_be_read() {
     let options = ReplayOptions { speed: Speed::Times(1.0), ..options(1, 1, Engine::Psync) };
     let spec = ContentSpec::new(Distribution::parse("0 1\n").unwrap(), BLOCK as usize, 1);
     let contents = ReplayContents::new(&spec, plan.drawn_blocks()).unwrap();
-    let environment = Environment { clock: &clock, monitor: &Silent, stop: &StopFlag::new() };
+    let environment = Environment {
+        clock: &clock,
+        monitor: &Silent,
+        stop: &StopFlag::new(),
+        start: &gemelo_base::AtOnce,
+    };
     let mut trace = Slow(Listed::new(records.to_vec()), &clock);
     let result =
         replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment).unwrap();

@@ -7,7 +7,7 @@ use gemelo_base::{Classified, FailureKind};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use thiserror::Error;
 
-/// The smallest block size, of which every block size is a multiple, in bytes: one sector.
+/// The smallest block size in bytes, one sector. Every block size is a multiple of it.
 pub const BLOCK_STEP_BYTES: u32 = 512;
 
 /// The largest block size in bytes. Deduplicating stores use 4 KiB to 128 KiB.

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// The most memory of a distinct block in a counting table, in bytes; see `set`.
 const TABLE_BYTES_PER_BLOCK: u64 = 32;
 
-/// The number of files of which a piece is read, and the bytes of a piece. They are large enough to
+/// The number of files that give a piece, and the bytes of a piece. They are large enough to
 /// reach several places of a disk.
 const SAMPLED_FILES: usize = 64;
 const SAMPLED_BYTES: usize = 1 << 20;

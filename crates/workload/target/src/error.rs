@@ -110,6 +110,18 @@ pub enum TargetError {
         /// The size that the job needs in bytes.
         need_bytes: u64,
     },
+    /// Several hosts are to share a file that does not have its whole size yet.
+    #[error(
+        "{} is no directory, and a file that hosts share must have its whole size before the run: \
+         make it with truncate -s {need_bytes}, or give a directory",
+        path.display()
+    )]
+    SharedFile {
+        /// The file.
+        path: PathBuf,
+        /// The size that all hosts together need in bytes.
+        need_bytes: u64,
+    },
     /// A size of the job is not a multiple of the sectors of direct I/O.
     #[error(
         "{what} is {bytes} bytes, but direct I/O on {} needs a multiple of {sector_bytes} bytes",
@@ -206,6 +218,7 @@ impl Classified for TargetError {
             | Self::ReadOnly { .. }
             | Self::Scheme { .. }
             | Self::Sector { .. }
+            | Self::SharedFile { .. }
             | Self::Size { .. }
             | Self::TooSmall { .. }
             | Self::Unit { .. } => FailureKind::BadInput,

@@ -41,6 +41,8 @@ impl Files {
     fn make_files(&mut self) -> Result<(), TargetError> {
         let (files, bytes) = match &self.found {
             StorageAtPath::Device(_) => return Ok(()),
+            // A file that hosts share exists, because one of them would empty it under the others.
+            StorageAtPath::File(_) if self.layout.is_shared() => return Ok(()),
             StorageAtPath::File(path) => (vec![path.clone()], self.layout.total_bytes()?),
             StorageAtPath::Directory(paths) => (paths.clone(), self.layout.place_bytes),
         };
@@ -69,7 +71,7 @@ impl Files {
     }
 
     fn path_and_start(&self, process: u32) -> (&Path, u64) {
-        let start = u64::from(process) * self.layout.place_bytes;
+        let start = self.layout.first_byte(process);
         match &self.found {
             StorageAtPath::File(path) | StorageAtPath::Device(path) => (path, start),
             StorageAtPath::Directory(paths) => {
@@ -111,6 +113,7 @@ impl Target for Files {
 
     fn at_start(&self) -> AtStart {
         match (&self.found, self.layout.access) {
+            (StorageAtPath::File(_), _) if self.layout.is_shared() => AtStart::Unknown,
             (StorageAtPath::File(_) | StorageAtPath::Directory(_), PlaceAccess::Create) => {
                 AtStart::Zeros
             }

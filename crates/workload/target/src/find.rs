@@ -57,8 +57,9 @@ fn find(path: &Path, layout: &PlaceLayout, total_bytes: u64) -> Result<StorageAt
         return find_new_file(path, layout, total_bytes);
     };
     match FileType::from_raw_mode(status.st_mode) {
-        FileType::Directory => find_directory(path, layout, total_bytes),
+        FileType::Directory => find_directory(path, layout, layout.own_bytes()?),
         FileType::RegularFile => {
+            check_shared_file(path, &status, layout, total_bytes)?;
             check_existing_file(path, &status, layout, total_bytes)?;
             check_room(path, layout, total_bytes, allocated_bytes(&status))?;
             direct::check(path, layout)?;
@@ -90,6 +91,9 @@ fn find_new_file(
         return Err(TargetError::Missing { path: path.to_owned() });
     }
     device::check_existing(path)?;
+    if layout.is_shared() {
+        return Err(TargetError::SharedFile { path: path.to_owned(), need_bytes: total_bytes });
+    }
     let directory = match path.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
@@ -111,8 +115,9 @@ fn find_directory(
     layout: &PlaceLayout,
     total_bytes: u64,
 ) -> Result<StorageAtPath, TargetError> {
-    let files: Vec<PathBuf> =
-        (0..layout.processes).map(|process| place_file(path, process)).collect();
+    let files: Vec<PathBuf> = (0..layout.processes)
+        .map(|process| place_file(path, layout.place_number(process)))
+        .collect();
     let mut reusable_bytes = 0;
     for file in &files {
         match rustix::fs::stat(file) {
@@ -128,6 +133,21 @@ fn find_directory(
     check_room(path, layout, total_bytes, reusable_bytes)?;
     direct::check(path, layout)?;
     Ok(StorageAtPath::Directory(files))
+}
+
+/// Refuses a file that hosts share and that has not its whole size yet: the hosts cannot agree on
+/// the one that makes it.
+fn check_shared_file(
+    path: &Path,
+    status: &Stat,
+    layout: &PlaceLayout,
+    total_bytes: u64,
+) -> Result<(), TargetError> {
+    let have_bytes = u64::try_from(status.st_size).unwrap_or(0);
+    if layout.is_shared() && have_bytes < total_bytes {
+        return Err(TargetError::SharedFile { path: path.to_owned(), need_bytes: total_bytes });
+    }
+    Ok(())
 }
 
 /// Returns the path of a process's file in a directory.

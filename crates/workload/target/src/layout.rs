@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 /// The sizes that a job needs and the way it accesses storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlaceLayout {
-    /// Number of processes. Each has a place of its own.
+    /// Number of processes that use the target from here. Each has a place of its own.
     pub processes: u32,
+    /// Places of the target that processes on other hosts use at the same time.
+    pub others: OtherPlaces,
     /// Size of each place in bytes.
     pub place_bytes: u64,
     /// Size of a block in bytes.
@@ -22,6 +24,16 @@ pub struct PlaceLayout {
     /// noticed at once, and a first write costs as much as a rewrite. Otherwise, and on file
     /// systems without `fallocate`, files start as one hole.
     pub preallocate: bool,
+}
+
+/// The places of a target that processes on other hosts use, by their number on each side of the
+/// places of this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OtherPlaces {
+    /// Places before those of this host.
+    pub before: u32,
+    /// Places after those of this host.
+    pub after: u32,
 }
 
 /// The way a job makes and accesses its places.
@@ -55,14 +67,50 @@ pub enum AtStart {
 }
 
 impl PlaceLayout {
-    /// Returns the size of all places together in bytes.
+    /// Returns the number of all places, those of other hosts included.
+    #[must_use]
+    pub const fn all_places(&self) -> u32 {
+        self.others.before.saturating_add(self.processes).saturating_add(self.others.after)
+    }
+
+    /// Returns whether other hosts use the target, too.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.all_places() > self.processes
+    }
+
+    /// Returns the number of a process's place in the whole target.
+    #[must_use]
+    pub const fn place_number(&self, process: u32) -> u32 {
+        self.others.before.saturating_add(process)
+    }
+
+    /// Returns the first byte of a process's region in storage that all processes share.
+    #[must_use]
+    pub const fn first_byte(&self, process: u32) -> u64 {
+        self.place_number(process) as u64 * self.place_bytes
+    }
+
+    /// Returns the size of all places together in bytes, those of other hosts included.
     ///
     /// # Errors
     /// Fails if the size is zero, or larger than a file can be.
     pub fn total_bytes(&self) -> Result<u64, TargetError> {
-        let total = self.place_bytes.checked_mul(u64::from(self.processes));
+        self.bytes_of(self.all_places())
+    }
+
+    /// Returns the size of the places of this host together in bytes.
+    ///
+    /// # Errors
+    /// Fails if the size is zero, or larger than a file can be.
+    pub fn own_bytes(&self) -> Result<u64, TargetError> {
+        self.bytes_of(self.processes)
+    }
+
+    fn bytes_of(&self, places: u32) -> Result<u64, TargetError> {
+        let total = self.place_bytes.checked_mul(u64::from(places));
         total
             .filter(|total| *total > 0 && i64::try_from(*total).is_ok())
-            .ok_or(TargetError::Size { processes: self.processes, place_bytes: self.place_bytes })
+            .ok_or(TargetError::Size { processes: places, place_bytes: self.place_bytes })
     }
 }

@@ -29,7 +29,7 @@ mod uri;
 pub use error::{AdapterError, TargetError};
 pub use figures::{DedupPolicy, PoolFigures};
 pub use find::{FileStorage, check_overwritable};
-pub use layout::{AtStart, PlaceAccess, PlaceLayout};
+pub use layout::{AtStart, OtherPlaces, PlaceAccess, PlaceLayout};
 pub use null::NullStorage;
 pub use queue::{
     Buffers, Completion, Engine, IoFailure, Queue, QueueOptions, TargetOperation, TargetRequest,

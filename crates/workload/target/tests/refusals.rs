@@ -18,6 +18,7 @@ use std::process::Command;
 
 fn layout() -> PlaceLayout {
     PlaceLayout {
+        others: gemelo_target::OtherPlaces::default(),
         processes: 2,
         place_bytes: 1 << 20,
         block_bytes: 4096,

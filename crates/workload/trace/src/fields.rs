@@ -80,7 +80,7 @@ const HEX: [u8; 256] = {
 /// Hexadecimal digits of a 128-bit hash.
 pub(crate) const HASH_DIGITS: usize = 32;
 
-/// Parses one hash of 1 to 64 hexadecimal digits, of which the first 32 are used.
+/// Parses one hash of 1 to 64 hexadecimal digits; the first 32 are used.
 #[inline]
 pub(crate) fn hash(text: &[u8]) -> Option<ContentHash> {
     const MOST_DIGITS: usize = 64;
@@ -267,7 +267,7 @@ mod tests {
                 (count, ContentHash(0x3df1_244f_6143_869f_52ab_f2a1_d73d_0c0f))
             );
         }
-        // SHA-1 has 40 digits, of which the first 32 are used.
+        // SHA-1 has 40 digits; the first 32 are used.
         assert_eq!(hashes(b"3df1244f6143869f52abf2a1d73d0c0f01234567", &mut found), Some(()));
         assert_eq!(found, [ContentHash(0x3df1_244f_6143_869f_52ab_f2a1_d73d_0c0f)]);
         for text in ["", "-", "xyz", "3df1244f6143869f52abf2a1d73d0c0g", "ff-", "ff--ff"] {

@@ -1,4 +1,4 @@
-//! What a member reads of the index without changing it, and the doubts that members exchange.
+//! Reads of the index that change nothing, and the doubts that members exchange.
 
 use super::{Index, SHARDS_AT_ONCE, numbers_of, set};
 use crate::doubt::{self, Doubt, Doubts};

@@ -191,7 +191,7 @@ fn lost_and_damaged_shards_are_rebuilt_from_the_ledgers() {
         damage_entry(&domain, 3);
         let (home, other) = (Records::new(HOME, of_home()), Records::new(OTHER, of_other()));
         assert_eq!(repaired(&domain, home, other), [], "{lost}");
-        // What nobody refers to is freed, and the others are counted as before.
+        // Unreferenced contents are freed, and the others are counted as before.
         let mut journal = Memory::default();
         assert_eq!(domain.index(HOME).collect(10, &mut journal).unwrap(), 1);
         let effects = domain.submit(OTHER, &[release(1)]);

@@ -21,7 +21,7 @@ fn members_have_names_and_numbers_that_are_never_the_same() {
     assert_eq!(members.list().unwrap(), expected);
 }
 
-/// Whatever is lost, a registration that is repeated gives one number.
+/// A registration that is repeated gives one number, also after lost calls.
 #[test]
 fn a_registration_survives_lost_answers() {
     for seed in 0..50 {

@@ -299,7 +299,7 @@ impl Protocol {
         Self::answer(state, message, phase);
     }
 
-    /// An answer reaches the process that waits for it, and is not taken for that of a later
+    /// An answer reaches the process that waits for it, and does not count as that of a later
     /// intent.
     fn answer(state: &mut State, message: &Message, phase: Phase) {
         let process = &mut state.members[message.sender];

@@ -117,7 +117,7 @@ impl<'a> Process<'a> {
                 changes.push(Change { fingerprint, action: Action::Publish(pbn) });
             }
         }
-        // From here on a release is not to be used, whatever becomes of the submission.
+        // From here on a released reference is not used, even if the submission fails.
         let effects = self.index.submit(&changes, &mut self.store)?;
         let released = changes.iter().zip(effects);
         let mut released = released.filter(|(change, _)| change.action == Action::Release);
@@ -138,7 +138,7 @@ impl<'a> Process<'a> {
         self.tenure.renew(&self.client, &self.client.clock())
     }
 
-    /// Reads a content where the member believes that it lies.
+    /// Reads a content at the place that the member has for it.
     pub(crate) fn verify(&self, content: Content) -> Result<()> {
         let Some(local) = self.store.records.locals.get(&content) else { return Ok(()) };
         let Some((home, pbn)) = local.claim.or(local.own.map(|pbn| (self.member, pbn))) else {

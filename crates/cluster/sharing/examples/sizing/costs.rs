@@ -67,7 +67,7 @@ pub(crate) struct Need {
     pub(crate) changes_per_s: f64,
     /// Share of the time of three storage servers that the index takes: above 1 it is saturated.
     pub(crate) busy: f64,
-    /// Share of the intents that are planned in vain.
+    /// Share of the intents that are planned again.
     pub(crate) void: f64,
     pub(crate) bytes_per_gb: f64,
     /// Memory of the tables of one member.

@@ -12,7 +12,10 @@ use gemelo_domain::{
 };
 use gemelo_format::{Fingerprint, FingerprintKind, FormatError};
 use gemelo_objects::simulated::{Client, Faults, World};
-use gemelo_store::{ContentRead, ContentWrite, Keeper as _};
+use gemelo_store::{
+    ContentComparison, ContentRead, ContentWrite, Keeper as _, StoreRoom, StoreSetUp,
+    compare_by_reading,
+};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 const MEMBER: MemberId = MemberId(1);
@@ -30,7 +33,7 @@ fn fingerprinter() -> Fingerprinter {
     Fingerprinter::new(FingerprintKind::Blake3, [7; 32])
 }
 
-/// The byte of which the content of a block consists. The block from which it is borrowed has the
+/// The byte that the content of a block repeats. The block from which it is borrowed has the
 /// same one.
 fn byte(of: Pbn) -> u8 {
     (of.number() % 100) as u8
@@ -56,7 +59,7 @@ enum Call {
 
 type Hook = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// The member's own store, without contents. It tells its calls, and does once what the test wants.
+/// The member's own store, without contents. It records its calls, and runs an action once.
 struct OwnStore {
     calls: Mutex<Sender<Call>>,
     hook: Mutex<Option<(Call, Hook)>>,
@@ -75,11 +78,7 @@ impl OwnStore {
     }
 }
 
-impl Store for OwnStore {
-    fn block_bytes(&self) -> usize {
-        BLOCK
-    }
-
+impl StoreSetUp for OwnStore {
     fn blocks(&self) -> io::Result<u64> {
         Ok(1000)
     }
@@ -96,14 +95,16 @@ impl Store for OwnStore {
         Ok(Vec::new())
     }
 
-    fn read(&self, reads: &mut [ContentRead<'_>]) {
-        reads.iter_mut().for_each(|read| read.buffer.fill(byte(read.pbn)));
+    fn content_of_form(&self, _: Pbn, form: &[u8]) -> Option<Vec<u8>> {
+        Some(form.to_vec())
     }
 
-    fn write(&self, writes: &mut [ContentWrite<'_>]) {
-        writes.iter_mut().for_each(|write| write.outcome = self.called(Call::Write));
+    fn write_forms(&self, _: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
+        Ok(Vec::new())
     }
+}
 
+impl StoreRoom for OwnStore {
     fn discard(&self, first: Pbn, _count: u32) -> io::Result<()> {
         self.called(Call::Discard(first.number()))
     }
@@ -112,8 +113,46 @@ impl Store for OwnStore {
         1
     }
 
+    fn reserve(&self, _: &mut [ContentWrite<'_>]) {}
+
+    fn wants_reserve_ahead(&self) -> bool {
+        false
+    }
+
+    fn reserve_ahead(&self) {}
+
+    fn allocated_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Store for OwnStore {
+    fn block_bytes(&self) -> usize {
+        BLOCK
+    }
+
+    fn read(&self, reads: &mut [ContentRead<'_>]) {
+        reads.iter_mut().for_each(|read| read.buffer.fill(byte(read.pbn)));
+    }
+
+    fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        writes.iter_mut().for_each(|write| write.outcome = self.called(Call::Write));
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.called(Call::Sync)
+    }
+
+    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        self.read(reads);
+    }
+
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read(reads);
+    }
+
+    fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
+        compare_by_reading(self, comparisons);
     }
 }
 

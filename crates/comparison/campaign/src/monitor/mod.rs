@@ -164,7 +164,7 @@ fn cores(ticks: u64, before: &Sample, after: &Sample) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64 / seconds(before, after)
 }
 
-/// Shortest time between two looks of which rates are computed. Counters advance in steps of 10 ms.
+/// Shortest time between two samples that give a rate. Counters advance in steps of 10 ms.
 const SHORTEST_NS: u64 = 50_000_000;
 
 fn figures(samples: &[Sample], phase: Option<&Range<u64>>) -> Figures {

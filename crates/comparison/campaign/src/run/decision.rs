@@ -23,7 +23,7 @@ impl Measured {
         }
     }
 
-    /// Returns the workloads and targets of which more repetitions may decide something. Both sides
+    /// Returns the workloads and targets for which more repetitions may decide. Both sides
     /// of a comparison are measured again, because they are compared in rounds.
     pub(super) fn undecided(
         &self,

@@ -277,7 +277,7 @@ impl Made for MadeVolume {
 
     fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
         if let Place::Directory(mount) = &self.place {
-            // What the file system has not written back yet is part of the load.
+            // Dirty pages of the file system are part of the load.
             file_system::write_back(site, mount)?;
         }
         let mut command = site.gemelo(&["pool", "stat"]);

@@ -147,7 +147,7 @@ impl Made for MadeZfs {
     fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
         let mounted = super::file_system::space_of_mount(site, &self.mount)?;
         let pool = self.pool.as_str();
-        // What the pool has allocated, metadata and the table of duplicates included.
+        // The space that the pool has allocated, with metadata and the table of duplicates.
         let allocated = Self::number(site, "zpool", &["list", "-H", "-o", "alloc", pool])?;
         Ok(Some(Space { data_bytes: allocated, metadata_bytes: None, ..mounted }))
     }

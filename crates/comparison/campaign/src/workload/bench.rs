@@ -30,6 +30,8 @@ pub(super) struct Bench {
     jobs: Vec<Vec<JobOption>>,
     /// `true` for a latency probe, whose main figure is a latency.
     is_probe: bool,
+    /// Words of the command line for a run on several hosts.
+    hosts: Vec<String>,
 }
 
 pub(super) fn read(
@@ -46,9 +48,10 @@ pub(super) fn read(
         return Err(PlanError::TooMany { most: MOST_JOBS, what: "jobs in one action" });
     }
     pace::ask(&table)?;
+    let hosts = job_options::host_words(&table)?;
     let options = |keys: &Keys<'_>| job_options::read::<JobOptions>(keys, &OWN);
     let jobs = tables.iter().map(options).collect::<Result<_, _>>()?;
-    pace::paced(&table, Bench { common: options(&table)?, jobs, is_probe: false })
+    pace::paced(&table, Bench { common: options(&table)?, jobs, is_probe: false, hosts })
 }
 
 /// Options of a latency probe without those of the plan: few random accesses at set times, so that
@@ -78,7 +81,7 @@ pub(super) fn read_probe(
     let usual = PROBE.into_iter().filter(|(name, _)| is_free(name));
     let mut common: Vec<_> = usual.map(|(name, value)| option_with(name, value)).collect();
     common.extend(of_plan);
-    Ok(Box::new(Bench { common, jobs: Vec::new(), is_probe: true }))
+    Ok(Box::new(Bench { common, jobs: Vec::new(), is_probe: true, hosts: Vec::new() }))
 }
 
 impl Bench {
@@ -132,7 +135,7 @@ impl Bench {
         std::fs::write(&path, self.job_file(stage.site.seed, replaced))
             .map_err(StepError::io("write", &path))?;
         let mut command = stage.site.gemelo(&["bench"]);
-        command.arg(&path).arg("--target").arg(stage.place.uri());
+        command.arg(&path).arg("--target").arg(stage.place.uri()).args(&self.hosts);
         let mut measured = result::run(stage, command)?;
         measured.files.insert(0, file);
         Ok(measured)

@@ -50,6 +50,23 @@ pub(super) fn read<T: Args>(keys: &Keys<'_>, own: &[&str]) -> Result<Vec<JobOpti
     Ok(options)
 }
 
+/// Reads the keys of a run on several hosts, and returns them as words of a command line.
+pub(super) fn host_words(keys: &Keys<'_>) -> Result<Vec<String>, PlanError> {
+    let mut words = Vec::new();
+    for name in ["hosts", "connect", "program", "host-timeout"] {
+        words.extend(keys.text(name)?.map(|value| format!("--{name}={value}")));
+    }
+    for name in ["copy", "own-targets"] {
+        if keys.flag(name)? {
+            words.push(format!("--{name}"));
+        }
+    }
+    if !words.is_empty() && keys.text("hosts")?.is_none() {
+        return Err(keys.wrong("hosts", "is missing: name the hosts, such as \"a,b\""));
+    }
+    Ok(words)
+}
+
 fn option(
     command: &Command,
     own: &[&str],

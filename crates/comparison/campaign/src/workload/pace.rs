@@ -91,7 +91,7 @@ impl PaceKeys {
     }
 }
 
-/// Asks for the keys of a pace, so that they are not taken for options of the job.
+/// Asks for the keys of a pace, so that they do not count as options of the job.
 pub(super) fn ask(table: &Keys<'_>) -> Result<(), PlanError> {
     PaceKeys::read(table).map(drop)
 }

@@ -20,6 +20,8 @@ const JOBS: u32 = 8;
 #[derive(Debug)]
 struct Suite {
     options: Vec<JobOption>,
+    /// Words of the command line for a run on several hosts.
+    hosts: Vec<String>,
 }
 
 pub(super) fn read(
@@ -28,7 +30,8 @@ pub(super) fn read(
     _reading: &Reading<'_>,
 ) -> Result<Box<dyn Action>, PlanError> {
     let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
-    Ok(Box::new(Suite { options: job_options::read::<JobOptions>(&table, &OWN)? }))
+    let hosts = job_options::host_words(&table)?;
+    Ok(Box::new(Suite { options: job_options::read::<JobOptions>(&table, &OWN)?, hosts }))
 }
 
 impl Action for Suite {
@@ -57,6 +60,7 @@ impl Action for Suite {
     fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
         let mut command = stage.site.gemelo(&["suite", "--target", &stage.place.uri()]);
         command.args(self.options.iter().filter_map(JobOption::word));
+        command.args(&self.hosts);
         command.args(job_options::seeds(&self.options, stage.site.seed));
         result::run(stage, command)
     }

@@ -113,7 +113,7 @@ struct Measurements<'a> {
 struct Number {
     /// `None` if it divides by zero.
     estimate: Option<Estimate>,
-    /// Fewest repetitions or rounds of which it was computed.
+    /// Fewest repetitions or rounds in its terms.
     repetitions: usize,
 }
 

@@ -8,7 +8,7 @@ use crate::quantity::{Unit, significant};
 use gemelo_record::{RunRecord, Space, TargetRecord, WorkloadRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Workloads of which the section has a picture at most. The table has all of them.
+/// Most workloads with a picture in the section. The table has all of them.
 const MOST_PICTURES: usize = 12;
 
 /// Name of the time before the load.

@@ -16,7 +16,7 @@ const REST: f64 = 0.16;
 /// Radius of a dot, in units.
 const DOT: f64 = 5.0;
 
-/// The interval of a ratio of which nothing is known: it goes on beyond both ends of the axis.
+/// The interval of an unknown ratio: it goes on beyond both ends of the axis.
 const UNBOUNDED: (f64, f64) = (0.0, f64::INFINITY);
 
 /// Draws ratios.

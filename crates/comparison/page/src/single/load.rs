@@ -97,7 +97,7 @@ impl Source<'_> {
             .map(|one| one.value)
     }
 
-    fn shown(&self, bare: &str) -> Option<String> {
+    pub(super) fn shown(&self, bare: &str) -> Option<String> {
         Some(Unit::of_figure(bare).show(self.value(bare)?))
     }
 

@@ -1,5 +1,6 @@
 //! The report of single result files.
 
+mod hosts;
 mod load;
 mod scan;
 
@@ -15,6 +16,7 @@ pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
     let mut scans = Vec::new();
     let mut origins = Section::new("origin", "Origin");
     let mut further = Vec::new();
+    let mut of_hosts = Vec::new();
     let mut first = None;
     for (number, path) in files.iter().enumerate() {
         let id = format!("file-{}", number + 1);
@@ -30,10 +32,12 @@ pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
             Kind::Scan => scans.push(scan::section(path, &id)?),
             _ => loads.push((path.clone(), raw)),
         }
+        of_hosts.extend(hosts::section(path, &id));
         further.extend(written::pictures(path, &id));
     }
     let sources = load::sources(&loads);
     let mut sections = load::sections(&sources);
+    sections.extend(of_hosts);
     sections.extend(scans);
     if !further.is_empty() {
         let mut section = Section::new("contents", "Contents and hot spots");

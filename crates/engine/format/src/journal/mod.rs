@@ -85,7 +85,7 @@ pub struct Replayed {
     /// Commits that were put together from two damaged copies. The newest commit is not among them,
     /// because a crash may have torn it.
     pub mended: Vec<u64>,
-    /// Commits of which one copy is damaged, if all copies were read. The newest commit is not
+    /// Commits with one damaged copy, if all copies were read. The newest commit is not
     /// among them.
     pub half_damaged: Vec<u64>,
     /// Pages of the journal that the disk could not read. No commit needs them.
@@ -158,7 +158,7 @@ struct JournalReader<'d> {
 impl JournalReader<'_> {
     /// A commit counts if one of its copies is good, or both together. A page that the disk cannot
     /// read is one that is damaged, unless it can hide a commit. The whole ring is searched
-    /// before the end of the journal is believed: a later commit means that the one that should be
+    /// before the end of the journal is trusted: a later commit means that the one that should be
     /// next was damaged.
     fn replay<E: From<FormatError>>(
         mut self,

@@ -101,7 +101,7 @@ impl Ring<'_> {
         for ring in 0..COPIES {
             let copy = self.read(RingPage { ring, offset }, bytes)?;
             let payload = self.payload_of(&copy, header);
-            // A payload that fits counts, whatever became of the header before it.
+            // A payload that fits counts, even if the header before it is damaged.
             let is_whole = CommitHeader::decode(&copy, self.seed).as_ref() == Some(header);
             if payload.is_none() || !is_whole {
                 bad.push(copy);
@@ -152,7 +152,7 @@ impl Ring<'_> {
             let Err(error) = self.disk.read_at(start + offset, page) else { continue };
             let mut unreadable = self.unreadable.borrow_mut();
             unreadable.pages.insert(RingPage { ring: at.ring, offset });
-            // What lies beyond the end of the disk is lost, and costs no time.
+            // Commits beyond the end of the disk are lost. The search for them costs no time.
             let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
             if !is_end && unreadable.pages.len() > MOST_UNREADABLE_PAGES {
                 return Err(FormatError::io(DiskRole::Metadata, "read")(error));

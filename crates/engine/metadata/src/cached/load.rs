@@ -99,7 +99,7 @@ impl<L: Layout> CachedBackend<L> {
             claim(&backend.pages, *slot)?;
         }
         backend.table = chain.slots;
-        Self::check_table(root, &table)?;
+        Self::check_table(home, root, &table)?;
         backend.list_volumes(&table)?;
         if salvages {
             backend.salvage(&table, damage)?;
@@ -117,10 +117,11 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// Checks the table's numbers against their bounds, so later arithmetic cannot overflow.
-    fn check_table(root: &Root, table: &StoreTable) -> Result<()> {
-        let is_possible = root.physical < root.data_blocks
-            && table.index_entries < root.data_blocks
-            && u64::from(table.buckets) <= root.data_blocks
+    fn check_table(home: &BackendContext<'_>, root: &Root, table: &StoreTable) -> Result<()> {
+        let pbn_end = home.superblock.pbn_end(root.data_blocks);
+        let is_possible = root.physical < pbn_end
+            && table.index_entries < pbn_end
+            && u64::from(table.buckets) <= pbn_end
             && root.references >= root.physical;
         if is_possible {
             Ok(())
@@ -231,12 +232,13 @@ impl<L: Layout> CachedBackend<L> {
     fn count_again(&mut self) -> Result<()> {
         self.active.counts.clear();
         (self.references, self.physical) = (0, 0);
+        let pbn_end = self.pbn_end();
         for (id, volume) in &mut self.volumes {
             volume.mapped = 0;
             for word in self.active.words.get(id).into_iter().flat_map(|words| words.values()) {
                 volume.mapped += u64::from(*word != 0);
                 let Some(pbn) = Place::from_word(*word).pbn() else { continue };
-                if u64::from(pbn.number()) >= self.data_blocks {
+                if u64::from(pbn.number()) >= pbn_end {
                     return Err(MetadataError::damaged(format!(
                         "a map refers to block {}, which is outside of the data store",
                         pbn.number()

@@ -25,8 +25,8 @@ use crate::error::{MetadataError, Result};
 use btree::BTreeLayout;
 use delta::{Delta, Words};
 use gemelo_format::{
-    Fingerprint, Identity, Lbn, Part, Pbn, PoolSeed, Slot, StoreTable, StoreVolume, Tree, VolumeId,
-    VolumeRecord,
+    Fingerprint, Identity, Lbn, Part, Pbn, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume,
+    Tree, VolumeId, VolumeRecord,
 };
 use layout::{Cursor, Layout, MOST_CANDIDATES, StoredIndex};
 use pages::Pages;
@@ -91,6 +91,7 @@ struct Frozen {
 pub(super) struct CachedBackend<L> {
     block_bytes: u64,
     data_blocks: u64,
+    store: StoreKind,
     next_volume: u32,
     volumes: BTreeMap<VolumeId, CachedVolume>,
     references: u64,
@@ -120,6 +121,11 @@ const fn tag(fingerprint: Fingerprint) -> u32 {
 }
 
 impl<L: Layout> CachedBackend<L> {
+    /// A number above all PBNs of the data store.
+    pub(super) const fn pbn_end(&self) -> u64 {
+        self.store.pbn_end(self.data_blocks)
+    }
+
     /// Makes the backend of an empty pool, for a data store of this many blocks.
     fn new(home: &BackendContext<'_>, data_blocks: u64, cache_bytes: u64) -> Self {
         let cache_bytes = cache_bytes.max(LEAST_CACHE_BYTES);
@@ -128,6 +134,7 @@ impl<L: Layout> CachedBackend<L> {
         Self {
             block_bytes: u64::from(superblock.block_bytes),
             data_blocks,
+            store: superblock.store,
             next_volume: 1,
             volumes: BTreeMap::new(),
             references: 0,

@@ -83,7 +83,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     pub(super) fn check_pbn(&self, pbn: Pbn) -> Result<()> {
-        if u64::from(pbn.number()) < self.data_blocks {
+        if u64::from(pbn.number()) < self.pbn_end() {
             return Ok(());
         }
         Err(MetadataError::damaged(format!(

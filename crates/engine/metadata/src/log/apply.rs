@@ -1,15 +1,11 @@
 //! Applies changes to the map, the records and the index.
 
-use super::map::{MapPage, PagedMap, is_shared};
+use super::tree::Tree;
 use super::{LogBackend, LogVolume};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    Change, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId, VolumeRecord,
+    Change, Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId, VolumeRecord,
 };
-use std::sync::Arc;
-
-/// A saturated reference count, which no longer changes.
-pub(super) const FULL_COUNT: u32 = u32::MAX;
 
 impl LogBackend {
     pub(super) fn apply_one(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
@@ -19,13 +15,13 @@ impl LogBackend {
             }
             Change::Share { volume, lbn, pbn, checksum } => {
                 self.check_pbn(*pbn)?;
-                self.add_reference(*pbn);
+                self.blocks.add_reference(*pbn);
                 self.set_place(*volume, *lbn, Place::Stored(*pbn, *checksum), freed)
             }
             Change::Unmap { volume, first, count } => self.unmap(*volume, *first, *count, freed),
             Change::Create(record) => {
                 self.check_size(record.size_bytes)?;
-                self.insert_volume(record.clone(), PagedMap::default())
+                self.insert_volume(record.clone(), Tree::default())
             }
             Change::Remove { volume } => self.remove_volume(*volume, freed),
             Change::Rename { volume, name } => {
@@ -50,13 +46,13 @@ impl LogBackend {
             }
             Change::Identify { pbn, fingerprint } => {
                 self.check_pbn(*pbn)?;
-                self.identify(*pbn, *fingerprint);
+                self.blocks.identify(&mut self.pager, *pbn, *fingerprint);
                 Ok(())
             }
             Change::Suspect { pbn, is_suspect } => {
                 self.check_pbn(*pbn)?;
-                let identity = self.records.identity(*pbn).with_suspect(*is_suspect);
-                self.records.set_identity(&mut self.pager, *pbn, identity);
+                let identity = self.blocks.records.identity(*pbn).with_suspect(*is_suspect);
+                self.blocks.records.set_identity(&mut self.pager, *pbn, identity);
                 Ok(())
             }
             Change::Lose { volume, first, count } => self.lose(*volume, *first, *count, freed),
@@ -98,8 +94,8 @@ impl LogBackend {
     ) -> Result<()> {
         if let Some(pbn) = place.pbn() {
             self.check_pbn(pbn)?;
-            self.identify(pbn, fingerprint);
-            self.add_reference(pbn);
+            self.blocks.identify(&mut self.pager, pbn, fingerprint);
+            self.blocks.add_reference(pbn);
         }
         self.set_place(volume, lbn, place, freed)
     }
@@ -113,37 +109,6 @@ impl LogBackend {
         Ok(())
     }
 
-    fn identify(&mut self, pbn: Pbn, fingerprint: Fingerprint) {
-        self.records.set_identity(&mut self.pager, pbn, Identity::of(fingerprint));
-        if self.is_counting {
-            self.index.insert(fingerprint, pbn, &self.records);
-        }
-    }
-
-    fn add_reference(&mut self, pbn: Pbn) {
-        if !self.is_counting {
-            return;
-        }
-        let count = self.records.count_mut(pbn);
-        self.physical += u64::from(*count == 0);
-        *count = count.saturating_add(1);
-    }
-
-    fn drop_reference(&mut self, pbn: Pbn, freed: &mut Vec<Pbn>) {
-        let count = self.records.count_mut(pbn);
-        if *count == FULL_COUNT {
-            // The true number is unknown until the next opening counts all references.
-            return;
-        }
-        assert!(*count > 0, "block {} has a reference to drop", pbn.number());
-        *count -= 1;
-        if *count == 0 {
-            self.physical -= 1;
-            self.index.remove(self.records.fingerprint(pbn), pbn);
-            freed.push(pbn);
-        }
-    }
-
     fn set_place(
         &mut self,
         id: VolumeId,
@@ -151,89 +116,83 @@ impl LogBackend {
         place: Place,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
-        if self.shared_pages > 0 {
-            self.own_page(id, lbn);
-        }
         let block_bytes = self.block_bytes;
-        let volume = self
-            .volumes
-            .get_mut(&id)
-            .filter(|volume| lbn.0 < volume.record.size_bytes / block_bytes)
-            .ok_or_else(|| {
-                MetadataError::damaged(format!(
-                    "volume {id} is too small to have a block {}",
-                    lbn.0
-                ))
-            })?;
-        let before = volume.map.set(id, &mut self.pager, lbn, place);
-        if let (Place::Stored(pbn, _), true) = (before, self.is_counting) {
-            self.drop_reference(pbn, freed);
+        let volume = self.volumes.get(&id);
+        if volume.is_none_or(|volume| lbn.0 >= volume.record.size_bytes / block_bytes) {
+            let what = format!("volume {id} is too small to have a block {}", lbn.0);
+            return Err(MetadataError::damaged(what));
         }
+        self.put(id, lbn, place, freed);
         Ok(())
     }
 
-    /// Gives the volume its own copy of the page of this LBN, if other volumes share that page. The
-    /// copy adds one reference to every block that the page refers to.
-    #[cold]
-    fn own_page(&mut self, id: VolumeId, lbn: Lbn) {
-        let Some(words) = self.volumes.get_mut(&id).and_then(|volume| volume.map.own(lbn)) else {
-            return;
-        };
-        self.shared_pages -= 1;
-        for word in words {
-            if let Some(pbn) = Place::from_word(word).pbn() {
-                self.add_reference(pbn);
-            }
-        }
-    }
-
-    fn unmap(&mut self, id: VolumeId, first: Lbn, count: u64, freed: &mut Vec<Pbn>) -> Result<()> {
-        let end = Lbn(first.0.saturating_add(count));
-        let mut next = first;
-        while let Some(lbn) = self.volume_mut(id)?.map.next_mapped(next, end) {
-            let (page, after) = PagedMap::page_of(lbn);
-            let is_whole = first <= page && after <= end;
-            if is_whole {
-                self.unmap_page(id, lbn, freed)?;
-                next = after;
-            } else {
-                self.set_place(id, lbn, Place::Unmapped, freed)?;
-                next = Lbn(lbn.0 + 1);
-            }
-        }
-        Ok(())
-    }
-
-    /// Unmaps all LBNs of a page. If other volumes share the page, no reference is dropped.
-    fn unmap_page(&mut self, id: VolumeId, lbn: Lbn, freed: &mut Vec<Pbn>) -> Result<()> {
-        let volume = self.volumes.get_mut(&id).ok_or_else(|| {
-            MetadataError::damaged(format!(
-                "the metadata refer to volume {id}, which does not exist"
-            ))
-        })?;
-        if let Some(page) = volume.map.take_page(id, &mut self.pager, lbn) {
-            self.drop_page(&page, freed);
-        }
-        Ok(())
-    }
-
-    fn drop_page(&mut self, page: &Arc<MapPage>, freed: &mut Vec<Pbn>) {
-        if is_shared(page) {
-            self.shared_pages -= 1;
-        } else if self.is_counting {
-            for word in page.words {
+    fn put(&mut self, id: VolumeId, lbn: Lbn, place: Place, freed: &mut Vec<Pbn>) {
+        let Self { nodes, blocks, pager, references, volumes, .. } = self;
+        let Some(volume) = volumes.get_mut(&id) else { return };
+        *references -= volume.map.tally.stored;
+        if nodes.has_shared()
+            && let Some(copied) = nodes.own(pager, &mut volume.map, lbn.0)
+        {
+            // The copy of a leaf adds one reference to every block that the leaf refers to.
+            nodes.get(copied).each_word(|word| {
                 if let Some(pbn) = Place::from_word(word).pbn() {
-                    self.drop_reference(pbn, freed);
+                    blocks.add_reference(pbn);
                 }
-            }
+            });
+        }
+        let before = nodes.set(pager, &mut volume.map, lbn.0, place.word());
+        *references += volume.map.tally.stored;
+        blocks.drop_word(before, freed);
+    }
+
+    /// Unmaps LBNs. A part of the map that lies in the range is dropped as a whole, and if other
+    /// volumes share the part no reference of its blocks is dropped.
+    pub(super) fn unmap(
+        &mut self,
+        id: VolumeId,
+        first: Lbn,
+        count: u64,
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
+        let mut range = first.0..first.0.saturating_add(count);
+        loop {
+            let root = self.volume_mut(id)?.map.root;
+            let Some(lbn) = self.nodes.next_mapped(root, &range) else { return Ok(()) };
+            range.start = match self.drop_part(id, lbn, &(first.0..range.end), freed) {
+                Some(after) => after,
+                None => {
+                    self.put(id, Lbn(lbn), Place::Unmapped, freed);
+                    lbn + 1
+                }
+            };
         }
     }
 
-    fn insert_volume(&mut self, record: VolumeRecord, map: PagedMap) -> Result<()> {
+    /// Drops the largest part of the map that has this LBN and lies in the range. Returns the LBN
+    /// after it.
+    fn drop_part(
+        &mut self,
+        id: VolumeId,
+        lbn: u64,
+        range: &std::ops::Range<u64>,
+        freed: &mut Vec<Pbn>,
+    ) -> Option<u64> {
+        let Self { nodes, blocks, pager, references, volumes, .. } = self;
+        let map = &mut volumes.get_mut(&id)?.map;
+        *references -= map.tally.stored;
+        let taken = nodes.take(pager, map, lbn, range);
+        *references += map.tally.stored;
+        let (part, after) = taken?;
+        nodes.release(pager, part, &mut |word| blocks.drop_word(word, freed));
+        Some(after)
+    }
+
+    fn insert_volume(&mut self, record: VolumeRecord, map: Tree) -> Result<()> {
         let id = record.id;
         if self.volumes.contains_key(&id) {
             return Err(MetadataError::damaged(format!("the metadata have volume {id} twice")));
         }
+        self.references += map.tally.stored;
         self.volumes.insert(id, LogVolume { record, map });
         self.next_volume = self.next_volume.max(id.0.saturating_add(1));
         Ok(())
@@ -245,11 +204,10 @@ impl LogBackend {
                 "the metadata refer to volume {id}, which does not exist"
             ))
         })?;
-        for slot in volume.map.slots() {
-            self.pager.retire(slot);
-        }
-        for (_, page) in volume.map.pages() {
-            self.drop_page(page, freed);
+        self.references -= volume.map.tally.stored;
+        let Self { nodes, blocks, pager, .. } = self;
+        if let Some(root) = volume.map.root {
+            nodes.release(pager, root, &mut |word| blocks.drop_word(word, freed));
         }
         Ok(())
     }
@@ -272,14 +230,10 @@ impl LogBackend {
                 copy.id
             )));
         }
-        let from = self.volumes.remove(&source).ok_or_else(|| {
-            MetadataError::damaged(format!(
-                "the metadata refer to volume {source}, which does not exist"
-            ))
-        })?;
-        let map = from.map.share(copy.id, &mut self.pager);
-        self.shared_pages += map.page_count();
-        self.volumes.insert(source, from);
+        let map = self.volume(source)?.map;
+        if let Some(root) = map.root {
+            self.nodes.share(root);
+        }
         self.insert_volume(copy, map)
     }
 }

@@ -1,14 +1,15 @@
 //! Writes a checkpoint: freezes the pages that changed, and builds the table that names all pages.
 
 use super::LogBackend;
-use super::pager::PageKey;
+use super::nodes::NodeId;
+use super::pager::{PageKey, Saved, State};
 use crate::error::{MetadataError, Result};
 use crate::{Checkpoint, Garbage, LocalPages, PageWrites, Sealed, SlotNeed};
 use gemelo_format::build_chain;
 
 /// Upper bounds of the bytes in the table for each page, and for each volume with the longest name.
 const TABLE_PAGE_BYTES: u64 = 24;
-const TABLE_VOLUME_BYTES: u64 = 512;
+const TABLE_VOLUME_BYTES: u64 = 600;
 /// Lower bound of the bytes of the table in one of its pages.
 const TABLE_PIECE_BYTES: u64 = 2048;
 
@@ -22,46 +23,56 @@ impl Checkpoint for LogBackend {
         if self.writes_image {
             self.touch_all();
         }
+        let (mut written, mut inner) = (Vec::new(), Vec::new());
         for key in self.pager.freeze() {
             match key {
-                PageKey::Map(id, number) => {
-                    if let Some(entry) =
-                        self.volumes.get_mut(&id).and_then(|volume| volume.map.entry_mut(number))
-                    {
-                        entry.freeze();
-                    }
-                }
+                PageKey::Node(id) => match self.nodes.freeze(id) {
+                    Some((_, true)) => written.push(key),
+                    Some((bits, false)) => inner.push((bits, id)),
+                    None => {}
+                },
                 PageKey::Record(number) => {
-                    if let Some(entry) = self.records.entry_mut(number) {
-                        entry.freeze();
+                    if let Some(entry) = self.blocks.records.entry_mut(number) {
+                        entry.state = State::Frozen;
+                        written.push(key);
                     }
                 }
             }
         }
+        // A node is written after the nodes below it, whose places it names.
+        inner.sort_unstable();
+        written.extend(inner.into_iter().map(|(_, id): (u8, NodeId)| PageKey::Node(id)));
+        self.pager.set_frozen(written);
+        let volumes = self.volumes.values();
+        let volumes = volumes.map(|volume| (volume.record.clone(), volume.map.root));
+        self.frozen_volumes = volumes.collect();
     }
 
     fn finish(&mut self) -> Garbage {
         self.pager.finish();
+        self.nodes.end_checkpoint(&mut self.pager);
+        self.frozen_volumes = Vec::new();
         None
     }
 
     fn abandon(&mut self) {
-        for key in self.pager.abandon() {
+        let keys = self.pager.abandon();
+        self.nodes.end_checkpoint(&mut self.pager);
+        self.frozen_volumes = Vec::new();
+        for key in keys {
             match key {
-                PageKey::Map(id, number) => {
-                    if let Some(entry) =
-                        self.volumes.get_mut(&id).and_then(|volume| volume.map.entry_mut(number))
-                    {
-                        self.pager.touch_again(key, entry);
-                    }
-                }
+                PageKey::Node(id) => self.nodes.touch_again(&mut self.pager, id),
                 PageKey::Record(number) => {
-                    if let Some(entry) = self.records.entry_mut(number) {
-                        self.pager.touch_again(key, entry);
+                    if let Some(entry) = self.blocks.records.entry_mut(number) {
+                        self.pager.touch_again(key, &mut entry.state);
                     }
                 }
             }
         }
+    }
+
+    fn allows_volume_changes(&self) -> bool {
+        true
     }
 
     fn local_pages(&self) -> Option<&dyn LocalPages> {
@@ -85,18 +96,15 @@ impl LocalPages for LogBackend {
 
     fn gather(&mut self, most: usize, writes: &mut PageWrites) -> Result<bool> {
         for _ in 0..most {
-            let Some(key) = self.pager.next_frozen() else { return Ok(false) };
-            match key {
-                PageKey::Map(id, number) => {
-                    // A volume removed before the freeze has left keys of its pages behind.
-                    let Some(volume) = self.volumes.get_mut(&id) else { continue };
-                    if let Some(entry) = volume.map.entry_mut(number) {
-                        self.pager.gather(key, entry, writes)?;
-                    }
+            match self.pager.next_frozen() {
+                None => return Ok(false),
+                Some((PageKey::Node(id), saved)) => {
+                    let saved = saved.and_then(Saved::node);
+                    self.nodes.gather(&mut self.pager, id, saved, writes)?;
                 }
-                PageKey::Record(number) => {
-                    if let Some(entry) = self.records.entry_mut(number) {
-                        self.pager.gather(key, entry, writes)?;
+                Some((PageKey::Record(number), saved)) => {
+                    if let Some(entry) = self.blocks.records.entry_mut(number) {
+                        entry.gather(&mut self.pager, saved.and_then(Saved::record), writes)?;
                     }
                 }
             }

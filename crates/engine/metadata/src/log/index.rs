@@ -32,7 +32,7 @@ impl HashIndex {
         fingerprint.high() as usize % SHARDS
     }
 
-    /// Fills the index anew from the records of all referenced PBNs, of which there are `physical`.
+    /// Fills the index anew from the records of all referenced PBNs; `physical` is their number.
     ///
     /// PBNs are gathered by shard first, because a shard stays in the processor's caches while it
     /// is filled, and the whole index does not.

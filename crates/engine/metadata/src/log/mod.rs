@@ -1,35 +1,39 @@
 //! The default backend: all metadata in memory in a compact form, and copy-on-write pages on disk
 //! at a checkpoint.
 //!
-//! The memory per block of the data store is 20 bytes for the record and 6 to 12 for the index.
-//! Each LBN of a map page in use takes 8 bytes. Reference counts and the index are not on disk:
+//! The memory per block of the data store is 20 bytes for the record and 6 to 12 for the index. A
+//! mapped LBN takes 8 bytes where most LBNs are mapped, and 16 to 32 where few are. Maps that were
+//! cloned share their nodes, in memory as on disk. Reference counts and the index are not on disk:
 //! [`load`] computes them.
 
 mod apply;
+mod blocks;
 mod checkpoint;
 mod index;
 mod load;
-mod map;
+mod nodes;
 mod pager;
 mod prove;
 mod records;
+mod settle;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod validate;
 
 use super::registry::Registration;
 use super::{CacheFigures, Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
 use crate::error::{MetadataError, Result};
+use blocks::Blocks;
 use gemelo_format::{
-    Change, Fingerprint, Lbn, Pbn, Place, PoolSeed, RECORD_PAGE_ENTRIES, Superblock, Table,
-    TableVolume, VolumeId, VolumeRecord,
+    Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, Pbn, Place, PoolSeed, RECORD_PAGE_ENTRIES,
+    StoreKind, Superblock, Table, TableVolume, VolumeId, VolumeRecord,
 };
-use index::HashIndex;
-use map::{MapPage, PagedMap};
+use nodes::{NodeId, Nodes};
 use pager::{PageKey, Pager};
-use records::Records;
 use std::collections::{BTreeMap, HashSet};
 use std::hint::black_box;
+use tree::Tree;
 
 /// The backend `log`: a checkpoint writes the pages that changed.
 pub(super) const LOG: Registration = Registration {
@@ -51,24 +55,24 @@ pub(super) const RAM: Registration = Registration {
 
 struct LogVolume {
     record: VolumeRecord,
-    map: PagedMap,
+    map: Tree,
 }
 
 /// The backends `log` and `ram`.
 pub(super) struct LogBackend {
     block_bytes: u64,
     data_blocks: u64,
+    store: StoreKind,
     next_volume: u32,
     volumes: BTreeMap<VolumeId, LogVolume>,
-    records: Records,
-    index: HashIndex,
+    nodes: Nodes,
+    blocks: Blocks,
     pager: Pager,
-    /// Entries of maps whose page another entry has too, not counting one entry of each such page.
-    shared_pages: u64,
-    physical: u64,
-    /// `false` while the journal is replayed. Counts and the index are computed after the replay.
-    is_counting: bool,
-    /// Pages of which a copy is damaged, until [`Self::settle`]. The next checkpoint writes them
+    /// LBNs of all volumes that have a PBN.
+    references: u64,
+    /// The volumes as the checkpoint under way has them.
+    frozen_volumes: Vec<(VolumeRecord, Option<NodeId>)>,
+    /// Pages with a damaged copy, until [`Self::settle`]. The next checkpoint writes them
     /// anew.
     to_rewrite: Vec<PageKey>,
     /// Numbers of the record pages that were lost. The fingerprints of their PBNs are unknown.
@@ -83,18 +87,23 @@ impl LogBackend {
         Self {
             block_bytes: u64::from(superblock.block_bytes),
             data_blocks,
+            store: superblock.store,
             next_volume: 1,
             volumes: BTreeMap::new(),
-            records: Records::default(),
-            index: HashIndex::new(),
+            nodes: Nodes::default(),
+            blocks: Blocks::new(),
             pager: Pager::new(PoolSeed::of(superblock)),
-            shared_pages: 0,
-            physical: 0,
-            is_counting: true,
+            references: 0,
+            frozen_volumes: Vec::new(),
             to_rewrite: Vec::new(),
             lost_records: HashSet::new(),
             writes_image,
         }
+    }
+
+    /// A number above all PBNs of the data store.
+    pub(super) const fn pbn_end(&self) -> u64 {
+        self.store.pbn_end(self.data_blocks)
     }
 
     fn volume(&self, id: VolumeId) -> Result<&LogVolume> {
@@ -107,59 +116,72 @@ impl LogBackend {
 
     /// Marks every page as changed.
     fn touch_all(&mut self) {
-        for (id, volume) in &mut self.volumes {
-            for (number, entry) in volume.map.entries_mut() {
-                self.pager.touch_again(PageKey::Map(*id, number), entry);
-            }
-        }
-        for (number, entry) in self.records.entries_mut() {
-            self.pager.touch_again(PageKey::Record(number), entry);
+        let ids: Vec<NodeId> = self.nodes.all().map(|(id, _)| id).collect();
+        ids.into_iter().for_each(|id| self.nodes.touch_again(&mut self.pager, id));
+        for (number, entry) in self.blocks.records.entries_mut() {
+            self.pager.touch_again(PageKey::Record(number), &mut entry.state);
         }
     }
 
+    /// The table of the checkpoint whose pages were gathered.
     fn table(&self) -> Table {
-        let volumes = self.volumes.values().map(|volume| TableVolume {
-            record: volume.record.clone(),
-            pages: volume.map.page_refs(),
-        });
-        Table { volumes: volumes.collect(), records: self.records.page_refs() }
+        let root_of = |id: &NodeId| {
+            let written = self.nodes.get(*id).written;
+            assert!(written.is_some(), "a checkpoint writes the roots of all maps");
+            written
+        };
+        let frozen = |(record, root): &(VolumeRecord, Option<NodeId>)| TableVolume {
+            record: record.clone(),
+            root: root.as_ref().and_then(root_of),
+        };
+        let volumes = self.frozen_volumes.iter().map(frozen).collect();
+        Table { volumes, records: self.blocks.records.page_refs() }
     }
 }
 
 impl Map for LogBackend {
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()> {
-        let map = &self.volume(volume)?.map;
-        places.extend(lbns.iter().map(|lbn| Place::from_word(map.word(*lbn))));
+        self.nodes.look_up(self.volume(volume)?.map.root, lbns, places);
         Ok(())
     }
 
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
-        Ok(self.volume(volume)?.map.next_mapped(from, end))
+        let root = self.volume(volume)?.map.root;
+        Ok(self.nodes.next_mapped(root, &(from.0..end.0)).map(Lbn))
     }
 
     fn is_in_shared_part(&self, volume: VolumeId, lbn: Lbn) -> bool {
-        self.volumes.get(&volume).is_some_and(|volume| volume.map.is_in_shared_page(lbn))
+        let root = self.volumes.get(&volume).and_then(|volume| volume.map.root);
+        self.nodes.is_in_shared(root, lbn)
+    }
+
+    fn piece_end(&self, volume: VolumeId, from: Lbn, most: u64) -> Lbn {
+        let root = self.volumes.get(&volume).and_then(|volume| volume.map.root);
+        let leaves = most / MAP_PAGE_ENTRIES as u64;
+        Lbn(self.nodes.end_of_leaves(root, from.0, leaves.max(1)))
     }
 }
 
 impl Index for LogBackend {
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
-        found.extend(fingerprints.iter().map(|wanted| self.index.find(*wanted, &self.records)));
+        found.extend(
+            fingerprints.iter().map(|wanted| self.blocks.index.find(*wanted, &self.blocks.records)),
+        );
         Ok(())
     }
 
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
-        records.extend(pbns.iter().map(|pbn| self.records.get(*pbn)));
+        records.extend(pbns.iter().map(|pbn| self.blocks.records.get(*pbn)));
         Ok(())
     }
 
     fn counts(&self, pbns: &[Pbn], counts: &mut Vec<u32>) -> Result<()> {
-        counts.extend(pbns.iter().map(|pbn| self.records.get(*pbn).references));
+        counts.extend(pbns.iter().map(|pbn| self.blocks.records.get(*pbn).references));
         Ok(())
     }
 
     fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
-        self.records.visit(&mut |pbn, record| {
+        self.blocks.records.visit(&mut |pbn, record| {
             if record.references > 0 {
                 visit(pbn);
             }
@@ -168,10 +190,10 @@ impl Index for LogBackend {
     }
 
     fn prefetch(&self, places: &[Place]) -> Result<()> {
-        let stored = |place: &Place| place.pbn().map(|pbn| self.records.get(pbn));
+        let stored = |place: &Place| place.pbn().map(|pbn| self.blocks.records.get(pbn));
         for record in places.iter().filter_map(stored) {
             if record.references == 1 {
-                black_box(self.index.find(record.fingerprint, &self.records));
+                black_box(self.blocks.index.find(record.fingerprint, &self.blocks.records));
             }
         }
         Ok(())
@@ -184,7 +206,11 @@ impl Volumes for LogBackend {
     }
 
     fn mapped_blocks(&self, volume: VolumeId) -> u64 {
-        self.volumes.get(&volume).map_or(0, |volume| volume.map.mapped())
+        self.volumes.get(&volume).map_or(0, |volume| volume.map.tally.mapped)
+    }
+
+    fn clones_add_references(&self) -> bool {
+        false
     }
 }
 
@@ -216,18 +242,13 @@ impl MetadataBackend for LogBackend {
     }
 
     fn totals(&self) -> Totals {
-        let maps = self.volumes.values().map(|volume| &volume.map);
-        let map_bytes: u64 = maps.clone().map(PagedMap::memory_bytes).sum();
-        let shared_bytes = self.shared_pages * size_of::<MapPage>() as u64;
         Totals {
-            references: maps.map(PagedMap::stored).sum(),
-            physical: self.physical,
+            references: self.references,
+            physical: self.blocks.physical,
             data_blocks: self.data_blocks,
             next_volume: self.next_volume,
-            index_entries: self.index.entries(),
-            memory_bytes: map_bytes - shared_bytes
-                + self.records.memory_bytes()
-                + self.index.memory_bytes(),
+            index_entries: self.blocks.index.entries(),
+            memory_bytes: self.nodes.memory_bytes() + self.blocks.memory_bytes(),
             pages: self.pager.slots.in_use(),
             cache: CacheFigures::default(),
         }

@@ -1,51 +1,33 @@
 //! Counts the references again and compares counts, totals and index with the maps and records.
 
 use super::LogBackend;
-use super::apply::FULL_COUNT;
+use super::blocks::FULL_COUNT;
+use super::nodes::{Content, NodeId, Tally};
 use gemelo_format::Place;
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::HashMap;
 
 impl LogBackend {
     pub(super) fn prove_counts(&self, most: usize) -> Vec<String> {
         let mut wrong = Vec::new();
-        let mut counted = vec![0u32; usize::try_from(self.data_blocks).unwrap_or(0)];
-        let mut seen = HashSet::new();
-        let mut shared_pages = 0;
-        for (id, volume) in &self.volumes {
-            let (mut mapped, mut stored) = (0, 0);
-            for (_, page) in volume.map.pages() {
-                let is_first = seen.insert(Arc::as_ptr(page));
-                shared_pages += u64::from(!is_first);
-                for word in page.words {
-                    mapped += u64::from(word != 0);
-                    let Some(pbn) = Place::from_word(word).pbn() else { continue };
-                    stored += 1;
-                    match counted.get_mut(pbn.index()) {
-                        Some(count) => *count = count.saturating_add(u32::from(is_first)),
-                        None => wrong.push(format!("volume {id} refers to block {}", pbn.number())),
-                    }
+        self.prove_nodes(&mut wrong);
+        let mut counted = vec![0u32; usize::try_from(self.pbn_end()).unwrap_or(0)];
+        for (id, node) in self.nodes.all() {
+            node.each_word(|word| {
+                let Some(pbn) = Place::from_word(word).pbn() else { return };
+                match counted.get_mut(pbn.index()) {
+                    Some(count) => *count = count.saturating_add(1),
+                    None => wrong.push(format!("node {id:?} refers to block {}", pbn.number())),
                 }
-            }
-            let map = &volume.map;
-            if (mapped, stored) != (map.mapped(), map.stored()) {
-                let (counted, known) = (map.mapped(), map.stored());
-                wrong.push(format!(
-                    "volume {id} maps {mapped} blocks, {stored} known, not {counted}, {known}"
-                ));
-            }
+            });
         }
         let physical = counted.iter().filter(|count| **count > 0).count() as u64;
-        if physical != self.physical {
+        if physical != self.blocks.physical {
             wrong.push(format!(
                 "there are references to {physical} blocks, not to {}",
-                self.physical
+                self.blocks.physical
             ));
         }
-        if shared_pages != self.shared_pages {
-            wrong.push(format!("{shared_pages} pages are shared, not {}", self.shared_pages));
-        }
-        self.records.visit(&mut |pbn, record| {
+        self.blocks.records.visit(&mut |pbn, record| {
             let right = counted.get_mut(pbn.index()).map_or(0, std::mem::take);
             if record.references != right && record.references != FULL_COUNT {
                 let number = pbn.number();
@@ -63,15 +45,58 @@ impl LogBackend {
         wrong
     }
 
+    /// Counts the references to every node, and the mapped LBNs below each.
+    fn prove_nodes(&self, wrong: &mut Vec<String>) {
+        let mut references: HashMap<NodeId, u32> = HashMap::new();
+        for root in self.volumes.values().filter_map(|volume| volume.map.root) {
+            *references.entry(root).or_default() += 1;
+        }
+        for (id, node) in self.nodes.all() {
+            let children = self.nodes.children(id);
+            let mut tally = Tally::default();
+            for child in &children {
+                *references.entry(*child).or_default() += 1;
+                tally.add(self.nodes.get(*child).tally());
+            }
+            if matches!(node.content, Content::Inner(_))
+                && (tally != node.tally() || children.is_empty())
+            {
+                wrong.push(format!("node {id:?} maps {tally:?}, not {:?}", node.tally()));
+            }
+        }
+        let mut shared = 0;
+        for (id, node) in self.nodes.all() {
+            let right = references.remove(&id).unwrap_or(0);
+            if node.references != right {
+                wrong.push(format!("node {id:?} has {right} references, not {}", node.references));
+            }
+            shared += u64::from(right.saturating_sub(1));
+        }
+        if !references.is_empty() || shared != self.nodes.shared() {
+            wrong.push(format!("{shared} references share nodes, not {}", self.nodes.shared()));
+        }
+        let mut stored = 0;
+        for (id, volume) in &self.volumes {
+            let map = volume.map;
+            let tally = map.root.map_or(Tally::default(), |root| self.nodes.get(root).tally());
+            stored += tally.stored;
+            if tally != map.tally {
+                wrong.push(format!("volume {id} maps {tally:?}, not {:?}", map.tally));
+            }
+        }
+        if stored != self.references {
+            wrong.push(format!("maps have {stored} references, not {}", self.references));
+        }
+    }
+
     /// Checks that every index entry leads to a referenced block, and that the fingerprint of that
     /// block leads to an entry. An entry may be missing: a content that is stored twice may have
     /// one entry, which goes with its block.
     fn prove_index(&self, wrong: &mut Vec<String>) {
-        for pbn in self.index.pbns() {
-            let record = self.records.get(pbn);
-            if record.references == 0
-                || self.index.find(record.fingerprint, &self.records).is_none()
-            {
+        let (index, records) = (&self.blocks.index, &self.blocks.records);
+        for pbn in index.pbns() {
+            let record = records.get(pbn);
+            if record.references == 0 || index.find(record.fingerprint, records).is_none() {
                 wrong.push(format!("the index has block {}, which it should not", pbn.number()));
             }
         }

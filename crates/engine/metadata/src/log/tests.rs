@@ -1,5 +1,7 @@
 //! A checkpoint is a picture of one instant, and what is loaded from it is what was frozen.
 
+mod sharing;
+
 use super::LogBackend;
 use crate::tests::record;
 use crate::{
@@ -18,6 +20,7 @@ const VOLUME: VolumeId = VolumeId(1);
 fn superblock() -> Superblock {
     Superblock {
         header_copy: None,
+        store: gemelo_format::StoreKind::Plain,
         block_bytes: 512,
         pool_id: [1; 16],
         key: [2; 32],
@@ -214,7 +217,7 @@ fn a_full_count_stays_full() {
     let mut freed = Vec::new();
     backend.apply(&[store(0, 1), store(1, 2)], &mut freed).unwrap();
     let pbn = Pbn::new(1).unwrap();
-    *backend.records.count_mut(pbn) = u32::MAX - 1;
+    *backend.blocks.records.count_mut(pbn) = u32::MAX - 1;
     let share = |lbn| Change::Share { volume: VOLUME, lbn: Lbn(lbn), pbn, checksum: Checksum(1) };
     backend.apply(&[share(1), share(2), share(3)], &mut freed).unwrap();
     backend

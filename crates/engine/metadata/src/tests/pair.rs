@@ -162,7 +162,7 @@ impl Pair {
             .retain(|lbn, _| !(first..first + count).contains(lbn));
     }
 
-    /// Volumes do not change as a whole during a checkpoint.
+    /// Volumes change as a whole during a checkpoint only if the backend allows it.
     pub(super) fn step(&mut self, may_change_volumes: bool) {
         let (id, lbn) = (self.any_volume(), self.lbn());
         match self.random.below(if may_change_volumes { 1000 } else { 997 }) {

@@ -14,11 +14,11 @@ use crate::step::Protocol;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Work {
     Idle,
-    /// It asked, and nothing was done yet. A flush must make so many changes durable.
+    /// It asked, and nothing was done yet. A flush must make this number of changes durable.
     Asked(Request, usize),
     /// Its client in the model has begun; what a read has found.
     Running(Request, Content),
-    /// It is done, and may be answered when so many changes are durable.
+    /// It is done, and may be answered when this number of changes is durable.
     Done(Answer, usize),
 }
 
@@ -92,7 +92,7 @@ impl Guess {
         {
             next.push(Self { closed: self.made, ..closed });
         }
-        // What clients know is not asked, and would only tell equal runs apart.
+        // The knowledge of clients is left out: it would only tell equal runs apart.
         for guess in &mut next {
             guess.shares = 0;
             guess.state.history = [History::of(Content::ZEROS); CELLS];

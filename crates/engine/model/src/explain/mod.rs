@@ -20,7 +20,7 @@ use std::collections::HashSet;
 /// Threads of a run. The first two are clients, which also write.
 pub(crate) const THREADS: usize = 4;
 /// Runs of the model that are kept at a time: some 500 MB. There can be more, because a life of the
-/// pool of which no commit is seen can have made any changes.
+/// pool without a visible commit can have made any changes.
 const MOST_GUESSES: usize = 500_000;
 
 /// A request of a thread to the engine.
@@ -52,7 +52,7 @@ pub enum Answer {
     Done,
     /// A content was read.
     Content(Content),
-    /// The finder has shared so many blocks.
+    /// The finder has shared this number of blocks.
     Shared(u64),
     /// It was refused, and nothing was changed.
     Refused,

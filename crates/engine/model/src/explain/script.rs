@@ -61,7 +61,7 @@ impl Script {
         self.ends.get(self.seen.checked_sub(1)?).copied()
     }
 
-    /// Returns whether these changes may follow so many others. What no commit has can be anything.
+    /// Returns whether these changes may follow the first `made` ones. Other changes are unknown.
     pub(super) fn agrees(&self, made: usize, changes: &[Change]) -> bool {
         let expected = self.changes.iter().skip(made);
         expected.zip(changes).all(|(expected, change)| expected == change)

@@ -15,7 +15,7 @@ thread_local! {
     static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// A thread that sleeps at so many looks waits for a lock.
+/// A thread that sleeps at this number of looks waits for a lock.
 const LOOKS: u32 = 3;
 /// The time between two looks at sleeping threads.
 const LOOK: Duration = Duration::from_micros(50);
@@ -57,7 +57,7 @@ pub fn this_thread() -> Option<usize> {
 }
 
 impl Scheduler {
-    /// A scheduler of so many threads.
+    /// A scheduler of this number of threads.
     pub fn new(threads: usize) -> Self {
         let threads = Threads {
             phases: vec![Phase::Running; threads],
@@ -101,7 +101,7 @@ impl Scheduler {
         threads.turn = None;
     }
 
-    /// Lets the threads go on one by one until all have ended, or until so many stops, when `end`
+    /// Lets the threads go on one by one until all have ended, or until `most_stops`, when `end`
     /// is called and they go on without stops. Returns the number of stops.
     pub fn run(&self, random: &mut Random, most_stops: u64, end: impl FnOnce()) -> u64 {
         for stops in 0..most_stops {

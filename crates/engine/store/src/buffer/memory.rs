@@ -18,7 +18,7 @@ const ALIGNMENT_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
 /// Bytes of a step: a huge page.
 const STEP_BYTES: usize = ALIGNMENT_BYTES;
-/// Bytes of the steps whose addresses are reserved at once. So many are a mapping of their own,
+/// Bytes of the steps whose addresses are reserved at once. They are a mapping of their own,
 /// whose pages are there from their first use on.
 const RESERVED_BYTES: usize = 64 << 20;
 /// Another step is made ahead when the free slots are fewer than those of this number of steps.

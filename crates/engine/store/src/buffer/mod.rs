@@ -38,7 +38,7 @@ pub use shared::ToldOfPanic;
 pub use writer::{Untried, Unwritten};
 
 use crate::request::read_below;
-use crate::{ContentComparison, ContentRead, ContentWrite, Store};
+use crate::{ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp};
 use gemelo_base::Clock;
 use gemelo_base::panics;
 use gemelo_format::{FormatError, Pbn};
@@ -176,7 +176,7 @@ impl WriteBuffer {
     }
 
     /// Returns an error of a content that could not be written out, if there is one. One that is
-    /// not for want of space comes first.
+    /// not for lack of space comes first.
     #[must_use]
     pub fn failure(&self) -> Option<Unwritten> {
         self.shared.lock().state.failure().map(Unwritten::from)
@@ -210,6 +210,17 @@ impl WriteBuffer {
         });
         self.shared.insert(held);
         Ok(())
+    }
+
+    /// Replaces a content that waits to be written by a newer one of the same PBN. Returns `false`,
+    /// and changes nothing, if none waits, or if it could not be written.
+    #[must_use]
+    pub fn replace_waiting(&self, pbn: Pbn, content: &[u8]) -> bool {
+        let Room::Slots(slots) = self.shared.take_slots(1) else { return false };
+        slots.into_iter().all(|mut slot| {
+            fill(&mut slot, content);
+            self.shared.replace_waiting(pbn, slot)
+        })
     }
 
     /// Shows the newest contents of these PBNs if all of them are in memory. Returns `false`, and
@@ -329,11 +340,7 @@ fn others<'l, T>(list: &'l mut [T], found: &[(usize, Slot)]) -> Vec<&'l mut T> {
     list.iter_mut().enumerate().filter_map(|(at, one)| is_other(at).then_some(one)).collect()
 }
 
-impl Store for WriteBuffer {
-    fn block_bytes(&self) -> usize {
-        self.shared.store.block_bytes()
-    }
-
+impl StoreSetUp for WriteBuffer {
     fn blocks(&self) -> io::Result<u64> {
         self.shared.store.blocks()
     }
@@ -348,6 +355,48 @@ impl Store for WriteBuffer {
 
     fn check_labels(&self) -> Result<Vec<String>, FormatError> {
         self.shared.store.check_labels()
+    }
+
+    fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
+        self.shared.store.content_of_form(pbn, form)
+    }
+
+    fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
+        self.shared.store.write_forms(forms)
+    }
+}
+
+impl StoreRoom for WriteBuffer {
+    /// Waits until none of these PBNs is being written, and forgets their contents.
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        self.shared.forget(first, count)?;
+        self.shared.store.discard(first, count)
+    }
+
+    fn allocated_bytes(&self) -> Option<u64> {
+        self.shared.store.allocated_bytes()
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        self.shared.store.least_discard_blocks()
+    }
+
+    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
+        self.shared.store.reserve(writes);
+    }
+
+    fn wants_reserve_ahead(&self) -> bool {
+        self.shared.store.wants_reserve_ahead()
+    }
+
+    fn reserve_ahead(&self) {
+        self.shared.store.reserve_ahead();
+    }
+}
+
+impl Store for WriteBuffer {
+    fn block_bytes(&self) -> usize {
+        self.shared.store.block_bytes()
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
@@ -395,20 +444,6 @@ impl Store for WriteBuffer {
             others.iter().map(|one| ContentComparison::new(one.pbn, one.content)).collect();
         self.shared.store.compare(&mut below);
         others.into_iter().zip(below).for_each(|(one, done)| one.outcome = done.outcome);
-    }
-
-    /// Waits until none of these PBNs is being written, and forgets their contents.
-    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
-        self.shared.forget(first, count)?;
-        self.shared.store.discard(first, count)
-    }
-
-    fn allocated_bytes(&self) -> Option<u64> {
-        self.shared.store.allocated_bytes()
-    }
-
-    fn least_discard_blocks(&self) -> u32 {
-        self.shared.store.least_discard_blocks()
     }
 
     /// Writes out and syncs. A caller that has to tell the two failures apart calls

@@ -78,7 +78,7 @@ pub(super) struct Shared {
     pub(super) ahead: Ahead,
 }
 
-/// The locked state. A panic while it is locked, or while it is let go for a call to the store,
+/// The locked state. A panic while it is locked, or released for a call to the store,
 /// breaks the buffer: the state may be half changed, or contents in flight that nobody writes.
 pub(super) struct Locked<'s> {
     guard: MutexGuard<'s, Guarded>,
@@ -120,7 +120,7 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.guard.is_broken = true;
-            // Before anybody who waits gets an error and takes it for the reason.
+            // Before a waiting thread gets an error and reports it as the reason.
             (self.shared.told)(panics::last_of_thread());
             self.shared.wake_all();
         }
@@ -174,7 +174,7 @@ impl Shared {
         Locked { guard: self.guarded.lock(), shared: self }
     }
 
-    /// Ends the work of the buffer after a panic, and tells of it.
+    /// Ends the work of the buffer after a panic, and reports it.
     pub(super) fn break_off(&self, panicked: Panicked) {
         (self.told)(panicked);
         self.guarded.lock().is_broken = true;
@@ -230,6 +230,21 @@ impl Shared {
             // A writer that found neither room nor a content to write out can write these out.
             self.settled.notify_all();
         }
+    }
+
+    /// Holds a content in place of an older one that waits. Returns `false` if none waits.
+    pub(super) fn replace_waiting(&self, pbn: Pbn, slot: Slot) -> bool {
+        let mut guarded = self.lock();
+        let waits = guarded.state.waits(pbn);
+        if waits {
+            guarded.state.insert(ContentKey { pbn, ticket: None }, slot);
+        } else {
+            guarded.state.memory.put_back(slot);
+        }
+        if guarded.starving > 0 {
+            self.settled.notify_all();
+        }
+        waits
     }
 
     /// Gives up slots that a reader looked at. The last owner of a slot frees it, which can be the
@@ -304,7 +319,7 @@ pub(super) struct ContentKey {
     pub(super) ticket: Option<NonZeroU64>,
 }
 
-/// The error of whoever would wait for a broken buffer.
+/// The error of callers that would wait for a broken buffer.
 pub(super) fn broken() -> io::Error {
     Unwritten::Broken.into_io()
 }

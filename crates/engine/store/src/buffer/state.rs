@@ -171,7 +171,7 @@ impl State {
     }
 
     /// Returns an error of a content that could not be written, if there is one. One that is not
-    /// for want of space comes first.
+    /// for lack of space comes first.
     pub(super) fn failure(&self) -> Option<io::Error> {
         let worst = self.failed.values().find(|error| !is_full(error));
         let error = worst.or_else(|| self.failed.values().next())?;
@@ -223,7 +223,7 @@ impl State {
         self.held.find_mut(hash(pbn), |held| held.pbn == pbn)
     }
 
-    /// Removes the entry of a PBN of which no content is held any more.
+    /// Removes the entry of a PBN whose content is not held any more.
     fn remove(&mut self, pbn: Pbn) {
         if let Ok(entry) = self.held.find_entry(hash(pbn), |held| held.pbn == pbn) {
             entry.remove();
@@ -248,6 +248,11 @@ impl State {
     fn is_ready(&self, pbn: Pbn) -> bool {
         let is_tried = self.failed.contains_key(&pbn) || self.unneeded.contains(&pbn);
         self.held_of(pbn).is_some_and(Held::is_ready) && !is_tried
+    }
+
+    /// Returns whether a content of this PBN waits that nobody has tried to write.
+    pub(super) fn waits(&self, pbn: Pbn) -> bool {
+        self.is_ready(pbn)
     }
 
     /// Begins to write the content that waits longest, with those of its neighbours.
@@ -357,7 +362,7 @@ impl State {
     pub(super) fn forget(&mut self, first: Pbn, count: u32) -> bool {
         let numbers = first.number()..first.number().saturating_add(count);
         self.kept.forget(numbers.clone(), &mut self.memory);
-        // The shorter one of the range and the table is gone through.
+        // The shorter one of the range and the table is searched.
         let pbns: Vec<Pbn> = if numbers.len() <= self.held.len() {
             numbers.filter_map(Pbn::new).collect()
         } else {

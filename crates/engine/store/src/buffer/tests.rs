@@ -6,6 +6,7 @@ mod ready;
 mod reserved;
 
 use super::*;
+use crate::compare_by_reading;
 use gemelo_base::{ManualClock, random::Random};
 use parking_lot::{Condvar, Mutex};
 use proptest::prelude::*;
@@ -21,7 +22,7 @@ struct Below {
     writing: BTreeSet<u32>,
     /// Writes of these fail, this often.
     failing: BTreeMap<u32, u32>,
-    /// They fail because the medium is bad, and not for want of space.
+    /// They fail because the medium is bad, and not for lack of space.
     is_bad: bool,
     /// The next write panics.
     panics: bool,
@@ -56,22 +57,74 @@ impl TestStore {
     }
 }
 
+impl StoreSetUp for TestStore {
+    fn blocks(&self) -> io::Result<u64> {
+        Ok(1 << 20)
+    }
+
+    fn enlarge(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write_labels(&self) -> Result<(), FormatError> {
+        Ok(())
+    }
+
+    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
+        Ok(Vec::new())
+    }
+
+    fn content_of_form(&self, _: Pbn, form: &[u8]) -> Option<Vec<u8>> {
+        Some(form.to_vec())
+    }
+
+    fn write_forms(&self, _: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
+        Ok(Vec::new())
+    }
+}
+
+impl StoreRoom for TestStore {
+    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
+        let below = self.below.lock();
+        for write in
+            writes.iter_mut().filter(|write| below.without_space.contains(&write.pbn.number()))
+        {
+            write.outcome = Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+    }
+
+    fn wants_reserve_ahead(&self) -> bool {
+        let below = self.below.lock();
+        below.reserved_ahead < below.most_reserved_ahead
+    }
+
+    fn reserve_ahead(&self) {
+        self.below.lock().reserved_ahead += 1;
+    }
+
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        let mut below = self.below.lock();
+        for pbn in first.number()..first.number() + count {
+            assert!(!below.writing.contains(&pbn), "{pbn} is discarded while it is written");
+            below.contents.remove(&pbn);
+        }
+        Ok(())
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        1
+    }
+
+    fn allocated_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
 impl Store for TestStore {
     fn block_bytes(&self) -> usize {
         BLOCK
     }
-    fn blocks(&self) -> io::Result<u64> {
-        Ok(1 << 20)
-    }
-    fn enlarge(&self, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-    fn write_labels(&self) -> Result<(), FormatError> {
-        Ok(())
-    }
-    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
-        Ok(Vec::new())
-    }
+
     fn read(&self, reads: &mut [ContentRead<'_>]) {
         let below = self.below.lock();
         for read in reads {
@@ -80,6 +133,7 @@ impl Store for TestStore {
             read.buffer.copy_from_slice(&content[read.within..][..read.buffer.len()]);
         }
     }
+
     fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
         let cold = self.below.lock().cold.clone();
         for read in reads {
@@ -90,21 +144,7 @@ impl Store for TestStore {
             }
         }
     }
-    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
-        let below = self.below.lock();
-        for write in
-            writes.iter_mut().filter(|write| below.without_space.contains(&write.pbn.number()))
-        {
-            write.outcome = Err(io::Error::from(io::ErrorKind::StorageFull));
-        }
-    }
-    fn wants_reserve_ahead(&self) -> bool {
-        let below = self.below.lock();
-        below.reserved_ahead < below.most_reserved_ahead
-    }
-    fn reserve_ahead(&self) {
-        self.below.lock().reserved_ahead += 1;
-    }
+
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
         let pbns: Vec<u32> = writes.iter().map(|write| write.pbn.number()).collect();
         let mut below = self.below.lock();
@@ -133,21 +173,19 @@ impl Store for TestStore {
             }
         }
     }
-    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
-        let mut below = self.below.lock();
-        for pbn in first.number()..first.number() + count {
-            assert!(!below.writing.contains(&pbn), "{pbn} is discarded while it is written");
-            below.contents.remove(&pbn);
-        }
-        Ok(())
-    }
-    fn least_discard_blocks(&self) -> u32 {
-        1
-    }
+
     fn sync(&self) -> io::Result<()> {
         let mut below = self.below.lock();
         below.durable = below.contents.clone();
         Ok(())
+    }
+
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read(reads);
+    }
+
+    fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
+        compare_by_reading(self, comparisons);
     }
 }
 

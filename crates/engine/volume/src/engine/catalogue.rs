@@ -9,6 +9,7 @@ use crate::load::LoadStat;
 use gemelo_format::{MAX_NAME_BYTES, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 type Names = BTreeMap<String, Arc<VolumeShared>>;
 
@@ -47,6 +48,7 @@ pub(crate) struct Catalogue {
     reserved: OrderedMutex<BTreeSet<String>>,
     /// Volumes that are half made or half removed, to be cleared.
     hidden: OrderedMutex<Vec<VolumeId>>,
+    has_new_hidden: AtomicBool,
 }
 
 impl Catalogue {
@@ -59,6 +61,7 @@ impl Catalogue {
             ),
             reserved: OrderedMutex::new(Rank::Catalogue, health, BTreeSet::new()),
             hidden: OrderedMutex::new(Rank::Hidden, health, hidden),
+            has_new_hidden: AtomicBool::new(false),
         }
     }
 
@@ -98,6 +101,17 @@ impl Catalogue {
     /// Leaves a hidden volume to be cleared by the background, or after the next opening.
     pub(super) fn clear_later(&self, volume: VolumeId) {
         self.hidden.lock().push(volume);
+    }
+
+    /// Leaves a hidden volume to be cleared by the background at once.
+    pub(super) fn clear_soon(&self, volume: VolumeId) {
+        self.clear_later(volume);
+        self.has_new_hidden.store(true, Ordering::Release);
+    }
+
+    /// Returns whether a volume was hidden since the last call.
+    pub(super) fn take_new_hidden(&self) -> bool {
+        self.has_new_hidden.swap(false, Ordering::AcqRel)
     }
 
     /// Takes a hidden volume that is to be cleared.

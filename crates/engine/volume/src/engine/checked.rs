@@ -76,7 +76,7 @@ impl<'a> BlockReads<'a> {
         }
     }
 
-    /// Reads them; calls `failed` with each request of which a block could not be read. Returns
+    /// Reads them; calls `failed` with each request that has an unreadable block. Returns
     /// the requests that were left because a block of them has to wait for the medium.
     pub(super) fn run(
         self,
@@ -126,7 +126,7 @@ impl<'a> BlockReads<'a> {
     }
 }
 
-/// Returns the requests, in order, of which a block was left.
+/// Returns the requests with a block that was left, in order.
 fn left_of(wanted: &[(usize, Wanted)], reads: &[ContentRead<'_>]) -> Vec<usize> {
     let pairs = wanted.iter().zip(reads);
     let left = pairs.filter(|(_, read)| read.is_left()).map(|((request, _), _)| *request);

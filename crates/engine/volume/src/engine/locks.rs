@@ -7,7 +7,7 @@
 //! A try that gives up after a while cannot deadlock, so it may come out of order. What is locked
 //! after it still has to follow all that is held.
 //!
-//! A panic while one of them is locked stops the pool before the lock is let go: the state that it
+//! A panic while one of them is locked stops the pool before it is released: the state that it
 //! guards may be half changed, and no other thread must acknowledge or write what it finds there.
 //!
 //! Locks that are private to one type, and whose holder calls nothing but that type, need no rank:
@@ -53,6 +53,8 @@ pub(crate) enum Rank {
     Damages,
     /// Blocks that no durable state refers to and that a request may still read.
     Retired,
+    /// The block of the data store to which compressed contents are added.
+    Packer,
     /// Free blocks.
     Space,
     /// Volumes that are to be cleared.
@@ -145,8 +147,8 @@ pub(crate) fn enter(rank: Rank) -> Held {
     place.hold()
 }
 
-/// A guard, and the note that it is held. After a panic the pool is stopped first; then the lock is
-/// let go.
+/// A guard, and the note that it is held. After a panic the pool is stopped first. Then the lock is
+/// released.
 pub(crate) struct Ordered<'a, G> {
     _watch: PanicWatch<'a>,
     guard: G,

@@ -1,5 +1,5 @@
 //! Maintenance in the background: commits at an interval, checkpoints before the journal is full,
-//! and the collector.
+//! the collector, and the clearing of volumes that were removed.
 
 use super::Engine;
 use super::collector::Collector;
@@ -9,8 +9,6 @@ use crate::error::Result;
 /// The work of the thread.
 pub(super) fn work(engine: &Engine, stop: &StopSignal) {
     let interval_ns = u64::try_from(engine.tuning.commit_interval.as_nanos()).unwrap_or(u64::MAX);
-    // A failure leaves the rest to the next opening.
-    let _ = engine.clear_left(&|| stop.is_raised());
     let mut due_ns = engine.clock.now_ns().saturating_add(interval_ns);
     let mut collector = Collector::new(engine.tuning.collect_bytes_per_s, engine.clock.now_ns());
     while !stop.wait() {
@@ -19,11 +17,11 @@ pub(super) fn work(engine: &Engine, stop: &StopSignal) {
             due_ns = engine.clock.now_ns().saturating_add(interval_ns);
         }
         // A failure repeats at the next flush, which reports it.
-        let _ = maintain(engine, stop, is_due).and_then(|()| collector.work(engine));
+        let _ = maintain(engine, is_due).and_then(|()| collector.work(engine));
     }
 }
 
-fn maintain(engine: &Engine, stop: &StopSignal, is_due: bool) -> Result<()> {
+fn maintain(engine: &Engine, is_due: bool) -> Result<()> {
     engine.check_writable()?;
     if is_due || engine.log.is_commit_long() {
         engine.flush()?;
@@ -34,8 +32,27 @@ fn maintain(engine: &Engine, stop: &StopSignal, is_due: bool) -> Result<()> {
         // A full disk keeps nothing else from being done.
         let _ = engine.log.tell_keeper();
         engine.data.free_retired();
-        // Clears volumes whose removal found no room. Those that still find none stay hidden.
-        let _ = engine.clear_hidden(&|| stop.is_raised());
     }
     if engine.log.is_checkpoint_due() { engine.checkpoint() } else { Ok(()) }
+}
+
+/// The work of the thread that clears volumes. It takes as long as the volumes are large, and
+/// nothing else waits for it.
+pub(super) fn clear(engine: &Engine, stop: &StopSignal) {
+    let interval_ns = u64::try_from(engine.tuning.commit_interval.as_nanos()).unwrap_or(u64::MAX);
+    // A failure leaves the rest to the next opening.
+    let _ = engine.clear_left(&|| stop.is_raised());
+    let mut due_ns = engine.clock.now_ns().saturating_add(interval_ns);
+    while !stop.wait() {
+        // Volumes whose removal found no room are tried again at the interval.
+        let is_due = engine.clock.now_ns() >= due_ns;
+        if engine.catalogue.take_new_hidden() || is_due {
+            due_ns = engine.clock.now_ns().saturating_add(interval_ns);
+            let _ = engine.clear_hidden(&|| stop.is_raised());
+        }
+    }
+    if engine.catalogue.take_new_hidden() {
+        // Removals just before the end of a short command are not left to the next opening.
+        let _ = engine.clear_hidden(&|| false);
+    }
 }

@@ -34,7 +34,7 @@ pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
 pub use data::RememberedFigures;
-pub(crate) use data::{ContentStore, Pin, Remembered, Space};
+pub(crate) use data::{ContentSpace, ContentStore, Pin, Remembered};
 pub use finder::{FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack};
 pub(crate) use finder::{FinderPolicy, SampledBlocks, Scope};
 pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
@@ -96,7 +96,7 @@ pub(crate) struct EngineParts {
     pub(crate) superblock: Superblock,
     pub(crate) tuning: Tuning,
     pub(crate) backend: Box<dyn MetadataBackend>,
-    pub(crate) space: Space,
+    pub(crate) space: ContentSpace,
     /// The keeper of the blocks, and those that it holds and nothing refers to.
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     pub(crate) held: Vec<Pbn>,
@@ -176,7 +176,7 @@ impl Engine {
         &self.fingerprinter
     }
 
-    /// Returns whether contents with equal fingerprints are taken for equal.
+    /// Returns whether equal fingerprints prove equal contents.
     pub(crate) fn fingerprints_prove_equality(&self) -> bool {
         !self.tuning.verify_bytes && !self.fingerprinter.must_compare()
     }
@@ -277,6 +277,11 @@ impl Engine {
         self.data.free_blocks()
     }
 
+    /// Contents that take space, also those that are freed and not usable yet.
+    pub(crate) fn contents_in_use(&self) -> u64 {
+        self.data.contents_in_use(self.superblock.reserved_blocks())
+    }
+
     /// Frees blocks that the keeper held.
     pub(crate) fn free_kept(&self, pbns: &[Pbn]) {
         self.data.free_held(pbns);
@@ -316,12 +321,10 @@ impl Engine {
         let mut wrong = backend.prove(most)?;
         let totals = backend.totals();
         let unmapped = self.data.unmapped();
-        let freed = log.freed_blocks() + unmapped.retired + unmapped.held;
-        let usable = totals.data_blocks.saturating_sub(self.superblock.reserved_blocks());
-        let expected = usable.saturating_sub(totals.physical + freed);
-        let free = unmapped.free;
-        if free != expected {
-            wrong.push(format!("{free} blocks are free, which should be {expected}"));
+        let expected = totals.physical + log.freed_blocks() + unmapped.retired + unmapped.held;
+        let in_use = self.contents_in_use();
+        if in_use != expected {
+            wrong.push(format!("{in_use} contents take space, which should be {expected}"));
         }
         Ok(wrong)
     }

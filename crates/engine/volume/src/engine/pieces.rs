@@ -7,7 +7,7 @@
 
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, Lbn, VolumeId};
+use gemelo_format::{Change, Lbn, MAX_VOLUME_BLOCKS, VolumeId};
 
 /// LBNs that are unmapped in one hold of the state's lock, with a backend in memory: less than a
 /// millisecond.
@@ -24,9 +24,15 @@ impl Engine {
         state.backend().piece_blocks().map_or(UNMAP_BLOCKS, |most| most.min(CACHED_BLOCKS))
     }
 
+    /// The end of the LBNs from `from` on that one change unmaps.
+    fn piece_end(state: &State, volume: VolumeId, from: Lbn) -> Lbn {
+        state.backend().piece_end(volume, from, Self::piece_blocks(state))
+    }
+
     /// Returns whether one change of the whole volume would take too long or too much memory.
     pub(super) fn is_large(state: &State, volume: VolumeId) -> bool {
         state.backend().mapped_blocks(volume) > Self::piece_blocks(state)
+            && Self::piece_end(state, volume, Lbn(0)).0 < MAX_VOLUME_BLOCKS
     }
 
     /// Returns whether the backend needs a change of this whole volume to be made in pieces.
@@ -41,14 +47,15 @@ impl Engine {
             self.log.bound_open_commit()?;
             // A failure is ignored, because an unmap may use up the reserve.
             let _ = self.log.reserve_slots();
-            let (first, count) = {
+            let first = {
                 let state = self.state();
                 let Some(first) = state.backend().next_mapped(volume, next, END)? else {
                     return Ok(());
                 };
-                (first, Self::piece_blocks(&state))
+                next = Self::piece_end(&state, volume, first);
+                first
             };
-            next = Lbn(first.0.saturating_add(count));
+            let count = next.0 - first.0;
             self.log.warm(volume, first.0, next.0)?;
             self.log.apply(&mut self.state_to_change(), &Change::Unmap { volume, first, count })?;
         }

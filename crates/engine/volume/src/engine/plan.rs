@@ -33,9 +33,9 @@ enum Step {
     Follow(usize),
     /// The content is unknown, and gets a PBN of its own.
     Fresh,
-    /// The content is unknown, and goes to this PBN, which was taken for it.
+    /// The content is unknown, and goes to this PBN, which was allocated to it.
     Store(Pbn),
-    /// The content could not be written to this PBN, which was taken for it.
+    /// The content could not be written to this PBN, which was allocated to it.
     Lost(Pbn),
 }
 
@@ -98,7 +98,7 @@ impl<'p> Block<'p> {
         }
     }
 
-    /// The PBN that was taken for the block.
+    /// The PBN that was allocated to the block.
     const fn taken(&self) -> Option<Pbn> {
         match self.step {
             Step::Store(pbn) | Step::Lost(pbn) => Some(pbn),

@@ -7,8 +7,8 @@ use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, Order
 use crate::counters::VolumeCounters;
 use crate::load::Load;
 use gemelo_format::{DedupMode, Lbn, VolumeId};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Locks for blocks that are written in part, chosen by LBN.
@@ -28,7 +28,9 @@ pub(crate) struct VolumeShared {
     /// Held shared while the volume is copied, alone while it is removed, resized or cleared beyond
     /// its end.
     resizing: OrderedRwLock<()>,
-    patch_locks: Vec<OrderedMutex<()>>,
+    /// Made by the first write of a part of a block, because most clones are never written.
+    patch_locks: OnceLock<Box<[OrderedMutex<()>]>>,
+    health: Arc<Health>,
     /// Blocks that the finder has to look at.
     dirty: OrderedMutex<DirtyGroups>,
     /// The work that the finder has done here.
@@ -39,6 +41,9 @@ pub(crate) struct VolumeShared {
     load: Load,
 }
 
+/// A clone that is never written takes less than 4 KiB, with its record in the metadata.
+const _: () = assert!(size_of::<VolumeShared>() <= 3 << 10);
+
 impl VolumeShared {
     pub(crate) fn new(
         id: VolumeId,
@@ -48,7 +53,6 @@ impl VolumeShared {
         policy: FinderPolicy,
         health: &Arc<Health>,
     ) -> Arc<Self> {
-        let patch_lock = |number| OrderedMutex::numbered(Rank::Patch, number, health, ());
         let volume = Self {
             id,
             size_bytes: AtomicU64::new(size_bytes),
@@ -58,7 +62,8 @@ impl VolumeShared {
             // Several gates are closed in the order of the ids.
             gate: OrderedRwLock::numbered(Rank::Gate, u64::from(id.0), health, false),
             resizing: OrderedRwLock::new(Rank::Resizing, health, ()),
-            patch_locks: (0..PATCH_LOCKS).map(patch_lock).collect(),
+            patch_locks: OnceLock::new(),
+            health: Arc::clone(health),
             dirty: OrderedMutex::new(Rank::Dirty, health, DirtyGroups::new(policy.delay)),
             turn: Turn::default(),
             marks: Marks::new(),
@@ -165,7 +170,9 @@ impl VolumeShared {
         let mut locks: Vec<usize> = lbns.map(|lbn| (lbn.0 % PATCH_LOCKS) as usize).collect();
         locks.sort_unstable();
         locks.dedup();
-        let found = locks.into_iter().filter_map(|lock| self.patch_locks.get(lock));
+        let made = |number| OrderedMutex::numbered(Rank::Patch, number, &self.health, ());
+        let all = self.patch_locks.get_or_init(|| (0..PATCH_LOCKS).map(made).collect());
+        let found = locks.into_iter().filter_map(|lock| all.get(lock));
         found.map(OrderedMutex::lock).collect()
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Waits of a write that finds the store full, for blocks that are being freed: short ones first,
 /// then longer ones. Most requests end within the short waits. A disk that needs more than all
-/// waits together, half a minute, is taken for one that hangs.
+/// waits together, half a minute, counts as one that hangs.
 const SHORT_WAITS: u32 = 100;
 const SHORT_WAIT: Duration = Duration::from_micros(100);
 const MOST_WAITS: u32 = 30_000;

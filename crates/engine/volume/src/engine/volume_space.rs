@@ -83,7 +83,7 @@ impl Engine {
         let volume = self.volume(name)?;
         let data_blocks = self.state().backend().totals().data_blocks;
         let mut space = VolumeSpace::default();
-        for window in windows(data_blocks, COUNTED_BLOCKS) {
+        for window in windows(self.superblock.pbn_end(data_blocks), COUNTED_BLOCKS) {
             let mut tally = Tally::new(window);
             self.each_reference((name, &volume), stop, &mut |reference| tally.add(reference))?;
             space.exclusive_blocks += tally.exclusive;
@@ -101,7 +101,7 @@ impl Engine {
             physical_blocks: totals.physical,
             ..SnapshotSpace::default()
         };
-        for window in windows(totals.data_blocks, MARKED_BLOCKS) {
+        for window in windows(self.superblock.pbn_end(totals.data_blocks), MARKED_BLOCKS) {
             let mut marks = Marks::new(window);
             for (name, volume) in &volumes {
                 let mark = &mut |reference: Reference| marks.add(reference.pbn);

@@ -4,9 +4,7 @@ use super::log::Log;
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
-use gemelo_format::{
-    Birth, Change, DedupMode, MAX_VOLUME_BLOCKS, Origin, Pbn, VolumeId, VolumeRecord,
-};
+use gemelo_format::{Birth, Change, DedupMode, MAX_VOLUME_BLOCKS, Origin, VolumeId, VolumeRecord};
 use std::time::Duration;
 
 /// The first try to close a gate waits this long for requests under way; each later try waits twice
@@ -18,8 +16,9 @@ const FIRST_GATE_WAIT: Duration = Duration::from_millis(5);
 const GATE_TRIES: u32 = 8;
 
 impl Engine {
-    /// Makes a change of a volume at an instant at which none of its requests and no checkpoint is
-    /// under way. The change gets the flag of a removed volume, and may set it.
+    /// Makes a change of a volume at an instant at which none of its requests is under way, and no
+    /// checkpoint with a backend that does not allow it. The change gets the flag of a removed
+    /// volume, and may set it.
     ///
     /// A checkpoint can take long, and is waited for before the gate is closed. Requests under way
     /// may then wait for a checkpoint themselves, so each wait for them is limited, and the gate
@@ -158,7 +157,9 @@ impl Engine {
         let most = u64::from(self.tuning.most_references);
         let of_source = state.backend().mapped_blocks(source);
         // No count is above the sum of all counts, so the common case looks at no block.
-        if state.backend().totals().references + of_source <= most {
+        if !state.backend().clones_add_references()
+            || state.backend().totals().references + of_source <= most
+        {
             return Ok(());
         }
         let mut pbns = Vec::new();
@@ -169,8 +170,8 @@ impl Engine {
         if fits { Ok(()) } else { Err(VolumeError::TooManyReferences) }
     }
 
-    /// Removes a volume. Returns when the removal is durable; the rest of a large volume may be
-    /// cleared later.
+    /// Removes a volume. Returns when the removal is durable; a large volume is cleared by the
+    /// background.
     pub(crate) fn remove_volume(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         let volume = self.volume(name)?;
@@ -194,8 +195,9 @@ impl Engine {
         };
         let flushed = self.flush();
         if is_large {
-            let is_cleared = flushed.is_ok() && self.clear(id).is_ok();
-            if !is_cleared {
+            if self.tuning.background {
+                self.catalogue.clear_soon(id);
+            } else if flushed.is_err() || self.clear(id).is_err() {
                 self.catalogue.clear_later(id);
             }
         }
@@ -258,7 +260,7 @@ impl Engine {
         // If two threads grow the pool, the second compares with the size set by the first.
         let _alone = self.catalogue.change();
         let now = self.state().backend().totals().data_blocks;
-        let most = u64::from(Pbn::LAST.number()) + 1;
+        let most = self.superblock.store.most_blocks();
         if data_blocks < now || data_blocks > most {
             let size = |blocks: u64| {
                 format_exact_size(blocks.saturating_mul(u64::from(self.superblock.block_bytes)))

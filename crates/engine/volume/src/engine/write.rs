@@ -138,7 +138,8 @@ impl Engine {
         plan.decide(self);
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
-        let Some((taken, _taken)) = self.data.take(wanted) else { return Ok(Pass::Full(wanted)) };
+        let taken = self.data.take(&plan.fresh_contents())?;
+        let Some((taken, _taken)) = taken else { return Ok(Pass::Full(wanted)) };
         let ticket = self.ticket_of(mode, &taken);
         plan.place(&taken);
         plan.write(self, ticket, failed);

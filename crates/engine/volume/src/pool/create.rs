@@ -6,8 +6,9 @@ use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
 use gemelo_disk::DiskError;
 use gemelo_format::{
-    BackendKind, COPIES, DiskRole, FingerprintKind, FlushMark, FlushMarks, PAGE_BYTES, Page, Pbn,
-    PoolSeed, Regions, Root, SlotWrite, Superblock, is_block_size,
+    BackendKind, COPIES, Compression, DiskRole, FingerprintKind, FlushMark, FlushMarks,
+    MOST_PACKED_BLOCK_BYTES, PAGE_BYTES, Page, Pbn, PoolSeed, Regions, Root, SlotWrite, StoreKind,
+    Superblock, is_block_size,
 };
 use gemelo_metadata::{BackendContext, Sealed};
 use gemelo_store::PoolDisks;
@@ -22,8 +23,6 @@ const MOST_JOURNAL_BYTES: u64 = 128 << 20;
 const MOST_GIVEN_JOURNAL_BYTES: u64 = 64 << 30;
 /// The fewest blocks of a data store: its header and one content.
 const LEAST_DATA_BLOCKS: u64 = 2;
-/// The most blocks of a data store: every PBN and block 0.
-const MOST_DATA_BLOCKS: u64 = Pbn::LAST.number() as u64 + 1;
 /// The default journal has this share of the data store's size: 0.4 %.
 const DATA_PER_JOURNAL: u64 = 256;
 /// Bytes of zeros per write.
@@ -48,6 +47,8 @@ pub struct PoolOptions {
     pub metadata: Option<PathBuf>,
     /// `true` to use a device even if it holds data.
     pub force: bool,
+    /// How contents are compressed; `None` for a store that cannot compress any.
+    pub compression: Option<Compression>,
     /// The key of the fingerprints; a random one by default.
     pub key: Option<[u8; 32]>,
 }
@@ -63,6 +64,7 @@ impl Default for PoolOptions {
             data: None,
             metadata: None,
             force: false,
+            compression: None,
             key: None,
         }
     }
@@ -77,7 +79,13 @@ impl PoolOptions {
                 "give a power of two from 512 bytes to 1 MiB".to_owned(),
             );
         }
-        if !(LEAST_DATA_BLOCKS..=MOST_DATA_BLOCKS).contains(&self.data_blocks()) {
+        if self.compression.is_some() && self.block_bytes > MOST_PACKED_BLOCK_BYTES {
+            return bad(
+                format!("compression of blocks of {}", format_exact_size(self.block_bytes.into())),
+                "give blocks of at most 64 KiB".to_owned(),
+            );
+        }
+        if !(LEAST_DATA_BLOCKS..=self.store().most_blocks()).contains(&self.data_blocks()) {
             return bad(
                 format!("capacity {}", format_exact_size(self.capacity_bytes)),
                 self.limit(),
@@ -104,7 +112,7 @@ impl PoolOptions {
                 size(LEAST_DATA_BLOCKS)
             );
         }
-        let most = size(MOST_DATA_BLOCKS + 1);
+        let most = size(self.store().most_blocks() + 1);
         format!("a pool of {} blocks holds less than {most}; larger blocks allow more", size(1))
     }
 
@@ -117,11 +125,15 @@ impl PoolOptions {
         }
     }
 
+    fn store(&self) -> StoreKind {
+        self.compression.map_or(StoreKind::Plain, StoreKind::Packed)
+    }
+
     fn data_blocks(&self) -> u64 {
         self.capacity_bytes / u64::from(self.block_bytes)
     }
 
-    /// The PBN of the header's copy: the last block, which is the farthest from block 0. A store of
+    /// The block of the header's copy: the last block, which is the farthest from block 0. A store of
     /// two blocks has no copy.
     fn header_copy(&self) -> Option<Pbn> {
         let last = self.data_blocks() - 1;
@@ -159,6 +171,7 @@ impl Pool {
             backend: options.backend,
             ring_pages: options.ring_pages(),
             header_copy: options.header_copy(),
+            store: options.store(),
         };
         let store = disks.store(&superblock);
         store.enlarge(options.data_blocks()).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
@@ -189,7 +202,7 @@ pub(super) fn format_metadata(
     disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
 }
 
-/// Writes zeros to all places that are fixed. Earlier bytes are then never taken for a commit or a
+/// Writes zeros to all places that are fixed. Earlier bytes then never look like a commit or a
 /// root, and the space of the journal and of the first slots is allocated.
 fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
     let end = superblock.regions().fixed_bytes();

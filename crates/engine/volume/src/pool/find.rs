@@ -34,7 +34,7 @@ impl Pool {
     }
 
     /// Returns the number of blocks that have to be looked up: the marked ones, and all blocks of
-    /// volumes that are gone through as a whole.
+    /// volumes that are searched as a whole.
     fn blocks_to_find(&self) -> u64 {
         let of_volume = |volume: super::VolumeSummary| {
             let swept_blocks = if volume.is_swept { volume.mapped_blocks } else { 0 };

@@ -153,7 +153,8 @@ impl Judge {
         let (backend, pbn) = (&*recovered.backend, wanted.pbn);
         let is_record_lost = backend.is_record_lost(pbn);
         let carried = recovered.carried.get(pbn);
-        if u64::from(pbn.number()) >= self.present && carried.is_none() {
+        let last_block = recovered.superblock.store.last_block(pbn);
+        if u64::from(last_block) >= self.present && carried.is_none() {
             return Ok(Look::Lost);
         }
         if !data && !recovered.has_lost_history && !is_record_lost {
@@ -165,7 +166,7 @@ impl Judge {
         };
         let needs_fingerprint = is_record_lost || doubtful.is_some();
         let verdict = match carried {
-            Some(content) => self.judge_content(content, wanted, needs_fingerprint),
+            Some(content) => self.judge_content(&content, wanted, needs_fingerprint),
             None => self.judge(*wanted, needs_fingerprint),
         };
         Ok(match verdict.fingerprint.filter(|_| needs_fingerprint) {
@@ -209,7 +210,7 @@ impl Judge {
             let expected = Expected { pbn: wanted.pbn, checksum: wanted.checksum };
             if wounds.may_be_healed_by(expected) && !damaged.contains_key(&expected) {
                 match recovered.carried.get(wanted.pbn) {
-                    Some(content) => healed.extend(wounds.take_healed_by(content)),
+                    Some(content) => healed.extend(wounds.take_healed_by(&content)),
                     None if self.read(wanted.pbn) => {
                         healed.extend(wounds.take_healed_by(&self.content));
                     }

@@ -48,7 +48,7 @@ impl Pool {
         self.engine.sync_healed()
     }
 
-    /// Returns whether contents with equal fingerprints are taken for equal.
+    /// Returns whether equal fingerprints prove equal contents.
     #[must_use]
     pub fn fingerprints_prove_equality(&self) -> bool {
         self.engine.fingerprints_prove_equality()

@@ -24,7 +24,7 @@ const NEW_DIRECTORY_MODE: u32 = 0o700;
 /// ```no_run
 /// # use gemelo_volume::{NewPool, PoolOptions, VolumeError};
 /// let new = NewPool::make("pool".as_ref(), &PoolOptions::default())?;
-/// // Whatever else belongs into the directory is written here.
+/// // Other files of the directory are written here.
 /// new.keep();
 /// # Ok::<(), VolumeError>(())
 /// ```

@@ -66,7 +66,7 @@ pub struct Tuning {
     pub background: bool,
     /// The settings of the finder.
     pub finder: FinderTuning,
-    /// What happens to blocks of in-line volumes while the write buffer is full.
+    /// The policy for blocks of in-line volumes while the write buffer is full.
     pub inline_overload: InlineOverload,
     /// The most freed bytes per second that the background gives back to the system; 0 for none.
     pub collect_bytes_per_s: u64,
@@ -181,7 +181,7 @@ impl Pool {
     fn look_for_deletion(&self) {
         let PoolDisks { data, metadata, .. } = &self.disks;
         for (role, disk) in [(DiskRole::Data, data), (DiskRole::Metadata, metadata)] {
-            // A disk that cannot tell is not taken for deleted: its next request fails.
+            // A disk that cannot tell does not count as deleted: its next request fails.
             if !self.is_read_only() && disk.is_deleted().is_ok_and(|is_deleted| is_deleted) {
                 self.engine.stop_deleted(role);
             }

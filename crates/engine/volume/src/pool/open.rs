@@ -1,22 +1,22 @@
 //! Opens a pool: reads the newest checkpoint, replays the journal after it, and computes the state.
 
-use super::carried::Carried;
+use super::carried::{Carried, hold_in};
 use super::past_loss::PastLoss;
 use super::{LossChoice, Pool, Tuning};
-use crate::engine::{ContentStore, Engine, EngineParts, Health, Remembered, Space, Worker};
+use crate::engine::{ContentSpace, ContentStore, Engine, EngineParts, Health, Remembered, Worker};
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use gemelo_base::Clock;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place,
-    PoolSeed, Reading, ReplayOptions, Root, Superblock, VolumeId, find_roots, read_superblock,
-    replay_journal,
+    AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, PackedPlace,
+    Place, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock, VolumeId, WHOLE_SLOT,
+    find_roots, read_superblock, replay_journal,
 };
 use gemelo_metadata::{
     BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
 };
-use gemelo_store::{BufferOptions, PoolDisks, Store, WriteBuffer, WriteObserver};
+use gemelo_store::{BufferOptions, PoolDisks, Store, WriteBuffer, WriteObserver, WrittenContent};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub(crate) fn recover(
     let options = LoadOptions { cache_bytes, salvages: is_salvaged };
     let Loaded { mut backend, root, newest } = load(disks, &superblock, options, &mut damage)?;
     let mut past_loss = PastLoss::default();
-    let mut carried = Carried::new(&superblock);
+    let mut carried = Carried::new(&superblock, &store);
     let options = ReplayOptions { at_loss: at_loss(salvage), reading: Reading::OneGood };
     let replayed = replay_journal(&*disks.metadata, &superblock, &root, options, |mut commit| {
         carried.take_from(&mut commit)?;
@@ -107,9 +107,9 @@ pub(crate) fn recover(
         damage.lost.push(what);
     }
     if has_lost_history {
-        carried.leave_out_reused(&*store, replayed.given_up.expected);
+        carried.leave_out_reused(replayed.given_up.expected);
     }
-    find_absent(&*store, &carried, &*backend, &mut damage)?;
+    find_absent(&superblock, &*store, (&carried, &*backend), &mut damage)?;
     let generation = replayed.generation.max(newest);
     Ok(Recovered {
         superblock,
@@ -166,15 +166,16 @@ fn load(
 /// lost contents would look like zeros. The pool therefore takes no changes before it is repaired.
 /// Contents that the journal carries are not lost.
 fn find_absent(
+    superblock: &Superblock,
     store: &dyn Store,
-    carried: &Carried,
-    backend: &dyn Index,
+    (carried, backend): (&Carried, &dyn Index),
     damage: &mut Damage,
 ) -> Result<()> {
     let present = store.blocks().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
     let mut absent = 0u64;
     let visited = backend.visit_used(&mut |pbn| {
-        let is_absent = u64::from(pbn.number()) >= present && carried.get(pbn).is_none();
+        let last_block = superblock.store.last_block(pbn);
+        let is_absent = u64::from(last_block) >= present && !carried.has(pbn);
         absent += u64::from(is_absent);
     });
     if absent > 0 {
@@ -247,35 +248,33 @@ impl Pool {
         } = recovered;
         let mut space = space_of(&*backend, &superblock, &mut damage)?;
         if next_commit > FIRST_COMMIT {
-            space.note_used_before();
+            space.blocks_mut().note_used_before();
         }
         let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
         let tuning = Tuning { read_only: is_read_only, ..tuning };
         let keeper = disks.keeper();
         let mut unwritten = Vec::new();
         if is_read_only {
-            store = carried.overlay(store);
+            store = carried.overlay();
         } else {
             extend_data(&*store, backend.totals().data_blocks)?;
-            unwritten = carried.write_to(&*store, |pbn| space.is_used(pbn))?;
+            unwritten = carried.write(|pbn| space.is_used(pbn))?;
             if !is_salvaged {
                 let newest = Newest { root: &root, commit: last_commit.as_ref() };
                 write_again(&disks, &*store, &superblock, &mut journal, newest)?;
             }
         }
+        let data_blocks = backend.totals().data_blocks;
         let held = match &keeper {
-            Some(keeper) if !is_read_only => {
-                keeper.opened(space.blocks(), &|pbn| space.is_used(pbn))
-            }
+            Some(keeper) if !is_read_only => keeper.opened(data_blocks, &|pbn| space.is_used(pbn)),
             _ => Vec::new(),
         };
-        let data_blocks = backend.totals().data_blocks;
         let health = Arc::new(Health::new(is_read_only));
-        assert!(space.blocks() == data_blocks, "the space is that of the data store");
+        assert!(space.blocks().blocks() == data_blocks, "the space is that of the data store");
         let (contents, remembered) =
-            contents_of((store, data_blocks), &superblock, &tuning, (&clock, &health))?;
-        if let ContentStore::Buffered(buffer) = &contents {
-            carried.hold_in(buffer, &unwritten)?;
+            contents_of((&disks, store, data_blocks), &superblock, &tuning, (&clock, &health))?;
+        if let Some(buffer) = contents.buffer() {
+            hold_in(buffer, &unwritten)?;
         }
         let engine = Engine::new(EngineParts {
             contents,
@@ -306,11 +305,9 @@ fn space_of(
     backend: &dyn MetadataBackend,
     superblock: &Superblock,
     damage: &mut Damage,
-) -> Result<Space> {
-    let mut space = Space::new(backend.totals().data_blocks);
-    superblock.header_copy.into_iter().for_each(|pbn| {
-        space.claim(pbn);
-    });
+) -> Result<ContentSpace> {
+    let mut space = ContentSpace::new(superblock.store, backend.totals().data_blocks);
+    superblock.header_copy.into_iter().for_each(|block| space.claim_block(block));
     match backend.visit_used(&mut |pbn| {
         space.claim(pbn);
     }) {
@@ -318,6 +315,7 @@ fn space_of(
         Err(MetadataError::Damaged { what }) => damage.lost.push(what),
         other => other?,
     }
+    space.blocks_mut().begin_where_most_is_free();
     Ok(space)
 }
 
@@ -326,7 +324,7 @@ fn start(engine: &Arc<Engine>) -> Result<Vec<Worker>> {
     // On a file system that is full already, the pool uses the room that it has.
     let _ = engine.reserve_slots();
     if !engine.has_background() {
-        // What fails here is done at the next opening.
+        // A clean-up that fails here is done at the next opening.
         let _ = engine.clear_left(&|| false);
         return Ok(Vec::new());
     }
@@ -340,7 +338,7 @@ fn start(engine: &Arc<Engine>) -> Result<Vec<Worker>> {
 /// Returns the plain store for a pool that is read only, and else a buffer over it, with the
 /// fingerprints that it remembers.
 fn contents_of(
-    (store, data_blocks): (Arc<dyn Store>, u64),
+    (disks, store, data_blocks): (&PoolDisks, Arc<dyn Store>, u64),
     superblock: &Superblock,
     tuning: &Tuning,
     (clock, health): (&Arc<dyn Clock>, &Arc<Health>),
@@ -351,7 +349,7 @@ fn contents_of(
         Arc::clone(clock),
     ));
     if tuning.read_only {
-        return Ok((ContentStore::Plain(store), remembered));
+        return Ok((ContentStore::plain(store), remembered));
     }
     let options = BufferOptions {
         bytes: tuning.write_buffer_bytes,
@@ -359,15 +357,47 @@ fn contents_of(
         background: tuning.background,
         threads: tuning.write_threads,
     };
-    let observer = Arc::clone(&remembered) as Arc<dyn WriteObserver>;
-    let health = Arc::clone(health);
-    let told = Arc::new(move |panicked| health.stop_by_panic(panicked));
-    let buffer = WriteBuffer::new(store, options, Arc::clone(clock), Some(observer), told)
+    let observer = match superblock.store {
+        StoreKind::Plain => Arc::clone(&remembered) as Arc<dyn WriteObserver>,
+        StoreKind::Packed(_) => Arc::new(OfWholeBlocks { observer: Arc::clone(&remembered) }),
+    };
+    let stopped = Arc::clone(health);
+    let told = Arc::new(move |panicked| stopped.stop_by_panic(panicked));
+    let blocks = match superblock.store {
+        StoreKind::Plain => store,
+        StoreKind::Packed(_) => disks.blocks(superblock),
+    };
+    let buffer = WriteBuffer::new(blocks, options, Arc::clone(clock), Some(observer), told)
         .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
-    Ok((ContentStore::Buffered(buffer), remembered))
+    Ok((ContentStore::buffered(buffer, superblock, health), remembered))
 }
 
-/// What the opening has read last.
+/// Shows contents that fill blocks of a packed store to an observer. The finder reads the others
+/// when it needs their fingerprints.
+struct OfWholeBlocks {
+    observer: Arc<Remembered>,
+}
+
+impl WriteObserver for OfWholeBlocks {
+    fn wants(&self, contents: usize) -> bool {
+        self.observer.wants(contents)
+    }
+
+    fn written(&self, contents: &[WrittenContent<'_>]) {
+        let pbn_of = |block| PackedPlace { block, slot: WHOLE_SLOT }.pbn();
+        let contents: Vec<WrittenContent<'_>> = contents
+            .iter()
+            .filter_map(|one| Some(WrittenContent { pbn: pbn_of(one.pbn.number())?, ..*one }))
+            .collect();
+        self.observer.written(&contents);
+    }
+
+    fn missed(&self, contents: usize) {
+        self.observer.missed(contents);
+    }
+}
+
+/// The newest state that the opening has read.
 #[derive(Clone, Copy)]
 struct Newest<'n> {
     root: &'n Root,

@@ -9,7 +9,7 @@ use super::directory::{DATA, METADATA, failed};
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{Disk, DiskAccess, DiskError, FileDisk};
 use gemelo_format::{Superblock, read_superblock};
-use gemelo_store::{BlockStore, Store};
+use gemelo_store::{BlockStore, StoreSetUp};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;

@@ -1,7 +1,7 @@
 //! Scrubs a pool while it is served: reads all contents from the medium, compares them with the
 //! checksums in the maps, and heals damaged ones from other copies.
 //!
-//! Which copies heal a block is told in [`super::copies`]. A volume that is removed meanwhile is
+//! [`super::copies`] says which copies heal a block. A volume that is removed meanwhile is
 //! left out from there on.
 
 use super::Pool;

@@ -178,6 +178,7 @@ impl Pool {
         let free_blocks = engine.free_blocks();
         let reserved_blocks = engine.superblock().reserved_blocks();
         assert!(totals.data_blocks >= reserved_blocks, "the data store has its reserved blocks");
+        let in_use = engine.contents_in_use();
         let capacity_blocks = totals.data_blocks - reserved_blocks;
         Ok(PoolStat {
             block_bytes: engine.superblock().block_bytes,
@@ -189,7 +190,7 @@ impl Pool {
             capacity_blocks,
             reserved_blocks,
             free_blocks,
-            pending_blocks: capacity_blocks.saturating_sub(totals.physical + free_blocks),
+            pending_blocks: in_use.saturating_sub(totals.physical),
             index_entries: totals.index_entries,
             metadata_memory_bytes: totals.memory_bytes,
             metadata_disk_bytes: engine.metadata_disk_bytes()?,

@@ -19,13 +19,17 @@ pub mod storm;
 
 use gemelo_base::{Clock, ManualClock, random::mix_pair};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_format::BackendKind;
+use gemelo_format::{BackendKind, Compression};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{LayoutTuning, Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const BLOCK: usize = 512;
+
+/// The ways in which a packed store is tested.
+pub const COMPRESSIONS: [Compression; 3] =
+    [Compression::Lz4, Compression::Zstd(1), Compression::Off];
 
 /// Options of a small pool with the shortest journal.
 pub fn options(blocks: u64) -> PoolOptions {
@@ -85,12 +89,14 @@ pub fn open_ticking(disks: &PoolDisks, tuning: Tuning) -> Result<Pool, VolumeErr
     Pool::open_disks(disks.clone(), tuning, Arc::new(TickingClock(AtomicU64::new(0))))
 }
 
-/// Makes the content of an id. The content of 0 is zeros.
+/// Makes the content of an id. The content of 0 is zeros. A part of the others repeats, so that they
+/// compress more or less.
 pub fn content(id: u64, bytes: usize) -> Vec<u8> {
     if id == 0 {
         return vec![0; bytes];
     }
-    (0..bytes as u64 / 8).flat_map(|word| mix_pair(id, word).to_le_bytes()).collect()
+    let noise = bytes as u64 / 8 * (1 + mix_pair(id, u64::MAX) % 4) / 4;
+    (0..bytes as u64 / 8).flat_map(|word| mix_pair(id, word.min(noise)).to_le_bytes()).collect()
 }
 
 fn execute(volume: &Volume, operation: Operation<'_>) -> Result<(), DeviceError> {

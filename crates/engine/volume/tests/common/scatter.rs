@@ -3,7 +3,9 @@
 
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{DiskRole, FormatError, Pbn, Superblock};
-use gemelo_store::{ContentRead, ContentWrite, Store};
+use gemelo_store::{
+    ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
+};
 use std::io;
 use std::sync::Arc;
 
@@ -38,11 +40,7 @@ fn transform(content: &[u8]) -> Vec<u8> {
     content.iter().rev().map(|byte| byte ^ MASK).collect()
 }
 
-impl Store for ScatterStore {
-    fn block_bytes(&self) -> usize {
-        self.block_bytes
-    }
-
+impl StoreSetUp for ScatterStore {
     fn blocks(&self) -> io::Result<u64> {
         let blocks = self.disk.len()? / self.block_bytes as u64;
         Ok(blocks.saturating_sub(1) / GROUP_BLOCKS * GROUP_BLOCKS)
@@ -67,6 +65,57 @@ impl Store for ScatterStore {
             return Ok(Vec::new());
         }
         Err(FormatError::NotAPool { why: "the data store is not scattered" })
+    }
+
+    fn content_of_form(&self, _: Pbn, form: &[u8]) -> Option<Vec<u8>> {
+        (form.len() == self.block_bytes).then(|| form.to_vec())
+    }
+
+    fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
+        let mut unwritten = Vec::new();
+        for (pbn, form) in forms {
+            let mut writes = [ContentWrite::new(*pbn, form)];
+            self.write(&mut writes);
+            let [write] = writes;
+            match write.outcome {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    unwritten.push((*pbn, form.to_vec()));
+                }
+                other => other?,
+            }
+        }
+        Ok(unwritten)
+    }
+}
+
+impl StoreRoom for ScatterStore {
+    fn reserve(&self, _: &mut [ContentWrite<'_>]) {}
+
+    fn wants_reserve_ahead(&self) -> bool {
+        false
+    }
+
+    fn reserve_ahead(&self) {}
+
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        for pbn in (first.number()..first.number() + count).filter_map(Pbn::new) {
+            self.disk.discard(self.offset(pbn), self.block_bytes as u64)?;
+        }
+        Ok(())
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        1
+    }
+
+    fn allocated_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Store for ScatterStore {
+    fn block_bytes(&self) -> usize {
+        self.block_bytes
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
@@ -97,18 +146,19 @@ impl Store for ScatterStore {
         }
     }
 
-    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
-        for pbn in (first.number()..first.number() + count).filter_map(Pbn::new) {
-            self.disk.discard(self.offset(pbn), self.block_bytes as u64)?;
-        }
-        Ok(())
-    }
-
-    fn least_discard_blocks(&self) -> u32 {
-        1
-    }
-
     fn sync(&self) -> io::Result<()> {
         self.disk.sync()
+    }
+
+    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        self.read(reads);
+    }
+
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read(reads);
+    }
+
+    fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
+        compare_by_reading(self, comparisons);
     }
 }

@@ -84,8 +84,8 @@ impl FoundExport {
             }
         }
         let allows_many = export.flags.has(ExportFlags::CAN_MULTI_CONN);
-        if layout.processes > 1 && !allows_many {
-            let (uri, wanted) = (Box::new(uri.clone()), layout.processes);
+        if layout.all_places() > 1 && !allows_many {
+            let (uri, wanted) = (Box::new(uri.clone()), layout.all_places());
             return Err(ExportError::Connections { uri, wanted }.into());
         }
         let must_be_blank = layout.access == PlaceAccess::Create && !layout.force;
@@ -156,7 +156,7 @@ impl Target for ExportTarget {
         let client = connect(uri, options.depth.saturating_mul(parts))?;
         let place = NbdPlace {
             name: uri.to_string(),
-            first_byte: u64::from(process) * self.layout.place_bytes,
+            first_byte: self.layout.first_byte(process),
             most_bytes: *most_bytes,
             flushes_at_end: !allows_many,
         };

@@ -169,7 +169,7 @@ impl Target for VolumeTarget {
     }
 
     fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
-        let first_byte = u64::from(process) * self.layout.place_bytes;
+        let first_byte = self.layout.first_byte(process);
         Ok(Box::new(BatchQueue::new(
             self.volume.clone(),
             self.place.to_string(),

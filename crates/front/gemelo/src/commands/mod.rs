@@ -9,6 +9,8 @@ mod distribution;
 mod domain;
 mod filebench;
 mod generate;
+mod host;
+mod hosts;
 mod log;
 mod manual;
 mod pool;
@@ -93,6 +95,8 @@ enum Command {
     /// All `pool` and `volume` commands work on the pool while it is served. With socket
     /// activation, the server also listens at the sockets that the service manager hands over.
     Serve(Box<serve::Arguments>),
+    #[command(hide = true)]
+    Host(host::Arguments),
     Completions(completions::Arguments),
     Manual(manual::Arguments),
 }
@@ -107,7 +111,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Suite(arguments) => suite::run(&arguments, context),
         Command::Dedisbench(arguments) => dedisbench::run(&arguments, context),
         Command::Filebench(arguments) => filebench::run(&arguments, context),
-        Command::Verify(arguments) => verify::run(arguments, context),
+        Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Log(arguments) => log::run(&arguments, context),
         Command::Replay(arguments) => replay::run(&arguments, context),
         Command::Compare(arguments) => compare::run(&arguments, context),
@@ -117,6 +121,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Domain(arguments) => domain::run(&arguments, context),
         Command::Volume(arguments) => volume::run(&arguments, context),
         Command::Serve(arguments) => serve::run(&arguments, context),
+        Command::Host(arguments) => host::run(&arguments, context),
         Command::Completions(arguments) => completions::run(&arguments, context),
         Command::Manual(arguments) => manual::run(&arguments, context),
     }

@@ -1,4 +1,4 @@
-//! `gemelo serve` exports the volumes of a pool over NBD.
+//! `gemelo serve` exports the volumes of a pool over NBD and to virtual machines.
 
 mod permissions;
 
@@ -9,15 +9,17 @@ use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::DailyWindow;
 use gemelo_base::values::{Percent, Size, Span};
+use gemelo_device::{FrontEnd, SocketAccess};
 use gemelo_disk::IoMode;
 use gemelo_nbd::server::{
-    ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
+    ListenAddress, Listener, NbdFrontEnd, ServerConfig, TlsPolicy, tls_from_files,
 };
 use gemelo_place::PoolPlace;
 use gemelo_serve::{
     Addresses, InheritedSocket, MetricsAddress, ServeOptions, Settings, Thresholds, handed_over,
     whole_percent,
 };
+use gemelo_vhost::VhostFrontEnd;
 use gemelo_volume::{InlineOverload, Tuning};
 use permissions::{FileMode, GroupId};
 use std::path::PathBuf;
@@ -26,6 +28,12 @@ use std::time::Duration;
 
 /// The shortest lease. It is renewed every second, and the store counts whole seconds.
 const LEAST_LEASE: Duration = Duration::from_secs(3);
+
+/// Headings of the help. Options without one are those that most users set.
+const ACCESS: &str = "Clients";
+const ENCRYPTION: &str = "Encryption";
+const BACKGROUND: &str = "Background work";
+const TUNING: &str = "Tuning";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -42,14 +50,18 @@ pub(crate) struct Arguments {
     lease: Option<Span>,
     /// Address to listen at: unix:PATH or tcp:HOST:PORT, where HOST is a name or an address; may be
     /// given several times
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, help_heading = ACCESS, value_name = "ADDRESS")]
     listen: Vec<ListenAddress>,
-    /// Mode of the unix sockets of --listen: users that may write to a socket may connect [default:
-    /// by the umask, or 0660 with --socket-group]
-    #[arg(long, value_name = "MODE")]
+    /// Directory for the sockets of virtual machines on this host, which reach a volume by shared
+    /// memory (vhost-user-blk): the socket of the volume NAME is DIR/NAME.sock
+    #[arg(long, help_heading = ACCESS, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    vhost_user: Option<PathBuf>,
+    /// Mode of the unix sockets of --listen and --vhost-user: users that may write to a socket may
+    /// connect [default: by the umask, or 0660 with --socket-group]
+    #[arg(long, help_heading = ACCESS, value_name = "MODE")]
     socket_mode: Option<FileMode>,
-    /// Group of the unix sockets of --listen: its name or number
-    #[arg(long, value_name = "GROUP")]
+    /// Group of the unix sockets of --listen and --vhost-user: its name or number
+    #[arg(long, help_heading = ACCESS, value_name = "GROUP")]
     socket_group: Option<GroupId>,
     /// Refuse all changes, by clients and by commands
     #[arg(long)]
@@ -59,43 +71,43 @@ pub(crate) struct Arguments {
     volume: Vec<String>,
     /// Serve metrics for Prometheus at http://HOST:PORT/metrics, and those of each volume at
     /// http://HOST:PORT/metrics/volumes
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, help_heading = ACCESS, value_name = "HOST:PORT")]
     metrics: Option<MetricsAddress>,
     /// Encrypt with this certificate and its chain, a PEM file; clients that do not encrypt are
     /// refused
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, help_heading = ENCRYPTION, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
     /// Private key of the certificate, a PEM file
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    #[arg(long, help_heading = ENCRYPTION, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
     /// Accept only clients whose certificate one of these authorities has signed, a PEM file
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    #[arg(long, help_heading = ENCRYPTION, value_name = "FILE", requires = "tls_certificate")]
     tls_client_authority: Option<PathBuf>,
     /// Also accept clients that do not encrypt
-    #[arg(long, requires = "tls_certificate")]
+    #[arg(long, help_heading = ENCRYPTION, requires = "tls_certificate")]
     tls_optional: bool,
     /// Listen without encryption at addresses that other machines reach
-    #[arg(long)]
+    #[arg(long, help_heading = ACCESS)]
     insecure: bool,
     /// Most clients at a time at each address
-    #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, help_heading = ACCESS, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     most_connections: u32,
     /// Most connections at a time at each address that have not selected a volume; a further one
     /// ends the oldest
-    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, help_heading = TUNING, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     most_handshakes: u32,
     /// Most memory for the requests and replies of all clients together [default: 256m, more for
     /// many clients]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     memory: Option<Size>,
     /// End connections that send no request for this time; 0s for never
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    #[arg(long, help_heading = ACCESS, value_name = "DURATION", default_value = "0s")]
     idle_timeout: Span,
     /// End connections that send a part of a request and then nothing for this time; 0s for never
-    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    #[arg(long, help_heading = TUNING, value_name = "DURATION", default_value = "1m")]
     receive_timeout: Span,
     /// End connections that accept nothing of their replies for this time; 0s for never
-    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    #[arg(long, help_heading = TUNING, value_name = "DURATION", default_value = "1m")]
     send_timeout: Span,
     /// Acknowledge a write when it is durable, as if every client asked for it: for clients that
     /// connect again by themselves after a crash or a fail-over, and keep a write cache
@@ -103,82 +115,82 @@ pub(crate) struct Arguments {
     write_through: bool,
     /// Poll for the next request for this time before sleeping: replies are faster, and the
     /// processor is busier
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    #[arg(long, help_heading = TUNING, value_name = "DURATION", default_value = "0s")]
     busy_wait: Span,
     /// Write a line to standard error when a client connects and when it leaves
-    #[arg(long)]
+    #[arg(long, help_heading = ACCESS)]
     log_connections: bool,
     /// Most freed space to give back to the file system a second; 0 for none [default: 64m]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, help_heading = BACKGROUND, value_name = "SIZE")]
     collect_rate: Option<Size>,
     /// Most data to move a second while the pool is idle, so that neighbouring blocks are stored
     /// side by side; 0 for none [default: as the pool was made, 50m]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, help_heading = BACKGROUND, value_name = "SIZE")]
     layout_rate: Option<Size>,
     /// Most data of off-line volumes that the finder reads a second [default: no limit]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, help_heading = BACKGROUND, value_name = "SIZE")]
     finder_rate: Option<Size>,
     /// Least time after a write before the finder looks at the block [default: 5s]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, help_heading = BACKGROUND, value_name = "DURATION")]
     finder_delay: Option<Span>,
     /// Most time after a write before the finder looks at the block: the delay of a volume grows up
     /// to it while blocks are overwritten soon after the finder looked at them [default: 1m]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, help_heading = TUNING, value_name = "DURATION")]
     finder_most_delay: Option<Span>,
     /// Time from the beginning of a round of the finder to that of the next one; 0s to work as soon
     /// as blocks are due [default: 0s]
-    #[arg(long, value_name = "DURATION", visible_alias = "find-interval")]
+    #[arg(long, help_heading = BACKGROUND, value_name = "DURATION")]
     finder_interval: Option<Span>,
     /// Part of each day, in local time, in which the finder works, such as 01:00-05:00 [default:
     /// the whole day]
-    #[arg(long, value_name = "FROM-TO", visible_alias = "find-window")]
+    #[arg(long, help_heading = BACKGROUND, value_name = "FROM-TO")]
     finder_window: Option<DailyWindow>,
     /// Most processor time that the finder uses while clients have requests under way, in percent
     /// of a core [default: 20]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, help_heading = BACKGROUND, value_name = "PERCENT")]
     finder_cpu: Option<Percent>,
     /// Memory for fingerprints that are taken while contents are written, so that the finder need
     /// not read them; 0 for none [default: 16m]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     finder_memory: Option<Size>,
     /// While the write buffer is full: have writers wait, or store blocks of in-line volumes at
     /// once and leave them to the finder [default: wait]
-    #[arg(long, value_name = "wait|defer", value_parser = inline_overload_parser())]
+    #[arg(long, help_heading = TUNING, value_name = "wait|defer", value_parser = inline_overload_parser())]
     inline_overload: Option<InlineOverload>,
     /// Scrub the pool when this time has passed since the end of the last scrub; 0s for never
     /// [default: never]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, help_heading = BACKGROUND, value_name = "DURATION")]
     scrub_interval: Option<Span>,
     /// Most data that such a scrub reads a second [default: 50m]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, help_heading = BACKGROUND, value_name = "SIZE")]
     scrub_rate: Option<Size>,
     /// Memory for the metadata of the backends table and btree [default: as the pool was made,
     /// 256m]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     cache: Option<Size>,
     /// Memory for contents that were written: until they are on the disk, and afterwards for
     /// readers, until newer contents need it [default: as the pool was made, 64m]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     write_buffer: Option<Size>,
     /// Most new contents that a flush writes into the journal, so that it syncs one disk and not
     /// two; 0 for none, more than 16m count as 16m [default: as the pool was made, 64k, or 256k
     /// for a member of a domain]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     carry: Option<Size>,
     /// Make writes durable after this time at the latest, even if no client flushes [default: as
     /// the pool was made, 5s]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, help_heading = TUNING, value_name = "DURATION")]
     commit_interval: Option<Span>,
     /// Compare bytes before a block is shared, with every kind of fingerprint
-    #[arg(long)]
+    #[arg(long, help_heading = TUNING)]
     verify_bytes: bool,
     /// Compare contents with their checksums at every read, so that a damaged block is an error
     /// [default: as the pool was made, on]
-    #[arg(long, value_name = "on|off")]
+    #[arg(long, help_heading = TUNING, value_name = "on|off")]
     verify_reads: Option<OnOff>,
     /// Write past the page cache or through it; buffered where the file system has no direct writes
     /// [default: as the pool was made, direct]
-    #[arg(long, value_name = "direct|buffered", value_parser = io_mode_parser())]
+    #[arg(long, help_heading = TUNING, value_name = "direct|buffered", value_parser = io_mode_parser())]
     io: Option<IoMode>,
     /// Warn when this percentage of the data store is in use
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "80,90,95")]
@@ -215,7 +227,7 @@ impl Arguments {
         })
     }
 
-    /// The settings of the pool, of which options take precedence.
+    /// The settings of the pool. Options take precedence.
     fn settings(&self, place: &PoolPlace) -> anyhow::Result<Settings> {
         let of_pool = Settings::read(place)?;
         let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
@@ -247,7 +259,7 @@ impl Arguments {
         let settings = self.settings(place)?;
         Ok(ServeOptions {
             // Each protocol of clients is a line here.
-            front_ends: vec![Box::new(self.nbd()?)],
+            front_ends: self.front_ends()?,
             volumes: self.volume.clone(),
             tuning: Tuning { read_only: self.read_only, ..settings.tuning() },
             metrics: self.metrics.clone(),
@@ -257,7 +269,32 @@ impl Arguments {
         })
     }
 
+    fn front_ends(&self) -> anyhow::Result<Vec<Box<dyn FrontEnd>>> {
+        let mut front_ends: Vec<Box<dyn FrontEnd>> = vec![Box::new(self.nbd()?)];
+        front_ends.extend(self.vhost().map(|vhost| Box::new(vhost) as Box<dyn FrontEnd>));
+        Ok(front_ends)
+    }
+
+    fn socket_access(&self) -> SocketAccess {
+        SocketAccess {
+            mode: self.socket_mode.map(|mode| mode.0),
+            group: self.socket_group.map(|group| group.0),
+        }
+    }
+
+    fn vhost(&self) -> Option<VhostFrontEnd> {
+        Some(VhostFrontEnd {
+            directory: self.vhost_user.clone()?,
+            socket_access: self.socket_access(),
+            write_through: self.write_through,
+            log_connections: self.log_connections,
+        })
+    }
+
     fn nbd(&self) -> anyhow::Result<NbdFrontEnd> {
+        let has_file = self.listen.iter().any(|at| matches!(at, ListenAddress::Unix(_)));
+        // The rights may be meant for the sockets of the other protocol.
+        let are_rights_for_others = self.vhost_user.is_some() && !has_file;
         let handed_over = handed_over()?.into_iter().map(|socket| match socket {
             InheritedSocket::Unix(listener) => Listener::from_unix(listener),
             InheritedSocket::Tcp(listener) => Listener::from_tcp(listener),
@@ -265,9 +302,10 @@ impl Arguments {
         Ok(NbdFrontEnd {
             handed_over: handed_over.collect::<Result<_, _>>().or_bad_input()?,
             listen: self.listen.clone(),
-            socket_access: SocketAccess {
-                mode: self.socket_mode.map(|mode| mode.0),
-                group: self.socket_group.map(|group| group.0),
+            socket_access: if are_rights_for_others {
+                SocketAccess::default()
+            } else {
+                self.socket_access()
             },
             config: ServerConfig {
                 most_connections: self.most_connections as usize,
@@ -287,7 +325,7 @@ impl Arguments {
     }
 }
 
-/// Returns the limit of an option, of which zero means no limit.
+/// Returns the limit of an option; zero means no limit.
 fn unless_zero(span: Span) -> Option<Duration> {
     (!span.0.is_zero()).then_some(span.0)
 }

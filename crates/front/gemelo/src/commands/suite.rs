@@ -17,9 +17,11 @@ pub(crate) struct Arguments {
     options: JobOptions,
     #[command(flatten, next_help_heading = "Measurement")]
     outputs: bench::Outputs,
+    #[command(flatten)]
+    places: bench::Places,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let jobs = suite::jobs(&arguments.options)?;
-    bench::run_jobs(jobs, &arguments.outputs, context)
+    bench::run_jobs(jobs, &arguments.outputs, &arguments.places, context)
 }

@@ -1,19 +1,27 @@
 //! `gemelo verify` checks the data that a run left on its target, by the run's result file.
 
 use super::bench::verified;
+use super::host::Task;
+use super::hosts::{Fleet, HostOptions};
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
+use crate::exit::{OrBadInput, Outcome, bad_input};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_fleet::HostEnd;
+use gemelo_job::bench::hosts::target_of;
 use gemelo_job::bench::{JobInput, SCHEMA};
-use gemelo_job::verify::{VerifyError, verify};
+use gemelo_job::verify::{Verified, VerifyError, verify};
 use gemelo_load::RunResult;
+use gemelo_record::HostsFile;
 use gemelo_target::TargetUri;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::path::PathBuf;
 
 /// Check every block that a run with --keep left on its target.
 ///
-/// The result file of the run determines the expected content of each block.
+/// The result file of the run determines the expected content of each block. With --hosts, which
+/// must be as many as those of the run, each host checks the part that it wrote.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The result file that `gemelo bench --json` wrote
@@ -21,13 +29,20 @@ pub(crate) struct Arguments {
     /// The target that holds the data now [default: the target of the run]
     #[arg(long, value_name = "URI")]
     target: Option<TargetUri>,
+    #[command(flatten)]
+    hosts: HostOptions,
 }
 
-pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let file =
-        gemelo_record::read_result::<Vec<JobInput>, Vec<RunResult>>(&arguments.result, SCHEMA)
-            .or_bad_input()?;
-    let checked = verify(&file, arguments.target, &context.job_environment());
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let file = gemelo_record::read_hosts_result::<Vec<JobInput>, Vec<RunResult>>(
+        &arguments.result,
+        SCHEMA,
+    )
+    .or_bad_input()?;
+    if let Some(fleet) = arguments.hosts.fleet()? {
+        return on_hosts(&fleet, file, arguments.target.as_ref(), context);
+    }
+    let checked = verify(&file.file, arguments.target.clone(), &context.job_environment());
     let checked = match checked {
         Err(error @ VerifyError::NothingKept) => {
             return Err(error)
@@ -42,4 +57,52 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         None if checked.verification.is_success() => Ok(Outcome::Done),
         None => Ok(Outcome::Partial),
     }
+}
+
+/// Has each host check its part.
+fn on_hosts(
+    fleet: &Fleet,
+    file: HostsFile<Vec<JobInput>, Vec<RunResult>>,
+    target: Option<&TargetUri>,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    let (names, count) = (fleet.names(), file.hosts.len());
+    if names.len() != count {
+        return Err(bad_input(anyhow!(
+            "the result is of {count} hosts, and --hosts has {}: give as many, in the same order",
+            names.len()
+        )));
+    }
+    let tasks = names.iter().zip(file.hosts).map(|(name, host)| {
+        let result = host.file.ok_or_else(|| anyhow!("host {name} has no result"));
+        let target = target.map(|target| target_of(target, name, host.index));
+        result.map(|file| Task::Verify { file: Box::new(file), target }).or_bad_input()
+    });
+    let tasks = tasks.collect::<anyhow::Result<Vec<Task>>>()?;
+    let mut is_right = true;
+    for one in fleet.run::<IgnoredAny>(&tasks, |_| Ok(()), context)? {
+        let told = match one.end {
+            HostEnd::Lost(reason) => Err(reason),
+            HostEnd::Failed(refusal) => Err(refusal.message),
+            HostEnd::Done(done) => {
+                is_right &= done.is_complete;
+                Verified::deserialize(done.result).map_err(|error| error.to_string())
+            }
+        };
+        match told {
+            Err(reason) => {
+                is_right = false;
+                context.monitor.warn(&format!("host {}: {reason}", one.host));
+            }
+            Ok(found) => {
+                let text =
+                    format!("{} {}:\n{}", one.host, found.target, verified(&found.verification));
+                context.print(&text)?;
+                if let Some(failure) = found.failure {
+                    context.monitor.warn(&format!("host {}: {failure}", one.host));
+                }
+            }
+        }
+    }
+    Ok(if is_right { Outcome::Done } else { Outcome::Partial })
 }

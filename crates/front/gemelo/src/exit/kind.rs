@@ -99,6 +99,7 @@ const KNOWN: &[KindAs] = &[
     kind_as::<gemelo_device::DeviceError>,
     kind_as::<gemelo_device::FrontEndError>,
     kind_as::<gemelo_disk::DiskError>,
+    kind_as::<gemelo_fleet::FleetError>,
     kind_as::<gemelo_format::FormatError>,
     kind_as::<gemelo_filebench::WorkloadError>,
     kind_as::<gemelo_filebench::ScriptError>,

@@ -39,7 +39,7 @@ const DONE: u8 = 0;
 const SLOWER: u8 = 6;
 
 /// The exit status of a comparison whose measurements do not answer the question of the user. A
-/// script can repeat the measurement, and never takes it for a pass.
+/// script can repeat the measurement, and never counts it as a pass.
 const UNDECIDED: u8 = 8;
 
 /// Returns the exit status for a kind of failure.
@@ -131,6 +131,11 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
         text += &advice;
     }
     if has_lines(error) { format_lines(&text) } else { format_line(&text) }
+}
+
+/// Returns the kind of a failure.
+pub(crate) fn kind(error: &anyhow::Error) -> FailureKind {
+    kind_of(error)
 }
 
 fn has_lines(error: &anyhow::Error) -> bool {

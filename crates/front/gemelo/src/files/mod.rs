@@ -75,10 +75,6 @@ pub(crate) fn write_whole(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Res
 }
 
 /// Writes a result file as indented JSON.
-pub(crate) fn write_json<Input: Serialize, Measured: Serialize>(
-    path: &Path,
-    force: bool,
-    result: &gemelo_record::ResultFile<Input, Measured>,
-) -> anyhow::Result<()> {
+pub(crate) fn write_json(path: &Path, force: bool, result: &impl Serialize) -> anyhow::Result<()> {
     write_whole(path, force, gemelo_record::to_json(result)?.as_bytes())
 }

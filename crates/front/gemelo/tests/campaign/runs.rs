@@ -49,7 +49,7 @@ fn a_campaign_is_not_overwritten_and_another_plan_does_not_go_on_with_it() {
     assert_eq!((ran.status, ran.err.contains("another plan")), (2, true), "{}", ran.err);
 }
 
-/// Two targets of which one takes twice the time, and two that differ by chance.
+/// Two targets, one with twice the time of the other, and two that differ by chance.
 #[test]
 fn repetitions_go_on_while_a_comparison_is_undecided_and_end_at_the_limit() {
     let place = Place::with(

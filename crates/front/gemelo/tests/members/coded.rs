@@ -75,7 +75,7 @@ fn slow_storage_servers(host: &Host<'_>) {
     server.end();
 }
 
-/// QEMU connects again and repeats what was not answered. It believes that what was answered is in
+/// QEMU connects again and repeats what was not answered. It assumes that answered writes are in
 /// the server's cache, so the server must not have one: it writes through.
 fn a_fail_over_under_qemu(host: &Host<'_>) {
     // Nothing is durable by itself before the kill.

@@ -110,7 +110,12 @@ impl TestPool {
 
     /// Serves it, and waits until that is so.
     pub(crate) fn serve(&self) -> Served {
-        let mut served = Served::start(&self.path(), &self.socket());
+        self.serve_with(&[])
+    }
+
+    /// Serves it with further options, and waits until that is so.
+    pub(crate) fn serve_with(&self, options: &[&str]) -> Served {
+        let mut served = Served::start_with(&self.path(), &self.socket(), options);
         served.wait_until_ready();
         served
     }
@@ -126,12 +131,17 @@ pub(crate) struct Served {
 impl Served {
     /// Starts it without waiting.
     pub(crate) fn start(pool: &Path, socket: &Path) -> Self {
+        Self::start_with(pool, socket, &[])
+    }
+
+    fn start_with(pool: &Path, socket: &Path, options: &[&str]) -> Self {
         let log = socket.with_extension("log");
         let child = Command::new(env!("CARGO_BIN_EXE_gemelo"))
             .arg("serve")
             .arg(pool)
             .arg("--listen")
             .arg(format!("unix:{}", socket.display()))
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(std::fs::File::options().create(true).append(true).open(&log).unwrap())

@@ -69,7 +69,7 @@ impl Channel {
     }
 
     /// Starts TLS and verifies the server's certificate. The handshake reads exactly the bytes that
-    /// it needs, so no unencrypted bytes are taken for encrypted ones.
+    /// it needs, so unencrypted bytes are never used as encrypted ones.
     pub(super) fn start_tls(
         &mut self,
         config: Arc<ClientConfig>,

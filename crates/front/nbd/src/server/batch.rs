@@ -41,6 +41,13 @@ const KEPT_REPLY_BYTES: usize = 4 << 20;
 /// quarter of it.
 const ROOMY_BATCHES: u32 = 1024;
 
+/// Place of the first reply in its buffer. The kernel copies with `rep movs`, which is slow on many
+/// processors if the destination lies 1 to 31 bytes after the source, modulo 4096. Data of the page
+/// cache begins at a page boundary, and so does the memory of a socket that takes the replies. With
+/// this place the data of a read lies 80 bytes or more after a page boundary, and what each part of
+/// a long send copies begins at a multiple of 64 (docs/internals/copies.md).
+const REPLIES_AT: usize = 64;
+
 /// The reads of a batch that wait for the medium, if the device can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
@@ -137,7 +144,7 @@ impl Batch {
         self.slot_bytes += head_bytes;
         self.status_bytes += if is_status { MOST_STATUS_BYTES } else { 0 };
         assert!(
-            self.entries.is_empty() && self.slot_bytes + self.status_bytes <= self.replies.len(),
+            self.entries.is_empty() && self.slot_bytes + self.status_bytes <= self.room_bytes(),
             "a request whose result is known is alone in its batch, and its reply has room"
         );
         self.entries.push(Entry {
@@ -187,9 +194,9 @@ impl Batch {
         if !self.make_room(room_bytes) {
             return false;
         }
-        assert!(room_bytes <= self.replies.len(), "a request has room for its reply and its data");
+        assert!(room_bytes <= self.room_bytes(), "a request has room for its reply and its data");
         if !held.is_empty() {
-            put(&mut self.replies, self.slot_bytes + head_bytes, held);
+            put(&mut self.replies, REPLIES_AT + self.slot_bytes + head_bytes, held);
             self.holds_data = true;
         }
         self.data_bytes += data_bytes + payload.len();
@@ -210,13 +217,19 @@ impl Batch {
         true
     }
 
-    /// Grows the reply buffer to at least this size. Returns `false` if memory is not granted.
+    /// Returns the number of bytes of replies that fit at present.
+    fn room_bytes(&self) -> usize {
+        self.replies.len() - REPLIES_AT
+    }
+
+    /// Makes room for this many bytes of replies. Returns `false` if memory is not granted.
     fn make_room(&mut self, bytes: usize) -> bool {
-        if bytes <= self.replies.len() {
+        if bytes <= self.room_bytes() {
             return true;
         }
+        let bytes = REPLIES_AT + bytes;
         let doubled = bytes.next_power_of_two();
-        let kept = if self.holds_data { self.slot_bytes } else { 0 };
+        let kept = if self.holds_data { REPLIES_AT + self.slot_bytes } else { 0 };
         doubled <= KEPT_REPLY_BYTES && self.replies.grow(doubled, kept)
             || self.replies.grow(bytes, kept)
     }
@@ -230,7 +243,7 @@ impl Batch {
     /// Returns the length in bytes of the longest read that fits into the empty batch.
     pub(crate) fn longest_read(&self) -> u32 {
         // The buffer of a batch is not longer than a request.
-        self.replies.len().saturating_sub(OFFSET_DATA_HEADER_BYTES) as u32
+        self.room_bytes().saturating_sub(OFFSET_DATA_HEADER_BYTES) as u32
     }
 
     /// Returns the reply buffer, into which a piece of a long request can be read. It holds the
@@ -323,7 +336,7 @@ impl Batch {
         // Each batch costs one allocation: the requests borrow from two buffers, so they cannot be
         // kept.
         let mut requests = Vec::with_capacity(self.entries.len());
-        let mut rest = &mut *self.replies;
+        let (_, mut rest) = self.replies.split_at_mut(REPLIES_AT);
         for entry in &mut self.entries {
             let (_, after_head) = rest.split_at_mut(entry.head_bytes);
             let (buffer, after) = after_head.split_at_mut(entry.data_bytes);
@@ -358,8 +371,8 @@ impl Batch {
     /// Writes the head of each reply before its data, and moves replies forward after one that
     /// became shorter.
     fn close_gaps(&mut self) {
-        let mut slot_start = 0;
-        let mut filled = 0;
+        let mut slot_start = REPLIES_AT;
+        let mut filled = REPLIES_AT;
         for entry in &self.entries {
             let (cookie, error) = (entry.request.cookie, entry.error);
             let slot_bytes = entry.head_bytes + entry.data_bytes;
@@ -387,8 +400,8 @@ impl Batch {
                 }
             }
         }
-        assert!(slot_start == self.slot_bytes, "the slots are those of the requests");
-        self.reply_bytes = filled;
+        assert!(slot_start == REPLIES_AT + self.slot_bytes, "the slots are those of the requests");
+        self.reply_bytes = filled - REPLIES_AT;
     }
 
     fn append_block_status(&mut self, device: &dyn BlockDevice) {
@@ -397,15 +410,15 @@ impl Batch {
             reply.clear();
             put_block_status(&mut reply, &entry.request, entry.error, device);
             assert!(reply.len() <= MOST_STATUS_BYTES, "a block status has the room of its bound");
-            put(&mut self.replies, self.reply_bytes, &reply);
+            put(&mut self.replies, REPLIES_AT + self.reply_bytes, &reply);
             self.reply_bytes += reply.len();
         }
     }
 
     /// Returns the replies to be sent.
     pub(crate) fn replies(&self) -> &[u8] {
-        assert!(self.reply_bytes <= self.replies.len(), "the replies are in their buffer");
-        self.replies.get(..self.reply_bytes).unwrap_or_default()
+        assert!(self.reply_bytes <= self.room_bytes(), "the replies are in their buffer");
+        self.replies.get(REPLIES_AT..REPLIES_AT + self.reply_bytes).unwrap_or_default()
     }
 
     /// Empties the batch for its next use, and releases memory if the last batches used little.

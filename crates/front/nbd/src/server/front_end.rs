@@ -1,12 +1,13 @@
 //! NBD as a front end of a server of exports.
 
 use super::{
-    ListenAddress, ListenError, Listener, Memory, Server, ServerConfig, ServerCounts, SocketAccess,
-    TlsPolicy,
+    ListenAddress, ListenError, Listener, Memory, Server, ServerConfig, ServerCounts, TlsPolicy,
 };
 use gemelo_base::units::format_size;
 use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
-use gemelo_device::{Exports, FrontEnd, FrontEndError, FrontEndFigures, Listening, Transfers};
+use gemelo_device::{
+    Exports, FrontEnd, FrontEndError, FrontEndFigures, Listening, SocketAccess, Transfers,
+};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -21,6 +21,11 @@ pub(super) const LONGEST_WHOLE_BYTES: u32 = 2 << 20;
 /// behind it.
 const MOST_BYTES: usize = LONGEST_WHOLE_BYTES as usize + (256 << 10);
 
+/// Place of the first byte that is held. It is chosen as that of the replies: clients send the data
+/// of a write apart from its header, so it begins at a page boundary of the socket's memory, and
+/// here at 64 bytes after one (docs/internals/copies.md).
+const HELD_AT: usize = 64 - REQUEST_BYTES;
+
 /// A rest of at most this length moves to the front of the buffer. The connection then reuses the
 /// same few pages, which stay in the processor's caches. A longer rest moves if less than a quarter
 /// of the buffer is free behind it.
@@ -67,7 +72,7 @@ impl ReceiveBuffer {
         let (was_filled, is_full) = (false, false);
         Ok(Self {
             buffer,
-            held: 0..0,
+            held: HELD_AT..HELD_AT,
             wanted_bytes: REQUEST_BYTES,
             was_filled,
             is_full,
@@ -141,7 +146,14 @@ impl ReceiveBuffer {
 
     /// Returns the number of bytes that the buffer can hold at present.
     pub(super) fn capacity(&self) -> usize {
-        self.buffer.len()
+        self.buffer.len() - HELD_AT
+    }
+
+    /// Moves the held bytes to the front.
+    fn move_to_front(&mut self) {
+        let bytes = self.held.len();
+        self.buffer.copy_within(self.held.clone(), HELD_AT);
+        self.held = HELD_AT..HELD_AT + bytes;
     }
 
     /// Drops up to `most` bytes from the front. Returns the number of bytes dropped.
@@ -162,17 +174,16 @@ impl ReceiveBuffer {
     pub(super) fn room(&mut self) -> &mut [u8] {
         let is_short = self.held.len() <= SHORT_REST_BYTES;
         let lacks_room = self.buffer.len() - self.held.end < self.buffer.len() / 4;
-        if self.held.start > 0
+        if self.held.start > HELD_AT
             && (is_short || lacks_room || self.held.start + self.wanted_bytes > self.buffer.len())
         {
-            self.buffer.copy_within(self.held.clone(), 0);
-            self.held = 0..self.held.len();
+            self.move_to_front();
         }
         if self.held.end == self.buffer.len() || self.was_filled {
             let bytes = (2 * self.buffer.len()).min(MOST_BYTES);
             // If the held bytes do not begin at the front, the bytes before them are kept as well.
             let is_grown = self.buffer.len() < bytes && self.buffer.grow(bytes, self.held.end);
-            self.is_full = !is_grown && self.held.len() == self.buffer.len();
+            self.is_full = !is_grown && self.held.len() == self.capacity();
             self.was_filled = false;
         }
         self.buffer.get_mut(self.held.end..).unwrap_or_default()
@@ -196,14 +207,15 @@ impl ReceiveBuffer {
     /// one if the bytes do not fit into it.
     pub(super) fn exchange(&mut self, mut other: Buffer) -> Result<Buffer, Buffer> {
         let bytes = self.held().len();
-        if bytes > other.len() && !other.grow(self.buffer.len(), 0) {
+        let end = HELD_AT + bytes;
+        if end > other.len() && !other.grow(self.buffer.len(), 0) {
             return Err(other);
         }
-        assert!(bytes <= other.len(), "what was not taken out yet has room in the other buffer");
-        if let Some(place) = other.get_mut(..bytes) {
+        assert!(end <= other.len(), "what was not taken out yet has room in the other buffer");
+        if let Some(place) = other.get_mut(HELD_AT..end) {
             place.copy_from_slice(self.held());
         }
-        self.held = 0..bytes;
+        self.held = HELD_AT..end;
         // The next receipt would need as much room as the last one.
         self.was_filled |= other.len() < self.buffer.len();
         Ok(std::mem::replace(&mut self.buffer, other))
@@ -217,8 +229,7 @@ impl ReceiveBuffer {
     /// Releases memory, if the held bytes fit into less.
     pub(super) fn shrink(&mut self) {
         self.roomy_receipts = 0;
-        self.buffer.copy_within(self.held.clone(), 0);
-        self.held = 0..self.held.len();
+        self.move_to_front();
         self.buffer.shrink(self.held.end);
     }
 }

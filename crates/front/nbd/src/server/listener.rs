@@ -1,9 +1,9 @@
 //! Listening sockets: unix sockets and TCP, made here or handed over by the program that started
 //! this one.
 
-use super::socket_file::{self, SocketAccess};
 use crate::socket::Socket;
 use gemelo_base::{Classified, FailureKind};
+use gemelo_device::{SocketAccess, listen_at_file};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -148,7 +148,7 @@ impl Listener {
         let failed = |source| ListenError { address: address.clone(), source };
         match address {
             ListenAddress::Unix(path) => {
-                let listener = socket_file::listen(path, access, QUEUE_LENGTH).map_err(failed)?;
+                let listener = listen_at_file(path, access, QUEUE_LENGTH).map_err(failed)?;
                 Self::of_unix(listener, address.clone(), Some(path.clone())).map_err(failed)
             }
             ListenAddress::Tcp(wanted) => {

@@ -25,7 +25,6 @@ mod registry;
 mod reports;
 mod session;
 mod silence;
-mod socket_file;
 mod status;
 mod stream;
 mod tls;
@@ -36,7 +35,6 @@ pub use counters::ServerCounts;
 pub use front_end::NbdFrontEnd;
 pub use listener::{ListenAddress, ListenError, Listener, UnknownAddress};
 pub use memory::Memory;
-pub use socket_file::SocketAccess;
 pub use tls::{TlsPolicy, tls_from_files};
 
 use crate::socket::Socket;

@@ -19,7 +19,7 @@ impl Stream {
     }
 
     /// Starts TLS. The handshake reads exactly the bytes that it needs, so no unencrypted bytes are
-    /// buffered and taken for encrypted ones.
+    /// buffered and used as encrypted ones.
     pub(crate) fn start_tls(self, config: Arc<ServerConfig>) -> io::Result<Self> {
         let Self::Plain(mut socket) = self else { return Err(io::ErrorKind::InvalidInput.into()) };
         let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;

@@ -146,7 +146,7 @@ fn histograms(page: &mut Page, volumes: &[VolumeReport]) {
     }
 }
 
-/// The help text of a counter, of which the name says everything.
+/// The help text of a counter; its name says everything.
 fn help_of(name: &str, of: &str) -> String {
     format!("{}, {of}since the pool was opened.", name.replace('_', " "))
 }

@@ -7,29 +7,24 @@ use gemelo_disk::IoMode;
 use gemelo_volume::InlineOverload;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The file as it is read, with the names of options and those of earlier versions.
+/// The file as it is read, with the names of options.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct Read {
     #[serde(deserialize_with = "span")]
     commit_interval: Option<u64>,
-    #[serde(rename = "commit_interval_ms")]
-    old_commit_interval_ms: Option<u64>,
-    #[serde(alias = "verify_reads", deserialize_with = "switch")]
+    #[serde(deserialize_with = "switch")]
     verify_reads: Option<bool>,
-    #[serde(alias = "verify_bytes")]
     verify_bytes: Option<bool>,
     #[serde(deserialize_with = "span")]
     finder_delay: Option<u64>,
-    #[serde(rename = "finder_delay_ms")]
-    old_finder_delay_ms: Option<u64>,
     #[serde(deserialize_with = "span")]
     finder_most_delay: Option<u64>,
-    #[serde(alias = "finder_bytes_per_s", deserialize_with = "size")]
+    #[serde(deserialize_with = "size")]
     finder_rate: Option<u64>,
-    #[serde(alias = "find-interval", deserialize_with = "span")]
+    #[serde(deserialize_with = "span")]
     finder_interval: Option<u64>,
-    #[serde(alias = "find-window", deserialize_with = "window")]
+    #[serde(deserialize_with = "window")]
     finder_window: Option<DailyWindow>,
     #[serde(deserialize_with = "percent")]
     finder_cpu: Option<u32>,
@@ -43,13 +38,13 @@ struct Read {
     scrub_rate: Option<u64>,
     #[serde(deserialize_with = "size")]
     layout_rate: Option<u64>,
-    #[serde(alias = "cache_bytes", deserialize_with = "size")]
+    #[serde(deserialize_with = "size")]
     cache: Option<u64>,
     #[serde(deserialize_with = "size")]
     write_buffer: Option<u64>,
     #[serde(deserialize_with = "size")]
     carry: Option<u64>,
-    #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
+    #[serde(deserialize_with = "size")]
     collect_rate: Option<u64>,
     #[serde(deserialize_with = "io_mode")]
     io: Option<IoMode>,
@@ -194,39 +189,29 @@ impl From<Settings> for Written {
     }
 }
 
-impl Read {
-    fn settings(self) -> Result<Settings, String> {
-        let one = |new: Option<u64>, old: Option<u64>, name: &str| match (new, old) {
-            (Some(_), Some(_)) => {
-                Err(format!("'{name}' is set twice, also as '{}_ms'", name.replace('-', "_")))
-            }
-            (new, old) => Ok(new.or(old)),
-        };
-        Ok(Settings {
-            commit_interval_ms: one(
-                self.commit_interval,
-                self.old_commit_interval_ms,
-                "commit-interval",
-            )?,
-            verify_reads: self.verify_reads,
-            verify_bytes: self.verify_bytes,
-            finder_delay_ms: one(self.finder_delay, self.old_finder_delay_ms, "finder-delay")?,
-            finder_most_delay_ms: self.finder_most_delay,
-            finder_bytes_per_s: self.finder_rate,
-            finder_interval_ms: self.finder_interval,
-            finder_window: self.finder_window,
-            finder_cpu_percent: self.finder_cpu,
-            finder_memory_bytes: self.finder_memory,
-            inline_overload: self.inline_overload,
-            scrub_interval_ms: self.scrub_interval,
-            scrub_bytes_per_s: self.scrub_rate,
-            layout_bytes_per_s: self.layout_rate,
-            cache_bytes: self.cache,
-            write_buffer_bytes: self.write_buffer,
-            carry_bytes: self.carry,
-            collect_bytes_per_s: self.collect_rate,
-            io: self.io,
-        })
+impl From<Read> for Settings {
+    fn from(read: Read) -> Self {
+        Self {
+            commit_interval_ms: read.commit_interval,
+            verify_reads: read.verify_reads,
+            verify_bytes: read.verify_bytes,
+            finder_delay_ms: read.finder_delay,
+            finder_most_delay_ms: read.finder_most_delay,
+            finder_bytes_per_s: read.finder_rate,
+            finder_interval_ms: read.finder_interval,
+            finder_window: read.finder_window,
+            finder_cpu_percent: read.finder_cpu,
+            finder_memory_bytes: read.finder_memory,
+            inline_overload: read.inline_overload,
+            scrub_interval_ms: read.scrub_interval,
+            scrub_bytes_per_s: read.scrub_rate,
+            layout_bytes_per_s: read.layout_rate,
+            cache_bytes: read.cache,
+            write_buffer_bytes: read.write_buffer,
+            carry_bytes: read.carry,
+            collect_bytes_per_s: read.collect_rate,
+            io: read.io,
+        }
     }
 }
 
@@ -243,7 +228,7 @@ pub(super) fn parse(text: &str) -> Result<Settings, String> {
         });
         format!("{line}{}", error.message().trim_end())
     })?;
-    read.settings()
+    Ok(read.into())
 }
 
 /// Returns the text of a file with these settings.

@@ -1,7 +1,6 @@
 //! The settings of a pool, which apply whenever it is opened: a small file in its directory.
 //!
-//! Keys and values are those of the options of `gemelo serve`: `commit-interval = "1s"`. Keys of
-//! earlier versions, which had the unit in their names, are read as well.
+//! Keys and values are those of the options of `gemelo serve`: `commit-interval = "1s"`.
 
 mod file;
 
@@ -46,7 +45,7 @@ pub struct Settings {
     pub finder_cpu_percent: Option<u32>,
     /// Bytes of memory for fingerprints that are taken while contents are written.
     pub finder_memory_bytes: Option<u64>,
-    /// What happens to blocks of in-line volumes while the write buffer is full.
+    /// The policy for blocks of in-line volumes while the write buffer is full.
     pub inline_overload: Option<InlineOverload>,
     /// Time in milliseconds from the end of a scrub to the next; 0 for no scrubs.
     pub scrub_interval_ms: Option<u64>,
@@ -287,21 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn values_are_those_of_the_options_and_old_names_are_understood() {
+    fn values_are_those_of_the_options() {
         let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
                        finder-delay = \"1m\"\nfinder-most-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
                        finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
                        scrub-interval = \"7d\"\nscrub-rate = \"8m\"\nlayout-rate = \"20m\"\n\
                        finder-memory = \"8m\"\ncache = \"64m\"\nwrite-buffer = \"32m\"\ncarry = \"128k\"\n\
                        collect-rate = 0\ninline-overload = \"defer\"\n";
-        let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
-                   finder_delay_ms = 60000\nfinder-most-delay = 120\nfinder_bytes_per_s = 1048576\n\
-                   find-interval = \"10m\"\nfind-window = \"22:00-6:00\"\nfinder-cpu = 35\n\
-                   scrub-interval = \"168h\"\nscrub-rate = 8388608\n\
-                   finder-memory = 8388608\ncache_bytes = 67108864\nwrite-buffer = 33554432\ncarry = 131072\n\
-                   collect_bytes_per_s = 0\nlayout-rate = 20971520\ninline-overload = \"defer\"\n";
         assert_eq!(parse(options).unwrap(), all());
-        assert_eq!(parse(old).unwrap(), all());
     }
 
     #[test]
@@ -315,8 +307,8 @@ mod tests {
             ("verify-reads = 7", &["line 1", "boolean"]),
             ("io = \"fast\"", &["line 1", "direct"]),
             ("inline-overload = \"fast\"", &["line 1", "defer"]),
-            ("commit-interval = 5\ncommit_interval_ms = 5000", &["commit-interval", "twice"]),
-            ("cache = 1\ncache_bytes = 1", &["duplicate", "cache"]),
+            ("commit_interval_ms = 5000", &["line 1", "commit_interval_ms"]),
+            ("cache = 1\ncache = 1", &["duplicate", "cache"]),
             ("[", &["line 1"]),
         ] {
             fs::write(directory.path().join(FILE), text).unwrap();

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(runs(&[], 512).count(), 0);
     }
 
-    /// A device in memory that tells of its extents a few at a time.
+    /// A device in memory that reports its extents a few at a time.
     struct Memory {
         bytes: parking_lot::Mutex<Vec<u8>>,
     }
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A volume of ones, of which some blocks cannot be read.
+    /// A volume of ones with some unreadable blocks.
     struct Rotten {
         blocks: u64,
         bad: Vec<u64>,

@@ -31,7 +31,7 @@ fn zeros(bytes: usize, touched: usize) -> Vec<u8> {
 }
 
 impl ThreadMemory {
-    /// Allocates `bytes` of memory, of which the kernel provides the first `touched` ones at once.
+    /// Allocates `bytes` of memory. The kernel provides the first `touched` ones at once.
     pub(super) fn new(bytes: u64, touched: usize, filesets: usize) -> Self {
         let is_sized = bytes != 0;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX / 2);

@@ -35,7 +35,7 @@ fn words(bits: usize) -> Box<[AtomicU64]> {
 }
 
 impl Pool {
-    /// Creates a pool of files of which none exists.
+    /// Creates a pool of files that do not exist yet.
     pub(super) fn new(count: usize) -> Self {
         let existing = words(count);
         let some_missing = words(existing.len());

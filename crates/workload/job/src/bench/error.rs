@@ -76,6 +76,21 @@ pub enum ResolveError {
         /// The jobs in which the option has an effect.
         purpose: &'static str,
     },
+    /// An option was given for a run on several hosts that is for one process.
+    #[error("{option} is of one program: leave it out, or leave out --hosts")]
+    OnHosts {
+        /// The name of the option.
+        option: &'static str,
+    },
+    /// Several hosts would write to one volume of a pool.
+    #[error(
+        "{target} can be open on one host only: name a target for each host with {{host}} or \
+         {{index}}, or give --own-targets"
+    )]
+    OneOpener {
+        /// The target of the job.
+        target: TargetUri,
+    },
     /// An option was given that the suite decides itself.
     #[error("the suite sets {option} itself: leave it out")]
     OfSuite {

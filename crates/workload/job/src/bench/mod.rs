@@ -3,19 +3,21 @@
 mod effect;
 mod error;
 mod execute;
+pub mod hosts;
 mod resolve;
 mod small;
 mod sweep;
 
 pub use error::{ExecuteError, ResolveError};
 pub use execute::{BenchRun, check, run};
-pub use resolve::{JobInput, ResolvedJob};
+pub use resolve::{JobInput, ResolvedJob, UnplacedJob};
 pub use sweep::{SweepError, swept};
 
 use crate::{JobEnvironment, JobOptions};
 use gemelo_base::random::fresh_word;
 use gemelo_load::RunResult;
 use gemelo_record::{Provenance, ResultFile};
+use resolve::OfHosts;
 
 /// Schema name of a [`BenchFile`].
 pub const SCHEMA: &str = "gemelo.bench/1";
@@ -28,19 +30,36 @@ pub type BenchFile = ResultFile<Vec<JobInput>, Vec<RunResult>>;
 /// # Errors
 /// Fails if options contradict each other, or one has no effect in any of the jobs.
 pub fn resolve_all(
-    mut jobs: Vec<JobOptions>,
+    jobs: Vec<JobOptions>,
     environment: &JobEnvironment<'_>,
 ) -> Result<Vec<ResolvedJob>, ResolveError> {
+    place_all(unplaced(jobs, environment)?, OfHosts::ONE, environment)
+}
+
+/// Resolves the contents of the jobs of one run.
+fn unplaced(
+    mut jobs: Vec<JobOptions>,
+    environment: &JobEnvironment<'_>,
+) -> Result<Vec<UnplacedJob>, ResolveError> {
     // Jobs without a run id share one, because a job that continues with the files of another
     // must write the same contents.
     let run_id = fresh_word();
     for job in &mut jobs {
         job.content.run_id.get_or_insert(run_id);
     }
+    jobs.into_iter().map(|job| UnplacedJob::new(job, environment.monitor)).collect()
+}
+
+/// Resolves the targets of the jobs of one run.
+fn place_all(
+    jobs: Vec<UnplacedJob>,
+    of: OfHosts,
+    environment: &JobEnvironment<'_>,
+) -> Result<Vec<ResolvedJob>, ResolveError> {
     let jobs = jobs
         .into_iter()
         .enumerate()
-        .map(|(index, options)| resolve::resolve(options, index, environment))
+        .map(|(index, options)| resolve::resolve(options, index, of, environment))
         .collect::<Result<Vec<_>, _>>()?;
     let given: Vec<_> = jobs.iter().map(|job| job.given.as_slice()).collect();
     effect::check(&given)?;

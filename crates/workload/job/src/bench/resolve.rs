@@ -6,8 +6,9 @@ use super::small;
 use crate::engine::choose;
 use crate::options::{JobOptions, LoadOptions};
 use crate::{JobEnvironment, contents};
+use gemelo_base::Monitor;
 use gemelo_content::ContentSpec;
-use gemelo_load::{Contents, Job, JobOperation, JobSpec, Pace, Populate};
+use gemelo_load::{Contents, HostPart, Job, JobOperation, JobSpec, Pace, Populate};
 use gemelo_pattern::Pattern;
 use gemelo_target::{Engine, Storage, TargetUri};
 use serde::{Deserialize, Serialize};
@@ -76,38 +77,85 @@ impl ResolvedJob {
     }
 }
 
-/// Resolves the options of a job, the `index`-th of the run.
+/// A job whose contents are resolved, and whose target is not looked at yet. It is the form in
+/// which jobs go to other hosts, which need none of the files that the options name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnplacedJob {
+    /// The target, the load and the measurement.
+    pub load: LoadOptions,
+    /// Name of the job, if the user gave one.
+    pub name: Option<String>,
+    /// Name or file of the distribution.
+    pub distribution: String,
+    /// Contents that are written.
+    pub content: ContentSpec,
+}
+
+impl UnplacedJob {
+    /// Resolves the contents of a job.
+    pub(super) fn new(options: JobOptions, monitor: &dyn Monitor) -> Result<Self, ResolveError> {
+        Ok(Self {
+            distribution: contents::distribution_name(&options.content).to_owned(),
+            content: contents::resolve(&options.content, monitor)?,
+            load: options.load,
+            name: options.name,
+        })
+    }
+}
+
+/// The hosts that run a job together, and the one of them that resolves it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OfHosts {
+    pub(super) hosts: u32,
+    pub(super) part: Option<HostPart>,
+}
+
+impl OfHosts {
+    /// The job runs here alone.
+    pub(super) const ONE: Self = Self { hosts: 1, part: None };
+
+    /// Returns the number of hosts that use the target.
+    fn of_target(self) -> u32 {
+        if self.part.is_some_and(|part| part.shares_target) { self.hosts } else { 1 }
+    }
+}
+
+/// Resolves a job, the `index`-th of the run.
 pub(super) fn resolve(
-    options: JobOptions,
+    options: UnplacedJob,
     index: usize,
+    of: OfHosts,
     environment: &JobEnvironment<'_>,
 ) -> Result<ResolvedJob, ResolveError> {
+    let UnplacedJob { load, name, distribution, content } = options;
+    if content.private_share > 0.0 && of.hosts == 1 {
+        let (option, purpose) = ("--private-share", "runs on several --hosts");
+        return Err(ResolveError::NoEffect { option, purpose });
+    }
     let monitor = environment.monitor;
-    let content = contents::resolve(&options.content, monitor)?;
-    let uri = options.load.target.clone().ok_or(ResolveError::NoTarget)?;
+    let uri = load.target.clone().ok_or(ResolveError::NoTarget)?;
     let storage = environment.targets.storage(&uri)?;
     let destination = Destination { uri: &uri, storage: storage.as_ref() };
-    let spec = job_spec(&options.load, &content, destination)?;
+    let spec = job_spec(&load, &content, destination, of)?;
     let operation = match spec.operation {
         JobOperation::Write => "write",
         JobOperation::Read => "read",
         JobOperation::Mixed => "mixed",
     };
-    let name = options
-        .name
-        .unwrap_or_else(|| format!("{}-{operation}-{}", index + 1, kind_of(spec.pattern)));
+    let name =
+        name.unwrap_or_else(|| format!("{}-{operation}-{}", index + 1, kind_of(spec.pattern)));
     let in_job = |source| ResolveError::InJob { name: name.clone(), source: Box::new(source) };
     let job = Job::new(spec.clone()).map_err(|error| in_job(error.into()))?;
     let contents = Contents::new(&content, &job).map_err(|error| in_job(error.into()))?;
     for shortfall in contents.generator.shortfalls() {
         monitor.warn(&shortfall);
     }
-    let given = effect::given(&options.load, &job, storage.as_ref());
+    let given = effect::given(&load, &job, storage.as_ref());
     Ok(ResolvedJob {
         input: JobInput {
             name,
             target: uri,
-            distribution: contents::distribution_name(&options.content).to_owned(),
+            distribution,
             job: spec,
             content,
             data_set_blocks: job.data_set_blocks(),
@@ -115,10 +163,10 @@ pub(super) fn resolve(
         storage,
         job,
         contents,
-        force: options.load.force.unwrap_or(false),
-        access_log: options.load.access_log,
-        log: options.load.log,
-        says_populate: options.load.populate.is_some(),
+        force: load.force.unwrap_or(false),
+        says_populate: load.populate.is_some(),
+        access_log: load.access_log,
+        log: load.log,
         given,
     })
 }
@@ -133,20 +181,21 @@ fn job_spec(
     options: &LoadOptions,
     content: &ContentSpec,
     target: Destination<'_>,
+    of: OfHosts,
 ) -> Result<JobSpec, ResolveError> {
     let block_bytes = content.block_bytes as u64;
     let processes = options.processes.unwrap_or(1);
     let file_bytes = match options.file_size {
         Some(size) => size.0,
-        None => usual_file_bytes(target, processes, block_bytes)?,
+        None => usual_file_bytes(target, processes.saturating_mul(of.of_target()), block_bytes)?,
     };
     let operation: JobOperation = options.operation.map_or(JobOperation::Write, Into::into);
     let usual_populate =
         if operation == JobOperation::Write { Populate::None } else { Populate::Content };
     let (engine, queue_depth) = engine(options, target)?;
     let whole_blocks = |bytes: u64| bytes.div_ceil(block_bytes).saturating_mul(block_bytes);
-    let bytes_each =
-        options.bytes.map(|size| whole_blocks(size.0.div_ceil(u64::from(processes.max(1)))));
+    let everywhere = u64::from(processes.saturating_mul(of.hosts).max(1));
+    let bytes_each = options.bytes.map(|size| whole_blocks(size.0.div_ceil(everywhere)));
     let time_ns = options.time.map(|span| nanoseconds(span.0)).transpose()?;
     Ok(JobSpec {
         operation,
@@ -170,6 +219,8 @@ fn job_spec(
         preallocate: true,
         verify: options.verify.map(Into::into).unwrap_or_default(),
         seed: content.seed,
+        hosts: of.hosts,
+        part: of.part,
     })
 }
 

@@ -319,7 +319,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is accepted becomes options that `gemelo bench` accepts.
+        /// Every accepted command line becomes options that `gemelo bench` accepts.
         #[test]
         fn every_translation_is_made_of_options_of_bench(
             load in "-p|-n[1-9]{1,4}|-nr[1-9] -nw[1-9]", operation in "-[wrm]", end in "-t[1-9]{1,3}|-s[1-9]{1,3}",

@@ -10,6 +10,7 @@ pub use options::FilebenchOptions;
 use crate::Sweep;
 use crate::{JobEnvironment, distributions};
 use gemelo_base::random::fresh_word;
+use gemelo_base::with_causes;
 use gemelo_filebench::sources::SourceSpec;
 use gemelo_filebench::{Console, Options, Outcome, Program, Script, WorkloadResult};
 use gemelo_record::{Provenance, ResultFile};
@@ -231,12 +232,6 @@ impl Planned {
         gemelo_filebench::execute(program, options, console, monitor, stop, &distributions)
             .map_err(FilebenchJobError::Refused)
     }
-}
-
-/// The text of an error and its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 impl FilebenchRun {

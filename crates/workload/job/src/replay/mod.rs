@@ -16,7 +16,9 @@ use gemelo_record::{Provenance, ResultFile};
 use gemelo_replay::{
     Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult,
 };
-use gemelo_target::{Engine, PlaceAccess, PlaceLayout, PlannedTarget, Storage, TargetUri};
+use gemelo_target::{
+    Engine, OtherPlaces, PlaceAccess, PlaceLayout, PlannedTarget, Storage, TargetUri,
+};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -88,6 +90,7 @@ pub fn resolve(
     let plan = plan(job, storage.as_ref(), environment)?;
     let layout = PlaceLayout {
         processes: 1,
+        others: OtherPlaces::default(),
         place_bytes: plan.target_bytes(),
         block_bytes: plan.block_bytes() as usize,
         direct: job.direct,

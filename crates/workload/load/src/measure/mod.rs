@@ -6,7 +6,8 @@ mod timeline;
 mod usage;
 
 pub use histogram::{Latencies, LatencyHistogram, LatencySummary};
-pub(crate) use recorder::{Accumulator, IntervalPart, MOST_INTERVALS, Recorder, Side};
+pub use recorder::IntervalPart;
+pub(crate) use recorder::{Accumulator, MOST_INTERVALS, Recorder, Side};
 pub use timeline::Phase;
 pub(crate) use timeline::Timeline;
 pub use usage::Usage;

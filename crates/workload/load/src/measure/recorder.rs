@@ -3,6 +3,7 @@
 
 use super::{Latencies, LatencyHistogram, Phase, Timeline, timeline::Stretch};
 use crate::operations::Kind;
+use serde::{Deserialize, Serialize};
 
 /// Intervals that a process keeps: one day of seconds. Later intervals count in the totals only.
 pub(crate) const MOST_INTERVALS: usize = 86_400;
@@ -81,12 +82,15 @@ impl Accumulator {
     }
 }
 
-/// One process's part of an interval.
-#[derive(Debug, Clone)]
-pub(crate) struct IntervalPart {
-    pub(crate) start_ns: u64,
-    pub(crate) reads: LatencyHistogram,
-    pub(crate) writes: LatencyHistogram,
+/// The part of one process, or of one host, of an interval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntervalPart {
+    /// Start of the interval, since the run began.
+    pub start_ns: u64,
+    /// Latencies of the reads, to one part in a hundred.
+    pub reads: LatencyHistogram,
+    /// Latencies of the writes, to one part in a hundred.
+    pub writes: LatencyHistogram,
 }
 
 /// Records the measurements of one process.

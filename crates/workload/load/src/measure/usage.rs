@@ -49,6 +49,15 @@ impl Usage {
         }
     }
 
+    /// Returns the usage of two programs together.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self {
+            user_ns: self.user_ns.saturating_add(other.user_ns),
+            system_ns: self.system_ns.saturating_add(other.system_ns),
+            peak_memory_bytes: self.peak_memory_bytes.saturating_add(other.peak_memory_bytes),
+        }
+    }
+
     /// Returns the usage since an earlier moment.
     pub(crate) const fn since(self, earlier: Self) -> Self {
         Self {

@@ -13,7 +13,7 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Notes a failure, of which the first is kept.
+    /// Notes a failure. The first one is kept.
     pub(super) fn add(&mut self, failure: impl FnOnce() -> OperationFailure) {
         self.failure.get_or_insert_with(failure);
     }

@@ -88,7 +88,8 @@ fn a_job_goes_on_where_another_ended() {
     let written = run_on(&write, target.as_ref());
     let read = job(JobSpec { operation: JobOperation::Read, populate: Populate::None, ..mixed() });
     let (clock, stop) = (SystemClock::new(), StopFlag::new());
-    let environment = Environment { clock: &clock, monitor: &Silent, stop: &stop };
+    let environment =
+        Environment { clock: &clock, monitor: &Silent, stop: &stop, start: &gemelo_base::AtOnce };
     let contents = contents(&write);
     let again = |job: &Job, before: &RunResult| {
         run(job, &contents, target.as_ref(), before.history.as_ref(), &environment, None)

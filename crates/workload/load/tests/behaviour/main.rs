@@ -35,20 +35,22 @@ fn contents(job: &Job) -> Contents {
 /// Runs a job on real time.
 fn run_on(job: &Job, target: &dyn Target) -> RunResult {
     let (clock, stop) = (SystemClock::new(), StopFlag::new());
-    let environment = Environment { clock: &clock, monitor: &Silent, stop: &stop };
+    let environment =
+        Environment { clock: &clock, monitor: &Silent, stop: &stop, start: &gemelo_base::AtOnce };
     run(job, &contents(job), target, None, &environment, None).unwrap()
 }
 
 /// Runs a job on manual time.
 fn run_by(clock: &ManualClock, stop: &StopFlag, job: &Job, target: &dyn Target) -> RunResult {
-    let environment = Environment { clock, monitor: &Silent, stop };
+    let environment = Environment { clock, monitor: &Silent, stop, start: &gemelo_base::AtOnce };
     run(job, &contents(job), target, None, &environment, None).unwrap()
 }
 
 /// Checks a target against the history of a result.
 fn verify_on(job: &Job, target: &dyn Target, result: &RunResult) -> gemelo_load::Verification {
     let (clock, stop) = (SystemClock::new(), StopFlag::new());
-    let environment = Environment { clock: &clock, monitor: &Silent, stop: &stop };
+    let environment =
+        Environment { clock: &clock, monitor: &Silent, stop: &stop, start: &gemelo_base::AtOnce };
     let (verification, failure) =
         verify(result.history.as_ref().unwrap(), &contents(job), target, &environment);
     assert_eq!(failure, None);

@@ -32,7 +32,8 @@ fn null_takes_everything_and_holds_nothing() {
     assert!(result.usage.peak_memory_bytes > 0);
     let verified = self::job(JobSpec { verify: Verify::Final, ..spec() });
     let (clock, stop) = (SystemClock::new(), StopFlag::new());
-    let environment = Environment { clock: &clock, monitor: &Silent, stop: &stop };
+    let environment =
+        Environment { clock: &clock, monitor: &Silent, stop: &stop, start: &gemelo_base::AtOnce };
     let refused = run(&verified, &contents(&verified), target.as_ref(), None, &environment, None);
     assert!(matches!(refused, Err(RunError::NothingToVerify)));
 }
@@ -103,7 +104,8 @@ fn the_log_has_every_operation_once() {
         ..spec()
     });
     let (clock, stop) = (SystemClock::new(), StopFlag::new());
-    let environment = Environment { clock: &clock, monitor: &Silent, stop: &stop };
+    let environment =
+        Environment { clock: &clock, monitor: &Silent, stop: &stop, start: &gemelo_base::AtOnce };
     let target = Shared::new(2, blocks(500)).target();
     let mut log = Vec::new();
     let result = run(&job, &contents(&job), &target, None, &environment, Some(&mut log)).unwrap();

@@ -82,7 +82,7 @@ impl<'scan> Queue<'scan> {
         state.walk_is_over && state.busy == 0 && state.batches.is_empty() && state.large.is_empty()
     }
 
-    /// Adds a large file, of which all readers take pieces.
+    /// Adds a large file. All readers take pieces of it.
     pub(crate) fn share(&self, file: Arc<LargeFile>) {
         locked(&self.state).large.push_back(file);
         self.more.notify_all();

@@ -112,7 +112,7 @@ fn add_to_group(copies: &[Copies], groups: &mut HashMap<Vec<FileNumber>, GroupSu
 }
 
 /// Returns what the zero blocks of a directory add. Nearly all have the block size, so the shorter
-/// ones are taken for parts of one.
+/// ones count as parts of one.
 fn zero_figures(totals: &DirectoryTotals, zeros: ZeroTotals, block_bytes: u64) -> DirectorySums {
     if zeros.policy == ZeroPolicy::Exclude || totals.zero_bytes == 0 {
         return DirectorySums::default();

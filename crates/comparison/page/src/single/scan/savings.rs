@@ -21,7 +21,7 @@ impl BlockSize {
         format_exact_size(self.block_bytes)
     }
 
-    /// Returns the amounts with zero blocks, of which a store keeps one.
+    /// Returns the amounts with zero blocks; a store keeps one of them.
     pub(super) fn with_zeros(&self, zeros: &str) -> Amounts {
         let one = if self.zero_blocks > 0 { self.block_bytes as f64 } else { 0.0 };
         let (counted, distinct) = (self.counted_bytes as f64, self.distinct_bytes as f64);

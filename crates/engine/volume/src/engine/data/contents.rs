@@ -1,21 +1,94 @@
 //! The store of a pool, with the buffer that a pool has which takes changes.
 
-use gemelo_store::{Store, WriteBuffer};
+use super::super::health::Health;
+use super::super::locks::{OrderedMutex, Rank};
+use gemelo_format::{Compression, PackedPlace, Pbn, PoolSeed, StoreKind, Superblock};
+use gemelo_store::{Codec, PackedStore, Packer, Store, WriteBuffer, block_number, store_of_kind};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The store through which contents are read and written.
-pub(crate) enum ContentStore {
-    /// The store itself, of a pool that takes no changes.
-    Plain(Arc<dyn Store>),
-    /// A buffer over the store.
-    Buffered(WriteBuffer),
+pub(crate) struct ContentStore {
+    store: Arc<dyn Store>,
+    /// The buffer over the blocks of the store; [`None`] in a pool that takes no changes.
+    pub(super) buffer: Option<Arc<WriteBuffer>>,
+    /// Of a packed store.
+    pub(super) packing: Option<Packing>,
+}
+
+/// What a packed store needs for new contents.
+pub(super) struct Packing {
+    pub(super) packer: OrderedMutex<Packer>,
+    pub(super) codec: Codec,
+    pub(super) compression: Compression,
 }
 
 impl ContentStore {
+    /// Takes the store of a pool that takes no changes.
+    pub(crate) const fn plain(store: Arc<dyn Store>) -> Self {
+        Self { store, buffer: None, packing: None }
+    }
+
+    /// Takes a buffer over the blocks of the store.
+    pub(crate) fn buffered(
+        buffer: WriteBuffer,
+        superblock: &Superblock,
+        health: &Arc<Health>,
+    ) -> Self {
+        let buffer = Arc::new(buffer);
+        let store = store_of_kind(Arc::clone(&buffer) as Arc<dyn Store>, superblock);
+        let block_bytes = superblock.block_bytes as usize;
+        let packing = match superblock.store {
+            StoreKind::Plain => None,
+            StoreKind::Packed(compression) => Some(Packing {
+                packer: OrderedMutex::new(
+                    Rank::Packer,
+                    health,
+                    Packer::new(block_bytes, PoolSeed::of(superblock)),
+                ),
+                codec: Codec::new(block_bytes),
+                compression,
+            }),
+        };
+        Self { store, buffer: Some(buffer), packing }
+    }
+
     pub(super) fn store(&self) -> &dyn Store {
-        match self {
-            Self::Plain(store) => &**store,
-            Self::Buffered(buffer) => buffer,
+        &*self.store
+    }
+
+    /// The buffer, for an opening that fills it.
+    pub(crate) fn buffer(&self) -> Option<&WriteBuffer> {
+        self.buffer.as_deref()
+    }
+
+    /// Shows what a commit carries for these contents, if all are in memory. Returns `false`
+    /// otherwise, and may have shown some.
+    pub(super) fn show(&self, pbns: &[Pbn], mut each: impl FnMut(Pbn, &[u8])) -> bool {
+        let Some(buffer) = &self.buffer else { return false };
+        if self.packing.is_none() {
+            return buffer.show(pbns, each);
         }
+        let mut numbers = Vec::new();
+        for place in pbns.iter().map(|pbn| PackedPlace::of(*pbn)) {
+            numbers.extend(block_number(place.block));
+            numbers.extend(block_number(place.block + 1).filter(|_| place.is_spanning()));
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut blocks: HashMap<u32, Vec<u8>> = HashMap::new();
+        let keep = |number: Pbn, bytes: &[u8]| drop(blocks.insert(number.number(), bytes.to_vec()));
+        if !buffer.show(&numbers, keep) {
+            return false;
+        }
+        pbns.iter().all(|pbn| {
+            let place = PackedPlace::of(*pbn);
+            let next = blocks.get(&(place.block + 1)).filter(|_| place.is_spanning());
+            let block = blocks.get(&place.block);
+            let next = next.map(Vec::as_slice);
+            let form = block.and_then(|block| PackedStore::form_in(*pbn, block, next));
+            assert!(form.is_some(), "a content in memory has a form");
+            form.map(|form| each(*pbn, &form)).is_some()
+        })
     }
 }

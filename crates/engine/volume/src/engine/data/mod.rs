@@ -7,6 +7,7 @@
 //! contents with others. [`DataPath`] has the free, the taken, the retired and the held ones. Debug
 //! builds check the owner at each step.
 
+mod content_space;
 mod contents;
 mod owners;
 mod readers;
@@ -17,15 +18,19 @@ mod syncing;
 use super::health::{Health, Syncs};
 use super::locks::{OrderedGuard, OrderedMutex, Rank};
 use crate::error::{Result, VolumeError};
+pub(crate) use content_space::ContentSpace;
+use content_space::Taking;
 pub(crate) use contents::ContentStore;
-use gemelo_format::{DiskRole, Pbn};
-use gemelo_store::{BufferFigures, ContentComparison, ContentRead, ContentWrite, Keeper, Store};
+use gemelo_format::{DiskRole, PackedPlace, Pbn};
+use gemelo_store::{
+    BufferFigures, ContentComparison, ContentRead, ContentWrite, Keeper, NotPlaced, Store,
+    WriteBuffer,
+};
 use owners::Owners;
 pub(crate) use readers::Pin;
 use readers::{Readers, Retired};
 pub(crate) use remembered::Remembered;
 pub use remembered::RememberedFigures;
-pub(crate) use space::Space;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +43,7 @@ pub(crate) struct DataPath {
     contents: ContentStore,
     health: Arc<Health>,
     syncs: Syncs,
-    space: OrderedMutex<Space>,
+    space: OrderedMutex<ContentSpace>,
     owners: Owners,
     readers: Readers,
     retired: OrderedMutex<Retired>,
@@ -68,7 +73,7 @@ impl DataPath {
     /// The buffer of the contents shows them to the remembered fingerprints.
     pub(crate) fn new(
         (contents, remembered): (ContentStore, Arc<Remembered>),
-        (space, keeper): (Space, Option<Arc<dyn Keeper>>),
+        (space, keeper): (ContentSpace, Option<Arc<dyn Keeper>>),
         health: Arc<Health>,
     ) -> Self {
         Self {
@@ -123,18 +128,12 @@ impl DataPath {
 
     /// Figures of the write buffer; zeros without one.
     pub(crate) fn buffer_figures(&self) -> BufferFigures {
-        match &self.contents {
-            ContentStore::Plain(_) => BufferFigures::default(),
-            ContentStore::Buffered(buffer) => buffer.figures(),
-        }
+        self.contents.buffer().map(WriteBuffer::figures).unwrap_or_default()
     }
 
     /// Returns whether writers wait for the disk.
     pub(in crate::engine) fn is_overloaded(&self) -> bool {
-        match &self.contents {
-            ContentStore::Plain(_) => false,
-            ContentStore::Buffered(buffer) => buffer.is_overloaded(),
-        }
+        self.contents.buffer().is_some_and(WriteBuffer::is_overloaded)
     }
 
     fn store(&self) -> &dyn Store {
@@ -158,15 +157,69 @@ impl DataPath {
         self.readers.pin()
     }
 
-    /// Takes free blocks for a write; `None` if there are too few. They count as taken until the
-    /// guard is dropped.
-    pub(crate) fn take(&self, wanted: usize) -> Option<(Vec<Pbn>, Taken<'_>)> {
+    /// Takes a free PBN for each content; `None` if there are too few blocks. They count as taken
+    /// until the guard is dropped. Contents that share blocks are written as well, as
+    /// [`Self::is_written`] tells.
+    pub(crate) fn take(&self, contents: &[&[u8]]) -> Result<Option<(Vec<Pbn>, Taken<'_>)>> {
+        let wanted = contents.len();
+        let (Some(packing), Some(buffer)) = (&self.contents.packing, self.contents.buffer()) else {
+            return Ok(self.take_blocks(wanted));
+        };
+        if wanted == 0 {
+            return Ok(self.take_blocks(0));
+        }
+        let compressed = packing.codec.compress(packing.compression, contents);
+        let mut packer = packing.packer.lock();
+        let with = |act: &mut dyn FnMut(&mut ContentSpace)| act(&mut self.space.lock());
+        let mut taking = Taking { with, taken: Vec::new() };
+        let placed = packer.place(&compressed, buffer, &mut taking);
+        let taken = taking.taken;
+        let mut space = self.space.lock();
+        let placed = match placed {
+            Ok(placed) => placed,
+            Err(reason) => {
+                space.settle(&[], &taken, packer.open_block());
+                return match reason {
+                    NotPlaced::Full => Ok(None),
+                    NotPlaced::Failed(error) => {
+                        Err(VolumeError::io(DiskRole::Data, "write")(error))
+                    }
+                };
+            }
+        };
+        let pbns = placed.pbns;
+        assert_eq!(pbns.len(), wanted, "each content has a place");
+        space.settle(&pbns, &taken, placed.open);
+        pbns.iter().for_each(|pbn| self.owners.take(*pbn));
+        self.taken.fetch_add(wanted as u64, Ordering::Relaxed);
+        drop(space);
+        drop(packer);
+        self.remembered.forget(&pbns);
+        Ok(Some((pbns, Taken { all: &self.taken, count: wanted as u64 })))
+    }
+
+    /// Returns whether the content of a PBN was written when it was taken.
+    pub(crate) fn is_written(&self, pbn: Pbn) -> bool {
+        self.is_packed() && !PackedPlace::of(pbn).is_whole()
+    }
+
+    /// Returns whether contents share blocks.
+    pub(crate) const fn is_packed(&self) -> bool {
+        self.contents.packing.is_some()
+    }
+
+    /// Contents in use, with `reserved` blocks that have none.
+    pub(crate) fn contents_in_use(&self, reserved: u64) -> u64 {
+        self.space.lock().contents(reserved)
+    }
+
+    fn take_blocks(&self, wanted: usize) -> Option<(Vec<Pbn>, Taken<'_>)> {
         let mut pbns = Vec::with_capacity(wanted);
         let mut space = self.space.lock();
-        if space.free() < wanted as u64 {
+        if space.blocks().free() < wanted as u64 {
             return None;
         }
-        space.take(wanted, &mut pbns);
+        space.blocks_mut().take(wanted, &mut pbns);
         assert_eq!(pbns.len(), wanted, "as many blocks as were free");
         pbns.iter().for_each(|pbn| self.owners.take(*pbn));
         self.taken.fetch_add(wanted as u64, Ordering::Relaxed);
@@ -180,6 +233,7 @@ impl DataPath {
     pub(crate) fn take_run(&self, from: u32, lengths: (u32, u32), kept: u64) -> RunSearch<'_> {
         let (least, most) = lengths;
         let mut space = self.space.lock();
+        let space = space.blocks_mut();
         if space.free() < kept + u64::from(least) {
             return RunSearch::Full;
         }
@@ -190,7 +244,6 @@ impl DataPath {
         let pbns: Vec<Pbn> = numbers.filter_map(Pbn::new).collect();
         pbns.iter().for_each(|pbn| self.owners.take(*pbn));
         self.taken.fetch_add(u64::from(count), Ordering::Relaxed);
-        drop(space);
         self.remembered.forget(&pbns);
         RunSearch::Found(pbns, Taken { all: &self.taken, count: u64::from(count) })
     }
@@ -201,7 +254,7 @@ impl DataPath {
             let mut space = self.space.lock();
             for pbn in pbns {
                 self.owners.give_back(pbn);
-                space.release(pbn);
+                space.release(pbn, |_| ());
             }
         }
     }
@@ -220,7 +273,7 @@ impl DataPath {
     /// Returns whether the block exists and is not free. Takes a lock, so only assertions call it.
     pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
         let space = self.space.lock();
-        u64::from(pbn.number()) < space.blocks() && space.is_used(pbn)
+        space.is_within(pbn) && space.is_used(pbn)
     }
 
     /// Retires blocks that no durable state refers to, and frees the retired ones that no request
@@ -235,18 +288,18 @@ impl DataPath {
         let (mut unread, before) = (Vec::new(), retired.len());
         retired.collect(&self.readers, |pbn| unread.push(pbn));
         assert_eq!(retired.len() + unread.len(), before, "a retired block is lost");
-        // No request reads them, and no writer can have them yet.
-        self.forget_given_up(&unread);
-        let mut space = self.space.lock();
+        let (mut space, mut freed) = (self.space.lock(), Vec::new());
         for pbn in unread {
             if self.keeper.as_ref().is_some_and(|keeper| keeper.keep(pbn)) {
                 self.owners.hold(pbn);
                 self.held.fetch_add(1, Ordering::Relaxed);
             } else {
                 self.owners.free(pbn);
-                space.release(pbn);
+                space.release(pbn, |block| freed.push(block));
             }
         }
+        // No request reads them, and no writer can have them yet.
+        self.forget_given_up(&freed);
     }
 
     /// Keeps blocks that nothing refers to, and that the keeper holds since the pool was opened.
@@ -265,7 +318,7 @@ impl DataPath {
         let mut space = self.space.lock();
         for pbn in pbns {
             self.owners.free_held(*pbn);
-            space.release(*pbn);
+            space.release(*pbn, |_| ());
         }
         self.held.fetch_sub(pbns.len() as u64, Ordering::Relaxed);
     }
@@ -302,12 +355,12 @@ impl DataPath {
 
     /// Blocks that can be taken at once.
     pub(crate) fn free_blocks(&self) -> u64 {
-        self.space.lock().free()
+        self.space.lock().blocks().free()
     }
 
     /// Free blocks whose space on disk was used before and was not given back.
     pub(crate) fn undiscarded_blocks(&self) -> u64 {
-        self.space.lock().freed()
+        self.space.lock().blocks().freed()
     }
 
     /// Counts blocks that no durable state refers to.
@@ -317,7 +370,7 @@ impl DataPath {
         let taken = self.taken.load(Ordering::Relaxed);
         let held = self.held.load(Ordering::Relaxed);
         let due = self.keeper.as_ref().map_or(0, |keeper| keeper.due_blocks()).min(held);
-        Unmapped { free: space.free(), retired: retired.len() as u64, taken, held, due }
+        Unmapped { free: space.blocks().free(), retired: retired.len() as u64, taken, held, due }
     }
 
     /// Waits until no free block is being discarded, and lets no discard begin meanwhile.
@@ -325,9 +378,9 @@ impl DataPath {
         self.discarding.lock()
     }
 
-    /// Free blocks of which it may not be known whether they were used before the pool was opened.
+    /// Free blocks that may have been used before the pool was opened.
     pub(crate) fn unswept_blocks(&self) -> u64 {
-        self.space.lock().unswept()
+        self.space.lock().blocks().unswept()
     }
 
     /// Returns whether the store may have space for more blocks than this: free blocks that were
@@ -342,7 +395,9 @@ impl DataPath {
     /// store.
     pub(crate) fn sweep(&self, most: u32) -> Result<Option<u32>> {
         let _discarding = self.discarding.lock();
-        let Some((first, count)) = self.space.lock().take_unswept(most) else { return Ok(None) };
+        let Some((first, count)) = self.space.lock().blocks_mut().take_unswept(most) else {
+            return Ok(None);
+        };
         self.discard(first, count)?;
         Ok(Some(count))
     }
@@ -362,7 +417,7 @@ impl DataPath {
     ) -> Result<(u32, Option<u32>)> {
         let (least, most) = (*lengths.start(), *lengths.end());
         let _discarding = self.discarding.lock();
-        let (run, next) = self.space.lock().take_freed_run(from, least, most);
+        let (run, next) = self.space.lock().blocks_mut().take_freed_run(from, least, most);
         let Some((first, count)) = run else { return Ok((0, next)) };
         self.discard(first, count)?;
         Ok((count, next))
@@ -372,13 +427,13 @@ impl DataPath {
     fn discard(&self, first: Pbn, count: u32) -> Result<()> {
         let result = self.store().discard(first, count);
         let mut space = self.space.lock();
+        let space = space.blocks_mut();
         if result.is_ok() {
             space.release_discarded(first, count);
         } else {
             let numbers = first.number()..first.number() + count;
             numbers.filter_map(Pbn::new).for_each(|pbn| space.release(pbn));
         }
-        drop(space);
         result.map_err(VolumeError::io(DiskRole::Data, "discard from"))
     }
 }

@@ -23,7 +23,7 @@ enum Owner {
 
 #[cfg(debug_assertions)]
 impl Owners {
-    /// A free block is taken for a content.
+    /// A free block is allocated to a content.
     pub(super) fn take(&self, pbn: Pbn) {
         let before = self.owners.lock().insert(pbn, Owner::Taken);
         assert!(before.is_none(), "block {} is taken and {before:?}", pbn.number());

@@ -32,7 +32,7 @@ pub struct RememberedFigures {
     pub held: u64,
     /// Fingerprints that were taken of blocks on their way to the disk.
     pub taken: u64,
-    /// Blocks of which none was taken, because there was no processor time for it.
+    /// Blocks without a fingerprint, because there was no processor time for it.
     pub skipped: u64,
     /// Fingerprints that were dropped, because their blocks were freed and written again, or
     /// because newer blocks took their places.

@@ -3,13 +3,17 @@
 mod runs;
 
 use gemelo_format::Pbn;
-use runs::{ANY, RUN_BLOCKS, RunWords, aligned_runs};
+use runs::{ANY, RUN_BLOCKS, RunWords, run_starts};
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// Words that a search for freed blocks looks at while writers wait: some 50 µs.
 const LOOKED_AT: u32 = 16_384;
 /// The same for a search for free blocks, which lie among others: less than 100 µs.
 const MIXED_LOOKED_AT: u32 = 2048;
+
+/// Parts of the store that are compared when it is opened.
+const OPENING_PARTS: usize = 64;
 
 /// Most blocks of a run that are looked for at once.
 const MOST_RUN_BLOCKS: u32 = 4096;
@@ -18,7 +22,7 @@ const MOST_RUN_BLOCKS: u32 = 4096;
 /// numbers in a row, which a store may lay out side by side. A run is given out from its first PBN
 /// to its last one, over any number of writes. The next one is then the nearest free run of at
 /// least 64 PBNs, in ascending order and around the end of the store; without one the nearest of
-/// 16, then of 4. Single holes are used when nothing else is left.
+/// 32, and so on. Single holes are used when nothing else is left.
 #[derive(Debug)]
 pub(crate) struct Space {
     /// A set bit is a PBN that is in use or out of range.
@@ -54,6 +58,21 @@ impl Space {
         };
         space.grow(blocks);
         space
+    }
+
+    /// Goes on where most PBNs are free: right behind the last ones that were given out before the
+    /// pool was closed, if blocks have been overwritten at random. The beginning of the store has
+    /// only holes then, and its long runs are those of the last openings.
+    pub(crate) fn begin_where_most_is_free(&mut self) {
+        let words = self.used.len().div_ceil(OPENING_PARTS).max(1);
+        let free =
+            |part: &[u64]| part.iter().map(|used| u64::from(used.count_zeros())).sum::<u64>();
+        let parts = self.used.chunks(words).enumerate();
+        let best = parts.max_by_key(|(at, part)| (free(part), Reverse(*at)));
+        let first = best.map_or(0, |(at, _)| at * words * 64);
+        // A store has at most 2^32 blocks.
+        let first = u32::try_from(first).unwrap_or(0);
+        self.run = first..first;
     }
 
     /// Notes that free blocks may have been used before.
@@ -188,7 +207,7 @@ impl Space {
         assert!(found.is_some(), "{} blocks are free, but none is found", self.free);
         let (word, run_blocks) = found.unwrap_or_default();
         let used = self.used.get(word).copied().unwrap_or(u64::MAX);
-        let bit = aligned_runs(used, run_blocks).trailing_zeros();
+        let bit = run_starts(used, run_blocks).trailing_zeros();
         let first = word as u32 * 64 + bit - self.free_before(word, bit);
         first..first + self.free_from(first, MOST_RUN_BLOCKS)
     }
@@ -332,7 +351,7 @@ impl Space {
         Some((Pbn::new(first)?, count))
     }
 
-    /// The number of free blocks of which it may not be known whether they were used before.
+    /// The number of free blocks that may have been used before.
     pub(crate) const fn unswept(&self) -> u64 {
         if self.unswept < self.blocks { self.free - self.freed_blocks } else { 0 }
     }

@@ -1,10 +1,10 @@
 //! Making contents durable, and contents that cannot be written.
 //!
-//! Two failures must not be taken for each other. A content that could not be *written out* for
-//! want of space is still in memory: nothing is in doubt, and a later call tries it again. After a
+//! Two failures must be told apart. A content that could not be *written out* for
+//! lack of space is still in memory: nothing is in doubt, and a later call tries it again. After a
 //! failed *sync* it is unknown what is durable, so it ends all changes.
 
-use super::{ContentStore, DataPath};
+use super::DataPath;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{DiskRole, Pbn};
 use gemelo_store::{Untried, Unwritten, WriteBuffer};
@@ -40,7 +40,7 @@ impl DataPath {
     /// before that.
     pub(crate) fn sync_needed(&self, freed: &HashSet<Pbn>) -> Result<Synced<'_>> {
         let mut synced = Synced::default();
-        if let ContentStore::Buffered(buffer) = &self.contents {
+        if let Some(buffer) = self.contents.buffer() {
             self.health.check_writable()?;
             let untried = buffer.write_out_and_hold().map_err(|error| self.stop_writing(error))?;
             if untried.is_some() {
@@ -56,14 +56,22 @@ impl DataPath {
     /// changes, if others could not be written although there was space.
     fn give_up_unneeded(&self, buffer: &WriteBuffer, freed: &HashSet<Pbn>) -> Result<Synced<'_>> {
         let failed = buffer.unwritten();
-        let given_up: Vec<Pbn> = failed.iter().copied().filter(|pbn| freed.contains(pbn)).collect();
+        let given_up: Vec<Pbn> = {
+            let space = self.space.lock();
+            let is_unneeded = |block: &&Pbn| {
+                let contents = space.contents_of(&[**block]);
+                !contents.is_empty() && contents.iter().all(|pbn| freed.contains(pbn))
+            };
+            failed.iter().filter(is_unneeded).copied().collect()
+        };
         let has_given_up = !given_up.is_empty();
         buffer.give_up(&given_up);
         self.give_up_unread(buffer, &failed);
         match buffer.failure() {
             Some(error) if !error.is_full() => Err(self.stop_writing(error)),
             Some(_) => {
-                Ok(Synced { unwritten: buffer.unwritten(), has_given_up, ..Synced::default() })
+                let unwritten = self.space.lock().contents_of(&buffer.unwritten());
+                Ok(Synced { unwritten, has_given_up, ..Synced::default() })
             }
             None => Ok(Synced { has_given_up, ..Synced::default() }),
         }
@@ -80,40 +88,42 @@ impl DataPath {
     fn give_up_unread(&self, buffer: &WriteBuffer, failed: &[Pbn]) {
         let retired = self.retired.lock();
         let space = self.space.lock();
-        let failed: HashSet<Pbn> = failed.iter().copied().collect();
-        let of_retired: Vec<Pbn> = retired.pbns().filter(|pbn| failed.contains(pbn)).collect();
-        buffer.give_up(&of_retired);
-        let free: Vec<Pbn> = failed.into_iter().filter(|pbn| !space.is_used(*pbn)).collect();
+        let of_retired: HashSet<Pbn> = retired.pbns().collect();
+        let is_unread = |block: &&Pbn| {
+            let contents = space.contents_of(&[**block]);
+            !contents.is_empty() && contents.iter().all(|pbn| of_retired.contains(pbn))
+        };
+        let unread: Vec<Pbn> = failed.iter().filter(is_unread).copied().collect();
+        buffer.give_up(&unread);
+        let blocks = space.blocks();
+        let free: Vec<Pbn> = failed.iter().copied().filter(|pbn| !blocks.is_used(*pbn)).collect();
         buffer.give_up(&free);
         buffer.forget(&free);
     }
 
     /// Forgets the contents of these blocks that were given up.
     pub(super) fn forget_given_up(&self, pbns: &[Pbn]) {
-        if let ContentStore::Buffered(buffer) = &self.contents {
+        if let Some(buffer) = self.contents.buffer() {
             buffer.forget(pbns);
         }
     }
 
     /// Makes durable what was written out.
     pub(super) fn sync_written(&self) -> Result<()> {
-        self.syncs.sync(|| match &self.contents {
-            ContentStore::Plain(store) => store.sync(),
-            ContentStore::Buffered(buffer) => buffer.sync_written(),
+        self.syncs.sync(|| match self.contents.buffer() {
+            None => self.store().sync(),
+            Some(buffer) => buffer.sync_written(),
         })
     }
 
     /// Returns whether contents could not be written out.
     pub(crate) fn has_unwritten(&self) -> bool {
-        match &self.contents {
-            ContentStore::Plain(_) => false,
-            ContentStore::Buffered(buffer) => buffer.failure().is_some(),
-        }
+        self.contents.buffer().is_some_and(|buffer| buffer.failure().is_some())
     }
 
     /// Tries again to write out contents for which there was no space.
     pub(crate) fn retry_unwritten(&self) {
-        if let ContentStore::Buffered(buffer) = &self.contents
+        if let Some(buffer) = self.contents.buffer()
             && buffer.failure().is_some_and(|error| error.is_full())
         {
             // A failure is that of the next sync.
@@ -121,12 +131,9 @@ impl DataPath {
         }
     }
 
-    /// Shows the contents of these blocks if all are in memory. Returns `false` otherwise, and may
+    /// Shows what a commit carries for the contents of these blocks if all are in memory. Returns `false` otherwise, and may
     /// have shown some.
     pub(crate) fn show_held(&self, pbns: &[Pbn], each: impl FnMut(Pbn, &[u8])) -> bool {
-        match &self.contents {
-            ContentStore::Plain(_) => false,
-            ContentStore::Buffered(buffer) => buffer.show(pbns, each),
-        }
+        self.contents.show(pbns, each)
     }
 }

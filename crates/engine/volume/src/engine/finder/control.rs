@@ -110,7 +110,7 @@ pub struct FinderFigures {
     pub backlog_blocks: u64,
     /// Nanoseconds since the oldest group of these blocks was marked or looked at last.
     pub oldest_ns: u64,
-    /// Volumes that are gone through as a whole, because it is not known which of their blocks were
+    /// Volumes that are searched as a whole, because it is not known which of their blocks were
     /// written.
     pub swept_volumes: u64,
     /// The longest delay of an off-line volume at present, in nanoseconds.
@@ -122,7 +122,7 @@ pub struct FinderFigures {
     /// Examined blocks of a sample of all blocks.
     #[serde(default)]
     pub sampled_blocks: u64,
-    /// Blocks of that sample that were examined in vain: they were overwritten within the longest
+    /// Blocks of that sample whose examination was wasted: they were overwritten within the longest
     /// delay of the settings.
     #[serde(default)]
     pub wasted_blocks: u64,

@@ -70,7 +70,7 @@ pub(crate) struct Backlog {
     pub(crate) blocks: u64,
     /// The time at which the oldest group was marked first, or looked at last.
     pub(crate) oldest_ns: Option<u64>,
-    /// `true` if the whole volume has to be gone through.
+    /// `true` if the whole volume has to be searched.
     pub(crate) is_swept: bool,
     /// The delay at present.
     pub(crate) delay_ns: u64,

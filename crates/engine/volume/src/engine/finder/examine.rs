@@ -225,7 +225,7 @@ impl Engine {
         }
         state.backend().find(&[fingerprint], &mut scratch.found)?;
         let known = scratch.found.first().copied().flatten();
-        // What became known since the look-up is equal if fingerprints prove it.
+        // A block that became known since the look-up is equal if fingerprints prove it.
         let is_as_before = known == entry;
         if !is_as_before && self.must_compare() {
             return Ok(Settled::Again);

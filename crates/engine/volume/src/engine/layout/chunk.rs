@@ -6,7 +6,7 @@ use super::references::References;
 use crate::engine::read::wanted_at;
 use crate::engine::{Engine, State, VolumeShared, Wanted};
 use crate::error::Result;
-use gemelo_format::{Lbn, Pbn};
+use gemelo_format::{Lbn, Pbn, StoreKind};
 use gemelo_metadata::Record;
 
 /// Most map entries that are changed for a chunk, as many as for a long write: they are in one
@@ -23,6 +23,8 @@ pub(super) struct ChunkBlock {
 /// The stored blocks of some consecutive LBNs, in the order of these.
 #[derive(Debug)]
 pub(super) struct Chunk {
+    /// The kind of the store, which knows what lies side by side.
+    pub(super) kind: StoreKind,
     /// The LBNs that were looked at. They are fewer than asked for if too many references follow.
     pub(super) stretch: Stretch,
     pub(super) blocks: Vec<ChunkBlock>,
@@ -31,18 +33,18 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// The number of runs: blocks whose PBNs follow one another are one run.
+    /// The number of runs: contents that lie side by side are one run.
     pub(super) fn runs(&self) -> u64 {
-        count_runs(self.blocks.iter().map(|block| block.wanted.pbn.number()))
+        count_runs(self.kind, self.blocks.iter().map(|block| block.wanted.pbn))
     }
 
-    /// The number of runs if the movable blocks had PBNs in a row.
+    /// The number of runs if the movable blocks lay side by side.
     fn runs_afterwards(&self) -> u64 {
         let mut runs = 0;
         let mut last: Option<ChunkBlock> = None;
         for block in &self.blocks {
             let follows = last.is_some_and(|last| {
-                let is_next = last.wanted.pbn.number() + 1 == block.wanted.pbn.number();
+                let is_next = self.kind.is_next(last.wanted.pbn, block.wanted.pbn);
                 last.is_movable == block.is_movable && (block.is_movable || is_next)
             });
             runs += u64::from(!follows);
@@ -69,10 +71,11 @@ impl Chunk {
     }
 }
 
-/// The number of runs of consecutive numbers.
-pub(super) fn count_runs(numbers: impl Iterator<Item = u32>) -> u64 {
-    let mut last = None;
-    numbers.filter(|number| last.replace(*number) != number.checked_sub(1)).count() as u64
+/// The number of runs of contents that lie side by side.
+pub(super) fn count_runs(kind: StoreKind, pbns: impl Iterator<Item = Pbn>) -> u64 {
+    let mut last: Option<Pbn> = None;
+    let begins = |pbn: &Pbn| last.replace(*pbn).is_none_or(|last| !kind.is_next(last, *pbn));
+    pbns.filter(begins).count() as u64
 }
 
 impl Engine {
@@ -91,6 +94,7 @@ impl Engine {
         state.backend().look_up(volume.id(), &lbns, &mut places)?;
         let stored = (stretch.first..).zip(&places).filter_map(wanted_at);
         let mut chunk = Chunk {
+            kind: self.superblock.store,
             stretch,
             blocks: stored.map(|wanted| ChunkBlock { wanted, is_movable: false }).collect(),
             unexamined: 0,
@@ -148,7 +152,8 @@ mod tests {
             ChunkBlock { wanted, is_movable: *number > 0 }
         };
         let stretch = Stretch { first: 0, end: pbns.len() as u64 };
-        Chunk { stretch, blocks: (0..).zip(pbns).map(block).collect(), unexamined: 0 }
+        let kind = StoreKind::Plain;
+        Chunk { kind, stretch, blocks: (0..).zip(pbns).map(block).collect(), unexamined: 0 }
     }
 
     #[test]

@@ -70,16 +70,16 @@ type MarkPage = Box<[AtomicU32; PAGE_MARKS]>;
 /// The stretches of a volume that the arranger has to look at.
 #[derive(Debug)]
 pub(crate) struct Marks {
-    pages: Vec<OnceLock<MarkPage>>,
+    /// Made with the first mark, because most clones are never written.
+    pages: OnceLock<Box<[OnceLock<MarkPage>]>>,
     /// All blocks from this LBN on have to be looked at, whether marked or not.
     sweep: AtomicU64,
 }
 
 impl Marks {
-    /// Makes the marks of a volume of which nothing is known, so that all of it is looked at.
-    pub(crate) fn new() -> Self {
-        let pages = (0..1 << (MARKS_SHIFT - PAGE_SHIFT)).map(|_| OnceLock::new()).collect();
-        Self { pages, sweep: AtomicU64::new(0) }
+    /// Makes the marks of an unknown volume, so that all of it is looked at.
+    pub(crate) const fn new() -> Self {
+        Self { pages: OnceLock::new(), sweep: AtomicU64::new(0) }
     }
 
     /// Blocks of a stretch of a volume with this number of blocks, as a power of two.
@@ -91,13 +91,15 @@ impl Marks {
 
     /// The mark of a stretch, unless none of its page was ever set.
     fn at(&self, number: u64) -> Option<&AtomicU32> {
-        let page = self.pages.get(usize::try_from(number >> PAGE_SHIFT).ok()?)?;
+        let page = self.pages.get()?.get(usize::try_from(number >> PAGE_SHIFT).ok()?)?;
         page.get()?.get(number as usize % PAGE_MARKS)
     }
 
     #[inline]
     fn set(&self, number: u64, tick: Tick) {
-        let Some(page) = self.pages.get((number >> PAGE_SHIFT) as usize) else { return };
+        let made = || (0..1 << (MARKS_SHIFT - PAGE_SHIFT)).map(|_| OnceLock::new()).collect();
+        let pages = self.pages.get_or_init(made);
+        let Some(page) = pages.get((number >> PAGE_SHIFT) as usize) else { return };
         let page = page.get_or_init(|| Box::new([const { AtomicU32::new(CLEAR) }; PAGE_MARKS]));
         if let Some(mark) = page.get(number as usize % PAGE_MARKS) {
             mark.store(tick.0, Ordering::Relaxed);
@@ -106,7 +108,7 @@ impl Marks {
 
     /// The marks that were ever set, with the numbers of their stretches.
     fn all(&self) -> impl Iterator<Item = (u64, &AtomicU32)> {
-        let pages = (0u64..).zip(&self.pages);
+        let pages = (0u64..).zip(self.pages.get().into_iter().flatten());
         pages
             .filter_map(|(number, page)| Some((number << PAGE_SHIFT, page.get()?)))
             .flat_map(|(first, page)| (first..).zip(page.iter()))

@@ -49,7 +49,7 @@ pub struct LayoutTuning {
     /// The most bytes per second that are moved in the background; 0 for none.
     pub bytes_per_s: u64,
     /// The time for which a stretch is left alone after a write, because places that are soon
-    /// written again would be moved in vain.
+    /// written again would be moved for nothing.
     pub delay: Duration,
     /// The mean length in bytes from which the runs of a chunk are long enough.
     pub run_bytes: u64,
@@ -203,7 +203,7 @@ impl Engine {
         let good = blocks.filter(|(_, read)| read.is_ok()).map(|(block, _)| block);
         let (good, contents): (Vec<Wanted>, Vec<&[u8]>) = good.unzip();
         let least = self.run_blocks() as usize;
-        let Some(Places { pbns, taken: _taken }) = room.take(self, good.len(), least) else {
+        let Some(Places { pbns, taken: _taken }) = room.take(self, &contents, least)? else {
             arranged.report.is_short_of_room = true;
             arranged.is_left = true;
             return Ok(());
@@ -237,10 +237,12 @@ impl Engine {
     fn write_moves(&self, moves: &mut [Move], contents: &[&[u8]]) {
         assert_eq!(moves.len(), contents.len(), "each block that is moved has a content");
         let pairs = moves.iter().zip(contents);
+        let pairs = pairs.filter(|(one, _)| !self.data.is_written(one.to));
         let mut writes: Vec<ContentWrite<'_>> =
             pairs.map(|(one, content)| ContentWrite::new(one.to, content)).collect();
         self.data.write(&mut writes);
-        for (one, write) in moves.iter_mut().zip(writes) {
+        let written = moves.iter_mut().filter(|one| !self.data.is_written(one.to));
+        for (one, write) in written.zip(writes) {
             if write.outcome.is_err() {
                 one.state = MoveState::Failed;
             }

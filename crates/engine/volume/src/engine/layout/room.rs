@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::engine::data::{DataPath, RunSearch, Taken};
+use crate::error::Result;
 use gemelo_format::Pbn;
 
 /// The part of the data store that stays free for writes: a sixteenth.
@@ -16,7 +17,7 @@ pub(super) struct Room {
     only_short: bool,
 }
 
-/// PBNs that were taken for a chunk.
+/// PBNs that were allocated to a chunk.
 pub(super) struct Places<'e> {
     pub(super) pbns: Vec<Pbn>,
     pub(super) taken: Vec<Taken<'e>>,
@@ -28,15 +29,32 @@ impl Room {
         self.only_short = false;
     }
 
-    /// Takes `count` PBNs in one run if there is one, or else in runs of at least `least` PBNs.
+    /// Takes PBNs for contents in one run if there is one, or else in runs of at least `least`
+    /// PBNs. Where contents share blocks, the store lays them side by side.
     pub(super) fn take<'e>(
         &mut self,
         engine: &'e Engine,
-        count: usize,
+        contents: &[&[u8]],
         least: usize,
-    ) -> Option<Places<'e>> {
+    ) -> Result<Option<Places<'e>>> {
         let data_blocks = engine.state().backend().totals().data_blocks;
         let kept = data_blocks / KEPT_PART;
+        if !engine.data.is_packed() {
+            return Ok(self.take_runs(engine, (contents.len(), least), kept));
+        }
+        if engine.data.free_blocks() < kept + contents.len() as u64 {
+            return Ok(None);
+        }
+        let taken = engine.data.take(contents)?;
+        Ok(taken.map(|(pbns, taken)| Places { pbns, taken: vec![taken] }))
+    }
+
+    fn take_runs<'e>(
+        &mut self,
+        engine: &'e Engine,
+        (count, least): (usize, usize),
+        kept: u64,
+    ) -> Option<Places<'e>> {
         let count = u32::try_from(count).ok()?;
         if !self.only_short {
             if let Some((pbns, taken)) = self.search(&engine.data, (count, count), kept) {

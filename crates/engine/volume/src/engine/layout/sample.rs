@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, VolumeShared};
 use crate::error::Result;
-use gemelo_format::{Lbn, Place};
+use gemelo_format::{Lbn, Place, StoreKind};
 use serde::{Deserialize, Serialize};
 
 /// Parts of a volume that are looked at, at equal distances.
@@ -32,11 +32,11 @@ impl VolumeLayout {
         (self.sampled_pairs > 0).then(|| self.sequential_pairs as f64 / self.sampled_pairs as f64)
     }
 
-    fn add(&mut self, places: &[Place]) {
+    fn add(&mut self, kind: StoreKind, places: &[Place]) {
         for pair in places.windows(2) {
             let [Place::Stored(one, _), Place::Stored(next, _)] = pair else { continue };
             self.sampled_pairs += 1;
-            self.sequential_pairs += u64::from(one.number() + 1 == next.number());
+            self.sequential_pairs += u64::from(kind.is_next(*one, *next));
         }
     }
 }
@@ -75,7 +75,7 @@ impl Engine {
         let lbns: Vec<Lbn> = (first.0..end).map(Lbn).collect();
         let mut places = Vec::with_capacity(lbns.len());
         backend.look_up(volume.id(), &lbns, &mut places)?;
-        layout.add(&places);
+        layout.add(self.superblock.store, &places);
         Ok(Some(next))
     }
 }

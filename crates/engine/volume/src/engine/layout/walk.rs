@@ -8,7 +8,7 @@ use crate::error::Result;
 use gemelo_format::{Lbn, VolumeId};
 use std::sync::Arc;
 
-/// A stretch of a volume of which some chunks are left.
+/// A stretch of a volume with chunks that are left.
 struct Current {
     volume: Arc<VolumeShared>,
     stretch: Stretch,
@@ -28,7 +28,7 @@ pub(super) struct Walk {
 pub(super) struct Due {
     /// Stretches that were written last no later than this.
     pub(super) until: Tick,
-    /// `true` if stretches are due of which it is unknown when they were written.
+    /// `true` if stretches are due whose last write is unknown.
     pub(super) sweeps: bool,
 }
 

@@ -28,7 +28,7 @@ const JOURNAL_PER_CARRYING: u64 = 4;
 /// Most bytes that commits carry between two syncs of the data store. An opening holds as much in
 /// memory and writes it.
 const MOST_CARRIED_BYTES: u64 = 16 << 20;
-/// Most blocks of which the keeper does not learn before the next sync of the data store.
+/// Most blocks that the keeper does not learn about before the next sync of the data store.
 const MOST_HELD_BACK: usize = 65_536;
 
 /// Returns the most bytes of contents that a commit may carry: the setting, or as many as the disk
@@ -76,11 +76,9 @@ impl Unsynced {
     }
 }
 
-/// The sizes of a commit that carries contents.
+/// The largest sizes of a commit that carries contents.
 struct CarriedSizes {
     content_bytes: u64,
-    /// Bytes of memory that the contents take in the commit.
-    memory_bytes: u64,
     /// Bytes of the whole commit in each ring of the journal.
     ring_bytes: u64,
 }
@@ -92,7 +90,7 @@ pub(super) struct Carrying {
     bytes: u64,
     /// Bytes of these that a sync under way covers.
     syncing_bytes: u64,
-    /// Blocks of which the keeper learns after the next sync of the data store: others read their
+    /// Blocks that the keeper learns about after the next sync of the data store: others read their
     /// contents there.
     held_back: HashSet<Pbn>,
     /// The same, after the sync that is under way.
@@ -109,7 +107,7 @@ impl Carrying {
         self.bytes > 0 || self.syncing_bytes > 0
     }
 
-    /// Returns the blocks of which the keeper may learn now that a commit is durable, and holds the
+    /// Returns the blocks that the keeper may learn about after a durable commit, and holds the
     /// others back.
     pub(super) fn hold_back(&mut self, identified: Vec<Pbn>, freed: &[Pbn]) -> Vec<Pbn> {
         if !self.is_any() {
@@ -132,7 +130,7 @@ impl Carrying {
     }
 
     /// Notes that a sync of the data store has covered all contents so far, except those of some
-    /// blocks, which the journal has: so many bytes.
+    /// blocks, which the journal has: this number of bytes.
     fn settle_except(&mut self, unwritten: &[Pbn], bytes: u64) -> Vec<Pbn> {
         assert_eq!(unwritten.is_empty(), bytes == 0, "a content has bytes");
         (self.bytes, self.syncing_bytes) = (bytes, 0);
@@ -152,7 +150,7 @@ impl Carrying {
         self.syncing_bytes > 0
     }
 
-    /// Notes that this sync has succeeded. Returns the blocks of which the keeper may learn.
+    /// Notes that this sync has succeeded. Returns the blocks that the keeper may learn about.
     fn end_sync(&mut self) -> Vec<Pbn> {
         self.syncing_bytes = 0;
         if self.bytes == 0 {
@@ -215,16 +213,13 @@ impl Log {
         Ok(sizes.content_bytes)
     }
 
-    /// Returns the sizes of a commit of this length that carries this many contents.
+    /// Returns the most that a commit of this length takes if it carries this many contents.
     fn carried_sizes(&self, commit_bytes: usize, contents: usize) -> CarriedSizes {
+        // Forms of compressed contents are shorter.
         let content_bytes = contents * self.superblock.block_bytes as usize;
         let head_bytes = contents * Change::CARRY_HEAD_BYTES;
         let ring_bytes = (commit_bytes + content_bytes + head_bytes).next_multiple_of(PAGE_BYTES);
-        CarriedSizes {
-            content_bytes: content_bytes as u64,
-            memory_bytes: (content_bytes + head_bytes) as u64,
-            ring_bytes: ring_bytes as u64,
-        }
+        CarriedSizes { content_bytes: content_bytes as u64, ring_bytes: ring_bytes as u64 }
     }
 
     /// Appends contents to a commit. Returns `false`, and leaves it as it was, if one of them is
@@ -247,11 +242,11 @@ impl Log {
             buffer.truncate(end);
             return false;
         }
-        assert_eq!(shown, sizes.content_bytes, "each content is carried once and whole");
+        assert!(shown <= sizes.content_bytes, "each content is carried once");
         assert!(buffer.len() as u64 <= sizes.ring_bytes, "a commit outgrows its room");
-        commit.bytes += sizes.memory_bytes;
+        commit.bytes += (buffer.len() - end) as u64;
         add(&self.counters.carrying_commits, 1);
-        add(&self.counters.carried_bytes, sizes.content_bytes);
+        add(&self.counters.carried_bytes, shown);
         true
     }
 

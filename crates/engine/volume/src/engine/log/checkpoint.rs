@@ -145,7 +145,8 @@ impl Log {
             physical: mark.totals.physical,
         };
         assert!(root.physical <= root.references, "each stored block has a reference");
-        assert!(root.physical <= root.data_blocks, "more blocks are stored than there are");
+        let pbn_end = self.superblock.pbn_end(root.data_blocks);
+        assert!(root.physical <= pbn_end, "more blocks are stored than there are");
         let page = root.encode(&self.superblock, self.seed);
         for offset in Root::offsets(mark.generation) {
             // A root that was written in spite of an error would begin a history of its own.

@@ -36,11 +36,11 @@ pub(super) struct OpenCommit {
     unsynced: Unsynced,
     /// Most contents that the commit may carry.
     most_carried: usize,
-    /// `true` if somebody wants to know which blocks are identified.
+    /// `true` if the identified blocks are noted, for a keeper.
     notes_identified: bool,
 }
 
-/// The blocks of which something becomes true when a commit is durable.
+/// The blocks whose state changes when a commit is durable.
 #[derive(Default)]
 pub(super) struct Effects {
     /// Blocks that have lost their last reference.

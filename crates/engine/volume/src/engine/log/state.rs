@@ -42,9 +42,9 @@ impl State {
 }
 
 impl Log {
-    /// Makes a change of a volume as a whole. Volumes do not change during a checkpoint. The caller
-    /// makes it durable after it has told of it: a change that was made and cannot be made durable
-    /// stays, until a crash.
+    /// Makes a change of a volume as a whole, during a checkpoint only if the backend allows it.
+    /// The caller makes it durable after it has told of it: a change that was made and cannot be
+    /// made durable stays, until a crash.
     pub(crate) fn change(&self, change: &Change) -> Result<()> {
         let _alone = self.without_checkpoint();
         self.apply(&mut self.write(), change)

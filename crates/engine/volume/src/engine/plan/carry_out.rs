@@ -28,6 +28,12 @@ pub(in crate::engine) enum Fate {
 }
 
 impl<'p> Plan<'p> {
+    /// The contents that need PBNs of their own.
+    pub(in crate::engine) fn fresh_contents(&self) -> Vec<&'p [u8]> {
+        let fresh = self.blocks.iter().filter(|block| block.step == Step::Fresh);
+        fresh.map(|block| block.content).collect()
+    }
+
     /// Gives each fresh block its PBN.
     pub(in crate::engine) fn place(&mut self, pbns: &[Pbn]) {
         assert_eq!(pbns.len(), self.fresh_blocks(), "each fresh block gets a PBN of its own");
@@ -44,13 +50,18 @@ impl<'p> Plan<'p> {
         ticket: Option<NonZeroU64>,
         failed: &mut Failed<'_>,
     ) {
+        // A content that shares a block with others was written when it got its place.
+        let target = |block: &Block<'p>| {
+            let is_written = block.taken().is_some_and(|pbn| engine.data.is_written(pbn));
+            block.target().filter(|_| !is_written)
+        };
         let write = |block: &Block<'p>| {
             let ticket = ticket.filter(|_| block.taken().is_some());
-            Some(ContentWrite { ticket, ..ContentWrite::new(block.target()?, block.content) })
+            Some(ContentWrite { ticket, ..ContentWrite::new(target(block)?, block.content) })
         };
         let mut writes: Vec<ContentWrite<'p>> = self.blocks.iter().filter_map(write).collect();
         engine.data.write(&mut writes);
-        let targets = self.blocks.iter_mut().filter(|block| block.target().is_some());
+        let targets = self.blocks.iter_mut().filter(|block| target(block).is_some());
         let mut written = writes.into_iter();
         for block in targets {
             let write = written.next();
@@ -120,12 +131,12 @@ impl<'p> Plan<'p> {
         stored.map(|block| block.lbn)
     }
 
-    /// The PBN taken for a block.
+    /// The PBN allocated to a block.
     pub(in crate::engine) fn taken(&self, at: usize) -> Option<Pbn> {
         self.blocks.get(at)?.taken()
     }
 
-    /// The PBNs taken for blocks that were not done.
+    /// The PBNs allocated to blocks that were not done.
     pub(in crate::engine) fn unstored(&self) -> Vec<Pbn> {
         let undone = self.blocks.iter().filter(|block| !block.is_done);
         undone.filter_map(Block::taken).collect()

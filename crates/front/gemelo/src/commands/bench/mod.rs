@@ -1,10 +1,12 @@
 //! `gemelo bench` runs load with realistic contents on any storage and measures it.
 
+mod on_hosts;
 mod repeated;
 mod text;
 
 pub(crate) use text::verified;
 
+use super::hosts::HostOptions;
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files;
@@ -38,6 +40,19 @@ pub(crate) struct Arguments {
     repetitions: Repetitions,
     #[command(flatten, next_help_heading = "Measurement")]
     outputs: Outputs,
+    #[command(flatten)]
+    places: Places,
+}
+
+/// The hosts on which jobs run.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Places {
+    #[command(flatten)]
+    hosts: HostOptions,
+    /// Each host has a target of its own, although all have the same name [default: a target
+    /// without {host} and {index} is one for all hosts]
+    #[arg(long, requires = "hosts", help_heading = "Hosts")]
+    own_targets: bool,
 }
 
 /// The forms in which the results of jobs are written.
@@ -76,13 +91,20 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if let Some(sweep) = &arguments.sweep {
         jobs = bench::swept(&jobs, sweep, &context.targets).context("--sweep").or_bad_input()?;
     }
+    if arguments.places.hosts.are_given()
+        && (arguments.dry_run || arguments.repetitions.are_wanted())
+    {
+        return Err(bad_input(anyhow!(
+            "--dry-run and --repetitions are for runs on this host: leave out --hosts"
+        )));
+    }
     if arguments.dry_run {
         return dry_run(jobs, context);
     }
     if arguments.repetitions.are_wanted() {
         return repeated::run(&jobs, arguments.repetitions, &arguments.outputs, context);
     }
-    run_jobs(jobs, &arguments.outputs, context)
+    run_jobs(jobs, &arguments.outputs, &arguments.places, context)
 }
 
 /// Resolves and checks jobs as for a run, and prints them.
@@ -101,8 +123,12 @@ fn dry_run(jobs: Vec<JobOptions>, context: &Context) -> anyhow::Result<Outcome> 
 pub(crate) fn run_jobs(
     jobs: Vec<JobOptions>,
     outputs: &Outputs,
+    places: &Places,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
+    if let Some(fleet) = places.hosts.fleet()? {
+        return on_hosts::run(jobs, outputs, (&fleet, places.own_targets), context);
+    }
     let Outputs { json, report, brief } = outputs;
     let json = json.as_deref();
     let force = jobs.iter().any(|job| job.load.force == Some(true));

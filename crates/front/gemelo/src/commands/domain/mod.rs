@@ -33,7 +33,7 @@ enum Action {
     Create(create::Arguments),
     /// Compare the ledgers of all members with the index
     ///
-    /// Members may be served meanwhile: what seems to contradict is looked at again. With --repair,
+    /// Members may be served meanwhile: apparent contradictions are checked again. With --repair,
     /// shards are rebuilt from the ledgers; no member may be served then.
     Check(check::Arguments),
     /// List the members of a domain, with the clients that serve them

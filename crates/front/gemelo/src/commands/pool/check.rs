@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Read all contents and compare them with their checksums and fingerprints
     #[arg(long)]
     pub(super) data: bool,
-    /// Write anew what can be, and mark what is lost, so that the pool can be used again
+    /// Rebuild the metadata, and mark lost contents, so that the pool can be used again
     #[arg(long)]
     pub(super) repair: bool,
     /// With --repair, give up what is lost without a question; otherwise, overwrite an existing
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     arguments.check_json()?;
     let name = &arguments.pool;
     let about = |error: PlaceError| RequestFailure::from(error).about(&name.to_string());
-    // Whatever the disks hold: with settings that make no sense no command opens the pool.
+    // No command opens a pool with invalid settings, even if its disks are sound.
     let settings = Settings::read(&arguments.pool).err();
     let access = if arguments.repair { DiskAccess::Exclusive } else { DiskAccess::Shared };
     match arguments.pool.open_disks(access) {

@@ -164,7 +164,7 @@ fn after_repair(plan: &RepairPlan) -> String {
     format!("repaired: {healed}check again to see what is left\n")
 }
 
-/// What to do about a damaged pool. It follows from the judgement of the repair itself.
+/// Advice for a damaged pool. It follows from the judgement of the repair itself.
 fn advice(arguments: &Arguments, checked: &Checked, problems: &[FoundProblem]) -> String {
     let Checked { report, outlook, .. } = checked;
     if let Some(why) = &outlook.refusal {

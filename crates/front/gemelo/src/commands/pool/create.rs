@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     layout_rate: Option<Size>,
     /// Overwrite a device that holds data, if it is given with --data or --metadata, or destroy
-    /// what a member of a domain has; it is named before
+    /// the data of a member of a domain, which is named first
     #[arg(long)]
     force: bool,
 }

@@ -48,7 +48,7 @@ enum Action {
     ///
     /// Random overwrites scatter the blocks of a volume, so that sequential reads become slow. A
     /// served pool brings them together in the background while it is idle and at a limited rate.
-    /// Blocks that are shared, by duplicates or snapshots, stay where they are.
+    /// It leaves blocks that are shared, by duplicates or snapshots, to this command.
     Arrange(arrange::Arguments),
     /// Read all contents from the medium, compare them with their checksums, and heal damaged ones
     ///
@@ -77,7 +77,7 @@ enum Action {
     /// Hand a member of a domain over to another host
     ///
     /// The process of this host that serves the member executes the requests that clients have
-    /// sent, flushes, closes the pool and gives up its tenure. A standby on another host, `gemelo
+    /// sent, flushes, closes the pool and gives up its lease. A standby on another host, `gemelo
     /// serve --standby`, then serves it at once. The command waits until the member is free or is
     /// served by another process.
     HandOver(hand_over::Arguments),

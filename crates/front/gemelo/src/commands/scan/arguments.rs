@@ -2,6 +2,7 @@
 
 use super::merge::MergeArguments;
 use super::outputs::OutputOptions;
+use crate::commands::hosts::HostOptions;
 use clap::{Args, Subcommand, ValueEnum};
 use gemelo_base::units::parse_size;
 use gemelo_base::values::Size;
@@ -90,6 +91,8 @@ pub(super) struct ScanArguments {
     pub(super) plan: bool,
     #[command(flatten)]
     pub(super) outputs: OutputOptions,
+    #[command(flatten)]
+    pub(super) hosts: HostOptions,
 }
 
 fn block_size(text: &str) -> Result<u32, String> {

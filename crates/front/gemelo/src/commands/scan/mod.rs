@@ -2,6 +2,7 @@
 
 mod arguments;
 mod merge;
+mod on_hosts;
 mod outputs;
 mod plan;
 mod text;
@@ -27,6 +28,9 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
 
 fn scan(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.outputs.check(&arguments.block_size)?;
+    if let Some(fleet) = arguments.hosts.fleet()? {
+        return on_hosts::run(arguments, &fleet, context);
+    }
     let options = ScanOptions::new(arguments.to_request())?;
     let saving = Saving::begin(&arguments.outputs)?;
     let monitor = context.monitor.as_ref();

@@ -264,3 +264,52 @@ fn a_reply_buffer_that_many_batches_in_a_row_hardly_used_is_released() {
     assert!(read(LONG_BYTES, 1) && read(512, ROOMY_BATCHES - 1));
     assert!(!read(512, 1));
 }
+
+#[test]
+fn the_data_of_reads_lies_where_the_kernel_copies_fast() {
+    struct Places(Mutex<Vec<usize>>);
+    impl BlockDevice for Places {
+        fn geometry(&self) -> Geometry {
+            Geometry { size_bytes: 1 << 20, maximum_request_bytes: 1 << 20, ..GEOMETRY }
+        }
+
+        fn execute(&self, batch: &mut [Request<'_>]) {
+            for request in batch {
+                if let Operation::Read { buffer, .. } = &request.operation {
+                    self.0.lock().unwrap().push(buffer.as_ptr().addr() % 4096);
+                }
+            }
+        }
+
+        fn extents(&self, _: u64, _: u64, _: usize) -> Result<Vec<Extent>, DeviceError> {
+            Ok(Vec::new())
+        }
+    }
+    for structured_replies in [false, true] {
+        for (count, length) in [(MOST_REQUESTS, 4096), (8, 128 << 10), (1, 1 << 20)] {
+            let device = Places(Mutex::default());
+            let agreed = NegotiatedOptions {
+                structured_replies,
+                base_allocation: false,
+                zeroes_are_fast: true,
+            };
+            let rules = Rules::new(agreed, &device.geometry());
+            let mut batch = Batch::new(structured_replies, &Memory::default()).unwrap();
+            for _ in 0..count {
+                let header = RequestHeader {
+                    flags: 0,
+                    command: Command::READ,
+                    cookie: 0,
+                    offset: 0,
+                    length,
+                };
+                assert!(batch.push(header, 0..0, &rules));
+            }
+            batch.execute(&[], &device, Waiting::All);
+            assert_eq!(batch.replies().as_ptr().addr() % 4096, 64);
+            let places = device.0.into_inner().unwrap();
+            assert_eq!(places.len(), count);
+            assert!(places.iter().all(|place| *place >= 64), "{places:?}");
+        }
+    }
+}

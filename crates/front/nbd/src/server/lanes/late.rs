@@ -23,7 +23,7 @@ const MOST_READS: usize = 128;
 const MOST_DATA_BYTES: u64 = 8 << 20;
 
 /// Most reads that are looked at together. Those behind the oldest may not be ready, and then the
-/// look was in vain.
+/// look found nothing.
 const READS_AT_ONCE: usize = 4;
 
 /// Bytes of data from which on no more reads are looked at together. Longer replies leave the

@@ -53,7 +53,7 @@ fn next_piece(offset: u64, left_bytes: usize, capacity: usize, rules: &Rules) ->
 }
 
 impl Transmission<'_> {
-    /// Executes the request at the front, of which at least the header has arrived. Returns `false`
+    /// Executes the request at the front, whose header has arrived. Returns `false`
     /// at the end of the stream.
     pub(super) fn perform_large(&mut self, header: RequestHeader) -> Result<bool, SessionError> {
         // The pieces of a reply must not mix with other replies.

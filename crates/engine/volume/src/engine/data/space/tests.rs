@@ -1,6 +1,7 @@
 //! Properties of the free space, compared with sets.
 
 use super::*;
+use gemelo_base::random::Random;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -185,4 +186,52 @@ fn a_run_ends_at_a_block_that_others_have_claimed() {
     assert!(space.claim(Pbn::new(4).unwrap()));
     assert_eq!(numbers(&mut space, 2), [3, 5], "the next long run begins right behind it");
     assert_eq!(space.free(), 64 * 10 - 1 - 2 - 1 - 2);
+}
+
+/// Blocks of the store that is aged, and those that a checkpoint frees at a time.
+const AGED_BLOCKS: u64 = 1 << 16;
+const CHECKPOINT_BLOCKS: usize = 4096;
+
+/// Fills a part of a store, and overwrites blocks at random with four times its size, in batches.
+/// Opens it `openings` times meanwhile. Returns the mean length of the runs that the last quarter of
+/// the batches got.
+fn mean_run_of_aged(percent: usize, openings: usize) -> f64 {
+    let mut random = Random::new(7);
+    let mut space = Space::new(AGED_BLOCKS);
+    let mut mapped = Vec::new();
+    space.take(AGED_BLOCKS as usize * percent / 100, &mut mapped);
+    let batches = 4 * AGED_BLOCKS as usize / 128;
+    let (mut retired, mut blocks, mut runs) = (Vec::new(), 0, 0);
+    for batch in 0..batches {
+        let mut taken = Vec::new();
+        space.take(128, &mut taken);
+        if batch >= batches * 3 / 4 {
+            blocks += taken.len();
+            runs += taken.chunk_by(|one, next| one.number() + 1 == next.number()).count();
+        }
+        for fresh in taken {
+            let lbn = random.below(mapped.len() as u64) as usize;
+            retired.push(std::mem::replace(&mut mapped[lbn], fresh));
+        }
+        if retired.len() >= CHECKPOINT_BLOCKS {
+            retired.drain(..).for_each(|pbn| space.release(pbn));
+        }
+        if openings > 0 && (batch + 1) % (batches / openings) == 0 {
+            retired.clear();
+            space = Space::new(AGED_BLOCKS);
+            mapped.iter().for_each(|pbn| assert!(space.claim(*pbn)));
+            space.begin_where_most_is_free();
+        }
+    }
+    blocks as f64 / runs as f64
+}
+
+#[test]
+fn openings_cost_an_aged_store_few_of_its_runs() {
+    for (percent, least) in [(70, 2.2), (50, 5.0), (12, 80.0)] {
+        let unbroken = mean_run_of_aged(percent, 0);
+        let opened = mean_run_of_aged(percent, 64);
+        println!("{percent} % in use: runs of {unbroken:.2}, with 64 openings of {opened:.2}");
+        assert!(opened > 0.8 * unbroken && unbroken > least, "{percent} %: {unbroken} {opened}");
+    }
 }

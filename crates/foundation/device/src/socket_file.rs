@@ -63,7 +63,10 @@ impl SocketAccess {
 
 /// Listens at a socket file, with this number of clients that may wait. The file is bound, gets its
 /// group and mode, and listens last: until then the system refuses all connections to it.
-pub(super) fn listen(
+///
+/// # Errors
+/// Fails if a program listens at the file, if another file has its path, or if the system refuses.
+pub fn listen_at_file(
     path: &Path,
     access: &SocketAccess,
     queue_length: i32,
@@ -113,7 +116,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, "precious").unwrap();
-        let error = listen(&path, &SocketAccess::default(), 1).unwrap_err();
+        let error = listen_at_file(&path, &SocketAccess::default(), 1).unwrap_err();
         assert!(error.to_string().contains("not a socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
@@ -128,7 +131,7 @@ mod tests {
             ("both", Some(0o600), Some(own), 0o600),
         ] {
             let path = directory.path().join(name);
-            let _listener = listen(&path, &SocketAccess { mode, group }, 1).unwrap();
+            let _listener = listen_at_file(&path, &SocketAccess { mode, group }, 1).unwrap();
             assert_eq!(permissions(&path), (expected, own), "{name}");
             UnixStream::connect(&path).unwrap();
         }
@@ -141,13 +144,14 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("socket");
             let access = SocketAccess { mode: None, group: Some(12345) };
-            let _listener = listen(&path, &access, 1).unwrap();
+            let _listener = listen_at_file(&path, &access, 1).unwrap();
             assert_eq!(permissions(&path), (GROUP_MODE, 12345));
             return;
         }
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        let error = listen(&path, &SocketAccess { mode: None, group: Some(0) }, 1).unwrap_err();
+        let error =
+            listen_at_file(&path, &SocketAccess { mode: None, group: Some(0) }, 1).unwrap_err();
         assert!(error.to_string().contains("members of the group"), "{error}");
         assert!(!path.exists());
     }
@@ -174,7 +178,7 @@ mod tests {
                 while awaited.load(Ordering::SeqCst) != number {
                     std::thread::yield_now();
                 }
-                listen(&path(number), &access, 1).unwrap()
+                listen_at_file(&path(number), &access, 1).unwrap()
             };
             (0..SOCKETS).map(make).collect::<Vec<_>>()
         });

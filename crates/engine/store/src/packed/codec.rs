@@ -1,0 +1,191 @@
+//! Compressing contents, and the reverse.
+
+use gemelo_format::Compression;
+use lz4_flex::block::{
+    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
+};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// After this many contents in a row that did not shrink, only the start of the next ones is tried.
+const STREAK: u32 = 32;
+/// The part of a content that is its start.
+const START_PART: usize = 4;
+/// A content is stored compressed if it takes at most this many eighths of a block. A smaller gain
+/// would not be worth reading parts of two blocks.
+const MOST_EIGHTHS: usize = 7;
+/// Levels of Zstandard are small numbers.
+const LZ4: u8 = Compression::Lz4.algorithm();
+
+/// Compressed contents of a list, in one piece of memory.
+#[derive(Debug, Default)]
+pub struct Compressed {
+    bytes: Vec<u8>,
+    parts: Vec<Option<(u8, Range<usize>)>>,
+}
+
+impl Compressed {
+    /// The algorithm and the bytes of each content; [`None`] for one that stays as it is.
+    pub fn parts(&self) -> impl Iterator<Item = Option<(u8, &[u8])>> {
+        self.parts.iter().map(|part| {
+            let (algorithm, range) = part.as_ref()?;
+            Some((*algorithm, self.bytes.get(range.clone())?))
+        })
+    }
+}
+
+/// The memory of a compressor.
+struct Worker {
+    table: CompressTable,
+    zstd: Option<(u8, zstd::bulk::Compressor<'static>)>,
+    output: Vec<u8>,
+}
+
+impl Worker {
+    fn new(block_bytes: usize) -> Self {
+        let bytes = get_maximum_output_size(block_bytes).max(zstd::compress_bound(block_bytes));
+        Self { table: CompressTable::default(), zstd: None, output: vec![0; bytes] }
+    }
+
+    /// Compresses bytes, and returns the number of those that it takes; [`None`] if that fails.
+    fn compress(&mut self, compression: Compression, bytes: &[u8]) -> Option<usize> {
+        match compression {
+            Compression::Off => None,
+            Compression::Lz4 => {
+                compress_into_with_table(bytes, &mut self.output, &mut self.table).ok()
+            }
+            Compression::Zstd(level) => {
+                let zstd = match &mut self.zstd {
+                    Some((of, zstd)) if *of == level => zstd,
+                    zstd => {
+                        let fresh = zstd::bulk::Compressor::new(i32::from(level)).ok()?;
+                        &mut zstd.insert((level, fresh)).1
+                    }
+                };
+                zstd.compress_to_buffer(bytes, self.output.as_mut_slice()).ok()
+            }
+        }
+    }
+}
+
+/// Compresses the contents of a pool, by many threads at once.
+pub struct Codec {
+    block_bytes: usize,
+    /// As many as threads have compressed at once.
+    workers: Mutex<Vec<Worker>>,
+    /// Contents in a row that did not shrink.
+    streak: AtomicU32,
+}
+
+impl Codec {
+    /// Makes a codec for contents of this size.
+    #[must_use]
+    pub const fn new(block_bytes: usize) -> Self {
+        Self { block_bytes, workers: Mutex::new(Vec::new()), streak: AtomicU32::new(0) }
+    }
+
+    /// Compresses the contents of a list that shrink.
+    pub fn compress(&self, compression: Compression, contents: &[&[u8]]) -> Compressed {
+        let mut compressed = Compressed::default();
+        if compression == Compression::Off {
+            compressed.parts.resize(contents.len(), None);
+            return compressed;
+        }
+        let worker = self.workers.lock().pop();
+        let mut worker = worker.unwrap_or_else(|| Worker::new(self.block_bytes));
+        for content in contents {
+            let part = self.compress_one(compression, content, &mut worker).map(|length| {
+                let start = compressed.bytes.len();
+                compressed.bytes.extend_from_slice(worker.output.get(..length).unwrap_or(&[]));
+                (compression.algorithm(), start..start + length)
+            });
+            compressed.parts.push(part);
+        }
+        self.workers.lock().push(worker);
+        assert_eq!(compressed.parts.len(), contents.len(), "each content was tried");
+        compressed
+    }
+
+    /// Compresses a content if it shrinks enough.
+    fn compress_one(
+        &self,
+        compression: Compression,
+        content: &[u8],
+        worker: &mut Worker,
+    ) -> Option<usize> {
+        assert_eq!(content.len(), self.block_bytes, "a whole content is compressed");
+        if self.streak.load(Ordering::Relaxed) >= STREAK {
+            let (start, _) = content.split_at(content.len() / START_PART);
+            let length = worker.compress(Compression::Lz4, start)?;
+            if !shrinks(length, start.len()) {
+                return None;
+            }
+        }
+        let length = worker.compress(compression, content);
+        let length = length.filter(|length| shrinks(*length, content.len()));
+        match length {
+            Some(_) => self.streak.store(0, Ordering::Relaxed),
+            None => drop(self.streak.fetch_add(1, Ordering::Relaxed)),
+        }
+        length
+    }
+}
+
+const fn shrinks(length: usize, from: usize) -> bool {
+    length <= from / 8 * MOST_EIGHTHS
+}
+
+/// Decompresses a content. Returns `false` if the bytes are not those of a content of this length.
+#[must_use]
+pub(super) fn decompress(algorithm: u8, bytes: &[u8], content: &mut [u8]) -> bool {
+    let length = if algorithm == LZ4 {
+        decompress_into(bytes, content).ok()
+    } else if algorithm == Compression::Zstd(1).algorithm() {
+        zstd::bulk::decompress_to_buffer(bytes, content).ok()
+    } else {
+        None
+    };
+    length == Some(content.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_base::random::Random;
+
+    fn noise(random: &mut Random, bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|_| random.next_u64() as u8).collect()
+    }
+
+    #[test]
+    fn contents_come_back_and_those_that_do_not_shrink_are_left_alone() {
+        for bytes in [512, 4096, 65536] {
+            for compression in [Compression::Lz4, Compression::Zstd(1), Compression::Zstd(7)] {
+                let (codec, mut random) = (Codec::new(bytes), Random::new(3));
+                let noise = noise(&mut random, bytes);
+                let half = [&noise[..bytes / 2], &vec![0; bytes / 2]].concat();
+                let compressed = codec.compress(compression, &[&half, &noise]);
+                let parts: Vec<_> = compressed.parts().collect();
+                let (algorithm, form) = parts[0].unwrap();
+                assert!(form.len() < bytes * 5 / 8 && parts[1].is_none());
+                let mut content = vec![1; bytes];
+                assert!(decompress(algorithm, form, &mut content) && content == half);
+                assert!(!decompress(algorithm, form, &mut content[1..]));
+                assert!(!decompress(algorithm, form, &mut vec![0; bytes + 1]));
+                assert!(!decompress(9, form, &mut content));
+            }
+        }
+    }
+
+    #[test]
+    fn after_many_contents_that_do_not_shrink_one_that_does_is_still_found() {
+        let (codec, mut random) = (Codec::new(4096), Random::new(5));
+        let noise = noise(&mut random, 4096);
+        let zeros = [vec![7; 2048], noise[..2048].to_vec()].concat();
+        for _ in 0..2 * STREAK {
+            assert_eq!(codec.compress(Compression::Lz4, &[&noise]).parts().next(), Some(None));
+        }
+        assert!(codec.compress(Compression::Lz4, &[&zeros]).parts().next().unwrap().is_some());
+    }
+}

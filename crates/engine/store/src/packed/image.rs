@@ -1,0 +1,165 @@
+//! The bytes of a packed block.
+
+use gemelo_format::{
+    PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace, Pbn, PoolSeed, SLOT_HEAD_BYTES, SPANNING_SLOT,
+    SlotHead, slot_offset,
+};
+use std::borrow::Cow;
+
+/// A content begins in a block only if this part of the block is left for it: its start would
+/// otherwise cost the read of a block and save little.
+const LEAST_START_PART: usize = 32;
+
+/// The room that a block has for a content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// The content fits in this slot.
+    Slot(u8),
+    /// The content fits if it goes on in the next block.
+    Spanning,
+    /// The block is full.
+    None,
+}
+
+/// A packed block that is being filled.
+#[derive(Debug, Clone)]
+pub(super) struct BlockImage {
+    bytes: Vec<u8>,
+    end: usize,
+    slots: u8,
+}
+
+impl BlockImage {
+    /// Makes a block that begins with the rest of a content of the block before.
+    pub(super) fn new(block_bytes: usize, tail: &[u8]) -> Self {
+        let mut bytes = vec![0; block_bytes];
+        let end = PACKED_TABLE_BYTES + tail.len();
+        assert!(end <= block_bytes, "a content ends in the block after that in which it begins");
+        put(&mut bytes, 0, &PACKED_MAGIC);
+        put(&mut bytes, PACKED_TABLE_BYTES, tail);
+        Self { bytes, end, slots: 0 }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns how a content of this many compressed bytes fits.
+    pub(super) fn fit(&self, length: usize) -> Fit {
+        let left = self.bytes.len() - self.end;
+        if SLOT_HEAD_BYTES + length <= left && self.slots + 1 < SPANNING_SLOT {
+            Fit::Slot(self.slots + 1)
+        } else if SLOT_HEAD_BYTES + length > left && left >= self.bytes.len() / LEAST_START_PART {
+            Fit::Spanning
+        } else {
+            Fit::None
+        }
+    }
+
+    /// Adds a content that fits in the next slot.
+    pub(super) fn add(&mut self, slot: u8, form: &[u8]) {
+        assert_eq!(slot, self.slots + 1, "slots are given out in order");
+        self.set_offset(slot);
+        put(&mut self.bytes, self.end, form);
+        (self.end, self.slots) = (self.end + form.len(), slot);
+    }
+
+    /// Adds the start of a content that goes on in the next block. Returns the rest of it.
+    pub(super) fn add_start<'f>(&mut self, form: &'f [u8]) -> &'f [u8] {
+        let (start, rest) = form.split_at(self.bytes.len() - self.end);
+        assert!(start.len() >= SLOT_HEAD_BYTES && !rest.is_empty(), "a content spans two blocks");
+        self.set_offset(SPANNING_SLOT);
+        put(&mut self.bytes, self.end, start);
+        (self.end, self.slots) = (self.bytes.len(), SPANNING_SLOT);
+        rest
+    }
+
+    fn set_offset(&mut self, slot: u8) {
+        let offset = u16::try_from(self.end);
+        assert!(offset.is_ok(), "a packed block has at most 64 KiB");
+        put(&mut self.bytes, 2 * usize::from(slot), &offset.unwrap_or_default().to_le_bytes());
+    }
+}
+
+/// Copies bytes to an offset at which there is room for them.
+pub(super) fn put(bytes: &mut [u8], at: usize, part: &[u8]) {
+    let to = bytes.get_mut(at..at + part.len());
+    assert!(to.is_some(), "{} bytes fit at {at}", part.len());
+    to.into_iter().for_each(|to| to.copy_from_slice(part));
+}
+
+/// Sets `form` to the stored form of a content: its head and its compressed bytes.
+pub(super) fn form_into(
+    form: &mut Vec<u8>,
+    seed: PoolSeed,
+    pbn: Pbn,
+    (algorithm, bytes): (u8, &[u8]),
+) {
+    form.clear();
+    form.extend_from_slice(&SlotHead::new(seed, pbn, algorithm, bytes).encode());
+    form.extend_from_slice(bytes);
+}
+
+/// Returns the head and the compressed bytes of a stored form.
+pub(super) fn split_form(form: &[u8]) -> Option<(SlotHead, &[u8])> {
+    let (head, bytes) = form.split_first_chunk::<SLOT_HEAD_BYTES>()?;
+    Some((SlotHead::decode(*head), bytes))
+}
+
+/// Finds the stored form of a content in the bytes of its block, and in those of the next one if it
+/// goes on there. Returns its offset as well; [`None`] if the block has none that makes sense.
+pub(super) fn find_form<'b>(
+    place: PackedPlace,
+    block: &'b [u8],
+    next: Option<&[u8]>,
+) -> Option<(usize, Cow<'b, [u8]>)> {
+    let offset = slot_offset(block, place.slot)?;
+    let start = block.get(offset..)?;
+    let (head, _) = split_form(start)?;
+    let length = SLOT_HEAD_BYTES + usize::from(head.length);
+    if !place.is_spanning() {
+        return Some((offset, Cow::Borrowed(start.get(..length)?)));
+    }
+    let rest = length.checked_sub(start.len())?;
+    let rest = next?.get(PACKED_TABLE_BYTES..PACKED_TABLE_BYTES + rest)?;
+    Some((offset, Cow::Owned([start, rest].concat())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packed::tests::superblock;
+
+    #[test]
+    fn contents_are_found_in_one_block_and_across_two() {
+        let seed = PoolSeed::of(&superblock(512));
+        let form_of = |pbn, part| {
+            let mut form = Vec::new();
+            form_into(&mut form, seed, pbn, part);
+            form
+        };
+        let pbn = |block, slot| PackedPlace { block, slot }.pbn().unwrap();
+        let bytes: Vec<u8> = (0..200).map(|byte| byte as u8).collect();
+        let mut image = BlockImage::new(512, b"the rest of another");
+        let mut forms = Vec::new();
+        while let Fit::Slot(slot) = image.fit(bytes.len()) {
+            let form = form_of(pbn(5, slot), (1, &bytes));
+            image.add(slot, &form);
+            forms.push(form);
+        }
+        assert_eq!((forms.len(), image.fit(bytes.len())), (2, Fit::Spanning));
+        let spanning = form_of(pbn(5, SPANNING_SLOT), (1, &bytes));
+        let rest = image.add_start(&spanning).to_vec();
+        let next = BlockImage::new(512, &rest);
+        assert_eq!(image.fit(1), Fit::None);
+        for (slot, form) in (1..).zip(&forms) {
+            let found = find_form(PackedPlace { block: 5, slot }, image.bytes(), None).unwrap();
+            assert_eq!(found.1, *form);
+        }
+        let place = PackedPlace { block: 5, slot: SPANNING_SLOT };
+        let found = find_form(place, image.bytes(), Some(next.bytes())).unwrap();
+        assert_eq!(found.1, spanning);
+        assert!(find_form(place, image.bytes(), None).is_none());
+        assert!(find_form(PackedPlace { block: 5, slot: 3 }, image.bytes(), None).is_none());
+    }
+}

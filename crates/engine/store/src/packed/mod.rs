@@ -1,0 +1,257 @@
+//! A store of compressed contents: several of them share a block of the store below.
+//!
+//! [`PackedStore`] reads contents of such blocks, and writes a content again to the place that it
+//! has. [`Packer`] gives new contents their places. The store below has the blocks, by their
+//! numbers: it is the plain store on the disk, or a write buffer over that. The layout of a block
+//! is that of [`gemelo_format::SlotHead`] and its module.
+
+mod codec;
+mod image;
+mod packer;
+mod patches;
+mod reads;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use codec::decompress;
+pub use codec::{Codec, Compressed};
+pub use packer::{FreeBlocks, NotPlaced, Packer, Placed};
+
+use crate::{
+    ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
+    write_blocks,
+};
+use gemelo_format::{Compression, FormatError, PackedPlace, Pbn, PoolSeed, StoreKind, Superblock};
+use image::{find_form, form_into};
+use parking_lot::Mutex;
+use patches::Patches;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// Bytes of the offset before a form that is kept apart from its block.
+const OFFSET_BYTES: usize = 2;
+
+/// A store of compressed contents; see the module.
+pub struct PackedStore {
+    below: Arc<dyn Store>,
+    block_bytes: usize,
+    seed: PoolSeed,
+    compression: Compression,
+    codec: Codec,
+    /// Held while contents are written to places in blocks that have other contents.
+    patching: Mutex<()>,
+}
+
+/// The number by which the store below knows a block.
+#[must_use]
+pub const fn block_number(block: u32) -> Option<Pbn> {
+    Pbn::new(block)
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+impl PackedStore {
+    /// Makes the store of the pool with this superblock over the store of its blocks.
+    #[must_use]
+    pub fn over(below: Arc<dyn Store>, superblock: &Superblock) -> Self {
+        let block_bytes = superblock.block_bytes as usize;
+        let compression = match superblock.store {
+            StoreKind::Plain => Compression::Off,
+            StoreKind::Packed(compression) => compression,
+        };
+        Self {
+            below,
+            block_bytes,
+            seed: PoolSeed::of(superblock),
+            compression,
+            codec: Codec::new(block_bytes),
+            patching: Mutex::new(()),
+        }
+    }
+
+    /// Decompresses a content that is in these blocks.
+    fn unpack(
+        &self,
+        pbn: Pbn,
+        (block, next): (&[u8], Option<&[u8]>),
+        content: &mut [u8],
+    ) -> io::Result<()> {
+        let found = find_form(PackedPlace::of(pbn), block, next);
+        let (_, form) = found.ok_or_else(|| invalid("a packed block has no such content"))?;
+        open_form(self.seed, pbn, &form, content)
+    }
+
+    /// Returns the form of a content whose block is given: the bytes by which
+    /// [`StoreSetUp::write_forms`] puts it back. A content that fills its block is its own form.
+    #[must_use]
+    pub fn form_in(pbn: Pbn, block: &[u8], next: Option<&[u8]>) -> Option<Vec<u8>> {
+        let place = PackedPlace::of(pbn);
+        if place.is_whole() {
+            return Some(block.to_vec());
+        }
+        let (offset, form) = find_form(place, block, next)?;
+        Some([&u16::try_from(offset).ok()?.to_le_bytes(), &*form].concat())
+    }
+
+    fn read_block(&self, block: u32, bytes: &mut [u8]) -> io::Result<()> {
+        let number = block_number(block).ok_or_else(|| invalid("block 0 has no content"))?;
+        let mut reads = [ContentRead::new(number, 0, bytes)];
+        self.below.read_medium(&mut reads);
+        let [read] = reads;
+        read.outcome
+    }
+
+    /// Writes a content again to the place that it has in a packed block. It must compress to as
+    /// many bytes as before, so that the other contents of the block stay as they are.
+    fn heal(&self, pbn: Pbn, content: &[u8]) -> io::Result<()> {
+        let place = PackedPlace::of(pbn);
+        let (mut block, mut next) = (vec![0; self.block_bytes], vec![0; self.block_bytes]);
+        self.read_block(place.block, &mut block)?;
+        if place.is_spanning() {
+            self.read_block(place.block + 1, &mut next)?;
+        }
+        let lost = || io::Error::new(io::ErrorKind::Unsupported, "its place in a block is lost");
+        let (offset, old) = find_form(place, &block, Some(&next)).ok_or_else(lost)?;
+        for compression in [self.compression, Compression::Lz4] {
+            let compressed = self.codec.compress(compression, &[content]);
+            let Some(part) = compressed.parts().next().flatten() else { continue };
+            let mut form = Vec::new();
+            form_into(&mut form, self.seed, pbn, part);
+            if form.len() == old.len() {
+                let offset = u16::try_from(offset).map_err(|_| lost())?;
+                let form = [&offset.to_le_bytes(), &*form].concat();
+                let unwritten = self.write_forms(&[(pbn, &form)])?;
+                return match unwritten.is_empty() {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::StorageFull.into()),
+                };
+            }
+        }
+        Err(lost())
+    }
+}
+
+/// Decompresses a form that passes its checksum.
+fn open_form(seed: PoolSeed, pbn: Pbn, form: &[u8], content: &mut [u8]) -> io::Result<()> {
+    let split = image::split_form(form).filter(|(head, bytes)| head.is_of(seed, pbn, bytes));
+    let (head, bytes) = split.ok_or_else(|| invalid("a packed content fails its checksum"))?;
+    match decompress(head.algorithm, bytes, content) {
+        true => Ok(()),
+        false => Err(invalid("a packed content cannot be decompressed")),
+    }
+}
+
+impl StoreSetUp for PackedStore {
+    fn blocks(&self) -> io::Result<u64> {
+        self.below.blocks()
+    }
+
+    fn enlarge(&self, blocks: u64) -> io::Result<()> {
+        self.below.enlarge(blocks)
+    }
+
+    fn write_labels(&self) -> Result<(), FormatError> {
+        self.below.write_labels()
+    }
+
+    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
+        self.below.check_labels()
+    }
+
+    fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
+        if PackedPlace::of(pbn).is_whole() {
+            return (form.len() == self.block_bytes).then(|| form.to_vec());
+        }
+        let (_, form) = form.split_first_chunk::<OFFSET_BYTES>()?;
+        let mut content = vec![0; self.block_bytes];
+        open_form(self.seed, pbn, form, &mut content).ok().map(|()| content)
+    }
+
+    /// Other contents of a block stay as they are. A block that has its forms already is not
+    /// written: it may have contents that no commit carries.
+    fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
+        let _alone = self.patching.lock();
+        let mut patches = Patches { store: self, blocks: BTreeMap::new() };
+        for (pbn, form) in forms {
+            patches.put(*pbn, form)?;
+        }
+        let changed = patches.blocks.iter().filter(|(_, block)| block.is_changed);
+        let blocks: Vec<(Pbn, &[u8])> = changed
+            .filter_map(|(number, block)| Some((block_number(*number)?, &*block.bytes)))
+            .collect();
+        write_blocks(&*self.below, &blocks)
+    }
+}
+
+/// Space is that of blocks, by their numbers.
+impl StoreRoom for PackedStore {
+    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
+        self.below.reserve(writes);
+    }
+
+    fn wants_reserve_ahead(&self) -> bool {
+        self.below.wants_reserve_ahead()
+    }
+
+    fn reserve_ahead(&self) {
+        self.below.reserve_ahead();
+    }
+
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        self.below.discard(first, count)
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        self.below.least_discard_blocks()
+    }
+
+    fn allocated_bytes(&self) -> Option<u64> {
+        self.below.allocated_bytes()
+    }
+}
+
+impl Store for PackedStore {
+    fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    fn read(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read(list));
+    }
+
+    fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read_ready(list));
+    }
+
+    fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.read_by(reads, |list| self.below.read_medium(list));
+    }
+
+    fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        let (mut whole, mut outcomes) = (Vec::new(), Vec::new());
+        for ContentWrite { pbn, content, ticket, outcome } in writes {
+            let place = PackedPlace::of(*pbn);
+            match block_number(place.block).filter(|_| place.is_whole()) {
+                Some(number) => {
+                    let write = ContentWrite::new(number, content);
+                    whole.push(ContentWrite { ticket: *ticket, ..write });
+                    outcomes.push(outcome);
+                }
+                None => *outcome = self.heal(*pbn, content),
+            }
+        }
+        self.below.write(&mut whole);
+        outcomes.into_iter().zip(whole).for_each(|(outcome, write)| *outcome = write.outcome);
+    }
+
+    fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
+        compare_by_reading(self, comparisons);
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.below.sync()
+    }
+}

@@ -1,0 +1,180 @@
+//! Gives new contents their places: compressed ones share blocks, others get one each.
+//!
+//! A block is filled in memory and written to a write buffer, where it waits. The last one stays
+//! open: later contents are added to it as long as it still waits there. A block that the buffer
+//! has begun to write is never changed, so a torn write damages contents alone that no sync has
+//! covered.
+
+use super::block_number;
+use super::codec::Compressed;
+use super::image::{BlockImage, Fit, form_into};
+use crate::{ContentWrite, Store, WriteBuffer};
+use gemelo_format::{PackedPlace, Pbn, PoolSeed, SPANNING_SLOT, WHOLE_SLOT};
+use std::io;
+
+/// The free blocks of a store.
+pub trait FreeBlocks {
+    /// Takes a free block; [`None`] if there is none.
+    fn take(&mut self) -> Option<u32>;
+
+    /// Takes this block, if it is free.
+    fn take_this(&mut self, block: u32) -> bool;
+}
+
+/// Places of a list of contents.
+#[derive(Debug, Default)]
+pub struct Placed {
+    /// The PBNs, in the order of the contents.
+    pub pbns: Vec<Pbn>,
+    /// The block to which the packer may still add contents.
+    pub open: Option<u32>,
+}
+
+/// The block that is being filled.
+struct Open {
+    block: u32,
+    image: BlockImage,
+    /// `true` once the write buffer has a version of it.
+    is_written: bool,
+}
+
+/// Gives new contents their places; see the module.
+pub struct Packer {
+    block_bytes: usize,
+    seed: PoolSeed,
+    open: Option<Open>,
+    form: Vec<u8>,
+}
+
+/// The reason why contents got no places.
+#[derive(Debug)]
+pub enum NotPlaced {
+    /// Too few blocks are free.
+    Full,
+    /// A block could not be written.
+    Failed(io::Error),
+}
+
+/// A compressed content without a place, by its number in the list.
+type Unplaced<'c> = (usize, (u8, &'c [u8]));
+
+impl Packer {
+    /// Makes a packer of blocks of this size.
+    #[must_use]
+    pub const fn new(block_bytes: usize, seed: PoolSeed) -> Self {
+        Self { block_bytes, seed, open: None, form: Vec::new() }
+    }
+
+    /// The block to which contents may still be added.
+    #[must_use]
+    pub fn open_block(&self) -> Option<u32> {
+        self.open.as_ref().map(|open| open.block)
+    }
+
+    /// Gives each content a place, and writes the compressed ones. The caller writes the contents
+    /// that fill their blocks. What was placed before a failure is not needed.
+    ///
+    /// # Errors
+    /// Fails if there are too few free blocks, or if a block cannot be written.
+    pub fn place(
+        &mut self,
+        compressed: &Compressed,
+        buffer: &WriteBuffer,
+        free: &mut dyn FreeBlocks,
+    ) -> Result<Placed, NotPlaced> {
+        let mut pbns = Vec::new();
+        let mut unplaced: Vec<Unplaced<'_>> = Vec::new();
+        for (at, part) in compressed.parts().enumerate() {
+            pbns.push(match part {
+                Some(part) => {
+                    unplaced.push((at, part));
+                    None
+                }
+                None => {
+                    let block = free.take().ok_or(NotPlaced::Full)?;
+                    PackedPlace { block, slot: WHOLE_SLOT }.pbn()
+                }
+            });
+        }
+        let mut left = &unplaced[..];
+        while !left.is_empty() {
+            left = self.fill(left, (buffer, free), &mut pbns)?;
+        }
+        let wanted = pbns.len();
+        let pbns: Vec<Pbn> = pbns.into_iter().flatten().collect();
+        assert_eq!(pbns.len(), wanted, "each content has a place");
+        Ok(Placed { pbns, open: self.open_block() })
+    }
+
+    /// Fills the open block, or a fresh one. Returns the contents that are left.
+    fn fill<'l, 'c>(
+        &mut self,
+        contents: &'l [Unplaced<'c>],
+        (buffer, free): (&WriteBuffer, &mut dyn FreeBlocks),
+        pbns: &mut [Option<Pbn>],
+    ) -> Result<&'l [Unplaced<'c>], NotPlaced> {
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.fresh(free.take().ok_or(NotPlaced::Full)?, &[]),
+        };
+        let (mut next, mut added) = (None, 0);
+        for (at, part) in contents {
+            let fit = open.image.fit(part.1.len());
+            let slot = match fit {
+                Fit::Slot(slot) => slot,
+                Fit::Spanning if free.take_this(open.block + 1) => SPANNING_SLOT,
+                Fit::Spanning | Fit::None => break,
+            };
+            let pbn = PackedPlace { block: open.block, slot }.pbn();
+            let Some(pbn) = pbn else { return Err(NotPlaced::Full) };
+            form_into(&mut self.form, self.seed, pbn, *part);
+            if fit == Fit::Spanning {
+                let rest = open.image.add_start(&self.form).to_vec();
+                next = Some(self.fresh(open.block + 1, &rest));
+            } else {
+                open.image.add(slot, &self.form);
+            }
+            if let Some(to) = pbns.get_mut(*at) {
+                *to = Some(pbn);
+            }
+            added += 1;
+            if next.is_some() {
+                break;
+            }
+        }
+        let (done, left) = contents.split_at(added);
+        let was_open = open.is_written;
+        if (added > 0 || !was_open) && !write(&mut open, buffer)? {
+            // The buffer has begun to write the block, so the contents go to another one.
+            done.iter().for_each(|(at, _)| pbns.get_mut(*at).into_iter().for_each(|to| *to = None));
+            self.open = next.map(|next| self.fresh(next.block, &[]));
+            return Ok(contents);
+        }
+        assert!(added > 0 || was_open, "a content fits in an empty block");
+        if let Some(next) = &mut next {
+            write(next, buffer)?;
+        }
+        let is_full = added < contents.len();
+        self.open = if next.is_some() { next } else { Some(open).filter(|_| !is_full) };
+        Ok(left)
+    }
+
+    fn fresh(&self, block: u32, tail: &[u8]) -> Open {
+        Open { block, image: BlockImage::new(self.block_bytes, tail), is_written: false }
+    }
+}
+
+/// Writes a block to the buffer. Returns `false` if the buffer had an earlier version of it that
+/// does not wait any more.
+fn write(open: &mut Open, buffer: &WriteBuffer) -> Result<bool, NotPlaced> {
+    let Some(number) = block_number(open.block) else { return Err(NotPlaced::Full) };
+    if open.is_written {
+        return Ok(buffer.replace_waiting(number, open.image.bytes()));
+    }
+    let mut writes = [ContentWrite::new(number, open.image.bytes())];
+    buffer.write(&mut writes);
+    let [write] = writes;
+    write.outcome.map_err(NotPlaced::Failed)?;
+    open.is_written = true;
+    Ok(true)
+}

@@ -1,0 +1,229 @@
+//! The PBNs that are in use, and the blocks that have their contents.
+//!
+//! In a plain store they are the same. In a packed one a block is in use as long as one content has
+//! a part in it. The number of a PBN names its blocks, so a byte for each block tells everything:
+//! a bit for each of its slots.
+
+use super::space::Space;
+use gemelo_format::{PackedPlace, Pbn, StoreKind};
+use gemelo_store::{FreeBlocks, block_number};
+
+/// The PBNs that are in use; see the module.
+#[derive(Debug)]
+pub(crate) struct ContentSpace {
+    blocks: Space,
+    /// Of a packed store.
+    slots: Option<Slots>,
+}
+
+/// The slots of a packed store's blocks.
+#[derive(Debug, Default)]
+struct Slots {
+    /// A bit for each slot in use, by block.
+    used: Vec<u8>,
+    /// Bits that are set.
+    contents: u64,
+    /// The block to which contents are still added, which is not free whatever it has.
+    open: Option<u32>,
+}
+
+const SPANNING_BIT: u8 = 1 << gemelo_format::SPANNING_SLOT;
+
+impl Slots {
+    fn of(&self, block: u32) -> u8 {
+        self.used.get(block as usize).copied().unwrap_or(0)
+    }
+
+    /// Returns whether a content has a part in the block.
+    fn has_contents(&self, block: u32) -> bool {
+        let is_spanned_into =
+            block.checked_sub(1).is_some_and(|before| self.of(before) & SPANNING_BIT != 0);
+        self.of(block) != 0 || is_spanned_into
+    }
+
+    /// Sets or clears the bit of a PBN. Returns whether that changed it.
+    fn set(&mut self, place: PackedPlace, is_used: bool) -> bool {
+        let Some(used) = self.used.get_mut(place.block as usize) else { return false };
+        let bit = 1 << place.slot;
+        let has_changed = (*used & bit != 0) != is_used;
+        if has_changed {
+            *used ^= bit;
+            self.contents = if is_used { self.contents + 1 } else { self.contents - 1 };
+        }
+        has_changed
+    }
+}
+
+impl ContentSpace {
+    /// The space of a data store of this kind and this many blocks, all free but block 0.
+    pub(crate) fn new(kind: StoreKind, blocks: u64) -> Self {
+        let slots = matches!(kind, StoreKind::Packed(_)).then(Slots::default);
+        let mut space = Self { blocks: Space::new(blocks), slots };
+        space.fit_slots();
+        space
+    }
+
+    fn fit_slots(&mut self) {
+        if let Some(slots) = &mut self.slots {
+            slots.used.resize(self.blocks.blocks() as usize, 0);
+        }
+    }
+
+    /// The blocks, by their numbers.
+    pub(crate) const fn blocks(&self) -> &Space {
+        &self.blocks
+    }
+
+    /// The blocks, for the parts of the engine that take free ones.
+    pub(crate) const fn blocks_mut(&mut self) -> &mut Space {
+        &mut self.blocks
+    }
+
+    /// Adds free blocks up to this number of blocks.
+    pub(crate) fn grow(&mut self, blocks: u64) {
+        self.blocks.grow(blocks);
+        self.fit_slots();
+    }
+
+    /// Marks a PBN as used, with its blocks. Returns whether it was free.
+    pub(crate) fn claim(&mut self, pbn: Pbn) -> bool {
+        let Some(slots) = &mut self.slots else { return self.blocks.claim(pbn) };
+        let place = PackedPlace::of(pbn);
+        let was_free = slots.set(place, true);
+        for block in parts_of(place) {
+            block_number(block).map(|number| self.blocks.claim(number));
+        }
+        was_free
+    }
+
+    /// Marks a block as used that has no content.
+    pub(crate) fn claim_block(&mut self, number: Pbn) {
+        self.blocks.claim(number);
+    }
+
+    /// Returns whether a PBN is in use, or out of range.
+    pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
+        match &self.slots {
+            None => self.blocks.is_used(pbn),
+            Some(slots) => {
+                let place = PackedPlace::of(pbn);
+                u64::from(place.block) >= self.blocks.blocks()
+                    || slots.of(place.block) & 1 << place.slot != 0
+            }
+        }
+    }
+
+    /// Returns whether a PBN may be in a store of this size.
+    pub(crate) fn is_within(&self, pbn: Pbn) -> bool {
+        let block = if self.slots.is_some() { PackedPlace::of(pbn).block } else { pbn.number() };
+        u64::from(block) < self.blocks.blocks()
+    }
+
+    /// Frees a PBN. Calls `freed` with each block that is free then.
+    pub(crate) fn release(&mut self, pbn: Pbn, mut freed: impl FnMut(Pbn)) {
+        let Some(slots) = &mut self.slots else {
+            self.blocks.release(pbn);
+            return freed(pbn);
+        };
+        let place = PackedPlace::of(pbn);
+        let was_used = slots.set(place, false);
+        assert!(was_used, "block {} is freed twice", pbn.number());
+        for block in parts_of(place) {
+            self.free_if_empty(block, &mut freed);
+        }
+    }
+
+    /// Frees a block of a packed store that has no content.
+    fn free_if_empty(&mut self, block: u32, freed: &mut impl FnMut(Pbn)) {
+        let Some(slots) = &self.slots else { return };
+        if !slots.has_contents(block)
+            && slots.open != Some(block)
+            && let Some(number) = block_number(block)
+            && self.blocks.is_used(number)
+        {
+            self.blocks.release(number);
+            freed(number);
+        }
+    }
+
+    /// Marks contents as used that a packer has placed. `taken` has the blocks that it took for
+    /// them, and `open` the one to which it adds contents from now on.
+    pub(crate) fn settle(&mut self, placed: &[Pbn], taken: &[u32], open: Option<u32>) {
+        let Some(slots) = &mut self.slots else { return };
+        for pbn in placed {
+            let was_free = slots.set(PackedPlace::of(*pbn), true);
+            assert!(was_free, "block {} is given to two contents", pbn.number());
+        }
+        let before = std::mem::replace(&mut slots.open, open);
+        for block in taken.iter().copied().chain(before) {
+            self.free_if_empty(block, &mut |_| ());
+        }
+    }
+
+    /// The contents in use, with `reserved` blocks that have none.
+    pub(crate) fn contents(&self, reserved: u64) -> u64 {
+        match &self.slots {
+            Some(slots) => slots.contents,
+            None => self.blocks.blocks().saturating_sub(reserved + self.blocks.free()),
+        }
+    }
+
+    /// The contents that have a part in these blocks.
+    pub(crate) fn contents_of(&self, blocks: &[Pbn]) -> Vec<Pbn> {
+        let Some(slots) = &self.slots else { return blocks.to_vec() };
+        let mut contents = Vec::new();
+        for number in blocks {
+            let block = number.number();
+            contents.extend(places_of(block, slots.of(block)));
+            let before = block.saturating_sub(1);
+            contents.extend(places_of(before, slots.of(before) & SPANNING_BIT));
+        }
+        contents.sort_unstable();
+        contents.dedup();
+        contents
+    }
+}
+
+/// The PBNs of a block's slots.
+fn places_of(block: u32, slots: u8) -> impl Iterator<Item = Pbn> {
+    let used = (0..8u8).filter(move |slot| slots & 1 << slot != 0);
+    used.filter_map(move |slot| PackedPlace { block, slot }.pbn())
+}
+
+/// The blocks that have a part of a content.
+fn parts_of(place: PackedPlace) -> impl Iterator<Item = u32> {
+    place.block..=place.block + u32::from(place.is_spanning())
+}
+
+/// Free blocks that a packer takes.
+pub(super) struct Taking<F> {
+    /// Calls with the locked space.
+    pub(super) with: F,
+    pub(super) taken: Vec<u32>,
+}
+
+impl<F: FnMut(&mut dyn FnMut(&mut ContentSpace))> FreeBlocks for Taking<F> {
+    fn take(&mut self) -> Option<u32> {
+        let mut pbns = Vec::new();
+        (self.with)(&mut |space| {
+            if space.blocks.free() > 0 {
+                space.blocks.take(1, &mut pbns);
+            }
+        });
+        let block = pbns.first()?.number();
+        self.taken.push(block);
+        Some(block)
+    }
+
+    fn take_this(&mut self, block: u32) -> bool {
+        let mut was_free = false;
+        (self.with)(&mut |space| {
+            was_free = u64::from(block) < space.blocks.blocks()
+                && block_number(block).is_some_and(|number| space.blocks.claim(number));
+        });
+        if was_free {
+            self.taken.push(block);
+        }
+        was_free
+    }
+}

@@ -1,0 +1,111 @@
+//! Jobs that several hosts run together.
+
+use super::{Outputs, text};
+use crate::commands::host::Task;
+use crate::commands::hosts::{self, Fleet};
+use crate::context::Context;
+use crate::exit::{Failures, Outcome};
+use crate::files;
+use gemelo_base::units::format_rate;
+use gemelo_job::JobOptions;
+use gemelo_job::bench::JobInput;
+use gemelo_job::bench::hosts::{FleetJobs, HostFile, agree, bytes_per_s, slowest};
+use gemelo_load::RunResult;
+use gemelo_record::{HostRecord, HostsFile, Provenance};
+
+type Record = HostRecord<JobInputs, Vec<RunResult>>;
+type File = HostsFile<JobInputs, Vec<RunResult>>;
+type JobInputs = Vec<JobInput>;
+
+/// Runs the jobs on the hosts, prints one result of all, and writes it.
+pub(super) fn run(
+    jobs: Vec<JobOptions>,
+    outputs: &Outputs,
+    (fleet, own_targets): (&Fleet, bool),
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    let force = jobs.iter().any(|job| job.load.force == Some(true));
+    files::check_all_new(outputs.json.as_deref().into_iter().chain(outputs.report.path()), force)?;
+    let jobs = FleetJobs::new(jobs, fleet.names(), own_targets, &context.job_environment())?;
+    let tasks: Vec<Task> =
+        jobs.of_hosts.iter().map(|jobs| Task::Bench { jobs: Box::new(jobs.clone()) }).collect();
+    let agree = |plans: &[JobInputs]| agree(fleet.names(), plans);
+    let finished = fleet.run(&tasks, agree, context)?;
+    let file = merged(&jobs, hosts::records(finished)?, context);
+    let monitor = context.monitor.as_ref();
+    let mut failures = Failures::default();
+    if !files::is_some_standard_output(outputs.json.as_deref())
+        && !outputs.report.is_standard_output()
+    {
+        failures.note(context.print(&shown(&file, outputs.brief)), monitor);
+    }
+    let lost = file.hosts.iter().filter_map(|host| Some((host, host.failure.as_ref()?)));
+    for (host, failure) in lost {
+        monitor.warn(&format!("host {}: {failure}", host.host));
+    }
+    if let Some(path) = &outputs.json {
+        failures.note(files::write_json(path, force, &file), monitor);
+    }
+    failures.note(outputs.report.write(force, &file), monitor);
+    let is_success = file.hosts.iter().all(|host| host.failure.is_none())
+        && file.file.result.iter().all(RunResult::is_success);
+    failures.or(if is_success { Outcome::Done } else { Outcome::Partial })
+}
+
+/// Merges the results of the hosts.
+fn merged(jobs: &FleetJobs, mut hosts: Vec<Record>, context: &Context) -> File {
+    let provenance = Provenance::of_this_process(context.started_at);
+    let files: Vec<HostFile<'_>> = hosts
+        .iter()
+        .filter_map(|host| {
+            let file = host.file.as_ref()?;
+            Some(HostFile { host: &host.host, index: host.index, file })
+        })
+        .collect();
+    let mut file = jobs.merge(&files, provenance);
+    let slowest_host = slowest(&files).map(str::to_owned);
+    for host in &hosts {
+        if let Some(failure) = &host.failure {
+            file.warnings.push(format!("host {}: {failure}", host.host));
+        }
+    }
+    // The merged intervals have them now.
+    for result in hosts.iter_mut().filter_map(|host| host.file.as_mut()).flat_map(|f| &mut f.result)
+    {
+        result.interval_parts.clear();
+    }
+    HostsFile { file, slowest_host, hosts }
+}
+
+fn shown(file: &File, brief: bool) -> String {
+    let (inputs, results) = (&file.file.input, &file.file.result);
+    let mut shown = String::new();
+    if !brief {
+        for (number, (input, result)) in inputs.iter().zip(results).enumerate() {
+            shown += &text::job(input, result);
+            shown += &hosts::table(&file.hosts, number);
+            shown += &slowest_line(file, number);
+        }
+    }
+    if results.len() > 1 || brief {
+        let gap = if brief { "" } else { "\n" };
+        shown += &format!("{gap}{}", text::summary(inputs, results));
+    }
+    shown
+}
+
+/// The host that was slowest in a job, against the mean of all.
+fn slowest_line(file: &File, number: usize) -> String {
+    let rate = |host: &Record| {
+        Some((host.host.clone(), bytes_per_s(host.file.as_ref()?.result.get(number)?)))
+    };
+    let rates: Vec<(String, f64)> = file.hosts.iter().filter_map(rate).collect();
+    let slowest = rates.iter().min_by(|one, other| one.1.total_cmp(&other.1));
+    let Some((host, lowest)) = slowest.filter(|_| rates.len() > 1) else { return String::new() };
+    let mean = rates.iter().map(|(_, rate)| rate).sum::<f64>() / rates.len() as f64;
+    let share = lowest * 100.0 / mean.max(f64::MIN_POSITIVE);
+    format!(
+        "  the slowest host is {host}: {}, {share:.0} % of the mean of all\n",
+        format_rate(*lowest)
+    )
+}

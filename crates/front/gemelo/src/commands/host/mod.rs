@@ -1,0 +1,150 @@
+//! `gemelo host` runs the task of a command with --hosts. That command starts it, on each host, and
+//! speaks to it on its standard streams.
+
+use crate::context::Context;
+use crate::exit::{self, Outcome};
+use crate::files::NewFiles;
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use gemelo_base::StartLine;
+use gemelo_fleet::{Done, Refusal, Session};
+use gemelo_job::JobEnvironment;
+use gemelo_job::bench::hosts::{HostJobs, take_for_checked};
+use gemelo_job::bench::{self, BenchFile, ResolvedJob};
+use gemelo_job::verify;
+use gemelo_record::Provenance;
+use gemelo_scan::{ScanOptions, ScanRequest};
+use gemelo_target::TargetUri;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::io::Seek;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// Run the part of a command with --hosts that is for this host
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Remove this directory, from which the program was started, at once
+    #[arg(long, value_name = "DIRECTORY")]
+    remove: Option<PathBuf>,
+}
+
+/// The task of a host.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "task", rename_all = "kebab-case")]
+pub(crate) enum Task {
+    /// Jobs of load.
+    Bench {
+        /// The jobs of the host.
+        jobs: Box<HostJobs>,
+    },
+    /// The check of the data that a run left.
+    Verify {
+        /// The result of the host in that run.
+        file: Box<BenchFile>,
+        /// The target that holds the data now.
+        target: Option<TargetUri>,
+    },
+    /// A scan, whose fingerprint set is sent.
+    Scan {
+        /// The paths and the settings.
+        request: Box<ScanRequest>,
+    },
+}
+
+/// The streams carry the protocol, so this ends the process with its status and prints nothing.
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    if let Some(directory) = &arguments.remove {
+        // The program was copied here for this run alone. It runs on without its file.
+        let _ = std::fs::remove_file(directory.join("gemelo"));
+        let _ = std::fs::remove_dir(directory);
+    }
+    let host = Provenance::of_this_process(context.started_at).host;
+    let work = |task, session: &Session| {
+        perform(task, session, context).map_err(|error| match error.downcast::<Refused>() {
+            Ok(Refused(refusal)) => refusal,
+            Err(error) => Refusal { message: exit::message(&error), kind: exit::kind(&error) },
+        })
+    };
+    let is_told = gemelo_fleet::serve(env!("CARGO_PKG_VERSION"), host, &context.stop, work);
+    Ok(if is_told { Outcome::Done } else { Outcome::Partial })
+}
+
+/// A refusal that has its text and kind already.
+#[derive(Debug)]
+struct Refused(Refusal);
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+fn perform(task: Value, session: &Session, context: &Context) -> anyhow::Result<Done> {
+    let monitor = session.monitor();
+    let environment = JobEnvironment {
+        targets: &context.targets,
+        clock: &context.clock,
+        monitor: &monitor,
+        stop: &context.stop,
+        start: session,
+        outputs: &NewFiles,
+    };
+    match Task::deserialize(task)? {
+        Task::Bench { jobs } => run_jobs(*jobs, session, &environment, context),
+        Task::Verify { file, target } => {
+            begin(session, &Value::Null)?;
+            session.wait();
+            let found = verify::verify(&file, target, &environment)?;
+            let is_complete = found.failure.is_none() && found.verification.is_success();
+            Ok(Done { result: serde_json::to_value(&found)?, is_complete })
+        }
+        Task::Scan { request } => scan(*request, session, context),
+    }
+}
+
+/// Tells what the host makes of its task, and waits for the others.
+fn begin(session: &Session, plan: &impl Serialize) -> anyhow::Result<()> {
+    let plan = serde_json::to_value(plan)?;
+    session.checked(plan).map_err(|refusal| Refused(refusal).into())
+}
+
+fn run_jobs(
+    jobs: HostJobs,
+    session: &Session,
+    environment: &JobEnvironment<'_>,
+    context: &Context,
+) -> anyhow::Result<Done> {
+    let mut jobs = jobs.resolve(environment)?;
+    bench::check(&jobs)?;
+    begin(session, &ResolvedJob::inputs(&jobs))?;
+    take_for_checked(&mut jobs);
+    let count = jobs.len();
+    let mut ran = bench::run(jobs, environment, |_, _| ControlFlow::Continue(()));
+    let errors = std::mem::take(&mut ran.errors);
+    let is_complete = errors.is_empty() && ran.results.len() == count && ran.is_success();
+    let mut errors = errors.into_iter().map(anyhow::Error::from);
+    if ran.results.is_empty() {
+        return Err(errors.next().unwrap_or_else(|| anyhow!("stopped before the run began")));
+    }
+    errors.for_each(|error| environment.monitor.warn(&exit::message(&error)));
+    let file = ran.into_file(Provenance::of_this_process(context.started_at));
+    Ok(Done { result: serde_json::to_value(&file)?, is_complete })
+}
+
+/// Scans the paths of this host, and sends the fingerprint set.
+fn scan(request: ScanRequest, session: &Session, context: &Context) -> anyhow::Result<Done> {
+    let directory = request.spill_directory.clone().unwrap_or_else(std::env::temp_dir);
+    let options = ScanOptions::new(request)?;
+    begin(session, &Value::Null)?;
+    let mut set = tempfile::tempfile_in(&directory)
+        .with_context(|| format!("cannot make a temporary file in {}", directory.display()))?;
+    let monitor = session.monitor();
+    let saved = gemelo_scan::scan_and_save(&options, Some(&set), &monitor, &context.stop)?;
+    saved.set.context("cannot save the fingerprint set")?;
+    set.rewind().and_then(|()| session.send(&set)).context("cannot send the fingerprint set")?;
+    let is_complete = !saved.result.partial && saved.result.files.unreadable == 0;
+    Ok(Done { result: Value::Null, is_complete })
+}

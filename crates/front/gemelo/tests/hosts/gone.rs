@@ -1,0 +1,116 @@
+//! Hosts, connections and coordinators that go away during a run. Whatever was measured is kept,
+//! and nothing goes on.
+
+use super::schema::{misfits, schema_of};
+use super::*;
+
+/// A run that nobody would wait for. It has begun when it returns.
+fn long_run(place: &Place, hosts: &str) -> Child {
+    std::fs::create_dir_all(place.path("data")).unwrap();
+    let target = place.text("data");
+    let load = ["bench", "--time", "1h", "--file-size", "64k", "--target", &target];
+    let more = ["--rate", "200", "--host-timeout", "4s", "--json", &place.text("result.json")];
+    let child = start(&words(&[&load[..], &more].concat(), &place.reach(hosts)));
+    let count = hosts.split(',').count();
+    let files = || std::fs::read_dir(&target).unwrap().count();
+    until("all hosts have made their files", || files() == count);
+    std::thread::sleep(Duration::from_millis(2500));
+    child
+}
+
+/// Nothing goes on: the processes of the hosts are gone, and so are their files.
+fn check_nothing_goes_on(place: &Place, processes: &[i32], is_clean: bool) {
+    for process in processes {
+        until("the process of a host has ended", || !is_alive(*process));
+    }
+    if is_clean {
+        assert_eq!(std::fs::read_dir(place.path("data")).unwrap().count(), 0);
+    }
+}
+
+/// The result of a run whose host y was lost.
+fn check_kept(place: &Place, told: &str) {
+    let file = read(&place.path("result.json"));
+    assert_eq!(misfits(&schema_of("gemelo.bench/1"), &file), Vec::<String>::new());
+    let hosts = file["hosts"].as_array().unwrap();
+    for (host, name) in hosts.iter().zip(["x", "y", "z"]) {
+        assert_eq!(host["host"], name);
+        assert_eq!(host["file"].is_null(), name == "y", "{name}");
+        assert!(host["failure"].is_string());
+    }
+    assert!(hosts[1]["failure"].as_str().unwrap().contains(told), "{}", hosts[1]["failure"]);
+    let merged = &file["result"][0];
+    assert_eq!(merged["ended"], "stopped");
+    assert!(merged["total"]["writes"]["operations"].as_u64().unwrap() > 0);
+    let warnings = file["warnings"].to_string();
+    assert!(warnings.contains("host y: "), "{warnings}");
+}
+
+#[test]
+fn the_result_of_the_others_is_kept_when_a_host_dies() {
+    let place = Place::new();
+    let run = long_run(&place, "x,y,z");
+    let all = [0, 1, 2].map(|index| place.process_of(index));
+    signal(all[1], "KILL");
+    let (status, err) = ended(run);
+    assert_eq!(status, Some(1), "{err}");
+    assert!(err.contains("host y: its connection ended (signal: 9"), "{err}");
+    check_kept(&place, "its connection ended");
+    check_nothing_goes_on(&place, &all, false);
+}
+
+#[test]
+fn a_host_that_stops_answering_is_given_up_and_ended() {
+    let place = Place::new();
+    let run = long_run(&place, "x,y,z");
+    let all = [0, 1, 2].map(|index| place.process_of(index));
+    signal(all[1], "STOP");
+    let (status, err) = ended(run);
+    assert_eq!(status, Some(1), "{err}");
+    assert!(err.contains("host y: it has said nothing for 4 s"), "{err}");
+    check_kept(&place, "it has said nothing");
+    check_nothing_goes_on(&place, &all, false);
+}
+
+#[test]
+fn hosts_end_when_their_coordinator_is_killed() {
+    let place = Place::new();
+    let mut run = long_run(&place, "x,y");
+    let all = [0, 1].map(|index| place.process_of(index));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    check_nothing_goes_on(&place, &all, true);
+}
+
+#[test]
+fn hosts_end_when_their_coordinator_falls_silent() {
+    let place = Place::new();
+    let mut run = long_run(&place, "x,y");
+    let all = [0, 1].map(|index| place.process_of(index));
+    let coordinator = i32::try_from(run.id()).unwrap();
+    signal(coordinator, "STOP");
+    until("the files of the hosts are gone", || {
+        std::fs::read_dir(place.path("data")).unwrap().count() == 0
+    });
+    check_nothing_goes_on(&place, &all, true);
+    signal(coordinator, "CONT");
+    run.kill().unwrap();
+    run.wait().unwrap();
+}
+
+#[test]
+fn the_user_ends_all_hosts_and_has_what_was_measured() {
+    let place = Place::new();
+    let run = long_run(&place, "x,y");
+    let all = [0, 1].map(|index| place.process_of(index));
+    signal(i32::try_from(run.id()).unwrap(), "INT");
+    let (status, err) = ended(run);
+    assert_eq!(status, Some(1), "{err}");
+    let file = read(&place.path("result.json"));
+    assert_eq!(file["result"][0]["ended"], "stopped");
+    for host in file["hosts"].as_array().unwrap() {
+        let writes = &host["file"]["result"][0]["total"]["writes"];
+        assert!(writes["operations"].as_u64().unwrap() > 0);
+    }
+    check_nothing_goes_on(&place, &all, true);
+}

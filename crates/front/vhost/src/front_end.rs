@@ -1,0 +1,306 @@
+//! vhost-user-blk as a front end of a server of exports: a directory with a socket for each export.
+
+use crate::client::ClientError;
+use crate::doors::{Door, Doors};
+use crate::guest::MOST_BUFFER_BYTES;
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
+use gemelo_device::{
+    Exports, FrontEnd, FrontEndError, FrontEndFigures, Listening, SocketAccess, Transfers,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Time after which the list of exports and the stop flag are looked at again.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Most reports about virtual machines in a minute.
+const MOST_REPORTS: u64 = 20;
+const MINUTE_NS: u64 = 60_000_000_000;
+
+/// Files that a connection has open: itself twice, three for each of 16 queues, the memory of the
+/// guest, and those of its threads.
+const FILES_OF_CLIENT: u64 = 2 + 3 * 16 + 32 + 12;
+
+/// The report on a virtual machine whose requests do not end with its connection.
+const NOT_ENDED: &str = "requests of a virtual machine do not end";
+
+/// Ending of the names of sockets.
+const ENDING: &str = ".sock";
+
+/// vhost-user-blk with its directory.
+#[derive(Debug)]
+pub struct VhostFrontEnd {
+    /// An existing directory for the sockets. The socket of the export `disk` is `disk.sock`.
+    pub directory: PathBuf,
+    /// Permissions of the sockets.
+    pub socket_access: SocketAccess,
+    /// `true` if every change has to be durable before it is acknowledged.
+    pub write_through: bool,
+    /// `true` to log each virtual machine that connects and leaves.
+    pub log_connections: bool,
+}
+
+impl FrontEnd for VhostFrontEnd {
+    fn check(&self) -> Result<(), FrontEndError> {
+        let directory = &self.directory;
+        let is_directory = std::fs::metadata(directory)
+            .map_err(|error| FrontEndError::refused(format!("{}: {error}", directory.display())))?
+            .is_dir();
+        match is_directory {
+            true => Ok(()),
+            false => Err(FrontEndError::refused(format!(
+                "{}: not a directory, and sockets need one",
+                directory.display()
+            ))),
+        }
+    }
+
+    fn listen(
+        self: Box<Self>,
+        exports: Arc<dyn Exports>,
+        monitor: Arc<dyn Monitor>,
+    ) -> Result<Arc<dyn Listening>, FrontEndError> {
+        let shared = Arc::new(Shared {
+            configured: *self,
+            monitor,
+            clock: SystemClock::new(),
+            reports: Mutex::default(),
+            accepted: AtomicU64::new(0),
+            broken: AtomicU64::new(0),
+            is_stopping: AtomicBool::new(false),
+        });
+        let listening = VhostListening { shared, exports, doors: Mutex::default() };
+        let mut doors = listening.lock();
+        for name in listening.exports.names() {
+            let door = listening.shared.open(&name).map_err(|error| {
+                let path = listening.shared.path_of(&name);
+                let text = format!("cannot listen at {}: {error}", path.display());
+                match error.kind() {
+                    io::ErrorKind::AddrInUse => FrontEndError::InUse(text.into()),
+                    _ => FrontEndError::refused(text),
+                }
+            })?;
+            doors.insert(name, door);
+        }
+        drop(doors);
+        Ok(Arc::new(listening))
+    }
+}
+
+/// What the threads of all virtual machines use.
+pub(crate) struct Shared {
+    configured: VhostFrontEnd,
+    monitor: Arc<dyn Monitor>,
+    clock: SystemClock,
+    reports: Mutex<Reports>,
+    accepted: AtomicU64,
+    broken: AtomicU64,
+    is_stopping: AtomicBool,
+}
+
+/// The reports of a minute.
+#[derive(Default)]
+struct Reports {
+    minute: u64,
+    told: u64,
+}
+
+impl Shared {
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.configured.directory.join(format!("{name}{ENDING}"))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Door> {
+        if name.contains('/') {
+            let reason = "the name of the volume cannot be a part of a path";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        Door::open(self.path_of(name), &self.configured.socket_access)
+    }
+
+    pub(crate) fn write_through(&self) -> bool {
+        self.configured.write_through
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn count_accepted(&self) {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Reports how the connection of a virtual machine ended.
+    pub(crate) fn tell_end(&self, path: &Path, served: Result<(), ClientError>, requests: u64) {
+        let path = path.display();
+        match served {
+            Ok(()) if self.configured.log_connections => {
+                self.tell(|monitor| {
+                    monitor.log(&format!("{path}: the client left after {requests} requests"));
+                });
+            }
+            Ok(()) => {}
+            Err(error) => {
+                self.broken.fetch_add(1, Ordering::Relaxed);
+                let cause = std::error::Error::source(&error);
+                let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+                self.tell(|monitor| monitor.warn(&format!("{path}: {error}{cause}")));
+            }
+        }
+    }
+
+    /// Reports something, unless much was reported in this minute.
+    fn tell(&self, report: impl FnOnce(&dyn Monitor)) {
+        let minute = self.clock.now_ns() / MINUTE_NS;
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        if reports.minute != minute {
+            *reports = Reports { minute, told: 0 };
+        }
+        reports.told += 1;
+        if reports.told <= MOST_REPORTS {
+            report(&*self.monitor);
+        }
+    }
+}
+
+struct VhostListening {
+    shared: Arc<Shared>,
+    exports: Arc<dyn Exports>,
+    doors: Mutex<Doors>,
+}
+
+impl VhostListening {
+    fn lock(&self) -> MutexGuard<'_, Doors> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the sockets of new exports, closes those of removed ones, and forgets virtual machines
+    /// that have left.
+    fn follow_exports(&self, refused: &mut BTreeSet<String>) {
+        let names: BTreeSet<String> = self.exports.names().into_iter().collect();
+        let doors = self.lock();
+        let gone: Vec<String> =
+            doors.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        drop(doors);
+        gone.iter().for_each(|name| self.close(name));
+        let mut doors = self.lock();
+        refused.retain(|name| names.contains(name));
+        for name in names {
+            if doors.contains_key(&name) || refused.contains(&name) {
+                continue;
+            }
+            match self.shared.open(&name) {
+                Ok(door) => {
+                    doors.insert(name, door);
+                }
+                Err(error) => {
+                    let path = self.shared.path_of(&name);
+                    self.shared.tell(|monitor| {
+                        monitor.warn(&format!("cannot listen at {}: {error}", path.display()));
+                    });
+                    refused.insert(name);
+                }
+            }
+        }
+        doors.values_mut().for_each(Door::reap);
+    }
+
+    /// Closes the socket of an export, if it has one.
+    fn close(&self, name: &str) {
+        let door = self.lock().remove(name);
+        if door.is_some_and(|door| !door.close()) {
+            self.shared.tell(|monitor| monitor.warn(&format!("{name}: {NOT_ENDED}")));
+        }
+    }
+
+    /// Lets the virtual machine in that waits for an export.
+    fn admit(&self, name: &str) {
+        let Some(export) = self.exports.find(name) else { return };
+        let mut doors = self.lock();
+        let Some(door) = doors.get_mut(name).filter(|door| !door.has_client()) else { return };
+        if let Err(error) = door.admit(export, &self.shared) {
+            self.shared.tell(|monitor| monitor.warn(&format!("{name}: no client: {error}")));
+        } else if self.shared.configured.log_connections {
+            let path = self.shared.path_of(name);
+            self.shared.tell(|monitor| monitor.log(&format!("{}: a client", path.display())));
+        }
+    }
+
+    /// Waits for virtual machines. Returns the names of the exports at whose sockets one waits.
+    fn wait(&self) -> io::Result<Vec<String>> {
+        let mut listeners = Vec::new();
+        for (name, door) in &*self.lock() {
+            if let Some(listener) = door.free_listener() {
+                listeners.push((name.clone(), listener.try_clone()?));
+            }
+        }
+        let mut waited_for: Vec<_> =
+            listeners.iter().map(|(_, listener)| PollFd::new(listener, PollFlags::IN)).collect();
+        match poll(&mut waited_for, Some(&LOOK_EVERY)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready: Vec<bool> =
+            waited_for.iter().map(|fd| fd.revents().contains(PollFlags::IN)).collect();
+        let ready = listeners.into_iter().zip(is_ready).filter(|(_, is_ready)| *is_ready);
+        Ok(ready.map(|((name, _), _)| name).collect())
+    }
+}
+
+impl Listening for VhostListening {
+    fn addresses(&self) -> Vec<String> {
+        vec![format!("vhost-user:{}", self.shared.configured.directory.display())]
+    }
+
+    fn run(&self, stop: &StopFlag) -> Result<(), FrontEndError> {
+        let mut refused = BTreeSet::new();
+        while !stop.is_raised() {
+            self.follow_exports(&mut refused);
+            for name in self.wait().map_err(FrontEndError::failed)? {
+                self.admit(&name);
+            }
+        }
+        self.shared.is_stopping.store(true, Ordering::Release);
+        let doors = std::mem::take(&mut *self.lock());
+        let ended: Vec<bool> = doors.into_values().map(Door::close).collect();
+        if ended.into_iter().all(|has_ended| has_ended) {
+            Ok(())
+        } else {
+            Err(FrontEndError::failed(NOT_ENDED))
+        }
+    }
+
+    fn connections(&self, export: Option<&str>) -> usize {
+        let doors = self.lock();
+        let counted = doors.iter().filter(|(name, _)| export.is_none_or(|wanted| wanted == *name));
+        counted.filter(|(_, door)| door.has_client()).count()
+    }
+
+    fn disconnect(&self, export: &str) {
+        self.close(export);
+    }
+
+    fn figures(&self) -> FrontEndFigures {
+        let doors = self.lock().len() as u64;
+        FrontEndFigures {
+            accepted: self.shared.accepted.load(Ordering::Relaxed),
+            refused: 0,
+            broken: self.shared.broken.load(Ordering::Relaxed),
+            memory_bytes: (self.connections(None) * MOST_BUFFER_BYTES) as u64,
+            memory_limit_bytes: doors * MOST_BUFFER_BYTES as u64,
+        }
+    }
+
+    fn most_open_files(&self) -> u64 {
+        self.lock().len() as u64 * (1 + FILES_OF_CLIENT)
+    }
+
+    /// The protocol needs shared memory.
+    fn transfers(&self, _exports: Arc<dyn Exports>) -> Option<Arc<dyn Transfers>> {
+        None
+    }
+}

@@ -1,0 +1,195 @@
+//! A request of a guest: a chain of descriptors becomes a command with places in guest memory.
+//!
+//! A chain that breaks the protocol (an address outside of the guest's memory, no place for the
+//! status) is an error, and stops the device. A request that the device cannot execute gets a
+//! status.
+
+use crate::config::{ID_BYTES, MOST_RANGE_SECTORS, MOST_RANGES, SECTOR_BYTES};
+use gemelo_device::Geometry;
+use std::io::{self, Read, Write};
+use std::ops::Deref;
+use thiserror::Error;
+use virtio_queue::{DescriptorChain, Reader, Writer};
+use vm_memory::GuestMemoryMmap;
+
+/// Length in bytes of a header: type, a number that is not used, and the first sector.
+const HEADER_BYTES: usize = 16;
+
+/// Length in bytes of a range to discard or to zero: its first sector, its sectors and flags.
+const RANGE_BYTES: usize = 16;
+
+/// The flag of a range of zeroes that may deallocate it.
+const MAY_FREE: u32 = 1;
+
+/// Types of requests: virtio 1.2, 5.2.6.
+const READ: u32 = 0;
+const WRITE: u32 = 1;
+const FLUSH: u32 = 4;
+const GET_ID: u32 = 8;
+const DISCARD: u32 = 11;
+const WRITE_ZEROES: u32 = 13;
+
+/// A breach of the protocol by a guest.
+#[derive(Debug, Error)]
+pub(crate) enum Breach {
+    #[error("a queue of the guest is invalid: {0}")]
+    Queue(virtio_queue::Error),
+    #[error("a request of the guest has invalid places in its memory: {0}")]
+    Places(virtio_queue::Error),
+    #[error("a request of the guest has no {0}")]
+    Incomplete(&'static str),
+    #[error("the memory of the guest cannot be used")]
+    Memory(#[from] io::Error),
+}
+
+/// The result of a request as the guest learns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Status {
+    Done = 0,
+    Failed = 1,
+    Unsupported = 2,
+}
+
+/// A range of the device in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+pub(crate) enum Command<'m> {
+    Read(Range, Writer<'m>),
+    Write(Range, Reader<'m>),
+    Discard(Vec<Range>),
+    WriteZeroes {
+        ranges: Vec<(Range, bool)>,
+    },
+    Flush,
+    GetId(Writer<'m>),
+    /// The request is not executed.
+    Refused(Status),
+}
+
+pub(crate) struct GuestRequest<'m> {
+    /// The number of the chain's first descriptor, which identifies the request.
+    pub(crate) head: u16,
+    pub(crate) command: Command<'m>,
+    status: Writer<'m>,
+}
+
+impl<'m> GuestRequest<'m> {
+    /// Reads the request that a chain describes. Its places are checked once, and the chain is not
+    /// looked at again.
+    pub(crate) fn parse<M>(
+        chain: DescriptorChain<M>,
+        memory: &'m GuestMemoryMmap,
+        geometry: &Geometry,
+    ) -> Result<Self, Breach>
+    where
+        M: Clone + Deref<Target = GuestMemoryMmap>,
+    {
+        let head = chain.head_index();
+        let mut given = Reader::new(memory, chain.clone()).map_err(Breach::Places)?;
+        let mut wanted = Writer::new(memory, chain).map_err(Breach::Places)?;
+        if given.available_bytes() < HEADER_BYTES {
+            return Err(Breach::Incomplete("header"));
+        }
+        let mut header = [0; HEADER_BYTES];
+        given.read_exact(&mut header)?;
+        let Some(data_bytes) = wanted.available_bytes().checked_sub(1) else {
+            return Err(Breach::Incomplete("place for its status"));
+        };
+        let status = wanted.split_at(data_bytes).map_err(Breach::Places)?;
+        let number = |at: usize| little_endian(&header, at);
+        let sector = u64::from(number(8)) | u64::from(number(12)) << 32;
+        let command = match number(0) {
+            READ => match data_range(sector, data_bytes, geometry) {
+                Some(range) => Command::Read(range, wanted),
+                None => Command::Refused(Status::Failed),
+            },
+            WRITE => match data_range(sector, given.available_bytes(), geometry) {
+                Some(range) if !geometry.read_only => Command::Write(range, given),
+                _ => Command::Refused(Status::Failed),
+            },
+            FLUSH => Command::Flush,
+            GET_ID if data_bytes >= ID_BYTES => Command::GetId(wanted),
+            kind @ (DISCARD | WRITE_ZEROES) => ranges_of(kind, &mut given, geometry)?,
+            _ => Command::Refused(Status::Unsupported),
+        };
+        Ok(Self { head, command, status })
+    }
+
+    /// Returns the number of bytes of data that the request moves.
+    pub(crate) fn data_bytes(&self) -> usize {
+        match &self.command {
+            // The length of a request has 32 bits.
+            Command::Read(range, _) | Command::Write(range, _) => range.length as usize,
+            _ => 0,
+        }
+    }
+
+    /// Writes the status. Returns the number of bytes that the guest's memory got.
+    pub(crate) fn answer(mut self, status: Status) -> Result<u32, Breach> {
+        self.status.write_all(&[status as u8])?;
+        let data_bytes = match self.command {
+            Command::Read(_, writer) | Command::GetId(writer) => writer.bytes_written(),
+            _ => 0,
+        };
+        Ok(u32::try_from(data_bytes + 1).unwrap_or(u32::MAX))
+    }
+}
+
+fn little_endian(bytes: &[u8], at: usize) -> u32 {
+    let number = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+    assert!(number.is_some(), "a number is within its bytes");
+    u32::from_le_bytes(number.unwrap_or_default())
+}
+
+/// Returns the range in bytes, if it is on the device.
+fn range_of(sector: u64, length: u64, geometry: &Geometry) -> Option<Range> {
+    let offset = sector.checked_mul(SECTOR_BYTES)?;
+    let end = offset.checked_add(length)?;
+    let is_on_device = length > 0 && length.is_multiple_of(SECTOR_BYTES);
+    (is_on_device && end <= geometry.size_bytes).then_some(Range { offset, length })
+}
+
+/// Returns the range of a read or a write, if it is on the device and not too long.
+fn data_range(sector: u64, bytes: usize, geometry: &Geometry) -> Option<Range> {
+    let range = range_of(sector, bytes as u64, geometry)?;
+    (range.length <= u64::from(geometry.maximum_request_bytes)).then_some(range)
+}
+
+/// Reads the ranges of a request that discards or zeroes.
+fn ranges_of<'m>(
+    kind: u32,
+    given: &mut Reader<'m>,
+    geometry: &Geometry,
+) -> Result<Command<'m>, Breach> {
+    let count = given.available_bytes() / RANGE_BYTES;
+    let is_whole = given.available_bytes().is_multiple_of(RANGE_BYTES);
+    if !is_whole || count == 0 || count > MOST_RANGES as usize || geometry.read_only {
+        return Ok(Command::Refused(Status::Failed));
+    }
+    let mut ranges = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut bytes = [0; RANGE_BYTES];
+        given.read_exact(&mut bytes)?;
+        let number = |at: usize| little_endian(&bytes, at);
+        let (sectors, flags) = (number(8), number(12));
+        if flags & !MAY_FREE != 0 || (kind == DISCARD && flags != 0) {
+            return Ok(Command::Refused(Status::Unsupported));
+        }
+        let sector = u64::from(number(0)) | u64::from(number(4)) << 32;
+        match range_of(sector, u64::from(sectors) * SECTOR_BYTES, geometry) {
+            Some(range) if sectors <= MOST_RANGE_SECTORS => {
+                ranges.push((range, flags & MAY_FREE != 0));
+            }
+            _ => return Ok(Command::Refused(Status::Failed)),
+        }
+    }
+    Ok(match kind {
+        DISCARD => Command::Discard(ranges.into_iter().map(|(range, _)| range).collect()),
+        _ => Command::WriteZeroes { ranges },
+    })
+}
