@@ -15,6 +15,7 @@ mod monitor;
 mod outlook;
 mod plan;
 mod process;
+mod quiet;
 mod resource;
 mod result;
 mod room;

@@ -115,9 +115,13 @@ impl Plan {
         let named = settings.baseline.as_ref();
         let baseline =
             self.targets.iter().position(|target| Some(&target.name) == named).unwrap_or(first);
+        let on_baseline =
+            |workload: usize| selection.pairs.contains(&Pair { workload, target: baseline });
         let is_ranked = |pair: &&Pair| {
             let workload = self.workloads.get(pair.workload);
-            pair.target != baseline && workload.is_some_and(|load| load.main_figure.is_some())
+            pair.target != baseline
+                && on_baseline(pair.workload)
+                && workload.is_some_and(|load| load.main_figure.is_some())
         };
         let comparisons = selection.pairs.iter().filter(is_ranked).count();
         let looks = Looks::new(settings.repetitions, settings.most_repetitions);

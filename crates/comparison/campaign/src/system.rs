@@ -74,6 +74,15 @@ pub(crate) fn drop_caches() -> Result<(), StepError> {
     std::fs::write(DROP, "3").map_err(StepError::io("write", DROP))
 }
 
+/// Returns the ticks of all processors that were neither idle nor waiting, of the text of
+/// `/proc/stat` (proc_stat(5)).
+pub(crate) fn busy_ticks(stat: &str) -> u64 {
+    let line = stat.lines().next().unwrap_or_default();
+    let fields = line.split_whitespace().skip(1).map(|field| field.parse::<u64>().unwrap_or(0));
+    // user, nice, system, idle, iowait, irq, softirq, steal; guest times are within user.
+    fields.take(8).enumerate().filter(|(index, _)| ![3, 4].contains(index)).map(|(_, n)| n).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

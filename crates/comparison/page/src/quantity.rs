@@ -139,6 +139,25 @@ pub(crate) fn significant(value: f64) -> String {
     format!("{sign}{}", format_count(rounded as u64))
 }
 
+/// Ratio of the ends of an interval from which the interval tells nothing, and the largest ratio
+/// that its ends are written as.
+const TELLS_NOTHING: f64 = 1e4;
+const MOST_TOLD: f64 = 100.0;
+
+/// Writes the interval of a ratio: `0.88 to 0.98`, `exact` if it is one number, and only how far it
+/// reaches if it tells nothing.
+pub(crate) fn ratio_range((low, high): (f64, f64)) -> String {
+    if low >= high {
+        return "exact".to_owned();
+    }
+    if low * TELLS_NOTHING >= high {
+        return Unit::Number.show_range(low, high);
+    }
+    let low = if low < 1.0 / MOST_TOLD { "below 0.01".to_owned() } else { significant(low) };
+    let high = if high > MOST_TOLD { "above 100".to_owned() } else { significant(high) };
+    format!("{low} to {high}")
+}
+
 /// Writes a share as a percentage with one decimal.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
@@ -245,6 +264,19 @@ mod tests {
             assert_eq!(unit.show(value), text, "{unit:?}");
         }
         assert_eq!(Unit::BytesPerSecond.show_range(9e8, 1.1e9), "0.900 to 1.10 GB/s");
+    }
+
+    #[test]
+    fn the_interval_of_a_ratio_shows_no_digits_that_say_nothing() {
+        for (interval, text) in [
+            ((0.881, 0.98), "0.881 to 0.980"),
+            ((0.832, 0.832), "exact"),
+            ((0.000_008, 3020.0), "below 0.01 to above 100"),
+            ((0.05, 3020.0), "0.0500 to above 100"),
+            ((2000.0, 3020.0), "2,000 to 3,020"),
+        ] {
+            assert_eq!(ratio_range(interval), text);
+        }
     }
 
     #[test]

@@ -93,13 +93,15 @@ fn failed_and_missing_runs_are_named_with_their_reasons() {
 }
 
 #[test]
-fn doubts_about_the_measurements_are_warnings() {
+fn doubts_about_the_measurements_stand_beside_them_and_are_counted_in_the_answer() {
     let text = markdown(5);
-    // The made-up machine has 1.5 processors busy that are not the target's.
-    let warning = "Warning: nurand-write on ext4: the machine is noisy, 1.";
-    assert!(text.contains(warning), "{text}");
+    let (answer, rest) = text.split_once("## Targets and workloads").unwrap();
+    assert!(answer.contains(" doubts, which stand beside them."), "{answer}");
+    let (_, rest) = rest.split_once("\n## nurand-write\n").unwrap();
+    let (of_workload, _) = rest.split_once("\n## ").unwrap();
+    assert!(of_workload.contains("Warning: ext4: the machine is noisy, 1."), "{of_workload}");
     // Disks give nothing to its reads.
-    assert!(text.contains("Warning: uniform-read on btrfs: a cache served the reads"), "{text}");
+    assert!(text.contains("Warning: btrfs: a cache served the reads"), "{text}");
     // With two repetitions, a deviation of 4 % makes wide intervals.
     let few = markdown(2);
     assert!(few.contains("the repetitions disagree, the 95\u{a0}% interval of"), "{few}");

@@ -1,8 +1,8 @@
 //! The off-line checker: proves from outside that a pool which no process has open is consistent.
 //!
 //! It walks the structs of [`gemelo_format`] with code of its own, and unpacks compressed contents
-//! with it, so a fault of the engine does not hide itself. It shares nothing else with the engine, and writes nothing: repair is the
-//! engine's.
+//! with it, so a fault of the engine does not hide itself. It shares nothing else with the engine,
+//! and writes nothing: repair is the engine's.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -62,7 +62,7 @@ pub struct CheckReport {
     /// PBNs that have a reference, counted anew.
     pub physical_blocks: u64,
     /// Blocks of the data store that have a part of a content with a reference.
-    #[serde(default)]
+    #[serde(skip)]
     pub used_blocks: u64,
     /// Blocks of the data store without one.
     pub free_blocks: u64,

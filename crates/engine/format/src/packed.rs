@@ -36,7 +36,10 @@ const SLOTS: u32 = 8;
 /// blocks use then make no gaps in the tables of the metadata, which are by PBN.
 const REGION_BLOCKS: u32 = 4096;
 
-/// How a compressed content was made.
+/// The level of Zstandard if none is given: the fastest.
+const DEFAULT_LEVEL: u8 = 1;
+
+/// How contents are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
     /// Contents stay as they are.
@@ -51,6 +54,24 @@ pub enum Compression {
 impl Compression {
     /// The levels of Zstandard.
     pub const LEVELS: RangeInclusive<u8> = 1..=19;
+
+    /// Returns the compression of this name: `off`, `lz4`, `zstd` or `zstd:LEVEL`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.split_once(':') {
+            None => match name {
+                "off" => Some(Self::Off),
+                "lz4" => Some(Self::Lz4),
+                "zstd" => Some(Self::Zstd(DEFAULT_LEVEL)),
+                _ => None,
+            },
+            Some(("zstd", level)) => {
+                let level = level.parse().ok().filter(|level| Self::LEVELS.contains(level));
+                level.map(Self::Zstd)
+            }
+            Some(_) => None,
+        }
+    }
 
     pub(crate) const fn bytes(self) -> [u8; 2] {
         match self {
@@ -292,6 +313,23 @@ mod tests {
         }
         assert_eq!(PackedPlace { block: 0, slot: 3 }.pbn(), None);
         assert_eq!(PackedPlace { block: (1 << 29) - 4096, slot: 0 }.pbn(), None);
+    }
+
+    #[test]
+    fn compressions_have_names() {
+        let named = [
+            ("off", Some(Compression::Off)),
+            ("lz4", Some(Compression::Lz4)),
+            ("zstd", Some(Compression::Zstd(1))),
+            ("zstd:19", Some(Compression::Zstd(19))),
+            ("zstd:0", None),
+            ("zstd:20", None),
+            ("lz4:1", None),
+            ("LZ4", None),
+        ];
+        for (name, compression) in named {
+            assert_eq!(Compression::from_name(name), compression, "{name}");
+        }
     }
 
     #[test]

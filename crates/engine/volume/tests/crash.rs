@@ -143,7 +143,7 @@ fn what_was_flushed_survives_crashes_where_contents_are_compressed() {
     for backend in BackendKind::ALL {
         for compression in COMPRESSIONS {
             let options = PoolOptions { compression: Some(compression), ..pool_of(backend) };
-            crash_again_and_again(&options, BlockStore::open, ROUNDS / 8);
+            crash_again_and_again(&options, BlockStore::open, ROUNDS / 40);
         }
     }
 }

@@ -6,8 +6,8 @@
 
 use crate::disk::{MemoryDisk, small_pool, use_pool};
 use gemelo_format::{
-    BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, FingerprintKind, PAGE_BYTES, PageRef,
-    PoolSeed, Root, Slot, Superblock, Table, build_chain, build_commit, find_roots, read_chain,
+    BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, FingerprintKind, PAGE_BYTES, PoolSeed,
+    Root, Slot, Superblock, Table, build_chain, build_commit, find_roots, read_chain,
     read_superblock,
 };
 use std::sync::LazyLock;
@@ -120,7 +120,8 @@ impl Sample {
     fn with_pages(&self, patches: &[u8]) -> Vec<u8> {
         let mut metadata = self.metadata.clone();
         let mut table = self.table.clone();
-        let roots = table.volumes.iter_mut().filter_map(|volume| volume.root.as_mut()?.page.as_mut());
+        let roots =
+            table.volumes.iter_mut().filter_map(|volume| volume.root.as_mut()?.page.as_mut());
         let roots = roots.map(|(_, at)| (at.slot, &mut at.checksum));
         let records = table.records.iter_mut().map(|page| (page.slot, &mut page.checksum));
         let mut refs: Vec<(Slot, &mut u64)> = roots.chain(records).collect();

@@ -142,8 +142,9 @@ not-testable = "it needs two hosts"
 "#;
 
 /// Optional keys that the commands above have in one way only. The other way needs a lost commit, a
-/// block device, a domain, one host of several or a lost one, a clock that does not know the time, a long trace, or another process at
-/// the right moment, a stopped pool, or options that change nothing else in the result.
+/// block device, a domain, a clock that does not know the time, a long trace, one host of several
+/// or a lost one, another process at the right moment, a stopped pool, or options that change
+/// nothing else in the result.
 const ONE_WAY: &[&str] = &[
     "gemelo.bench-repetitions/1/input/content/duplicate_distance present",
     "gemelo.bench-repetitions/1/input/content/private_share present",
@@ -153,6 +154,7 @@ const ONE_WAY: &[&str] = &[
     "gemelo.bench/1/hosts/file absent",
     "gemelo.bench/1/input/job/part present",
     "gemelo.bench/1/result/history/first_process present",
+    "gemelo.bench/1/result/written absent",
     "gemelo.campaign/1/claims/least/data_bytes present",
     "gemelo.campaign/1/claims/least/figure present",
     "gemelo.campaign/1/claims/least/fill_share present",

@@ -7,7 +7,11 @@
 mod memory;
 mod support;
 
-use gemelo_device::{BlockDevice, Export, Geometry, Operation, Request};
+use gemelo_base::{Classified, FailureKind, Silent};
+use gemelo_device::{
+    BlockDevice, Export, ExportTable, FrontEnd, Geometry, Operation, Request, SocketAccess,
+};
+use gemelo_vhost::VhostFrontEnd;
 use memory::{Fault, MemoryDevice};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -247,4 +251,43 @@ fn a_larger_device_shows_its_size() {
     assert_eq!(vm.config()[..8], 4096u64.to_le_bytes());
     assert_eq!(vm.execute(READ, 2048, &[to_guest(DATA, 512)]), 0);
     assert_eq!(vm.execute(READ, 0, &[to_guest(DATA, 2 << 20)]), 1, "longer than is allowed");
+}
+
+#[test]
+fn directories_and_sockets_that_cannot_be_used_are_refused() {
+    let device = Arc::new(MemoryDevice::new(1 << 20));
+    let served = Served::new(device.clone());
+    let front_end = |directory: std::path::PathBuf| {
+        Box::new(VhostFrontEnd {
+            directory,
+            socket_access: SocketAccess::default(),
+            write_through: true,
+            log_connections: false,
+        })
+    };
+    let missing = front_end(served.directory.path().join("missing")).check().unwrap_err();
+    assert!(missing.to_string().contains("missing"), "{missing}");
+    let file = served.directory.path().join("file");
+    std::fs::write(&file, "precious").unwrap();
+    let refused = front_end(file).check().unwrap_err();
+    assert!(refused.to_string().contains("not a directory"), "{refused}");
+
+    let listen = || {
+        let table = Arc::new(ExportTable::new());
+        table.insert(Export::new("disk", device.clone()));
+        front_end(served.directory.path().to_owned()).listen(table, Arc::new(Silent))
+    };
+    let in_use = listen().err().unwrap();
+    assert_eq!(in_use.kind(), FailureKind::InUse, "{in_use}");
+    let mut vm = Vm::connect(&served.socket(), 0, 0);
+    assert_eq!(vm.execute(READ, 0, &[to_guest(DATA, 512)]), 0, "the socket is as before");
+}
+
+#[test]
+fn all_changes_are_durable_at_once_if_that_is_wanted() {
+    let device = Arc::new(MemoryDevice::new(1 << 20));
+    let served = Served::with(Export::new("disk", device.clone()), true);
+    let mut vm = Vm::connect(&served.socket(), 0, FLUSH_FEATURE);
+    assert_eq!(vm.execute(WRITE, 0, &[from_guest(DATA, 512)]), 0);
+    assert_eq!(device.immediate.load(Ordering::Relaxed), 1);
 }

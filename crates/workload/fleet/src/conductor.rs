@@ -4,16 +4,15 @@
 use crate::error::FleetError;
 use crate::hosts::Hosts;
 use crate::link::{Event, Link};
-use crate::member::{HostEnd, Member, Now};
+use crate::member::{Here, HostEnd, Member};
 use crate::message::{Done, FromHost, ToHost};
 use crate::round_trip::ClockOffset;
 use crate::transport::Transport;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit, WallClock};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Time between two looks at the deadlines.
@@ -90,8 +89,7 @@ pub fn run(orders: &Orders<'_>) -> Result<Vec<Finished>, FleetError> {
 
 struct Conductor<'a> {
     orders: &'a Orders<'a>,
-    clock: Arc<dyn Clock>,
-    wall: SystemClock,
+    clock: SystemClock,
     members: Vec<Member>,
     events: Receiver<(usize, Event)>,
     /// Held, so that the channel never closes while hosts are reached.
@@ -104,12 +102,11 @@ struct Conductor<'a> {
 
 impl<'a> Conductor<'a> {
     fn new(orders: &'a Orders<'a>) -> Result<Self, FleetError> {
-        let wall = SystemClock::new();
-        let clock: Arc<dyn Clock> = Arc::new(wall);
+        let clock = SystemClock::new();
         let (told, events) = bounded(MOST_EVENTS);
         let mut members = Vec::new();
         for (index, name) in (0u32..).zip(orders.hosts.names()) {
-            let link = Link::start(orders.transport, (name, index), &told, &clock);
+            let link = Link::start(orders.transport, (name, index), &told, clock);
             let link = link.map_err(|source| FleetError::Start {
                 command: orders.transport.name().to_owned(),
                 source,
@@ -117,17 +114,7 @@ impl<'a> Conductor<'a> {
             members.push(Member::new(name.clone(), link, clock.now_ns()));
         }
         let (beaten_ns, stopped_ns) = (0, None);
-        Ok(Self {
-            orders,
-            clock,
-            wall,
-            members,
-            events,
-            _told: told,
-            beaten_ns,
-            stopped_ns,
-            started: 0,
-        })
+        Ok(Self { orders, clock, members, events, _told: told, beaten_ns, stopped_ns, started: 0 })
     }
 
     /// Waits until all hosts have reached a point before the run.
@@ -238,7 +225,7 @@ impl<'a> Conductor<'a> {
     }
 
     fn take(&mut self, number: usize, event: Event) {
-        let date_ns = self.date_ns();
+        let here = Here { version: self.orders.version, clock: self.clock };
         let Some(member) = self.members.get_mut(number) else { return };
         match event {
             Event::Sent => member.heard_ns = self.clock.now_ns(),
@@ -250,7 +237,7 @@ impl<'a> Conductor<'a> {
                 });
             }
             Event::Ended(_) => {}
-            Event::Said(message, clock_ns) => {
+            Event::Said(message, now) => {
                 if !member.is_live() {
                     return;
                 }
@@ -258,17 +245,13 @@ impl<'a> Conductor<'a> {
                     let kept = keep(self.orders, number, data);
                     kept.unwrap_or_else(|reason| member.lose(reason));
                 }
-                match member.hear(message, Now { clock_ns, date_ns }, self.orders.version) {
+                match member.hear(message, now, &here) {
                     Ok(None) => {}
                     Ok(Some(remark)) => self.orders.monitor.warn(&remark),
                     Err(reason) => member.lose(reason),
                 }
             }
         }
-    }
-
-    fn date_ns(&self) -> u64 {
-        date_ns(&self.wall)
     }
 
     /// Closes all connections and returns the parts.
@@ -308,10 +291,4 @@ fn fallen(member: &mut Member) -> FleetError {
             FleetError::Lost { host, reason: "it ended before the run".to_owned() }
         }
     }
-}
-
-/// The date in nanoseconds since 1970.
-pub(crate) fn date_ns(wall: &SystemClock) -> u64 {
-    let since = wall.date().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,9 +1,9 @@
 //! The far side: greets, answers pings, checks and runs one task. It stops when its input ends or
 //! falls silent, and ends by force if the task does not stop then.
 
-use crate::conductor::date_ns;
 use crate::lines;
 use crate::message::{Done, FromHost, PROTOCOL, Refusal, ToHost};
+use crate::round_trip::Now;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -132,8 +132,7 @@ impl Shared {
             self.heard_ns.store(self.clock.now_ns(), Ordering::Relaxed);
             match message {
                 ToHost::Ping { number } => {
-                    let clock_ns = self.clock.now_ns();
-                    let date_ns = date_ns(&self.clock);
+                    let Now { clock_ns, date_ns } = Now::of(&self.clock);
                     self.say(&FromHost::Pong { number, clock_ns, date_ns });
                 }
                 ToHost::Beat => {}

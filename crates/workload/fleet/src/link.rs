@@ -3,9 +3,10 @@
 
 use crate::lines;
 use crate::message::{FromHost, ToHost};
+use crate::round_trip::Now;
 use crate::transport::Transport;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use gemelo_base::{Clock, pause};
+use gemelo_base::{SystemClock, pause};
 use std::io::{BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -16,8 +17,8 @@ use std::time::Duration;
 /// An event of the connection to a host.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A message, and the reading of the clock when it came.
-    Said(FromHost, u64),
+    /// A message, and the readings of the clocks when it came.
+    Said(FromHost, Now),
     /// A part of the program was sent.
     Sent,
     /// The stream has ended, with the reason if it was not its plain end.
@@ -45,7 +46,7 @@ impl Link {
         transport: &Transport,
         (host, index): (&str, u32),
         events: &Sender<(usize, Event)>,
-        clock: &Arc<dyn Clock>,
+        clock: SystemClock,
     ) -> std::io::Result<Self> {
         let mut command = transport.command(host, index, FAR_COMMAND);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -59,8 +60,8 @@ impl Link {
             let number = index as usize;
             let kept = Arc::clone(&complaints);
             std::thread::spawn(move || keep_complaints(errors, &kept));
-            let (told, time) = (events.clone(), Arc::clone(clock));
-            std::thread::spawn(move || read_messages(output, number, &told, time.as_ref()));
+            let told = events.clone();
+            std::thread::spawn(move || read_messages(output, number, &told, &clock));
             let (told, program) = (events.clone(), transport.copied().map(Path::to_owned));
             std::thread::spawn(move || write_lines(input, number, program, &lines, &told));
         }
@@ -125,13 +126,13 @@ fn read_messages(
     output: ChildStdout,
     number: usize,
     events: &Sender<(usize, Event)>,
-    clock: &dyn Clock,
+    clock: &SystemClock,
 ) {
     let mut stream = BufReader::with_capacity(PIECE_BYTES, output);
     let mut next = lines::read_greeting(&mut stream);
     loop {
         let event = match next {
-            Ok(Some(message)) => Event::Said(message, clock.now_ns()),
+            Ok(Some(message)) => Event::Said(message, Now::of(clock)),
             Ok(None) => Event::Ended(None),
             Err(error) => Event::Ended(Some(error.to_string())),
         };

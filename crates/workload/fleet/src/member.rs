@@ -2,8 +2,9 @@
 
 use crate::link::Link;
 use crate::message::{Done, FromHost, PROTOCOL, Refusal, ToHost};
-use crate::round_trip::{ClockOffset, ROUND_TRIPS, RoundTrip};
+use crate::round_trip::{ClockOffset, Now, ROUND_TRIPS, RoundTrip};
 use gemelo_base::units::format_line;
+use gemelo_base::{Clock, SystemClock};
 use serde_json::Value;
 
 /// The end of a host's part.
@@ -35,11 +36,12 @@ pub(crate) struct Member {
     pub(crate) end: Option<HostEnd>,
 }
 
-/// Readings of the clock and the date here.
+/// The coordinator, as far as a member needs it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
-    pub(crate) clock_ns: u64,
-    pub(crate) date_ns: u64,
+pub(crate) struct Here<'a> {
+    /// Version of the program.
+    pub(crate) version: &'a str,
+    pub(crate) clock: SystemClock,
 }
 
 impl Member {
@@ -71,29 +73,21 @@ impl Member {
         &mut self,
         message: FromHost,
         now: Now,
-        version: &str,
+        here: &Here<'_>,
     ) -> Result<Option<String>, String> {
         self.heard_ns = self.heard_ns.max(now.clock_ns);
         match message {
-            FromHost::Hello { gemelo, protocol, .. } => {
-                self.greet(&gemelo, protocol, version, now)?
-            }
+            FromHost::Hello { gemelo, protocol, .. } => self.greet(&gemelo, protocol, here)?,
             _ if !self.greeted => return Err("it did not greet first".to_owned()),
             FromHost::Pong { number, clock_ns, date_ns } => {
                 let Some((asked, sent_ns)) = self.pings.take().filter(|(n, _)| *n == number) else {
                     return Err("it answered a ping that was not sent".to_owned());
                 };
-                let trip = RoundTrip {
-                    sent_ns,
-                    received_ns: now.clock_ns,
-                    date_ns: now.date_ns,
-                    far_clock_ns: clock_ns,
-                    far_date_ns: date_ns,
-                };
+                let trip = RoundTrip { sent_ns, received: now, far: Now { clock_ns, date_ns } };
                 self.clock = Some(trip.offset().or_quicker(self.clock));
                 self.is_timed = asked + 1 == ROUND_TRIPS;
                 if !self.is_timed {
-                    self.ping(asked + 1, now.clock_ns);
+                    self.ping(asked + 1, here);
                 }
             }
             FromHost::Checked { plan } => self.plan = Some(plan),
@@ -111,13 +105,8 @@ impl Member {
         Ok(None)
     }
 
-    fn greet(
-        &mut self,
-        gemelo: &str,
-        protocol: u32,
-        version: &str,
-        now: Now,
-    ) -> Result<(), String> {
+    fn greet(&mut self, gemelo: &str, protocol: u32, here: &Here<'_>) -> Result<(), String> {
+        let version = here.version;
         if (gemelo, protocol) != (version, PROTOCOL) {
             return Err(format!(
                 "it has gemelo {} (protocol {protocol}), and this is {version} (protocol \
@@ -126,12 +115,12 @@ impl Member {
             ));
         }
         self.greeted = true;
-        self.ping(0, now.clock_ns);
+        self.ping(0, here);
         Ok(())
     }
 
-    fn ping(&mut self, number: u32, sent_ns: u64) {
-        self.pings = Some((number, sent_ns));
+    fn ping(&mut self, number: u32, here: &Here<'_>) {
+        self.pings = Some((number, here.clock.now_ns()));
         self.link.send(&ToHost::Ping { number });
     }
 

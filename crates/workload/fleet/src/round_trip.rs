@@ -1,9 +1,26 @@
 //! The offset of the clock of a host, by round trips: the quickest one tells it best.
 
+use gemelo_base::{Clock, SystemClock, WallClock};
 use serde::{Deserialize, Serialize};
 
 /// Round trips to each host.
 pub(crate) const ROUND_TRIPS: u32 = 8;
+
+/// Readings of the clock that times runs and of the date, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Now {
+    pub(crate) clock_ns: u64,
+    /// The date since 1970.
+    pub(crate) date_ns: u64,
+}
+
+impl Now {
+    pub(crate) fn of(clock: &SystemClock) -> Self {
+        let since = clock.date().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let date_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        Self { clock_ns: clock.now_ns(), date_ns }
+    }
+}
 
 /// The offset of the clocks of a host against those here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,22 +38,24 @@ pub struct ClockOffset {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoundTrip {
     pub(crate) sent_ns: u64,
-    pub(crate) received_ns: u64,
-    /// The date when the answer was received.
-    pub(crate) date_ns: u64,
-    pub(crate) far_clock_ns: u64,
-    pub(crate) far_date_ns: u64,
+    /// The readings here when the answer came.
+    pub(crate) received: Now,
+    /// The readings in the answer.
+    pub(crate) far: Now,
 }
 
 impl RoundTrip {
     /// Returns the offsets if the answer was made in the middle of the round trip.
     pub(crate) fn offset(&self) -> ClockOffset {
-        let round_trip_ns = self.received_ns.saturating_sub(self.sent_ns);
+        let round_trip_ns = self.received.clock_ns.saturating_sub(self.sent_ns);
         let half_ns = round_trip_ns / 2;
         ClockOffset {
             round_trip_ns,
-            date_offset_ns: difference(self.far_date_ns, self.date_ns.saturating_sub(half_ns)),
-            clock_offset_ns: difference(self.far_clock_ns, self.sent_ns.saturating_add(half_ns)),
+            date_offset_ns: difference(
+                self.far.date_ns,
+                self.received.date_ns.saturating_sub(half_ns),
+            ),
+            clock_offset_ns: difference(self.far.clock_ns, self.sent_ns.saturating_add(half_ns)),
         }
     }
 }
@@ -70,10 +89,8 @@ mod tests {
     fn the_quickest_round_trip_tells_the_offset() {
         let trip = |sent_ns, received_ns, far_clock_ns| RoundTrip {
             sent_ns,
-            received_ns,
-            date_ns: 1_000_000 + received_ns,
-            far_clock_ns,
-            far_date_ns: 1_000_000 + far_clock_ns - 400,
+            received: Now { clock_ns: received_ns, date_ns: 1_000_000 + received_ns },
+            far: Now { clock_ns: far_clock_ns, date_ns: 1_000_000 + far_clock_ns - 400 },
         };
         // The clock over there is 500 ahead; the first answer waited on its way back.
         let slow = trip(100, 1100, 650).offset();

@@ -1,5 +1,5 @@
-//! Merges the results of hosts that ran the parts of one job: histograms by their buckets, counts by
-//! their sums, intervals by their starts. All hosts started at the same moment.
+//! Merges the results of hosts that ran the parts of one job: histograms by their buckets, counts
+//! by their sums, intervals by their starts. All hosts started at the same moment.
 
 use crate::check::MOST_MISMATCHES;
 use crate::contents::Contents;

@@ -1,6 +1,7 @@
 //! One look at the counters of the system and of the watched processes, from `/proc`.
 
 use crate::process::stat_fields;
+use crate::system::busy_ticks;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -75,14 +76,6 @@ fn thread_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
         + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
-/// Returns the ticks of all processors that were neither idle nor waiting (proc_stat(5)).
-fn busy_ticks(stat: &str) -> u64 {
-    let line = stat.lines().next().unwrap_or_default();
-    let fields = line.split_whitespace().skip(1).map(|field| field.parse::<u64>().unwrap_or(0));
-    // user, nice, system, idle, iowait, irq, softirq, steal; guest times are within user.
-    fields.take(8).enumerate().filter(|(index, _)| ![3, 4].contains(index)).map(|(_, n)| n).sum()
 }
 
 fn used_memory(meminfo: &str) -> u64 {

@@ -5,16 +5,19 @@ use super::keys::Keys;
 use crate::target::TargetPlan;
 use crate::workload::WorkloadPlan;
 use gemelo_base::values::{Percent, Size, Span};
-use gemelo_compare::Condition;
+use gemelo_compare::{Condition, Term};
+use gemelo_figures::{Quantity, quantity};
 use gemelo_job::nearest::nearest;
 use gemelo_record::{ClaimRecord, LeastFigure, LeastScale, Paper};
 
 /// Most claims of a plan. The papers have below 50 findings each.
 const MOST_CLAIMS: usize = 1000;
 
-/// Reads the claims of a plan with these targets and workloads.
+/// Reads the claims of a plan with these targets and workloads. `least` is the least scale of the
+/// claims about rates, times and processor time.
 pub(super) fn claims(
     tables: &[Keys<'_>],
+    least: &LeastScale,
     targets: &[TargetPlan],
     workloads: &[WorkloadPlan],
 ) -> Result<Vec<ClaimRecord>, PlanError> {
@@ -23,9 +26,13 @@ pub(super) fn claims(
     }
     let mut claims = Vec::<ClaimRecord>::with_capacity(tables.len());
     for keys in tables {
-        let claim = claim(keys)?;
+        let mut claim = claim(keys)?;
+        let mut is_timed = false;
         for test in &claim.tests {
-            check_test(keys, test, targets, workloads)?;
+            is_timed |= check_test(keys, test, targets, workloads)?.terms().any(is_over_time);
+        }
+        if is_timed {
+            claim.least = filled(claim.least, least);
         }
         if claims.iter().any(|other| other.id == claim.id) {
             return Err(keys.wrong("id", format_args!("two claims have the id '{}'", claim.id)));
@@ -55,8 +62,29 @@ fn claim(keys: &Keys<'_>) -> Result<ClaimRecord, PlanError> {
     }
 }
 
-/// Reads the least scale of a claim.
-fn least(keys: &Keys<'_>) -> Result<LeastScale, PlanError> {
+/// Returns whether a figure depends on the length of its measurement: counts and sizes do not.
+fn is_over_time(term: &Term) -> bool {
+    let is_speed = matches!(
+        quantity(&term.figure),
+        Quantity::Nanoseconds | Quantity::PerSecond | Quantity::BytesPerSecond
+    );
+    is_speed || term.figure.ends_with("cpu_share")
+}
+
+/// Fills what a claim leaves open with the scale of the plan.
+fn filled(own: LeastScale, plan: &LeastScale) -> LeastScale {
+    LeastScale {
+        repetitions: own.repetitions.or(plan.repetitions),
+        time_ns: own.time_ns.or(plan.time_ns),
+        data_bytes: own.data_bytes.or(plan.data_bytes),
+        memory_share: own.memory_share.or(plan.memory_share),
+        fill_share: own.fill_share.or(plan.fill_share),
+        figure: own.figure.or_else(|| plan.figure.clone()),
+    }
+}
+
+/// Reads a least scale.
+pub(super) fn least(keys: &Keys<'_>) -> Result<LeastScale, PlanError> {
     let share = |name| {
         let share = keys.parsed::<Percent>(name, "a percentage, such as 90 or 90%")?;
         Ok::<_, PlanError>(share.map(|share| share.0))
@@ -78,13 +106,13 @@ fn least(keys: &Keys<'_>) -> Result<LeastScale, PlanError> {
     Ok(least)
 }
 
-/// Refuses a condition that cannot be parsed, or that names something that the plan does not have.
+/// Parses a condition. Refuses one that names something that the plan does not have.
 fn check_test(
     keys: &Keys<'_>,
     test: &str,
     targets: &[TargetPlan],
     workloads: &[WorkloadPlan],
-) -> Result<(), PlanError> {
+) -> Result<Condition, PlanError> {
     let condition = Condition::parse(test).map_err(|error| keys.wrong("tests", error))?;
     for term in condition.terms() {
         let target_names = || targets.iter().map(|target| target.name.as_str());
@@ -96,7 +124,7 @@ fn check_test(
             return Err(keys.wrong("tests", no_such("workload", &term.workload, workload_names())));
         }
     }
-    Ok(())
+    Ok(condition)
 }
 
 fn no_such<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {

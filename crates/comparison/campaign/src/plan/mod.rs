@@ -77,7 +77,8 @@ impl Plan {
         let workloads = members(&keys.tables("workload", "[[workload]]")?, &sets, |keys, at| {
             WorkloadPlan::read(keys, at, &reading)
         })?;
-        let claims = claims::claims(&keys.tables("claims", "[[claims]]")?, &targets, &workloads)?;
+        let claims = keys.tables("claims", "[[claims]]")?;
+        let claims = claims::claims(&claims, &settings.least, &targets, &workloads)?;
         let paper = claims::paper(keys.table("paper")?.as_ref())?;
         keys.finish()?;
         check_names(&keys, "target", targets.iter().map(|target| &target.name))?;

@@ -1,9 +1,10 @@
 //! The table `[campaign]`: how often, how precisely and in which surroundings runs are made.
 
-use super::PlanError;
 use super::keys::Keys;
+use super::{PlanError, claims};
 use gemelo_base::values::{Percent, Size, Span};
 use gemelo_compare::Margin;
+use gemelo_record::LeastScale;
 use gemelo_stats::Confidence;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub(crate) struct Settings {
     /// Space that the author of the plan expects a run to need.
     pub(crate) space_bytes: Option<u64>,
     pub(crate) needs_root: bool,
+    /// Least scale of the claims that depend on the length of a measurement.
+    pub(crate) least: LeastScale,
 }
 
 const SPAN: &str = "a duration, such as 30s, 5m or 2h";
@@ -98,6 +101,12 @@ impl Settings {
             work: keys.text("work")?.map(PathBuf::from),
             space_bytes: keys.parsed::<Size>("space", "a size, such as 4g")?.map(|size| size.0),
             needs_root: keys.flag("needs-root")?,
+            least: keys
+                .table("least")?
+                .as_ref()
+                .map(claims::least)
+                .transpose()?
+                .unwrap_or_default(),
         };
         keys.finish()?;
         Ok(settings)

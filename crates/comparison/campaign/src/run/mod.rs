@@ -9,6 +9,7 @@ use crate::error::{CampaignError, StepError};
 use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::plan::Plan;
+use crate::quiet::Quiet;
 use crate::resource::Resource;
 use crate::room::Room;
 use crate::schedule::{Pair, order};
@@ -38,6 +39,8 @@ pub struct Environment<'a> {
     pub stop: &'a StopFlag,
     /// Origin of the campaign.
     pub provenance: Provenance,
+    /// Wait before runs until no others keep the machine busy.
+    pub waits_for_quiet: bool,
 }
 
 /// The end of a campaign.
@@ -171,7 +174,11 @@ fn work_directory(
     Ok(work)
 }
 
-fn record_of(plan: &Plan, selection: &Selection, provenance: Provenance) -> CampaignRecord {
+pub(crate) fn record_of(
+    plan: &Plan,
+    selection: &Selection,
+    provenance: Provenance,
+) -> CampaignRecord {
     let settings = &plan.settings;
     let targets =
         plan.targets.iter().zip(&selection.targets).map(|(target, left_out)| TargetRecord {
@@ -229,6 +236,11 @@ impl Campaign<'_> {
         let mut measured = Measured::default();
         let monitor = self.environment.monitor;
         monitor.begin("run", Unit::Items, Some(self.record.runs.len() as u64));
+        let Environment { clock, stop, .. } = self.environment;
+        let mut quiet = Quiet { clock, monitor, stop, quiet_since_ns: None };
+        if self.environment.waits_for_quiet {
+            quiet.wait();
+        }
         self.warm_up(selection)?;
         let mut pace = Pace::default();
         let mut next = 0;
@@ -243,6 +255,9 @@ impl Campaign<'_> {
             next += 1;
             let planned = self.record.runs.len();
             monitor.show(&format!("{next} of {planned}, {} on {}", run.workload, run.target));
+            if self.environment.waits_for_quiet && !self.is_complete(&run) {
+                quiet.wait();
+            }
             let began_ns = self.environment.clock.now_ns();
             let (record, is_new) = self.complete(&run)?;
             if is_new {
@@ -317,6 +332,10 @@ impl Campaign<'_> {
             }
         }
         Ok(())
+    }
+
+    fn is_complete(&self, run: &PlannedRun) -> bool {
+        read_run(self.directory, &run.id).is_ok_and(|record| record.outcome == Outcome::Done)
     }
 
     /// Returns the record of a run that is complete already, or executes it and returns `true`.

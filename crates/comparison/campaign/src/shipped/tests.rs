@@ -1,7 +1,14 @@
 //! Tests of the plans that ship: each is complete, and judges every finding of its paper.
 
 use super::*;
-use gemelo_compare::{Condition, Term};
+use crate::run::record_of;
+use crate::selection::Selection;
+use gemelo_base::random::Random;
+use gemelo_compare::{
+    Condition, Groups, Place, Repetition, Row, Standards, Term, Verdict, compare_targets,
+};
+use gemelo_record::{Better, CampaignRecord, ClaimRecord, Figures, Provenance};
+use std::time::SystemTime;
 
 /// The findings of each paper, by the name of its plan.
 const FINDINGS: [(&str, &[&str]); 5] = [
@@ -195,9 +202,32 @@ fn every_finding_of_a_paper_has_a_claim_with_its_published_figures_and_place() {
     }
 }
 
+/// A claim about speed says from which length and number of measurements it means something. The
+/// defaults of the plan reach the number.
+#[test]
+fn every_claim_about_speed_says_its_least_scale() {
+    for (name, findings) in FINDINGS {
+        let plan = plan(name);
+        let of_paper = |claim: &&ClaimRecord| findings.contains(&claim.id.as_str());
+        for claim in plan.claims.iter().filter(of_paper) {
+            let terms = claim.tests.iter().map(|test| test.parse::<Condition>().unwrap());
+            let is_speed = |term: &Term| {
+                ["_per_s", "_ns", "cpu_share"].iter().any(|end| term.figure.ends_with(end))
+            };
+            if !terms.into_iter().any(|condition| condition.terms().any(is_speed)) {
+                continue;
+            }
+            let least = &claim.least;
+            assert!(least.time_ns.is_some(), "{name}, {}", claim.id);
+            let repetitions = least.repetitions.unwrap();
+            assert!((5..=plan.settings.repetitions).contains(&repetitions), "{name}, {}", claim.id);
+        }
+    }
+}
+
 #[test]
 fn the_comment_of_a_plan_says_how_to_reach_the_published_scale() {
-    for (name, text) in PLANS.iter().filter(|(name, _)| *name != "quick") {
+    for (name, text) in PLANS.iter().filter(|(name, _)| !["quick", "peers"].contains(name)) {
         let comment: String = text.lines().take_while(|line| line.starts_with('#')).collect();
         for word in ["--set", "root", "published scale", "GB", " minutes"] {
             assert!(comment.contains(word), "{name} does not say '{word}'");
@@ -272,3 +302,73 @@ const SUITE: [&str; 8] = [
     "nurand-read",
     "nurand-write",
 ];
+
+/// A factor of lognormal noise (Box and Muller).
+fn noise(random: &mut Random, deviation: f64) -> f64 {
+    let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
+    (deviation * radius * (std::f64::consts::TAU * random.unit()).cos()).exp()
+}
+
+/// Compares the targets of a campaign whose rounds drift, and whose targets all have this ratio to
+/// the baseline.
+fn simulated(
+    (plan, record): (&Plan, &CampaignRecord),
+    selection: &Selection,
+    ratio: f64,
+    random: &mut Random,
+) -> Vec<Row> {
+    // A ratio has the noise of two runs.
+    let deviation = plan.settings.spread_share / std::f64::consts::SQRT_2;
+    let mut groups = Groups::default();
+    for number in 1..=plan.settings.repetitions {
+        let drift = noise(random, 0.2);
+        for pair in &selection.pairs {
+            let (workload, target) = (&plan.workloads[pair.workload], &plan.targets[pair.target]);
+            let Some(figure) = &workload.main_figure else { continue };
+            let is_base = plan.settings.baseline.as_ref() == Some(&target.name);
+            let value = drift * noise(random, deviation) * if is_base { 1.0 } else { ratio };
+            let mut figures = Figures::default();
+            figures.push(figure.as_str(), value, Better::Higher);
+            let run = Repetition { number, figures, measured_ns: None };
+            groups.add(Place::new(&workload.name, &target.name), run);
+        }
+    }
+    compare_targets(record, &groups, Standards::of(record).unwrap())
+}
+
+/// What a plan tells before it runs is what its campaigns do: the share of differences that are
+/// found, and at most 5 % of campaigns of equal targets with a difference.
+#[test]
+fn the_settings_of_the_plans_keep_their_level_and_find_what_they_tell() {
+    const SEED: u64 = 17;
+    const COMPARISONS: usize = 6000;
+    let mut random = Random::new(SEED);
+    for (name, _) in PLANS {
+        let plan = plan(name);
+        let selection = Selection::of(&plan);
+        let Some(power) = plan.outlook().power else { continue };
+        assert_eq!(plan.settings.repetitions, plan.settings.most_repetitions, "{name}");
+        let provenance = Provenance::of_this_process(SystemTime::UNIX_EPOCH);
+        let record = record_of(&plan, &selection, provenance);
+        let campaigns = (COMPARISONS / power.comparisons).max(200);
+        let (mut wrong, mut found, mut rows) = (0, 0, 0);
+        for _ in 0..campaigns {
+            let same = simulated((&plan, &record), &selection, 1.0, &mut random);
+            let differs = |row: &Row| matches!(row.verdict, Verdict::Better | Verdict::Worse);
+            wrong += u32::from(same.iter().any(differs));
+            let ratio = 1.0 - power.difference_share;
+            let slower = simulated((&plan, &record), &selection, ratio, &mut random);
+            rows += slower.len();
+            found += slower.iter().filter(|row| row.verdict == Verdict::Worse).count();
+            assert_eq!(slower.len(), power.comparisons, "{name}");
+        }
+        let wrong = f64::from(wrong) / campaigns as f64;
+        let found = found as f64 / rows as f64;
+        let told = power.found_share;
+        println!("{name}: {wrong} wrong, {found:.3} found, {told:.3} told");
+        // Four deviations of a rate of 5 %, and of comparisons that share their baseline.
+        let most = 0.05 + 4.0 * (0.05 * 0.95 / campaigns as f64).sqrt();
+        assert!(wrong <= most, "{name}: {wrong}, seed {SEED}");
+        assert!((found - told).abs() < 0.05, "{name}: {found} {told}, seed {SEED}");
+    }
+}

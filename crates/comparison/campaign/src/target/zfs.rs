@@ -147,6 +147,11 @@ impl Made for MadeZfs {
     fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
         let mounted = super::file_system::space_of_mount(site, &self.mount)?;
         let pool = self.pool.as_str();
+        // Flushed data are in the log until the open transaction group is written, up to 30 s later,
+        // and not yet at their places. Both steps wait for that.
+        let snapshot = format!("{pool}@space");
+        site.run(Command::new("zfs").args(["snapshot", &snapshot]))?;
+        site.run(Command::new("zfs").args(["destroy", &snapshot]))?;
         // The space that the pool has allocated, with metadata and the table of duplicates.
         let allocated = Self::number(site, "zpool", &["list", "-H", "-o", "alloc", pool])?;
         Ok(Some(Space { data_bytes: allocated, metadata_bytes: None, ..mounted }))

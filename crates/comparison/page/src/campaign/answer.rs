@@ -2,10 +2,12 @@
 //! data carry no difference.
 
 use super::data::Data;
+use super::doubts::doubts;
 use super::judgement::{Judgement, Versus};
 use super::overview::{Rank, ranks, without_interval};
+use crate::anchor;
 use crate::document::{Answer, Item, Section, Text};
-use crate::quantity::{FigureName, Unit, figure_name, significant};
+use crate::quantity::{FigureName, Unit, figure_name, ratio_range, significant};
 use gemelo_base::units::format_counted;
 use gemelo_compare::{Doubt, Verdict};
 use gemelo_record::TargetRecord;
@@ -34,6 +36,7 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
     }
     section.items.push(Item::Answers(answers));
     section.items.push(Item::Paragraph(extent(data, judged)));
+    section.items.extend(doubtful(data, judged).map(Item::Paragraph));
     section
 }
 
@@ -107,7 +110,7 @@ fn each(mut text: Text, found: &[&Compared<'_>], baseline: &TargetRecord) -> Tex
             .strong(format!("{ratio}× {thing} of {}", baseline.name))
             .plain(format!(" on {}", one.rank.name()));
         if let Some((low, high)) = one.versus.interval.filter(|(low, high)| low < high) {
-            text = text.plain(format!(" ({})", Unit::Number.show_range(low, high)));
+            text = text.plain(format!(" ({})", ratio_range((low, high))));
         }
         if let Some(directions) = one.versus.directions {
             let (count, direction) = direction(one, directions);
@@ -240,8 +243,8 @@ fn part(
     let (Some(strongest), Some(weakest)) = (found.first(), found.last()) else { return text };
     if found.len() == 1 {
         let ratio = significant(strongest.versus.ratio);
-        let interval = strongest.versus.interval.map_or_else(String::new, |(low, high)| {
-            format!("{} interval {}, ", judged.level(), Unit::Number.show_range(low, high))
+        let interval = strongest.versus.interval.map_or_else(String::new, |interval| {
+            format!("{} interval {}, ", judged.level(), ratio_range(interval))
         });
         return text.strong(format!("{ratio} {times} {}", baseline.name)).plain(format!(
             " on {} ({interval}{})",
@@ -273,10 +276,8 @@ fn details(compared: &[Compared<'_>]) -> Vec<Text> {
         .iter()
         .take(MOST_NAMED)
         .map(|one| {
-            let interval = one.versus.interval.map_or_else(
-                || without_interval(&one.versus).to_owned(),
-                |(low, high)| Unit::Number.show_range(low, high),
-            );
+            let without = || without_interval(&one.versus).to_owned();
+            let interval = one.versus.interval.map_or_else(without, ratio_range);
             Text::from(format!(
                 "{}: {} ({interval}; {})",
                 one.rank.name(),
@@ -307,6 +308,24 @@ fn alone(judged: &Judgement, ranks: &[Rank<'_>], target: &TargetRecord) -> Vec<A
         Some(Answer::new(text.plain(format!("{interval}, {repetitions}."))))
     });
     named.collect()
+}
+
+/// Names the workloads whose measurements are in doubt. The doubts stand beside their figures.
+fn doubtful(data: &Data, judged: &Judgement) -> Option<Text> {
+    let mut count = 0;
+    let mut text = Text::new();
+    for workload in &data.plan.workloads {
+        let found = doubts(data, judged, workload).len();
+        if found > 0 {
+            let separator = if count > 0 { ", " } else { "The measurements of " };
+            let address = format!("#{}", anchor("workload", &workload.name));
+            text = text.plain(separator).link(workload.name.clone(), address);
+            count += found;
+        }
+    }
+    let raise =
+        format!(" raise {}, which stand beside them.", format_counted(count as u64, "doubt"));
+    (count > 0).then(|| text.plain(raise))
 }
 
 /// Says how much was run, and what was not.

@@ -4,7 +4,7 @@
 use super::data::Data;
 use super::judgement::Judgement;
 use crate::document::{Cell, Column, Item, Row, Section, Table, Text, Tone};
-use crate::quantity::{Unit, figure_title, percent, significant};
+use crate::quantity::{figure_title, percent, ratio_range, significant};
 use gemelo_base::units::format_counted;
 use gemelo_compare::{
     ClaimVerdict, Condition, ConditionOutcome, Expression, Quotient, Relation, Term,
@@ -95,7 +95,7 @@ fn measured(conditions: &[ConditionOutcome]) -> Cell {
     for condition in conditions {
         let Some(estimate) = condition.measured else { continue };
         let range = estimate.interval.map_or_else(String::new, |interval| {
-            format!(" ({})", Unit::Number.show_range(interval.low(), interval.high()))
+            format!(" ({})", ratio_range((interval.low(), interval.high())))
         });
         let separator = if formulas.is_empty() { "" } else { "; " };
         numbers = numbers.plain(format!("{separator}{}{range}", significant(estimate.value)));

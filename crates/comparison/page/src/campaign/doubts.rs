@@ -18,20 +18,18 @@ const FEWEST_POINTS: usize = 20;
 /// Change from the first tenth of a run to its second half from which the start was another state.
 const MOST_CHANGE: f64 = 0.25;
 
-/// Returns all doubts, in the order of the plan.
-pub(super) fn doubts(data: &Data, judged: &Judgement) -> Vec<String> {
+/// Returns the doubts about the measurements of a workload, in the order of the targets.
+pub(super) fn doubts(data: &Data, judged: &Judgement, workload: &WorkloadRecord) -> Vec<String> {
     let mut doubts = Vec::new();
-    for workload in &data.plan.workloads {
-        for (_, target) in data.targets() {
-            let runs: Vec<&RunRecord> = data.of_pair(workload, target).collect();
-            if runs.is_empty() {
-                continue;
-            }
-            let place = format!("{} on {}", workload.name, target.name);
-            doubts.extend(spread(data, judged, workload, target));
-            let found = [start(&runs), cached(&runs), other_work(&runs)];
-            doubts.extend(found.into_iter().flatten().map(|doubt| format!("{place}: {doubt}")));
+    for (_, target) in data.targets() {
+        let runs: Vec<&RunRecord> = data.of_pair(workload, target).collect();
+        if runs.is_empty() {
+            continue;
         }
+        let found = [start(&runs), cached(&runs), other_work(&runs)];
+        let found = found.into_iter().flatten();
+        let all = spread(data, judged, workload, target).into_iter().chain(found);
+        doubts.extend(all.map(|doubt| format!("{}: {doubt}", target.name)));
     }
     doubts
 }
@@ -49,9 +47,7 @@ fn spread(
         let share = (high - low) / 2.0 / estimate.value.abs();
         (share > WIDE_SHARE).then(|| {
             format!(
-                "{} on {}: the repetitions disagree, the {} interval of {} is {} to each side",
-                workload.name,
-                target.name,
+                "the repetitions disagree, the {} interval of {} is {} to each side",
                 judged.level(),
                 figure_title(&figure).to_lowercase(),
                 percent(share)

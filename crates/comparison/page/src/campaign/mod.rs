@@ -45,7 +45,7 @@ pub(crate) fn document(data: &Data, directory: &Path) -> Result<Document, Settin
         data.plan.workloads.iter().map(|load| workload::section(data, &judged, load, directory)),
     );
     sections.extend(space::section(data));
-    sections.extend(runs::warnings(data, doubts::doubts(data, &judged)));
+    sections.extend(runs::warnings(data));
     sections.push(runs::origin(data));
     sections.push(runs::section(data));
     if let (Some(paper), Some(answer)) = (&data.plan.paper, sections.first_mut()) {

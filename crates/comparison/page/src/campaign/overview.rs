@@ -5,7 +5,7 @@ use super::judgement::{Judgement, Versus};
 use crate::anchor;
 use crate::chart::{Chart, Ratio, Ratios};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text, Tone};
-use crate::quantity::{Unit, figure_title, significant};
+use crate::quantity::{Unit, figure_title, ratio_range, significant};
 use gemelo_compare::{Doubt, Verdict};
 use gemelo_record::{Better, TargetRecord, WorkloadRecord};
 
@@ -104,14 +104,18 @@ fn ratio_pictures(
     pictures
 }
 
+/// Farthest ends of intervals, from the ratios, that the axis makes room for. An interval that goes
+/// on beyond tells nothing, and would press all others together.
+const FARTHEST: f64 = 20.0;
+
 /// Returns the least and the most of all ratios and their intervals.
 fn reach(rows: &[(usize, String, Versus)]) -> (f64, f64) {
-    rows.iter().fold((1.0, 1.0), |(least, most), (_, _, versus)| {
-        let (low, high) = versus.interval.unwrap_or((versus.ratio, versus.ratio));
-        // A lower end that is not above zero has no place on the axis.
-        let low = if low > 0.0 { low } else { versus.ratio };
-        (least.min(low.min(versus.ratio)), most.max(high.max(versus.ratio)))
-    })
+    let ratios = || rows.iter().map(|(_, _, versus)| versus.ratio).filter(|ratio| *ratio > 0.0);
+    let (least, most) = (ratios().fold(1.0, f64::min), ratios().fold(1.0, f64::max));
+    let ends = || rows.iter().filter_map(|(_, _, versus)| versus.interval);
+    let low = ends().map(|(low, _)| low.max(least / FARTHEST)).fold(least, f64::min);
+    let high = ends().map(|(_, high)| high.min(most * FARTHEST)).fold(most, f64::max);
+    (low, high)
 }
 
 fn ratio_picture(
@@ -129,7 +133,7 @@ fn ratio_picture(
     ];
     let mut table = Table::new(format!("Ratios to {}", baseline.name), columns);
     for (number, name, versus) in rows {
-        let interval = versus.interval.map(|(low, high)| Unit::Number.show_range(low, high));
+        let interval = versus.interval.map(ratio_range);
         table.push_of(
             Some(*number),
             vec![
@@ -205,13 +209,12 @@ fn cell(judged: &Judgement, rank: &Rank<'_>, target: &TargetRecord) -> Cell {
     let Some(versus) = judged.versus(workload, &target.name, figure) else {
         return match estimate.interval {
             Some((low, high)) => cell.detail(unit.show_range(low, high)),
-            None => cell.detail("one run"),
+            None if estimate.count == 1 => cell.detail("one run"),
+            None => cell.detail(format!("the same in {} runs", estimate.count)),
         };
     };
     let detail = match versus.interval {
-        Some((low, high)) => {
-            format!("{}× ({})", significant(versus.ratio), Unit::Number.show_range(low, high))
-        }
+        Some(interval) => format!("{}× ({})", significant(versus.ratio), ratio_range(interval)),
         None => format!("{}×, {}", significant(versus.ratio), without_interval(&versus)),
     };
     let tone = match versus.verdict {

@@ -7,8 +7,8 @@ use crate::quantity::Unit;
 use gemelo_record::{Outcome, PlannedRun, RunRecord};
 use std::collections::BTreeMap;
 
-/// Returns the section with everything that a reader should be warned of, if there is anything.
-pub(super) fn warnings(data: &Data, doubts: Vec<String>) -> Option<Section> {
+/// Returns the section with the warnings of the plan and of its runs, if there are any.
+pub(super) fn warnings(data: &Data) -> Option<Section> {
     let mut by_text: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for run in &data.runs {
         for warning in &run.warnings {
@@ -22,7 +22,6 @@ pub(super) fn warnings(data: &Data, doubts: Vec<String>) -> Option<Section> {
             format!("{text} ({} runs, the first is {})", runs.len(), runs.first().unwrap_or(&""))
         }
     }));
-    warnings.extend(doubts);
     if warnings.is_empty() {
         return None;
     }

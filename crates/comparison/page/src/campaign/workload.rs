@@ -2,7 +2,7 @@
 
 use super::data::{Data, raw_file};
 use super::judgement::Judgement;
-use super::over_time;
+use super::{doubts, over_time};
 use crate::anchor;
 use crate::chart::{Axis, AxisKind, Bar, Bars, Chart, Line, Lines};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text};
@@ -44,6 +44,10 @@ pub(super) fn section(
     if data.of_workload(workload).next().is_none() {
         items.push(Item::Paragraph("No run of this workload was complete.".into()));
         return section;
+    }
+    let doubts = doubts::doubts(data, judged, workload);
+    if !doubts.is_empty() {
+        items.push(Item::Warnings(doubts));
     }
     let mut pictures: Vec<Picture> =
         main.iter().map(|figure| bars(data, judged, workload, figure)).collect();

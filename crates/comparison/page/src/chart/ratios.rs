@@ -5,12 +5,12 @@ use super::palette::{self, RULE};
 use super::rows::{self, MARK, NAME};
 use super::scale::Placed;
 use super::{Axis, AxisKind, DrawError, Ratio, Ratios};
-use crate::quantity::{Unit, significant};
+use crate::quantity::{Unit, ratio_range, significant};
 use plotters::prelude::{Circle, PathElement};
 use plotters::style::{Color, ShapeStyle};
 
-/// Space to the left of the axis, in units.
-const LEFT: f64 = 12.0;
+/// Space to the left of the axis, in units: half of the label of its first mark.
+const LEFT: f64 = 24.0;
 /// Space between the text of a row and the line at 1, as a share of the row.
 const REST: f64 = 0.16;
 /// Radius of a dot, in units.
@@ -23,10 +23,7 @@ const UNBOUNDED: (f64, f64) = (0.0, f64::INFINITY);
 pub(super) fn draw(ratios: &Ratios) -> Result<Drawing, DrawError> {
     let axis =
         Axis::new(format!("ratio to {}", ratios.baseline), Unit::Number, AxisKind::Logarithmic);
-    let values = ratios.rows.iter().flat_map(|row| {
-        let (low, high) = row.interval.unwrap_or((row.ratio, row.ratio));
-        [row.ratio, low, high]
-    });
+    let values = ratios.rows.iter().map(|row| row.ratio);
     let x = Placed::new(&axis, values.chain([ratios.reach.0, ratios.reach.1, 0.95, 1.05]));
     canvas::paint(rows::height(ratios.rows.len()), |area| draw_on(area, ratios, &x))
 }
@@ -44,6 +41,7 @@ fn draw_on(area: &Area<'_>, ratios: &Ratios, x: &Placed) -> Result<(), DrawError
         let part = vec![(one, top - 1.0), (one, top - NAME - REST)];
         chart.draw_series([PathElement::new(part, line)])?;
         let interval = if row.is_unbounded { Some(UNBOUNDED) } else { row.interval };
+        let interval = interval.map(|ends| open_beyond(x, ends));
         if let Some(interval) = interval {
             chart.draw_series(rows::whisker(x, interval, top - MARK, colour))?;
         }
@@ -52,6 +50,13 @@ fn draw_on(area: &Area<'_>, ratios: &Ratios, x: &Placed) -> Result<(), DrawError
         }
     }
     Ok(())
+}
+
+/// Opens the ends of an interval that lie beyond the axis.
+fn open_beyond(x: &Placed, (low, high): (f64, f64)) -> (f64, f64) {
+    let low = if low.log10() < x.low { UNBOUNDED.0 } else { low };
+    let high = if high.log10() > x.high { UNBOUNDED.1 } else { high };
+    (low, high)
 }
 
 fn dot(row: &Ratio, at: (f64, f64)) -> Vec<Circle<(f64, f64), i32>> {
@@ -66,9 +71,7 @@ fn dot(row: &Ratio, at: (f64, f64)) -> Vec<Circle<(f64, f64), i32>> {
 
 fn value_of(row: &Ratio) -> String {
     match row.interval {
-        Some((low, high)) => {
-            format!("{} ({} to {})", significant(row.ratio), significant(low), significant(high))
-        }
+        Some(interval) => format!("{} ({})", significant(row.ratio), ratio_range(interval)),
         None if row.is_unbounded => format!("{} (unbounded)", significant(row.ratio)),
         None => significant(row.ratio),
     }

@@ -58,12 +58,16 @@ pub struct PoolStat {
     pub backend: BackendKind,
     /// References of all volumes to blocks. A block counts once for each reference.
     pub logical_blocks: u64,
-    /// Blocks that are stored.
+    /// Contents that are stored, each of the size of a block.
     pub physical_blocks: u64,
     /// Blocks that the data store has room for.
     pub capacity_blocks: u64,
     /// Blocks of the data store that hold its header.
     pub reserved_blocks: u64,
+    /// Blocks that hold contents. Compressed contents share blocks, so these may be fewer than the
+    /// contents.
+    #[serde(default)]
+    pub used_blocks: u64,
     /// Blocks that are free for use at once.
     pub free_blocks: u64,
     /// Blocks that are freed but not usable yet: the change that frees them is not durable, or they
@@ -180,6 +184,7 @@ impl Pool {
         assert!(totals.data_blocks >= reserved_blocks, "the data store has its reserved blocks");
         let in_use = engine.contents_in_use();
         let capacity_blocks = totals.data_blocks - reserved_blocks;
+        let used_blocks = capacity_blocks.saturating_sub(free_blocks);
         Ok(PoolStat {
             block_bytes: engine.superblock().block_bytes,
             fingerprint: engine.superblock().fingerprint,
@@ -189,8 +194,9 @@ impl Pool {
             physical_blocks: totals.physical,
             capacity_blocks,
             reserved_blocks,
+            used_blocks,
             free_blocks,
-            pending_blocks: in_use.saturating_sub(totals.physical),
+            pending_blocks: in_use.saturating_sub(totals.physical).min(used_blocks),
             index_entries: totals.index_entries,
             metadata_memory_bytes: totals.memory_bytes,
             metadata_disk_bytes: engine.metadata_disk_bytes()?,

@@ -84,7 +84,7 @@ fn wrong_options_are_refused_before_any_host_is_reached() {
     let options: [(&[&str], &str); 7] = [
         (&["--connect", "ssh"], "--hosts"),
         (&["--hosts", ""], "the list of hosts is empty"),
-        (&["--hosts", "-oProxyCommand=x"], "is no name of a host"),
+        (&["--hosts=-oProxyCommand=x"], "is no name of a host"),
         (&["--hosts", "a", "--connect", "x 'y"], "invalid command"),
         (&["--hosts", "a", "--host-timeout", "1s"], "at least 2s"),
         (&["--hosts", "a", "--log", "/tmp/x"], "--log is of one program"),

@@ -114,6 +114,7 @@ fn pool_figures(page: &mut Page, report: &StatReport<()>) {
         ("pool_physical_blocks", "Blocks stored.", pool.physical_blocks),
         ("pool_capacity_blocks", "Blocks that the data store holds at most.", pool.capacity_blocks),
         ("pool_free_blocks", "Blocks that are free for use at once.", pool.free_blocks),
+        ("pool_used_blocks", "Blocks that hold contents.", pool.used_blocks),
         ("pool_pending_blocks", "Blocks that are freed and not usable yet.", pool.pending_blocks),
         ("pool_index_entries", "Fingerprints in the index.", pool.index_entries),
         (

@@ -46,6 +46,10 @@ impl Served {
     }
 
     pub(crate) fn with_export(export: Export) -> Self {
+        Self::with(export, false)
+    }
+
+    pub(crate) fn with(export: Export, write_through: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let table = Arc::new(ExportTable::new());
         table.insert(export);
@@ -53,7 +57,7 @@ impl Served {
         let front_end = Box::new(VhostFrontEnd {
             directory: directory.path().to_owned(),
             socket_access: SocketAccess { mode: Some(0o600), group: None },
-            write_through: false,
+            write_through,
             log_connections: true,
         });
         front_end.check().unwrap();

@@ -104,17 +104,32 @@ impl FleetJobs {
                 merged.result.push(result);
             }
         }
-        for one in files {
-            let new = one.file.warnings.iter().map(|text| format!("host {}: {text}", one.host));
-            merged.warnings.extend(new);
-        }
+        merged.warnings.extend(warnings(files));
         merged.provenance.target = merged.input.first().map(|input| input.target.to_string());
         merged.provenance.seed = merged.input.first().map(|input| input.content.seed);
         merged
     }
 }
 
-/// Returns a job of all hosts, and its result. The job was valid for the hosts, so it is valid here.
+/// Returns the warnings of the hosts that are not about their figures, because the merged result has
+/// its own of these: one that all hosts give once, and others with their host.
+fn warnings(files: &[HostFile<'_>]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for one in files {
+        let of_figures =
+            |text: &&String| one.file.result.iter().any(|result| result.warnings.contains(text));
+        for text in one.file.warnings.iter().filter(|text| !of_figures(text)) {
+            let is_common = files.iter().all(|other| other.file.warnings.contains(text));
+            let told = if is_common { text.clone() } else { format!("host {}: {text}", one.host) };
+            if !all.contains(&told) {
+                all.push(told);
+            }
+        }
+    }
+    all
+}
+
+/// Returns a job of all hosts, and its result. The job was valid for the hosts, so it is valid.
 fn merged_job(
     input: &JobInput,
     target: &TargetUri,

@@ -39,10 +39,10 @@ pub(super) fn run(
     {
         failures.note(context.print(&shown(&file, outputs.brief)), monitor);
     }
-    let lost = file.hosts.iter().filter_map(|host| Some((host, host.failure.as_ref()?)));
-    for (host, failure) in lost {
-        monitor.warn(&format!("host {}: {failure}", host.host));
-    }
+    // The text has the warnings of the results.
+    let of_results: Vec<&String> = file.file.result.iter().flat_map(|one| &one.warnings).collect();
+    let others = file.file.warnings.iter().filter(|text| !of_results.contains(text));
+    others.for_each(|warning| monitor.warn(warning));
     if let Some(path) = &outputs.json {
         failures.note(files::write_json(path, force, &file), monitor);
     }

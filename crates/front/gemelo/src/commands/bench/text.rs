@@ -33,7 +33,7 @@ pub(crate) fn job(input: &JobInput, result: &RunResult) -> String {
             (format_size(populated.data_bytes), format_duration_ns(populated.elapsed_ns));
         line("populated", format!("{size} in {time}, {}", format_rate(rate)));
     }
-    line("ended", ended(result));
+    line("ended", ended(input, result));
     let figures = [("reads", &result.total.reads), ("writes", &result.total.writes)];
     for (name, figures) in figures {
         if let Some(figures) = figures {
@@ -107,11 +107,13 @@ fn load(input: &JobInput) -> String {
     )
 }
 
-fn ended(result: &RunResult) -> String {
+fn ended(input: &JobInput, result: &RunResult) -> String {
     let how = match (&result.failure, result.ended) {
         (Some(failure), _) => format!("FAILED, {failure}"),
         (None, Ended::Time) => "time is over".to_owned(),
         (None, Ended::Bytes) => "all bytes done".to_owned(),
+        // The hosts of a run are also stopped when one of them is lost.
+        (None, Ended::Stopped) if input.job.hosts > 1 => "stopped before its end".to_owned(),
         (None, Ended::Stopped) => "stopped by the user".to_owned(),
         (None, Ended::Failed) => "FAILED".to_owned(),
     };

@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
     /// and make those that are missing
     #[arg(long, conflicts_with = "plan_only")]
     resume: bool,
+    /// Wait before runs until no other programs keep the machine busy
+    #[arg(long, conflicts_with = "plan_only")]
+    wait_for_quiet: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -53,6 +56,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         monitor: context.monitor.as_ref(),
         stop: &context.stop,
         provenance: Provenance::of_this_process(context.started_at),
+        waits_for_quiet: arguments.wait_for_quiet,
     };
     let summary = gemelo_campaign::run(&plan, out, arguments.resume, &environment)?;
     context.print(&text(&summary, out))?;

@@ -161,7 +161,7 @@ fn record<Input: DeserializeOwned, Measured: DeserializeOwned>(
         HostEnd::Failed(refusal) => (None, Some(refusal.message)),
         HostEnd::Done(done) => match ResultFile::deserialize(done.result) {
             Ok(file) if done.is_complete => (Some(file), None),
-            Ok(file) => (Some(file), Some("it did a part of its task only".to_owned())),
+            Ok(file) => (Some(file), Some("it has done a part of its task".to_owned())),
             Err(error) => (None, Some(format!("its result cannot be read: {error}"))),
         },
     };

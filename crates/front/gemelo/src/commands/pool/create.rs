@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use gemelo_base::units::format_size;
 use gemelo_base::values::{Size, Span};
 use gemelo_disk::IoMode;
-use gemelo_format::{BackendKind, FingerprintKind};
+use gemelo_format::{BackendKind, Compression, FingerprintKind};
 use gemelo_place::PoolPlace;
 use gemelo_serve::{RequestFailure, SETTINGS, Settings};
 use gemelo_volume::{NewPool, PoolOptions, about_backend};
@@ -46,6 +46,10 @@ pub(crate) struct Arguments {
     /// Hash by which equal contents are found [default: blake3, or as the domain was created]
     #[arg(long, value_name = "KIND")]
     fingerprint: Option<FingerprintOption>,
+    /// Compress contents: off, lz4, zstd or zstd:LEVEL, where LEVEL is 1 to 19. A pool made without
+    /// it cannot compress later [default: off]
+    #[arg(long, value_name = "KIND", value_parser = compression_parser)]
+    compression: Option<Compression>,
     /// Make writes durable after this time at the latest, even if no client flushes [default: 5s]
     #[arg(long, value_name = "DURATION")]
     commit_interval: Option<Span>,
@@ -75,6 +79,11 @@ fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
     let value = |kind: BackendKind| PossibleValue::new(kind.name()).help(about_backend(kind));
     PossibleValuesParser::new(BackendKind::ALL.map(value))
         .try_map(|name| BackendKind::from_name(&name).ok_or("unknown backend"))
+}
+
+fn compression_parser(name: &str) -> Result<Compression, String> {
+    let allowed = "allowed: off, lz4, zstd, zstd:1 to zstd:19";
+    Compression::from_name(name).ok_or_else(|| allowed.to_owned())
 }
 
 /// The kinds of fingerprints as values of options.
@@ -137,6 +146,7 @@ impl Arguments {
             capacity_bytes,
             fingerprint: self.fingerprint.map_or(usual.fingerprint, Into::into),
             backend: self.backend,
+            compression: self.compression.filter(|kind| *kind != Compression::Off),
             data: self.data.clone(),
             metadata,
             force: self.force,
@@ -150,12 +160,14 @@ impl Arguments {
     fn refuse_for_member(&self) -> anyhow::Result<()> {
         let of_domain = "all members of a domain have what 'gemelo domain create' was given";
         let of_disk = "a member has no disk of its own";
+        let is_shared = "other members cannot read compressed contents yet";
         let given = [
             ("--block-size", self.block_size.is_some(), of_domain),
             ("--fingerprint", self.fingerprint.is_some(), of_domain),
             ("--data", self.data.is_some(), of_disk),
             ("--metadata", self.metadata.is_some(), of_disk),
             ("--io", self.io.is_some(), of_disk),
+            ("--compression", self.compression.is_some(), is_shared),
         ];
         match given.iter().find(|(_, is_given, _)| *is_given) {
             None => Ok(()),

@@ -1,5 +1,5 @@
-//! A scan of the data of several hosts: each host scans its paths and sends its fingerprint set, and
-//! the sets are merged here.
+//! A scan of the data of several hosts: each host scans its paths and sends its fingerprint set,
+//! and the sets are merged here.
 
 use super::arguments::ScanArguments;
 use super::finish;

@@ -193,8 +193,8 @@ const AGED_BLOCKS: u64 = 1 << 16;
 const CHECKPOINT_BLOCKS: usize = 4096;
 
 /// Fills a part of a store, and overwrites blocks at random with four times its size, in batches.
-/// Opens it `openings` times meanwhile. Returns the mean length of the runs that the last quarter of
-/// the batches got.
+/// Opens it `openings` times meanwhile. Returns the mean length of the runs that the last quarter
+/// of the batches got.
 fn mean_run_of_aged(percent: usize, openings: usize) -> f64 {
     let mut random = Random::new(7);
     let mut space = Space::new(AGED_BLOCKS);
