@@ -23,6 +23,9 @@ pub const MAX_KEY_BYTES: usize = 256;
 /// configured otherwise.
 pub const MAX_PAGE_KEYS: usize = 1000;
 
+/// What holds of a request that was executed.
+const SAME: &str = "a request keeps its operation";
+
 /// The result of one operation.
 pub type Result<T> = std::result::Result<T, ObjectError>;
 
@@ -60,7 +63,7 @@ pub trait Objects: Send + Sync {
     fn read(&self, object: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         match self.perform(object, Operation::read(offset, buffer))? {
             Operation::Read { filled, .. } => Ok(filled),
-            _ => Ok(0),
+            _ => unreachable!("{SAME}"),
         }
     }
 
@@ -79,7 +82,7 @@ pub trait Objects: Send + Sync {
     fn stat(&self, object: &str) -> Result<u64> {
         match self.perform(object, Operation::Stat { length: 0 })? {
             Operation::Stat { length } => Ok(length),
-            _ => Ok(0),
+            _ => unreachable!("{SAME}"),
         }
     }
 
@@ -106,7 +109,7 @@ pub trait Objects: Send + Sync {
     fn get_keys(&self, object: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
         match self.perform(object, Operation::get_keys(keys))? {
             Operation::GetKeys { values, .. } => Ok(values),
-            _ => Ok(Vec::new()),
+            _ => unreachable!("{SAME}"),
         }
     }
 
@@ -117,7 +120,7 @@ pub trait Objects: Send + Sync {
     fn list_keys(&self, object: &str, range: KeyRange<'_>) -> Result<KeyPage> {
         match self.perform(object, Operation::ListKeys { range, page: KeyPage::default() })? {
             Operation::ListKeys { page, .. } => Ok(page),
-            _ => Ok(KeyPage::default()),
+            _ => unreachable!("{SAME}"),
         }
     }
 

@@ -183,6 +183,18 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// Returns whether the operation has results besides its outcome.
+    pub(crate) const fn asks(&self) -> bool {
+        matches!(
+            self,
+            Self::Read { .. }
+                | Self::ReadParts { .. }
+                | Self::Stat { .. }
+                | Self::GetKeys { .. }
+                | Self::ListKeys { .. }
+        )
+    }
+
     /// Checks the rules that hold for every store.
     ///
     /// # Errors
@@ -218,7 +230,7 @@ impl Update {
     }
 }
 
-/// Copies bytes to parts, one part after another, as far as both reach.
+/// Copies bytes to parts, one part after another. There may be fewer bytes than the parts have.
 pub(crate) fn scatter(bytes: &[u8], parts: &mut [&mut [u8]]) {
     let mut rest = bytes;
     for part in parts {
@@ -228,6 +240,7 @@ pub(crate) fn scatter(bytes: &[u8], parts: &mut [&mut [u8]]) {
         }
         rest = tail;
     }
+    assert!(rest.is_empty(), "all bytes have a place");
 }
 
 fn broken_rule(key: &str) -> Option<&'static str> {

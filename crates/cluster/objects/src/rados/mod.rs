@@ -130,8 +130,13 @@ impl Rados {
 impl Answer {
     fn fill(self, operation: &mut Operation<'_>) {
         match operation {
-            Operation::Read { filled, .. } => *filled = self.filled,
+            Operation::Read { buffer, filled, .. } => {
+                assert!(self.filled <= buffer.len(), "no more is read than there is memory for");
+                *filled = self.filled;
+            }
             Operation::ReadParts { parts, filled, .. } => {
+                let length = parts.iter().map(|part| part.len()).sum();
+                assert!(self.filled <= length, "no more is read than there is memory for");
                 *filled = self.filled;
                 scatter(&self.bytes, parts);
             }
@@ -146,6 +151,7 @@ impl Answer {
 /// Brings values, which are sorted by key, into the order of the keys that were asked for.
 fn in_order(keys: &[String], page: KeyPage) -> Vec<Option<Vec<u8>>> {
     let entries = page.entries;
+    assert!(entries.is_sorted_by(|one, next| one.0 < next.0), "librados sorts keys");
     let place = |key: &String| entries.binary_search_by(|(found, _)| found.cmp(key)).ok();
     let value = |key| place(key).and_then(|place| entries.get(place));
     keys.iter().map(|key| value(key).map(|(_, value)| value.clone())).collect()
@@ -169,6 +175,7 @@ impl Objects for Rados {
                 }));
             }
         }
+        assert_eq!(answers.len(), requests.len(), "each request has an answer");
         for (request, answer) in requests.iter_mut().zip(answers) {
             match answer {
                 Ok((result, answer)) => self.settle(request, result, answer),
@@ -202,6 +209,7 @@ impl Rados {
     }
 
     fn take(&self, lock: LockName<'_>, lease: Duration, must_renew: bool) -> Result<()> {
+        assert!(!lease.is_zero(), "a lock without a lease never ends");
         let names = (c_text(lock.object), c_text(lock.name), c_text(COOKIE));
         let taken = self.pool.lock(&names.0, &names.1, &names.2, lease, must_renew);
         match taken {
@@ -247,6 +255,7 @@ impl Locks for Rados {
     }
 
     fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()> {
+        assert!(holder.instance != self.instance, "a client gives its own lock back");
         let names = (c_text(lock.object), c_text(lock.name));
         let client: CString = c_text(&holder.client);
         let broken = self.pool.break_lock(&names.0, &names.1, &client, &c_text(&holder.cookie));

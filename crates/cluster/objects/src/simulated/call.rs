@@ -113,10 +113,9 @@ impl Answer {
     pub(super) fn fill(self, operation: &mut Operation<'_>) {
         match (operation, self) {
             (Operation::Read { buffer, filled, .. }, Self::Bytes(bytes)) => {
-                *filled = bytes.len().min(buffer.len());
-                for (to, from) in buffer.iter_mut().zip(&bytes) {
-                    *to = *from;
-                }
+                assert!(bytes.len() <= buffer.len(), "no more is read than there is memory for");
+                *filled = bytes.len();
+                scatter(&bytes, &mut [buffer]);
             }
             (Operation::ReadParts { parts, filled, .. }, Self::Bytes(bytes)) => {
                 *filled = bytes.len();
@@ -125,7 +124,8 @@ impl Answer {
             (Operation::Stat { length }, Self::Length(answer)) => *length = answer,
             (Operation::GetKeys { values, .. }, Self::Values(answer)) => *values = answer,
             (Operation::ListKeys { page, .. }, Self::Page(answer)) => *page = answer,
-            _ => {}
+            (operation, Self::Done) => assert!(!operation.asks(), "a question has an answer"),
+            (operation, answer) => unreachable!("{} is answered by {answer:?}", operation.verb()),
         }
     }
 }

@@ -59,6 +59,7 @@ impl Client {
 
     fn call_lock(&self, lock: LockName<'_>, lease: Duration, renews: bool) -> Result<()> {
         let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
+        assert!(lease_ns > 0, "a lock without a lease never ends");
         let call = Call::Lock { lock: lock.name.into(), lease_ns, renews };
         self.call("lock", lock.object, call).map(drop)
     }
@@ -84,6 +85,7 @@ impl Objects for Client {
         if let Some(last_ns) = sent.iter().flatten().map(|sent| sent.1).max() {
             self.world.wait_until(&self.instance, last_ns);
         }
+        assert_eq!(sent.len(), requests.len(), "each request was sent or refused");
         for (request, sent) in requests.iter_mut().zip(sent) {
             let Some(sent) = sent else { continue };
             let answer = self.answer(sent, request.operation.verb(), request.object);
@@ -94,7 +96,7 @@ impl Objects for Client {
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         match self.call("list", prefix, Call::List(prefix.into()))? {
             Answer::Names(names) => Ok(names),
-            _ => Ok(Vec::new()),
+            answer => unreachable!("a list is answered by {answer:?}"),
         }
     }
 }
@@ -119,16 +121,18 @@ impl Locks for Client {
     fn holder(&self, lock: LockName<'_>) -> Result<Option<Holder>> {
         match self.call("ask for the lock of", lock.object, Call::Holder(lock.name.into()))? {
             Answer::Holder(holder) => Ok(holder),
-            _ => Ok(None),
+            answer => unreachable!("a holder is answered by {answer:?}"),
         }
     }
 
     fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()> {
+        assert!(holder.instance != self.instance, "a client gives its own lock back");
         let call = Call::Break { lock: lock.name.into(), holder: holder.clone() };
         self.call("break the lock of", lock.object, call).map(drop)
     }
 
     fn fence(&self, instance: &Instance, _fenced: Fenced) -> Result<()> {
+        assert!(*instance != self.instance, "a client does not fence itself");
         self.call("fence a client of", "the store", Call::Fence(instance.clone())).map(drop)
     }
 }

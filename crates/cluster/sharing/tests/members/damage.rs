@@ -28,7 +28,7 @@ fn pair(world: &World, client: &Client, compares: bool) -> (DomainConfig, Member
 }
 
 /// Ends a process without notice, and lets another one take its member.
-fn take_over(member: Member, world: &World, config: DomainConfig) -> Member {
+pub(crate) fn take_over(member: Member, world: &World, config: DomainConfig) -> Member {
     let (id, ends_ns) = (member.id(), member.tenure.ends_ns());
     drop(member);
     // The store counts the lease from the arrival of the request.
@@ -117,7 +117,7 @@ fn damage_first(client: &Client, home: &Member) {
     damage(client, home.id(), pbn);
 }
 
-fn scrub(member: &Member) -> ScrubReport {
+pub(crate) fn scrub(member: &Member) -> ScrubReport {
     let options = ScrubOptions { most_bytes_per_s: None, heals: true };
     member.pool.scrub(options, &Silent, &StopFlag::new()).unwrap()
 }

@@ -225,11 +225,32 @@ impl Disk for ObjectDisk {
     }
 }
 
+/// Returns the object of a block of a member, and its place there.
+fn place_of(member: MemberId, pbn: Pbn) -> (String, u64) {
+    let offset = u64::from(pbn.number()) * crate::BLOCK as u64;
+    (chunk_name(&data_name(member), offset / CHUNK), offset % CHUNK)
+}
+
 /// Overwrites a block of a member by other bytes, as rot does.
 pub(crate) fn damage(client: &Client, member: MemberId, pbn: Pbn) {
-    let offset = u64::from(pbn.number()) * crate::BLOCK as u64;
-    let name = chunk_name(&data_name(member), offset / CHUNK);
-    client.write(&name, offset % CHUNK, &[0xAB; crate::BLOCK]).unwrap();
+    let (name, offset) = place_of(member, pbn);
+    client.write(&name, offset, &[0xAB; crate::BLOCK]).unwrap();
+}
+
+/// Returns the bytes of a block of a member in the store.
+pub(crate) fn raw_block(client: &Client, member: MemberId, pbn: Pbn) -> Vec<u8> {
+    let (name, offset) = place_of(member, pbn);
+    let mut bytes = vec![0; crate::BLOCK];
+    client.read(&name, offset, &mut bytes).unwrap();
+    bytes
+}
+
+/// Flips bits of a byte of a block of a member.
+pub(crate) fn flip_byte(client: &Client, member: MemberId, (pbn, at): (Pbn, u64), bits: u8) {
+    let (name, offset) = place_of(member, pbn);
+    let mut byte = [0];
+    client.read(&name, offset + at, &mut byte).unwrap();
+    client.write(&name, offset + at, &[byte[0] ^ bits]).unwrap();
 }
 
 /// The contents of other members, counted.

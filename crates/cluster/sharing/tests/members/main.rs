@@ -18,6 +18,7 @@ mod proof;
 mod races;
 #[path = "../../../../engine/volume/tests/common/repeat.rs"]
 mod repeat;
+mod rot;
 mod simulation;
 mod together;
 

@@ -137,7 +137,8 @@ impl Member {
             SharingParts { objects, clock: clock.clone(), config, member, foreign, options };
         let sharing = Arc::new(Sharing::load(parts)?);
         let (is_broken, failed_reads) = (Arc::default(), Arc::default());
-        let disks = disks(client, member, &is_broken, &failed_reads).with_keeper(sharing.keeper());
+        let disks = disks(client, member, &is_broken, &failed_reads);
+        let disks = disks.with_keeper(sharing.keeper()).with_copies(sharing.copies());
         let pool = Arc::new(Pool::open_disks(disks, tuning, clock)?);
         let is_excused =
             is_broken.load(Ordering::Relaxed) || failed_reads.load(Ordering::Relaxed) > 0;

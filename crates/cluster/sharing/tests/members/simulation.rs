@@ -56,7 +56,7 @@ struct Run<'a> {
     tally: &'a Tally,
 }
 
-fn variable(name: &str) -> Option<u64> {
+pub(crate) fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
@@ -362,7 +362,7 @@ impl Run<'_> {
 }
 
 /// Returns the content that a block has, if it is a known one.
-fn id_of(found: &[u8]) -> Option<u64> {
+pub(crate) fn id_of(found: &[u8]) -> Option<u64> {
     (0..=CONTENTS.max(VOLUME_BLOCKS)).find(|id| content(*id) == found)
 }
 

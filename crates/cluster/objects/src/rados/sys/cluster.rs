@@ -85,6 +85,7 @@ impl Cluster {
     /// Excludes a client, and waits until this client knows the exclusion.
     pub(in super::super) fn exclude(&self, address: &CStr, span: Duration) -> Result<(), Code> {
         let seconds = u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
+        assert!(seconds > 0, "for 0 the cluster takes a time of its own");
         // SAFETY: librados only reads the address, which ends with a zero byte.
         outcome(unsafe {
             (self.symbols.rados_blocklist_add)(self.handle, address.as_ptr().cast_mut(), seconds)

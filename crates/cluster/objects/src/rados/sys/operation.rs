@@ -107,6 +107,7 @@ impl<'a> InFlight<'a> {
                 Kind::Write => (symbols.rados_create_write_op)(),
             }
         };
+        assert!(!operation.is_null() && !completion.is_null(), "librados made both");
         let memory = PhantomData;
         Ok(Self { pool, kind, operation, completion, is_submitted: false, places, memory })
     }
@@ -178,7 +179,7 @@ impl<'a> InFlight<'a> {
                 }
                 WriteWhat::Remove => (symbols.rados_write_op_remove)(operation),
                 WriteWhat::Keys(update) => {
-                    add_update(symbols, operation, update, self.places.guards.iter_mut());
+                    add_update(symbols, operation, update, &mut self.places.guards);
                 }
             }
         }
@@ -253,6 +254,7 @@ impl<'a> InFlight<'a> {
 
     /// Waits for the answer. A failed guard is an error whose answer says which one.
     pub(in super::super) fn finish(mut self) -> (Result<(), Code>, Answer) {
+        assert!(self.is_submitted, "only what was submitted is waited for");
         let result = outcome(self.wait());
         let mut bytes = std::mem::take(&mut self.places.bytes);
         bytes.truncate(self.places.filled);
@@ -330,12 +332,8 @@ impl Drop for InFlight<'_> {
 /// # Safety
 /// The operation must not be submitted yet, and the results must stay where they are until it is
 /// complete.
-unsafe fn add_update<'r>(
-    symbols: &Symbols,
-    operation: Handle,
-    update: &Update,
-    results: impl Iterator<Item = &'r mut c_int>,
-) {
+unsafe fn add_update(symbols: &Symbols, operation: Handle, update: &Update, results: &mut [c_int]) {
+    assert_eq!(results.len(), update.guards.len(), "each guard has a place for its result");
     // SAFETY: slices are given with their lengths, and librados copies them. An absent key compares
     // as an empty value, which no present key has.
     unsafe {
