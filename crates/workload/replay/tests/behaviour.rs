@@ -359,8 +359,12 @@ fn a_paced_replay_shows_its_operations_of_each_second() {
     let spec = ContentSpec::new(Distribution::parse("0 1\n").unwrap(), BLOCK as usize, 1);
     let contents = ReplayContents::new(&spec, plan.drawn_blocks()).unwrap();
     let shown = Recorder::new();
-    let environment =
-        Environment { clock: &SystemClock::new(), monitor: &shown, stop: &StopFlag::new() };
+    let environment = Environment {
+        clock: &SystemClock::new(),
+        monitor: &shown,
+        stop: &StopFlag::new(),
+        start: &gemelo_base::AtOnce,
+    };
     let mut trace = Listed::new(records.clone());
     replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment).unwrap();
     let texts = shown.shown();
