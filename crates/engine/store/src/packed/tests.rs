@@ -1,3 +1,5 @@
+//! Tests of packing.
+
 use super::*;
 use gemelo_format::{BackendKind, FingerprintKind};
 

@@ -133,8 +133,8 @@ impl PoolOptions {
         self.capacity_bytes / u64::from(self.block_bytes)
     }
 
-    /// The block of the header's copy: the last block, which is the farthest from block 0. A store of
-    /// two blocks has no copy.
+    /// The block of the header's copy: the last block, which is the farthest from block 0. A store
+    /// of two blocks has no copy.
     fn header_copy(&self) -> Option<Pbn> {
         let last = self.data_blocks() - 1;
         u32::try_from(last).ok().filter(|last| *last > 1).and_then(Pbn::new)

@@ -89,8 +89,8 @@ pub fn open_ticking(disks: &PoolDisks, tuning: Tuning) -> Result<Pool, VolumeErr
     Pool::open_disks(disks.clone(), tuning, Arc::new(TickingClock(AtomicU64::new(0))))
 }
 
-/// Makes the content of an id. The content of 0 is zeros. A part of the others repeats, so that they
-/// compress more or less.
+/// Makes the content of an id. The content of 0 is zeros. A part of the others repeats, so that
+/// they compress more or less.
 pub fn content(id: u64, bytes: usize) -> Vec<u8> {
     if id == 0 {
         return vec![0; bytes];

@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 
 /// Adds the pages of a command and of all commands below it.
 fn render(command: &Command, pages: &mut Vec<Page>) -> anyhow::Result<()> {
-    for below in command.get_subcommands() {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         render(below, pages)?;
     }
     // The pages have no date, so that equal versions give equal pages.

@@ -131,8 +131,8 @@ impl DataPath {
         }
     }
 
-    /// Shows what a commit carries for the contents of these blocks if all are in memory. Returns `false` otherwise, and may
-    /// have shown some.
+    /// Shows what a commit carries for the contents of these blocks if all are in memory. Returns
+    /// `false` otherwise, and may have shown some.
     pub(crate) fn show_held(&self, pbns: &[Pbn], each: impl FnMut(Pbn, &[u8])) -> bool {
         self.contents.show(pbns, each)
     }
