@@ -308,7 +308,7 @@ mod tests {
             ("io = \"fast\"", &["line 1", "direct"]),
             ("inline-overload = \"fast\"", &["line 1", "defer"]),
             ("commit_interval_ms = 5000", &["line 1", "commit_interval_ms"]),
-            ("cache = 1\ncache = 1", &["duplicate", "cache"]),
+            ("cache = 1\ncache = 1", &["line 2", "duplicate"]),
             ("[", &["line 1"]),
         ] {
             fs::write(directory.path().join(FILE), text).unwrap();
