@@ -66,7 +66,7 @@ impl FleetJobs {
             }
             targets.push(load.target.clone().ok_or(ResolveError::NoTarget)?);
         }
-        let own_target = own_targets || targets.iter().all(|target| is_template(target));
+        let own_target = own_targets || targets.iter().all(is_template);
         let opened_once = |target: &&TargetUri| target.parts().0 == Some("pool");
         if let Some(target) = targets.iter().find(opened_once).filter(|_| !own_target) {
             return Err(ResolveError::OneOpener { target: target.clone() });
