@@ -107,8 +107,11 @@ fn burst(images: &[Vec<u8>; 2], is_closed: bool, at: usize, length: usize, what:
     let what = format!("{what}: {length} bytes at {at}");
     let mut images = images.clone();
     let mut random = Random::new(at as u64);
+    // The rest of a page that is in use may be zeros.
+    let pages = at / PAGE_BYTES * PAGE_BYTES..(at + length).next_multiple_of(PAGE_BYTES);
+    let pages = pages.start..pages.end.min(images[METADATA].len());
+    let is_used = images[METADATA][pages].iter().any(|byte| *byte != 0);
     let run = &mut images[METADATA][at..at + length];
-    let is_used = run.iter().any(|byte| *byte != 0);
     let has_head = Superblock::offsets().into_iter().any(|head| head as usize == at);
     run.fill_with(|| random.next_u64() as u8);
     let damaged = Simulation::of_images(1, images.clone());
@@ -136,6 +139,8 @@ fn bursts(backend: BackendKind) {
     for is_closed in [true, false] {
         let images = images(backend, is_closed);
         let what = format!("{backend:?}, {}", if is_closed { "closed" } else { "killed" });
+        let report = check_data(&Simulation::of_images(1, images.clone()).disks());
+        assert!(report.is_clean(), "{what}: {:?}", report.problems);
         for length in LENGTHS {
             for at in places(&images[METADATA], length) {
                 burst(&images, is_closed, at, length, &what);
