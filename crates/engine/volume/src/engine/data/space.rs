@@ -65,10 +65,12 @@ impl Space {
     /// only holes then, and its long runs are those of the last openings.
     pub(crate) fn begin_where_most_is_free(&mut self) {
         let words = self.used.len().div_ceil(OPENING_PARTS).max(1);
-        // In sixteenths, rounded up, so that few blocks in use do not move the beginning.
+        // Parts that are nearly empty count alike, so that few blocks in use do not move the
+        // beginning of a store that is hardly used.
+        let nearly_empty = words as u64 * 60;
         let free = |part: &[u64]| {
             let free: u64 = part.iter().map(|used| u64::from(used.count_zeros())).sum();
-            (free * 16).div_ceil(words as u64 * 64)
+            free.min(nearly_empty)
         };
         let parts = self.used.chunks(words).enumerate();
         let best = parts.max_by_key(|(at, part)| (free(part), Reverse(*at)));
