@@ -65,9 +65,9 @@ impl Space {
     /// only holes then, and its long runs are those of the last openings.
     pub(crate) fn begin_where_most_is_free(&mut self) {
         let words = self.used.len().div_ceil(OPENING_PARTS).max(1);
-        // Parts that are nearly empty count alike, so that few blocks in use do not move the
-        // beginning of a store that is hardly used.
-        let nearly_empty = words as u64 * 60;
+        // The header takes a block of the first part, which shall not make a fresh store begin
+        // elsewhere.
+        let nearly_empty = words as u64 * 64 - 2;
         let free = |part: &[u64]| {
             let free: u64 = part.iter().map(|used| u64::from(used.count_zeros())).sum();
             free.min(nearly_empty)
