@@ -8,7 +8,7 @@ use gemelo_objects::ObjectError;
 use std::collections::BTreeSet;
 
 /// Most damaged values that are remembered: they are examples for a message.
-const MOST_REMEMBERED: usize = 100;
+const MAX_REMEMBERED: usize = 100;
 
 /// A damaged or missing value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ pub(crate) struct MetDamage(BTreeSet<Damage>);
 
 impl MetDamage {
     pub(crate) fn note(&mut self, damage: Damage) {
-        if self.0.len() < MOST_REMEMBERED {
+        if self.0.len() < MAX_REMEMBERED {
             self.0.insert(damage);
         }
     }

@@ -17,7 +17,7 @@ pub struct IndexFigures {
     /// Contents in all shards together.
     pub entries: u64,
     /// The entries of the fullest shard.
-    pub most_shard_entries: u64,
+    pub max_shard_entries: u64,
 }
 
 impl IndexFigures {
@@ -41,7 +41,7 @@ impl IndexFigures {
                 if matches!(header.state, ShardState::Open | ShardState::Sealed) {
                     figures.shards += 1;
                     figures.entries += header.entries;
-                    figures.most_shard_entries = figures.most_shard_entries.max(header.entries);
+                    figures.max_shard_entries = figures.max_shard_entries.max(header.entries);
                 }
             }
         }

@@ -6,7 +6,7 @@ use crate::entry::MemberId;
 use thiserror::Error;
 
 /// Most contradictions that are kept. The others are counted.
-const MOST_KEPT: usize = 10_000;
+const MAX_KEPT: usize = 10_000;
 
 /// A contradiction. Each names the content by its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Error)]
@@ -125,7 +125,7 @@ pub struct Findings {
 impl Findings {
     /// Adds a contradiction.
     pub fn add(&mut self, finding: Finding) {
-        if self.list.len() < MOST_KEPT {
+        if self.list.len() < MAX_KEPT {
             self.list.push(finding);
         } else {
             self.more += 1;

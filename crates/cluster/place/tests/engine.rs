@@ -38,7 +38,7 @@ const POOL_BLOCKS: u64 = 150;
 /// Hosts that serve the member one after another.
 const HOSTS: u64 = 6;
 /// The most steps of one host.
-const MOST_STEPS: u64 = 300;
+const MAX_STEPS: u64 = 300;
 
 /// A client that tells the driver when its process has to end.
 struct Told {
@@ -130,7 +130,7 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
         let is_doomed = choose_end(&world, &host, &mut random);
         let mut driver = Driver::new(&host.process, &pool, &mut model, &mut random);
         driver.may_fail = true;
-        let steps = driver.random.below(MOST_STEPS);
+        let steps = driver.random.below(MAX_STEPS);
         let is_down = (0..steps).any(|_| driver.step().is_err());
         lost += u64::from(is_down);
         // One that dies could die while it closes the pool.

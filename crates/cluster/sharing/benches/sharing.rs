@@ -210,7 +210,7 @@ impl Member {
 }
 
 fn main() {
-    let world = World::new(1, Faults { least_delay_ns: 0, most_delay_ns: 0, ..Faults::NONE });
+    let world = World::new(1, Faults { min_delay_ns: 0, max_delay_ns: 0, ..Faults::NONE });
     let config = DomainConfig { block_bytes: BLOCK as u32, depth: 4, fingerprint_id: [0; 16] };
     config.create(&world.client()).unwrap();
     let [one, two] = [1, 2].map(|number| Member::new(&world, config, number));

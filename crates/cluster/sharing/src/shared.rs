@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Waits for requests that read own places: one each 100 µs, for 30 s at most. A disk that needs
 /// longer counts as one that hangs.
 const READER_WAIT: Duration = Duration::from_micros(100);
-const MOST_READER_WAITS: u32 = 300_000;
+const MAX_READER_WAITS: u32 = 300_000;
 
 /// Blocks whose own places are given up in one hold of the writers' lock: 64 MiB, of which whole
 /// objects are removed together. Only writes that heal a block wait for it.
@@ -93,7 +93,7 @@ impl Shared {
     /// Waits until the requests have ended that may read own places which were looked up before.
     fn await_readers(&self) -> Result<()> {
         let before = std::mem::replace(&mut *self.readers.lock(), Arc::new(()));
-        for _ in 0..MOST_READER_WAITS {
+        for _ in 0..MAX_READER_WAITS {
             if Arc::strong_count(&before) == 1 {
                 return Ok(());
             }

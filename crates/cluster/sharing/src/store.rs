@@ -108,8 +108,8 @@ impl StoreRoom for SharedStore {
         self.below.discard(first, count)
     }
 
-    fn least_discard_blocks(&self) -> u32 {
-        self.below.least_discard_blocks()
+    fn min_discard_blocks(&self) -> u32 {
+        self.below.min_discard_blocks()
     }
 
     fn allocated_bytes(&self) -> Option<u64> {

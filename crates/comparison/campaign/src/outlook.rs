@@ -34,7 +34,7 @@ pub struct Outlook {
     /// Runs of each target that precede them and do not count.
     pub warm_up_runs: usize,
     /// The most repetitions of each pair.
-    pub most_repetitions: u32,
+    pub max_repetitions: u32,
     /// The expected time of all runs whose length is known, with making targets and starting
     /// processes.
     pub known_time: Duration,
@@ -92,7 +92,7 @@ impl Plan {
             workloads: workloads.collect(),
             warm_up_runs: warm_up.len(),
             runs,
-            most_repetitions: self.settings.most_repetitions,
+            max_repetitions: self.settings.max_repetitions,
             known_time: times.iter().flatten().sum(),
             unknown_runs: times.iter().filter(|time| time.is_none()).count(),
             space_bytes: needed_bytes(self, &selection),
@@ -124,14 +124,14 @@ impl Plan {
                 && workload.is_some_and(|load| load.main_figure.is_some())
         };
         let comparisons = selection.pairs.iter().filter(is_ranked).count();
-        let looks = Looks::new(settings.repetitions, settings.most_repetitions);
+        let looks = Looks::new(settings.repetitions, settings.max_repetitions);
         let confidence = looks.share(Confidence::new(settings.confidence).ok()?);
         let noise = RatioNoise { deviation: settings.spread_share, is_paired: true };
         let level = confidence.shared_by(comparisons);
         let found_share =
-            noise.power(1.0 - settings.margin_share, settings.most_repetitions, level);
+            noise.power(1.0 - settings.margin_share, settings.max_repetitions, level);
         (comparisons > 0).then_some(Power {
-            repetitions: settings.most_repetitions,
+            repetitions: settings.max_repetitions,
             comparisons,
             confidence: settings.confidence,
             spread_share: settings.spread_share,

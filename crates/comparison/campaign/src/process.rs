@@ -38,10 +38,10 @@ const END_PAUSE: Duration = Duration::from_millis(5);
 const STOP_PAUSE: Duration = Duration::from_millis(100);
 
 /// Most output of a program that is kept in memory, in bytes.
-const MOST_OUTPUT_BYTES: u64 = 1 << 20;
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 /// Most bytes of a program's errors that go into a message.
-const MOST_MESSAGE_BYTES: usize = 600;
+const MAX_MESSAGE_BYTES: usize = 600;
 
 /// A process that cannot be confused with a later one of the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -252,14 +252,14 @@ fn memory_file() -> Result<File, StepError> {
 
 fn text_of(mut file: File) -> String {
     let mut bytes = Vec::new();
-    let read = file.rewind().and_then(|()| file.take(MOST_OUTPUT_BYTES).read_to_end(&mut bytes));
+    let read = file.rewind().and_then(|()| file.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes));
     read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 /// Returns the last part of what a program has said, for messages.
 pub(crate) fn end_of(text: &str) -> String {
     let text = text.trim();
-    let from = text.len().saturating_sub(MOST_MESSAGE_BYTES);
+    let from = text.len().saturating_sub(MAX_MESSAGE_BYTES);
     let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text.get(from..).unwrap_or_default().to_owned()
 }

@@ -13,7 +13,7 @@ const LOOK: Duration = Duration::from_secs(2);
 const NEXT_LOOK: Duration = Duration::from_secs(60);
 
 /// Processors that others may use. Below it are the timers and daemons of an idle system.
-const MOST_BUSY: f64 = 0.2;
+const MAX_BUSY: f64 = 0.2;
 
 /// Time between two messages about the wait.
 const NEXT_MESSAGE_NS: u64 = 600_000_000_000;
@@ -54,7 +54,7 @@ impl Quiet<'_> {
             let busy = look();
             let now_ns = self.clock.now_ns();
             let waited = format_duration_ns(now_ns.saturating_sub(began_ns));
-            if busy < MOST_BUSY {
+            if busy < MAX_BUSY {
                 self.quiet_since_ns = Some(now_ns);
                 if told_ns.is_some() {
                     self.monitor.warn(&format!("the machine is quiet after {waited}"));

@@ -1,6 +1,6 @@
 //! The reasons why two sides cannot be compared.
 
-use crate::MOST_FILES;
+use crate::MAX_FILES;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_figures::FiguresError;
 use gemelo_record::RecordError;
@@ -26,7 +26,7 @@ pub enum CompareError {
         path: PathBuf,
     },
     /// The number of files of a side is zero or too large.
-    #[error("a side has {count} result files: give 1 to {MOST_FILES}")]
+    #[error("a side has {count} result files: give 1 to {MAX_FILES}")]
     Count {
         /// Number of files.
         count: usize,

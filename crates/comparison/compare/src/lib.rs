@@ -33,5 +33,5 @@ pub use report::{
 };
 pub use row::{Basis, Measured, Pair, Row, compare};
 pub use selection::{Margin, MarginError, Selection, Settings};
-pub use side::{MOST_FILES, Side};
+pub use side::{MAX_FILES, Side};
 pub use verdict::{Doubt, Verdict};

@@ -21,7 +21,7 @@ const MAIN_FIGURES: [&str; 7] = [
     "run/elapsed_ns",
 ];
 /// Figures that rank the targets of one workload at most: the jobs of a long suite or sweep.
-const MOST_MAIN_FIGURES: usize = 24;
+const MAX_MAIN_FIGURES: usize = 24;
 
 /// A figure by which targets are ranked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Standards {
     /// # Errors
     /// Fails if the record has an invalid level or margin.
     pub fn of(campaign: &CampaignRecord) -> Result<Self, SettingsError> {
-        let looks = Looks::new(campaign.repetitions, campaign.most_repetitions);
+        let looks = Looks::new(campaign.repetitions, campaign.max_repetitions);
         Ok(Self {
             confidence: looks.share(Confidence::new(campaign.confidence)?),
             margin: Margin::new(campaign.margin_share)?,
@@ -113,7 +113,7 @@ pub fn main_figures(workload: &WorkloadRecord, groups: &Groups) -> Vec<MainFigur
     }
     let mut places: Vec<usize> = best.into_values().map(|(_, place)| place).collect();
     places.sort_unstable();
-    places.truncate(MOST_MAIN_FIGURES);
+    places.truncate(MAX_MAIN_FIGURES);
     places.into_iter().filter_map(|place| names.get(place).cloned()).collect()
 }
 

@@ -55,7 +55,7 @@ pub struct PerhapsSlower {
     /// Name of the figure.
     pub figure: String,
     /// The largest loss within the interval, as a share; `None` if there is no interval.
-    pub most_loss_share: Option<f64>,
+    pub max_loss_share: Option<f64>,
 }
 
 /// A figure that became slower by the limit or more.
@@ -193,15 +193,15 @@ pub fn limited(rows: &[Row], limit: Slowdown) -> Limited {
         let (place, figure) = (row.place.clone(), row.figure.clone());
         let is_sure =
             row.verdict != Verdict::NotJudged && row.doubt.is_none_or(|doubt| doubt == Doubt::Wide);
-        let most_loss_share = loss.most.filter(|_| is_sure);
+        let max_loss_share = loss.most.filter(|_| is_sure);
         if row.verdict == Verdict::Worse
             && let Some(loss_share) = loss.share.filter(|share| *share >= limit.0)
         {
             answer.slower.push(Slower { place, figure, loss_share });
         } else if row.verdict != Verdict::Better
-            && most_loss_share.is_none_or(|most| most >= limit.0)
+            && max_loss_share.is_none_or(|most| most >= limit.0)
         {
-            answer.undecided.push(PerhapsSlower { place, figure, most_loss_share });
+            answer.undecided.push(PerhapsSlower { place, figure, max_loss_share });
         }
     }
     answer

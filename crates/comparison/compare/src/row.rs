@@ -13,7 +13,7 @@ use gemelo_stats::{
 use serde::Serialize;
 
 /// The most repetitions that are recommended.
-const MOST_REPETITIONS: u32 = 1000;
+const MAX_REPETITIONS: u32 = 1000;
 
 /// The fewest repetitions without any spread that make a counted figure exact. Two equal values
 /// can come by chance: a figure with two values that are equally likely gives four pairs, of which
@@ -244,7 +244,7 @@ impl Compared<'_> {
             }
         };
         let noise = RatioNoise { deviation, is_paired: pairs.is_some() };
-        let needed = noise.repetitions_needed(settings.margin.reach(), level, MOST_REPETITIONS)?;
+        let needed = noise.repetitions_needed(settings.margin.reach(), level, MAX_REPETITIONS)?;
         let fewest = self.before.count().min(self.after.count());
         // An estimate below what there is already says that one more may do.
         Some(needed.max(u32::try_from(fewest).unwrap_or(u32::MAX).saturating_add(1)))

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The most result files of a side.
-pub const MOST_FILES: usize = 1000;
+pub const MAX_FILES: usize = 1000;
 
 /// One side of a comparison.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +36,7 @@ impl Side {
     }
 
     fn read_files(paths: &[PathBuf]) -> Result<Self, CompareError> {
-        if !(1..=MOST_FILES).contains(&paths.len()) {
+        if !(1..=MAX_FILES).contains(&paths.len()) {
             return Err(CompareError::Count { count: paths.len() });
         }
         let mut side = Self::empty(false);

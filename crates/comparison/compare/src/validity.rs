@@ -5,12 +5,12 @@ use crate::verdict::Doubt;
 use gemelo_figures::{Quantity, name_parts, quantity};
 
 /// Share of the time from which the generator of the load was the bottleneck.
-const MOST_GENERATING: f64 = 0.5;
+const MAX_GENERATING: f64 = 0.5;
 
 /// Share of the bytes read that come from disks, below which a cache served the reads, and above
 /// which the disks did.
-const LEAST_DISK_SHARE: f64 = 0.05;
-const MOST_CACHED_DISK_SHARE: f64 = 0.5;
+const MIN_DISK_SHARE: f64 = 0.05;
+const MAX_CACHED_DISK_SHARE: f64 = 0.5;
 
 /// Returns the reason why a rate or a time of two sides cannot be compared, if there is one.
 pub(crate) fn invalid(figure: &str, sides: [&[Repetition]; 2]) -> Option<Doubt> {
@@ -27,7 +27,7 @@ pub(crate) fn invalid(figure: &str, sides: [&[Repetition]; 2]) -> Option<Doubt> 
     }
     let [before, after] = sides.map(disk_share);
     let (low, high) = before.zip(after).map(|(a, b)| (a.min(b), a.max(b)))?;
-    let differ = low < LEAST_DISK_SHARE && high > MOST_CACHED_DISK_SHARE;
+    let differ = low < MIN_DISK_SHARE && high > MAX_CACHED_DISK_SHARE;
     (kind != "write" && differ).then_some(Doubt::Memory)
 }
 
@@ -36,7 +36,7 @@ fn is_bound_by_generator(figure: &str, side: &[Repetition]) -> bool {
         Some(job) => format!("{job}.run/generating_share"),
         None => "run/generating_share".to_owned(),
     };
-    mean(side, &name).is_some_and(|share| share > MOST_GENERATING)
+    mean(side, &name).is_some_and(|share| share > MAX_GENERATING)
 }
 
 /// Returns the share of the bytes read that came from disks, if a campaign has measured it.

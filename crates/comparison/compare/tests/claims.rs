@@ -140,7 +140,7 @@ fn one_repetition_decides_nothing() {
     }
 }
 
-fn least_figure(name: &str, value: f64) -> Option<LeastFigure> {
+fn min_figure(name: &str, value: f64) -> Option<LeastFigure> {
     Some(LeastFigure { name: name.to_owned(), value })
 }
 
@@ -165,10 +165,10 @@ fn a_claim_below_its_scale_is_too_small() {
         (LeastScale { memory_share: Some(2.0), ..none() }, "25.00 % of the memory"),
         (LeastScale { fill_share: Some(0.9), ..none() }, "50.00 % of the capacity of volume"),
         (
-            LeastScale { figure: least_figure("write/operations_per_s", 200.0), ..none() },
+            LeastScale { figure: min_figure("write/operations_per_s", 200.0), ..none() },
             "has 198 of",
         ),
-        (LeastScale { figure: least_figure("pool/images", 10.0), ..none() }, "has nothing of"),
+        (LeastScale { figure: min_figure("pool/images", 10.0), ..none() }, "has nothing of"),
     ] {
         for relation in ["> 1.5", "< 1.5"] {
             let claim = ClaimRecord { least: least.clone(), ..claim(&[&ratio(relation)]) };
@@ -185,7 +185,7 @@ fn a_claim_below_its_scale_is_too_small() {
         data_bytes: Some(1 << 28),
         memory_share: Some(0.25),
         fill_share: Some(0.5),
-        figure: least_figure("write/operations_per_s", 99.0),
+        figure: min_figure("write/operations_per_s", 99.0),
     };
     let claim = ClaimRecord { least: large, ..claim(&[&ratio("> 1.5")]) };
     assert_eq!(judged(&claim, &campaign, &groups), ClaimVerdict::Confirmed);

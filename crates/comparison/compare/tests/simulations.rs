@@ -36,7 +36,7 @@ impl<'a> Simulated<'a> {
         targets[0].is_baseline = true;
         let mut campaign = campaign(targets, &["load"]);
         campaign.workloads[0].main_figure = Some("write/operations_per_s".to_owned());
-        (campaign.repetitions, campaign.most_repetitions) = (fewest, most);
+        (campaign.repetitions, campaign.max_repetitions) = (fewest, most);
         Self { campaign, ratios, deviation }
     }
 
@@ -60,7 +60,7 @@ impl<'a> Simulated<'a> {
 
     /// Measures until everything is decided, or for the most repetitions.
     fn run(&self, random: &mut Random) -> Vec<Row> {
-        let looks = Looks::new(self.campaign.repetitions, self.campaign.most_repetitions);
+        let looks = Looks::new(self.campaign.repetitions, self.campaign.max_repetitions);
         let mut values = Vec::new();
         let mut rows = Vec::new();
         for rounds in looks.counts() {
@@ -83,7 +83,7 @@ fn share(count: u32, of: u32) -> f64 {
 }
 
 /// Most of a rate of 5 % by chance, at four deviations.
-fn most_by_chance(trials: u32) -> f64 {
+fn max_by_chance(trials: u32) -> f64 {
     0.05 + 4.0 * (0.05 * 0.95 / f64::from(trials)).sqrt()
 }
 
@@ -97,7 +97,7 @@ fn identical_targets_rarely_differ() {
         let wrong = (0..CAMPAIGNS).filter(|_| simulated.run(&mut random).iter().any(differs));
         let share = share(wrong.count() as u32, CAMPAIGNS);
         println!("{repetitions} repetitions, 12 identical targets with a difference: {share}");
-        assert!(share <= most_by_chance(CAMPAIGNS), "{share}, seed {SEED}");
+        assert!(share <= max_by_chance(CAMPAIGNS), "{share}, seed {SEED}");
     }
 }
 

@@ -21,13 +21,13 @@ pub enum FiguresError {
     #[error(
         "{} is larger than {}, the limit for result files",
         path.display(),
-        format_exact_size(*most_bytes)
+        format_exact_size(*max_bytes)
     )]
     TooLarge {
         /// Path of the file.
         path: PathBuf,
         /// The largest permitted size in bytes.
-        most_bytes: u64,
+        max_bytes: u64,
     },
     /// The text is not JSON, or its structure is not that of its schema.
     #[error("{} is not a result file: its layout is not that of {expected}", path.display())]

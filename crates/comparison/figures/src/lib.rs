@@ -29,6 +29,6 @@ pub use error::FiguresError;
 pub use filebench::of_filebench;
 pub use names::{Quantity, quantity};
 pub use parts::{NameParts, is_counted, name_parts};
-pub use read::{Kind, MOST_FILE_BYTES, RawResult, parse, read};
+pub use read::{Kind, MAX_FILE_BYTES, RawResult, parse, read};
 pub use repeated::{FigureSummary, REPEATED_SCHEMA, Repeated, RepeatedFile, RepeatedRun};
 pub use replay::of_replay;

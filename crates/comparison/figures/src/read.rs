@@ -16,7 +16,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// The largest result file. A suite with many processes and histograms takes some tens of MiB.
-pub const MOST_FILE_BYTES: u64 = 1 << 30;
+pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Schema names of results whose types are in the command line alone.
 const SCAN_SCHEMA: &str = "gemelo.scan/1";
@@ -61,7 +61,7 @@ pub struct RawResult {
 /// Reads the figures of a result file of any kind.
 ///
 /// # Errors
-/// Fails if the file cannot be read, is larger than [`MOST_FILE_BYTES`], or is not a result file of
+/// Fails if the file cannot be read, is larger than [`MAX_FILE_BYTES`], or is not a result file of
 /// a known kind.
 pub fn read(path: &Path) -> Result<RawResult, FiguresError> {
     let text = read_text(path)?;
@@ -72,9 +72,9 @@ fn read_text(path: &Path) -> Result<String, FiguresError> {
     let failed = |source| FiguresError::Read { path: path.to_owned(), source };
     let mut text = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    file.take(MOST_FILE_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
-    if text.len() as u64 > MOST_FILE_BYTES {
-        return Err(FiguresError::TooLarge { path: path.to_owned(), most_bytes: MOST_FILE_BYTES });
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(FiguresError::TooLarge { path: path.to_owned(), max_bytes: MAX_FILE_BYTES });
     }
     if text.is_empty() {
         return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it is empty")));

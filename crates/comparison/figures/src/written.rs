@@ -25,7 +25,7 @@ pub(crate) fn figures(figures: &mut Figures, written: &WrittenDistribution) {
     push("duplicates_share", duplicates / blocks);
     let most =
         pairs().filter(|(_, contents)| *contents > 0).map(|(duplicates, _)| duplicates).max();
-    push("most_duplicates", most.unwrap_or(0) as f64);
+    push("max_duplicates", most.unwrap_or(0) as f64);
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(value("unique_share"), 0.75);
         assert_eq!(value("first_copies_share"), 0.06);
         assert_eq!(value("duplicates_share"), 0.19);
-        assert_eq!(value("most_duplicates"), 4.0);
+        assert_eq!(value("max_duplicates"), 4.0);
         assert_eq!(value("dedup_ratio"), 100.0 / 81.0);
     }
 }

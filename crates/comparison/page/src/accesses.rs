@@ -9,9 +9,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// Points of the lines.
-const MOST_POINTS: usize = 160;
+const MAX_POINTS: usize = 160;
 /// The longest log that is read: 256 million blocks are a target of a TiB.
-const MOST_BLOCKS: usize = 1 << 28;
+const MAX_BLOCKS: usize = 1 << 28;
 /// Shares of blocks in the table.
 const SHARES: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.5];
 
@@ -31,7 +31,7 @@ fn read(path: &Path) -> Option<Vec<u64>> {
     for line in BufReader::new(File::open(path).ok()?).lines() {
         let line = line.ok()?;
         let (block, count) = line.split_once(' ')?;
-        if block.parse::<usize>().ok()? != counts.len() || counts.len() >= MOST_BLOCKS {
+        if block.parse::<usize>().ok()? != counts.len() || counts.len() >= MAX_BLOCKS {
             return None;
         }
         counts.push(count.trim().parse().ok()?);
@@ -41,7 +41,7 @@ fn read(path: &Path) -> Option<Vec<u64>> {
 
 /// Returns the mean accesses of blocks that lie together.
 fn by_place(counts: &[u64], id: &str) -> Picture {
-    let length = counts.len().div_ceil(MOST_POINTS).max(1);
+    let length = counts.len().div_ceil(MAX_POINTS).max(1);
     let means: Vec<(f64, f64)> = counts
         .chunks(length)
         .enumerate()
@@ -85,8 +85,8 @@ fn by_rank(descending: &[u64], id: &str) -> Picture {
         let blocks = (share * descending.len() as f64).round() as usize;
         blocks.checked_sub(1).and_then(|last| cumulative.get(last)).copied().unwrap_or(0.0)
     };
-    let points = (0..=MOST_POINTS)
-        .map(|step| step as f64 / MOST_POINTS as f64)
+    let points = (0..=MAX_POINTS)
+        .map(|step| step as f64 / MAX_POINTS as f64)
         .map(|share| (share, at(share)))
         .collect();
     let columns = vec![Column::text("blocks with the most accesses"), Column::number("accesses")];

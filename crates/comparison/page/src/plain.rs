@@ -4,10 +4,10 @@ use crate::document::{Answer, Cell, Document, Item, Section, Span, Table, Text, 
 use std::fmt::Write as _;
 
 /// Letters of a line at most. Terminals are at least as wide by default.
-const MOST_LETTERS: usize = 80;
+const MAX_LETTERS: usize = 80;
 
 /// Rows of a table that a terminal shows at most.
-const MOST_ROWS: usize = 40;
+const MAX_ROWS: usize = 40;
 
 /// Returns the whole document as plain text. Pictures are left out, and so are long tables.
 pub(crate) fn text(document: &Document) -> String {
@@ -79,7 +79,7 @@ fn wrapped(text: &str, first: &str, next: &str) -> String {
     let mut line = first.to_owned();
     let mut has_word = false;
     for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
-        if has_word && line.chars().count() + 1 + word.chars().count() > MOST_LETTERS {
+        if has_word && line.chars().count() + 1 + word.chars().count() > MAX_LETTERS {
             let _ = writeln!(lines, "{line}");
             next.clone_into(&mut line);
             has_word = false;
@@ -98,7 +98,7 @@ fn wrapped(text: &str, first: &str, next: &str) -> String {
 
 fn table_text(table: &Table) -> String {
     let heading = table.columns.iter().map(|column| clean(&column.title)).collect();
-    let shown = table.rows.iter().take(MOST_ROWS);
+    let shown = table.rows.iter().take(MAX_ROWS);
     let rows: Vec<Vec<String>> = std::iter::once(heading)
         .chain(shown.map(|row| row.cells.iter().map(cell_text).collect()))
         .collect();
@@ -116,7 +116,7 @@ fn table_text(table: &Table) -> String {
         }
         let _ = writeln!(text, "  {}", line.trim_end());
     }
-    let left_out = table.rows.len().saturating_sub(MOST_ROWS);
+    let left_out = table.rows.len().saturating_sub(MAX_ROWS);
     if left_out > 0 {
         let _ = writeln!(text, "  and {left_out} more rows");
     }
@@ -174,7 +174,7 @@ mod tests {
         assert!(text.contains("- a_b is 1.5× *it*\n"), "{text}");
         assert!(text.contains("  name    size\n  a         10\n  longer     5\n"), "{text}");
         assert!(!text.contains(['\\', '\u{1b}', '|']), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= MOST_LETTERS), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= MAX_LETTERS), "{text}");
         assert_eq!(answer(&document), text);
     }
 }

@@ -142,7 +142,7 @@ pub(crate) fn significant(value: f64) -> String {
 /// Ratio of the ends of an interval from which the interval tells nothing, and the largest ratio
 /// that its ends are written as.
 const TELLS_NOTHING: f64 = 1e4;
-const MOST_TOLD: f64 = 100.0;
+const MAX_TOLD: f64 = 100.0;
 
 /// Writes the interval of a ratio: `0.88 to 0.98`, `exact` if it is one number, and only how far it
 /// reaches if it tells nothing.
@@ -153,8 +153,8 @@ pub(crate) fn ratio_range((low, high): (f64, f64)) -> String {
     if low * TELLS_NOTHING >= high {
         return Unit::Number.show_range(low, high);
     }
-    let low = if low < 1.0 / MOST_TOLD { "below 0.01".to_owned() } else { significant(low) };
-    let high = if high > MOST_TOLD { "above 100".to_owned() } else { significant(high) };
+    let low = if low < 1.0 / MAX_TOLD { "below 0.01".to_owned() } else { significant(low) };
+    let high = if high > MAX_TOLD { "above 100".to_owned() } else { significant(high) };
     format!("{low} to {high}")
 }
 

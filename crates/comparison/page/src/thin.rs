@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 /// Points of a line over time. A drawing is 470 units wide, and letters take some of them.
-const MOST_TIME_POINTS: usize = 120;
+const MAX_TIME_POINTS: usize = 120;
 /// Points of a latency curve for each nine of its axis.
 const POINTS_PER_NINE: u32 = 16;
 /// Nines at which a latency curve ends at the latest: one operation in a million.
-const MOST_NINES: u32 = 6;
+const MAX_NINES: u32 = 6;
 
 /// Returns the points, or the means of equal intervals of time if there are too many.
 pub(crate) fn over_time(points: &[(u64, f64)]) -> Vec<(f64, f64)> {
-    if points.len() <= MOST_TIME_POINTS {
+    if points.len() <= MAX_TIME_POINTS {
         return points.iter().map(|(time, value)| (*time as f64, *value)).collect();
     }
-    group_means(points, MOST_TIME_POINTS)
+    group_means(points, MAX_TIME_POINTS)
 }
 
 /// Returns the means of this many equal intervals of time, each at the mean of its times. Intervals
@@ -71,7 +71,7 @@ impl Percentiles {
     /// Returns the points of the curve: shares of operations and their latencies. The curve ends
     /// where a single operation decides.
     pub(crate) fn curve(&self) -> Vec<(f64, f64)> {
-        let steps = MOST_NINES * POINTS_PER_NINE;
+        let steps = MAX_NINES * POINTS_PER_NINE;
         (0..=steps)
             .map(|step| 1.0 - 10f64.powf(-f64::from(step) / f64::from(POINTS_PER_NINE)))
             .take_while(|share| (1.0 - share) * self.total as f64 >= 1.0)
@@ -88,7 +88,7 @@ mod tests {
     fn a_long_series_keeps_its_mean_and_its_ends() {
         let points: Vec<(u64, f64)> = (0..10_000).map(|t| (t, (t % 10) as f64)).collect();
         let thin = over_time(&points);
-        assert_eq!(thin.len(), MOST_TIME_POINTS);
+        assert_eq!(thin.len(), MAX_TIME_POINTS);
         let mean = thin.iter().map(|(_, value)| value).sum::<f64>() / thin.len() as f64;
         assert!((mean - 4.5).abs() < 0.05, "{mean}");
         assert!(thin.first().unwrap().0 < 100.0 && thin.last().unwrap().0 > 9_900.0);

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Schema of the results that have the distributions.
 const SCHEMA: &str = "gemelo.bench/1";
 /// Pictures of one result file at most.
-const MOST_PICTURES: usize = 8;
+const MAX_PICTURES: usize = 8;
 
 #[derive(Deserialize)]
 struct Input {
@@ -59,7 +59,7 @@ pub(crate) fn pictures(path: &Path, id: &str) -> Vec<Picture> {
             let id = format!("{id}-duplicates-{}", number + 1);
             Some(picture(id, title, asked, &written.distribution))
         })
-        .take(MOST_PICTURES)
+        .take(MAX_PICTURES)
         .collect()
 }
 

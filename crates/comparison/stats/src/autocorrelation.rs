@@ -5,7 +5,7 @@ use crate::sample::mean_of;
 
 /// The most values for which autocovariances are computed; longer series are averaged to this
 /// length first. The work can reach its square: 16 million steps.
-pub(crate) const MOST_LAGGED: usize = 1 << 12;
+pub(crate) const MAX_LAGGED: usize = 1 << 12;
 
 /// Returns the integrated autocorrelation time: the number of values of the series that carry as
 /// much information on the mean as one independent value. It is at least 1. The autocorrelations
@@ -14,7 +14,7 @@ pub(crate) const MOST_LAGGED: usize = 1 << 12;
 /// Science 7 (1992), section 3.3.
 #[must_use]
 pub fn autocorrelation_time(series: &Timeline) -> f64 {
-    let averages = series.averaged(MOST_LAGGED);
+    let averages = series.averaged(MAX_LAGGED);
     let width = series.count() as f64 / averages.len() as f64;
     // The variance of the mean is the same for the values and for their averages.
     let share = spread_of(&averages) / spread_of(series.values());

@@ -4,7 +4,7 @@ use crate::Confidence;
 
 /// Most looks at the data of one comparison. Each look takes an equal part of the errors, so more
 /// of them make every interval wider.
-const MOST_LOOKS: u32 = 3;
+const MAX_LOOKS: u32 = 3;
 
 /// The numbers of repetitions after which a measurement looks whether it is decided, and stops.
 ///
@@ -29,10 +29,10 @@ impl Looks {
         let most = most.max(fewest);
         let ratio = f64::from(most) / f64::from(fewest.max(1));
         let count = |step: u32| {
-            let share = f64::from(step) / f64::from(MOST_LOOKS - 1);
+            let share = f64::from(step) / f64::from(MAX_LOOKS - 1);
             (f64::from(fewest) * ratio.powf(share)).round() as u32
         };
-        let mut counts: Vec<u32> = (0..MOST_LOOKS).map(count).collect();
+        let mut counts: Vec<u32> = (0..MAX_LOOKS).map(count).collect();
         counts.dedup();
         Self { counts }
     }

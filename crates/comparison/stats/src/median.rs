@@ -13,8 +13,8 @@ use crate::{Confidence, Estimate, Interval, Sample};
 #[must_use]
 pub fn median_interval(sample: &Sample, confidence: Confidence) -> Option<Interval> {
     let values = sample.values();
-    let most_in_tail = confidence.error_share() / 2.0;
-    let fits = |left_out: &usize| fair_coins(*left_out as u64, values.len() as u64) <= most_in_tail;
+    let max_in_tail = confidence.error_share() / 2.0;
+    let fits = |left_out: &usize| fair_coins(*left_out as u64, values.len() as u64) <= max_in_tail;
     let left_out = (0..values.len() / 2).take_while(fits).last()?;
     Interval::new(*values.get(left_out)?, *values.iter().rev().nth(left_out)?)
 }

@@ -6,7 +6,7 @@ use crate::{Confidence, Sample, TestMethod, TestOutcome};
 /// The largest product of the sizes of two samples for which the distribution is computed exactly.
 /// The work grows with its square: 160,000 steps here. Beyond it the normal approximation is good
 /// to three digits.
-const MOST_EXACT_PAIRS: usize = 400;
+const MAX_EXACT_PAIRS: usize = 400;
 
 /// Returns Mann and Whitney's U of `second`: the number of pairs in which its value is the higher
 /// one. Ties count one half.
@@ -31,7 +31,7 @@ pub fn rank_test(first: &Sample, second: &Sample) -> TestOutcome {
     let pairs = m as f64 * n as f64;
     let extreme = statistic.max(pairs - statistic);
     let ties = tie_term(first, second);
-    if ties == 0.0 && m.saturating_mul(n) <= MOST_EXACT_PAIRS {
+    if ties == 0.0 && m.saturating_mul(n) <= MAX_EXACT_PAIRS {
         let tail: f64 = exact_distribution(m, n).iter().skip(extreme as usize).sum();
         let p_value = (2.0 * tail).min(1.0);
         return TestOutcome { method: TestMethod::RankExact, statistic, p_value };
@@ -97,18 +97,18 @@ impl ShiftBounds {
     /// Hollander and Wolfe, "Nonparametric Statistical Methods", section 4.3 (Moses' interval).
     #[must_use]
     pub fn of(m: usize, n: usize, confidence: Confidence) -> Option<Self> {
-        let most_in_tail = confidence.error_share() / 2.0;
-        if m.saturating_mul(n) <= MOST_EXACT_PAIRS {
+        let max_in_tail = confidence.error_share() / 2.0;
+        if m.saturating_mul(n) <= MAX_EXACT_PAIRS {
             let mut tail = 0.0;
             let within = exact_distribution(m, n).into_iter().take_while(|p| {
                 tail += p;
-                tail <= most_in_tail
+                tail <= max_in_tail
             });
             let left_out = within.count().checked_sub(1)?;
             return Some(Self { left_out });
         }
         let (m, n) = (m as f64, n as f64);
-        let reach = normal_quantile(1.0 - most_in_tail) * normal_deviation(m, n, 0.0);
+        let reach = normal_quantile(1.0 - max_in_tail) * normal_deviation(m, n, 0.0);
         let left_out = (m * n / 2.0 - 0.5 - reach).floor();
         (left_out >= 0.0).then_some(Self { left_out: left_out as usize })
     }

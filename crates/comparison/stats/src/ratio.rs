@@ -7,7 +7,7 @@ use crate::welch::{StandardError, combined_error};
 use crate::{Confidence, Estimate, Interval, Sample, difference_of_means};
 
 /// The largest number of pairs whose ratios are computed: 32 MB.
-const MOST_PAIRS: usize = 1 << 22;
+const MAX_PAIRS: usize = 1 << 22;
 
 /// Returns the ratio `changed` / `base` of the means with Fieller's interval: all ratios ρ for
 /// which the mean of `changed` - ρ · `base` does not differ from zero. Source: Fieller, "Some
@@ -110,7 +110,7 @@ pub fn ratio_of_medians(
     confidence: Confidence,
 ) -> Option<Estimate> {
     let pairs = base.count().saturating_mul(changed.count());
-    if base.lowest() <= 0.0 || changed.lowest() <= 0.0 || pairs > MOST_PAIRS {
+    if base.lowest() <= 0.0 || changed.lowest() <= 0.0 || pairs > MAX_PAIRS {
         return None;
     }
     let mut ratios = Vec::with_capacity(pairs);

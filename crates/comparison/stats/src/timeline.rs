@@ -1,6 +1,6 @@
 //! Time series: a quantity over the time of one run, whose values depend on each other.
 
-use crate::autocorrelation::{MOST_LAGGED, integrated_time};
+use crate::autocorrelation::{MAX_LAGGED, integrated_time};
 use crate::distribution::student_factor;
 use crate::ratio::{Moments, fieller};
 use crate::sample::{is_usable, mean_of};
@@ -92,7 +92,7 @@ impl Timeline {
     /// independent values. All of them are moments of the averages, because averaging changes the
     /// variance and the number of independent values together.
     fn moments(&self) -> Option<Moments> {
-        let averages = self.averaged(MOST_LAGGED);
+        let averages = self.averaged(MAX_LAGGED);
         let count = averages.len() as f64 / integrated_time(&averages);
         let mean = self.mean();
         let variance = Sample::new(averages).ok()?.variance()?;

@@ -16,7 +16,7 @@ const TRIALS: u32 = 4000;
 const LEVEL: f64 = 0.05;
 
 /// Returns the largest share that a rate of [`LEVEL`] gives by chance, at four deviations.
-fn most_by_chance(trials: u32) -> f64 {
+fn max_by_chance(trials: u32) -> f64 {
     LEVEL + 4.0 * (LEVEL * (1.0 - LEVEL) / f64::from(trials)).sqrt()
 }
 
@@ -57,7 +57,7 @@ fn identical_sources_rarely_differ() {
                 p_value(&base, &draw(&mut random, source, second)) < LEVEL
             });
             let share = wrong.count() as f64 / f64::from(TRIALS);
-            let most = most_by_chance(TRIALS);
+            let most = max_by_chance(TRIALS);
             println!("{name}, {first} and {second} values: {share} (at most {most:.4})");
             assert!(share <= most, "{name}, {first} and {second} values: {share}, seed {SEED}");
         }
@@ -100,8 +100,8 @@ fn rounds_of_identical_sources_rarely_differ_and_drift_does_not_hide_a_differenc
             share(found),
             share(found_alone)
         );
-        assert!(share(wrong) <= most_by_chance(TRIALS), "{count}: {wrong}, seed {SEED}");
-        assert!(share(missed) <= most_by_chance(TRIALS), "{count}: {missed}, seed {SEED}");
+        assert!(share(wrong) <= max_by_chance(TRIALS), "{count}: {wrong}, seed {SEED}");
+        assert!(share(missed) <= max_by_chance(TRIALS), "{count}: {missed}, seed {SEED}");
         if count >= 5 {
             assert!(share(found) > 0.8 && share(found_alone) < 0.5, "{count}, seed {SEED}");
         }
@@ -147,7 +147,7 @@ fn many_comparisons_of_identical_sources_rarely_contain_a_difference() {
     }
     let [corrected, plain] = [corrected, plain].map(|count| f64::from(count) / f64::from(FAMILIES));
     println!("a difference among 20 comparisons: {corrected} with a shared level, {plain} without");
-    assert!(corrected <= most_by_chance(FAMILIES), "{corrected}, seed {SEED}");
+    assert!(corrected <= max_by_chance(FAMILIES), "{corrected}, seed {SEED}");
     assert!(plain > 0.4, "the simulation finds false positives where there are some: {plain}");
 }
 
@@ -200,7 +200,7 @@ fn intervals_miss_the_truth_at_most_at_their_level() {
     for (name, missed) in names.iter().zip(missed) {
         let share = f64::from(missed) / f64::from(TRIALS);
         println!("{name}: {share}");
-        assert!(share <= most_by_chance(TRIALS), "{name}: {share}, seed {SEED}");
+        assert!(share <= max_by_chance(TRIALS), "{name}: {share}, seed {SEED}");
     }
 }
 
@@ -234,7 +234,7 @@ fn the_effective_size_is_that_of_theory() {
 #[test]
 fn intervals_over_time_respect_autocorrelation() {
     const SERIES: u32 = 1000;
-    const MOST_MISSED: f64 = 0.1;
+    const MAX_MISSED: f64 = 0.1;
     let mut random = Random::new(SEED);
     for (rho, count) in [(0.0, 60), (0.5, 60), (0.5, 600), (0.9, 600), (0.9, 10_000)] {
         let mut missed = [0_u32; 3];
@@ -259,9 +259,9 @@ fn intervals_over_time_respect_autocorrelation() {
             "rho {rho}, {count} points: {time} by autocorrelation ({without} without interval), \
              {batches} by batches, {wrong} as if independent"
         );
-        assert!(time <= MOST_MISSED, "rho {rho}, {count}: {time}, seed {SEED}");
+        assert!(time <= MAX_MISSED, "rho {rho}, {count}: {time}, seed {SEED}");
         if count as f64 * (1.0 - rho) > 250.0 {
-            assert!(batches <= MOST_MISSED, "rho {rho}, {count}: {batches}, seed {SEED}");
+            assert!(batches <= MAX_MISSED, "rho {rho}, {count}: {batches}, seed {SEED}");
         }
         if rho == 0.9 {
             assert!(wrong > 0.4, "independence would be wrong here: {wrong}");

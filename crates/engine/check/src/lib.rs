@@ -27,7 +27,7 @@ use gemelo_store::PoolDisks;
 use serde::{Deserialize, Serialize};
 
 /// Problems that are reported one by one; further ones are only counted.
-const MOST_PROBLEMS: usize = 1000;
+const MAX_PROBLEMS: usize = 1000;
 
 /// The parts of a check besides the metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,7 +99,7 @@ impl CheckReport {
     }
 
     fn add_problem(&mut self, problem: Problem) {
-        if self.problems.len() < MOST_PROBLEMS {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(problem);
         } else {
             self.more_problems += 1;

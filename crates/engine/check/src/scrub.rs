@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Bytes that are read in one list, between two looks at the stop flag.
 const BYTES_AT_ONCE: usize = 1 << 20;
 /// LBNs that are listed for each damaged block.
-const MOST_NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 
 /// Reads all contents that a map refers to. Returns the blocks that are damaged.
 pub(crate) fn scrub(
@@ -91,16 +91,16 @@ fn named_users(walk: &Walk, pbn: Pbn, checksums: &[Checksum]) -> String {
     };
     let mut named: Vec<String> = Vec::new();
     for volume in walk.volumes.values() {
-        if named.len() > MOST_NAMED {
+        if named.len() > MAX_NAMED {
             break;
         }
         let lbns = volume.map.iter().filter(|(_, place)| has(place));
         named.extend(
             lbns.map(|(lbn, _)| format!("block {lbn} of '{}'", volume.record.name))
-                .take(MOST_NAMED + 1),
+                .take(MAX_NAMED + 1),
         );
     }
-    let more = named.len() > MOST_NAMED;
-    named.truncate(MOST_NAMED);
+    let more = named.len() > MAX_NAMED;
+    named.truncate(MAX_NAMED);
     format!("{}{}", named.join(", "), if more { " and more" } else { "" })
 }

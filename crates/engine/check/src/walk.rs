@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The most LBNs of one lost page that are counted as lost.
-const MOST_LOST_BLOCKS: u64 = 1 << 26;
+const MAX_LOST_BLOCKS: u64 = 1 << 26;
 
 /// A volume with its map.
 #[derive(Clone)]
@@ -272,7 +272,7 @@ impl Walk {
 
 /// Marks the LBNs of a volume whose places are lost, up to a bound.
 fn lose(map: &mut WalkMap, lbns: Range<u64>, blocks: u64) {
-    let end = lbns.end.min(blocks).min(lbns.start.saturating_add(MOST_LOST_BLOCKS));
+    let end = lbns.end.min(blocks).min(lbns.start.saturating_add(MAX_LOST_BLOCKS));
     (lbns.start..end).for_each(|lbn| map.insert(lbn, Place::Damaged));
 }
 

@@ -8,7 +8,7 @@ const MAGIC: &[u8; 8] = b"GEMELOJC";
 pub const COMMIT_HEADER_BYTES: usize = 48;
 const CHECKSUM_AT: usize = 40;
 /// Bytes of the shortest change: its tag and a number.
-const LEAST_CHANGE_BYTES: u64 = 2;
+const MIN_CHANGE_BYTES: u64 = 2;
 
 /// The fields of a commit's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +58,8 @@ impl CommitHeader {
 
     /// The most changes that the payload can hold.
     #[must_use]
-    pub const fn most_changes(&self) -> u64 {
-        self.payload_bytes / LEAST_CHANGE_BYTES
+    pub const fn max_changes(&self) -> u64 {
+        self.payload_bytes / MIN_CHANGE_BYTES
     }
 
     /// Bytes of journal that one copy of the commit takes, or `None` if its length is impossible.

@@ -19,7 +19,7 @@ const CHUNK_BYTES: usize = 1024;
 const HASH_BYTES: usize = 32;
 /// Chunks of the longest blocks that are hashed side by side. Longer blocks fill the lanes on their
 /// own.
-const MOST_CHUNKS: usize = 8;
+const MAX_CHUNKS: usize = 8;
 
 // BLAKE3, section 2.2.
 const CHUNK_START: u8 = 1;
@@ -31,7 +31,7 @@ const KEYED_HASH: u8 = 1 << 4;
 type Hash = [u8; HASH_BYTES];
 
 /// Hashes of the chunks or subtrees of each block.
-type Trees = [[Hash; MOST_CHUNKS]; LANES];
+type Trees = [[Hash; MAX_CHUNKS]; LANES];
 
 /// Hashes many blocks with one key.
 #[derive(Debug, Clone)]
@@ -55,10 +55,10 @@ impl ManyHasher {
         let bytes = blocks.first().map_or(0, |block| block.len());
         let chunks = bytes / CHUNK_BYTES;
         let fits =
-            chunks.is_power_of_two() && chunks <= MOST_CHUNKS && bytes.is_multiple_of(CHUNK_BYTES);
+            chunks.is_power_of_two() && chunks <= MAX_CHUNKS && bytes.is_multiple_of(CHUNK_BYTES);
         for group in blocks.chunks(LANES) {
             if fits && group.len() >= FEWEST && group.iter().all(|block| block.len() == bytes) {
-                let mut trees = [[[0; HASH_BYTES]; MOST_CHUNKS]; LANES];
+                let mut trees = [[[0; HASH_BYTES]; MAX_CHUNKS]; LANES];
                 self.hash_chunks(group, chunks, &mut trees);
                 self.join(group.len(), chunks, &mut trees);
                 trees.iter().take(group.len()).for_each(|tree| found(&tree[0]));

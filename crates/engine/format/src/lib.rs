@@ -35,18 +35,18 @@ pub use journal::{
     replay_journal,
 };
 pub use map::{
-    DENSE_BITS, INNER_BITS, INNER_POSITIONS, MAP_REF_BYTES, MOST_MAP_BITS, MapKind, MapRef,
+    DENSE_BITS, INNER_BITS, INNER_POSITIONS, MAP_REF_BYTES, MAX_MAP_BITS, MapKind, MapRef,
     SPARSE_ENTRIES, inner_children, inner_page, is_inner_bits, sparse_entries, sparse_page,
 };
 pub use mark::{FlushMark, FlushMarks};
 pub use packed::{
-    Compression, MOST_PACKED_BLOCK_BYTES, PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace,
+    Compression, MAX_PACKED_BLOCK_BYTES, PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace,
     SLOT_HEAD_BYTES, SPANNING_SLOT, SlotHead, StoreKind, WHOLE_SLOT, slot_offset,
 };
-pub use regions::{COPIES, MOST_DAMAGED_BYTES, Reading, Regions, SlotPage, read_slot};
+pub use regions::{COPIES, MAX_DAMAGED_BYTES, Reading, Regions, SlotPage, read_slot};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{
-    BUCKET_ENTRIES, DIRECTORY_ENTRIES, MOST_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part,
+    BUCKET_ENTRIES, DIRECTORY_ENTRIES, MAX_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part,
     StoreTable, StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page,
     index_entry, set_array_value,
 };

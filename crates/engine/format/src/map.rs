@@ -14,7 +14,7 @@ pub const INNER_BITS: u8 = 8;
 /// Positions of an inner node. A child takes one of them, or a power of two.
 pub const INNER_POSITIONS: usize = 1 << INNER_BITS;
 /// The most LBNs of a node, as a power of two: more than a volume has.
-pub const MOST_MAP_BITS: u8 = DENSE_BITS + 4 * INNER_BITS;
+pub const MAX_MAP_BITS: u8 = DENSE_BITS + 4 * INNER_BITS;
 /// Bytes of a [`MapRef`] on disk.
 pub const MAP_REF_BYTES: usize = PAGE_BYTES / INNER_POSITIONS;
 /// The most entries of a sparse leaf.
@@ -87,14 +87,14 @@ impl MapRef {
             (None, None) => None,
             _ => return None,
         };
-        (DENSE_BITS..=MOST_MAP_BITS).contains(&bits).then_some(Some(Self { bits, page }))
+        (DENSE_BITS..=MAX_MAP_BITS).contains(&bits).then_some(Some(Self { bits, page }))
     }
 }
 
 /// Returns whether an inner node may have this number of LBNs.
 #[must_use]
 pub const fn is_inner_bits(bits: u8) -> bool {
-    bits > DENSE_BITS && bits <= MOST_MAP_BITS && (bits - DENSE_BITS).is_multiple_of(INNER_BITS)
+    bits > DENSE_BITS && bits <= MAX_MAP_BITS && (bits - DENSE_BITS).is_multiple_of(INNER_BITS)
 }
 
 /// Makes the page of an inner node from its children and the positions at which they begin.

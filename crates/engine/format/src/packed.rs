@@ -28,7 +28,7 @@ pub const PACKED_TABLE_BYTES: usize = 16;
 /// Bytes of a [`SlotHead`].
 pub const SLOT_HEAD_BYTES: usize = 8;
 /// The largest block of a packed store: offsets in it have 16 bits.
-pub const MOST_PACKED_BLOCK_BYTES: u32 = 64 << 10;
+pub const MAX_PACKED_BLOCK_BYTES: u32 = 64 << 10;
 
 /// Slots of a block.
 const SLOTS: u32 = 8;
@@ -111,7 +111,7 @@ pub enum StoreKind {
 impl StoreKind {
     /// The most blocks of such a store, block 0 included.
     #[must_use]
-    pub const fn most_blocks(self) -> u64 {
+    pub const fn max_blocks(self) -> u64 {
         match self {
             Self::Plain => Pbn::LAST.number() as u64 + 1,
             // The last region would have PBNs that mean something else.
@@ -199,7 +199,7 @@ impl PackedPlace {
     /// The PBN that names the place; [`None`] for block 0, and beyond the largest store.
     #[must_use]
     pub const fn pbn(self) -> Option<Pbn> {
-        if self.block == 0 || self.block as u64 >= StoreKind::Packed(Compression::Off).most_blocks()
+        if self.block == 0 || self.block as u64 >= StoreKind::Packed(Compression::Off).max_blocks()
         {
             return None;
         }

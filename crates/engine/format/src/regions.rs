@@ -14,7 +14,7 @@ use std::ops::Range;
 /// The number of copies of everything on the metadata disk.
 pub const COPIES: usize = 2;
 /// The longest damaged run, in bytes, that leaves a copy of everything wherever it lies.
-pub const MOST_DAMAGED_BYTES: u64 = 1 << 20;
+pub const MAX_DAMAGED_BYTES: u64 = 1 << 20;
 /// Pages of a head: the superblock, two roots and a flush mark.
 const HEAD_PAGES: u64 = 4;
 /// Slots of a group. The first copies of a group lie side by side, and so do the second ones.
@@ -22,7 +22,7 @@ const GROUP_SLOTS: u64 = 272;
 const PAGE: u64 = PAGE_BYTES as u64;
 
 const _: () = assert!(
-    GROUP_SLOTS * PAGE >= MOST_DAMAGED_BYTES + PAGE,
+    GROUP_SLOTS * PAGE >= MAX_DAMAGED_BYTES + PAGE,
     "a damaged run that touches the first copy of a page ends before the second one"
 );
 
@@ -250,7 +250,7 @@ mod tests {
             for [first, second] in pairs(ring_pages, 3 * GROUP_SLOTS as u32) {
                 // The run that ends with the last byte between both, and begins in the first copy.
                 let between = second.start - first.end;
-                assert!(between + 2 > MOST_DAMAGED_BYTES, "{first:?} and {second:?}");
+                assert!(between + 2 > MAX_DAMAGED_BYTES, "{first:?} and {second:?}");
             }
         }
     }

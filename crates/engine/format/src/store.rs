@@ -15,7 +15,7 @@ const NODE_HEADER_BYTES: usize = 8;
 pub const BUCKET_ENTRIES: usize = (PAGE_BYTES - NODE_HEADER_BYTES) / 8;
 /// The most levels of a tree. Such a tree could hold more entries than there are blocks, and fewer
 /// keys than a `u64` counts.
-pub const MOST_LEVELS: u8 = 6;
+pub const MAX_LEVELS: u8 = 6;
 
 /// The slot and the checksum of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,7 +239,7 @@ impl<'p> Node<'p> {
     #[must_use]
     pub fn page(part: Part, level: u8, entries: &[(u64, u128)]) -> Box<Page> {
         assert!(
-            entries.len() <= Self::capacity(part, level) && level <= MOST_LEVELS,
+            entries.len() <= Self::capacity(part, level) && level <= MAX_LEVELS,
             "{} entries fit in a node of level {level}",
             entries.len()
         );
@@ -296,7 +296,7 @@ fn put_tree(out: &mut Vec<u8>, tree: Tree) {
 fn tree_from(reader: &mut Reader<'_>) -> Option<Tree> {
     let (slot, checksum, height) = (reader.u32()?, reader.u64()?, reader.u8()?);
     let root = Slot::new(slot).map(|slot| NodeRef { slot, checksum });
-    (height <= MOST_LEVELS).then_some(Tree { root, height })
+    (height <= MAX_LEVELS).then_some(Tree { root, height })
 }
 
 impl StoreTable {

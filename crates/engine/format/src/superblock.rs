@@ -4,7 +4,7 @@ use super::codec::Reader;
 use super::regions::{COPIES, HeadPage, Reading, Regions, head_offsets, read_copies};
 use super::{PAGE_BYTES, Page};
 use crate::error::{FormatError, Result};
-use crate::packed::{Compression, MOST_PACKED_BLOCK_BYTES, StoreKind};
+use crate::packed::{Compression, MAX_PACKED_BLOCK_BYTES, StoreKind};
 use crate::types::{BackendKind, FingerprintKind, Pbn};
 use gemelo_disk::Disk;
 use twox_hash::XxHash3_64;
@@ -16,7 +16,7 @@ pub const SUPERBLOCK_MAGIC: &[u8; 8] = MAGIC;
 pub const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
 /// The longest ring that a pool can be made with: a journal of 64 GiB has two of 32 GiB.
-const MOST_RING_PAGES: u64 = (32 << 30) / PAGE_BYTES as u64;
+const MAX_RING_PAGES: u64 = (32 << 30) / PAGE_BYTES as u64;
 /// Bytes at the start of block 0 of the data store that are in use.
 const DATA_HEADER_BYTES: usize = 32;
 
@@ -130,8 +130,8 @@ impl Superblock {
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
         let backend = BackendKind::from_byte(backend)?;
         let fits = is_block_size(block_bytes)
-            && (1..=MOST_RING_PAGES).contains(&ring_pages)
-            && (store == StoreKind::Plain || block_bytes <= MOST_PACKED_BLOCK_BYTES);
+            && (1..=MAX_RING_PAGES).contains(&ring_pages)
+            && (store == StoreKind::Plain || block_bytes <= MAX_PACKED_BLOCK_BYTES);
         fits.then_some(Ok(Self {
             block_bytes,
             pool_id,

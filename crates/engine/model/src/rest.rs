@@ -8,13 +8,13 @@ use crate::state::{Candidate, Checkpoint, Client, Phase, Plan, State, Volume};
 use crate::step::Protocol;
 
 /// A state that is not at rest after this number of steps never comes to rest.
-const MOST_STEPS: usize = 200;
+const MAX_STEPS: usize = 200;
 
 /// Returns whether a state comes to rest without a leak, if what was begun is ended, the finder
 /// looks at all marks, and everything is flushed.
 pub(crate) fn comes_to_rest(protocol: &Protocol, state: &State) -> bool {
     let mut state = state.clone();
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let Some(action) = next(protocol, &state) else { return is_tidy(protocol, &state) };
         match protocol.step(&state, action) {
             Some((after, _)) => state = after,

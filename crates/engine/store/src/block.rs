@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The fewest neighbouring blocks that are worth a discard in the background. A hole for each
 /// single block would fragment a file, and these blocks are reused first.
-const LEAST_DISCARD_BLOCKS: u32 = 16;
+const MIN_DISCARD_BLOCKS: u32 = 16;
 
 /// A store that keeps contents unchanged. Contents of consecutive PBNs lie side by side.
 pub struct BlockStore {
@@ -158,8 +158,8 @@ impl StoreRoom for BlockStore {
         self.disk.allocated_bytes().ok().flatten()
     }
 
-    fn least_discard_blocks(&self) -> u32 {
-        LEAST_DISCARD_BLOCKS
+    fn min_discard_blocks(&self) -> u32 {
+        MIN_DISCARD_BLOCKS
     }
 }
 

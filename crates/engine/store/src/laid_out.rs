@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The first step of allocation: a small pool takes little more than it stores.
 const FIRST_STEP_BYTES: u64 = 1 << 20;
 /// The longest step: half of it lasts for 128 ms at 1 GB/s.
-const MOST_STEP_BYTES: u64 = 256 << 20;
+const MAX_STEP_BYTES: u64 = 256 << 20;
 /// A step is at most this part of the store.
 const STORE_PER_STEP: u64 = 32;
 
@@ -144,7 +144,7 @@ impl LaidOut {
     /// PBNs of a step.
     fn step(&self, known: &Known) -> u32 {
         let store_bytes = u64::from(known.blocks) * self.block_bytes;
-        let most = (store_bytes / STORE_PER_STEP).clamp(FIRST_STEP_BYTES, MOST_STEP_BYTES);
+        let most = (store_bytes / STORE_PER_STEP).clamp(FIRST_STEP_BYTES, MAX_STEP_BYTES);
         let bytes = known.allocated_bytes.clamp(FIRST_STEP_BYTES, most);
         u32::try_from(bytes / self.block_bytes).unwrap_or(u32::MAX)
     }

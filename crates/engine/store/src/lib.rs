@@ -133,7 +133,7 @@ pub trait StoreRoom: Send + Sync {
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()>;
 
     /// The fewest blocks in a row that are worth a discard in the background.
-    fn least_discard_blocks(&self) -> u32;
+    fn min_discard_blocks(&self) -> u32;
 
     /// Returns the bytes of space that the storage below takes; [`None`] if that is not known.
     fn allocated_bytes(&self) -> Option<u64>;

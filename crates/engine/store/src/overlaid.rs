@@ -74,8 +74,8 @@ impl StoreRoom for OverlaidStore {
         self.below.discard(first, count)
     }
 
-    fn least_discard_blocks(&self) -> u32 {
-        self.below.least_discard_blocks()
+    fn min_discard_blocks(&self) -> u32 {
+        self.below.min_discard_blocks()
     }
 
     fn reserve(&self, writes: &mut [ContentWrite<'_>]) {

@@ -32,9 +32,9 @@ const COMMON: u64 = 64;
 /// Rounds in which the backends take turns; a cell is their median.
 const ROUNDS: usize = 3;
 /// A source tree with fewer bytes is too small for a sample.
-const LEAST_TREE_BYTES: usize = 8 << 20;
+const MIN_TREE_BYTES: usize = 8 << 20;
 /// A cell ends after this time, even if blocks are left.
-const MOST_TIME: Duration = Duration::from_secs(1);
+const MAX_TIME: Duration = Duration::from_secs(1);
 /// Cache sizes. A pool of 64 MiB has metadata much larger than the first, about as large as the
 /// second, and smaller than the third.
 const CACHES_KIB: [u64; 3] = [128, 1024, 16 << 10];
@@ -105,7 +105,7 @@ fn run(
             execute(volume, Operation::Flush);
         }
         done += request / BLOCK;
-        if started.elapsed() > MOST_TIME {
+        if started.elapsed() > MAX_TIME {
             break;
         }
     }
@@ -200,7 +200,7 @@ fn main() {
     let bytes = arguments.get(2).map_or(64, |text| text.parse().unwrap()) << 20;
     let (mut tree, mut root) = (Vec::new(), Path::new("."));
     for candidate in arguments.get(1).map_or(TREES.to_vec(), |root| vec![root.as_str()]) {
-        if tree.len() < LEAST_TREE_BYTES {
+        if tree.len() < MIN_TREE_BYTES {
             root = Path::new(candidate);
             tree.clear();
             read_tree(root, bytes as usize, &mut tree);

@@ -56,14 +56,14 @@ impl BlockDevice for Volume {
         &self,
         offset: u64,
         length: u64,
-        most_extents: usize,
+        max_extents: usize,
     ) -> Result<Vec<Extent>, DeviceError> {
         let size_bytes = self.shared.size_bytes();
         if offset.checked_add(length).is_none_or(|end| end > size_bytes) {
             return Err(DeviceError::OutOfRange { offset, length, size_bytes });
         }
         self.engine
-            .extents(&self.shared, Range { offset, length }, most_extents)
+            .extents(&self.shared, Range { offset, length }, max_extents)
             .map_err(|error| error.for_device(u64::from(self.engine.superblock().block_bytes)))
     }
 }

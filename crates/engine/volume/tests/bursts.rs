@@ -19,12 +19,12 @@ use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{BackendKind, DedupMode, MOST_DAMAGED_BYTES, PAGE_BYTES, Superblock};
+use gemelo_format::{BackendKind, DedupMode, MAX_DAMAGED_BYTES, PAGE_BYTES, Superblock};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{LossChoice, Pool, RepairOptions, RepairPlan, repair, repair_outlook};
 use std::collections::BTreeSet;
 
-const LENGTHS: [usize; 4] = [8 << 10, 100 << 10, 512 << 10, MOST_DAMAGED_BYTES as usize];
+const LENGTHS: [usize; 4] = [8 << 10, 100 << 10, 512 << 10, MAX_DAMAGED_BYTES as usize];
 /// Distance of the LBNs that are written. Each has a page of its own in the maps of `log` and
 /// `ram`.
 const STRIDE: u64 = 512;
@@ -149,7 +149,7 @@ fn bursts(backend: BackendKind) {
         for seed in first_seed()..first_seed() + rounds(10) {
             let _repeat = Repeat::of(seed);
             let mut random = Random::new(seed);
-            let length = 1 + random.below(MOST_DAMAGED_BYTES) as usize;
+            let length = 1 + random.below(MAX_DAMAGED_BYTES) as usize;
             let at = random.below((images[METADATA].len() - length) as u64) as usize;
             burst(&images, is_closed, at, length, &what);
         }

@@ -30,7 +30,7 @@ const CRASHES: u64 = 5;
 /// Pools of each backend.
 const ROUNDS: u64 = 2000;
 /// The most steps between two crashes.
-const MOST_STEPS: u64 = 400;
+const MAX_STEPS: u64 = 400;
 
 fn pool_of(backend: BackendKind) -> PoolOptions {
     options_with(backend, POOL_BLOCKS)
@@ -57,7 +57,7 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> (u64, u64) {
         let pool = open_ticking(&simulation.disks(), tuning).unwrap();
         check_recovered(&pool, &mut model);
         simulation.set_fault(Fault::CrashAt(1 + random.below(200)));
-        let steps = random.below(MOST_STEPS);
+        let steps = random.below(MAX_STEPS);
         let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
         // A full store refuses writes, which this test allows.
         driver.may_fail = true;

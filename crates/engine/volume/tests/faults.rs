@@ -20,7 +20,7 @@ use gemelo_volume::{Pool, StopReason};
 use std::io::ErrorKind;
 
 /// The calls to the disks in a life are more than these on average.
-const LEAST_CALLS: u64 = 100;
+const MIN_CALLS: u64 = 100;
 
 /// Runs a pool with a fault, then without one, and opens it again after a crash.
 fn live(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
@@ -92,7 +92,7 @@ fn an_error_at_any_call_costs_the_request_and_nothing_else() {
     }
     // A single seed may have few.
     let lives = lives().count() as u64;
-    assert!(all_calls > LEAST_CALLS * lives, "{all_calls} calls in {lives} lives");
+    assert!(all_calls > MIN_CALLS * lives, "{all_calls} calls in {lives} lives");
 }
 
 #[test]

@@ -313,7 +313,7 @@ fn blocks_that_are_soon_written_again_are_left_alone_and_the_delay_grows() {
     // One group in 64 is in the sample, so all of the volume is written again each three seconds.
     let finder = FinderTuning {
         delay: Duration::from_secs(1),
-        most_delay: Duration::from_secs(16),
+        max_delay: Duration::from_secs(16),
         ..FinderTuning::default()
     };
     let world = World::new(finder, &["a"], 8192);

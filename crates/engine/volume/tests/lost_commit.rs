@@ -210,7 +210,7 @@ fn a_last_commit_that_is_damaged_after_an_idle_second_is_not_taken_for_the_end()
         let outlook = repair_outlook(&damaged.disks(), false, &Silent, &StopFlag::new()).unwrap();
         let lost = outlook.lost_history.unwrap();
         assert_eq!((lost.commits, lost.can_skip, outlook.skip), (1, false, None));
-        assert!(lost.most_changes.is_some_and(|most| most > 0), "the header is there");
+        assert!(lost.max_changes.is_some_and(|most| most > 0), "the header is there");
         repair_with(&damaged.disks(), LossChoice::Skip);
         assert!(check_data(&damaged.disks()).is_clean());
         let pool = open(&damaged.disks(), tuning()).unwrap();

@@ -66,7 +66,7 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
         let tuning = match seed % 5 {
             0 => Tuning { verify_reads: true, ..tuning() },
             1 => Tuning { verify_bytes: true, ..tuning() },
-            2 => Tuning { most_references: 3, ..tuning() },
+            2 => Tuning { max_references: 3, ..tuning() },
             3 => Tuning { inline_overload: InlineOverload::Defer, ..tuning() },
             _ => tuning(),
         };
@@ -241,7 +241,7 @@ fn a_full_store_refuses_fresh_contents_only_and_recovers() {
 fn a_full_count_makes_a_fresh_copy() {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options(100)).unwrap();
-    let pool = open(&simulation.disks(), Tuning { most_references: 4, ..tuning() }).unwrap();
+    let pool = open(&simulation.disks(), Tuning { max_references: 4, ..tuning() }).unwrap();
     pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
     for block in 0..10u64 {

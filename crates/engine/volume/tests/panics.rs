@@ -24,7 +24,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// A call that takes longer than this waits for ever.
-const MOST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 const BLOCKS: u64 = 200;
 
 fn served(simulation: &Simulation, mode: DedupMode) -> Arc<Pool> {
@@ -51,7 +51,7 @@ fn soon<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static)
     std::thread::spawn(move || {
         let _ = done.send(catch_unwind(AssertUnwindSafe(act)).ok());
     });
-    outcome.recv_timeout(MOST_WAIT).unwrap_or_else(|_| panic!("{what} waits for ever"))
+    outcome.recv_timeout(MAX_WAIT).unwrap_or_else(|_| panic!("{what} waits for ever"))
 }
 
 /// Writes, flushes and trims until the pool stops. Returns the blocks that a flush covered.
@@ -60,7 +60,7 @@ fn work_until_stopped(pool: &Arc<Pool>, volume: &Volume) -> Vec<(u64, u64)> {
     let worked = soon("a request", move || {
         let began = Instant::now();
         let (mut durable, mut id) = (Vec::new(), 0);
-        while pool.stopped().is_none() && began.elapsed() < MOST_WAIT / 2 {
+        while pool.stopped().is_none() && began.elapsed() < MAX_WAIT / 2 {
             let mut written = Vec::new();
             for lbn in (0..40).map(|number| number * 37 % BLOCKS) {
                 id += 1;

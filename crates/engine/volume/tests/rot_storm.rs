@@ -42,7 +42,7 @@ use std::time::Duration;
 
 /// Blocks of the data store and of the largest volume.
 const POOL_BLOCKS: u64 = 150;
-const MOST_BLOCKS: u64 = 24;
+const MAX_BLOCKS: u64 = 24;
 /// Lives of a pool. Each ends with a power cut or a kill.
 const LIVES: u64 = 4;
 /// Pools of each backend. Each gives some 80 images.
@@ -141,7 +141,7 @@ impl Story {
             targets: Mutex::new(targets(&pool, &contents)),
             next_volume: contents.volumes.len(),
             modes: self.modes,
-            most_blocks: MOST_BLOCKS,
+            max_blocks: MAX_BLOCKS,
             clients: 2 + self.random.below(2),
             steps: 60 + self.random.below(80),
             seed: self.random.next_u64(),
@@ -179,14 +179,14 @@ impl Story {
 
     fn nature(&mut self, rots: bool) -> Nature {
         let slow_one_in = [0, 3, 10][self.random.below(3) as usize];
-        let most_delay = Duration::from_micros([200, 600][self.random.below(2) as usize]);
+        let max_delay = Duration::from_micros([200, 600][self.random.below(2) as usize]);
         let rot = match self.rots {
             DATA => RotRate { which: DATA, one_in: 30, most: u64::MAX },
             // Structures with a copy survive one flip, and not a flip in each copy.
             disk => RotRate { which: disk, one_in: 60, most: 1 },
         };
         let rot = Some(rot).filter(|_| rots);
-        Nature { slow_one_in, most_delay, error_one_in: 0, full_one_in: 0, shot_one_in: 9, rot }
+        Nature { slow_one_in, max_delay, error_one_in: 0, full_one_in: 0, shot_one_in: 9, rot }
     }
 
     /// Flips a bit of an image. Returns the content that this destroys.
@@ -295,13 +295,13 @@ impl Story {
         assert!(report.is_clean(), "after the repair: {:?}", report.problems);
         let pool = open_ticking(&simulation.disks(), self.tuning).unwrap();
         pool.grow((POOL_BLOCKS + ROOM_BLOCKS) * BLOCK as u64).unwrap();
-        pool.create_volume("new", (MOST_BLOCKS as usize * BLOCK) as u64, self.modes[0]).unwrap();
+        pool.create_volume("new", (MAX_BLOCKS as usize * BLOCK) as u64, self.modes[0]).unwrap();
         let volume = pool.volume("new").unwrap();
-        for lbn in 0..MOST_BLOCKS {
+        for lbn in 0..MAX_BLOCKS {
             write(&volume, lbn * BLOCK as u64, &content(lbn + 1, BLOCK)).unwrap();
         }
         flush(&volume).unwrap();
-        for lbn in 0..MOST_BLOCKS {
+        for lbn in 0..MAX_BLOCKS {
             let found = read(&volume, lbn * BLOCK as u64, BLOCK).unwrap();
             assert!(found == content(lbn + 1, BLOCK), "block {lbn}");
         }

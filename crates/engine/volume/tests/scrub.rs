@@ -112,7 +112,7 @@ impl Scrubbed {
     }
 
     fn scrub(&self, heals: bool) -> ScrubReport {
-        let options = ScrubOptions { heals, most_bytes_per_s: None };
+        let options = ScrubOptions { heals, max_bytes_per_s: None };
         self.pool.scrub(options, &Silent, &StopFlag::new()).unwrap()
     }
 
@@ -215,7 +215,7 @@ fn a_scrub_keeps_to_its_rate() {
         write(&volume, lbn * BLOCK as u64, &content(lbn, BLOCK)).unwrap();
     }
     let begun_ns = scrubbed.clock.now_ns();
-    let options = ScrubOptions { most_bytes_per_s: Some(BLOCK as u64), heals: true };
+    let options = ScrubOptions { max_bytes_per_s: Some(BLOCK as u64), heals: true };
     let report = scrubbed.pool.scrub(options, &Silent, &StopFlag::new()).unwrap();
     assert_eq!(report.checked_contents, 61);
     let took_s = (scrubbed.clock.now_ns() - begun_ns) / 1_000_000_000;

@@ -223,7 +223,7 @@ fn a_proof_does_not_mind_a_second_block_of_a_content() {
         let directory = tempfile::tempdir().unwrap();
         let disks = disks(directory.path(), 0);
         Pool::format(&disks, &options_with(backend, 100)).unwrap();
-        let pool = open(&disks, Tuning { most_references: 1, ..tuning() }).unwrap();
+        let pool = open(&disks, Tuning { max_references: 1, ..tuning() }).unwrap();
         pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
         let volume = pool.volume("a").unwrap();
         let block = BLOCK as u64;

@@ -60,7 +60,7 @@ struct Life<'a> {
     random: &'a mut Random,
     tuning: Tuning,
     collider: Option<Collider>,
-    most_blocks: u64,
+    max_blocks: u64,
     /// The number of images that were checked.
     points: u64,
 }
@@ -123,7 +123,7 @@ impl Life<'_> {
             targets: Mutex::new(targets(pool, contents)),
             next_volume: contents.volumes.len(),
             modes: &MODES,
-            most_blocks: self.most_blocks,
+            max_blocks: self.max_blocks,
             clients: 2 + self.random.below(3),
             steps: 60 + self.random.below(120),
             seed: self.random.next_u64(),
@@ -132,10 +132,10 @@ impl Life<'_> {
 
     fn nature(&mut self) -> Nature {
         let slow_one_in = [0, 3, 10][self.random.below(3) as usize];
-        let most_delay = Duration::from_micros([300, 1000][self.random.below(2) as usize]);
+        let max_delay = Duration::from_micros([300, 1000][self.random.below(2) as usize]);
         let error_one_in = [0, 0, 0, 300][self.random.below(4) as usize];
         let full_one_in = [0, 0, 4, 20][self.random.below(4) as usize];
-        Nature { slow_one_in, most_delay, error_one_in, full_one_in, shot_one_in: 9, rot: None }
+        Nature { slow_one_in, max_delay, error_one_in, full_one_in, shot_one_in: 9, rot: None }
     }
 
     fn fault(&mut self) -> Fault {
@@ -171,18 +171,18 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     let mut simulation = Simulation::new(random.next_u64());
     let collides = random.below(2) == 0;
     let fingerprint = if collides { FingerprintKind::Xxh3Compare } else { FingerprintKind::Blake3 };
-    let (pool_blocks, most_blocks) = SIZES[usize::from(random.below(4) == 0)];
+    let (pool_blocks, max_blocks) = SIZES[usize::from(random.below(4) == 0)];
     // A long journal has room for commits that carry all their contents.
     let journal_bytes = Some([64 << 10, 1 << 20][random.below(2) as usize]);
     let options = PoolOptions { fingerprint, journal_bytes, ..options_with(backend, pool_blocks) };
     Pool::format(&simulation.disks(), &options).unwrap();
-    let most_references = if random.below(4) == 0 { 3 } else { u32::MAX };
+    let max_references = if random.below(4) == 0 { 3 } else { u32::MAX };
     let inline_overload = InlineOverload::ALL[random.below(2) as usize];
     let verify_bytes = random.below(4) == 0;
     let carry_bytes = [None, None, Some(4 * BLOCK as u64), Some(0)][(seed % 4) as usize];
-    let tuning = Tuning { verify_bytes, most_references, inline_overload, carry_bytes, ..tuning() };
+    let tuning = Tuning { verify_bytes, max_references, inline_overload, carry_bytes, ..tuning() };
     let collider = collides.then(|| Collider::of(&simulation.disks()));
-    let mut life = Life { random: &mut random, tuning, collider, most_blocks, points: 0 };
+    let mut life = Life { random: &mut random, tuning, collider, max_blocks, points: 0 };
     let mut history = History::new(&Contents::default());
     for _ in 0..LIVES {
         (simulation, history) = life.live(&simulation, &mut history);

@@ -58,7 +58,7 @@ impl Command {
                 pool.prove_served(10)
                     .map(|wrong| assert_eq!(wrong, Vec::<String>::new(), "{what}"))
                     .and_then(|()| {
-                        pool.scrub(ScrubOptions { heals, most_bytes_per_s: None }, &Silent, &stop)
+                        pool.scrub(ScrubOptions { heals, max_bytes_per_s: None }, &Silent, &stop)
                     })
                     .map(|report| {
                         assert!(report.is_clean(), "{what}: {report:?}");

@@ -174,7 +174,7 @@ fn a_copy_that_cannot_be_counted_leaves_nothing() {
     for backend in [BackendKind::Table, BackendKind::BTree] {
         let disks = Simulation::new(1).disks();
         Pool::format(&disks, &options_with(backend, 1000)).unwrap();
-        let pool = open(&disks, Tuning { most_references: 2, ..tuning() }).unwrap();
+        let pool = open(&disks, Tuning { max_references: 2, ..tuning() }).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
         let bytes: Vec<u8> = (1..=BLOCKS).flat_map(|id| content(id, BLOCK)).collect();
         write(&pool.volume("a").unwrap(), 0, &bytes).unwrap();

@@ -28,7 +28,7 @@ pub fn use_spare_time() {
 }
 
 /// Sets the scheduling of the calling thread, unless the user has chosen one for the process.
-fn schedule(least_nice: i32) {
+fn schedule(min_nice: i32) {
     let mut attributes = MaybeUninit::<libc::sched_attr>::zeroed();
     let size = size_of::<libc::sched_attr>();
     // SAFETY: the kernel writes at most `size` bytes into the structure, which has that many. All
@@ -46,7 +46,7 @@ fn schedule(least_nice: i32) {
     attributes.size = u32::try_from(size).unwrap_or(0);
     attributes.sched_policy = libc::SCHED_BATCH.cast_unsigned();
     attributes.sched_flags = 0;
-    attributes.sched_nice = attributes.sched_nice.max(least_nice);
+    attributes.sched_nice = attributes.sched_nice.max(min_nice);
     attributes.sched_runtime = LONGEST_SLICE_NS;
     // SAFETY: the kernel reads the structure, whose size is in its first field.
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };

@@ -102,7 +102,7 @@ pub trait Listening: Send + Sync {
 
     /// Returns the most files that the front end has open at a time, within its limits of
     /// connections.
-    fn most_open_files(&self) -> u64;
+    fn max_open_files(&self) -> u64;
 
     /// Makes a service for connections that another protocol has opened. It serves `exports`, which
     /// may be more than the front end does. Returns [`None`] if the protocol needs more than a

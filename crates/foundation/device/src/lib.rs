@@ -186,7 +186,7 @@ pub trait BlockDevice: Send + Sync {
         Vec::new()
     }
 
-    /// Describes the range as a list of at most `most_extents` extents, in order of their offsets.
+    /// Describes the range as a list of at most `max_extents` extents, in order of their offsets.
     /// The list may end before the range does.
     ///
     /// # Errors
@@ -195,6 +195,6 @@ pub trait BlockDevice: Send + Sync {
         &self,
         offset: u64,
         length: u64,
-        most_extents: usize,
+        max_extents: usize,
     ) -> Result<Vec<Extent>, DeviceError>;
 }

@@ -18,7 +18,7 @@ const DEVICE_ATTEMPTS: u32 = 50;
 /// The wait between two attempts.
 const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
 /// The most open files of one process that are searched for the locked one.
-const MOST_FILES: usize = 65_536;
+const MAX_FILES: usize = 65_536;
 
 /// The access for which a disk is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ fn has_open(process: u32, status: &Stat) -> Option<bool> {
         rustix::fs::stat(path)
             .is_ok_and(|other| (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino))
     };
-    Some(files.flatten().take(MOST_FILES).any(|entry| is_same(&entry.path())))
+    Some(files.flatten().take(MAX_FILES).any(|entry| is_same(&entry.path())))
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Most bytes of one system call: enough for the full rate of a disk.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 /// Most reads of a list in flight at once, each by a thread of its own. A disk with a queue serves
 /// scattered reads several times as fast as one after another.
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 /// Runs of a list for each thread: fewer are read sooner than a thread starts.
 const RUNS_A_THREAD: usize = 4;
 
@@ -36,7 +36,7 @@ impl MediumReads {
         let Some(direct) = self.direct.get_or_init(|| open_direct(file, OFlags::RDONLY)) else {
             return runs.into_iter().for_each(|run| read_dropped(file, run));
         };
-        let threads = (runs.len() / RUNS_A_THREAD).clamp(1, MOST_THREADS);
+        let threads = (runs.len() / RUNS_A_THREAD).clamp(1, MAX_THREADS);
         let runs = Mutex::new(runs.into_iter());
         let work = || {
             let mut memory = lock(&self.memory).pop().unwrap_or_default();
@@ -66,12 +66,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Memory(Vec<u8>);
 
 impl Memory {
-    /// Returns [`MOST_BYTES`] of the alignment that direct reads need.
+    /// Returns [`MAX_BYTES`] of the alignment that direct reads need.
     fn aligned(&mut self) -> &mut [u8] {
-        self.0.resize(MOST_BYTES + ALIGNMENT_BYTES, 0);
+        self.0.resize(MAX_BYTES + ALIGNMENT_BYTES, 0);
         let before = self.0.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES);
-        let part = self.0.get_mut(before..before + MOST_BYTES).unwrap_or_default();
-        assert!(part.len() == MOST_BYTES, "the memory of a system call has its length");
+        let part = self.0.get_mut(before..before + MAX_BYTES).unwrap_or_default();
+        assert!(part.len() == MAX_BYTES, "the memory of a system call has its length");
         part
     }
 }
@@ -141,17 +141,17 @@ mod tests {
     /// Reads of a list of ranges, aligned and not, give the bytes of the file and its end.
     fn check(folder: &Path) {
         let disk = FileDisk::create(&folder.join("disk")).unwrap();
-        let bytes: Vec<u8> = (0..3 * MOST_BYTES + 100).map(|at| (at / 7 % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..3 * MAX_BYTES + 100).map(|at| (at / 7 % 251) as u8).collect();
         disk.write_at(0, &bytes).unwrap();
         let ranges = [
             (5, 10),
             (15, PAGE),
-            (PAGE + 15, MOST_BYTES),
-            (2 * MOST_BYTES, PAGE),
-            (2 * MOST_BYTES + PAGE, MOST_BYTES),
-            (3 * MOST_BYTES, 100),
-            (3 * MOST_BYTES + 90, 11),
-            (0, 2 * MOST_BYTES),
+            (PAGE + 15, MAX_BYTES),
+            (2 * MAX_BYTES, PAGE),
+            (2 * MAX_BYTES + PAGE, MAX_BYTES),
+            (3 * MAX_BYTES, 100),
+            (3 * MAX_BYTES + 90, 11),
+            (0, 2 * MAX_BYTES),
         ];
         let mut buffers: Vec<Vec<u8>> = ranges.iter().map(|(_, length)| vec![0; *length]).collect();
         let requests = ranges.iter().zip(&mut buffers);
@@ -175,7 +175,7 @@ mod tests {
     fn scattered_reads_are_read_by_several_threads() {
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let disk = FileDisk::create(&folder.path().join("disk")).unwrap();
-        let pages = 3 * MOST_THREADS * RUNS_A_THREAD;
+        let pages = 3 * MAX_THREADS * RUNS_A_THREAD;
         for page in 0..2 * pages {
             disk.write_at((page * PAGE) as u64, &[page as u8; PAGE]).unwrap();
         }

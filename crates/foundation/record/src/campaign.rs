@@ -31,7 +31,7 @@ pub struct CampaignRecord {
     /// Fewest repetitions of each pair of a target and a workload.
     pub repetitions: u32,
     /// Most repetitions, if comparisons or claims are still undecided.
-    pub most_repetitions: u32,
+    pub max_repetitions: u32,
     /// The largest difference that does not matter, as a share of a ratio.
     pub margin_share: f64,
     /// Confidence level of all intervals of a comparison together, such as 0.95.

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Greatest length of a disk in bytes. A pool that needs more has misread its metadata.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// Block size of the pool in bytes.
 pub(crate) const BLOCK_BYTES: usize = 512;
 /// Size of each volume in blocks.
@@ -43,7 +43,7 @@ impl Disk for MemoryDisk {
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        if length > MOST_BYTES {
+        if length > MAX_BYTES {
             return Err(ErrorKind::StorageFull.into());
         }
         self.bytes().resize(length as usize, 0);
@@ -66,7 +66,7 @@ impl Disk for MemoryDisk {
         let mut bytes = self.bytes();
         for write in writes {
             let length = write.bytes.len();
-            let end = write.offset.checked_add(length as u64).filter(|end| *end <= MOST_BYTES);
+            let end = write.offset.checked_add(length as u64).filter(|end| *end <= MAX_BYTES);
             let Some(end) = end else {
                 write.outcome = Err(ErrorKind::StorageFull.into());
                 continue;

@@ -189,7 +189,7 @@ pub const TARGETS: &[FuzzTarget] = &[
             "\"stat\"",
             "\"attach\"",
             "{\"create-volume\":{\"name\":\"a\",\"size_bytes\":4096,\"mode\":\"inline\"}}",
-            "{\"collect\":{\"most_bytes_per_s\":null}}",
+            "{\"collect\":{\"max_bytes_per_s\":null}}",
             "{\"check\":{\"data\":true}}",
         ],
         run: Bytes(control_request),

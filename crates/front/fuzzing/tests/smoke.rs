@@ -18,7 +18,7 @@ const SLOW: u64 = 5;
 /// Most changes to a valid input.
 const CHANGES: u64 = 8;
 /// Greatest length of an input in bytes.
-const MOST_BYTES: usize = 4096;
+const MAX_BYTES: usize = 4096;
 /// Texts to insert that are significant to parsers.
 const TOKENS: [&str; 18] = [
     "0",
@@ -61,7 +61,7 @@ fn change(input: &mut Vec<u8>, binary: bool, random: &mut Random) {
             }
         }
     }
-    input.truncate(MOST_BYTES);
+    input.truncate(MAX_BYTES);
 }
 
 fn fuzz(target: &FuzzTarget, rounds: u64) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(200);
 
 /// Most warnings that are remembered. Further warnings are printed each time, repeated or not.
-const MOST_WARNINGS_REMEMBERED: usize = 1000;
+const MAX_WARNINGS_REMEMBERED: usize = 1000;
 
 /// Shows phases as progress bars on standard error.
 pub(crate) struct TerminalMonitor {
@@ -130,7 +130,7 @@ impl Monitor for TerminalMonitor {
 
     fn warn(&self, message: &str) {
         if let Ok(mut warned) = self.warned.lock()
-            && warned.len() < MOST_WARNINGS_REMEMBERED
+            && warned.len() < MAX_WARNINGS_REMEMBERED
             && !warned.insert(message.to_owned())
         {
             return;

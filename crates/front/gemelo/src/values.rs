@@ -13,13 +13,13 @@ use std::str::FromStr;
 pub(crate) struct BlockSize(pub(crate) u64);
 
 /// Largest block size in bytes. Every unit of deduplication is smaller.
-const MOST_BLOCK_BYTES: u64 = 1 << 30;
+const MAX_BLOCK_BYTES: u64 = 1 << 30;
 
 impl FromStr for BlockSize {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let bytes = units::parse_size(text)?;
-        if !(1..=MOST_BLOCK_BYTES).contains(&bytes) {
+        if !(1..=MAX_BLOCK_BYTES).contains(&bytes) {
             return Err(UnitError {
                 text: text.to_owned(),
                 expected: "a block size from 1 byte to 1 GiB, such as 4k",

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 /// Columns of a line; tables, code and lone links may be longer.
-const MOST_COLUMNS: usize = 100;
+const MAX_COLUMNS: usize = 100;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap()
@@ -152,12 +152,12 @@ fn lines_are_short() {
             let is_table = line.trim_start().starts_with('|');
             // A long link cannot be broken.
             let has_room = line.trim().contains(' ');
-            if line.chars().count() > MOST_COLUMNS && !is_table && has_room {
+            if line.chars().count() > MAX_COLUMNS && !is_table && has_room {
                 long.push(format!("{}:{number}", path.display()));
             }
         }
     }
-    assert!(long.is_empty(), "lines of more than {MOST_COLUMNS} columns:\n{}", long.join("\n"));
+    assert!(long.is_empty(), "lines of more than {MAX_COLUMNS} columns:\n{}", long.join("\n"));
 }
 
 #[test]

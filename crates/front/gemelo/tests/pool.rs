@@ -383,7 +383,7 @@ fn a_lost_commit_is_skipped_or_rolled_back_as_asked() {
     let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
     let outlook = &told["result"]["repair_outlook"];
     assert_eq!(outlook["lost_history"]["commits"], 1, "{outlook}");
-    assert!(outlook["lost_history"]["most_changes"].as_u64().unwrap() > 0, "{outlook}");
+    assert!(outlook["lost_history"]["max_changes"].as_u64().unwrap() > 0, "{outlook}");
     assert_eq!(outlook["roll_back"]["costs"][0]["volume"], "a", "{outlook}");
     assert_eq!(outlook["roll_back"]["costs"][0]["undone_blocks"], 2, "{outlook}");
     assert_eq!(outlook["skip"]["costs"], serde_json::json!([]), "{outlook}");

@@ -190,7 +190,7 @@ fn sets_are_saved_and_merged() {
     // Of several places any may be told.
     let figures = |text: &str| {
         let mut size = json(text)["result"]["block_sizes"][0].clone();
-        for repeated in size["most_repeated"].as_array_mut().unwrap() {
+        for repeated in size["max_repeated"].as_array_mut().unwrap() {
             assert!(repeated["place"].take()["path"].is_string());
         }
         size

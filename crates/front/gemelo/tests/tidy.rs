@@ -9,9 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Lines of a source file; most have a third of it.
-const MOST_LINES: usize = 500;
+const MAX_LINES: usize = 500;
 /// Columns of a line of a comment or a document.
-const MOST_COLUMNS: usize = 100;
+const MAX_COLUMNS: usize = 100;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap()
@@ -51,8 +51,8 @@ fn source_files_are_short_and_say_what_they_are_responsible_for() {
         assert!(text.starts_with("//! "), "{} has no module head", path.display());
         let lines = text.lines().count();
         assert!(
-            lines <= MOST_LINES,
-            "{} has {lines} lines, more than {MOST_LINES}",
+            lines <= MAX_LINES,
+            "{} has {lines} lines, more than {MAX_LINES}",
             path.display()
         );
     }
@@ -67,12 +67,12 @@ fn comments_are_not_wider_than_code() {
             let is_comment = line.trim_start().starts_with("//");
             // An address cannot be broken.
             let is_address = line.trim_start_matches(['/', ' ', '!']).starts_with("http");
-            if is_comment && !is_address && line.chars().count() > MOST_COLUMNS {
+            if is_comment && !is_address && line.chars().count() > MAX_COLUMNS {
                 wide.push(format!("{}:{number}", path.display()));
             }
         }
     }
-    assert!(wide.is_empty(), "comments of more than {MOST_COLUMNS} columns:\n{}", wide.join("\n"));
+    assert!(wide.is_empty(), "comments of more than {MAX_COLUMNS} columns:\n{}", wide.join("\n"));
 }
 
 #[test]

@@ -182,14 +182,14 @@ fn withstand(
 ) {
     let address = server.addresses[1].to_string().strip_prefix("tcp:").unwrap().to_owned();
     let attack = Attack { server, address, is_over: StopFlag::new(), strikes: AtomicU64::new(0) };
-    let mut most_bytes = 0;
+    let mut max_bytes = 0;
     let latencies = std::thread::scope(|scope| {
         for attacker in attackers {
             scope.spawn(|| attacker(&attack));
         }
         let measured = scope.spawn(|| measure(server, duration));
         while !measured.is_finished() {
-            most_bytes = most_bytes.max(memory.used_bytes());
+            max_bytes = max_bytes.max(memory.used_bytes());
             std::thread::sleep(Duration::from_millis(1));
         }
         attack.is_over.raise();
@@ -203,11 +203,11 @@ fn withstand(
         at(50),
         at(99),
         at(100),
-        most_bytes as f64 / (1 << 20) as f64
+        max_bytes as f64 / (1 << 20) as f64
     );
     assert!(latencies.len() >= 20, "{name}: only {} requests", latencies.len());
     assert!(at(99) < SLOWEST, "{name}: {:?}", at(99));
-    assert!(most_bytes <= MEMORY_BYTES, "{name}: {most_bytes} bytes");
+    assert!(max_bytes <= MEMORY_BYTES, "{name}: {max_bytes} bytes");
     // The remains of all attacks must disappear with the attackers.
     eventually("the attackers have gone", || server.server.connections(None) == 0);
 }

@@ -27,8 +27,8 @@ const TRANSFERS: u64 = 64;
 
 fn front_end(address: ListenAddress) -> NbdFrontEnd {
     let config = ServerConfig {
-        most_connections: CONNECTIONS,
-        most_handshakes: HANDSHAKES,
+        max_connections: CONNECTIONS,
+        max_handshakes: HANDSHAKES,
         ..ServerConfig::default()
     };
     NbdFrontEnd { listen: vec![address], config, ..NbdFrontEnd::default() }
@@ -70,8 +70,8 @@ fn the_figures_count_clients_memory_and_files() {
     let listening = listen(directory.path()).unwrap();
     // The listener, its clients, and those that may be about to choose or to leave.
     let files = 1 + CONNECTIONS + 2 * HANDSHAKES;
-    let transfers = TRANSFERS + 2 * ServerConfig::default().most_handshakes as u64;
-    assert_eq!(listening.most_open_files(), files as u64 + transfers);
+    let transfers = TRANSFERS + 2 * ServerConfig::default().max_handshakes as u64;
+    assert_eq!(listening.max_open_files(), files as u64 + transfers);
     let stop = StopFlag::new();
     // Nothing panics before the server is told to stop, because the scope waits for it.
     let figures = std::thread::scope(|scope| {

@@ -267,7 +267,7 @@ fn many_reads_that_wait_hold_the_client_up_and_are_answered() {
 #[test]
 fn without_threads_and_memory_the_connection_waits_itself() {
     for config in [
-        ServerConfig { most_helpers: 0, ..ServerConfig::default() },
+        ServerConfig { max_helpers: 0, ..ServerConfig::default() },
         ServerConfig { memory: Memory::new(0, 1), ..ServerConfig::default() },
     ] {
         let Some((device, server)) = served_with(config) else { return };

@@ -188,7 +188,7 @@ fn thousands_of_half_open_clients_of_one_address_keep_nobody_out_of_another() {
 
 #[test]
 fn clients_that_were_too_many_are_counted_and_not_told_one_by_one() {
-    let config = ServerConfig { most_connections: 1, ..ServerConfig::default() };
+    let config = ServerConfig { max_connections: 1, ..ServerConfig::default() };
     let mut server = start(config, &[]);
     let first = negotiated(&server);
     for _ in 0..50 {
@@ -219,7 +219,7 @@ fn clients_that_were_too_many_are_counted_and_not_told_one_by_one() {
 
 #[test]
 fn a_client_that_chooses_an_export_when_there_are_too_many_is_told_so() {
-    let config = ServerConfig { most_connections: 1, ..ServerConfig::default() };
+    let config = ServerConfig { max_connections: 1, ..ServerConfig::default() };
     let server = start(config, &[]);
     let mut late = greeted(&server);
     late.write_all(&3u32.to_be_bytes()).unwrap();

@@ -26,7 +26,7 @@ use support::{PATIENCE, TestServer, bytes, eventually};
 const SIZE_BYTES: u64 = 64 << 20;
 const BLOCK_BYTES: u64 = 4096;
 /// All reads that a connection has in execution: 16 lanes of 4.
-const MOST_READS: usize = 64;
+const MAX_READS: usize = 64;
 const READS_OF_A_LANE: u64 = 4;
 
 fn served() -> (Arc<Gated>, TestServer) {
@@ -69,11 +69,11 @@ fn receive(client: &mut Client, replies: usize) -> Vec<(u64, ErrorCode, Vec<u8>)
 #[test]
 fn reads_of_several_batches_wait_together() {
     let (device, server) = served();
-    let mut client = server.client(2 * MOST_READS);
-    let data = bytes(1, MOST_READS * BLOCK_BYTES as usize);
+    let mut client = server.client(2 * MAX_READS);
+    let data = bytes(1, MAX_READS * BLOCK_BYTES as usize);
     write(&mut client, 0, &data);
     device.hold_reads(0..SIZE_BYTES);
-    for block in 0..MOST_READS as u64 {
+    for block in 0..MAX_READS as u64 {
         client.submit(block, read(block)).unwrap();
         // Each send fills a lane, so that all lanes are full even if each is received by itself.
         if block % READS_OF_A_LANE == READS_OF_A_LANE - 1 {
@@ -81,9 +81,9 @@ fn reads_of_several_batches_wait_together() {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
-    assert!(device.has_reads_waiting(MOST_READS), "the reads take more than one wait");
+    assert!(device.has_reads_waiting(MAX_READS), "the reads take more than one wait");
     device.open();
-    for (block, error, read) in receive(&mut client, MOST_READS) {
+    for (block, error, read) in receive(&mut client, MAX_READS) {
         let expected = data.chunks(BLOCK_BYTES as usize).nth(block as usize).unwrap();
         assert!(error.is_none() && read == expected, "block {block}");
     }
@@ -93,26 +93,26 @@ fn reads_of_several_batches_wait_together() {
 #[test]
 fn more_reads_than_may_be_in_execution_are_answered_as_well() {
     let (device, server) = served();
-    let mut client = server.client(8 * MOST_READS);
+    let mut client = server.client(8 * MAX_READS);
     device.hold_reads(0..SIZE_BYTES);
-    for block in 0..8 * MOST_READS as u64 {
+    for block in 0..8 * MAX_READS as u64 {
         client.submit(block, read(block)).unwrap();
     }
     send(&mut client);
-    assert!(device.has_reads_waiting(MOST_READS));
+    assert!(device.has_reads_waiting(MAX_READS));
     device.open();
     let mut handles: Vec<_> =
-        receive(&mut client, 8 * MOST_READS).into_iter().map(|(handle, ..)| handle).collect();
+        receive(&mut client, 8 * MAX_READS).into_iter().map(|(handle, ..)| handle).collect();
     handles.sort_unstable();
-    assert!(handles.into_iter().eq(0..8 * MOST_READS as u64), "each has one reply");
+    assert!(handles.into_iter().eq(0..8 * MAX_READS as u64), "each has one reply");
 }
 
 #[test]
 fn a_local_device_has_one_batch_of_a_client_at_a_time() {
     let server = TestServer::of(Arc::new(Gated::new(SIZE_BYTES, false)));
-    let mut client = server.client(MOST_READS);
-    (0..MOST_READS as u64).for_each(|block| client.submit(block, read(block)).unwrap());
-    receive(&mut client, MOST_READS);
+    let mut client = server.client(MAX_READS);
+    (0..MAX_READS as u64).for_each(|block| client.submit(block, read(block)).unwrap());
+    receive(&mut client, MAX_READS);
     assert_eq!(server.server.counts().overlapping, 0);
 }
 
@@ -194,12 +194,12 @@ fn durable_writes_keep_their_data_while_more_is_received() {
 #[test]
 fn an_error_leaves_other_requests_right() {
     let (device, server) = served();
-    let mut client = server.client(MOST_READS);
-    let data = bytes(3, MOST_READS * BLOCK_BYTES as usize);
+    let mut client = server.client(MAX_READS);
+    let data = bytes(3, MAX_READS * BLOCK_BYTES as usize);
     write(&mut client, 0, &data);
     device.memory.fail(5 * BLOCK_BYTES..6 * BLOCK_BYTES, Fault::Io);
-    (0..MOST_READS as u64).for_each(|block| client.submit(block, read(block)).unwrap());
-    for (block, error, read) in receive(&mut client, MOST_READS) {
+    (0..MAX_READS as u64).for_each(|block| client.submit(block, read(block)).unwrap());
+    for (block, error, read) in receive(&mut client, MAX_READS) {
         let expected = data.chunks(BLOCK_BYTES as usize).nth(block as usize).unwrap();
         assert_eq!(error, if block == 5 { ErrorCode::IO } else { ErrorCode::NONE });
         assert!(block == 5 || read == expected, "block {block}");
@@ -267,7 +267,7 @@ fn memory_stays_bounded_however_many_slow_requests_there_are() {
 
 #[test]
 fn a_client_that_takes_no_replies_leaves_threads_to_others() {
-    let (device, server) = served_with(ServerConfig { most_helpers: 8, ..ServerConfig::default() });
+    let (device, server) = served_with(ServerConfig { max_helpers: 8, ..ServerConfig::default() });
     let mut greedy = server.client(32);
     for at in 0..32 {
         greedy.submit(at, Submission::Read { offset: at << 20, length: 1 << 20 }).unwrap();
@@ -293,16 +293,16 @@ fn a_client_that_takes_no_replies_leaves_threads_to_others() {
 fn without_threads_and_memory_requests_are_executed_one_batch_after_the_other() {
     let little = Memory::new(0, 1);
     for config in [
-        ServerConfig { most_helpers: 0, ..ServerConfig::default() },
+        ServerConfig { max_helpers: 0, ..ServerConfig::default() },
         ServerConfig { memory: little, ..ServerConfig::default() },
     ] {
         let (_, server) = served_with(config);
-        let mut client = server.client(MOST_READS + 1);
-        let data = bytes(4, MOST_READS * BLOCK_BYTES as usize);
+        let mut client = server.client(MAX_READS + 1);
+        let data = bytes(4, MAX_READS * BLOCK_BYTES as usize);
         write(&mut client, 0, &data);
-        (0..MOST_READS as u64).for_each(|block| client.submit(block, read(block)).unwrap());
+        (0..MAX_READS as u64).for_each(|block| client.submit(block, read(block)).unwrap());
         client.submit(99, Submission::Flush).unwrap();
-        for (block, error, read) in receive(&mut client, MOST_READS + 1) {
+        for (block, error, read) in receive(&mut client, MAX_READS + 1) {
             let expected = data.chunks(BLOCK_BYTES as usize).nth(block as usize);
             assert!(error.is_none() && read == expected.unwrap_or_default(), "block {block}");
         }

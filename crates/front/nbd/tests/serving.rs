@@ -140,7 +140,7 @@ fn what_is_sent_together_is_one_batch() {
 
 #[test]
 fn a_client_too_many_is_turned_away() {
-    let config = ServerConfig { most_connections: 2, ..ServerConfig::default() };
+    let config = ServerConfig { max_connections: 2, ..ServerConfig::default() };
     let server = TestServer::start(vec![Export::new("disk", device())], config, &[]);
     let (first, _second) = (server.client(1), server.client(1));
     assert!(Client::connect(&server.uri_of("disk"), 1, PATIENCE).is_err());

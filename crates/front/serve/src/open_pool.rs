@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Most differences that a check names.
-const MOST_DIFFERENCES: usize = 1000;
+const MAX_DIFFERENCES: usize = 1000;
 
 /// A pool that this process has open.
 pub(crate) struct OpenPool {
@@ -176,13 +176,13 @@ impl OpenPool {
                 pool.clone_volume(name, new_name)?;
             }
             PoolRequest::SetMode { name, mode } => pool.set_mode(name, *mode)?,
-            PoolRequest::Collect { most_bytes_per_s } => {
-                let collected = pool.gc(*most_bytes_per_s, monitor, stop)?;
+            PoolRequest::Collect { max_bytes_per_s } => {
+                let collected = pool.gc(*max_bytes_per_s, monitor, stop)?;
                 self.share(stop)?;
                 return Ok(Reply::Collected(collected));
             }
-            PoolRequest::Arrange { most_bytes_per_s } => {
-                return Ok(Reply::Arranged(pool.arrange(*most_bytes_per_s, monitor, stop)?));
+            PoolRequest::Arrange { max_bytes_per_s } => {
+                return Ok(Reply::Arranged(pool.arrange(*max_bytes_per_s, monitor, stop)?));
             }
             PoolRequest::Find => return self.find(monitor, stop).map(Reply::Found),
             PoolRequest::EstimateFind { sample_bytes, seed } => {
@@ -191,15 +191,15 @@ impl OpenPool {
             }
             PoolRequest::PauseFinder { is_paused } => self.pause_finder(*is_paused)?,
             PoolRequest::Check { data } => {
-                let differences = pool.prove_served(MOST_DIFFERENCES)?;
+                let differences = pool.prove_served(MAX_DIFFERENCES)?;
                 let options = ScrubOptions::default();
                 let contents = data.then(|| pool.scrub(options, monitor, stop)).transpose()?;
                 let known = if contents.is_none() { pool.damaged_blocks().len() } else { 0 };
                 let known_damaged = known as u64;
                 return Ok(Reply::Checked(CheckedReport { differences, contents, known_damaged }));
             }
-            PoolRequest::Scrub { most_bytes_per_s } => {
-                let options = ScrubOptions { most_bytes_per_s: *most_bytes_per_s, heals: true };
+            PoolRequest::Scrub { max_bytes_per_s } => {
+                let options = ScrubOptions { max_bytes_per_s: *max_bytes_per_s, heals: true };
                 return Ok(Reply::Scrubbed(self.scrub(options, monitor, stop)?));
             }
             PoolRequest::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,

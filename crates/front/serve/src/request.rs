@@ -76,7 +76,7 @@ pub enum PoolRequest {
     /// Runs the collector.
     Collect {
         /// Most bytes a second that are given back; [`None`] for no limit.
-        most_bytes_per_s: Option<u64>,
+        max_bytes_per_s: Option<u64>,
     },
     /// Runs the finder over all blocks of off-line volumes.
     Find,
@@ -95,7 +95,7 @@ pub enum PoolRequest {
     /// Brings together what lies scattered in all volumes.
     Arrange {
         /// Most bytes a second that are moved; [`None`] for no limit.
-        most_bytes_per_s: Option<u64>,
+        max_bytes_per_s: Option<u64>,
     },
     /// Counts the references to all blocks and compares them with the records.
     Check {
@@ -106,7 +106,7 @@ pub enum PoolRequest {
     /// another copy.
     Scrub {
         /// Most bytes a second that are read; [`None`] for no limit.
-        most_bytes_per_s: Option<u64>,
+        max_bytes_per_s: Option<u64>,
     },
     /// Makes the data store larger.
     Grow {

@@ -25,7 +25,7 @@ pub(crate) const NEW_FILE: &str = "scrub.json.new";
 /// Permissions of the file: the owner's alone, as of all files of a pool.
 const MODE: u32 = 0o600;
 /// Most bytes of that file that are read.
-const MOST_FILE_BYTES: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 4096;
 /// Interval at which the schedule looks at the time and at its stop flag.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -35,13 +35,13 @@ pub struct ScrubSchedule {
     /// Time from the end of a scrub to the begin of the next; [`None`] for no scrubs.
     pub interval: Option<Duration>,
     /// Most bytes a second that a scrub reads.
-    pub most_bytes_per_s: u64,
+    pub max_bytes_per_s: u64,
 }
 
 impl Default for ScrubSchedule {
     /// No scrubs, and a rate that leaves most of any disk to clients.
     fn default() -> Self {
-        Self { interval: None, most_bytes_per_s: 50 << 20 }
+        Self { interval: None, max_bytes_per_s: 50 << 20 }
     }
 }
 
@@ -255,7 +255,7 @@ impl Kept {
 /// Reads the outcome of the last scrub. A file that cannot be read or understood is the same as
 /// none: the pool is then due.
 fn read_last(file: &Path) -> Option<LastScrub> {
-    let is_small = fs::metadata(file).is_ok_and(|status| status.len() <= MOST_FILE_BYTES);
+    let is_small = fs::metadata(file).is_ok_and(|status| status.len() <= MAX_FILE_BYTES);
     let text = is_small.then(|| fs::read_to_string(file).ok()).flatten()?;
     serde_json::from_str(&text).ok()
 }
@@ -301,7 +301,7 @@ fn scrub_by_schedule(
     monitor: &dyn Monitor,
     stop: &StopFlag,
 ) {
-    let options = ScrubOptions { most_bytes_per_s: Some(schedule.most_bytes_per_s), heals: true };
+    let options = ScrubOptions { max_bytes_per_s: Some(schedule.max_bytes_per_s), heals: true };
     match pool.scrub(options, &Quiet(monitor), stop) {
         Ok(report) if report.is_clean() => monitor.log(&format!(
             "scrub: {} contents checked, {} healed",

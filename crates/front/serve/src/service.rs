@@ -165,7 +165,7 @@ impl Service {
             clients: addresses(&front_ends)?,
             metrics: metrics.as_ref().map(MetricsServer::address),
         };
-        if let Some(warning) = open_files::allow(most_open_files(&front_ends)) {
+        if let Some(warning) = open_files::allow(max_open_files(&front_ends)) {
             monitor.warn(&warning);
         }
         let failed = |error: std::io::Error| RequestFailure::of("cannot start to serve", &error);
@@ -302,9 +302,9 @@ fn addresses(front_ends: &[Arc<dyn Listening>]) -> Result<Vec<String>, RequestFa
 }
 
 /// Returns the most files that clients of all kinds have open at a time.
-fn most_open_files(front_ends: &[Arc<dyn Listening>]) -> u64 {
-    let clients: u64 = front_ends.iter().map(|front_end| front_end.most_open_files()).sum();
-    clients + control::MOST_OPEN_FILES + metrics::MOST_OPEN_FILES
+fn max_open_files(front_ends: &[Arc<dyn Listening>]) -> u64 {
+    let clients: u64 = front_ends.iter().map(|front_end| front_end.max_open_files()).sum();
+    clients + control::MAX_OPEN_FILES + metrics::MAX_OPEN_FILES
 }
 
 /// Opens the control socket. Fails if another server has it, which shares the pool because both

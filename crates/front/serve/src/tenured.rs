@@ -51,9 +51,9 @@ impl BlockDevice for Tenured {
         &self,
         offset: u64,
         length: u64,
-        most_extents: usize,
+        max_extents: usize,
     ) -> Result<Vec<Extent>, DeviceError> {
-        let extents = self.volume.extents(offset, length, most_extents);
+        let extents = self.volume.extents(offset, length, max_extents);
         self.check()?;
         extents
     }

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 const EVERY_NS: u64 = 1_000_000_000;
 /// Most damaged blocks that are named in the log after a look. Further ones are counted, because a
 /// dead disk has millions.
-const MOST_DAMAGE_LINES: usize = 20;
+const MAX_DAMAGE_LINES: usize = 20;
 /// Interval at which the watcher checks its stop flag.
 const STOP_CHECKED_EVERY_NS: u64 = 50_000_000;
 
@@ -80,14 +80,14 @@ fn look_for_stop(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarning
 fn look_for_damage(pool: &OpenPool, monitor: &dyn Monitor, told: &mut BTreeSet<DamagedBlock>) {
     let damaged: BTreeSet<DamagedBlock> = pool.damaged_blocks().into_iter().collect();
     let fresh: Vec<&DamagedBlock> = damaged.difference(told).collect();
-    for DamagedBlock { volume, lbn, pbn } in fresh.iter().take(MOST_DAMAGE_LINES) {
+    for DamagedBlock { volume, lbn, pbn } in fresh.iter().take(MAX_DAMAGE_LINES) {
         monitor.warn(&format!(
             "block {lbn} of volume '{volume}' is damaged (block {pbn} of the data store): reads of it fail \
              until it is written again or restored; 'gemelo pool scrub' heals it if its content has \
              another copy"
         ));
     }
-    if let more @ 1.. = fresh.len().saturating_sub(MOST_DAMAGE_LINES) {
+    if let more @ 1.. = fresh.len().saturating_sub(MAX_DAMAGE_LINES) {
         let blocks = format_counted(more as u64, "more damaged block");
         monitor.warn(&format!("{blocks} found: 'gemelo pool stat' lists them"));
     }

@@ -108,7 +108,7 @@ impl Listening for ListeningSizes {
         FrontEndFigures { accepted, memory_limit_bytes: 4096, ..FrontEndFigures::default() }
     }
 
-    fn most_open_files(&self) -> u64 {
+    fn max_open_files(&self) -> u64 {
         2
     }
 

@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
 /// Most requests of a batch, so that its first request does not wait long for its last.
-pub(crate) const MOST_REQUESTS: usize = 128;
+pub(crate) const MAX_REQUESTS: usize = 128;
 
 /// The data of each request begins at a multiple of this. The data in guest memory begins at a page
 /// in most cases, and copies between places of equal alignment are the fastest.

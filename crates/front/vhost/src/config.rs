@@ -8,19 +8,19 @@ use vhost::vhost_user::message::VhostUserVirtioFeatures;
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// Most queues of a device. A virtual machine asks for one for each of its processors.
-pub(crate) const MOST_QUEUES: usize = 16;
+pub(crate) const MAX_QUEUES: usize = 16;
 
 /// Most requests that a queue holds.
-pub(crate) const MOST_QUEUE_SIZE: usize = 1024;
+pub(crate) const MAX_QUEUE_SIZE: usize = 1024;
 
 /// Most segments of data in a request that the device announces.
-const MOST_SEGMENTS: u32 = 126;
+const MAX_SEGMENTS: u32 = 126;
 
 /// Most ranges in a request that discards or zeroes.
-pub(crate) const MOST_RANGES: u32 = 16;
+pub(crate) const MAX_RANGES: u32 = 16;
 
 /// Longest of these ranges: 1 GiB.
-pub(crate) const MOST_RANGE_SECTORS: u32 = 1 << 21;
+pub(crate) const MAX_RANGE_SECTORS: u32 = 1 << 21;
 
 /// Length in bytes of the identification of a device.
 pub(crate) const ID_BYTES: usize = 20;
@@ -59,7 +59,7 @@ pub(crate) fn space(geometry: &Geometry, offset: u32, size: u32) -> Vec<u8> {
     let mut space = Vec::new();
     space.extend((geometry.size_bytes / SECTOR_BYTES).to_le_bytes());
     space.extend(0u32.to_le_bytes()); // size_max, which is not offered
-    space.extend(MOST_SEGMENTS.to_le_bytes());
+    space.extend(MAX_SEGMENTS.to_le_bytes());
     space.extend([0; 4]); // geometry, which is not offered
     space.extend(block_bytes.to_le_bytes());
     space.push(preferred.ilog2() as u8); // physical_block_exp
@@ -67,10 +67,10 @@ pub(crate) fn space(geometry: &Geometry, offset: u32, size: u32) -> Vec<u8> {
     space.extend(u16::try_from(preferred).unwrap_or(u16::MAX).to_le_bytes()); // min_io_size
     space.extend(0u32.to_le_bytes()); // opt_io_size
     space.extend([1, 0]); // writeback, and a byte that is not used
-    space.extend((MOST_QUEUES as u16).to_le_bytes());
+    space.extend((MAX_QUEUES as u16).to_le_bytes());
     for _ in ["discard", "write zeroes"] {
-        space.extend(MOST_RANGE_SECTORS.to_le_bytes());
-        space.extend(MOST_RANGES.to_le_bytes());
+        space.extend(MAX_RANGE_SECTORS.to_le_bytes());
+        space.extend(MAX_RANGES.to_le_bytes());
         // Of a discard this is its alignment in sectors; of zeroes, that they may deallocate.
         let last = if space.len() < 48 { block_bytes / SECTOR_BYTES as u32 } else { 1 };
         space.extend(last.to_le_bytes());
@@ -97,11 +97,11 @@ mod tests {
         let all = space(&GEOMETRY, 0, 64);
         let number = |at: usize| u32::from_le_bytes(all[at..at + 4].try_into().unwrap());
         assert_eq!((number(0), number(4)), (2048, 0));
-        assert_eq!((number(12), number(20)), (MOST_SEGMENTS, 512));
+        assert_eq!((number(12), number(20)), (MAX_SEGMENTS, 512));
         assert_eq!((all[24], all[25], all[26]), (3, 0, 8), "blocks of 4 KiB are preferred");
-        assert_eq!((all[32], all[34]), (1, MOST_QUEUES as u8));
-        assert_eq!((number(36), number(40), number(44)), (MOST_RANGE_SECTORS, MOST_RANGES, 1));
-        assert_eq!((number(48), number(52), number(56)), (MOST_RANGE_SECTORS, MOST_RANGES, 1));
+        assert_eq!((all[32], all[34]), (1, MAX_QUEUES as u8));
+        assert_eq!((number(36), number(40), number(44)), (MAX_RANGE_SECTORS, MAX_RANGES, 1));
+        assert_eq!((number(48), number(52), number(56)), (MAX_RANGE_SECTORS, MAX_RANGES, 1));
         assert_eq!(space(&GEOMETRY, 20, 4), 512u32.to_le_bytes());
         assert_eq!(space(&GEOMETRY, 60, 60), [0; 60]);
     }

@@ -2,7 +2,7 @@
 
 use crate::client::ClientError;
 use crate::doors::{Door, Doors};
-use crate::guest::MOST_BUFFER_BYTES;
+use crate::guest::MAX_BUFFER_BYTES;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{
     Exports, FrontEnd, FrontEndError, FrontEndFigures, Listening, SocketAccess, Transfers,
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Most reports about virtual machines in a minute.
-const MOST_REPORTS: u64 = 20;
+const MAX_REPORTS: u64 = 20;
 const MINUTE_NS: u64 = 60_000_000_000;
 
 /// Files that a connection has open: itself twice, three for each of 16 queues, the memory of the
@@ -161,7 +161,7 @@ impl Shared {
             *reports = Reports { minute, told: 0 };
         }
         reports.told += 1;
-        if reports.told <= MOST_REPORTS {
+        if reports.told <= MAX_REPORTS {
             report(&*self.monitor);
         }
     }
@@ -290,12 +290,12 @@ impl Listening for VhostListening {
             accepted: self.shared.accepted.load(Ordering::Relaxed),
             refused: 0,
             broken: self.shared.broken.load(Ordering::Relaxed),
-            memory_bytes: (self.connections(None) * MOST_BUFFER_BYTES) as u64,
-            memory_limit_bytes: doors * MOST_BUFFER_BYTES as u64,
+            memory_bytes: (self.connections(None) * MAX_BUFFER_BYTES) as u64,
+            memory_limit_bytes: doors * MAX_BUFFER_BYTES as u64,
         }
     }
 
-    fn most_open_files(&self) -> u64 {
+    fn max_open_files(&self) -> u64 {
         self.lock().len() as u64 * (1 + FILES_OF_CLIENT)
     }
 

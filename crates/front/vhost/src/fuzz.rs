@@ -15,7 +15,7 @@ const AVAILABLE: GuestAddress = GuestAddress(0x100);
 const USED: GuestAddress = GuestAddress(0x180);
 
 /// Most batches: answers may overwrite the queue, so that it never ends.
-const MOST_BATCHES: usize = 16;
+const MAX_BATCHES: usize = 16;
 
 /// Fills the memory of a guest with these bytes, and serves its queue for a device.
 #[doc(hidden)]
@@ -36,7 +36,7 @@ fn serve(export: Export, bytes: &[u8]) -> Option<()> {
     queue.set_ready(true);
     let guest = Guest::new(export, false).ok()?;
     let mut buffer = Buffer::new().ok()?;
-    for _ in 0..MOST_BATCHES {
+    for _ in 0..MAX_BATCHES {
         let mut requests = guest.next_requests(&mut queue, &memory).ok()?;
         if requests.is_empty() {
             return Some(());

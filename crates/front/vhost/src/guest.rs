@@ -2,8 +2,8 @@
 //!
 //! A guest that breaks the protocol ends its connection, and with it all queues of its device.
 
-use crate::batch::{self, BATCH_BYTES, Buffer, MOST_REQUESTS, room_bytes};
-use crate::config::{self, MOST_QUEUE_SIZE, MOST_QUEUES};
+use crate::batch::{self, BATCH_BYTES, Buffer, MAX_REQUESTS, room_bytes};
+use crate::config::{self, MAX_QUEUE_SIZE, MAX_QUEUES};
 use crate::request::{Breach, Command, GuestRequest};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Export, Operation};
 use std::io;
@@ -25,10 +25,10 @@ use vmm_sys_util::epoll::EventSet;
 const THREADS: usize = 4;
 
 /// Most memory for the data of a virtual machine's requests, in bytes.
-pub(crate) const MOST_BUFFER_BYTES: usize = THREADS * BATCH_BYTES;
+pub(crate) const MAX_BUFFER_BYTES: usize = THREADS * BATCH_BYTES;
 
 /// Number of the event that ends a thread; smaller ones are the queues.
-const END_EVENT: u64 = MOST_QUEUES as u64 + 1;
+const END_EVENT: u64 = MAX_QUEUES as u64 + 1;
 
 /// The reason why a device was stopped while its virtual machine was connected.
 #[derive(Debug, Error)]
@@ -204,7 +204,7 @@ impl Guest {
         let mut requests: Vec<GuestRequest<'m>> = Vec::new();
         let mut used_bytes = 0;
         let mut chains = queue.iter(memory).map_err(Breach::Queue)?;
-        while requests.len() < MOST_REQUESTS && used_bytes < BATCH_BYTES {
+        while requests.len() < MAX_REQUESTS && used_bytes < BATCH_BYTES {
             let Some(chain) = chains.next() else { break };
             let request = GuestRequest::parse(chain, memory, &geometry)?;
             let room = room_bytes(request.data_bytes());
@@ -224,11 +224,11 @@ impl VhostUserBackend for Guest {
     type Vring = VringMutex;
 
     fn num_queues(&self) -> usize {
-        MOST_QUEUES
+        MAX_QUEUES
     }
 
     fn max_queue_size(&self) -> usize {
-        MOST_QUEUE_SIZE
+        MAX_QUEUE_SIZE
     }
 
     fn features(&self) -> u64 {
@@ -258,7 +258,7 @@ impl VhostUserBackend for Guest {
     }
 
     fn queues_per_thread(&self) -> Vec<u64> {
-        let queues = |thread| (thread..MOST_QUEUES).step_by(THREADS);
+        let queues = |thread| (thread..MAX_QUEUES).step_by(THREADS);
         (0..THREADS).map(|thread| queues(thread).fold(0, |mask, queue| mask | 1 << queue)).collect()
     }
 

@@ -4,7 +4,7 @@
 //! status) is an error, and stops the device. A request that the device cannot execute gets a
 //! status.
 
-use crate::config::{ID_BYTES, MOST_RANGE_SECTORS, MOST_RANGES, SECTOR_BYTES};
+use crate::config::{ID_BYTES, MAX_RANGE_SECTORS, MAX_RANGES, SECTOR_BYTES};
 use gemelo_device::Geometry;
 use std::io::{self, Read, Write};
 use std::ops::Deref;
@@ -168,7 +168,7 @@ fn ranges_of<'m>(
 ) -> Result<Command<'m>, Breach> {
     let count = given.available_bytes() / RANGE_BYTES;
     let is_whole = given.available_bytes().is_multiple_of(RANGE_BYTES);
-    if !is_whole || count == 0 || count > MOST_RANGES as usize || geometry.read_only {
+    if !is_whole || count == 0 || count > MAX_RANGES as usize || geometry.read_only {
         return Ok(Command::Refused(Status::Failed));
     }
     let mut ranges = Vec::with_capacity(count);
@@ -182,7 +182,7 @@ fn ranges_of<'m>(
         }
         let sector = u64::from(number(0)) | u64::from(number(4)) << 32;
         match range_of(sector, u64::from(sectors) * SECTOR_BYTES, geometry) {
-            Some(range) if sectors <= MOST_RANGE_SECTORS => {
+            Some(range) if sectors <= MAX_RANGE_SECTORS => {
                 ranges.push((range, flags & MAY_FREE != 0));
             }
             _ => return Ok(Command::Refused(Status::Failed)),

@@ -13,7 +13,7 @@ use thiserror::Error;
 pub const PROFILE_SCHEMA: &str = "gemelo.profile/1";
 
 /// The largest block size of a profile: 1 GiB, above every unit of deduplication.
-const MOST_BLOCK_BYTES: u64 = 1 << 30;
+const MAX_BLOCK_BYTES: u64 = 1 << 30;
 
 /// A distribution with the byte entropy and the compressibility of its classes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub enum ProfileError {
         found: String,
     },
     /// The block size is 0 or above the limit.
-    #[error("block_bytes is {found}; it must be from 1 to {MOST_BLOCK_BYTES} (1 GiB)")]
+    #[error("block_bytes is {found}; it must be from 1 to {MAX_BLOCK_BYTES} (1 GiB)")]
     BlockBytes {
         /// The block size that the file gives.
         found: u64,
@@ -130,7 +130,7 @@ impl Profile {
         if self.schema != PROFILE_SCHEMA {
             return Err(ProfileError::Schema { found: self.schema });
         }
-        if !(1..=MOST_BLOCK_BYTES).contains(&self.block_bytes) {
+        if !(1..=MAX_BLOCK_BYTES).contains(&self.block_bytes) {
             return Err(ProfileError::BlockBytes { found: self.block_bytes });
         }
         self.to_distribution()?;

@@ -57,7 +57,7 @@ pub struct ContentSpec {
     /// The run id. It makes the unique contents of this run and host differ from those of all
     /// others.
     pub run: u64,
-    /// The size of a block in bytes, at least [`ContentSpec::LEAST_BLOCK_BYTES`].
+    /// The size of a block in bytes, at least [`ContentSpec::MIN_BLOCK_BYTES`].
     pub block_bytes: usize,
     /// The nature of contents in classes that `class_natures` does not contain.
     pub nature: Nature,
@@ -117,9 +117,9 @@ impl Classified for ContentError {
 
 impl ContentSpec {
     /// The smallest block size in bytes: it holds the mark that identifies the content, and a body.
-    pub const LEAST_BLOCK_BYTES: usize = 64;
+    pub const MIN_BLOCK_BYTES: usize = 64;
     /// The largest block size in bytes: 16 MiB.
-    pub const MOST_BLOCK_BYTES: usize = 1 << 24;
+    pub const MAX_BLOCK_BYTES: usize = 1 << 24;
 
     /// Creates a specification of random contents of this distribution, assigned exactly.
     #[must_use]
@@ -172,7 +172,7 @@ impl ContentSpec {
     /// # Errors
     /// Fails with [`ContentError::Range`] at the first figure that is out of its range.
     pub fn check(&self) -> Result<(), ContentError> {
-        let sizes = Self::LEAST_BLOCK_BYTES..=Self::MOST_BLOCK_BYTES;
+        let sizes = Self::MIN_BLOCK_BYTES..=Self::MAX_BLOCK_BYTES;
         if !sizes.contains(&self.block_bytes) {
             return Err(range("the block size", &self.block_bytes, "from 64 bytes to 16 MiB"));
         }

@@ -36,7 +36,7 @@ fn personal_has_the_published_figures() {
     assert_eq!(summary.unique, 22_610_369);
     assert_eq!((summary.distinct_with_duplicates, summary.duplicates), (1_839_041, 5_081_176));
     assert_eq!(format!("{:.2}", summary.duplicates_per_duplicated_content()), "2.76");
-    assert_eq!(summary.most_duplicates, 225_165);
+    assert_eq!(summary.max_duplicates, 225_165);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn sampled_content_misses_the_figures_as_the_published_distribution_does() {
         assert!((found.1 - duplicates).abs() < 0.005, "{gib} GiB: {found:?}");
         // 225,166 copies in the distribution: 15,990 are expected in 8 GiB; the paper has 15,665.
         let copies = 225_166.0 * blocks as f64 / personal.blocks() as f64;
-        let most = drawn.summary().most_duplicates as f64;
+        let most = drawn.summary().max_duplicates as f64;
         assert!((most / copies - 1.0).abs() < 0.05, "{gib} GiB: {most} of {copies}");
         assert!(found.0 < last.0 && found.1 > last.1, "{gib} GiB: {found:?}");
         last = found;

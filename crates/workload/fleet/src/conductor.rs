@@ -24,7 +24,7 @@ const BEAT_NS: u64 = 1_000_000_000;
 const LEAD_NS: u64 = 100_000_000;
 /// Events that wait for the coordinator. A host whose events do not fit waits, so that pieces of
 /// files fill no memory.
-const MOST_EVENTS: usize = 256;
+const MAX_EVENTS: usize = 256;
 /// The lead in round trips.
 const LEAD_ROUND_TRIPS: u64 = 4;
 
@@ -109,7 +109,7 @@ struct Conductor<'a> {
 impl<'a> Conductor<'a> {
     fn new(orders: &'a Orders<'a>) -> Result<Self, FleetError> {
         let clock = SystemClock::new();
-        let (told, events) = bounded(MOST_EVENTS);
+        let (told, events) = bounded(MAX_EVENTS);
         let mut members = Vec::new();
         for (index, name) in (0u32..).zip(orders.hosts.names()) {
             let link = Link::start(orders.transport, (name, index), &told, clock);

@@ -4,7 +4,7 @@ use std::path::Path;
 use thiserror::Error;
 
 /// Most entries of a list. Each takes some threads and a process of the transport here.
-const MOST_HOSTS: usize = 1022;
+const MAX_HOSTS: usize = 1022;
 
 /// The hosts of a run, in order. A host that is given several times runs as many parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum HostsError {
     #[error("the list of hosts is empty")]
     Empty,
     /// The list has too many hosts.
-    #[error("{0} hosts are too many: the limit is {MOST_HOSTS}")]
+    #[error("{0} hosts are too many: the limit is {MAX_HOSTS}")]
     TooMany(usize),
     /// A name would be taken for an option, or has characters that no host name has.
     #[error("'{0}' is no name of a host: use letters, digits and any of . - _ : @ [ ] %")]
@@ -57,7 +57,7 @@ impl Hosts {
         }
         match names.len() {
             0 => Err(HostsError::Empty),
-            count if count > MOST_HOSTS => Err(HostsError::TooMany(count)),
+            count if count > MAX_HOSTS => Err(HostsError::TooMany(count)),
             _ => Ok(Self(names)),
         }
     }
@@ -101,7 +101,7 @@ mod tests {
             let error = Hosts::parse(text).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");
         }
-        let many = vec!["h"; MOST_HOSTS + 1].join(",");
+        let many = vec!["h"; MAX_HOSTS + 1].join(",");
         assert!(matches!(Hosts::parse(&many), Err(HostsError::TooMany(_))));
     }
 }

@@ -5,9 +5,9 @@ use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, Read};
 
 /// Longest line in bytes. A result with the histograms of a day of seconds has less.
-const MOST_LINE_BYTES: u64 = 1 << 30;
+const MAX_LINE_BYTES: u64 = 1 << 30;
 /// Longest greeting in bytes.
-const MOST_GREETING_BYTES: u64 = 64 << 10;
+const MAX_GREETING_BYTES: u64 = 64 << 10;
 /// Bytes of a line that is no message which an error shows.
 const SHOWN_BYTES: usize = 120;
 
@@ -23,7 +23,7 @@ pub(crate) fn to_line<T: Serialize>(message: &T) -> io::Result<String> {
 /// # Errors
 /// Fails if the stream fails, or if a line is too long or no message.
 pub(crate) fn read<T: DeserializeOwned>(stream: &mut impl BufRead) -> io::Result<Option<T>> {
-    read_within(stream, MOST_LINE_BYTES)
+    read_within(stream, MAX_LINE_BYTES)
 }
 
 /// Reads the first message, which is short: another program may be at the other end.
@@ -33,15 +33,15 @@ pub(crate) fn read<T: DeserializeOwned>(stream: &mut impl BufRead) -> io::Result
 pub(crate) fn read_greeting<T: DeserializeOwned>(
     stream: &mut impl BufRead,
 ) -> io::Result<Option<T>> {
-    read_within(stream, MOST_GREETING_BYTES)
+    read_within(stream, MAX_GREETING_BYTES)
 }
 
 fn read_within<T: DeserializeOwned>(
     stream: &mut impl BufRead,
-    most_bytes: u64,
+    max_bytes: u64,
 ) -> io::Result<Option<T>> {
     let mut line = Vec::new();
-    stream.take(most_bytes).read_until(b'\n', &mut line)?;
+    stream.take(max_bytes).read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Ok(None);
     }
@@ -51,7 +51,7 @@ fn read_within<T: DeserializeOwned>(
         io::Error::new(io::ErrorKind::InvalidData, text)
     };
     if line.last() != Some(&b'\n') {
-        let is_long = line.len() as u64 == most_bytes;
+        let is_long = line.len() as u64 == max_bytes;
         return Err(garbage(if is_long { "a line without end" } else { "a part of a line" }));
     }
     serde_json::from_slice(&line).map(Some).map_err(|_| garbage("a line that is no message"))

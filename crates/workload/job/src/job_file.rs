@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Most jobs of one file. It is more than people write by hand, and bounds the cost of a wrong
 /// file.
-const MOST_JOBS: usize = 1000;
+const MAX_JOBS: usize = 1000;
 
 /// The reason why a text is not a job file.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub enum JobFileError {
         message: String,
     },
     /// The file has too many jobs.
-    #[error("the file has more than {MOST_JOBS} jobs: split it")]
+    #[error("the file has more than {MAX_JOBS} jobs: split it")]
     TooManyJobs,
 }
 
@@ -103,7 +103,7 @@ impl Reader<'_> {
                 (name, value) => common = self.option_of(name, value, line)?.or(common),
             }
         }
-        if jobs.len() > MOST_JOBS {
+        if jobs.len() > MAX_JOBS {
             return Err(JobFileError::TooManyJobs);
         }
         if jobs.is_empty() {

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 /// Most values of one sweep. Each is a whole run.
-const MOST_VALUES: usize = 1000;
+const MAX_VALUES: usize = 1000;
 
 /// A name and the values it takes.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +46,8 @@ fn progression(from: &str, second: &str, last: &str) -> Result<Vec<String>, Stri
     let (from, second, last) = (number(from)?, number(second)?, number(last)?);
     let step = second - from;
     let count = ((last - from) / step + 1e-9).floor();
-    if !(1.0..MOST_VALUES as f64).contains(&count) {
-        return Err(format!("the steps do not reach the last value within {MOST_VALUES} values"));
+    if !(1.0..MAX_VALUES as f64).contains(&count) {
+        return Err(format!("the steps do not reach the last value within {MAX_VALUES} values"));
     }
     // Rounding removes the error that steps such as 0.1 accumulate.
     Ok((0..=count as u32)

@@ -5,7 +5,7 @@ use crate::history::Expected;
 use gemelo_content::{ContentId, Examination};
 
 /// Mismatches of a run that are kept. Further ones are only counted, which bounds the result file.
-pub(crate) const MOST_MISMATCHES: usize = 100;
+pub(crate) const MAX_MISMATCHES: usize = 100;
 
 /// A block that does not hold what it should.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +54,7 @@ impl<'a> Checker<'a> {
     #[cold]
     fn remember(&mut self, wrong: WrongBlock) {
         self.wrong_count += 1;
-        if self.wrong.len() < MOST_MISMATCHES {
+        if self.wrong.len() < MAX_MISMATCHES {
             self.wrong.push(wrong);
         }
     }

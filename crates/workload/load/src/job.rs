@@ -275,17 +275,17 @@ pub struct Job {
 }
 
 /// Most processes of a job. Each is a thread, and no machine benefits from more threads.
-const MOST_PROCESSES: u32 = 4096;
+const MAX_PROCESSES: u32 = 4096;
 /// Most hosts of a job: as many as the numbers of private contents tell apart.
-const MOST_HOSTS: u32 = 1022;
+const MAX_HOSTS: u32 = 1022;
 /// Most operations in flight of one process. Storage does not benefit from more.
-const MOST_QUEUE_DEPTH: usize = 4096;
+const MAX_QUEUE_DEPTH: usize = 4096;
 /// Most blocks in one place, as access counts and expected contents are held in tables. This is 4
 /// PiB of 4 KiB blocks.
-const MOST_PLACE_BLOCKS: u64 = 1 << 40;
+const MAX_PLACE_BLOCKS: u64 = 1 << 40;
 /// Most operations a second: their due times differ by 10 ns, which a clock of nanoseconds
 /// resolves.
-const MOST_RATE: f64 = 1e8;
+const MAX_RATE: f64 = 1e8;
 
 impl Job {
     /// Validates a description.
@@ -375,7 +375,7 @@ impl Job {
 }
 
 fn check_sizes(spec: &JobSpec) -> Result<(), JobError> {
-    let sizes = ContentSpec::LEAST_BLOCK_BYTES..=ContentSpec::MOST_BLOCK_BYTES;
+    let sizes = ContentSpec::MIN_BLOCK_BYTES..=ContentSpec::MAX_BLOCK_BYTES;
     if !sizes.contains(&spec.block_bytes) {
         return Err(range("the block size", spec.block_bytes, "from 64 bytes to 16 MiB"));
     }
@@ -387,11 +387,11 @@ fn check_sizes(spec: &JobSpec) -> Result<(), JobError> {
             "a multiple of the block size, and not 0",
         ));
     }
-    if spec.file_bytes / block_bytes > MOST_PLACE_BLOCKS {
+    if spec.file_bytes / block_bytes > MAX_PLACE_BLOCKS {
         return Err(range("the file size", spec.file_bytes, "at most 2^40 blocks"));
     }
     check_processes(spec)?;
-    if spec.queue_depth == 0 || spec.queue_depth > MOST_QUEUE_DEPTH {
+    if spec.queue_depth == 0 || spec.queue_depth > MAX_QUEUE_DEPTH {
         return Err(range("the queue depth", spec.queue_depth, "from 1 to 4096"));
     }
     if spec.process_bytes.is_some_and(|bytes| bytes < block_bytes) {
@@ -411,11 +411,11 @@ fn check_sizes(spec: &JobSpec) -> Result<(), JobError> {
 }
 
 fn check_processes(spec: &JobSpec) -> Result<(), JobError> {
-    if spec.hosts == 0 || spec.hosts > MOST_HOSTS {
+    if spec.hosts == 0 || spec.hosts > MAX_HOSTS {
         return Err(range("the number of hosts", spec.hosts, "from 1 to 1022"));
     }
     let of_host = if spec.part.is_some() { spec.processes } else { spec.processes / spec.hosts };
-    if of_host == 0 || of_host > MOST_PROCESSES {
+    if of_host == 0 || of_host > MAX_PROCESSES {
         return Err(range("the number of processes", of_host, "from 1 to 4096"));
     }
     if of_host.saturating_mul(spec.hosts) > ContentId::PROCESSES {
@@ -433,7 +433,7 @@ fn check_processes(spec: &JobSpec) -> Result<(), JobError> {
 
 fn check_pace(spec: &JobSpec) -> Result<(), JobError> {
     let check = |what, rate: f64| {
-        let is_sane = rate > 0.0 && rate <= MOST_RATE;
+        let is_sane = rate > 0.0 && rate <= MAX_RATE;
         if is_sane {
             Ok(())
         } else {

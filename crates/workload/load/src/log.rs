@@ -30,7 +30,7 @@ const RECORD_BYTES: usize = 24;
 const CHUNK_RECORDS: usize = 8192;
 /// Chunks that were sent and not yet written. A process waits when there are more: it delays
 /// operations rather than lose records.
-const MOST_WAITING_CHUNKS: usize = 64;
+const MAX_WAITING_CHUNKS: usize = 64;
 const WRITE_BIT: u64 = 1 << 63;
 /// Process number of the last chunk, which has no records.
 const END_PROCESS: u32 = u32::MAX;
@@ -91,7 +91,7 @@ pub(crate) struct LogWriter {
 
 impl LogWriter {
     pub(crate) fn new() -> Self {
-        let (sender, chunks) = bounded(MOST_WAITING_CHUNKS);
+        let (sender, chunks) = bounded(MAX_WAITING_CHUNKS);
         Self { chunks, sender }
     }
 

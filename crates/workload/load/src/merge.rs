@@ -1,7 +1,7 @@
 //! Merges the results of hosts that ran the parts of one job: histograms by their buckets, counts
 //! by their sums, intervals by their starts. All hosts started at the same moment.
 
-use crate::check::MOST_MISMATCHES;
+use crate::check::MAX_MISMATCHES;
 use crate::contents::Contents;
 use crate::history::{History, Segment, UncertainWrite};
 use crate::job::Job;
@@ -148,7 +148,7 @@ fn verification(job: &Job, parts: &[PartResult<'_>]) -> Option<Verification> {
         all.is_complete &= more.is_complete;
         all.mismatches.extend(more.mismatches);
     }
-    all.mismatches.truncate(MOST_MISMATCHES);
+    all.mismatches.truncate(MAX_MISMATCHES);
     Some(all)
 }
 

@@ -72,7 +72,7 @@ impl Work<'_> {
     fn run(&self) -> Result<(), Unfinished> {
         let workers = std::thread::available_parallelism()
             .map_or(1, usize::from)
-            .min(self.target.most_queues());
+            .min(self.target.max_queues());
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..workers).map(|_| scope.spawn(|| self.work())).collect();
             let outcomes: Vec<_> = workers.into_iter().map(joined).collect();

@@ -7,7 +7,7 @@ use crate::result::{PredictedBlocks, Stored};
 use gemelo_target::PoolFigures;
 
 /// Most blocks for which a prediction is made; they take 512 MiB of memory.
-const MOST_PREDICTED: u64 = 1 << 26;
+const MAX_PREDICTED: u64 = 1 << 26;
 
 /// Returns the figures of a pool before and after the run and the prediction, or `None` if the
 /// target is not on a pool.
@@ -28,7 +28,7 @@ pub(crate) fn compare(
 /// contents.
 fn predict(history: &History, contents: &Contents, per_block: u64) -> Option<PredictedBlocks> {
     let blocks = history.place_blocks.checked_mul(u64::from(history.processes))?;
-    if blocks > MOST_PREDICTED {
+    if blocks > MAX_PREDICTED {
         return None;
     }
     let mut held = Vec::new();

@@ -4,7 +4,7 @@ use crate::contents::Contents;
 use crate::history::{History, UncertainWrite};
 use crate::job::{Job, Pace};
 use crate::measure::{
-    Accumulator, IntervalPart, LatencyHistogram, MOST_INTERVALS, Side, Timeline, Usage,
+    Accumulator, IntervalPart, LatencyHistogram, MAX_INTERVALS, Side, Timeline, Usage,
 };
 use crate::populate::Unfinished;
 use crate::process::{Cause, ProcessOutcome};
@@ -210,7 +210,7 @@ impl Figures<'_> {
         let timeline = Timeline::new(self.job.spec());
         let mut intervals = Vec::new();
         let mut start_ns = 0;
-        while start_ns <= self.elapsed_ns && intervals.len() < MOST_INTERVALS {
+        while start_ns <= self.elapsed_ns && intervals.len() < MAX_INTERVALS {
             let stretch = timeline.at(start_ns);
             let length_ns = stretch.end_ns.min(self.elapsed_ns).saturating_sub(start_ns);
             let parts = parts.get(&start_ns).map_or(&[][..], Vec::as_slice);
@@ -295,8 +295,8 @@ pub(crate) fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
     if let Some(error) = &result.log_failure {
         warnings.push(format!("the log of operations could not be written: {error}"));
     }
-    if result.intervals.len() >= MOST_INTERVALS {
-        warnings.push(format!("only the first {MOST_INTERVALS} intervals were kept"));
+    if result.intervals.len() >= MAX_INTERVALS {
+        warnings.push(format!("only the first {MAX_INTERVALS} intervals were kept"));
     }
     if result.ended.is_complete() && result.measured_ns == 0 {
         warnings.push(

@@ -1,6 +1,6 @@
 //! Reads all blocks back and compares them with a history, after a run or at any later time.
 
-use crate::check::{Checker, MOST_MISMATCHES, WrongBlock};
+use crate::check::{Checker, MAX_MISMATCHES, WrongBlock};
 use crate::contents::Contents;
 use crate::environment::Environment;
 use crate::history::{Expected, History};
@@ -36,7 +36,7 @@ pub(crate) struct Findings {
 impl Findings {
     pub(crate) fn add(&mut self, process: u32, checker: &Checker<'_>) {
         self.add_counts(checker.checked, checker.unknown, checker.wrong_count);
-        let room = MOST_MISMATCHES.saturating_sub(self.wrong.len());
+        let room = MAX_MISMATCHES.saturating_sub(self.wrong.len());
         self.wrong.extend(checker.wrong.iter().take(room).map(|wrong| (process, *wrong)));
     }
 
@@ -73,7 +73,7 @@ impl Findings {
 type Origins = HashMap<ContentId, Vec<(u32, u64)>>;
 
 /// Origins of one content that are kept.
-const MOST_ORIGINS: usize = 1000;
+const MAX_ORIGINS: usize = 1000;
 
 /// Finds the places to which the contents of wrong blocks were written, by replaying all writes.
 fn origins(wrong: &[(u32, WrongBlock)], history: &History, contents: &Contents) -> Origins {
@@ -87,7 +87,7 @@ fn origins(wrong: &[(u32, WrongBlock)], history: &History, contents: &Contents) 
             history.replay(process, &contents.assignment, |write| {
                 let Expected::Content(id) = write.expected else { return };
                 if let Some(places) =
-                    origins.get_mut(&id).filter(|places| places.len() < MOST_ORIGINS)
+                    origins.get_mut(&id).filter(|places| places.len() < MAX_ORIGINS)
                 {
                     places.push((process, write.block));
                 }
@@ -156,7 +156,7 @@ pub(crate) fn check_all(
     );
     let next = AtomicU32::new(0);
     let workers =
-        std::thread::available_parallelism().map_or(1, usize::from).min(target.most_queues());
+        std::thread::available_parallelism().map_or(1, usize::from).min(target.max_queues());
     let work = || {
         let mut all = Vec::new();
         loop {
@@ -175,7 +175,7 @@ pub(crate) fn check_all(
     for place in checked {
         findings.add_counts(place.checked, place.unknown, place.wrong_count);
         findings.verification.is_complete &= place.is_complete;
-        let room = MOST_MISMATCHES.saturating_sub(findings.wrong.len());
+        let room = MAX_MISMATCHES.saturating_sub(findings.wrong.len());
         findings.wrong.extend(place.wrong.into_iter().take(room));
         failure = failure.or(place.failure);
     }

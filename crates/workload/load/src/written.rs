@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Blocks that are counted: 256 GiB of 4 KiB blocks, which take a core some seconds.
-const MOST_COUNTED: u64 = 1 << 26;
+const MAX_COUNTED: u64 = 1 << 26;
 /// Shared contents that are counted one by one, in about 100 MB. More contents than these are
 /// sampled.
-const MOST_CONTENTS: usize = 1 << 22;
+const MAX_CONTENTS: usize = 1 << 22;
 
 /// Hashes content numbers, which need no protection against chosen inputs.
 #[derive(Default)]
@@ -39,12 +39,12 @@ struct SharedCounts {
     copies: HashMap<u64, u64, BuildHasherDefault<MixHasher>>,
     /// Contents whose hash has at least this number of leading zeros are counted.
     zeros: u32,
-    most_contents: usize,
+    max_contents: usize,
 }
 
 impl SharedCounts {
-    fn new(most_contents: usize) -> Self {
-        Self { copies: HashMap::default(), zeros: 0, most_contents }
+    fn new(max_contents: usize) -> Self {
+        Self { copies: HashMap::default(), zeros: 0, max_contents }
     }
 
     const fn is_sampled(number: u64, zeros: u32) -> bool {
@@ -56,7 +56,7 @@ impl SharedCounts {
             return;
         }
         *self.copies.entry(number).or_default() += copies;
-        while self.copies.len() > self.most_contents && self.zeros < 64 {
+        while self.copies.len() > self.max_contents && self.zeros < 64 {
             self.zeros += 1;
             let zeros = self.zeros;
             self.copies.retain(|number, _| Self::is_sampled(*number, zeros));
@@ -81,23 +81,23 @@ struct Counts {
 
 /// Returns the distribution of the blocks that the last job of a history wrote.
 pub(crate) fn count(history: &History, assignment: &Assignment) -> Option<WrittenDistribution> {
-    count_within(history, assignment, MOST_COUNTED, MOST_CONTENTS)
+    count_within(history, assignment, MAX_COUNTED, MAX_CONTENTS)
 }
 
 fn count_within(
     history: &History,
     assignment: &Assignment,
-    most_counted: u64,
-    most_contents: usize,
+    max_counted: u64,
+    max_contents: usize,
 ) -> Option<WrittenDistribution> {
     let blocks: u64 = (0..history.processes).map(|process| history.last_sequences(process).1).sum();
-    let most_each = most_counted / u64::from(history.processes.max(1));
+    let max_each = max_counted / u64::from(history.processes.max(1));
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let count_some = |thread: u32| {
-        let mut counts = Counts { unique: 0, shared: SharedCounts::new(most_contents) };
+        let mut counts = Counts { unique: 0, shared: SharedCounts::new(max_contents) };
         for process in (thread..history.processes).step_by(threads as usize) {
             let (first, number) = history.last_sequences(process);
-            for sequence in first..first + number.min(most_each) {
+            for sequence in first..first + number.min(max_each) {
                 let id = assignment.content(process, sequence);
                 if id.is_unique() {
                     counts.unique += 1;
@@ -119,7 +119,7 @@ fn count_within(
         })
     })?;
     let counted_blocks = (0..history.processes)
-        .map(|process| history.last_sequences(process).1.min(most_each))
+        .map(|process| history.last_sequences(process).1.min(max_each))
         .sum();
     (counted_blocks > 0).then(|| to_distribution(&mut total, blocks, counted_blocks))
 }

@@ -34,7 +34,7 @@ pub enum Pattern {
     /// The block of rank k has a probability proportional to k to the power of -theta; the ranks
     /// are scattered over the place.
     Zipf {
-        /// Exponent, from 0 to [`Pattern::MOST_THETA`].
+        /// Exponent, from 0 to [`Pattern::MAX_THETA`].
         theta: f64,
     },
     /// A share of the accesses goes to a share of the blocks, which lie at the start of the place.
@@ -48,7 +48,7 @@ pub enum Pattern {
 
 impl Pattern {
     /// The largest exponent of Zipf: only one access in a thousand misses the block of rank 1.
-    pub const MOST_THETA: f64 = 10.0;
+    pub const MAX_THETA: f64 = 10.0;
 }
 
 /// The error for a text that names no pattern.
@@ -93,7 +93,7 @@ impl FromStr for Pattern {
             }
             Some(("zipf", theta)) => {
                 let theta = theta.parse::<f64>().map_err(|_| error())?;
-                let is_known = (0.0..=Self::MOST_THETA).contains(&theta);
+                let is_known = (0.0..=Self::MAX_THETA).contains(&theta);
                 is_known.then_some(Self::Zipf { theta }).ok_or_else(error)
             }
             Some(("hotspot", shares)) => {

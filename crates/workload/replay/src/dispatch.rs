@@ -30,7 +30,7 @@ const STRIPE_BYTES: u64 = 4 << 20;
 /// Records between two reports of progress, at which all batches are sent as well.
 const REPORT_EVERY: u64 = 1 << 12;
 /// Longest wait after which the reader checks whether it should stop.
-const MOST_WAIT_NS: u64 = 50_000_000;
+const MAX_WAIT_NS: u64 = 50_000_000;
 
 /// The counts of the thread that reads the trace.
 #[derive(Debug, Default, Clone, Copy)]
@@ -159,7 +159,7 @@ impl<'a> Dispatcher<'a> {
             }
             self.show_figures();
             self.flush_batches();
-            clock.sleep_until_ns(near_ns.min(now_ns + MOST_WAIT_NS));
+            clock.sleep_until_ns(near_ns.min(now_ns + MAX_WAIT_NS));
         }
     }
 
@@ -213,8 +213,8 @@ impl<'a> Dispatcher<'a> {
 
     /// Sends a trim. Trims have no contents, so the size of a buffer does not limit them.
     fn hand_out_trim(&mut self, record: &Record, due_ns: u64) -> Result<(), ReplayError> {
-        let most_blocks =
-            (TargetRequest::MOST_TRIM_BYTES as u64 / self.shared.plan.block_bytes()).max(1);
+        let max_blocks =
+            (TargetRequest::MAX_TRIM_BYTES as u64 / self.shared.plan.block_bytes()).max(1);
         let mut run: Option<Run> = None;
         for touched in Blocks::new(record, self.shared.plan.block_bytes())? {
             let Some(block) = self.shared.plan.target_block(record.device, touched.block) else {
@@ -225,7 +225,7 @@ impl<'a> Dispatcher<'a> {
                 Some(run)
                     if run.lane == lane
                         && run.first + run.blocks == block
-                        && run.blocks < most_blocks =>
+                        && run.blocks < max_blocks =>
                 {
                     run.blocks += 1;
                 }

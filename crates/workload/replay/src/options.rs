@@ -73,5 +73,5 @@ pub struct ReplayOptions {
 
 impl ReplayOptions {
     /// Most processes of a replay.
-    pub const MOST_PROCESSES: u32 = 1024;
+    pub const MAX_PROCESSES: u32 = 1024;
 }

@@ -72,7 +72,7 @@ pub(crate) fn populate(
     let mut free: Vec<usize> = (0..queue.depth()).collect();
     let mut done = Vec::with_capacity(queue.depth());
     let block_bytes = plan.block_bytes() as usize;
-    let most_blocks = options.buffer_bytes / block_bytes;
+    let max_blocks = options.buffer_bytes / block_bytes;
     let mut rest = plan.populate.as_slice();
     while let Some((first, _)) = rest.first().copied() {
         if environment.stop.is_raised() {
@@ -81,7 +81,7 @@ pub(crate) fn populate(
         // One write covers consecutive blocks, up to the size of a buffer.
         let together =
             rest.iter().zip(first..).take_while(|((block, _), next)| block == next).count();
-        let (run, behind) = rest.split_at(together.min(most_blocks).max(1));
+        let (run, behind) = rest.split_at(together.min(max_blocks).max(1));
         rest = behind;
         let slot = free_slot(queue.as_mut(), &mut free, &mut done)?;
         for ((block, initial), bytes) in

@@ -20,7 +20,7 @@ use gemelo_trace::RecordSource;
 use std::sync::Barrier;
 
 /// Most bytes of one operation. Longer requests become several operations.
-pub(crate) const MOST_OPERATION_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_OPERATION_BYTES: u64 = 1 << 20;
 
 /// Batches on the way to each process: enough that a process does not wait for the reader, few
 /// enough to bound memory.
@@ -43,11 +43,11 @@ pub fn replay(
     if options.verify && !target.holds_data() {
         return Err(ReplayError::NothingToVerify);
     }
-    if options.processes as usize > target.most_queues() {
+    if options.processes as usize > target.max_queues() {
         return Err(ReplayError::OneQueue);
     }
     let operation_blocks =
-        plan.longest_blocks.min(MOST_OPERATION_BYTES / plan.block_bytes()).max(1);
+        plan.longest_blocks.min(MAX_OPERATION_BYTES / plan.block_bytes()).max(1);
     let queue = QueueOptions {
         engine: options.engine,
         depth: options.queue_depth,

@@ -17,12 +17,12 @@ pub(crate) const LATE_NS: u64 = 100_000;
 /// An operation due within this time is awaited by polling.
 const POLL_BELOW_NS: u64 = 60_000;
 /// Longest wait after which a process checks whether it should stop.
-const MOST_WAIT_NS: u64 = 50_000_000;
+const MAX_WAIT_NS: u64 = 50_000_000;
 /// With operations in flight, a process waits this long for a batch before it checks for
 /// completions.
 const BATCH_WAIT: Duration = Duration::from_micros(200);
 /// Mismatches that are kept. Further ones are only counted.
-const MOST_MISMATCHES: usize = 100;
+const MAX_MISMATCHES: usize = 100;
 
 /// The reads or the writes of a process.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl WorkerOutcome {
         self.checked += other.checked;
         self.wrong += other.wrong;
         self.mismatches.extend(other.mismatches);
-        self.mismatches.truncate(MOST_MISMATCHES);
+        self.mismatches.truncate(MAX_MISMATCHES);
         self.ended_ns = self.ended_ns.max(other.ended_ns);
         self.failure = self.failure.take().or(other.failure);
     }
@@ -124,9 +124,9 @@ impl<'a> Worker<'a> {
     pub(crate) fn new(shared: &'a Shared<'a>, queue: Box<dyn Queue>) -> Self {
         let depth = queue.depth();
         let block_bytes = shared.plan.block_bytes() as usize;
-        let most_blocks = shared.queue.buffer_bytes / block_bytes;
+        let max_blocks = shared.queue.buffer_bytes / block_bytes;
         let idle =
-            Flight { operation: None, started_ns: 0, expected: Vec::with_capacity(most_blocks) };
+            Flight { operation: None, started_ns: 0, expected: Vec::with_capacity(max_blocks) };
         Self {
             shared,
             queue,
@@ -239,11 +239,11 @@ impl<'a> Worker<'a> {
             let left_ns = due_ns - now_ns;
             // The slot of the waiting operation is neither free nor in flight.
             if self.flights.iter().all(|flight| flight.operation.is_none()) {
-                self.shared.environment.clock.sleep_until_ns(due_ns.min(now_ns + MOST_WAIT_NS));
+                self.shared.environment.clock.sleep_until_ns(due_ns.min(now_ns + MAX_WAIT_NS));
             } else if left_ns < POLL_BELOW_NS {
                 self.reap(Wait::Not);
             } else {
-                let wait_ns = (left_ns - POLL_BELOW_NS / 2).min(MOST_WAIT_NS);
+                let wait_ns = (left_ns - POLL_BELOW_NS / 2).min(MAX_WAIT_NS);
                 self.reap(Wait::AtMost(Duration::from_nanos(wait_ns)));
             }
         }
@@ -352,7 +352,7 @@ impl<'a> Worker<'a> {
             let found = generator.examine(expected, bytes, scratch);
             if found != Examination::Match {
                 outcome.wrong += 1;
-                if outcome.mismatches.len() < MOST_MISMATCHES {
+                if outcome.mismatches.len() < MAX_MISMATCHES {
                     outcome.mismatches.push(ReplayMismatch {
                         block,
                         expected: expected.to_string(),

@@ -2,7 +2,7 @@
 
 use crate::nature;
 use crate::request::{Counting, ScanRequest};
-use crate::set::{LEAST_SAMPLE_BYTES, SetLimit};
+use crate::set::{MIN_SAMPLE_BYTES, SetLimit};
 use crate::sharing::SHARING_BYTES;
 
 /// The memory per block size for locality occurrences and most-repeated candidates, in bytes.
@@ -18,7 +18,7 @@ const ALLOCATOR_PART: u64 = 6;
 
 /// The minimum memory for counting tables under a limit, in bytes. Empty tables take 0.6 MiB. With
 /// less than a few times that, tables would be written out more often than used.
-const LEAST_TABLES_BYTES: u64 = 4 << 20;
+const MIN_TABLES_BYTES: u64 = 4 << 20;
 
 /// Under a limit, readers beyond the first take at most one part in this many of the memory.
 /// Without this, many processors would take all of it.
@@ -29,7 +29,7 @@ const ESTIMATE_NATURE_PART: u64 = 8;
 
 /// The minimum number of bytes that are read at once. Together with the routers' buffers they stay
 /// in a core's second-level cache (1 MiB and more on current processors), where hashing finds them.
-const CHUNK_LEAST_BYTES: u64 = 256 << 10;
+const CHUNK_MIN_BYTES: u64 = 256 << 10;
 
 /// The memory of a reader for each block size, in bytes.
 const WORKER_SIZE_BYTES: u64 = 512 << 10;
@@ -50,12 +50,12 @@ impl<'r> Budget<'r> {
     /// Returns the bytes that are read at once: whole blocks of every size.
     pub(crate) fn chunk_bytes(&self) -> u64 {
         let common = self.common_bytes;
-        (CHUNK_LEAST_BYTES / common).max(1) * common
+        (CHUNK_MIN_BYTES / common).max(1) * common
     }
 
     /// Returns the most contents whose nature is measured, for one block size.
     pub(crate) fn nature_contents(&self, block_bytes: u32) -> u64 {
-        let most = nature::most_contents(block_bytes);
+        let most = nature::max_contents(block_bytes);
         match self.request.counting {
             Counting::Exact | Counting::Bounded { .. } => most,
             Counting::Estimate { memory_bytes } => {
@@ -88,7 +88,7 @@ impl<'r> Budget<'r> {
             Counting::Exact => request.threads,
             Counting::Bounded { memory_bytes } | Counting::Estimate { memory_bytes } => {
                 let spare = memory_bytes
-                    .saturating_sub(self.least_bytes())
+                    .saturating_sub(self.min_bytes())
                     .min(memory_bytes / WORKERS_PART);
                 let more = usize::try_from(spare / self.worker_bytes()).unwrap_or(usize::MAX);
                 request.threads.min(more.saturating_add(1))
@@ -102,11 +102,11 @@ impl<'r> Budget<'r> {
     }
 
     /// Returns the minimum memory with which these options work, on one thread, in bytes.
-    pub(crate) fn least_bytes(&self) -> u64 {
+    pub(crate) fn min_bytes(&self) -> u64 {
         let tables = match self.request.counting {
             Counting::Exact => 0,
-            Counting::Bounded { .. } => LEAST_TABLES_BYTES,
-            Counting::Estimate { .. } => LEAST_SAMPLE_BYTES,
+            Counting::Bounded { .. } => MIN_TABLES_BYTES,
+            Counting::Estimate { .. } => MIN_SAMPLE_BYTES,
         };
         let all = tables * self.request.block_bytes.len() as u64;
         self.shared_bytes() + self.worker_bytes() + all * ALLOCATOR_PART / (ALLOCATOR_PART - 1) + 1
@@ -130,10 +130,10 @@ impl<'r> Budget<'r> {
                 // block size.
                 let weight = |size: u32| 1.0 / f64::from(size);
                 let all: f64 = request.block_bytes.iter().map(|size| weight(*size)).sum();
-                let spare = rest(memory_bytes).saturating_sub(sizes * LEAST_TABLES_BYTES) as f64;
+                let spare = rest(memory_bytes).saturating_sub(sizes * MIN_TABLES_BYTES) as f64;
                 let share = (spare * weight(block_bytes) / all) as u64;
                 let directory = request.spill_directory.clone().unwrap_or_else(std::env::temp_dir);
-                SetLimit::Spill { memory_bytes: LEAST_TABLES_BYTES + share, directory }
+                SetLimit::Spill { memory_bytes: MIN_TABLES_BYTES + share, directory }
             }
         }
     }

@@ -135,14 +135,14 @@ fn range_intervals(
         let (exact_contents, exact_blocks) = exact.fold((0.0, 0.0), |(n, b), (copies, count)| {
             (n + *count as f64, b + (copies * count) as f64)
         });
-        let most_copies = (range_start(row + 1) as f64).min(total_blocks);
+        let max_copies = (range_start(row + 1) as f64).min(total_blocks);
         let plus = |interval: ConfidenceInterval, exact: f64| ConfidenceInterval {
             low: interval.low + exact,
             high: (interval.high + exact).min(total_blocks),
         };
         RangeInterval {
             contents: plus(contents.interval(1.0, sample.share), exact_contents),
-            blocks: plus(blocks.interval(most_copies, sample.share), exact_blocks),
+            blocks: plus(blocks.interval(max_copies, sample.share), exact_blocks),
         }
     };
     (0..rows).map(row).collect()
@@ -155,7 +155,7 @@ mod tests {
     use crate::request::ZeroPolicy;
     use crate::result::BlockSizeResult;
     use crate::scan::sample_scale;
-    use crate::set::{CountingSet, LEAST_SAMPLE_BYTES, Record, SetLimit, shard_of};
+    use crate::set::{CountingSet, MIN_SAMPLE_BYTES, Record, SetLimit, shard_of};
     use crate::tally::{BlockTotals, Row, Tally};
     use gemelo_base::random::mix_pair;
 
@@ -233,7 +233,7 @@ mod tests {
         let mut coverages: Vec<(String, Coverage)> = Vec::new();
         let mut means = (0.0, 0.0);
         for seed in 0..SEEDS {
-            let limit = SetLimit::Sample { memory_bytes: LEAST_SAMPLE_BYTES + 20_000 };
+            let limit = SetLimit::Sample { memory_bytes: MIN_SAMPLE_BYTES + 20_000 };
             let found = figures(contents, seed, limit);
             let estimate = found.estimate.as_ref().unwrap();
             assert!((0.05..0.5).contains(&estimate.sampled_share), "{}", estimate.sampled_share);
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_sample_that_holds_everything_is_exact() {
-        let found = figures(500, 1, SetLimit::Sample { memory_bytes: LEAST_SAMPLE_BYTES });
+        let found = figures(500, 1, SetLimit::Sample { memory_bytes: MIN_SAMPLE_BYTES });
         let truth = figures(500, 1, SetLimit::None);
         let estimate = found.estimate.clone().unwrap();
         assert_eq!(estimate.sampled_share, 1.0);

@@ -15,20 +15,20 @@ pub(crate) fn highest_low(level: u32) -> u64 {
 }
 
 /// The highest level: one content in 2^63 is in the sample.
-pub(crate) const MOST_LEVEL: u32 = 63;
+pub(crate) const MAX_LEVEL: u32 = 63;
 
 #[derive(Debug)]
 pub(crate) struct LevelSample<Value> {
     held: HashMap<ScanFingerprint, Value>,
     weigh: fn(&Value) -> u64,
     weight: u64,
-    most_weight: u64,
+    max_weight: u64,
     level: u32,
 }
 
 impl<Value> LevelSample<Value> {
-    pub(crate) fn new(most_weight: u64, weigh: fn(&Value) -> u64) -> Self {
-        Self { held: HashMap::new(), weigh, weight: 0, most_weight, level: 0 }
+    pub(crate) fn new(max_weight: u64, weigh: fn(&Value) -> u64) -> Self {
+        Self { held: HashMap::new(), weigh, weight: 0, max_weight, level: 0 }
     }
 
     pub(crate) fn level(&self) -> u32 {
@@ -44,7 +44,7 @@ impl<Value> LevelSample<Value> {
         if level <= self.level {
             return;
         }
-        self.level = level.min(MOST_LEVEL);
+        self.level = level.min(MAX_LEVEL);
         let (highest, weigh) = (highest_low(self.level), self.weigh);
         let mut weight = 0;
         self.held.retain(|fingerprint, value| {
@@ -63,7 +63,7 @@ impl<Value> LevelSample<Value> {
         let value = value();
         self.weight += (self.weigh)(&value);
         self.held.insert(fingerprint, value);
-        while self.weight > self.most_weight && self.level < MOST_LEVEL {
+        while self.weight > self.max_weight && self.level < MAX_LEVEL {
             self.raise_to(self.level + 1);
         }
     }

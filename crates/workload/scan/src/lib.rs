@@ -37,8 +37,8 @@ mod walk;
 pub use error::ScanError;
 pub use fingerprint::{ScanFingerprint, ScanFingerprintKind};
 pub use options::{
-    BLOCK_STEP_BYTES, ESTIMATE_BYTES, MOST_BLOCK_BYTES, MOST_BLOCK_SIZES, MOST_COMMON_BYTES,
-    MOST_THREADS, OptionsError, ScanOptions,
+    BLOCK_STEP_BYTES, ESTIMATE_BYTES, MAX_BLOCK_BYTES, MAX_BLOCK_SIZES, MAX_COMMON_BYTES,
+    MAX_THREADS, OptionsError, ScanOptions,
 };
 pub use plan::{PlanResult, PlanSize, plan};
 pub use request::{Counting, ScanRequest, TailPolicy, ZeroPolicy};
@@ -47,6 +47,6 @@ pub use result::{
     FileCounts, FileGroup, LocalityResult, NatureClass, NatureFigures, NatureResult, RangeInterval,
     RangeResult, Repeated, ScanResult, SharingResult,
 };
-pub use saved::{MOST_SETS, Saved, SavedSetError, merge_sets};
+pub use saved::{MAX_SETS, Saved, SavedSetError, merge_sets};
 pub use scan::{scan, scan_and_save};
 pub use set::ContentLocation;

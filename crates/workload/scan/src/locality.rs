@@ -3,22 +3,22 @@
 //! The order is that of the walk: files in the order of their directories' lists, each from its
 //! first byte to its last. While reading, a place is recorded as (batch of files, offset in the
 //! batch). When all batches are read, their sizes give the bytes before each batch. Only the first
-//! [`MOST_COPIES`] copies of a sampled content are used, so no content can fill the sample. Zero
+//! [`MAX_COPIES`] copies of a sampled content are used, so no content can fill the sample. Zero
 //! blocks are not used. Files with several hard links are not used either, because their place
 //! depends on which link is found first.
 
 use crate::fingerprint::ScanFingerprint;
-use crate::levels::{MOST_LEVEL, highest_low};
+use crate::levels::{MAX_LEVEL, highest_low};
 use crate::set::locked;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The most copies in the whole sample.
-pub(crate) const MOST_OCCURRENCES: u64 = 16 * 1024;
+pub(crate) const MAX_OCCURRENCES: u64 = 16 * 1024;
 
 /// The most copies of one content in the sample.
-pub(crate) const MOST_COPIES: usize = 1024;
+pub(crate) const MAX_COPIES: usize = 1024;
 
 /// A copy of a sampled content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ pub(crate) struct Occurrence {
     pub(crate) offset_bytes: u64,
 }
 
-/// The contents that already have [`MOST_COPIES`] copies in the sample, with the (batch, offset) of
+/// The contents that already have [`MAX_COPIES`] copies in the sample, with the (batch, offset) of
 /// the last one. Later copies are of no use. Without this map, a content that makes up half of the
 /// data would be collected and dropped again and again.
 pub(crate) type Saturated = Arc<HashMap<ScanFingerprint, (u32, u64)>>;
@@ -72,7 +72,7 @@ impl LocalitySampler {
         let mut held = locked(&self.held);
         let highest = highest_low(held.level);
         held.occurrences.extend(collected.drain(..).filter(|copy| copy.fingerprint.low <= highest));
-        if held.occurrences.len() as u64 >= 2 * MOST_OCCURRENCES {
+        if held.occurrences.len() as u64 >= 2 * MAX_OCCURRENCES {
             held.cut();
             self.highest_low.store(highest_low(held.level), Ordering::Relaxed);
         }
@@ -108,13 +108,13 @@ impl Held {
         self.occurrences.retain(|copy| {
             same = if last == Some(copy.fingerprint) { same + 1 } else { 1 };
             last = Some(copy.fingerprint);
-            if same == MOST_COPIES {
+            if same == MAX_COPIES {
                 saturated.insert(copy.fingerprint, (copy.batch, copy.offset_bytes));
             }
-            same <= MOST_COPIES
+            same <= MAX_COPIES
         });
         self.saturated = Arc::new(saturated);
-        while self.occurrences.len() as u64 > MOST_OCCURRENCES && self.level < MOST_LEVEL {
+        while self.occurrences.len() as u64 > MAX_OCCURRENCES && self.level < MAX_LEVEL {
             self.level += 1;
             let highest = highest_low(self.level);
             self.occurrences.retain(|copy| copy.fingerprint.low <= highest);
@@ -148,7 +148,7 @@ mod tests {
         let sample = sampler.finish(&starts);
         assert_eq!(sample.level, 0);
         let lengths: Vec<usize> = sample.contents.iter().map(|(_, places)| places.len()).collect();
-        assert_eq!(lengths, [MOST_COPIES, 2]);
+        assert_eq!(lengths, [MAX_COPIES, 2]);
         assert_eq!(sample.contents[0].1[..2], [4096, 8192 + 4096]);
         assert_eq!(sample.contents[1].1, [3 * 8192, 7 * 8192]);
     }

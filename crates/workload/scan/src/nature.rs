@@ -12,8 +12,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The most contents of a sample, and the most bytes of all its contents together.
-const MOST_CONTENTS: u64 = 4096;
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_CONTENTS: u64 = 4096;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The compression level of zstd: 1 is fast enough for primary storage.
 const ZSTD_LEVEL: i32 = 1;
@@ -31,8 +31,8 @@ pub(crate) struct Nature {
 }
 
 /// Returns the most contents of a sample for blocks of this size.
-pub(crate) fn most_contents(block_bytes: u32) -> u64 {
-    (MOST_BYTES / u64::from(block_bytes.max(1))).min(MOST_CONTENTS)
+pub(crate) fn max_contents(block_bytes: u32) -> u64 {
+    (MAX_BYTES / u64::from(block_bytes.max(1))).min(MAX_CONTENTS)
 }
 
 /// Collects the bytes of sampled contents from many threads.
@@ -48,10 +48,10 @@ pub(crate) struct NatureSample {
 }
 
 impl NatureSampler {
-    pub(crate) fn new(most_contents: u64) -> Self {
+    pub(crate) fn new(max_contents: u64) -> Self {
         Self {
             highest_low: AtomicU64::new(u64::MAX),
-            held: Mutex::new(LevelSample::new(most_contents, |_| 1)),
+            held: Mutex::new(LevelSample::new(max_contents, |_| 1)),
         }
     }
 

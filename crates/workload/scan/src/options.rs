@@ -11,17 +11,17 @@ use thiserror::Error;
 pub const BLOCK_STEP_BYTES: u32 = 512;
 
 /// The largest block size in bytes. Deduplicating stores use 4 KiB to 128 KiB.
-pub const MOST_BLOCK_BYTES: u32 = 1 << 20;
+pub const MAX_BLOCK_BYTES: u32 = 1 << 20;
 
 /// The most block sizes of one scan. Each has its own counting set and buffers.
-pub const MOST_BLOCK_SIZES: usize = 16;
+pub const MAX_BLOCK_SIZES: usize = 16;
 
 /// The limit of the common multiple of all block sizes of a scan, in bytes. Files are read in
 /// pieces that are whole blocks of every size.
-pub const MOST_COMMON_BYTES: u64 = 4 << 20;
+pub const MAX_COMMON_BYTES: u64 = 4 << 20;
 
 /// The most reading threads.
-pub const MOST_THREADS: usize = 1024;
+pub const MAX_THREADS: usize = 1024;
 
 /// The default memory of an estimate, in bytes.
 pub const ESTIMATE_BYTES: u64 = 64 << 20;
@@ -38,7 +38,7 @@ pub enum OptionsError {
     /// A block size is out of range.
     #[error(
         "invalid block size {found}: it must be a multiple of {BLOCK_STEP_BYTES} bytes, at most {}",
-        format_size(u64::from(MOST_BLOCK_BYTES))
+        format_size(u64::from(MAX_BLOCK_BYTES))
     )]
     BlockSize {
         /// The block size in bytes.
@@ -51,7 +51,7 @@ pub enum OptionsError {
         found: u32,
     },
     /// The request has more block sizes than one scan supports.
-    #[error("{found} block sizes were given; one scan takes at most {MOST_BLOCK_SIZES}")]
+    #[error("{found} block sizes were given; one scan takes at most {MAX_BLOCK_SIZES}")]
     ManyBlockSizes {
         /// The number of block sizes.
         found: usize,
@@ -59,11 +59,11 @@ pub enum OptionsError {
     /// The common multiple of the block sizes exceeds the limit.
     #[error(
         "the block sizes have no common multiple up to {}: scan them one by one",
-        format_size(MOST_COMMON_BYTES)
+        format_size(MAX_COMMON_BYTES)
     )]
     NoCommonMultiple,
     /// The number of threads is out of range.
-    #[error("{found} threads were requested; give from 1 to {MOST_THREADS}")]
+    #[error("{found} threads were requested; give from 1 to {MAX_THREADS}")]
     Threads {
         /// The requested number of threads.
         found: usize,
@@ -113,7 +113,7 @@ impl ScanOptions {
         if request.paths.is_empty() {
             return Err(OptionsError::NoPath);
         }
-        if !(1..=MOST_THREADS).contains(&request.threads) {
+        if !(1..=MAX_THREADS).contains(&request.threads) {
             return Err(OptionsError::Threads { found: request.threads });
         }
         request.block_bytes.sort_unstable();
@@ -130,19 +130,19 @@ impl ScanOptions {
         else {
             return Ok(());
         };
-        if found >= self.budget().least_bytes() {
+        if found >= self.budget().min_bytes() {
             return Ok(());
         }
-        Err(OptionsError::Memory { found, least: self.least_memory() })
+        Err(OptionsError::Memory { found, least: self.min_memory() })
     }
 
     /// Returns a memory limit in whole MiB with which these options work. The samples of an
     /// estimate are a share of its memory, so a larger limit also needs a little more.
-    fn least_memory(&self) -> u64 {
+    fn min_memory(&self) -> u64 {
         let mut request = self.request.clone();
         let mut least = 0;
         loop {
-            let needed = Budget::new(&request, self.common_bytes).least_bytes();
+            let needed = Budget::new(&request, self.common_bytes).min_bytes();
             if needed <= least {
                 return least;
             }
@@ -181,16 +181,16 @@ fn common_multiple(sizes: &[u32]) -> Result<u64, OptionsError> {
     if sizes.is_empty() {
         return Err(OptionsError::NoBlockSize);
     }
-    if sizes.len() > MOST_BLOCK_SIZES {
+    if sizes.len() > MAX_BLOCK_SIZES {
         return Err(OptionsError::ManyBlockSizes { found: sizes.len() });
     }
     let mut common = 1;
     for &size in sizes {
-        if size == 0 || size % BLOCK_STEP_BYTES != 0 || size > MOST_BLOCK_BYTES {
+        if size == 0 || size % BLOCK_STEP_BYTES != 0 || size > MAX_BLOCK_BYTES {
             return Err(OptionsError::BlockSize { found: size });
         }
         common = u64::from(size) / greatest_divisor(common, u64::from(size)) * common;
-        if common > MOST_COMMON_BYTES {
+        if common > MAX_COMMON_BYTES {
             return Err(OptionsError::NoCommonMultiple);
         }
     }

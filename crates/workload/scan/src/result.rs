@@ -181,7 +181,7 @@ pub struct BlockSizeResult {
     /// The distribution by ranges of duplicates.
     pub ranges: Vec<RangeResult>,
     /// The contents with the most copies, in descending order of copies.
-    pub most_repeated: Vec<Repeated>,
+    pub max_repeated: Vec<Repeated>,
     /// The compressibility and the byte entropy, if contents could be sampled.
     pub nature: Option<NatureResult>,
     /// The distances between copies, if any were sampled.

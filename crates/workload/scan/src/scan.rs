@@ -294,8 +294,8 @@ impl ReadySize<'_> {
 
     fn finish(mut self, saving: &mut Saving<'_>) -> Result<BlockSizeResult, ScanError> {
         let request = self.options.request();
-        let most_measured = self.options.budget().nature_contents(self.block_bytes);
-        let mut tally = Tally::new(self.block_bytes, request.zeros, most_measured);
+        let max_measured = self.options.budget().nature_contents(self.block_bytes);
+        let mut tally = Tally::new(self.block_bytes, request.zeros, max_measured);
         tally.raise_levels(self.nature.level, self.locality.level);
         let (below, scale) = sample_scale(&self.set);
         let mut zeros = self.zero_rows();

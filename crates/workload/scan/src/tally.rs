@@ -5,7 +5,7 @@ use crate::copies::CopyCounts;
 use crate::estimate::{self, SampleScale};
 use crate::fingerprint::ScanFingerprint;
 use crate::levels::LevelSample;
-use crate::locality::{MOST_COPIES, MOST_OCCURRENCES};
+use crate::locality::{MAX_COPIES, MAX_OCCURRENCES};
 use crate::nature::Nature;
 use crate::request::ZeroPolicy;
 use crate::result::{
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The number of contents in the list of the most repeated.
-const MOST_REPEATED: usize = 10;
+const MAX_REPEATED: usize = 10;
 
 /// The values of one distinct content.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,13 +76,13 @@ pub(crate) struct Tally {
     bytes: u64,
     zero_counts: CopyCounts,
     zero_bytes: u64,
-    most_repeated: Vec<Repeated>,
+    max_repeated: Vec<Repeated>,
     nature: LevelSample<Measured>,
     locality: LevelSample<Vec<u64>>,
 }
 
 impl Tally {
-    pub(crate) fn new(block_bytes: u32, zeros: ZeroPolicy, most_measured: u64) -> Self {
+    pub(crate) fn new(block_bytes: u32, zeros: ZeroPolicy, max_measured: u64) -> Self {
         Self {
             block_bytes,
             zeros,
@@ -90,10 +90,10 @@ impl Tally {
             bytes: 0,
             zero_counts: CopyCounts::default(),
             zero_bytes: 0,
-            most_repeated: Vec::with_capacity(MOST_REPEATED + 1),
-            nature: LevelSample::new(most_measured, |_| 1),
-            locality: LevelSample::new(MOST_OCCURRENCES, |positions| {
-                positions.len().min(MOST_COPIES) as u64
+            max_repeated: Vec::with_capacity(MAX_REPEATED + 1),
+            nature: LevelSample::new(max_measured, |_| 1),
+            locality: LevelSample::new(MAX_OCCURRENCES, |positions| {
+                positions.len().min(MAX_COPIES) as u64
             }),
         }
     }
@@ -128,7 +128,7 @@ impl Tally {
             self.nature.insert(row.fingerprint, || Measured { nature, length_bytes, copies });
         }
         if !row.positions.is_empty() {
-            let first = row.positions.get(..MOST_COPIES).unwrap_or(&row.positions);
+            let first = row.positions.get(..MAX_COPIES).unwrap_or(&row.positions);
             self.locality.insert(row.fingerprint, || first.to_vec());
         }
     }
@@ -139,13 +139,13 @@ impl Tally {
         }
         // Rows come in ascending order of fingerprints, so this row follows those with equal
         // copies.
-        let at = self.most_repeated.partition_point(|other| other.copies >= row.copies);
-        if at < MOST_REPEATED {
+        let at = self.max_repeated.partition_point(|other| other.copies >= row.copies);
+        if at < MAX_REPEATED {
             let Row { fingerprint, copies, length_bytes, zero, ref place, .. } = *row;
             let repeated =
                 Repeated { fingerprint, copies, length_bytes, zero, place: place.clone() };
-            self.most_repeated.insert(at, repeated);
-            self.most_repeated.truncate(MOST_REPEATED);
+            self.max_repeated.insert(at, repeated);
+            self.max_repeated.truncate(MAX_REPEATED);
         }
     }
 
@@ -201,7 +201,7 @@ impl Tally {
                 .map(|(copies, contents)| [copies - 1, *contents])
                 .collect(),
             ranges: ranges(&classes, blocks),
-            most_repeated: self.most_repeated,
+            max_repeated: self.max_repeated,
             nature: nature_result(&self.nature.into_sorted()),
             locality: locality_result(
                 self.locality.into_sorted().iter().map(|(_, places)| places.as_slice()),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of files that are named in warnings. Further files are only counted, so that a
 /// million warnings cannot hide everything else.
-const MOST_NAMED: u64 = 100;
+const MAX_NAMED: u64 = 100;
 
 pub(crate) struct Troubles<'scan> {
     monitor: &'scan dyn Monitor,
@@ -28,9 +28,9 @@ impl<'scan> Troubles<'scan> {
             return self.changed();
         }
         let number = self.unreadable.fetch_add(1, Ordering::Relaxed);
-        if number < MOST_NAMED {
+        if number < MAX_NAMED {
             self.monitor.warn(&format!("cannot read {}: {error}", path.display()));
-        } else if number == MOST_NAMED {
+        } else if number == MAX_NAMED {
             self.monitor.warn("more files cannot be read; they are counted but not named");
         }
     }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::path::Path;
 
 /// Sector size in bytes that is assumed if the device or file system reports none.
-const LEAST_SECTOR_BYTES: u64 = 512;
+const MIN_SECTOR_BYTES: u64 = 512;
 
 /// Refuses sizes that are not multiples of the sector size that direct I/O needs here. `path` is a
 /// device, a file, or the directory in which files will be made.
@@ -39,12 +39,12 @@ fn sector_bytes(path: &Path) -> Result<u64, TargetError> {
         Err(Errno::INVAL) => return Err(TargetError::NoDirect { path: path.to_owned() }),
         // Not every file system has unnamed files. Opening the real files shows whether it has
         // direct I/O.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR) => return Ok(LEAST_SECTOR_BYTES),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => return Ok(MIN_SECTOR_BYTES),
         Err(error) => return Err(error).at("open", path),
     };
     let said = rustix::fs::statx(&probe, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     let said = said.map_or(0, |status| u64::from(status.stx_dio_offset_align));
-    Ok(said.max(LEAST_SECTOR_BYTES))
+    Ok(said.max(MIN_SECTOR_BYTES))
 }
 
 /// Returns whether the path can be written to.

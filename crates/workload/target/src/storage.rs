@@ -72,7 +72,7 @@ pub trait Target: Send + Sync {
     fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError>;
 
     /// Returns the number of queues that may be open at once, on all places together.
-    fn most_queues(&self) -> usize {
+    fn max_queues(&self) -> usize {
         usize::MAX
     }
 

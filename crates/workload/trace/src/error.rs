@@ -53,7 +53,7 @@ pub enum TraceError {
     },
     /// A line is longer than any format permits.
     #[error(
-        "{}:{line}: the line is longer than {most_bytes} bytes: the file is not a trace",
+        "{}:{line}: the line is longer than {max_bytes} bytes: the file is not a trace",
         path.display()
     )]
     TooLong {
@@ -62,7 +62,7 @@ pub enum TraceError {
         /// Number of the line, counted from 1.
         line: u64,
         /// Longest permitted line.
-        most_bytes: usize,
+        max_bytes: usize,
     },
     /// The content matches no format.
     #[error("{} is of no known format ({known})", path.display())]

@@ -83,8 +83,8 @@ pub(crate) const HASH_DIGITS: usize = 32;
 /// Parses one hash of 1 to 64 hexadecimal digits; the first 32 are used.
 #[inline]
 pub(crate) fn hash(text: &[u8]) -> Option<ContentHash> {
-    const MOST_DIGITS: usize = 64;
-    if text.is_empty() || text.len() > MOST_DIGITS {
+    const MAX_DIGITS: usize = 64;
+    if text.is_empty() || text.len() > MAX_DIGITS {
         return None;
     }
     let (head, tail) = text.split_at(text.len().min(HASH_DIGITS));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// of open files.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Longest line. A write of 64 MiB with an MD5 for every 512 bytes has 4 MiB of hashes.
-pub(crate) const MOST_LINE_BYTES: usize = 16 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 16 << 20;
 /// Bytes that suffice to recognise the compression.
 const MAGIC_BYTES: usize = 4;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -137,9 +137,9 @@ impl Input {
                 self.taken += 1;
                 return Ok(self.buffer.get(from..self.end).map(without_return));
             }
-            if searched > MOST_LINE_BYTES {
+            if searched > MAX_LINE_BYTES {
                 let (path, line) = (self.path.clone(), self.taken + 1);
-                return Err(TraceError::TooLong { path, line, most_bytes: MOST_LINE_BYTES });
+                return Err(TraceError::TooLong { path, line, max_bytes: MAX_LINE_BYTES });
             }
             self.fill()?;
         }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 /// Most files open at the same time. Each has a buffer of 256 KiB.
-const MOST_OPEN: usize = 256;
+const MAX_OPEN: usize = 256;
 
 /// Options for reading a trace.
 #[derive(Debug, Clone, Default)]
@@ -166,13 +166,13 @@ impl Merged {
     /// # Errors
     /// Names the first device that did not occur, and the devices of the trace.
     pub fn check_devices(&self) -> Result<(), TraceError> {
-        const MOST_NAMED: u32 = 20;
+        const MAX_NAMED: u32 = 20;
         let missing = self.options.devices.iter().zip(&self.chosen).find(|(_, chosen)| !**chosen);
         let Some((rule, _)) = missing else { return Ok(()) };
         let count = u32::try_from(self.choices.len()).unwrap_or(u32::MAX);
         let name = |device| String::from_utf8_lossy(self.names.device_name(device)).into_owned();
-        let mut found: Vec<String> = (0..count.min(MOST_NAMED)).map(name).collect();
-        if count > MOST_NAMED {
+        let mut found: Vec<String> = (0..count.min(MAX_NAMED)).map(name).collect();
+        if count > MAX_NAMED {
             found.push("...".to_owned());
         }
         Err(TraceError::NoDevice { device: rule.device.clone(), found: found.join(" ") })
@@ -192,8 +192,8 @@ impl Merged {
             if earliest.is_some_and(|open| open.next.time_ns < first.first_ns) {
                 return Ok(());
             }
-            if self.open.len() >= MOST_OPEN {
-                return Err(TraceError::TooManyFiles { most: MOST_OPEN });
+            if self.open.len() >= MAX_OPEN {
+                return Err(TraceError::TooManyFiles { most: MAX_OPEN });
             }
             let Some(pending) = self.pending.pop_front() else { return Ok(()) };
             let mut reader =
@@ -314,11 +314,11 @@ mod tests {
     #[test]
     fn files_open_when_their_time_comes() {
         let texts: Vec<String> =
-            (0..MOST_OPEN + 20).map(|i| format!("1,R,0,512,{}\n", i * 10)).collect();
+            (0..MAX_OPEN + 20).map(|i| format!("1,R,0,512,{}\n", i * 10)).collect();
         let (_directory, paths) = files(&texts.iter().map(String::as_str).collect::<Vec<_>>());
         let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
-        assert_eq!(times(&mut merged).len(), MOST_OPEN + 20);
-        let texts = vec!["1,R,0,512,1\n1,R,0,512,2\n"; MOST_OPEN + 1];
+        assert_eq!(times(&mut merged).len(), MAX_OPEN + 20);
+        let texts = vec!["1,R,0,512,1\n1,R,0,512,2\n"; MAX_OPEN + 1];
         let (_directory, paths) = files(&texts);
         let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
         let error = merged.next_record(&mut Record::new()).unwrap_err();

@@ -90,7 +90,7 @@ pub struct Names {
 }
 
 /// Most devices, and most names of processes, of a trace. More would be a misread column.
-const MOST_NAMES: usize = 1 << 20;
+const MAX_NAMES: usize = 1 << 20;
 
 impl Default for Names {
     fn default() -> Self {
@@ -156,7 +156,7 @@ impl Interner {
             return Some(*number);
         }
         let number =
-            u32::try_from(self.names.len()).ok().filter(|_| self.names.len() < MOST_NAMES)?;
+            u32::try_from(self.names.len()).ok().filter(|_| self.names.len() < MAX_NAMES)?;
         self.names.push(name.into());
         self.numbers.insert(name.into(), number);
         self.last = number;

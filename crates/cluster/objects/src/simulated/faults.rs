@@ -6,9 +6,9 @@ use gemelo_base::random::Random;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
     /// The shortest way to the store, and back.
-    pub least_delay_ns: u64,
+    pub min_delay_ns: u64,
     /// The longest way to the store, and back.
-    pub most_delay_ns: u64,
+    pub max_delay_ns: u64,
     /// The time after which a client gives up a call.
     pub timeout_ns: u64,
     /// Calls that are applied and not acknowledged.
@@ -22,8 +22,8 @@ pub struct Faults {
 impl Faults {
     /// A store without faults that answers after 0.2 to 2 ms.
     pub const NONE: Self = Self {
-        least_delay_ns: 100_000,
-        most_delay_ns: 1_000_000,
+        min_delay_ns: 100_000,
+        max_delay_ns: 1_000_000,
         timeout_ns: 1_000_000_000,
         lost_replies: 0,
         lost_calls: 0,
@@ -35,8 +35,8 @@ impl Faults {
         Self { lost_replies: 20, lost_calls: 20, late_calls: 20, ..Self::NONE };
 
     pub(super) fn delay_ns(&self, random: &mut Random) -> u64 {
-        let range_ns = self.most_delay_ns.saturating_sub(self.least_delay_ns);
-        self.least_delay_ns + random.below(range_ns + 1)
+        let range_ns = self.max_delay_ns.saturating_sub(self.min_delay_ns);
+        self.min_delay_ns + random.below(range_ns + 1)
     }
 
     /// Draws when a call arrives, and when its sender goes on.

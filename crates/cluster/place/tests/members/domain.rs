@@ -24,7 +24,7 @@ pub(crate) struct Domain {
 
 impl Domain {
     pub(crate) fn new() -> Self {
-        let quick = Faults { least_delay_ns: 0, most_delay_ns: 1000, ..Faults::NONE };
+        let quick = Faults { min_delay_ns: 0, max_delay_ns: 1000, ..Faults::NONE };
         let world = World::new(1, quick);
         let new = NewDomain {
             block_bytes: BLOCK as u32,

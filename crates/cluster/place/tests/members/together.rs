@@ -73,7 +73,7 @@ fn a_member_is_removed_when_the_domain_knows_none_of_its_blocks() {
 }
 
 /// Contents that the load of the next test writes at most.
-const MOST_WRITTEN: u64 = 400;
+const MAX_WRITTEN: u64 = 400;
 
 #[test]
 fn working_off_ends_under_load() {
@@ -83,7 +83,7 @@ fn working_off_ends_under_load() {
     let (loaded, mut id) = (Arc::downgrade(&placed), 100);
     *process.store.before_index.lock() = Some(Box::new(move || {
         let placed = loaded.upgrade().unwrap();
-        if id < 100 + MOST_WRITTEN {
+        if id < 100 + MAX_WRITTEN {
             write(&placed, id % BLOCKS, id);
             placed.pool().flush().unwrap();
             id += 1;
@@ -91,7 +91,7 @@ fn working_off_ends_under_load() {
     }));
     placed.share(&StopFlag::new()).unwrap();
     let changes = process.store.index_changes.load(Ordering::Relaxed);
-    assert!((2..MOST_WRITTEN / 4).contains(&changes), "{changes} changes of the index");
+    assert!((2..MAX_WRITTEN / 4).contains(&changes), "{changes} changes of the index");
     process.store.before_index.lock().take();
     Arc::into_inner(placed).unwrap().close().unwrap();
 }

@@ -25,7 +25,7 @@ const BYTES: [f64; 3] = [152.0, 177.0, 184.0];
 /// The entries above which a shard is split.
 const SHARD_ENTRIES: f64 = 200_000.0;
 /// The least shards: the default of `gemelo domain create`.
-const LEAST_SHARDS: f64 = 16.0;
+const MIN_SHARDS: f64 = 16.0;
 /// Time from the read of a shard to its guarded write, in which another change makes it void.
 const WINDOW_S: f64 = 5e-3;
 const BLOCK_BYTES: f64 = 4096.0;
@@ -85,7 +85,7 @@ pub(crate) fn bytes_per_gb(changes: [f64; 4]) -> f64 {
 pub(crate) fn need(members: u32, load: &MemberLoad) -> Need {
     let members = f64::from(members);
     let entries = members * load.stored_bytes / BLOCK_BYTES * load.entries_per_block;
-    let shards = LEAST_SHARDS.max((entries / SHARD_ENTRIES).log2().ceil().exp2());
+    let shards = MIN_SHARDS.max((entries / SHARD_ENTRIES).log2().ceil().exp2());
     let blocks_per_s = load.written_bytes_per_s / BLOCK_BYTES;
     let rates = [0, 1, 2].map(|kind| load.changes[kind] * blocks_per_s);
     let all: f64 = rates.iter().sum();

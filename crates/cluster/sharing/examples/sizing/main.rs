@@ -21,7 +21,7 @@ use load::{Outcome, Setup, run};
 /// Members of the published measurement, and more.
 const MEMBERS: [u32; 9] = [2, 4, 8, 16, 32, 100, 250, 500, 1000];
 /// Blocks that all members examine together at most: more members have smaller volumes.
-const MOST_BLOCKS: u64 = 8 << 20;
+const MAX_BLOCKS: u64 = 8 << 20;
 /// Blocks of a published image: 1 GB of each volume is not zero.
 const IMAGE: u64 = 245_000;
 /// Rates of the writes of one member.
@@ -33,7 +33,7 @@ const GATHERINGS: [Gathering; 2] =
     [Gathering { pause_s: 0.5, batch: 16_384.0 }, Gathering { pause_s: 600.0, batch: 4e6 }];
 
 fn setup(members: u32) -> Setup {
-    let image = IMAGE.min(MOST_BLOCKS / u64::from(members));
+    let image = IMAGE.min(MAX_BLOCKS / u64::from(members));
     Setup { members, volume: 4 * image, image, rounds: 8, writes: image / 4, seed: 1 }
 }
 

@@ -109,7 +109,7 @@ impl StoreRoom for OwnStore {
         self.called(Call::Discard(first.number()))
     }
 
-    fn least_discard_blocks(&self) -> u32 {
+    fn min_discard_blocks(&self) -> u32 {
         1
     }
 

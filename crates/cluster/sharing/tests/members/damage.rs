@@ -118,7 +118,7 @@ fn damage_first(client: &Client, home: &Member) {
 }
 
 pub(crate) fn scrub(member: &Member) -> ScrubReport {
-    let options = ScrubOptions { most_bytes_per_s: None, heals: true };
+    let options = ScrubOptions { max_bytes_per_s: None, heals: true };
     member.pool.scrub(options, &Silent, &StopFlag::new()).unwrap()
 }
 

@@ -52,7 +52,7 @@ fn load(member: &Member, name: &str, seed: u64) -> Vec<u64> {
 
 #[test]
 fn threads_share_while_others_write_and_read() {
-    let none = Faults { least_delay_ns: 0, most_delay_ns: 1000, ..Faults::NONE };
+    let none = Faults { min_delay_ns: 0, max_delay_ns: 1000, ..Faults::NONE };
     let world = World::new(1, none);
     let client = world.client();
     let config = domain::create(&client, 2);

@@ -340,7 +340,7 @@ impl Run<'_> {
         for member in &members {
             self.recover(member).unwrap();
             // A block whose home did not answer is suspect until it proves intact.
-            let options = ScrubOptions { most_bytes_per_s: None, heals: true };
+            let options = ScrubOptions { max_bytes_per_s: None, heals: true };
             let report = member.pool.scrub(options, &Silent, &StopFlag::new()).unwrap();
             assert!(report.is_clean(), "{report:?}");
             member.pool.find(&Silent, &StopFlag::new()).unwrap();

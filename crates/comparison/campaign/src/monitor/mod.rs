@@ -15,7 +15,7 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Most looks of one run that are kept: a day. Later ones are not taken.
-const MOST_SAMPLES: usize = 86_400;
+const MAX_SAMPLES: usize = 86_400;
 
 /// The processes that belong to the target. They are added while the monitor runs.
 #[derive(Debug, Clone, Default)]
@@ -82,7 +82,7 @@ fn looks(
 ) -> Vec<Sample> {
     let mut samples = Vec::new();
     let look = |samples: &mut Vec<Sample>, is_asked| {
-        if samples.len() < MOST_SAMPLES {
+        if samples.len() < MAX_SAMPLES {
             let at_ns = clock.now_ns().saturating_sub(start_ns);
             samples.push(Sample { is_asked, ..Sample::take(at_ns, &watched.all()) });
         }

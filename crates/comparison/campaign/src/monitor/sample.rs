@@ -13,7 +13,7 @@ const SECTOR_BYTES: u64 = 512;
 const VIRTUAL_DISKS: [&str; 8] = ["loop", "ram", "zram", "dm-", "md", "nbd", "sr", "fd"];
 
 /// Most processes that are watched. It bounds the cost of a look.
-const MOST_PROCESSES: usize = 1000;
+const MAX_PROCESSES: usize = 1000;
 
 /// Counters at one moment. Those of time and of bytes only grow.
 #[derive(Debug, Clone, Default)]
@@ -124,7 +124,7 @@ fn family(roots: &[u32]) -> Vec<u32> {
     let mut found = Vec::new();
     let mut pending = roots.to_vec();
     while let Some(pid) = pending.pop() {
-        if found.len() >= MOST_PROCESSES || found.contains(&pid) {
+        if found.len() >= MAX_PROCESSES || found.contains(&pid) {
             continue;
         }
         found.push(pid);

@@ -11,7 +11,7 @@ use gemelo_job::nearest::nearest;
 use gemelo_record::{ClaimRecord, LeastFigure, LeastScale, Paper};
 
 /// Most claims of a plan. The papers have below 50 findings each.
-const MOST_CLAIMS: usize = 1000;
+const MAX_CLAIMS: usize = 1000;
 
 /// Reads the claims of a plan with these targets and workloads. `least` is the least scale of the
 /// claims about rates, times and processor time.
@@ -21,8 +21,8 @@ pub(super) fn claims(
     targets: &[TargetPlan],
     workloads: &[WorkloadPlan],
 ) -> Result<Vec<ClaimRecord>, PlanError> {
-    if tables.len() > MOST_CLAIMS {
-        return Err(PlanError::TooMany { most: MOST_CLAIMS, what: "claims" });
+    if tables.len() > MAX_CLAIMS {
+        return Err(PlanError::TooMany { most: MAX_CLAIMS, what: "claims" });
     }
     let mut claims = Vec::<ClaimRecord>::with_capacity(tables.len());
     for keys in tables {

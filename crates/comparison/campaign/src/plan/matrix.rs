@@ -6,7 +6,7 @@ use super::parameters::{Sets, check_name};
 use super::scope::Scope;
 
 /// Most combinations of one matrix. It bounds the cost of a wrong plan.
-const MOST_COMBINATIONS: usize = 10_000;
+const MAX_COMBINATIONS: usize = 10_000;
 
 /// One combination: the names with their values, in the order of the plan.
 pub(super) type Combination = Vec<(String, String)>;
@@ -24,8 +24,8 @@ pub(super) fn combinations(keys: &Keys<'_>, sets: &Sets) -> Result<Vec<Combinati
             }
             several => several.iter().map(|value| value.text.clone()).collect(),
         };
-        if all.len().saturating_mul(values.len()) > MOST_COMBINATIONS {
-            return Err(PlanError::TooMany { most: MOST_COMBINATIONS, what: "combinations" });
+        if all.len().saturating_mul(values.len()) > MAX_COMBINATIONS {
+            return Err(PlanError::TooMany { most: MAX_COMBINATIONS, what: "combinations" });
         }
         let extend = |combination: &Combination| -> Vec<Combination> {
             let with = |value: &String| {

@@ -21,7 +21,7 @@ use scope::Scope;
 use std::path::{Path, PathBuf};
 
 /// Most targets and most workloads of a plan after matrices were expanded.
-const MOST_MEMBERS: usize = 1000;
+const MAX_MEMBERS: usize = 1000;
 
 /// A plan that was read and checked.
 #[derive(Debug)]
@@ -103,9 +103,9 @@ fn members<T>(
             let _ = keys.has("matrix");
             members.push(read(&keys, &combination)?);
             keys.finish()?;
-            if members.len() > MOST_MEMBERS {
+            if members.len() > MAX_MEMBERS {
                 return Err(PlanError::TooMany {
-                    most: MOST_MEMBERS,
+                    most: MAX_MEMBERS,
                     what: "targets or workloads",
                 });
             }
@@ -123,14 +123,14 @@ fn check_names<'a>(
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         let is_valid = !name.is_empty()
-            && name.len() <= MOST_NAME_BYTES
+            && name.len() <= MAX_NAME_BYTES
             && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
             && !name.starts_with('.');
         if !is_valid {
             return Err(keys.wrong(
                 kind,
                 format_args!(
-                    "'{name}' is not a name: use at most {MOST_NAME_BYTES} letters, digits, \
+                    "'{name}' is not a name: use at most {MAX_NAME_BYTES} letters, digits, \
                      hyphens, underscores and dots"
                 ),
             ));
@@ -149,7 +149,7 @@ fn check_names<'a>(
 }
 
 /// Longest name of a target or a workload. Two of them are in the name of a directory.
-const MOST_NAME_BYTES: usize = 100;
+const MAX_NAME_BYTES: usize = 100;
 
 fn check_baseline(
     keys: &Keys<'_>,

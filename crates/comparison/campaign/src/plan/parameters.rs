@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use toml::de::DeTable;
 
 /// Most values of a set, and most parameters of a plan. A plan is written by hand.
-const MOST_VALUES: usize = 1000;
+const MAX_VALUES: usize = 1000;
 
 /// A name and its value, as `--set` takes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,8 +91,8 @@ pub(super) fn scope(keys: Option<&Keys<'_>>) -> Result<Scope, PlanError> {
 /// Reads the values of parameters without filling them in, because they may use one another.
 fn raw_values(keys: &Keys<'_>) -> Result<Vec<(String, usize, Vec<Text>)>, PlanError> {
     let all = keys.in_scope(Scope::literal()).all_texts()?;
-    if all.len() > MOST_VALUES {
-        return Err(PlanError::TooMany { most: MOST_VALUES, what: "parameters" });
+    if all.len() > MAX_VALUES {
+        return Err(PlanError::TooMany { most: MAX_VALUES, what: "parameters" });
     }
     Ok(all)
 }
@@ -103,8 +103,8 @@ pub(super) fn sets(keys: Option<&Keys<'_>>) -> Result<Sets, PlanError> {
     let mut sets = Sets::new();
     for (name, line, values) in keys.all_texts()? {
         check_name(&name, line)?;
-        if values.len() > MOST_VALUES {
-            return Err(PlanError::TooMany { most: MOST_VALUES, what: "values in a set" });
+        if values.len() > MAX_VALUES {
+            return Err(PlanError::TooMany { most: MAX_VALUES, what: "values in a set" });
         }
         sets.insert(name, values.into_iter().map(|value| value.text).collect());
     }

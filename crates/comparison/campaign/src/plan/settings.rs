@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Most repetitions. Confidence intervals hardly narrow beyond.
-const MOST_REPETITIONS: u32 = 1000;
+const MAX_REPETITIONS: u32 = 1000;
 
 /// Repetitions without the key. Fewer give no useful confidence interval.
 const REPETITIONS: u32 = 5;
@@ -37,7 +37,7 @@ pub(crate) struct Settings {
     pub(crate) title: String,
     /// Fewest repetitions of each pair.
     pub(crate) repetitions: u32,
-    pub(crate) most_repetitions: u32,
+    pub(crate) max_repetitions: u32,
     /// The largest difference that does not matter, as a share of a ratio.
     pub(crate) margin_share: f64,
     /// Deviation of a ratio from round to round that is assumed before any run.
@@ -88,7 +88,7 @@ impl Settings {
             title: keys.text("title")?.unwrap_or_else(|| name.clone()),
             name,
             repetitions,
-            most_repetitions: most,
+            max_repetitions: most,
             margin_share,
             spread_share,
             confidence,
@@ -115,8 +115,8 @@ impl Settings {
 
 fn count(keys: &Keys<'_>, name: &'static str) -> Result<Option<u32>, PlanError> {
     let Some(count) = keys.parsed::<u32>(name, "a whole number")? else { return Ok(None) };
-    if count > MOST_REPETITIONS {
-        return Err(keys.wrong(name, format_args!("must be at most {MOST_REPETITIONS}")));
+    if count > MAX_REPETITIONS {
+        return Err(keys.wrong(name, format_args!("must be at most {MAX_REPETITIONS}")));
     }
     Ok(Some(count))
 }

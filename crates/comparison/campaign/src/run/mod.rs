@@ -211,7 +211,7 @@ pub(crate) fn record_of(
         workloads: workloads.collect(),
         runs: first_runs(plan, selection),
         repetitions: settings.repetitions,
-        most_repetitions: settings.most_repetitions,
+        max_repetitions: settings.max_repetitions,
         margin_share: settings.margin_share,
         confidence: settings.confidence,
         claims: plan.claims.clone(),
@@ -291,7 +291,7 @@ impl Campaign<'_> {
     ) -> Result<bool, CampaignError> {
         let settings = &self.plan.settings;
         let last = self.record.runs.iter().map(|run| run.repetition).max().unwrap_or(0);
-        let looks = Looks::new(settings.repetitions, settings.most_repetitions);
+        let looks = Looks::new(settings.repetitions, settings.max_repetitions);
         let Some(next) = looks.after(last) else { return Ok(false) };
         let undecided = measured.undecided(&self.record)?;
         let is_undecided = |pair: &Pair| {

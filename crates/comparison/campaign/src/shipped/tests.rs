@@ -153,7 +153,7 @@ const OF_LOADS: [&str; 23] = [
     "usage/memory_bytes",
     "written/unique_share",
     "written/duplicates_share",
-    "written/most_duplicates",
+    "written/max_duplicates",
     "filebench/bytes_per_s",
     "filebench/bytes_per_io_s",
     "filebench/generated_bytes_per_s",
@@ -347,7 +347,7 @@ fn the_settings_of_the_plans_keep_their_level_and_find_what_they_tell() {
         let plan = plan(name);
         let selection = Selection::of(&plan);
         let Some(power) = plan.outlook().power else { continue };
-        assert_eq!(plan.settings.repetitions, plan.settings.most_repetitions, "{name}");
+        assert_eq!(plan.settings.repetitions, plan.settings.max_repetitions, "{name}");
         let provenance = Provenance::of_this_process(SystemTime::UNIX_EPOCH);
         let record = record_of(&plan, &selection, provenance);
         let campaigns = (COMPARISONS / power.comparisons).max(200);

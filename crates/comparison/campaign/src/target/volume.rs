@@ -23,7 +23,7 @@ const DEFAULT_BYTES: u64 = 4 << 30;
 
 /// Space of a pool beside the blocks of its volume, for blocks that were overwritten and not yet
 /// freed: a quarter of the volume, and at least this many bytes.
-const LEAST_SPARE_BYTES: u64 = 64 << 20;
+const MIN_SPARE_BYTES: u64 = 64 << 20;
 
 /// Name of the volume in the pool.
 const VOLUME: &str = "v";
@@ -92,7 +92,7 @@ pub(super) fn read(
     }
     let size = |name| table.parsed::<Size>(name, "a size, such as 4g");
     let bytes = size("size")?.map_or(DEFAULT_BYTES, |size| size.0);
-    let usual = bytes.saturating_add((bytes / 4).max(LEAST_SPARE_BYTES));
+    let usual = bytes.saturating_add((bytes / 4).max(MIN_SPARE_BYTES));
     let volume = Volume {
         access: access(&table)?,
         mode,

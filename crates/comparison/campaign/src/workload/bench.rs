@@ -20,7 +20,7 @@ use std::time::Duration;
 const OWN: [&str; 4] = ["target", "force", "keep", "json"];
 
 /// Most jobs of one action, as in a job file.
-const MOST_JOBS: usize = 1000;
+const MAX_JOBS: usize = 1000;
 
 #[derive(Debug)]
 pub(super) struct Bench {
@@ -44,8 +44,8 @@ pub(super) fn read(
     }
     let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
     let tables = table.tables("job", "job = [{ ... }]")?;
-    if tables.len() > MOST_JOBS {
-        return Err(PlanError::TooMany { most: MOST_JOBS, what: "jobs in one action" });
+    if tables.len() > MAX_JOBS {
+        return Err(PlanError::TooMany { most: MAX_JOBS, what: "jobs in one action" });
     }
     pace::ask(&table)?;
     let hosts = job_options::host_words(&table)?;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Most figures that a command may print.
-const MOST_FIGURES: usize = 1000;
+const MAX_FIGURES: usize = 1000;
 
 #[derive(Debug)]
 struct ShellCommand {
@@ -115,7 +115,7 @@ fn figures_of(text: &str) -> Figures {
         let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
             && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-./".contains(letter));
         let Ok(value) = value.trim().parse::<f64>() else { continue };
-        if is_name && figures.value(name).is_none() && figures.figures.len() < MOST_FIGURES {
+        if is_name && figures.value(name).is_none() && figures.figures.len() < MAX_FIGURES {
             figures.push(name, value, better(name));
         }
     }

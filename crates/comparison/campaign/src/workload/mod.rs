@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 /// Most steps before the measurement.
-const MOST_STEPS: usize = 100;
+const MAX_STEPS: usize = 100;
 
 /// Something that is done to a target and measured.
 pub(crate) trait Action: std::fmt::Debug + Send + Sync {
@@ -145,9 +145,9 @@ impl WorkloadPlan {
         };
         let (kind, measure) = action(keys, reading)?;
         let steps = keys.tables("prepare", "{ bench = { ... } }")?;
-        if steps.len() > MOST_STEPS {
+        if steps.len() > MAX_STEPS {
             return Err(PlanError::TooMany {
-                most: MOST_STEPS,
+                most: MAX_STEPS,
                 what: "steps before a measurement",
             });
         }

@@ -19,7 +19,7 @@ use std::time::Duration;
 const SEARCH_STEPS: u32 = 6;
 
 /// Least share of the asked rate that a run must reach. Below it, the target does not keep up.
-const LEAST_REACHED_SHARE: f64 = 0.95;
+const MIN_REACHED_SHARE: f64 = 0.95;
 
 /// Figure of the rate of the peak.
 const PEAK: &str = "peak/operations_per_s";
@@ -146,7 +146,7 @@ impl Action for Paced {
             Rule::Share(share) => self.at_rate(stage, &name, peak_per_s * share)?,
             Rule::Limit { percentile, latency_ns } => {
                 self.search(stage, &name, peak_per_s, |measured, rate| {
-                    let reached = per_s(measured).unwrap_or(0.0) >= LEAST_REACHED_SHARE * rate;
+                    let reached = per_s(measured).unwrap_or(0.0) >= MIN_REACHED_SHARE * rate;
                     reached && keeps(measured, percentile, latency_ns)
                 })?
             }

@@ -16,7 +16,7 @@ use gemelo_stats::Interval;
 use thiserror::Error;
 
 /// The longest text of a condition, in bytes.
-const MOST_BYTES: usize = 1000;
+const MAX_BYTES: usize = 1000;
 
 /// The error for a text that is not a condition.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -139,7 +139,7 @@ impl Condition {
     /// Fails if the text does not fit the grammar. The error names the column.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
         let mut parser = Parser { text, place: 0 };
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_BYTES {
             return Err(parser.fault("the text is longer than 1000 bytes"));
         }
         let expression = parser.expression()?;

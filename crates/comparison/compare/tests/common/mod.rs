@@ -42,7 +42,7 @@ pub(crate) fn campaign(targets: Vec<TargetRecord>, workloads: &[&str]) -> Campai
         workloads: workloads.iter().map(workload).collect(),
         runs: Vec::new(),
         repetitions: 3,
-        most_repetitions: 3,
+        max_repetitions: 3,
         margin_share: 0.1,
         confidence: 0.95,
         claims: Vec::new(),

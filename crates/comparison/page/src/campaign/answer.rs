@@ -14,7 +14,7 @@ use gemelo_record::TargetRecord;
 use gemelo_stats::Directions;
 
 /// Comparisons that the lines below a sentence name, the strongest ones first.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED: usize = 8;
 
 /// Returns the section with the answer.
 pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
@@ -73,7 +73,7 @@ fn of_target(
     let mut text = Text::new().strong(target.name.clone());
     text = match differing.len() {
         0 => text.plain(format!(" against {}: no difference was shown", baseline.name)),
-        count if count <= MOST_IN_SENTENCE => each(text.plain(": "), &differing, baseline),
+        count if count <= MAX_IN_SENTENCE => each(text.plain(": "), &differing, baseline),
         _ => ranges(text.plain(" "), &compared, baseline, judged),
     };
     text = text.plain(".");
@@ -96,7 +96,7 @@ fn of_target(
 }
 
 /// Differences that a sentence names one by one.
-const MOST_IN_SENTENCE: usize = 4;
+const MAX_IN_SENTENCE: usize = 4;
 
 /// Adds each difference: `0.93× the writes of ext4 on hot-spots (0.88 to 0.98), slower in 5 of 5`.
 fn each(mut text: Text, found: &[&Compared<'_>], baseline: &TargetRecord) -> Text {
@@ -274,7 +274,7 @@ fn details(compared: &[Compared<'_>]) -> Vec<Text> {
     }
     let mut details: Vec<Text> = compared
         .iter()
-        .take(MOST_NAMED)
+        .take(MAX_NAMED)
         .map(|one| {
             let without = || without_interval(&one.versus).to_owned();
             let interval = one.versus.interval.map_or_else(without, ratio_range);
@@ -286,8 +286,8 @@ fn details(compared: &[Compared<'_>]) -> Vec<Text> {
             ))
         })
         .collect();
-    if compared.len() > MOST_NAMED {
-        let more = compared.len() - MOST_NAMED;
+    if compared.len() > MAX_NAMED {
+        let more = compared.len() - MAX_NAMED;
         details.push(Text::new().link(format!("{more} more"), "#overview"));
     }
     details
@@ -295,7 +295,7 @@ fn details(compared: &[Compared<'_>]) -> Vec<Text> {
 
 /// Returns the figures of a target that nothing is compared with.
 fn alone(judged: &Judgement, ranks: &[Rank<'_>], target: &TargetRecord) -> Vec<Answer> {
-    let named = ranks.iter().take(MOST_NAMED).filter_map(|rank| {
+    let named = ranks.iter().take(MAX_NAMED).filter_map(|rank| {
         let of = judged.estimate(&rank.workload.name, &target.name, &rank.figure)?;
         let unit = Unit::of_figure(&rank.figure);
         let text = Text::new()

@@ -10,13 +10,13 @@ use gemelo_record::{RunRecord, Series, TargetRecord, WorkloadRecord};
 const WIDE_SHARE: f64 = 0.1;
 /// Processors that may be busy with other work than the target and the load before it is a doubt.
 /// Kernel threads of the target's disks count as other work.
-const MOST_OTHER_PROCESSORS: f64 = 0.5;
+const MAX_OTHER_PROCESSORS: f64 = 0.5;
 /// Share of the bytes read that has to come from disks, or else a cache served the reads.
-const LEAST_DISK_SHARE: f64 = 0.05;
+const MIN_DISK_SHARE: f64 = 0.05;
 /// Points of a series that show whether it still changes.
 const FEWEST_POINTS: usize = 20;
 /// Change from the first tenth of a run to its second half from which the start was another state.
-const MOST_CHANGE: f64 = 0.25;
+const MAX_CHANGE: f64 = 0.25;
 
 /// Returns the doubts about the measurements of a workload, in the order of the targets.
 pub(super) fn doubts(data: &Data, judged: &Judgement, workload: &WorkloadRecord) -> Vec<String> {
@@ -61,8 +61,8 @@ fn spread(
 fn start(runs: &[&RunRecord]) -> Option<String> {
     let changes: Option<Vec<f64>> = runs.iter().map(|run| change(run)).collect();
     let changes = changes?;
-    let same_direction = changes.iter().all(|change| *change > MOST_CHANGE)
-        || changes.iter().all(|change| *change < -MOST_CHANGE);
+    let same_direction = changes.iter().all(|change| *change > MAX_CHANGE)
+        || changes.iter().all(|change| *change < -MAX_CHANGE);
     let mean = changes.iter().sum::<f64>() / changes.len() as f64;
     same_direction.then(|| {
         let direction = if mean > 0.0 { "above" } else { "below" };
@@ -94,7 +94,7 @@ fn change(run: &RunRecord) -> Option<f64> {
 fn cached(runs: &[&RunRecord]) -> Option<String> {
     let means = |figure: &str| mean_of(runs, figure);
     let (read, disk) = (means("read/bytes_per_s")?, means("system/disk_read_bytes_per_s")?);
-    (read > 0.0 && disk < LEAST_DISK_SHARE * read).then(|| {
+    (read > 0.0 && disk < MIN_DISK_SHARE * read).then(|| {
         let unit = Unit::BytesPerSecond;
         format!("a cache served the reads, disks gave {} of {}", unit.show(disk), unit.show(read))
     })
@@ -105,7 +105,7 @@ fn other_work(runs: &[&RunRecord]) -> Option<String> {
     let means = |figure: &str| mean_of(runs, figure);
     let known = means("target/cpu_share").unwrap_or(0.0) + means("usage/cpu_share")?;
     let other = means("system/cpu_share")? - known;
-    (other > MOST_OTHER_PROCESSORS).then(|| {
+    (other > MAX_OTHER_PROCESSORS).then(|| {
         format!(
             "the machine is noisy, {other:.1} processors were busy with other work than the \
              target and the load"

@@ -1,7 +1,7 @@
 //! Quantities over the time of a workload's runs: of the load and of the monitor.
 
 use super::data::Data;
-use super::workload::MOST_PICTURES;
+use super::workload::MAX_PICTURES;
 use crate::anchor;
 use crate::chart::{Axis, AxisKind, Chart, Line, Lines};
 use crate::document::{Cell, Column, Picture, Table};
@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Pictures over time of a whole campaign, and of each workload at least. They are the largest part
 /// of a page.
-const MOST_OF_CAMPAIGN: usize = 96;
+const MAX_OF_CAMPAIGN: usize = 96;
 const FEWEST_OF_WORKLOAD: usize = 2;
 /// Lines of one picture at most. More repetitions would hide each other.
-const MOST_LINES: usize = 24;
+const MAX_LINES: usize = 24;
 /// Points of a line of means over repetitions.
 const MEAN_POINTS: usize = 60;
 /// Rows of the table of a picture at most.
-const MOST_ROWS: usize = 10;
+const MAX_ROWS: usize = 10;
 
 /// Returns whether a series gets a picture. Series of one point, of zeros and of the monitor's own
 /// cost get none, and neither does the throughput beside the operations of the same kind, which has
@@ -48,8 +48,8 @@ pub(super) fn pictures(data: &Data, workload: &WorkloadRecord) -> Vec<Picture> {
 
 /// Returns the number of pictures that each workload gets at most.
 fn share(data: &Data) -> usize {
-    let of_each = MOST_OF_CAMPAIGN / data.plan.workloads.len().max(1);
-    of_each.clamp(FEWEST_OF_WORKLOAD, MOST_PICTURES)
+    let of_each = MAX_OF_CAMPAIGN / data.plan.workloads.len().max(1);
+    of_each.clamp(FEWEST_OF_WORKLOAD, MAX_PICTURES)
 }
 
 fn series_of(run: &RunRecord) -> impl Iterator<Item = &Series> {
@@ -58,7 +58,7 @@ fn series_of(run: &RunRecord) -> impl Iterator<Item = &Series> {
 
 fn picture(data: &Data, workload: &WorkloadRecord, name: &str) -> Picture {
     let targets = data.plan.targets.len().max(1);
-    let repetitions = (MOST_LINES / targets).max(1);
+    let repetitions = (MAX_LINES / targets).max(1);
     let mut lines: Vec<TimeLine<'_>> = Vec::new();
     for (number, target) in data.targets() {
         let series = data.of_pair(workload, target).flat_map(series_of);
@@ -151,7 +151,7 @@ fn table(title: &str, unit: Unit, lines: &[TimeLine<'_>]) -> Table {
     let mut table = Table::new(format!("{title}, means of equal intervals of time"), columns);
     let end = lines.iter().filter_map(|line| line.points.last()).map(|(time, _)| *time).max();
     let longest = lines.iter().map(|line| line.points.len()).max().unwrap_or(0);
-    let rows = longest.clamp(1, MOST_ROWS) as u64;
+    let rows = longest.clamp(1, MAX_ROWS) as u64;
     let length = (end.unwrap_or(0) / rows).max(1);
     for row in 0..rows {
         let (from, to) =

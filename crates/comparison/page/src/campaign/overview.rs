@@ -10,7 +10,7 @@ use gemelo_compare::{Doubt, Verdict};
 use gemelo_record::{Better, TargetRecord, WorkloadRecord};
 
 /// Ratios in one picture at most.
-const MOST_RATIOS: usize = 20;
+const MAX_RATIOS: usize = 20;
 
 /// A workload and one of the figures that rank targets on it.
 pub(super) struct Rank<'a> {
@@ -95,7 +95,7 @@ fn ratio_pictures(
     let mut pictures = Vec::new();
     for (number, target) in others(data, baseline) {
         let of_target: Vec<_> = rows.iter().filter(|row| row.0 == number).cloned().collect();
-        for (part, rows) in of_target.chunks(MOST_RATIOS).enumerate() {
+        for (part, rows) in of_target.chunks(MAX_RATIOS).enumerate() {
             let id = anchor("ratios", &format!("{}-{}", target.name, part + 1));
             let title = format!("{} against {}", target.name, baseline.name);
             pictures.push(ratio_picture(id, title, rows, baseline, reach));

@@ -36,7 +36,7 @@ pub(super) fn origin(data: &Data) -> Section {
     let mut facts = origin::facts(&data.plan.provenance);
     facts.push((
         "Repetitions".to_owned(),
-        match (data.plan.repetitions, data.plan.most_repetitions) {
+        match (data.plan.repetitions, data.plan.max_repetitions) {
             (fewest, most) if fewest < most => {
                 format!("{fewest} to {most}, until comparisons and claims are decided").into()
             }

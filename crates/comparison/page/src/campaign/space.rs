@@ -9,7 +9,7 @@ use gemelo_record::{RunRecord, Space, TargetRecord, WorkloadRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most workloads with a picture in the section. The table has all of them.
-const MOST_PICTURES: usize = 12;
+const MAX_PICTURES: usize = 12;
 
 /// Name of the time before the load.
 const BEFORE: &str = "before";
@@ -49,7 +49,7 @@ pub(super) fn section(data: &Data) -> Option<Section> {
     if table.rows.is_empty() {
         return None;
     }
-    pictures.truncate(MOST_PICTURES);
+    pictures.truncate(MAX_PICTURES);
     let mut section = Section::new("space", "Space");
     section.items.push(Item::Pictures(pictures));
     section.items.push(Item::Table(table));

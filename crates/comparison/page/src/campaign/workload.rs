@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// Pictures of one kind that a workload gets at most: a suite of eight jobs with reads and writes
 /// has sixteen.
-pub(super) const MOST_PICTURES: usize = 16;
+pub(super) const MAX_PICTURES: usize = 16;
 /// Percentiles in the tables of latency curves.
 pub(super) const PERCENTILES: [(f64, &str); 6] = [
     (0.5, "50 %"),
@@ -135,7 +135,7 @@ fn contents(data: &Data, workload: &WorkloadRecord, directory: &Path) -> Vec<Pic
         pictures.extend(written::pictures(&place.join(file), &id));
         pictures.extend(accesses::pictures(&place.join(file), &id));
     }
-    pictures.truncate(MOST_PICTURES);
+    pictures.truncate(MAX_PICTURES);
     pictures
 }
 
@@ -146,7 +146,7 @@ fn latency_curves(data: &Data, workload: &WorkloadRecord) -> Vec<Picture> {
         .flat_map(|run| &run.figures.curves)
         .map(|curve| curve.name.as_str())
         .filter(|name| known.insert(*name))
-        .take(MOST_PICTURES)
+        .take(MAX_PICTURES)
         .collect();
     names.into_iter().map(|name| latency_curve(data, workload, name)).collect()
 }

@@ -49,7 +49,7 @@ pub(crate) struct Placed {
 /// Ticks that a linear axis has room for.
 const LINEAR_TICKS: f64 = 5.0;
 /// The highest share that an axis of nines shows: 0.999999.
-const MOST_NINES: f64 = 6.0;
+const MAX_NINES: f64 = 6.0;
 
 /// The part of intervals that a linear axis shows. The interval of a few repetitions that differ
 /// may be many times the values, and reach below zero where no value can be. It would hide the
@@ -272,7 +272,7 @@ fn round_label(unit: Unit, value: f64) -> String {
 }
 
 fn nines_of(share: f64) -> f64 {
-    -(1.0 - share.clamp(0.0, 1.0)).max(10f64.powf(-MOST_NINES)).log10()
+    -(1.0 - share.clamp(0.0, 1.0)).max(10f64.powf(-MAX_NINES)).log10()
 }
 
 fn nines(axis: &Axis, most: f64) -> Placed {
@@ -285,7 +285,7 @@ fn nines(axis: &Axis, most: f64) -> Placed {
         (0.99999, "99.999 %"),
         (0.999_999, "99.9999 %"),
     ];
-    let high = nines_of(most).ceil().clamp(2.0, MOST_NINES);
+    let high = nines_of(most).ceil().clamp(2.0, MAX_NINES);
     Placed {
         low: 0.0,
         high,

@@ -15,7 +15,7 @@ const SCRIPT: &str = include_str!("script.js");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// Parts of a document whose list is shown at once. A longer list would push the answer down.
-const MOST_CONTENTS: usize = 16;
+const MAX_CONTENTS: usize = 16;
 
 /// Returns the page. Links to files of pictures are left out without `has_files`.
 ///
@@ -85,7 +85,7 @@ fn contents(document: &Document) -> Markup {
     html! {
         @match document.sections.len() {
             0..=2 => {}
-            3..=MOST_CONTENTS => nav aria-label="Contents" { (list) },
+            3..=MAX_CONTENTS => nav aria-label="Contents" { (list) },
             _ => nav aria-label="Contents" { details { summary { "Contents" } (list) } },
         }
     }

@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Jobs that one report shows at most. More lines in one picture cannot be told apart.
-const MOST_SOURCES: usize = 24;
+const MAX_SOURCES: usize = 24;
 /// Jobs whose latencies stand below their rates. Those of more jobs are in the table alone.
-const MOST_DETAILED: usize = 3;
+const MAX_DETAILED: usize = 3;
 /// Figures that get a picture with a bar for each job, if several jobs have them.
 const BARS: [&str; 6] = [
     "write/operations_per_s",
@@ -62,7 +62,7 @@ pub(super) fn sources(files: &[(PathBuf, RawResult)]) -> Vec<Source<'_>> {
             });
         }
     }
-    sources.truncate(MOST_SOURCES);
+    sources.truncate(MAX_SOURCES);
     sources
 }
 
@@ -73,7 +73,7 @@ pub(super) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
     }
     let mut answer = Section::new("answer", "Answer");
     let mut answers: Vec<Answer> = sources.iter().filter_map(Source::answer).collect();
-    if answers.len() > MOST_DETAILED {
+    if answers.len() > MAX_DETAILED {
         answers.iter_mut().for_each(|answer| answer.details.clear());
     }
     if !answers.is_empty() {

@@ -117,7 +117,7 @@ fn plan(runs: Vec<PlannedRun>, repetitions: u32) -> CampaignRecord {
         workloads,
         runs,
         repetitions,
-        most_repetitions: repetitions,
+        max_repetitions: repetitions,
         margin_share: 0.1,
         confidence: 0.95,
         claims: claims(),

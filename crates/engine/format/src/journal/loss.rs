@@ -13,7 +13,7 @@ pub(super) struct Gaps {
     /// The number of the first lost commit, and of the commit that the replay went on with.
     pub(super) first: Option<(u64, u64)>,
     commits: u64,
-    most_changes: Option<u64>,
+    max_changes: Option<u64>,
 }
 
 impl JournalReader<'_> {
@@ -23,11 +23,11 @@ impl JournalReader<'_> {
         if next == self.number {
             return;
         }
-        let most = most_changes(self.number..next, headers);
+        let most = max_changes(self.number..next, headers);
         let gaps = &mut self.gaps;
-        gaps.most_changes = match gaps.first {
+        gaps.max_changes = match gaps.first {
             None => most,
-            Some(_) => gaps.most_changes.zip(most).map(|(a, b)| a.saturating_add(b)),
+            Some(_) => gaps.max_changes.zip(most).map(|(a, b)| a.saturating_add(b)),
         };
         gaps.commits += next - self.number;
         gaps.first.get_or_insert((self.number, next));
@@ -150,26 +150,26 @@ impl JournalReader<'_> {
         let last = newest.filter(|newest| *newest > next).max(marked);
         let end = follower.or(last.map(|last| last.saturating_add(1)));
         let range = next..end.unwrap_or(next).max(next);
-        let most_at_end = most_changes(range.clone(), left);
-        let Gaps { first, commits, most_changes } = &self.gaps;
-        let most_changes = match first {
-            None => most_at_end,
-            Some(_) if range.is_empty() => *most_changes,
-            Some(_) => most_changes.zip(most_at_end).map(|(a, b)| a.saturating_add(b)),
+        let max_at_end = max_changes(range.clone(), left);
+        let Gaps { first, commits, max_changes } = &self.gaps;
+        let max_changes = match first {
+            None => max_at_end,
+            Some(_) if range.is_empty() => *max_changes,
+            Some(_) => max_changes.zip(max_at_end).map(|(a, b)| a.saturating_add(b)),
         };
         Ok(LostHistory {
             what,
             commits: commits + (range.end - range.start),
-            most_changes,
+            max_changes,
             can_skip: follower.is_some() || first.is_some(),
         })
     }
 }
 
 /// The most changes that commits can hold together, if the headers of all of them are there.
-fn most_changes(mut numbers: Range<u64>, headers: &[Commit]) -> Option<u64> {
+fn max_changes(mut numbers: Range<u64>, headers: &[Commit]) -> Option<u64> {
     numbers.try_fold(0u64, |sum, number| {
         let at = headers.iter().find(|at| at.header.number == number)?;
-        Some(sum.saturating_add(at.header.most_changes()))
+        Some(sum.saturating_add(at.header.max_changes()))
     })
 }

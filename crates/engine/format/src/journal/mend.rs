@@ -4,7 +4,7 @@ use crate::{COMMIT_HEADER_BYTES, CommitHeader, PAGE_BYTES, PoolSeed};
 
 /// Most pages in which two copies may differ. Each mix of them is tried, so this bounds the work to
 /// 256 checksums of a commit.
-const MOST_DIFFERENT_PAGES: u32 = 8;
+const MAX_DIFFERENT_PAGES: u32 = 8;
 
 /// Finds the payload that a header names among the mixes of two copies of its commit: of each page
 /// in which the copies differ, either may be the intact one. A torn commit that is found so may be
@@ -20,7 +20,7 @@ pub(super) fn mend_payload(
         pairs.enumerate().filter(|(_, (a, b))| a != b).map(|(page, _)| page).collect();
     // With one page the two mixes are the copies themselves.
     let count =
-        u32::try_from(different.len()).ok().filter(|n| (2..=MOST_DIFFERENT_PAGES).contains(n))?;
+        u32::try_from(different.len()).ok().filter(|n| (2..=MAX_DIFFERENT_PAGES).contains(n))?;
     let end = COMMIT_HEADER_BYTES + usize::try_from(header.payload_bytes).ok()?;
     // A Gray code exchanges one page in each step and comes by every mix.
     for step in 1..1usize << count {

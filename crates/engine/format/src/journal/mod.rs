@@ -64,7 +64,7 @@ pub struct LostHistory {
     pub commits: u64,
     /// The most changes of blocks, ranges of blocks and volumes that the lost commits can hold
     /// together, by their lengths; [`None`] if the header of one cannot be read.
-    pub most_changes: Option<u64>,
+    pub max_changes: Option<u64>,
     /// `true` if commits that follow a lost one can be replayed.
     pub can_skip: bool,
 }

@@ -4,7 +4,7 @@ use super::GivenUp;
 use super::mend::mend_payload;
 use crate::error::{FormatError, Result};
 use crate::{
-    COMMIT_HEADER_BYTES, COPIES, Change, Commit, CommitHeader, DiskRole, MOST_DAMAGED_BYTES,
+    COMMIT_HEADER_BYTES, COPIES, Change, Commit, CommitHeader, DiskRole, MAX_DAMAGED_BYTES,
     PAGE_BYTES, PoolSeed, Reading, Regions,
 };
 use gemelo_disk::Disk;
@@ -16,7 +16,7 @@ use std::io;
 const SCAN_BYTES: usize = 1 << 20;
 /// Most pages of the rings that may be unreadable: those of one damaged run. A disk can take
 /// seconds to give up on each, and one with more of them is failing as a whole.
-const MOST_UNREADABLE_PAGES: usize = MOST_DAMAGED_BYTES as usize / PAGE_BYTES + 1;
+const MAX_UNREADABLE_PAGES: usize = MAX_DAMAGED_BYTES as usize / PAGE_BYTES + 1;
 
 /// A commit that was read.
 pub(super) struct Found {
@@ -154,7 +154,7 @@ impl Ring<'_> {
             unreadable.pages.insert(RingPage { ring: at.ring, offset });
             // Commits beyond the end of the disk are lost. The search for them costs no time.
             let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
-            if !is_end && unreadable.pages.len() > MOST_UNREADABLE_PAGES {
+            if !is_end && unreadable.pages.len() > MAX_UNREADABLE_PAGES {
                 return Err(FormatError::io(DiskRole::Metadata, "read")(error));
             }
             unreadable.error.get_or_insert(error);

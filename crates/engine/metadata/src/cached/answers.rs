@@ -112,7 +112,7 @@ impl<L: Layout> Volumes for CachedBackend<L> {
     }
 
     fn piece_blocks(&self) -> Option<u64> {
-        Some((self.most_delta_bytes / PIECE_SHARE).max(1))
+        Some((self.max_delta_bytes / PIECE_SHARE).max(1))
     }
 }
 

@@ -1,10 +1,10 @@
 //! The layout `btree`: copy-on-write B-trees. A checkpoint writes each changed node once, with all
 //! changes to it.
 
-use super::layout::{IndexEdit, Layout, Leaf, MOST_CANDIDATES, StoredIndex, Visitor};
+use super::layout::{IndexEdit, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{MOST_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
+use gemelo_format::{MAX_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl Merge<'_> {
                 let root = NodeRef::from_bits(*bits);
                 Ok(Tree { root, height: level - 1 })
             }
-            Some(_) if level <= MOST_LEVELS => {
+            Some(_) if level <= MAX_LEVELS => {
                 let root = Some(self.pages.write(Node::page(self.part, level, &entries))?);
                 Ok(Tree { root, height: level })
             }
@@ -279,7 +279,7 @@ impl Layout for BTreeLayout {
         struct OfTag<'f>(u32, &'f mut Vec<u32>);
         impl Visitor for OfTag<'_> {
             fn value(&mut self, key: u64, _value: u128) -> ControlFlow<()> {
-                if (key >> 32) as u32 != self.0 || self.1.len() >= MOST_CANDIDATES {
+                if (key >> 32) as u32 != self.0 || self.1.len() >= MAX_CANDIDATES {
                     return ControlFlow::Break(());
                 }
                 self.1.push(key as u32);

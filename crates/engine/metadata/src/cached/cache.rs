@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SHARDS: usize = 16;
 /// The least number of pages for more than one part. The parts of a smaller cache would hold too
 /// few pages each.
-const LEAST_SHARDED: usize = 256;
+const MIN_SHARDED: usize = 256;
 /// Memory of a page and of its frame's other fields.
 const FRAME_BYTES: usize = PAGE_BYTES + 64;
 
@@ -35,7 +35,7 @@ struct Shard {
 /// A cache of pages that several threads can use.
 pub(super) struct Cache {
     shards: Vec<Mutex<Shard>>,
-    most_frames: usize,
+    max_frames: usize,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -100,10 +100,10 @@ impl Shard {
 impl Cache {
     pub(super) fn new(bytes: u64) -> Self {
         let frames = usize::try_from(bytes).unwrap_or(usize::MAX) / FRAME_BYTES;
-        let shards = if frames < LEAST_SHARDED { 1 } else { SHARDS };
+        let shards = if frames < MIN_SHARDED { 1 } else { SHARDS };
         Self {
             shards: (0..shards).map(|_| Mutex::default()).collect(),
-            most_frames: (frames / shards).max(2),
+            max_frames: (frames / shards).max(2),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -136,7 +136,7 @@ impl Cache {
             // A new page counts as unused until its second use, so pages that are needed only once
             // are evicted first.
             let frame = Frame { slot: at.slot, checksum: at.checksum, is_used: false, page };
-            shard.lock().put(self.most_frames, frame);
+            shard.lock().put(self.max_frames, frame);
         }
     }
 

@@ -22,8 +22,8 @@ const TABLE_PIECE_BYTES: u64 = 2048;
 impl<L: Layout> Checkpoint for CachedBackend<L> {
     fn pressure(&self) -> Pressure {
         match self.active.bytes() {
-            bytes if bytes >= self.most_delta_bytes => Pressure::Full,
-            bytes if bytes >= self.most_delta_bytes / 2 => Pressure::High,
+            bytes if bytes >= self.max_delta_bytes => Pressure::Full,
+            bytes if bytes >= self.max_delta_bytes / 2 => Pressure::High,
             _ => Pressure::Low,
         }
     }

@@ -100,7 +100,7 @@ pub(crate) trait Layout: Send + Sync + 'static {
         edits: &mut dyn Iterator<Item = (u64, u128)>,
     ) -> Result<Tree>;
 
-    /// Adds the PBNs that the index has for a tag, at most [`MOST_CANDIDATES`].
+    /// Adds the PBNs that the index has for a tag, at most [`MAX_CANDIDATES`].
     fn candidates(pages: &Pages, index: &StoredIndex, tag: u32, found: &mut Vec<u32>)
     -> Result<()>;
 
@@ -114,7 +114,7 @@ pub(crate) trait Layout: Send + Sync + 'static {
 
 /// PBNs that are looked at for one fingerprint. A pool of 2^32 blocks has by chance two with the
 /// same tag; a content has several if it is stored more than once.
-pub(super) const MOST_CANDIDATES: usize = 16;
+pub(super) const MAX_CANDIDATES: usize = 16;
 
 /// Finds the first key with a value.
 struct First(Option<u64>);

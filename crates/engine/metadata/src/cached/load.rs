@@ -16,7 +16,7 @@ use std::ops::{ControlFlow, Range};
 
 /// The most LBNs that one lost page may cost for them to be marked one by one: 256 GiB of blocks of
 /// 4 KiB.
-const MOST_LOST_BLOCKS: u64 = 1 << 26;
+const MAX_LOST_BLOCKS: u64 = 1 << 26;
 
 /// Values by key, and ranges of keys whose values cannot be read.
 type Values = Vec<(u64, u128)>;
@@ -180,7 +180,7 @@ impl<L: Layout> CachedBackend<L> {
                 self.active.set_word(volume.record.id, Lbn(lbn), word as u64);
             }
             for keys in lost {
-                if keys.end.min(blocks).saturating_sub(keys.start) > MOST_LOST_BLOCKS {
+                if keys.end.min(blocks).saturating_sub(keys.start) > MAX_LOST_BLOCKS {
                     let what = format!("almost all of the map of volume '{}'", volume.record.name);
                     return Err(MetadataError::damaged(what));
                 }

@@ -28,7 +28,7 @@ use gemelo_format::{
     Fingerprint, Identity, Lbn, Part, Pbn, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume,
     Tree, VolumeId, VolumeRecord,
 };
-use layout::{Cursor, Layout, MOST_CANDIDATES, StoredIndex};
+use layout::{Cursor, Layout, MAX_CANDIDATES, StoredIndex};
 use pages::Pages;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub(super) const BTREE: Registration = Registration {
 const CACHE_SHARE: u64 = 2;
 const DELTA_SHARE: u64 = 8;
 /// The least memory that can be configured.
-const LEAST_CACHE_BYTES: u64 = 64 << 10;
+const MIN_CACHE_BYTES: u64 = 64 << 10;
 /// A change unmaps or copies at most one LBN for this many bytes of the delta's memory. Each LBN
 /// takes far less, so a single change cannot fill the delta.
 const PIECE_SHARE: u64 = 512;
@@ -107,7 +107,7 @@ pub(super) struct CachedBackend<L> {
     /// The slots of the durable table, and of the table that the checkpoint under way has written.
     table: Vec<Slot>,
     sealed: Option<Vec<Slot>>,
-    most_delta_bytes: u64,
+    max_delta_bytes: u64,
     /// Off while the journal of a damaged pool is replayed: counts are computed at its end, because
     /// a replay past a lost commit may share blocks that nothing refers to, and use blocks twice.
     is_counting: bool,
@@ -128,7 +128,7 @@ impl<L: Layout> CachedBackend<L> {
 
     /// Makes the backend of an empty pool, for a data store of this many blocks.
     fn new(home: &BackendContext<'_>, data_blocks: u64, cache_bytes: u64) -> Self {
-        let cache_bytes = cache_bytes.max(LEAST_CACHE_BYTES);
+        let cache_bytes = cache_bytes.max(MIN_CACHE_BYTES);
         let superblock = home.superblock;
         let seed = PoolSeed::of(superblock);
         Self {
@@ -152,7 +152,7 @@ impl<L: Layout> CachedBackend<L> {
             )),
             table: Vec::new(),
             sealed: None,
-            most_delta_bytes: cache_bytes / DELTA_SHARE,
+            max_delta_bytes: cache_bytes / DELTA_SHARE,
             is_counting: true,
             lost_fingerprints: Vec::new(),
             layout: PhantomData,
@@ -241,7 +241,7 @@ impl<L: Layout> CachedBackend<L> {
         candidates.extend(self.frozen().and_then(|delta| delta.find(wanted)));
         L::candidates(&self.pages, &self.version.index, tag(wanted), candidates)?;
         let mut best: Option<(bool, u32, u32)> = None;
-        for pbn in candidates.iter().take(MOST_CANDIDATES + 2) {
+        for pbn in candidates.iter().take(MAX_CANDIDATES + 2) {
             // An index entry on disk may be older than the deltas.
             let count = self.count(*pbn)?;
             if count == 0 {

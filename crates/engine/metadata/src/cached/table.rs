@@ -4,7 +4,7 @@
 //! full. Entries that fit in neither are not indexed, which costs a duplicate and nothing else.
 
 use super::array::{self, LeafEdits, LeafShape};
-use super::layout::{IndexEdit, Layout, Leaf, MOST_CANDIDATES, StoredIndex, Visitor};
+use super::layout::{IndexEdit, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
@@ -218,7 +218,7 @@ impl Layout for TableLayout {
                 if entries(middle) < index_entry(tag, 0) { low = middle + 1 } else { high = middle }
             }
             let same = (low..count).map(entries).take_while(|entry| (entry >> 32) as u32 == tag);
-            found.extend(same.take(MOST_CANDIDATES).map(|entry| entry as u32));
+            found.extend(same.take(MAX_CANDIDATES).map(|entry| entry as u32));
         }
         Ok(())
     }

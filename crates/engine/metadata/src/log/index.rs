@@ -14,7 +14,7 @@ const SHARDS_AT_ONCE: usize = 64;
 /// Below this number of records one thread fills the index faster than several threads start.
 const FEW_RECORDS: u64 = 100_000;
 /// Most fill threads; the memory budget allows two.
-const MOST_FILLERS: usize = 2;
+const MAX_FILLERS: usize = 2;
 
 type Shard = HashTable<u32>;
 
@@ -46,7 +46,7 @@ impl HashIndex {
                 fill_part(first, part, each, records);
             }
         };
-        let fillers = if physical < FEW_RECORDS { 1 } else { MOST_FILLERS };
+        let fillers = if physical < FEW_RECORDS { 1 } else { MAX_FILLERS };
         let fillers =
             std::thread::available_parallelism().map_or(1, |cores| cores.get().min(fillers));
         std::thread::scope(|scope| {

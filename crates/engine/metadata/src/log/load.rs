@@ -9,7 +9,7 @@ use crate::{BackendContext, Damage, LoadOptions};
 use gemelo_base::units::format_counted;
 use gemelo_disk::Disk;
 use gemelo_format::{
-    INNER_BITS, INNER_POSITIONS, MAP_PAGE_ENTRIES, MOST_MAP_BITS, MapKind, MapRef, NodeRef,
+    INNER_BITS, INNER_POSITIONS, MAP_PAGE_ENTRIES, MAX_MAP_BITS, MapKind, MapRef, NodeRef,
     PAGE_BYTES, Page, PoolSeed, RECORD_PAGE_ENTRIES, Reading, Regions, Root, Slot, Table,
     TableVolume, inner_children, is_inner_bits, read_chain, read_slot, sparse_entries,
 };
@@ -112,9 +112,9 @@ impl LogBackend {
         for volume in &table.volumes {
             self.prepare_volume(volume, loader)?;
         }
-        let most_records = self.pbn_end().div_ceil(RECORD_PAGE_ENTRIES as u64);
+        let max_records = self.pbn_end().div_ceil(RECORD_PAGE_ENTRIES as u64);
         for page in &table.records {
-            if u64::from(page.number) >= most_records {
+            if u64::from(page.number) >= max_records {
                 return Err(MetadataError::damaged(format!(
                     "the checkpoint's table has record page {}, which is out of range",
                     page.number
@@ -324,7 +324,7 @@ impl LogBackend {
             }
         }
         for (id, blocks) in cut {
-            let rest = (1 << MOST_MAP_BITS) - blocks;
+            let rest = (1 << MAX_MAP_BITS) - blocks;
             self.unmap(id, gemelo_format::Lbn(blocks), rest, &mut Vec::new())?;
         }
         Ok(())

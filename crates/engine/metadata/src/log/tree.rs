@@ -9,11 +9,11 @@ use super::leaf::{is_empty, set_in_leaf, sparse_or_dense};
 use super::nodes::{Content, Inner, Node, NodeId, Nodes, Tally};
 use super::pager::Pager;
 use super::walk::{first_of, position};
-use gemelo_format::{DENSE_BITS, INNER_BITS, INNER_POSITIONS, MOST_MAP_BITS, SPARSE_ENTRIES};
+use gemelo_format::{DENSE_BITS, INNER_BITS, INNER_POSITIONS, MAX_MAP_BITS, SPARSE_ENTRIES};
 use std::ops::Range;
 
 /// Nodes on the way to an LBN.
-const MOST_DEPTH: usize = 1 + ((MOST_MAP_BITS - DENSE_BITS) / INNER_BITS) as usize;
+const MAX_DEPTH: usize = 1 + ((MAX_MAP_BITS - DENSE_BITS) / INNER_BITS) as usize;
 
 /// The map of a volume.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Tree {
 /// The inner nodes on the way to an LBN, from the root on.
 #[derive(Default)]
 struct Way {
-    nodes: [Option<NodeId>; MOST_DEPTH],
+    nodes: [Option<NodeId>; MAX_DEPTH],
     depth: usize,
 }
 
@@ -141,7 +141,7 @@ impl Nodes {
         while lbn >> self.get(root).bits != 0 {
             let node = self.get(root);
             let bits = node.bits + INNER_BITS;
-            assert!(bits <= MOST_MAP_BITS, "a volume has no block {lbn}");
+            assert!(bits <= MAX_MAP_BITS, "a volume has no block {lbn}");
             if matches!(node.content, Content::Sparse(_)) && !self.is_shared(root) {
                 self.touch(pager, root);
                 self.get_mut(root).bits = bits;

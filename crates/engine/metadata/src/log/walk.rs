@@ -1,7 +1,7 @@
 //! Look-ups in maps, which change nothing.
 
 use super::nodes::{Content, Node, NodeId, Nodes, distinct};
-use gemelo_format::{INNER_BITS, INNER_POSITIONS, Lbn, MOST_MAP_BITS, Place};
+use gemelo_format::{INNER_BITS, INNER_POSITIONS, Lbn, MAX_MAP_BITS, Place};
 use std::ops::Range;
 
 /// The position of an LBN in an inner node.
@@ -100,7 +100,7 @@ impl Nodes {
     /// The end of the LBNs from `from` on that can be unmapped with at most `most` leaves given
     /// up, where a shared node counts as one leaf.
     pub(super) fn end_of_leaves(&self, root: Option<NodeId>, from: u64, most: u64) -> u64 {
-        let end = 1 << MOST_MAP_BITS;
+        let end = 1 << MAX_MAP_BITS;
         let Some(root) = root else { return end };
         let mut left = most;
         self.count_leaves(root, 0, from, &mut left).unwrap_or(end)

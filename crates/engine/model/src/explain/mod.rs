@@ -21,7 +21,7 @@ use std::collections::HashSet;
 pub(crate) const THREADS: usize = 4;
 /// Runs of the model that are kept at a time: some 500 MB. There can be more, because a life of the
 /// pool without a visible commit can have made any changes.
-const MOST_GUESSES: usize = 500_000;
+const MAX_GUESSES: usize = 500_000;
 
 /// A request of a thread to the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,7 +115,7 @@ pub fn explain(protocol: &Protocol, events: &[Event]) -> Result<Explanation, Une
     let (mut guesses, mut is_cut_off) = (vec![Guess::first(protocol)], false);
     for (at, event) in events.iter().enumerate() {
         let all = with_hidden_steps(protocol, &script, guesses);
-        is_cut_off |= all.len() >= MOST_GUESSES;
+        is_cut_off |= all.len() >= MAX_GUESSES;
         if *event == Event::CutPower {
             script = lives.next().unwrap_or_default();
         }
@@ -133,12 +133,12 @@ pub fn explain(protocol: &Protocol, events: &[Event]) -> Result<Explanation, Une
     Ok(Explanation::Found { runs: guesses.len() })
 }
 
-/// Adds the runs that make further steps which are not seen, up to [`MOST_GUESSES`].
+/// Adds the runs that make further steps which are not seen, up to [`MAX_GUESSES`].
 fn with_hidden_steps(protocol: &Protocol, script: &Script, first: Vec<Guess>) -> HashSet<Guess> {
     let mut all: HashSet<Guess> = first.iter().cloned().collect();
     let mut waiting = first;
     while let Some(guess) = waiting.pop() {
-        if all.len() >= MOST_GUESSES {
+        if all.len() >= MAX_GUESSES {
             break;
         }
         for next in guess.hidden_steps(protocol, script) {

@@ -20,7 +20,7 @@ const COMMANDS: usize = 3;
 /// Requests of each client between two openings.
 const REQUESTS: u64 = 6;
 /// Stops after which the power is cut at the latest, if it is cut.
-const MOST_STOPS: u64 = 220;
+const MAX_STOPS: u64 = 220;
 /// Openings of a run.
 const LIVES: u64 = 3;
 
@@ -86,7 +86,7 @@ pub fn play(seed: u64) -> Run {
             machine.note(Event::Shown(shown(&pool)));
         }
         let is_last = life == lives;
-        let most_stops = if is_last { u64::MAX } else { random.below(MOST_STOPS) };
+        let max_stops = if is_last { u64::MAX } else { random.below(MAX_STOPS) };
         let seeds: Vec<u64> = (0..THREADS).map(|_| random.next_u64()).collect();
         thread::scope(|scope| {
             for (number, seed) in seeds.into_iter().enumerate() {
@@ -95,7 +95,7 @@ pub fn play(seed: u64) -> Run {
                     machine.scheduler().work(number, || live(pool, machine, number, seed));
                 });
             }
-            machine.scheduler().run(&mut random, most_stops, || machine.cut_power());
+            machine.scheduler().run(&mut random, max_stops, || machine.cut_power());
         });
         overtaken += overtaken_in(&pool);
         if is_last {

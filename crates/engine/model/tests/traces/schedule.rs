@@ -20,7 +20,7 @@ const LOOKS: u32 = 3;
 /// The time between two looks at sleeping threads.
 const LOOK: Duration = Duration::from_micros(50);
 /// Looks without a thread that can go on: 20 s, after which the test has failed.
-const MOST_LOOKS: u32 = 400_000;
+const MAX_LOOKS: u32 = 400_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -101,10 +101,10 @@ impl Scheduler {
         threads.turn = None;
     }
 
-    /// Lets the threads go on one by one until all have ended, or until `most_stops`, when `end`
+    /// Lets the threads go on one by one until all have ended, or until `max_stops`, when `end`
     /// is called and they go on without stops. Returns the number of stops.
-    pub fn run(&self, random: &mut Random, most_stops: u64, end: impl FnOnce()) -> u64 {
-        for stops in 0..most_stops {
+    pub fn run(&self, random: &mut Random, max_stops: u64, end: impl FnOnce()) -> u64 {
+        for stops in 0..max_stops {
             let Some(stopped) = self.wait_for_stop() else { return stops };
             let chosen = stopped[random.below(stopped.len() as u64) as usize];
             let mut threads = self.lock();
@@ -118,7 +118,7 @@ impl Scheduler {
         if is_under_way {
             self.release();
         }
-        most_stops
+        max_stops
     }
 
     /// Waits until no thread runs. Returns the threads that are at a stop, or `None` if all have
@@ -126,7 +126,7 @@ impl Scheduler {
     fn wait_for_stop(&self) -> Option<Vec<usize>> {
         let mut sleeping_looks = 0;
         let mut threads = self.lock();
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_LOOKS {
             let stopped = threads.numbers(Phase::Stopped);
             let running = threads.numbers(Phase::Running);
             if running.is_empty() {

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Runs that were read since they were last passed over, and are passed over at one search for
 /// room. The search is under the lock of the buffer, so it is bounded.
-const MOST_PASSED_OVER: usize = 8;
+const MAX_PASSED_OVER: usize = 8;
 
 /// Contents of neighbouring PBNs.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Kept {
             let Some((first, number)) = self.order.pop_front() else { return };
             let run = self.runs.get_mut(&first).filter(|run| run.number == number);
             let Some(run) = run else { continue };
-            if run.was_read && passed_over < MOST_PASSED_OVER {
+            if run.was_read && passed_over < MAX_PASSED_OVER {
                 passed_over += 1;
                 run.was_read = false;
                 self.order.push_back((first, number));
@@ -120,7 +120,7 @@ impl Kept {
 
     /// Bounds the entries of runs that have gone.
     fn drop_stale_entries(&mut self) {
-        if self.order.len() > 2 * self.runs.len() + MOST_PASSED_OVER {
+        if self.order.len() > 2 * self.runs.len() + MAX_PASSED_OVER {
             let runs = &self.runs;
             self.order
                 .retain(|(first, number)| runs.get(first).is_some_and(|run| run.number == *number));
@@ -187,7 +187,7 @@ mod tests {
                 }
                 assert_eq!(kept.contents(), found, "seed {seed}");
                 assert_eq!(memory.free() + found, 64, "seed {seed}");
-                assert!(kept.order.len() <= 2 * kept.runs.len() + 2 * MOST_PASSED_OVER);
+                assert!(kept.order.len() <= 2 * kept.runs.len() + 2 * MAX_PASSED_OVER);
             }
         }
     }
@@ -218,7 +218,7 @@ mod tests {
         }
         kept.make_room(1, &mut memory);
         let gone = firsts.iter().position(|first| !kept.runs.contains_key(first));
-        assert_eq!((gone, kept.contents()), (Some(MOST_PASSED_OVER), 19));
+        assert_eq!((gone, kept.contents()), (Some(MAX_PASSED_OVER), 19));
     }
 
     #[test]

@@ -377,8 +377,8 @@ impl StoreRoom for WriteBuffer {
         self.shared.store.allocated_bytes()
     }
 
-    fn least_discard_blocks(&self) -> u32 {
-        self.shared.store.least_discard_blocks()
+    fn min_discard_blocks(&self) -> u32 {
+        self.shared.store.min_discard_blocks()
     }
 
     fn reserve(&self, writes: &mut [ContentWrite<'_>]) {

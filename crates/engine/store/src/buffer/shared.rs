@@ -26,7 +26,7 @@ const START_BYTES: usize = 256 << 10;
 /// The contents that wait for the observer have this part of all slots at most.
 const SLOTS_PER_UNSEEN: usize = 8;
 /// A buffer of fewer contents could not take one while it writes another.
-const LEAST_SLOTS: usize = 2;
+const MIN_SLOTS: usize = 2;
 
 /// Is told when a thread of a buffer panics.
 pub type ToldOfPanic = Arc<dyn Fn(Panicked) + Send + Sync>;
@@ -138,7 +138,7 @@ impl Shared {
         let block_bytes = store.block_bytes();
         assert!(block_bytes > 0, "a store of contents without bytes");
         let wanted = usize::try_from(options.bytes).unwrap_or(usize::MAX) / block_bytes;
-        let slots = wanted.max(LEAST_SLOTS);
+        let slots = wanted.max(MIN_SLOTS);
         let guarded = Guarded {
             state: State::new(Memory::new(block_bytes, slots), options.keeps_written),
             urgent: 0,

@@ -36,7 +36,7 @@ struct Below {
     cold: BTreeSet<u32>,
     /// Calls that reserve space ahead, and the number from which on none is wanted.
     reserved_ahead: u32,
-    most_reserved_ahead: u32,
+    max_reserved_ahead: u32,
 }
 
 /// A store in memory. It checks that no PBN is written twice at once.
@@ -95,7 +95,7 @@ impl StoreRoom for TestStore {
 
     fn wants_reserve_ahead(&self) -> bool {
         let below = self.below.lock();
-        below.reserved_ahead < below.most_reserved_ahead
+        below.reserved_ahead < below.max_reserved_ahead
     }
 
     fn reserve_ahead(&self) {
@@ -111,7 +111,7 @@ impl StoreRoom for TestStore {
         Ok(())
     }
 
-    fn least_discard_blocks(&self) -> u32 {
+    fn min_discard_blocks(&self) -> u32 {
         1
     }
 

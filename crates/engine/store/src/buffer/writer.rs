@@ -12,7 +12,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// A content waits about this long at most before it is written out.
-const MOST_AGE: Duration = Duration::from_millis(5);
+const MAX_AGE: Duration = Duration::from_millis(5);
 /// A content is tried this often: an error can pass where the medium is good.
 const TRIES: u32 = 2;
 
@@ -244,7 +244,7 @@ impl Shared {
                 continue;
             }
             guarded.is_watched = true;
-            let is_old = guarded.wait_for(&self.work, MOST_AGE);
+            let is_old = guarded.wait_for(&self.work, MAX_AGE);
             guarded.is_watched = false;
             if is_old {
                 guarded.urgent = guarded.state.next_number();

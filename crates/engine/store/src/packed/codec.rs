@@ -14,7 +14,7 @@ const STREAK: u32 = 32;
 const START_PART: usize = 4;
 /// A content is stored compressed if it takes at most this many eighths of a block. A smaller gain
 /// would not be worth reading parts of two blocks.
-const MOST_EIGHTHS: usize = 7;
+const MAX_EIGHTHS: usize = 7;
 /// Levels of Zstandard are small numbers.
 const LZ4: u8 = Compression::Lz4.algorithm();
 
@@ -133,7 +133,7 @@ impl Codec {
 }
 
 const fn shrinks(length: usize, from: usize) -> bool {
-    length <= from / 8 * MOST_EIGHTHS
+    length <= from / 8 * MAX_EIGHTHS
 }
 
 /// Decompresses a content. Returns `false` if the bytes are not those of a content of this length.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// A content begins in a block only if this part of the block is left for it: its start would
 /// otherwise cost the read of a block and save little.
-const LEAST_START_PART: usize = 32;
+const MIN_START_PART: usize = 32;
 
 /// The room that a block has for a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl BlockImage {
         let left = self.bytes.len() - self.end;
         if SLOT_HEAD_BYTES + length <= left && self.slots + 1 < SPANNING_SLOT {
             Fit::Slot(self.slots + 1)
-        } else if SLOT_HEAD_BYTES + length > left && left >= self.bytes.len() / LEAST_START_PART {
+        } else if SLOT_HEAD_BYTES + length > left && left >= self.bytes.len() / MIN_START_PART {
             Fit::Spanning
         } else {
             Fit::None

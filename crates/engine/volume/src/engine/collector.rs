@@ -21,11 +21,11 @@ pub struct GcReport {
 
 impl Engine {
     /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back
-    /// to the system, at most `most_bytes_per_s`: blocks that were freed, and not those that were
+    /// to the system, at most `max_bytes_per_s`: blocks that were freed, and not those that were
     /// never used or given back before.
     pub(crate) fn collect(
         &self,
-        most_bytes_per_s: Option<u64>,
+        max_bytes_per_s: Option<u64>,
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<GcReport> {
@@ -46,7 +46,7 @@ impl Engine {
         monitor.begin("Giving back free space", Unit::Items, Some(all));
         let (due_ns, discarded_blocks) = (self.clock.now_ns(), 0);
         let mut pass =
-            Pass { engine: self, most_bytes_per_s, monitor, stop, due_ns, discarded_blocks };
+            Pass { engine: self, max_bytes_per_s, monitor, stop, due_ns, discarded_blocks };
         pass.discard_freed()?;
         pass.sweep()?;
         let discarded_blocks = pass.discarded_blocks;
@@ -59,7 +59,7 @@ impl Engine {
 }
 
 /// An allowance that was not used is saved up, for a burst of this many seconds' worth.
-const MOST_SAVED_S: u64 = 1;
+const MAX_SAVED_S: u64 = 1;
 /// Pause of the background collector after it has searched the whole store: 10 s.
 const REST_NS: u64 = 10_000_000_000;
 
@@ -85,7 +85,7 @@ impl Collector {
             return Ok(());
         }
         let earned = u128::from(self.bytes_per_s) * u128::from(now_ns - self.at_ns) / 1_000_000_000;
-        let most = self.bytes_per_s.saturating_mul(MOST_SAVED_S);
+        let most = self.bytes_per_s.saturating_mul(MAX_SAVED_S);
         self.allowed_bytes =
             self.allowed_bytes.saturating_add(u64::try_from(earned).unwrap_or(most)).min(most);
         self.at_ns = now_ns;
@@ -96,10 +96,10 @@ impl Collector {
         loop {
             let blocks =
                 u32::try_from(self.allowed_bytes / block_bytes).unwrap_or(u32::MAX).min(RUN_BLOCKS);
-            if blocks < engine.data.least_discard_blocks() {
+            if blocks < engine.data.min_discard_blocks() {
                 return Ok(());
             }
-            let least = engine.data.least_discard_blocks();
+            let least = engine.data.min_discard_blocks();
             let (count, next) = engine.data.discard_undiscarded(self.next, least..=blocks)?;
             assert!(count <= blocks, "more was given back than allowed");
             self.allowed_bytes -= u64::from(count) * block_bytes;
@@ -117,7 +117,7 @@ impl Collector {
 /// A pass of the collector as a command.
 struct Pass<'e> {
     engine: &'e Engine,
-    most_bytes_per_s: Option<u64>,
+    max_bytes_per_s: Option<u64>,
     monitor: &'e dyn Monitor,
     stop: &'e StopFlag,
     due_ns: u64,
@@ -164,7 +164,7 @@ impl Pass<'_> {
         if self.stop.is_raised() {
             return Err(VolumeError::Interrupted);
         }
-        if let Some(rate) = self.most_bytes_per_s {
+        if let Some(rate) = self.max_bytes_per_s {
             let bytes = u64::from(count) * self.engine.block_bytes() as u64;
             let ns = bytes.saturating_mul(1_000_000_000) / rate.max(1);
             self.due_ns = self.due_ns.saturating_add(ns);

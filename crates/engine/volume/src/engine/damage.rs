@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 /// Damaged blocks that are remembered, so that each is counted once: 1 MiB of memory. Past it a
 /// block counts at each read.
-const MOST_NOTED: usize = 65_536;
+const MAX_NOTED: usize = 65_536;
 /// Damaged blocks that are listed.
-const MOST_LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 /// Blocks remembered that could not be written; past it the oldest knowledge is dropped, and a
 /// write tries such a block once more.
-const MOST_UNWRITABLE: usize = 10_000;
+const MAX_UNWRITABLE: usize = 10_000;
 
 /// A damaged block of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl Damages {
     /// Records a damaged block. Returns `true` if it was not recorded yet.
     fn note(&self, damage: Noted) -> bool {
         let mut noted = self.noted.lock();
-        !noted.contains(&damage) && (noted.len() >= MOST_NOTED || noted.insert(damage))
+        !noted.contains(&damage) && (noted.len() >= MAX_NOTED || noted.insert(damage))
     }
 
     fn noted(&self) -> Vec<Noted> {
@@ -70,7 +70,7 @@ impl Damages {
     /// Records a suspect block that could not be written. Its content has to be stored elsewhere.
     pub(super) fn note_unwritable(&self, pbn: Pbn) {
         let mut unwritable = self.unwritable.lock();
-        if unwritable.len() >= MOST_UNWRITABLE {
+        if unwritable.len() >= MAX_UNWRITABLE {
             unwritable.clear();
         }
         unwritable.insert(pbn);
@@ -187,6 +187,6 @@ impl Engine {
             (is_there == Some(pbn)).then_some(())?;
             Some(DamagedBlock { volume: name_of(id)?, lbn, pbn })
         };
-        noted.into_iter().filter_map(in_use).take(MOST_LISTED).collect()
+        noted.into_iter().filter_map(in_use).take(MAX_LISTED).collect()
     }
 }

@@ -38,7 +38,7 @@ pub(crate) use data::{ContentSpace, ContentStore, Pin, Remembered};
 pub use finder::{FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack};
 pub(crate) use finder::{FinderPolicy, SampledBlocks, Scope};
 pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
-pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
+pub(crate) use log::{JournalFigures, MIN_RESERVE_SLOTS};
 pub use overload::InlineOverload;
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;

@@ -112,7 +112,7 @@ pub(super) struct Plan<'p> {
     blocks: Vec<Block<'p>>,
     /// The version of the metadata at the look-up.
     version: (u64, usize),
-    most_references: u32,
+    max_references: u32,
 }
 
 impl<'p> Plan<'p> {
@@ -145,7 +145,7 @@ impl<'p> Plan<'p> {
         };
         let blocks: Vec<Block<'p>> = items.iter().map(block).collect();
         assert_eq!(patched, patches.len(), "each patched block was read once");
-        Self { blocks, version: (0, 0), most_references: u32::MAX }
+        Self { blocks, version: (0, 0), max_references: u32::MAX }
     }
 
     pub(super) fn take_fingerprints(&mut self, engine: &Engine, mode: DedupMode) {
@@ -168,7 +168,7 @@ impl<'p> Plan<'p> {
         let count = self.blocks.len();
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
         let (mut places, mut found) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        self.most_references = engine.tuning.most_references;
+        self.max_references = engine.tuning.max_references;
         let state = engine.state();
         self.version = state.version();
         state.backend().look_up(volume.id(), &lbns, &mut places)?;
@@ -256,7 +256,7 @@ impl<'p> Plan<'p> {
             if block.place.pbn() == Some(pbn) {
                 return Step::Unchanged;
             }
-            if record.references < self.most_references {
+            if record.references < self.max_references {
                 return Step::Share(pbn);
             }
         }
@@ -278,7 +278,7 @@ impl<'p> Plan<'p> {
     /// Equal fingerprints have to be enough proof, because a damaged content cannot be compared.
     fn healable(&self, engine: &Engine, block: &Block<'p>, must_compare: bool) -> Option<Pbn> {
         let Found { pbn, record, .. } = block.found?;
-        let is_shareable = record.references < self.most_references;
+        let is_shareable = record.references < self.max_references;
         let is_right = record.is_suspect && is_shareable && !must_compare;
         (is_right && !engine.damages.is_unwritable(pbn)).then_some(pbn)
     }

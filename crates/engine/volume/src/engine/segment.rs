@@ -13,10 +13,10 @@ use std::ops;
 use std::sync::atomic::Ordering;
 
 /// Most requests of a segment. Comparing each with each is cheap up to this number.
-const MOST_REQUESTS: usize = 128;
+const MAX_REQUESTS: usize = 128;
 /// Most blocks that are fingerprinted, allocated and written at once. More would not make the runs
 /// much longer; the lists of a write of 4 MiB stay in the processor's cache.
-const MOST_ITEMS: usize = 1024;
+const MAX_ITEMS: usize = 1024;
 
 /// A range of bytes of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,8 +133,8 @@ impl Engine {
     /// is a segment of its own.
     fn segment_length(&self, batch: &[Request<'_>]) -> usize {
         let block_bytes = u64::from(self.superblock.block_bytes);
-        let mut claims: Vec<Claim> = Vec::with_capacity(batch.len().min(MOST_REQUESTS));
-        for request in batch.iter().take(MOST_REQUESTS) {
+        let mut claims: Vec<Claim> = Vec::with_capacity(batch.len().min(MAX_REQUESTS));
+        for request in batch.iter().take(MAX_REQUESTS) {
             let Some(range) = range_of(&request.operation) else { break };
             let (offset, length) = (range.offset, range.length.min(u64::MAX - range.offset));
             let blocks = Range { offset, length }.blocks(block_bytes);
@@ -191,7 +191,7 @@ impl Engine {
                 failed(*number, &error);
             }
         }
-        for items in changes.items.chunks(MOST_ITEMS) {
+        for items in changes.items.chunks(MAX_ITEMS) {
             self.write_items(volume, items, &mut failed);
         }
         if !changes.items.is_empty() {

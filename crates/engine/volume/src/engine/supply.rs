@@ -9,11 +9,11 @@ use std::time::Duration;
 /// waits together, half a minute, counts as one that hangs.
 const SHORT_WAITS: u32 = 100;
 const SHORT_WAIT: Duration = Duration::from_micros(100);
-const MOST_WAITS: u32 = 30_000;
+const MAX_WAITS: u32 = 30_000;
 const WAIT: Duration = Duration::from_millis(1);
 /// Waits of the collector for requests that still read freed blocks: 0.1 s in all. Its next round
 /// finds blocks that are freed later.
-const MOST_COLLECTOR_WAITS: u32 = 100;
+const MAX_COLLECTOR_WAITS: u32 = 100;
 
 /// Counts of blocks that are free, or may soon be.
 struct Supply {
@@ -50,7 +50,7 @@ impl Engine {
     /// blocks, or write to taken ones, are waited for. The caller holds no pin.
     pub(super) fn reclaim(&self, wanted: usize) -> Result<usize> {
         let wanted = wanted as u64;
-        for number in 0..MOST_WAITS {
+        for number in 0..MAX_WAITS {
             self.check_writable()?;
             let supply = self.supply();
             let goal = wanted.min(supply.free + supply.uncommitted + supply.others);
@@ -68,7 +68,7 @@ impl Engine {
 
     /// Waits for a limited time until no request reads freed blocks any more.
     pub(crate) fn reclaim_all(&self) {
-        for _ in 0..MOST_COLLECTOR_WAITS {
+        for _ in 0..MAX_COLLECTOR_WAITS {
             if self.data.free_retired() == 0 {
                 return;
             }

@@ -154,7 +154,7 @@ impl Engine {
     /// Fails if a reference count could overflow. A clone adds to a block as many references as the
     /// source has.
     fn check_countable(&self, state: &State, source: VolumeId) -> Result<()> {
-        let most = u64::from(self.tuning.most_references);
+        let most = u64::from(self.tuning.max_references);
         let of_source = state.backend().mapped_blocks(source);
         // No count is above the sum of all counts, so the common case looks at no block.
         if !state.backend().clones_add_references()
@@ -260,7 +260,7 @@ impl Engine {
         // If two threads grow the pool, the second compares with the size set by the first.
         let _alone = self.catalogue.change();
         let now = self.state().backend().totals().data_blocks;
-        let most = self.superblock.store.most_blocks();
+        let most = self.superblock.store.max_blocks();
         if data_blocks < now || data_blocks > most {
             let size = |blocks: u64| {
                 format_exact_size(blocks.saturating_mul(u64::from(self.superblock.block_bytes)))

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 /// Passes after which the write of a block fails. Each pass means that another write to the block
 /// came in between.
-const MOST_PASSES: u32 = 10_000;
+const MAX_PASSES: u32 = 10_000;
 
 /// The new content of a block.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Engine {
         }
         let patched = items.iter().filter(|item| item.is_patch());
         let _patching = volume.lock_patches(patched.map(|item| item.lbn));
-        for pass in 0..MOST_PASSES {
+        for pass in 0..MAX_PASSES {
             if left.is_empty() {
                 return;
             }
@@ -240,7 +240,7 @@ impl Engine {
         assert_eq!(scratch.records.len(), 1, "a block has a record");
         Ok(scratch.records.iter().all(|record| {
             let is_same = record.fingerprint == fingerprint;
-            is_same && (1..self.tuning.most_references).contains(&record.references)
+            is_same && (1..self.tuning.max_references).contains(&record.references)
         }))
     }
 

@@ -7,14 +7,14 @@ use gemelo_base::{Monitor, StopFlag, Unit};
 
 impl Pool {
     /// Brings together what lies scattered in all volumes, without waiting until the pool is idle,
-    /// at most `most_bytes_per_s`. Blocks that are written meanwhile may be left.
+    /// at most `max_bytes_per_s`. Blocks that are written meanwhile may be left.
     ///
     /// # Errors
     /// Fails if metadata cannot be read or changed, or if the work was stopped. Blocks that were
     /// moved until then stay moved.
     pub fn arrange(
         &self,
-        most_bytes_per_s: Option<u64>,
+        max_bytes_per_s: Option<u64>,
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<ArrangeReport> {
@@ -28,7 +28,7 @@ impl Pool {
             if stop.is_raised() {
                 return Err(VolumeError::Interrupted);
             }
-            if let Some(rate) = most_bytes_per_s {
+            if let Some(rate) = max_bytes_per_s {
                 let bytes = report.moved_blocks * block_bytes;
                 due_ns = due_ns.saturating_add(bytes.saturating_mul(1_000_000_000) / rate.max(1));
                 engine.sleep_until_ns(due_ns);

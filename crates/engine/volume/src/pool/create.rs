@@ -1,13 +1,13 @@
 //! Makes a pool on two empty disks.
 
 use super::Pool;
-use crate::engine::LEAST_RESERVE_SLOTS;
+use crate::engine::MIN_RESERVE_SLOTS;
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
 use gemelo_disk::DiskError;
 use gemelo_format::{
     BackendKind, COPIES, Compression, DiskRole, FingerprintKind, FlushMark, FlushMarks,
-    MOST_PACKED_BLOCK_BYTES, PAGE_BYTES, Page, Pbn, PoolSeed, Regions, Root, SlotWrite, StoreKind,
+    MAX_PACKED_BLOCK_BYTES, PAGE_BYTES, Page, Pbn, PoolSeed, Regions, Root, SlotWrite, StoreKind,
     Superblock, is_block_size,
 };
 use gemelo_metadata::{BackendContext, Sealed};
@@ -16,13 +16,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The shortest journal: room for a few commits.
-const LEAST_JOURNAL_BYTES: u64 = 64 << 10;
+const MIN_JOURNAL_BYTES: u64 = 64 << 10;
 /// The longest journal by default. It holds some 5 million writes between two checkpoints.
-const MOST_JOURNAL_BYTES: u64 = 128 << 20;
+const MAX_JOURNAL_BYTES: u64 = 128 << 20;
 /// The longest journal that an option may give.
-const MOST_GIVEN_JOURNAL_BYTES: u64 = 64 << 30;
+const MAX_GIVEN_JOURNAL_BYTES: u64 = 64 << 30;
 /// The fewest blocks of a data store: its header and one content.
-const LEAST_DATA_BLOCKS: u64 = 2;
+const MIN_DATA_BLOCKS: u64 = 2;
 /// The default journal has this share of the data store's size: 0.4 %.
 const DATA_PER_JOURNAL: u64 = 256;
 /// Bytes of zeros per write.
@@ -79,20 +79,20 @@ impl PoolOptions {
                 "give a power of two from 512 bytes to 1 MiB".to_owned(),
             );
         }
-        if self.compression.is_some() && self.block_bytes > MOST_PACKED_BLOCK_BYTES {
+        if self.compression.is_some() && self.block_bytes > MAX_PACKED_BLOCK_BYTES {
             return bad(
                 format!("compression of blocks of {}", format_exact_size(self.block_bytes.into())),
                 "give blocks of at most 64 KiB".to_owned(),
             );
         }
-        if !(LEAST_DATA_BLOCKS..=self.store().most_blocks()).contains(&self.data_blocks()) {
+        if !(MIN_DATA_BLOCKS..=self.store().max_blocks()).contains(&self.data_blocks()) {
             return bad(
                 format!("capacity {}", format_exact_size(self.capacity_bytes)),
                 self.limit(),
             );
         }
         if let Some(bytes) = self.journal_bytes
-            && !(LEAST_JOURNAL_BYTES..=MOST_GIVEN_JOURNAL_BYTES).contains(&bytes)
+            && !(MIN_JOURNAL_BYTES..=MAX_GIVEN_JOURNAL_BYTES).contains(&bytes)
         {
             return bad(
                 format!("journal size {}", format_exact_size(bytes)),
@@ -105,19 +105,19 @@ impl PoolOptions {
     /// The limit that the capacity exceeds. It follows from the block size.
     fn limit(&self) -> String {
         let size = |blocks| format_exact_size(blocks * u64::from(self.block_bytes));
-        if self.data_blocks() < LEAST_DATA_BLOCKS {
+        if self.data_blocks() < MIN_DATA_BLOCKS {
             return format!(
                 "a pool of {} blocks needs at least {}",
                 size(1),
-                size(LEAST_DATA_BLOCKS)
+                size(MIN_DATA_BLOCKS)
             );
         }
-        let most = size(self.store().most_blocks() + 1);
+        let most = size(self.store().max_blocks() + 1);
         format!("a pool of {} blocks holds less than {most}; larger blocks allow more", size(1))
     }
 
     /// The least size of a device: that of the data store, or of the metadata of a new pool.
-    pub(super) fn least_bytes(&self, is_data: bool) -> u64 {
+    pub(super) fn min_bytes(&self, is_data: bool) -> u64 {
         if is_data {
             self.data_blocks() * u64::from(self.block_bytes)
         } else {
@@ -142,7 +142,7 @@ impl PoolOptions {
 
     fn ring_pages(&self) -> u64 {
         let chosen =
-            (self.capacity_bytes / DATA_PER_JOURNAL).clamp(LEAST_JOURNAL_BYTES, MOST_JOURNAL_BYTES);
+            (self.capacity_bytes / DATA_PER_JOURNAL).clamp(MIN_JOURNAL_BYTES, MAX_JOURNAL_BYTES);
         self.journal_bytes.unwrap_or(chosen) / (PAGE_BYTES * COPIES) as u64
     }
 }
@@ -190,7 +190,7 @@ pub(super) fn format_metadata(
     clear_metadata(disks, superblock)?;
     write_checkpoint(disks, superblock, data_blocks)?;
     // Allocates the reserve, so that volumes can be removed when the file system is full.
-    for range in superblock.regions().slot_ranges(0..2 * LEAST_RESERVE_SLOTS) {
+    for range in superblock.regions().slot_ranges(0..2 * MIN_RESERVE_SLOTS) {
         let length = range.end - range.start;
         let allocated = disks.metadata.allocate(range.start, length);
         allocated.map_err(VolumeError::io(DiskRole::Metadata, "enlarge"))?;

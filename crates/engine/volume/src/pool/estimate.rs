@@ -73,19 +73,19 @@ impl Distinct {
         let factor = blocks / sampled;
         let new: f64 = counts.clone().sum();
         let deviation = (new * (sampled - new).max(0.0) / sampled).sqrt();
-        let least_new = (new - NORMAL_95 * deviation).max(0.0) * factor;
+        let min_new = (new - NORMAL_95 * deviation).max(0.0) * factor;
         let pairs = |copies: f64| copies * (copies - 1.0) / 2.0;
         let seen_pairs: f64 = counts.clone().map(pairs).sum();
         let variance: f64 = counts.map(|copies| pairs(copies).powi(2)).sum();
-        let most_pairs = seen_pairs + NORMAL_95 * variance.sqrt() + POISSON_NONE_95;
-        let all_pairs = most_pairs * factor * factor;
-        let by_pairs = match least_new {
+        let max_pairs = seen_pairs + NORMAL_95 * variance.sqrt() + POISSON_NONE_95;
+        let all_pairs = max_pairs * factor * factor;
+        let by_pairs = match min_new {
             0.0 => 0.0,
-            least_new => least_new * least_new / (least_new + 2.0 * all_pairs),
+            min_new => min_new * min_new / (min_new + 2.0 * all_pairs),
         };
         let least = by_pairs.max(once + more);
-        let most_once = once + NORMAL_95 * once.sqrt() + POISSON_NONE_95;
-        let most = (most_once * factor + more).min(blocks).max(least);
+        let max_once = once + NORMAL_95 * once.sqrt() + POISSON_NONE_95;
+        let most = (max_once * factor + more).min(blocks).max(least);
         Self { least, most }
     }
 }

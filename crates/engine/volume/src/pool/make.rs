@@ -127,7 +127,7 @@ impl<'a> Places<'a> {
         let disk = FileDisk::open(place, DiskAccess::Exclusive).map_err(in_use)?;
         let have_bytes = disk.len().map_err(failed("measure", place))?;
         if disk.is_device() {
-            let need_bytes = self.options.least_bytes(name == DATA);
+            let need_bytes = self.options.min_bytes(name == DATA);
             if have_bytes < need_bytes {
                 return Err(VolumeError::SmallDevice {
                     path: place.to_owned(),

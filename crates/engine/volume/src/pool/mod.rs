@@ -57,7 +57,7 @@ pub struct Tuning {
     /// `true` if the pool takes no changes, because it is damaged or only inspected.
     pub read_only: bool,
     /// The most references to a block. Beyond it a content gets a fresh copy.
-    pub most_references: u32,
+    pub max_references: u32,
     /// Memory in bytes for the metadata of a pool with the backend `table` or `btree`: at least 64
     /// KiB.
     pub cache_bytes: u64,
@@ -94,7 +94,7 @@ impl Default for Tuning {
             verify_reads: true,
             verify_bytes: false,
             read_only: false,
-            most_references: u32::MAX,
+            max_references: u32::MAX,
             cache_bytes: 256 << 20,
             background: true,
             finder: FinderTuning::default(),
@@ -344,18 +344,18 @@ impl Pool {
     }
 
     /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back
-    /// to the system, at most `most_bytes_per_s`.
+    /// to the system, at most `max_bytes_per_s`.
     ///
     /// # Errors
     /// Fails if the checkpoint or a discard fails, or if the work was stopped.
     pub fn gc(
         &self,
-        most_bytes_per_s: Option<u64>,
+        max_bytes_per_s: Option<u64>,
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<GcReport> {
         let _watch = self.engine.watch();
-        self.engine.collect(most_bytes_per_s, monitor, stop)
+        self.engine.collect(max_bytes_per_s, monitor, stop)
     }
 
     /// Counts all references again and compares. Returns descriptions of the differences, at most

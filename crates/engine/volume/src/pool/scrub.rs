@@ -17,16 +17,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Damaged contents that are listed; the others are counted.
-const MOST_LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 /// Damaged contents that are remembered, so that they can be healed: 32 MiB. Further ones are
 /// counted, and healed by another scrub.
-const MOST_DAMAGED: usize = 1 << 18;
+const MAX_DAMAGED: usize = 1 << 18;
 /// LBNs looked up at once. Their blocks are not reused until they are read.
 const LBNS_AT_ONCE: u64 = 1024;
 /// Bytes that are read in one list.
 const BYTES_AT_ONCE: usize = 1 << 20;
 /// LBNs that are listed for each damaged block.
-const MOST_NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 /// Longest sleep between looks at the stop flag.
 const STOP_PAUSE_NS: u64 = 50_000_000;
 
@@ -34,7 +34,7 @@ const STOP_PAUSE_NS: u64 = 50_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ScrubOptions {
     /// Most bytes a second that are read; [`None`] for no limit.
-    pub most_bytes_per_s: Option<u64>,
+    pub max_bytes_per_s: Option<u64>,
     /// `true` to write damaged contents again that have another copy.
     pub heals: bool,
 }
@@ -110,7 +110,7 @@ impl Pool {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<u64> {
-        let options = ScrubOptions { most_bytes_per_s: None, heals: true };
+        let options = ScrubOptions { max_bytes_per_s: None, heals: true };
         let mut scrub = Scrub::new(&self.engine, options, (monitor, stop));
         let blocks: Vec<Pbn> = wounds.iter().map(|wound| wound.expected.pbn).collect();
         let mut records = Vec::with_capacity(blocks.len());
@@ -238,7 +238,7 @@ impl<'e> Scrub<'e> {
     /// Waits until the rate allows to go on after reading this many contents.
     fn pace(&mut self, contents: usize) -> Result<()> {
         let now_ns = self.engine.now_ns();
-        if let Some(rate) = self.options.most_bytes_per_s {
+        if let Some(rate) = self.options.max_bytes_per_s {
             let bytes = (contents * self.engine.block_bytes()) as u64;
             let took_ns = bytes.saturating_mul(1_000_000_000) / rate.max(1);
             self.free_at_ns = self.free_at_ns.max(now_ns).saturating_add(took_ns);
@@ -315,11 +315,11 @@ impl<'e> Scrub<'e> {
             self.report.healed_contents += 1;
             return Ok(());
         }
-        if self.damaged.len() >= MOST_DAMAGED {
+        if self.damaged.len() >= MAX_DAMAGED {
             self.report.more_problems += 1;
             return Ok(());
         }
-        let is_listed = self.damaged.len() < MOST_LISTED;
+        let is_listed = self.damaged.len() < MAX_LISTED;
         let damage = self.damaged.entry(expected(wanted)).or_default();
         damage.fingerprint = record.fingerprint;
         damage.has_copy |= is_cached;
@@ -400,8 +400,8 @@ impl<'e> Scrub<'e> {
     }
 
     fn finish(self) -> ScrubReport {
-        let more = self.damaged.len().saturating_sub(MOST_LISTED) as u64;
-        let listed = self.damaged.into_iter().take(MOST_LISTED);
+        let more = self.damaged.len().saturating_sub(MAX_LISTED) as u64;
+        let listed = self.damaged.into_iter().take(MAX_LISTED);
         let mut report = self.report;
         report.problems = listed.map(|(expected, damage)| damage.describe(expected)).collect();
         report.more_problems += more;
@@ -411,14 +411,14 @@ impl<'e> Scrub<'e> {
 
 impl Damage {
     fn add_user(&mut self, name: &str, wanted: &Wanted) {
-        if self.users.len() <= MOST_NAMED {
+        if self.users.len() <= MAX_NAMED {
             self.users.push(format!("block {} of '{name}'", wanted.lbn.0));
         }
     }
 
     fn describe(mut self, expected: Expected) -> DamagedContent {
-        let more = if self.users.len() > MOST_NAMED { " and more" } else { "" };
-        self.users.truncate(MOST_NAMED);
+        let more = if self.users.len() > MAX_NAMED { " and more" } else { "" };
+        self.users.truncate(MAX_NAMED);
         let what = format!(
             "the content of block {} is damaged: {}{more}",
             expected.pbn.number(),

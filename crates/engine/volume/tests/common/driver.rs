@@ -128,7 +128,7 @@ impl<'a> Driver<'a> {
             94 => self.arrange(),
             95 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
             96 => {
-                let options = ScrubOptions { heals: true, most_bytes_per_s: None };
+                let options = ScrubOptions { heals: true, max_bytes_per_s: None };
                 self.done(self.pool.scrub(options, &Silent, &StopFlag::new()))
             }
             97 => self.done(self.pool.find(&Silent, &StopFlag::new())),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// A test that waits longer than this for a call has failed.
-const MOST_WAIT: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// The kinds of calls that can be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Hold {
 
     /// Waits until a call is held.
     pub fn wait(&self) {
-        assert!(self.is_held_within(MOST_WAIT), "no call came that was to be held");
+        assert!(self.is_held_within(MAX_WAIT), "no call came that was to be held");
     }
 
     /// Returns whether a call is held within this time.

@@ -104,7 +104,7 @@ impl StoreRoom for ScatterStore {
         Ok(())
     }
 
-    fn least_discard_blocks(&self) -> u32 {
+    fn min_discard_blocks(&self) -> u32 {
         1
     }
 

@@ -78,7 +78,7 @@ pub struct Nature {
     /// One call in this many sleeps; 0 for none.
     pub slow_one_in: u64,
     /// The longest sleep.
-    pub most_delay: Duration,
+    pub max_delay: Duration,
     /// One read or write in this many fails; 0 for none.
     pub error_one_in: u64,
     /// One call in this many that change a disk has its power-cut image taken; 0 for none.
@@ -422,10 +422,10 @@ impl World {
 
     /// The time that this call sleeps.
     fn delay(&mut self) -> Duration {
-        let Nature { slow_one_in, most_delay, .. } = self.nature;
+        let Nature { slow_one_in, max_delay, .. } = self.nature;
         if slow_one_in == 0 || self.random.below(slow_one_in) > 0 {
             return Duration::ZERO;
         }
-        Duration::from_nanos(self.random.below(most_delay.as_nanos() as u64 + 1))
+        Duration::from_nanos(self.random.below(max_delay.as_nanos() as u64 + 1))
     }
 }

@@ -24,7 +24,7 @@ const COMMON_CONTENTS: u64 = 8;
 const FAMILIES: u64 = 2;
 const MEMBERS: u64 = 4;
 /// A thread gives up after this many failures in a row, because the pool has stopped.
-const MOST_FAILURES: u32 = 12;
+const MAX_FAILURES: u32 = 12;
 
 /// A command on a whole volume.
 #[derive(Debug, Clone)]
@@ -110,7 +110,7 @@ pub struct Storm<'a> {
     /// The modes that volumes get. A mode that is listed twice is chosen twice as often.
     pub modes: &'static [DedupMode],
     /// Blocks of the largest volume.
-    pub most_blocks: u64,
+    pub max_blocks: u64,
     pub clients: u64,
     pub steps: u64,
     pub seed: u64,
@@ -152,7 +152,7 @@ impl Storm<'_> {
     fn keep(&self, is_over: &AtomicBool) -> Log {
         let mut random = Random::new(self.seed ^ 0x6b65_6570);
         let (mut log, mut failures) = (Log::default(), 0);
-        while !is_over.load(Ordering::Relaxed) && failures < MOST_FAILURES {
+        while !is_over.load(Ordering::Relaxed) && failures < MAX_FAILURES {
             let start = self.now();
             let (result, is_flush) = match random.below(20) {
                 0..6 => (self.pool.checkpoint(), true),
@@ -230,7 +230,7 @@ impl<'a> Client<'a> {
 
     fn work(&mut self) {
         for _ in 0..self.storm.steps {
-            if self.storm.simulation.is_down() || self.failures >= MOST_FAILURES {
+            if self.storm.simulation.is_down() || self.failures >= MAX_FAILURES {
                 return;
             }
             let targets = self.storm.targets.lock().unwrap().clone();

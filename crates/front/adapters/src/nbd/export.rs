@@ -16,7 +16,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest request in bytes for servers that state no limit (the protocol's section "Block size
 /// constraints").
-const USUAL_MOST_BYTES: u32 = 32 << 20;
+const USUAL_MAX_BYTES: u32 = 32 << 20;
 
 /// An export of an NBD server.
 pub(super) struct ExportStorage {
@@ -53,7 +53,7 @@ struct FoundExport {
     /// `true` if several connections see each other's writes and a flush on one covers all of them.
     allows_many: bool,
     /// Length in bytes of the longest request that is sent.
-    most_bytes: usize,
+    max_bytes: usize,
 }
 
 impl FoundExport {
@@ -92,7 +92,7 @@ impl FoundExport {
         if must_be_blank && !is_blank(&mut client, &export).map_err(|source| failed(uri, source))? {
             return Err(TargetError::HoldsData { path: path(), what: "data".to_owned() });
         }
-        Ok(Self { uri: uri.clone(), allows_many, most_bytes: most_bytes(&export) })
+        Ok(Self { uri: uri.clone(), allows_many, max_bytes: max_bytes(&export) })
     }
 }
 
@@ -102,9 +102,9 @@ fn unit_bytes(export: &ExportInfo) -> u64 {
 
 /// Returns the length in bytes of the longest request that is sent: the server's limit, rounded
 /// down to whole blocks.
-fn most_bytes(export: &ExportInfo) -> usize {
+fn max_bytes(export: &ExportInfo) -> usize {
     let most =
-        export.block_sizes.map_or(USUAL_MOST_BYTES, |sizes| sizes.maximum.min(USUAL_MOST_BYTES));
+        export.block_sizes.map_or(USUAL_MAX_BYTES, |sizes| sizes.maximum.min(USUAL_MAX_BYTES));
     let unit = unit_bytes(export) as usize;
     (most as usize / unit * unit).max(unit)
 }
@@ -112,7 +112,7 @@ fn most_bytes(export: &ExportInfo) -> usize {
 /// Returns whether the first [`LABEL_BYTES`] of the export are zeros.
 fn is_blank(client: &mut Client, export: &ExportInfo) -> Result<bool, ClientError> {
     let unit = unit_bytes(export);
-    let length = LABEL_BYTES.min(export.size_bytes).min(most_bytes(export) as u64) / unit * unit;
+    let length = LABEL_BYTES.min(export.size_bytes).min(max_bytes(export) as u64) / unit * unit;
     if length == 0 {
         return Ok(true);
     }
@@ -149,21 +149,21 @@ impl Target for ExportTarget {
     }
 
     fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
-        let FoundExport { uri, allows_many, most_bytes } = &self.found;
+        let FoundExport { uri, allows_many, max_bytes } = &self.found;
         // A request above the server's limit is sent as several requests, which are in flight
         // together.
-        let parts = options.buffer_bytes.div_ceil(*most_bytes).max(1);
+        let parts = options.buffer_bytes.div_ceil(*max_bytes).max(1);
         let client = connect(uri, options.depth.saturating_mul(parts))?;
         let place = NbdPlace {
             name: uri.to_string(),
             first_byte: self.layout.first_byte(process),
-            most_bytes: *most_bytes,
+            max_bytes: *max_bytes,
             flushes_at_end: !allows_many,
         };
         Ok(Box::new(NbdQueue::new(client, place, options)))
     }
 
-    fn most_queues(&self) -> usize {
+    fn max_queues(&self) -> usize {
         if self.found.allows_many { usize::MAX } else { 1 }
     }
 

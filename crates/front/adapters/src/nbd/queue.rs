@@ -15,7 +15,7 @@ pub(super) struct NbdPlace {
     /// First byte of the place in the export.
     pub(super) first_byte: u64,
     /// Length in bytes of the longest read or write.
-    pub(super) most_bytes: usize,
+    pub(super) max_bytes: usize,
     /// `true` if other connections see this connection's writes only after it has flushed.
     pub(super) flushes_at_end: bool,
 }
@@ -98,7 +98,7 @@ impl NbdQueue {
         let bytes = request.bytes as u64;
         match request.operation {
             TargetOperation::Read | TargetOperation::Write => {
-                bytes.div_ceil(self.place.most_bytes as u64)
+                bytes.div_ceil(self.place.max_bytes as u64)
             }
             TargetOperation::Trim | TargetOperation::Sync => 1,
         }
@@ -110,12 +110,12 @@ impl NbdQueue {
         match request.operation {
             TargetOperation::Sync => self.client.submit(handle, Submission::Flush),
             TargetOperation::Trim => {
-                let length = request.bytes.min(TargetRequest::MOST_TRIM_BYTES) as u32;
+                let length = request.bytes.min(TargetRequest::MAX_TRIM_BYTES) as u32;
                 self.client.submit(handle, Submission::Trim { offset, length, durable: false })
             }
             TargetOperation::Read | TargetOperation::Write => {
-                let start = part.number as usize * self.place.most_bytes;
-                let end = request.bytes.min(start + self.place.most_bytes);
+                let start = part.number as usize * self.place.max_bytes;
+                let end = request.bytes.min(start + self.place.max_bytes);
                 let offset = offset + start as u64;
                 let submission = if request.operation == TargetOperation::Read {
                     Submission::Read { offset, length: (end - start) as u32 }
@@ -140,7 +140,7 @@ impl NbdQueue {
             let Some(entry) = flights.get_mut(slot) else { return };
             let Some(flight) = entry else { return };
             if !completion.data.is_empty() {
-                let start = number as usize * place.most_bytes;
+                let start = number as usize * place.max_bytes;
                 buffers.get_mut(slot)[start..start + completion.data.len()]
                     .copy_from_slice(completion.data);
             }

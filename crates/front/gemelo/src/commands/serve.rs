@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The shortest lease. It is renewed every second, and the store counts whole seconds.
-const LEAST_LEASE: Duration = Duration::from_secs(3);
+const MIN_LEASE: Duration = Duration::from_secs(3);
 
 /// Headings of the help. Options without one are those that most users set.
 const ACCESS: &str = "Clients";
@@ -91,11 +91,11 @@ pub(crate) struct Arguments {
     insecure: bool,
     /// Most clients at a time at each address
     #[arg(long, help_heading = ACCESS, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    most_connections: u32,
+    max_connections: u32,
     /// Most connections at a time at each address that have not selected a volume; a further one
     /// ends the oldest
     #[arg(long, help_heading = TUNING, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    most_handshakes: u32,
+    max_handshakes: u32,
     /// Most memory for the requests and replies of all clients together [default: 256m, more for
     /// many clients]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
@@ -210,7 +210,7 @@ impl Arguments {
     /// The place of the pool, with the lease that was asked for.
     fn place(&self) -> anyhow::Result<PoolPlace> {
         let lease = self.lease.map_or(Ok(None), |lease| match lease.0 {
-            span if span < LEAST_LEASE => {
+            span if span < MIN_LEASE => {
                 Err(bad_input(anyhow!("--lease is too short: give at least 3s")))
             }
             span => Ok(Some(span)),
@@ -308,8 +308,8 @@ impl Arguments {
                 self.socket_access()
             },
             config: ServerConfig {
-                most_connections: self.most_connections as usize,
-                most_handshakes: self.most_handshakes as usize,
+                max_connections: self.max_connections as usize,
+                max_handshakes: self.max_handshakes as usize,
                 idle_timeout: unless_zero(self.idle_timeout),
                 receive_timeout: unless_zero(self.receive_timeout),
                 send_timeout: unless_zero(self.send_timeout),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub(super) const TEMPORARY: (&str, &str) = (".gemelo-", ".part");
 
 /// Most symbolic links that are followed to one file. The kernel has the same limit.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// The destination of a result.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl OutputPlace {
             Err(error) => return Err(error).with_context(cannot).or_bad_input(),
         };
         let mut end = path.to_owned();
-        for _ in 0..MOST_LINKS {
+        for _ in 0..MAX_LINKS {
             if let Some(descriptor) = descriptor_of(&end) {
                 return Self::of_descriptor(descriptor, kind.is_some(), path);
             }

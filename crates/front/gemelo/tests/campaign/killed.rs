@@ -63,8 +63,8 @@ fn a_campaign_that_is_killed_anywhere_is_cleaned_and_resumed() {
             if place.out().join("campaign.json").exists() { &["--resume"] } else { &[] };
         let mut child = start(&place, resume);
         // The delay grows, so that the campaign ends whatever the speed of the machine.
-        let most_ms = 60 + 25 * kills;
-        std::thread::sleep(Duration::from_millis(random.below(most_ms)));
+        let max_ms = 60 + 25 * kills;
+        std::thread::sleep(Duration::from_millis(random.below(max_ms)));
         child.kill().unwrap();
         child.wait().unwrap();
         kills += 1;

@@ -16,7 +16,7 @@ use std::io::{Read, Write};
 const LONGEST_REPLY_BYTES: u32 = 64 << 10;
 
 /// Most replies to one option that are accepted.
-const MOST_REPLIES: usize = 1024;
+const MAX_REPLIES: usize = 1024;
 
 /// A handshake in progress.
 pub(super) struct Handshake<'a> {
@@ -76,7 +76,7 @@ impl<'a> Handshake<'a> {
     ) -> Result<bool, ClientError> {
         let header = OptionHeader { option, length: data.len() as u32 };
         self.channel.write_all(&[&header.encode(), data].concat())?;
-        for _ in 0..MOST_REPLIES {
+        for _ in 0..MAX_REPLIES {
             let mut reply = [0; OPTION_REPLY_HEADER_BYTES];
             self.channel.read_exact(&mut reply)?;
             let reply = OptionReplyHeader::decode(&reply)?;

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Usual size of the buffer, and least free space for receiving, in bytes.
 const USUAL_BYTES: usize = 1 << 20;
-const LEAST_ROOM_BYTES: usize = 64 << 10;
+const MIN_ROOM_BYTES: usize = 64 << 10;
 
 /// Length in bytes of the longest chunk that holds no data of a read.
 const LONGEST_CHUNK_BYTES: usize = 1 << 20;
@@ -52,14 +52,14 @@ impl Incoming {
 
     /// Returns the free space for the next bytes.
     pub(super) fn room(&mut self) -> &mut [u8] {
-        if self.buffer.len() - self.held.end < LEAST_ROOM_BYTES.max(self.wanted_bytes)
+        if self.buffer.len() - self.held.end < MIN_ROOM_BYTES.max(self.wanted_bytes)
             || self.held.is_empty()
         {
             self.buffer.copy_within(self.held.clone(), 0);
             self.held = 0..self.held.len();
         }
-        if self.buffer.len() < self.wanted_bytes + LEAST_ROOM_BYTES {
-            self.buffer.resize(self.wanted_bytes + LEAST_ROOM_BYTES, 0);
+        if self.buffer.len() < self.wanted_bytes + MIN_ROOM_BYTES {
+            self.buffer.resize(self.wanted_bytes + MIN_ROOM_BYTES, 0);
         }
         self.buffer.get_mut(self.held.end..).unwrap_or_default()
     }

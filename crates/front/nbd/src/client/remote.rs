@@ -201,14 +201,14 @@ impl BlockDevice for RemoteDevice {
         &self,
         offset: u64,
         length: u64,
-        most_extents: usize,
+        max_extents: usize,
     ) -> Result<Vec<Extent>, DeviceError> {
         let mut client = self.lock();
         let mut extents = Vec::new();
         let Some((offset, length)) = pieces(offset, length).next() else { return Ok(extents) };
-        let submission = Submission::BlockStatus { offset, length, one: most_extents == 1 };
+        let submission = Submission::BlockStatus { offset, length, one: max_extents == 1 };
         let error = client.run(submission, |completion| {
-            extents.extend(completion.extents.iter().take(most_extents).map(|extent| Extent {
+            extents.extend(completion.extents.iter().take(max_extents).map(|extent| Extent {
                 length: u64::from(extent.length),
                 allocated: extent.state & STATE_HOLE == 0,
                 zero: extent.state & STATE_ZERO != 0,

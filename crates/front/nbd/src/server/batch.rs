@@ -11,7 +11,7 @@ use super::check::{Rules, check};
 use super::connection_log::Traffic;
 use super::intake::LONGEST_WHOLE_BYTES;
 use super::memory::{Buffer, Memory};
-use super::status::{MOST_STATUS_BYTES, put_block_status};
+use super::status::{MAX_STATUS_BYTES, put_block_status};
 use crate::wire::{
     COMMAND_FLAG_FUA, Command, ErrorCode, OFFSET_DATA_HEADER_BYTES, RequestHeader, SimpleReply,
     encode_error_chunk, encode_offset_data_header,
@@ -23,11 +23,11 @@ use std::ops::Range;
 
 /// Most requests in a batch. A larger batch gains little, and its first request would wait for its
 /// last.
-const MOST_REQUESTS: usize = 128;
+const MAX_REQUESTS: usize = 128;
 
 /// Most bytes of data in a batch of several requests, so that small requests do not wait long for
 /// large ones.
-const MOST_DATA_BYTES: usize = 1 << 20;
+const MAX_DATA_BYTES: usize = 1 << 20;
 
 /// Least bytes of data of a batch of long writes. The device takes some 50 µs to copy them and to
 /// take their fingerprints; handing the batch to another thread takes 10 µs.
@@ -110,8 +110,8 @@ impl Batch {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() >= MOST_REQUESTS
-            || self.data_bytes + self.status_bytes >= MOST_DATA_BYTES
+        self.entries.len() >= MAX_REQUESTS
+            || self.data_bytes + self.status_bytes >= MAX_DATA_BYTES
     }
 
     /// Adds a request whose data is at `payload` in the received bytes. Returns `false` if there is
@@ -142,7 +142,7 @@ impl Batch {
         let head_bytes = Entry::head_bytes(shape, error);
         let is_status = shape == Shape::Status;
         self.slot_bytes += head_bytes;
-        self.status_bytes += if is_status { MOST_STATUS_BYTES } else { 0 };
+        self.status_bytes += if is_status { MAX_STATUS_BYTES } else { 0 };
         assert!(
             self.entries.is_empty() && self.slot_bytes + self.status_bytes <= self.room_bytes(),
             "a request whose result is known is alone in its batch, and its reply has room"
@@ -188,7 +188,7 @@ impl Batch {
         let shape = self.shape(&request);
         let head_bytes = Entry::head_bytes(shape, error);
         let data_bytes = if is_read || is_cache { request.length as usize } else { held.len() };
-        let status_bytes = if shape == Shape::Status { MOST_STATUS_BYTES } else { 0 };
+        let status_bytes = if shape == Shape::Status { MAX_STATUS_BYTES } else { 0 };
         let room_bytes =
             self.slot_bytes + self.status_bytes + head_bytes + data_bytes + status_bytes;
         if !self.make_room(room_bytes) {
@@ -405,11 +405,11 @@ impl Batch {
     }
 
     fn append_block_status(&mut self, device: &dyn BlockDevice) {
-        let mut reply = Vec::with_capacity(MOST_STATUS_BYTES);
+        let mut reply = Vec::with_capacity(MAX_STATUS_BYTES);
         for entry in self.entries.iter().filter(|entry| entry.shape == Shape::Status) {
             reply.clear();
             put_block_status(&mut reply, &entry.request, entry.error, device);
-            assert!(reply.len() <= MOST_STATUS_BYTES, "a block status has the room of its bound");
+            assert!(reply.len() <= MAX_STATUS_BYTES, "a block status has the room of its bound");
             put(&mut self.replies, REPLIES_AT + self.reply_bytes, &reply);
             self.reply_bytes += reply.len();
         }

@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 /// Polling stops after this number of fruitless polls in a row.
-const MOST_IN_VAIN: u32 = 4;
+const MAX_IN_VAIN: u32 = 4;
 
 /// Once stopped, polling is tried again once in this number of times.
 const TRIED_EVERY: u32 = 64;
@@ -35,7 +35,7 @@ impl BusyWait {
         if self.busy_wait_ns == 0 {
             return Ok(None);
         }
-        if self.in_vain >= MOST_IN_VAIN && !self.in_vain.is_multiple_of(TRIED_EVERY) {
+        if self.in_vain >= MAX_IN_VAIN && !self.in_vain.is_multiple_of(TRIED_EVERY) {
             self.in_vain = self.in_vain.wrapping_add(1);
             return Ok(None);
         }

@@ -10,7 +10,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 /// Most lines of a kind in a minute. Further ones are counted.
-const MOST_LINES_PER_MINUTE: u64 = 100;
+const MAX_LINES_PER_MINUTE: u64 = 100;
 
 /// The kinds of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,7 +26,7 @@ pub(super) struct ConnectionLog {
 
 impl ConnectionLog {
     pub(super) fn new(monitor: Arc<dyn Monitor>) -> Self {
-        Self { lines: Reports::events(monitor, MOST_LINES_PER_MINUTE) }
+        Self { lines: Reports::events(monitor, MAX_LINES_PER_MINUTE) }
     }
 
     /// Writes the number of lines that were not written.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// Most connections at a time that move volumes for commands.
-const MOST_TRANSFERS: usize = 64;
+const MAX_TRANSFERS: usize = 64;
 
 /// Longest silence of such a connection within a request. Users suspend commands.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(600);
@@ -51,9 +51,9 @@ enum NbdRefusal {
         "{} of memory are too little for {clients} clients at each of {listeners} addresses, which \
          need at least {}",
         format_size(*given_bytes),
-        format_size(*least_bytes)
+        format_size(*min_bytes)
     )]
-    Memory { given_bytes: u64, least_bytes: u64, clients: usize, listeners: usize },
+    Memory { given_bytes: u64, min_bytes: u64, clients: usize, listeners: usize },
 }
 
 impl From<NbdRefusal> for FrontEndError {
@@ -73,14 +73,14 @@ impl From<NbdRefusal> for FrontEndError {
 impl NbdFrontEnd {
     /// Makes the memory for the clients of this number of listeners and for transfers.
     fn memory(&self, listeners: usize) -> Result<Memory, NbdRefusal> {
-        let clients = self.config.most_connections;
-        let connections = listeners.saturating_mul(clients).saturating_add(MOST_TRANSFERS);
+        let clients = self.config.max_connections;
+        let connections = listeners.saturating_mul(clients).saturating_add(MAX_TRANSFERS);
         let given = self.memory_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let bytes = given.unwrap_or_else(|| Memory::usual_bytes(connections));
-        let least = Memory::least_bytes(connections);
+        let least = Memory::min_bytes(connections);
         if bytes < least {
-            let (given_bytes, least_bytes) = (bytes as u64, least as u64);
-            return Err(NbdRefusal::Memory { given_bytes, least_bytes, clients, listeners });
+            let (given_bytes, min_bytes) = (bytes as u64, least as u64);
+            return Err(NbdRefusal::Memory { given_bytes, min_bytes, clients, listeners });
         }
         Ok(Memory::new(bytes, connections))
     }
@@ -118,10 +118,10 @@ impl FrontEnd for NbdFrontEnd {
         let listeners = self.bind()?;
         let memory = self.memory(listeners.len())?;
         let config = ServerConfig { memory: memory.clone(), ..self.config };
-        let per_listener = config.most_connections + most_half_open(&config);
+        let per_listener = config.max_connections + max_half_open(&config);
         Ok(Arc::new(NbdListening {
             addresses: listeners.iter().map(|listener| listener.address().to_string()).collect(),
-            most_open_files: listeners.len() * (1 + per_listener),
+            max_open_files: listeners.len() * (1 + per_listener),
             log_connections: config.log_connections,
             server: Server::new(exports, config, Arc::clone(&monitor)),
             listeners: Mutex::new(listeners),
@@ -133,13 +133,13 @@ impl FrontEnd for NbdFrontEnd {
 
 /// Returns the most connections of a listener whose clients have not selected an export: those that
 /// may, and as many that were ended for newer ones and have not left yet.
-fn most_half_open(config: &ServerConfig) -> usize {
-    2 * config.most_handshakes
+fn max_half_open(config: &ServerConfig) -> usize {
+    2 * config.max_handshakes
 }
 
 struct NbdListening {
     addresses: Vec<String>,
-    most_open_files: usize,
+    max_open_files: usize,
     log_connections: bool,
     server: Server,
     /// [`Listening::run`] takes the listeners.
@@ -151,7 +151,7 @@ struct NbdListening {
 impl NbdListening {
     fn transfer_config(&self) -> ServerConfig {
         ServerConfig {
-            most_connections: MOST_TRANSFERS,
+            max_connections: MAX_TRANSFERS,
             memory: self.memory.clone(),
             receive_timeout: Some(TRANSFER_TIMEOUT),
             send_timeout: Some(TRANSFER_TIMEOUT),
@@ -191,9 +191,9 @@ impl Listening for NbdListening {
         }
     }
 
-    fn most_open_files(&self) -> u64 {
-        let transfers = MOST_TRANSFERS + most_half_open(&self.transfer_config());
-        (self.most_open_files + transfers) as u64
+    fn max_open_files(&self) -> u64 {
+        let transfers = MAX_TRANSFERS + max_half_open(&self.transfer_config());
+        (self.max_open_files + transfers) as u64
     }
 
     fn transfers(&self, exports: Arc<dyn Exports>) -> Option<Arc<dyn Transfers>> {

@@ -25,7 +25,7 @@ pub(super) const LONGEST_SKIPPED_BYTES: u32 = 1 << 20;
 const PART_BYTES: usize = 4096;
 
 /// Most options of a handshake, so that a client cannot occupy a thread for ever.
-pub(super) const MOST_OPTIONS: usize = 4096;
+pub(super) const MAX_OPTIONS: usize = 4096;
 
 /// The result of a handshake.
 pub(crate) struct Chosen {
@@ -77,7 +77,7 @@ impl<'a> Handshake<'a> {
     /// export.
     pub(crate) fn run(mut self) -> Result<(Stream, Option<Chosen>), SessionError> {
         self.greet()?;
-        for _ in 0..MOST_OPTIONS {
+        for _ in 0..MAX_OPTIONS {
             let mut header = [0; OPTION_HEADER_BYTES];
             self.stream.read_exact(&mut header)?;
             let header = OptionHeader::decode(&header)?;

@@ -19,7 +19,7 @@ pub(super) const LONGEST_WHOLE_BYTES: u32 = 2 << 20;
 
 /// Size in bytes up to which a buffer grows: the longest request that is executed whole, and space
 /// behind it.
-const MOST_BYTES: usize = LONGEST_WHOLE_BYTES as usize + (256 << 10);
+const MAX_BYTES: usize = LONGEST_WHOLE_BYTES as usize + (256 << 10);
 
 /// Place of the first byte that is held. It is chosen as that of the replies: clients send the data
 /// of a write apart from its header, so it begins at a page boundary of the socket's memory, and
@@ -180,7 +180,7 @@ impl ReceiveBuffer {
             self.move_to_front();
         }
         if self.held.end == self.buffer.len() || self.was_filled {
-            let bytes = (2 * self.buffer.len()).min(MOST_BYTES);
+            let bytes = (2 * self.buffer.len()).min(MAX_BYTES);
             // If the held bytes do not begin at the front, the bytes before them are kept as well.
             let is_grown = self.buffer.len() < bytes && self.buffer.grow(bytes, self.held.end);
             self.is_full = !is_grown && self.held.len() == self.capacity();

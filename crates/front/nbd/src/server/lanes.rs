@@ -27,16 +27,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Most lanes of a connection.
-const MOST_LANES: usize = 16;
+const MAX_LANES: usize = 16;
 
 /// Most lanes of long writes of a connection. Its own thread executes what it has received
 /// meanwhile. Long writes do not wait for anything, so more lanes need more cores; with two cores,
 /// two lanes were no faster.
-const MOST_LONG_WRITES: usize = 1;
+const MAX_LONG_WRITES: usize = 1;
 
 /// Most batches of a connection in execution beside its thread: lanes, those of long writes, and
 /// the reads that wait for the medium.
-const MOST_IN_FLIGHT: usize = MOST_LANES + MOST_LONG_WRITES + 1;
+const MAX_IN_FLIGHT: usize = MAX_LANES + MAX_LONG_WRITES + 1;
 
 /// Most requests of a lane. Requests that arrive together would be answered together in one batch,
 /// and sent together again by their client, so that nothing would overlap.
@@ -175,7 +175,7 @@ impl Lanes {
     /// Opens a lane, if its thread and its memory are granted.
     pub(super) fn open(&self, route: Route) -> Option<Lane> {
         let mut state = self.lock();
-        if state.in_flight >= MOST_LANES {
+        if state.in_flight >= MAX_LANES {
             return None;
         }
         let helper = self.setting.helpers.grant(state.in_flight)?;
@@ -207,7 +207,7 @@ impl Lanes {
         let touches = |state: &mut State| state.writes_to(ranges) || state.late.read_from(ranges);
         let waited = self.one_ended.wait_while(self.lock(), touches);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        if state.writes.len() >= MOST_LONG_WRITES {
+        if state.writes.len() >= MAX_LONG_WRITES {
             return None;
         }
         let helper = helpers.grant(state.in_flight)?;
@@ -233,7 +233,7 @@ impl Lanes {
         helper: Helper,
     ) {
         let mut state = self.lock();
-        assert!(state.in_flight < MOST_IN_FLIGHT, "the lanes of a connection are bounded");
+        assert!(state.in_flight < MAX_IN_FLIGHT, "the lanes of a connection are bounded");
         state.in_flight += 1;
         state.started += 1;
         let number = state.started;

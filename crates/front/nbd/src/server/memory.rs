@@ -60,14 +60,14 @@ impl Memory {
     /// Returns the least limit in bytes for this number of connections. Half of it is reserved for
     /// them.
     #[must_use]
-    pub const fn least_bytes(connections: usize) -> usize {
+    pub const fn min_bytes(connections: usize) -> usize {
         connections.saturating_mul(2 * RESERVED_CONNECTION_BYTES)
     }
 
     /// Returns the usual limit in bytes for this number of connections.
     #[must_use]
     pub fn usual_bytes(connections: usize) -> usize {
-        USUAL_BYTES.max(Self::least_bytes(connections))
+        USUAL_BYTES.max(Self::min_bytes(connections))
     }
 
     /// Returns the limit in bytes.
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn half_of_the_least_limit_is_shared() {
         for connections in [1, 7, 1000] {
-            let least = Memory::least_bytes(connections);
+            let least = Memory::min_bytes(connections);
             assert_eq!(Memory::new(least, connections).inner.shared_bytes, least / 2);
             assert_eq!(least / 2, connections * RESERVED_CONNECTION_BYTES);
         }

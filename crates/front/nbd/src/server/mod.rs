@@ -81,15 +81,15 @@ const ADOPTED: usize = usize::MAX;
 pub struct ServerConfig {
     /// Most connections of each listener whose clients have selected an export. Further connections
     /// are closed at once. Each connection takes a thread.
-    pub most_connections: usize,
+    pub max_connections: usize,
     /// Most connections of each listener whose clients have not selected an export yet. A further
     /// connection ends the oldest one.
-    pub most_handshakes: usize,
+    pub max_handshakes: usize,
     /// The memory of all connections' buffers.
     pub memory: Memory,
     /// Most threads beside those of connections. They execute batches of devices that wait for
     /// other machines.
-    pub most_helpers: usize,
+    pub max_helpers: usize,
     /// Longest time for selecting an export.
     pub handshake_timeout: Duration,
     /// Longest silence of a client between requests; [`None`] for no limit.
@@ -119,10 +119,10 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            most_connections: 256,
-            most_handshakes: 64,
+            max_connections: 256,
+            max_handshakes: 64,
             memory: Memory::default(),
-            most_helpers: USUAL_HELPERS,
+            max_helpers: USUAL_HELPERS,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: None,
             receive_timeout: Some(Duration::from_secs(60)),
@@ -187,8 +187,8 @@ impl Server {
     #[must_use]
     pub fn new(exports: Arc<dyn Exports>, config: ServerConfig, monitor: Arc<dyn Monitor>) -> Self {
         let counters = Arc::new(Counters::default());
-        let helpers = Arc::new(Helpers::new(config.most_helpers));
-        let registry = Registry::new(config.most_connections, config.most_handshakes);
+        let helpers = Arc::new(Helpers::new(config.max_helpers));
+        let registry = Registry::new(config.max_connections, config.max_handshakes);
         let complaints = Reports::warnings(Arc::clone(&monitor));
         let connection_log =
             config.log_connections.then(|| ConnectionLog::new(Arc::clone(&monitor)));

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// All connections of a server.
 #[derive(Debug)]
 pub(super) struct Registry {
-    most_connections: usize,
-    most_handshakes: usize,
+    max_connections: usize,
+    max_handshakes: usize,
     connections: Mutex<Connections>,
     one_ended: Condvar,
 }
@@ -75,11 +75,11 @@ pub(super) enum Entry {
 }
 
 impl Registry {
-    /// Makes a registry. Each listener has at most `most_connections` connections that have
-    /// selected an export and `most_handshakes` that have not.
-    pub(super) fn new(most_connections: usize, most_handshakes: usize) -> Self {
+    /// Makes a registry. Each listener has at most `max_connections` connections that have
+    /// selected an export and `max_handshakes` that have not.
+    pub(super) fn new(max_connections: usize, max_handshakes: usize) -> Self {
         let (connections, one_ended) = (Mutex::default(), Condvar::new());
-        Self { most_connections, most_handshakes, connections, one_ended }
+        Self { max_connections, max_handshakes, connections, one_ended }
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections> {
@@ -92,10 +92,10 @@ impl Registry {
         let Connections { next_id, open, listeners } = &mut *connections;
         let place = listeners.entry(listener).or_default();
         // Dropped connections end soon, but take threads until then.
-        if place.established >= self.most_connections || place.dropped >= self.most_handshakes {
+        if place.established >= self.max_connections || place.dropped >= self.max_handshakes {
             return Entry::Full;
         }
-        let displaced = if place.half_open.len() >= self.most_handshakes {
+        let displaced = if place.half_open.len() >= self.max_handshakes {
             place.half_open.pop_first().and_then(|id| open.get_mut(&id))
         } else {
             None
@@ -145,7 +145,7 @@ impl Registry {
         let Some(connection) = open.get_mut(&id) else { return false };
         let Some(listener) = listeners.get_mut(&connection.listener) else { return false };
         match connection.phase {
-            Phase::HalfOpen if listener.established < self.most_connections => {
+            Phase::HalfOpen if listener.established < self.max_connections => {
                 listener.half_open.remove(&id);
                 listener.established += 1;
             }

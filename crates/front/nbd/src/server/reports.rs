@@ -16,7 +16,7 @@ pub(super) struct Reports<K> {
     /// Writes a report, as a warning or as an event.
     write: fn(&dyn Monitor, &str),
     /// Most reports of a kind that are written in a minute.
-    most_written: u64,
+    max_written: u64,
     clock: Box<dyn Clock>,
     kinds: Mutex<HashMap<K, Kind>>,
 }
@@ -36,13 +36,13 @@ impl<K: Eq + Hash> Reports<K> {
     }
 
     /// Makes reports that are events for a log, of each kind this number in a minute.
-    pub(super) fn events(monitor: Arc<dyn Monitor>, most_written: u64) -> Self {
-        Self::new(monitor, |monitor, message| monitor.log(message), most_written)
+    pub(super) fn events(monitor: Arc<dyn Monitor>, max_written: u64) -> Self {
+        Self::new(monitor, |monitor, message| monitor.log(message), max_written)
     }
 
-    fn new(monitor: Arc<dyn Monitor>, write: fn(&dyn Monitor, &str), most_written: u64) -> Self {
+    fn new(monitor: Arc<dyn Monitor>, write: fn(&dyn Monitor, &str), max_written: u64) -> Self {
         let (clock, kinds) = (Box::new(SystemClock::new()), Mutex::default());
-        Self { monitor, write, most_written, clock, kinds }
+        Self { monitor, write, max_written, clock, kinds }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Kind>> {
@@ -55,7 +55,7 @@ impl<K: Eq + Hash> Reports<K> {
         let mut kinds = self.lock();
         let new = Kind { began_ns, written: 0, counted: 0, last: String::new() };
         let known = kinds.entry(kind).or_insert(new);
-        if known.written >= self.most_written {
+        if known.written >= self.max_written {
             known.counted += 1;
             known.last = message;
             return;

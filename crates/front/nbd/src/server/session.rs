@@ -3,7 +3,7 @@
 
 use super::Shared;
 use super::connection_log::{LoggedConnection, Traffic};
-use super::handshake::{Chosen, Handshake, LONGEST_SKIPPED_BYTES, MOST_OPTIONS};
+use super::handshake::{Chosen, Handshake, LONGEST_SKIPPED_BYTES, MAX_OPTIONS};
 use super::lanes::{Lanes, Setting};
 use super::stream::Stream;
 use super::transmission::{End, LONGEST_DROPPED_BYTES, Transmission};
@@ -26,7 +26,7 @@ pub(super) enum SessionError {
     Wire(#[from] WireError),
     #[error("disconnected: it sent unknown client flags {0:#x}")]
     ClientFlags(u32),
-    #[error("disconnected: it sent more than {MOST_OPTIONS} options in its handshake")]
+    #[error("disconnected: it sent more than {MAX_OPTIONS} options in its handshake")]
     TooManyOptions,
     #[error(
         "disconnected: it sent an option with {0} bytes of data, more than the limit of \

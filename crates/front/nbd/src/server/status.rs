@@ -7,10 +7,10 @@ use crate::wire::{
 use gemelo_device::{BlockDevice, Extent};
 
 /// Most extents in one reply. The client requests the rest again.
-const MOST_EXTENTS: usize = 2048;
+const MAX_EXTENTS: usize = 2048;
 
 /// Length of the longest reply in bytes: a header with the context, and the extents.
-pub(super) const MOST_STATUS_BYTES: usize = CHUNK_HEADER_BYTES + 4 + MOST_EXTENTS * 8;
+pub(super) const MAX_STATUS_BYTES: usize = CHUNK_HEADER_BYTES + 4 + MAX_EXTENTS * 8;
 
 /// Appends the reply to a request that was accepted, or refused with `error`.
 pub(super) fn put_block_status(
@@ -23,7 +23,7 @@ pub(super) fn put_block_status(
     match descriptors {
         Ok(descriptors) => {
             assert!(
-                (1..=MOST_EXTENTS).contains(&descriptors.len()),
+                (1..=MAX_EXTENTS).contains(&descriptors.len()),
                 "a block status has an extent, and not more than its bound"
             );
             replies.extend_from_slice(&encode_block_status_header(
@@ -44,12 +44,12 @@ fn describe(
     device: &dyn BlockDevice,
 ) -> Result<Vec<BlockDescriptor>, ErrorCode> {
     let one_is_enough = request.has(COMMAND_FLAG_REQ_ONE);
-    let most = if one_is_enough { 1 } else { MOST_EXTENTS };
+    let most = if one_is_enough { 1 } else { MAX_EXTENTS };
     let extents = device
         .extents(request.offset, request.length.into(), most)
         .map_err(|error| ErrorCode::of_device(&error))?;
     let mut descriptors = merge(&extents, request.length);
-    descriptors.truncate(MOST_EXTENTS);
+    descriptors.truncate(MAX_EXTENTS);
     if one_is_enough {
         descriptors.truncate(1);
     }

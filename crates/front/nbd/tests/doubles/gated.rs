@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// No request waits for longer, so that a test that fails ends.
-const MOST_WAIT: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// The state of the gates.
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl Gated {
 
     fn wait_while(&self, waits: impl Fn(&Gates) -> bool) -> bool {
         let gates = self.gates.lock().unwrap();
-        let waited = self.moved.wait_timeout_while(gates, MOST_WAIT, |gates| waits(gates));
+        let waited = self.moved.wait_timeout_while(gates, MAX_WAIT, |gates| waits(gates));
         !waited.unwrap().1.timed_out()
     }
 
@@ -208,8 +208,8 @@ impl BlockDevice for Gated {
         &self,
         offset: u64,
         length: u64,
-        most_extents: usize,
+        max_extents: usize,
     ) -> Result<Vec<Extent>, DeviceError> {
-        self.memory.extents(offset, length, most_extents)
+        self.memory.extents(offset, length, max_extents)
     }
 }

@@ -193,7 +193,7 @@ impl BlockDevice for MemoryDevice {
         &self,
         offset: u64,
         length: u64,
-        most_extents: usize,
+        max_extents: usize,
     ) -> Result<Vec<Extent>, DeviceError> {
         self.fault(offset, length)?;
         let mut extents: Vec<Extent> = Vec::new();
@@ -208,7 +208,7 @@ impl BlockDevice for MemoryDevice {
                 _ => extents.push(found),
             }
         });
-        extents.truncate(most_extents);
+        extents.truncate(max_extents);
         Ok(extents)
     }
 }

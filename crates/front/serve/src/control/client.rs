@@ -1,7 +1,7 @@
 //! The client of the control socket.
 
 use super::frame::Frames;
-use super::{ControlAddress, LOOK_NAME, MOST_REPLY_BYTES, Message, NAME};
+use super::{ControlAddress, LOOK_NAME, MAX_REPLY_BYTES, Message, NAME};
 use crate::failure::RequestFailure;
 use crate::request::{PoolRequest, Reply};
 use gemelo_base::{Monitor, Silent, StopFlag};
@@ -64,7 +64,7 @@ fn converse(
         |error: io::Error| RequestFailure::of("the process that serves the pool went away", &error);
     frames.send(request).map_err(lost)?;
     loop {
-        match frames.receive(MOST_REPLY_BYTES, stop, None).map_err(lost)? {
+        match frames.receive(MAX_REPLY_BYTES, stop, None).map_err(lost)? {
             None => return Err(RequestFailure::midway("stopped before the end")),
             Some(Message::Begin { phase, unit, total }) => {
                 monitor.begin(&phase, unit.into(), total);

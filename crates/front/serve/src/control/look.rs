@@ -4,7 +4,7 @@
 //! not find it, and waits until the command is done.
 
 use super::frame::Frames;
-use super::{ControlAddress, LOOK_NAME, MOST_REQUEST_BYTES, Message};
+use super::{ControlAddress, LOOK_NAME, MAX_REQUEST_BYTES, Message};
 use crate::failure::RequestFailure;
 use crate::report::StatReport;
 use crate::request::{PoolRequest, Reply};
@@ -96,7 +96,7 @@ fn answer_until_closed(
 fn answer(stream: UnixStream, figures: &Figures, closing: &StopFlag) -> io::Result<()> {
     let mut frames = Frames::new(stream)?;
     let within = Some(REQUEST_TIMEOUT);
-    let Some(request) = frames.receive::<PoolRequest>(MOST_REQUEST_BYTES, closing, within)? else {
+    let Some(request) = frames.receive::<PoolRequest>(MAX_REQUEST_BYTES, closing, within)? else {
         return Ok(());
     };
     frames.send(&match (request, figures()) {

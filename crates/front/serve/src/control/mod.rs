@@ -13,7 +13,7 @@ mod server;
 
 pub(crate) use client::{HolderKind, ask, attach, is_answering};
 pub use look::Looks;
-pub(crate) use server::{Control, MOST_OPEN_FILES};
+pub(crate) use server::{Control, MAX_OPEN_FILES};
 
 use crate::failure::RequestFailure;
 use crate::request::Reply;
@@ -28,9 +28,9 @@ pub(crate) const NAME: &str = "control";
 /// which the command does not perform are not sent to it.
 pub(crate) const LOOK_NAME: &str = "look";
 /// Longest request in bytes: a name is at most 255, written as JSON at most six times that.
-const MOST_REQUEST_BYTES: usize = 16 << 10;
+const MAX_REQUEST_BYTES: usize = 16 << 10;
 /// Longest reply in bytes: statistics of a hundred thousand volumes.
-const MOST_REPLY_BYTES: usize = 256 << 20;
+const MAX_REPLY_BYTES: usize = 256 << 20;
 
 /// A message of the server.
 #[derive(Debug, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use std::io;
 const PROGRESS_EVERY_NS: u64 = 100_000_000;
 /// Most bytes that are kept for a client that accepts nothing. Beyond the limit, amounts of
 /// progress are added up, and any other message stops the work.
-const MOST_UNSENT_BYTES: usize = 256 << 10;
+const MAX_UNSENT_BYTES: usize = 256 << 10;
 
 /// Sends progress to a client. Stops the work if the client has left or the server is closing.
 pub(super) struct Notes {
@@ -38,11 +38,11 @@ impl NoteQueue {
     /// there is no room for the message.
     fn put(&mut self, message: &Message) -> io::Result<bool> {
         let bytes = frame(message)?;
-        if self.unsent.len() + bytes.len() > MOST_UNSENT_BYTES {
+        if self.unsent.len() + bytes.len() > MAX_UNSENT_BYTES {
             let sent = self.frames.send_now(&self.unsent)?;
             self.unsent.drain(..sent);
         }
-        if self.unsent.len() + bytes.len() > MOST_UNSENT_BYTES {
+        if self.unsent.len() + bytes.len() > MAX_UNSENT_BYTES {
             return Ok(false);
         }
         self.unsent.extend_from_slice(&bytes);
@@ -164,7 +164,7 @@ mod tests {
         }
         let (one, _other) = UnixStream::pair().unwrap();
         let notes = Notes::new(Frames::new(one).unwrap(), StopFlag::new());
-        notes.outbox.lock().unsent = vec![0; MOST_UNSENT_BYTES + (8 << 20)];
+        notes.outbox.lock().unsent = vec![0; MAX_UNSENT_BYTES + (8 << 20)];
         notes.outbox.lock().told_ns = 0;
         std::thread::sleep(Duration::from_nanos(PROGRESS_EVERY_NS));
         notes.advance(5);

@@ -5,7 +5,7 @@
 
 use super::frame::Frames;
 use super::notes::Notes;
-use super::{ControlAddress, MOST_REQUEST_BYTES, Message, NAME};
+use super::{ControlAddress, MAX_REQUEST_BYTES, Message, NAME};
 use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
 use crate::request::{PoolRequest, Reply};
@@ -25,14 +25,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Most clients at a time. Further clients wait in the socket's queue.
-const MOST_CLIENTS: usize = 128;
+const MAX_CLIENTS: usize = 128;
 
 /// Most files that the control socket has open at a time: the listener, and two descriptors of each
 /// client's connection.
-pub(crate) const MOST_OPEN_FILES: u64 = 1 + 2 * MOST_CLIENTS as u64;
+pub(crate) const MAX_OPEN_FILES: u64 = 1 + 2 * MAX_CLIENTS as u64;
 
 /// Most clients at a time that have sent no request. A further client ends the oldest of them.
-const MOST_SILENT: usize = 16;
+const MAX_SILENT: usize = 16;
 
 /// Interval at which the server checks its stop flag.
 const STOP_CHECKED_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -126,7 +126,7 @@ impl Shared {
         let mut clients: VecDeque<Client> = VecDeque::new();
         while !self.closing.is_raised() {
             clients.retain(|client| !client.thread.is_finished());
-            if clients.len() >= MOST_CLIENTS {
+            if clients.len() >= MAX_CLIENTS {
                 gemelo_base::pause(PAUSE);
                 continue;
             }
@@ -140,7 +140,7 @@ impl Shared {
                 gemelo_base::pause(PAUSE);
                 continue;
             };
-            if clients.iter().filter(|client| client.is_silent()).count() >= MOST_SILENT
+            if clients.iter().filter(|client| client.is_silent()).count() >= MAX_SILENT
                 && let Some(oldest) = clients.iter().find(|client| client.is_silent())
             {
                 oldest.end();
@@ -178,7 +178,7 @@ impl Shared {
         let mut frames = Frames::new(stream)?;
         let within = Some(REQUEST_TIMEOUT);
         let Some(request) =
-            frames.receive::<PoolRequest>(MOST_REQUEST_BYTES, &self.closing, within)?
+            frames.receive::<PoolRequest>(MAX_REQUEST_BYTES, &self.closing, within)?
         else {
             return Ok(());
         };

@@ -29,10 +29,10 @@ use tokio::time::timeout;
 /// Interval at which the server checks its stop flag.
 const STOP_CHECKED_EVERY: Duration = Duration::from_millis(50);
 /// Most clients at a time: some dozen scrapers, and others.
-const MOST_CLIENTS: usize = 64;
+const MAX_CLIENTS: usize = 64;
 /// Most files that the server has open at a time: the listener, its clients, and the event queue of
 /// the runtime.
-pub(crate) const MOST_OPEN_FILES: u64 = 8 + MOST_CLIENTS as u64;
+pub(crate) const MAX_OPEN_FILES: u64 = 8 + MAX_CLIENTS as u64;
 /// Longest time that a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest time of a connection, from its first byte to the last byte of the answer.
@@ -41,8 +41,8 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Longest request with its headers, in bytes: the smallest limit that the library accepts.
-const MOST_REQUEST_BYTES: usize = 8 << 10;
-const MOST_HEADERS: usize = 64;
+const MAX_REQUEST_BYTES: usize = 8 << 10;
+const MAX_HEADERS: usize = 64;
 
 /// The reason why metrics cannot be served.
 #[derive(Debug, Error)]
@@ -146,7 +146,7 @@ async fn accept_until(listener: TcpListener, stop: &StopFlag, figures: Figures) 
             Ok(Ok((stream, _))) => stream,
         };
         clients.retain(|client| !client.is_finished());
-        if clients.len() >= MOST_CLIENTS
+        if clients.len() >= MAX_CLIENTS
             && let Some(oldest) = clients.pop_front()
         {
             oldest.abort();
@@ -161,7 +161,7 @@ async fn answer(stream: TcpStream, figures: Figures) {
     let service = service_fn(|request| respond(request, figures.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT);
-    http.max_buf_size(MOST_REQUEST_BYTES).max_headers(MOST_HEADERS);
+    http.max_buf_size(MAX_REQUEST_BYTES).max_headers(MAX_HEADERS);
     // A client may close its side after its request. Each connection has one request.
     http.half_close(true).keep_alive(false);
     // An error means that the client has left.
@@ -250,7 +250,7 @@ mod tests {
             assert!(ask(address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
             assert!(ask(address, b"GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
             assert!(ask(address, b"\0\0\0\0\r\n\r\n").starts_with("HTTP/1.1 400 "));
-            let long = [b"GET /", &vec![b'x'; MOST_REQUEST_BYTES][..]].concat();
+            let long = [b"GET /", &vec![b'x'; MAX_REQUEST_BYTES][..]].concat();
             assert!(ask(address, &long).starts_with("HTTP/1.1 4"));
         });
     }

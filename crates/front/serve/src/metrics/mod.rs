@@ -9,6 +9,6 @@ mod text;
 mod volumes;
 
 pub use address::{MetricsAddress, UnknownMetricsAddress};
-pub(crate) use http::{MOST_OPEN_FILES, MetricsServer, PageKind};
+pub(crate) use http::{MAX_OPEN_FILES, MetricsServer, PageKind};
 pub(crate) use text::pool_page;
 pub(crate) use volumes::volumes_page;

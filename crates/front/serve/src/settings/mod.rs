@@ -185,7 +185,7 @@ impl Settings {
         let interval_ms = self.scrub_interval_ms.filter(|interval_ms| *interval_ms > 0);
         ScrubSchedule {
             interval: interval_ms.map(Duration::from_millis).or(usual.interval),
-            most_bytes_per_s: self.scrub_bytes_per_s.unwrap_or(usual.most_bytes_per_s),
+            max_bytes_per_s: self.scrub_bytes_per_s.unwrap_or(usual.max_bytes_per_s),
         }
     }
 
@@ -219,7 +219,7 @@ impl Settings {
         let span = |span_ms: Option<u64>, usual| span_ms.map_or(usual, Duration::from_millis);
         FinderTuning {
             delay: span(self.finder_delay_ms, usual.delay),
-            most_delay: span(self.finder_most_delay_ms, usual.most_delay),
+            max_delay: span(self.finder_most_delay_ms, usual.max_delay),
             interval: span(self.finder_interval_ms, usual.interval),
             window: self.finder_window.or(usual.window),
             bytes_per_s: self.finder_bytes_per_s.or(usual.bytes_per_s),

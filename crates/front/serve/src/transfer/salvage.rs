@@ -6,7 +6,7 @@ use std::io;
 
 /// Most ranges in the list. Of further ranges only the bytes are counted. A volume with that many
 /// is lost anyway.
-const MOST_RANGES: usize = 1 << 16;
+const MAX_RANGES: usize = 1 << 16;
 
 /// A range of a volume that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -39,7 +39,7 @@ impl BadRanges {
     /// range.
     pub(super) fn add(&mut self, offset_bytes: u64, length_bytes: u64, error: &DeviceError) {
         self.total_bytes += length_bytes;
-        let is_full = self.ranges.len() >= MOST_RANGES;
+        let is_full = self.ranges.len() >= MAX_RANGES;
         match self.ranges.last_mut() {
             Some(last) if last.end() == offset_bytes => last.length_bytes += length_bytes,
             _ if is_full => (),
@@ -99,10 +99,10 @@ mod tests {
     #[test]
     fn the_list_has_an_end_and_the_count_has_none() {
         let mut bad = BadRanges::default();
-        for block in 0..MOST_RANGES as u64 + 5 {
+        for block in 0..MAX_RANGES as u64 + 5 {
             bad.add(block * 8192, 4096, &DeviceError::Damaged { offset: 0 });
         }
-        assert_eq!(bad.ranges.len(), MOST_RANGES);
-        assert_eq!(bad.total_bytes, (MOST_RANGES as u64 + 5) * 4096);
+        assert_eq!(bad.ranges.len(), MAX_RANGES);
+        assert_eq!(bad.total_bytes, (MAX_RANGES as u64 + 5) * 4096);
     }
 }

@@ -26,7 +26,7 @@ const FAMILY: u64 = 64;
 /// The number of bytes that a similar content changes in the body.
 const EDITS: u64 = 4;
 /// The longest distance by which a shifted content is moved, in bytes.
-const MOST_SHIFT_BYTES: u64 = 512;
+const MAX_SHIFT_BYTES: u64 = 512;
 
 const SHARED_KEY: u64 = 0x7368_6172;
 const UNIQUE_KEY: u64 = 0x756e_6971;
@@ -144,7 +144,7 @@ impl Generator {
             }
             Origin::Shifted(leader) => {
                 recipe.fill(self.vectors, key(leader), body);
-                let most = MOST_SHIFT_BYTES.min(body.len() as u64 / 8).max(1);
+                let most = MAX_SHIFT_BYTES.min(body.len() as u64 / 8).max(1);
                 let shift = (1 + mix64(key(id)) % most) as usize;
                 let kept = body.len().saturating_sub(shift);
                 body.copy_within(..kept, shift.min(body.len()));

@@ -8,13 +8,13 @@ use super::{Distribution, DistributionError, DuplicateClass};
 
 /// The most duplicates of a content if the figures do not give it: the order of magnitude in the
 /// data sets of published studies.
-const USUAL_MOST_DUPLICATES: u64 = 10_000;
+const USUAL_MAX_DUPLICATES: u64 = 10_000;
 
 /// The blocks of a fitted distribution if the figures do not give them: 64 GiB in blocks of 4 KiB.
 pub const FITTED_BLOCKS: u64 = 1 << 24;
 
 /// The most blocks of a fitted distribution: the same limit as for a scaled one.
-const MOST_FITTED_BLOCKS: u64 = 1 << 43;
+const MAX_FITTED_BLOCKS: u64 = 1 << 43;
 
 /// A figure as it was printed, with the rounding of its last digit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,7 +68,7 @@ pub struct SummaryFigures {
     /// The logical blocks divided by the physical blocks.
     pub dedup_ratio: Option<Figure>,
     /// The most duplicates of any content.
-    pub most_duplicates: Option<u64>,
+    pub max_duplicates: Option<u64>,
     /// The blocks of the data set; [`FITTED_BLOCKS`] if not given.
     pub blocks: Option<u64>,
 }
@@ -247,11 +247,11 @@ impl Distribution {
     pub fn fit(figures: &SummaryFigures) -> Result<Self, DistributionError> {
         let shares = figures.shares()?;
         let blocks = figures.blocks.unwrap_or(FITTED_BLOCKS);
-        if blocks > MOST_FITTED_BLOCKS {
+        if blocks > MAX_FITTED_BLOCKS {
             return Err(DistributionError::Limit {
                 what: "the number of blocks",
                 found: blocks,
-                most: MOST_FITTED_BLOCKS,
+                most: MAX_FITTED_BLOCKS,
             });
         }
         let duplicates = (shares.duplicates * blocks as f64).round() as u64;
@@ -263,7 +263,7 @@ impl Distribution {
             )));
         }
         let unique = blocks.saturating_sub(duplicates).saturating_sub(contents);
-        let mut classes = share_out(contents, duplicates, figures.most_duplicates)?;
+        let mut classes = share_out(contents, duplicates, figures.max_duplicates)?;
         classes.push(DuplicateClass { duplicates: 0, contents: unique });
         Self::new(classes)
     }
@@ -285,7 +285,7 @@ fn share_out(
         };
     }
     let Some(most) = most else {
-        let usual = USUAL_MOST_DUPLICATES.max(duplicates / contents * 100);
+        let usual = USUAL_MAX_DUPLICATES.max(duplicates / contents * 100);
         return Ok(power_law(contents, duplicates, usual.min(duplicates - (contents - 1))));
     };
     if u128::from(most) * u128::from(contents) < u128::from(duplicates) {

@@ -10,7 +10,7 @@ fn figures(unique: &str, duplicates: &str, mean: &str, ratio: &str) -> SummaryFi
         duplicate_share: Figure::parse_percent(duplicates),
         duplicates_per_content: Figure::parse(mean),
         dedup_ratio: Figure::parse(ratio),
-        most_duplicates: None,
+        max_duplicates: None,
         blocks: None,
     }
 }
@@ -50,8 +50,8 @@ fn every_pair_of_figures_is_enough() {
 
 #[test]
 fn the_most_duplicates_are_met_exactly() {
-    let asked = SummaryFigures { most_duplicates: Some(30_000), ..figures("76", "18", "", "") };
-    assert_eq!(Distribution::fit(&asked).unwrap().summary().most_duplicates, 30_000);
+    let asked = SummaryFigures { max_duplicates: Some(30_000), ..figures("76", "18", "", "") };
+    assert_eq!(Distribution::fit(&asked).unwrap().summary().max_duplicates, 30_000);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn the_ends_are_distributions_too() {
 #[test]
 fn contradictions_are_refused_with_the_reason() {
     let most =
-        |most, given: SummaryFigures| SummaryFigures { most_duplicates: Some(most), ..given };
+        |most, given: SummaryFigures| SummaryFigures { max_duplicates: Some(most), ..given };
     let few = |blocks, given: SummaryFigures| SummaryFigures { blocks: Some(blocks), ..given };
     for (asked, reason) in [
         (figures("76", "", "", ""), "give two of"),
@@ -108,7 +108,7 @@ proptest! {
         most in proptest::option::of(0u64..u64::MAX), blocks in 0u64..1 << 44
     ) {
         let asked = SummaryFigures {
-            most_duplicates: most,
+            max_duplicates: most,
             blocks: Some(blocks),
             ..figures(&unique, &duplicates, &mean, &ratio)
         };

@@ -57,7 +57,7 @@ pub struct Distribution {
 }
 
 /// The most blocks of a distribution: half the range of 64 bits, so that the sum of two still fits.
-const MOST_BLOCKS: u64 = 1 << 63;
+const MAX_BLOCKS: u64 = 1 << 63;
 
 /// The reason why classes or a text do not form a distribution, or a distribution cannot be
 /// processed.
@@ -121,7 +121,7 @@ pub struct Summary {
     /// The number of blocks minus the number of distinct contents.
     pub duplicates: u64,
     /// The most duplicates of any content.
-    pub most_duplicates: u64,
+    pub max_duplicates: u64,
 }
 
 impl Summary {
@@ -173,7 +173,7 @@ impl Distribution {
         let mut blocks: u128 = 0;
         for class in sorted {
             blocks += (u128::from(class.duplicates) + 1) * u128::from(class.contents);
-            if blocks > u128::from(MOST_BLOCKS) {
+            if blocks > u128::from(MAX_BLOCKS) {
                 return Err(DistributionError::TooLarge { duplicates: class.duplicates });
             }
             match merged.last_mut() {
@@ -217,7 +217,7 @@ impl Distribution {
             unique,
             distinct_with_duplicates: distinct - unique,
             duplicates: self.blocks - distinct,
-            most_duplicates: self.classes.last().map_or(0, |class| class.duplicates),
+            max_duplicates: self.classes.last().map_or(0, |class| class.duplicates),
         }
     }
 }
@@ -236,7 +236,7 @@ mod tests {
         let summary = distribution.summary();
         assert_eq!((summary.blocks, summary.distinct, summary.unique), (100, 61, 50));
         assert_eq!((summary.duplicates, summary.distinct_with_duplicates), (39, 11));
-        assert_eq!(summary.most_duplicates, 9);
+        assert_eq!(summary.max_duplicates, 9);
         assert!((summary.dedup_ratio() - 100.0 / 61.0).abs() < 1e-12);
     }
 

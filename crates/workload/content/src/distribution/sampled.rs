@@ -19,10 +19,10 @@ const SPREADLESS_MEAN: f64 = 1e6;
 const NEGLIGIBLE: f64 = 1e-16;
 
 /// The most contents with duplicates that a drawing can count: 2 GiB of counters.
-const MOST_COUNTED_CONTENTS: u64 = 1 << 28;
+const MAX_COUNTED_CONTENTS: u64 = 1 << 28;
 
 /// The most blocks of a drawing, which takes some minutes.
-const MOST_DRAWN_BLOCKS: u64 = 1 << 33;
+const MAX_DRAWN_BLOCKS: u64 = 1 << 33;
 
 /// The expected figures of a sampled data set.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,18 +89,18 @@ impl Distribution {
     /// contents with duplicates.
     pub fn drawn_sample(&self, blocks: u64, seed: u64) -> Result<Self, DistributionError> {
         let summary = self.summary();
-        if blocks > MOST_DRAWN_BLOCKS {
+        if blocks > MAX_DRAWN_BLOCKS {
             return Err(DistributionError::Limit {
                 what: "the number of blocks to draw",
                 found: blocks,
-                most: MOST_DRAWN_BLOCKS,
+                most: MAX_DRAWN_BLOCKS,
             });
         }
-        if summary.distinct_with_duplicates > MOST_COUNTED_CONTENTS {
+        if summary.distinct_with_duplicates > MAX_COUNTED_CONTENTS {
             return Err(DistributionError::Limit {
                 what: "the number of contents with duplicates",
                 found: summary.distinct_with_duplicates,
-                most: MOST_COUNTED_CONTENTS,
+                most: MAX_COUNTED_CONTENTS,
             });
         }
         let starts = self.starts();

@@ -19,7 +19,7 @@ const CARRY_SHARE: f64 = 0.0003;
 
 /// The most blocks of a scaled distribution, and so the most contents of one class that an
 /// assignment can number: 32 PiB in blocks of 4 KiB.
-const MOST_SCALED_BLOCKS: u64 = 1 << 43;
+const MAX_SCALED_BLOCKS: u64 = 1 << 43;
 
 /// Contents of a scaled distribution that have the same source class and the same number of copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,11 +74,11 @@ impl ScaledDistribution {
         if blocks == 0 {
             return Err(DistributionError::Empty);
         }
-        if blocks > MOST_SCALED_BLOCKS {
+        if blocks > MAX_SCALED_BLOCKS {
             return Err(DistributionError::Limit {
                 what: "the number of blocks in the data set",
                 found: blocks,
-                most: MOST_SCALED_BLOCKS,
+                most: MAX_SCALED_BLOCKS,
             });
         }
         let mut classes = whole_and_cut_contents(distribution, blocks);

@@ -49,7 +49,7 @@ impl std::fmt::Display for ParseNote {
 const SHOWN: usize = 40;
 
 /// The number of malformed lines after which parsing stops, because the text is of another format.
-const MOST_PROBLEMS: usize = 20;
+const MAX_PROBLEMS: usize = 20;
 
 fn class_of(line: &str) -> Option<DuplicateClass> {
     let mut words = line.split_ascii_whitespace();
@@ -80,7 +80,7 @@ impl Lines {
                 let shown = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
                 let found = content.chars().take(SHOWN).map(shown).collect();
                 lines.malformed.push(DistributionError::Line { line, found });
-                if lines.malformed.len() >= MOST_PROBLEMS {
+                if lines.malformed.len() >= MAX_PROBLEMS {
                     break;
                 }
                 continue;
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(Distribution::problems("0 1\n"), []);
         assert_eq!(Distribution::problems(""), [DistributionError::Empty]);
         assert_eq!(Distribution::problems("a\n0 1\nb\n").len(), 2);
-        assert_eq!(Distribution::problems(&"x\n".repeat(1000)).len(), MOST_PROBLEMS);
+        assert_eq!(Distribution::problems(&"x\n".repeat(1000)).len(), MAX_PROBLEMS);
     }
 
     proptest! {

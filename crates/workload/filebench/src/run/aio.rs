@@ -12,7 +12,7 @@ const HELPERS: usize = 20;
 /// Most operations that wait for a helper.
 const QUEUE_LENGTH: usize = 1024;
 /// Most operations in flight of one thread.
-pub(super) const MOST_UNDER_WAY: u64 = 4096;
+pub(super) const MAX_UNDER_WAY: u64 = 4096;
 
 /// One asynchronous operation.
 pub(super) struct Job {

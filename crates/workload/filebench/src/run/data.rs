@@ -1,7 +1,7 @@
 //! Flowops that transfer data: read, write, their whole-file, append and asynchronous forms, and
 //! copy.
 
-use super::aio::{Job, MOST_UNDER_WAY, submit};
+use super::aio::{Job, MAX_UNDER_WAY, submit};
 use super::error::WorkloadError;
 use super::handles::OpenFile;
 use super::memory::random_multiple;
@@ -14,7 +14,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 /// Most bytes of one operation of a whole-file flowop without an iosize.
-const MOST_WHOLE_FILE_IO: u64 = 16 << 20;
+const MAX_WHOLE_FILE_IO: u64 = 16 << 20;
 /// Bytes of one operation of copyfile without an iosize.
 const COPY_IO: u64 = 1 << 20;
 
@@ -161,7 +161,7 @@ impl Worker {
     pub(super) fn read_whole_file(&mut self, flowop: &Flowop) -> Done {
         let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
         let size = match self.io_size(flowop) {
-            0 => self.working_set(flowop, slot).clamp(1, MOST_WHOLE_FILE_IO) as usize,
+            0 => self.working_set(flowop, slot).clamp(1, MAX_WHOLE_FILE_IO) as usize,
             size => size,
         };
         let start = self.place_in_memory(size, flowop.direct_io);
@@ -192,7 +192,7 @@ impl Worker {
             self.working_set(flowop, slot)
         };
         let size = match self.io_size(flowop) as u64 {
-            0 => total.clamp(1, MOST_WHOLE_FILE_IO),
+            0 => total.clamp(1, MAX_WHOLE_FILE_IO),
             size => size.min(total.max(1)),
         };
         let start = self.place_in_memory(size as usize, flowop.direct_io);
@@ -237,7 +237,7 @@ impl Worker {
         let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
         let size = self.io_size(flowop);
         let offset = self.offset(flowop, slot, size)?;
-        self.wait_for_operations(flowop, MOST_UNDER_WAY - 1)?;
+        self.wait_for_operations(flowop, MAX_UNDER_WAY - 1)?;
         let begin_ns = self.clock.now_ns();
         let writes = flowop.kind == Kind::AioWrite;
         let mut buffer = self.thread_aio.spare();

@@ -12,7 +12,7 @@ use super::thread_signals::Signals;
 use super::worker::Worker;
 use crate::flowop::Kind;
 use crate::model::{ThreadSpec, WorkloadPlan, each_flowop};
-use crate::script::MOST_FDS;
+use crate::script::MAX_FDS;
 use gemelo_base::live::Progress;
 use gemelo_base::random::mix_pair;
 use gemelo_base::{Clock, StopFlag, SystemClock};
@@ -27,7 +27,7 @@ const STACK_BYTES: usize = 512 << 10;
 /// Most memory of all threads together that is touched before a run, so that its page faults do not
 /// count as latency. Memory beyond this is provided at its first use, as a script may ask for more
 /// than the machine has.
-const MOST_TOUCHED_BYTES: u64 = 4 << 30;
+const MAX_TOUCHED_BYTES: u64 = 4 << 30;
 
 /// A flowop by name, with its cells in all threads.
 struct FlowopCells {
@@ -114,8 +114,8 @@ impl Running {
             console: Arc::clone(&stage.console),
             options: stage.options.clone(),
             aio: aio.as_ref().map(AioPool::sender),
-            rotating: (stage.handle_limit / threads / 2).clamp(1, MOST_FDS) as usize,
-            touched: (MOST_TOUCHED_BYTES / threads) as usize,
+            rotating: (stage.handle_limit / threads / 2).clamp(1, MAX_FDS) as usize,
+            touched: (MAX_TOUCHED_BYTES / threads) as usize,
             period: AtomicU32::new(0),
             go: AtomicBool::new(false),
             stop: AtomicBool::new(false),

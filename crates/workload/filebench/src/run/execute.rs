@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Directories whose handles are kept open, over all filesets.
-const MOST_HANDLES: u64 = 4096;
+const MAX_HANDLES: u64 = 4096;
 /// Interval at which a sleep checks the stop flag.
 const SLEEP_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -209,7 +209,7 @@ impl Executor<'_> {
             return Ok(());
         }
         let limit = lift_handle_limit();
-        let handles = (limit / 4).min(MOST_HANDLES) / plan.filesets.len().max(1) as u64;
+        let handles = (limit / 4).min(MAX_HANDLES) / plan.filesets.len().max(1) as u64;
         let first = plan.filesets.first().filter(|_| self.options.measure_stored);
         self.used_before = first.and_then(|spec| used_bytes(&spec.path));
         self.console.line("Populating and pre-allocating filesets");

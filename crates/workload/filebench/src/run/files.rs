@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering;
 const ENTRY_RECORD_BYTES: u64 = 279;
 
 /// Files that deletefile checks for one that no thread has open, before it yields to other threads.
-const MOST_LOOKS: usize = 256;
+const MAX_LOOKS: usize = 256;
 /// Longest time for which deletefile searches. It is longer than other threads keep a file open on
 /// a busy machine, and short for scripts in which no thread ever closes one.
-const MOST_DELETE_WAIT_NS: u64 = 1_000_000_000;
+const MAX_DELETE_WAIT_NS: u64 = 1_000_000_000;
 
 impl Worker {
     /// Returns the number of a file by `indexed=`, if the flowop has this attribute.
@@ -71,11 +71,11 @@ impl Worker {
                 return Ok(Some((fileset, file)));
             }
             looks += 1;
-            if looks >= pool.len().min(MOST_LOOKS) {
+            if looks >= pool.len().min(MAX_LOOKS) {
                 let own = self.handles.opens_of(fileset);
                 let waited_ns = self.clock.now_ns().saturating_sub(begin_ns);
                 let in_vain = own as u64 >= pool.existing();
-                if in_vain || waited_ns > MOST_DELETE_WAIT_NS || self.shared.is_stopped() {
+                if in_vain || waited_ns > MAX_DELETE_WAIT_NS || self.shared.is_stopped() {
                     return Ok(Some((fileset, file)));
                 }
                 looks = 0;

@@ -24,7 +24,7 @@ const DEFAULT_PERIOD_S: f64 = 10.0;
 /// Longest run or sleep in seconds: one year.
 const LONGEST_S: f64 = 366.0 * 86_400.0;
 /// Most steps of one script; `foreach` multiplies steps.
-const MOST_STEPS: usize = 100_000;
+const MAX_STEPS: usize = 100_000;
 
 pub(crate) struct Compiled {
     pub(crate) steps: Vec<Step>,
@@ -82,9 +82,9 @@ impl Compiler<'_> {
     }
 
     fn push(&mut self, step: Step, at: usize) -> Parsed<()> {
-        if self.steps.len() >= MOST_STEPS {
+        if self.steps.len() >= MAX_STEPS {
             let message =
-                format!("a script has at most {MOST_STEPS} steps: use fewer values in 'foreach'");
+                format!("a script has at most {MAX_STEPS} steps: use fewer values in 'foreach'");
             return Err(Fault::new(at, message));
         }
         self.steps.push(step);

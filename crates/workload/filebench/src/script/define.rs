@@ -16,11 +16,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Most threads of all processes together. Each is a thread of this program.
-const MOST_THREADS: u64 = 16_384;
+const MAX_THREADS: u64 = 16_384;
 /// Most files of a fileset. Each takes about 30 bytes of memory.
-const MOST_ENTRIES: u64 = 1 << 28;
+const MAX_ENTRIES: u64 = 1 << 28;
 /// Most bytes of memory for one thread.
-const MOST_MEMORY_BYTES: u64 = 1 << 36;
+const MAX_MEMORY_BYTES: u64 = 1 << 36;
 /// Mean width of the directories of a single file.
 const FILE_DIR_WIDTH: f64 = 10.0;
 
@@ -48,10 +48,10 @@ impl Definer<'_> {
             processes.push(self.process(definition, &filesets, &scope)?);
         }
         let threads: u64 = processes.iter().map(threads_of).fold(0, u64::saturating_add);
-        if threads > MOST_THREADS {
+        if threads > MAX_THREADS {
             let at = self.definitions.processes.first().map_or(0, |process| process.at);
             let message = format!(
-                "{threads} threads in all; at most {MOST_THREADS} are possible: use fewer instances"
+                "{threads} threads in all; at most {MAX_THREADS} are possible: use fewer instances"
             );
             return Err(Fault::new(at, message));
         }
@@ -93,7 +93,7 @@ impl Definer<'_> {
     ) -> Parsed<ThreadSpec> {
         let attributes = Attributes { list: &definition.attributes, scope, at: definition.at };
         let memory_bytes = attributes.count("memsize", 0)?;
-        if memory_bytes > MOST_MEMORY_BYTES {
+        if memory_bytes > MAX_MEMORY_BYTES {
             return Err(Fault::new(definition.at, "memsize is at most 64g"));
         }
         let mut builder = ThreadBuilder::new(&self.definitions.composites, filesets);
@@ -133,9 +133,9 @@ fn fileset(definition: &FilesetDefinition, scope: &Scope<'_>) -> Parsed<FilesetS
             format!("the fileset '{name}' has no files: give entries=N or leafdirs=N"),
         ));
     }
-    if entries > MOST_ENTRIES || leaf_dirs > MOST_ENTRIES {
+    if entries > MAX_ENTRIES || leaf_dirs > MAX_ENTRIES {
         let message =
-            format!("a fileset has at most {MOST_ENTRIES} files and {MOST_ENTRIES} leafdirs");
+            format!("a fileset has at most {MAX_ENTRIES} files and {MAX_ENTRIES} leafdirs");
         return Err(Fault::new(at, message));
     }
     Ok(FilesetSpec {

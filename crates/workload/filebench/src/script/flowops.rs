@@ -12,11 +12,11 @@ use crate::model::{FilesetSpec, Flowop, HandleSlot, ProcessSpec, Quantity};
 use std::collections::BTreeMap;
 
 /// Largest number of a file handle in `fd=`.
-pub(crate) const MOST_FDS: u64 = 128;
+pub(crate) const MAX_FDS: u64 = 128;
 /// Greatest nesting of composites. It also ends the expansion of a composite that uses itself.
 const DEEPEST_COMPOSITE: usize = 16;
 /// Most flowops of one thread after the expansion of composites.
-const MOST_FLOWOPS: usize = 10_000;
+const MAX_FLOWOPS: usize = 10_000;
 
 /// Builds the flowops of one thread.
 pub(super) struct ThreadBuilder<'a> {
@@ -35,7 +35,7 @@ impl<'a> ThreadBuilder<'a> {
         composites: &'a BTreeMap<String, Composite>,
         filesets: &'a [FilesetSpec],
     ) -> Self {
-        let next_implicit = MOST_FDS as usize + 1;
+        let next_implicit = MAX_FDS as usize + 1;
         Self {
             composites,
             filesets,
@@ -83,9 +83,9 @@ impl<'a> ThreadBuilder<'a> {
         let attributes = Attributes { list: &usage.attributes, scope, at };
         let own_name = attributes.required_text("name", "a flowop")?;
         let name = if prefix.is_empty() { own_name } else { format!("{prefix}.{own_name}") };
-        if self.cells.len() >= MOST_FLOWOPS {
+        if self.cells.len() >= MAX_FLOWOPS {
             let message = format!(
-                "a thread has at most {MOST_FLOWOPS} flowops, those of composites included"
+                "a thread has at most {MAX_FLOWOPS} flowops, those of composites included"
             );
             return Err(Fault::new(at, message));
         }
@@ -358,9 +358,9 @@ fn blank(name: String, kind: Kind, cell: usize) -> Flowop {
 
 fn fd(attributes: &Attributes<'_>, name: &str) -> Parsed<usize> {
     let number = attributes.number(name, 0.0)?;
-    if number > MOST_FDS as f64 || number.fract() != 0.0 {
+    if number > MAX_FDS as f64 || number.fract() != 0.0 {
         let at = attributes.find(name).map_or(attributes.at, |attribute| attribute.at);
-        return Err(Fault::new(at, format!("'{name}' is a whole number from 0 to {MOST_FDS}")));
+        return Err(Fault::new(at, format!("'{name}' is a whole number from 0 to {MAX_FDS}")));
     }
     Ok(number as usize)
 }

@@ -50,7 +50,7 @@ fn settings(spec: &SourceSpec) -> Result<Settings<'_>, SourceError> {
         .ok()
         .and_then(|bytes| usize::try_from(bytes).ok())
         .filter(|bytes| {
-            (ContentSpec::LEAST_BLOCK_BYTES..=ContentSpec::MOST_BLOCK_BYTES).contains(bytes)
+            (ContentSpec::MIN_BLOCK_BYTES..=ContentSpec::MAX_BLOCK_BYTES).contains(bytes)
         })
         .ok_or_else(|| value("blocksize", size, "a size from 64 bytes to 16 MiB"))?;
     let nature = Nature {

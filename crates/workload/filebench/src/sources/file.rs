@@ -13,7 +13,7 @@ pub(super) const REGISTRATION: Registration = Registration {
         let path = path_of(spec)?;
         let sample_error = |source| SourceError::Sample { path: path.clone(), source };
         let bytes = std::fs::metadata(&path).map_err(sample_error)?.len();
-        if bytes == 0 || bytes > MOST_SAMPLE_BYTES {
+        if bytes == 0 || bytes > MAX_SAMPLE_BYTES {
             return Err(SourceError::SampleSize { path, bytes });
         }
         let sample = std::fs::read(&path).map_err(sample_error)?;
@@ -25,7 +25,7 @@ pub(super) const REGISTRATION: Registration = Registration {
 };
 
 /// Largest sample, which is kept in memory.
-const MOST_SAMPLE_BYTES: u64 = 1 << 30;
+const MAX_SAMPLE_BYTES: u64 = 1 << 30;
 
 fn path_of(spec: &SourceSpec) -> Result<PathBuf, SourceError> {
     let text = spec.get("sample").unwrap_or_default();

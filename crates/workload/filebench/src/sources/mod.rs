@@ -249,8 +249,8 @@ impl SourceSpec {
 }
 
 /// Largest byte entropy.
-const MOST_ENTROPY_BITS: f64 = 8.0;
+const MAX_ENTROPY_BITS: f64 = 8.0;
 
 fn entropy_of(spec: &SourceSpec) -> Result<f64, SourceError> {
-    spec.number("entropy", MOST_ENTROPY_BITS, 0.0..=MOST_ENTROPY_BITS)
+    spec.number("entropy", MAX_ENTROPY_BITS, 0.0..=MAX_ENTROPY_BITS)
 }

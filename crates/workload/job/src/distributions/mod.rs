@@ -17,7 +17,7 @@ use thiserror::Error;
 
 /// Longest distribution file in bytes. It holds ten million classes, and bounds the cost of reading
 /// a device such as `/dev/zero`.
-const MOST_FILE_BYTES: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Block size in bytes of a distribution whose file states none.
 pub const USUAL_BLOCK_BYTES: u64 = 4096;
@@ -171,10 +171,10 @@ pub fn read(name: &str) -> Result<String, NamedDistributionError> {
 fn read_limited(source: impl Read, name: &str) -> Result<String, NamedDistributionError> {
     let mut text = String::new();
     source
-        .take(MOST_FILE_BYTES + 1)
+        .take(MAX_FILE_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(|source| NamedDistributionError::Read { name: name.to_owned(), source })?;
-    if text.len() as u64 > MOST_FILE_BYTES {
+    if text.len() as u64 > MAX_FILE_BYTES {
         return Err(NamedDistributionError::TooLarge { name: name.to_owned() });
     }
     Ok(text)

@@ -9,13 +9,13 @@ use gemelo_trace::TraceError;
 use thiserror::Error;
 
 /// Most operations in flight of one process of a replay. Storage does not benefit from more.
-pub(super) const MOST_QUEUE_DEPTH: u32 = 1024;
+pub(super) const MAX_QUEUE_DEPTH: u32 = 1024;
 
 /// The reason why a replay is refused, or did not begin.
 #[derive(Debug, Error)]
 pub enum ReplayJobError {
     /// The number of processes is outside its range.
-    #[error("--processes is {0}: give a number from 1 to {most}", most = ReplayOptions::MOST_PROCESSES)]
+    #[error("--processes is {0}: give a number from 1 to {most}", most = ReplayOptions::MAX_PROCESSES)]
     Processes(u32),
     /// An engine was given for a volume or an export.
     #[error("--engine is for files and devices: leave it out for {target}, and give --queue-depth")]
@@ -24,7 +24,7 @@ pub enum ReplayJobError {
         target: TargetUri,
     },
     /// The queue depth is outside its range.
-    #[error("--queue-depth is {0}: give a number from 1 to {MOST_QUEUE_DEPTH}")]
+    #[error("--queue-depth is {0}: give a number from 1 to {MAX_QUEUE_DEPTH}")]
     QueueDepth(usize),
     /// The engine does one operation at a time.
     #[error("--engine psync performs one operation at a time: use io-uring for --queue-depth {0}")]

@@ -9,7 +9,7 @@ pub use options::ReplayJobOptions;
 use crate::distributions::USUAL_BLOCK_BYTES;
 use crate::engine::choose;
 use crate::{JobEnvironment, TraceInput, contents};
-use error::MOST_QUEUE_DEPTH;
+use error::MAX_QUEUE_DEPTH;
 use gemelo_base::Unit;
 use gemelo_base::units::format_counted;
 use gemelo_record::{Provenance, ResultFile};
@@ -120,12 +120,12 @@ fn replay_options(
     job: &ReplayJobOptions,
     storage: &dyn Storage,
 ) -> Result<ReplayOptions, ReplayJobError> {
-    if job.processes == 0 || job.processes > ReplayOptions::MOST_PROCESSES {
+    if job.processes == 0 || job.processes > ReplayOptions::MAX_PROCESSES {
         return Err(ReplayJobError::Processes(job.processes));
     }
     let (engine, queue_depth) = choose(job.engine, job.queue_depth, storage)
         .map_err(|_| ReplayJobError::NoEngines { target: job.target.clone() })?;
-    if queue_depth == 0 || queue_depth > MOST_QUEUE_DEPTH as usize {
+    if queue_depth == 0 || queue_depth > MAX_QUEUE_DEPTH as usize {
         return Err(ReplayJobError::QueueDepth(queue_depth));
     }
     if engine == Engine::Psync && queue_depth > 1 {

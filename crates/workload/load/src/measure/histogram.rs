@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Longest latency that is recorded exactly: one hour. Longer ones are recorded as this one.
-const MOST_NS: u64 = 3_600_000_000_000;
+const MAX_NS: u64 = 3_600_000_000_000;
 /// Significant decimal digits of a latency.
 const DIGITS: u8 = 3;
 
@@ -78,7 +78,7 @@ impl Latencies {
     reason = "the constructor accepts these constant bounds; every test would fail otherwise"
 )]
 fn empty() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, MOST_NS, DIGITS).expect("constant bounds")
+    Histogram::new_with_bounds(1, MAX_NS, DIGITS).expect("constant bounds")
 }
 
 /// A histogram in the form that results keep: pairs of `[latency_ns, count]`, to three digits, in

@@ -6,7 +6,7 @@ use crate::operations::Kind;
 use serde::{Deserialize, Serialize};
 
 /// Intervals that a process keeps: one day of seconds. Later intervals count in the totals only.
-pub(crate) const MOST_INTERVALS: usize = 86_400;
+pub(crate) const MAX_INTERVALS: usize = 86_400;
 
 /// Latencies of the reads or of the writes.
 #[derive(Debug, Clone)]
@@ -131,7 +131,7 @@ impl Recorder {
             self.measured.add(&self.current);
         }
         if self.keeps_intervals
-            && self.intervals.len() < MOST_INTERVALS
+            && self.intervals.len() < MAX_INTERVALS
             && self.current.operations() > 0
         {
             self.intervals.push(IntervalPart {

@@ -15,11 +15,11 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Without a limit, the run ends for another reason.
-    pub(super) fn new(most_operations: Option<u64>) -> Self {
+    pub(super) fn new(max_operations: Option<u64>) -> Self {
         Self {
             reads: 0,
             writes: 0,
-            left: most_operations.unwrap_or(u64::MAX),
+            left: max_operations.unwrap_or(u64::MAX),
             unreported: Unreported::default(),
         }
     }

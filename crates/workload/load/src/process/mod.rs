@@ -36,7 +36,7 @@ pub(crate) const LATE_NS: u64 = 100_000;
 /// would wake too late.
 const POLL_BELOW_NS: u64 = 60_000;
 /// Longest wait after which a process checks whether it should stop.
-const MOST_WAIT_NS: u64 = 100_000_000;
+const MAX_WAIT_NS: u64 = 100_000_000;
 
 /// State of a process that checks every read.
 pub(crate) struct Online<'a> {
@@ -222,7 +222,7 @@ impl Process<'_> {
     fn sleep(&mut self) {
         let times = &self.state.times;
         let due_ns = self.state.prepared.map_or(0, |prepared| prepared.operation.due_ns);
-        let wake_ns = due_ns.min(times.end_ns()).min(times.now_ns() + MOST_WAIT_NS);
+        let wake_ns = due_ns.min(times.end_ns()).min(times.now_ns() + MAX_WAIT_NS);
         self.common.clock.sleep_until_ns(times.on_clock(wake_ns));
         self.look_at_clock();
     }
@@ -240,7 +240,7 @@ impl Process<'_> {
             0 => Wait::ForOne,
             1..POLL_BELOW_NS => Wait::Not,
             _ => {
-                Wait::AtMost(Duration::from_nanos((left_ns - POLL_BELOW_NS / 2).min(MOST_WAIT_NS)))
+                Wait::AtMost(Duration::from_nanos((left_ns - POLL_BELOW_NS / 2).min(MAX_WAIT_NS)))
             }
         }
     }

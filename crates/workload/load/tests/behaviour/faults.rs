@@ -226,6 +226,6 @@ fn any_order_of_completions_leaves_what_the_history_says() {
         assert!(result.is_success(), "seed {seed}: {result:?}");
         let (reads, writes) = operations(&result);
         assert_eq!(reads + writes, 20 * PLACE_BLOCKS, "seed {seed}");
-        assert!(target.0.most_in_flight.load(std::sync::atomic::Ordering::Relaxed) > 4);
+        assert!(target.0.max_in_flight.load(std::sync::atomic::Ordering::Relaxed) > 4);
     }
 }

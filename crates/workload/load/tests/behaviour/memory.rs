@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     /// Seed that permutes completions and the number that are returned at a time.
     pub(crate) scrambled: Option<u64>,
     pub(crate) syncs: AtomicU64,
-    pub(crate) most_in_flight: AtomicU64,
+    pub(crate) max_in_flight: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -61,7 +61,7 @@ impl Shared {
             operation_ns: 0,
             scrambled: None,
             syncs: AtomicU64::new(0),
-            most_in_flight: AtomicU64::new(0),
+            max_in_flight: AtomicU64::new(0),
         }
     }
 
@@ -199,7 +199,7 @@ impl Queue for MemoryQueue {
             return Err(self.failure(request));
         }
         self.in_flight.push((slot, request, event));
-        self.shared.most_in_flight.fetch_max(self.in_flight.len() as u64, Ordering::Relaxed);
+        self.shared.max_in_flight.fetch_max(self.in_flight.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 

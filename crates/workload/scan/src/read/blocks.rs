@@ -17,7 +17,7 @@ use std::io;
 use std::sync::Mutex;
 
 /// The occurrences that a reader collects before it hands them to the sampler.
-const MOST_OCCURRENCES: usize = 512;
+const MAX_OCCURRENCES: usize = 512;
 
 /// The number of sampled contents that a reader remembers, so that it does not offer a frequent
 /// content again and again.
@@ -160,7 +160,7 @@ impl SizeWorker {
             kind: options.request().fingerprint,
             tail: options.request().tail,
             router: Router::new(),
-            occurrences: Vec::with_capacity(MOST_OCCURRENCES),
+            occurrences: Vec::with_capacity(MAX_OCCURRENCES),
             saturated: Saturated::default(),
             shared: Collected::default(),
             has_directories: options.request().directory_depth.is_some(),
@@ -317,7 +317,7 @@ impl SizeWorker {
                 let batch = place.file.batch;
                 self.occurrences.push(Occurrence { fingerprint, batch, offset_bytes });
             }
-            if self.occurrences.len() >= MOST_OCCURRENCES {
+            if self.occurrences.len() >= MAX_OCCURRENCES {
                 self.saturated = state.locality.take(&mut self.occurrences);
             }
         }

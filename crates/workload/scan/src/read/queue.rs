@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The most batches that wait. Each keeps its directory open, so this also bounds the open files.
-const MOST_BATCHES: usize = 128;
+const MAX_BATCHES: usize = 128;
 
 /// The interval at which a waiting thread checks the stop flag, because the flag cannot wake it.
 const STOP_CHECK: Duration = Duration::from_millis(50);
@@ -59,7 +59,7 @@ impl<'scan> Queue<'scan> {
     /// Adds a batch. Waits while the queue is full.
     pub(crate) fn send(&self, batch: Batch) -> Result<(), Ended> {
         let mut state = locked(&self.state);
-        while state.batches.len() >= MOST_BATCHES {
+        while state.batches.len() >= MAX_BATCHES {
             if self.halt.is_raised() {
                 return Err(Ended);
             }

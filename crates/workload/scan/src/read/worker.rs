@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 
 /// The most pieces that a reader remembers, to find the place of a content. When the list is full,
 /// all buffers are handed over.
-const MOST_SPOTS: usize = 4096;
+const MAX_SPOTS: usize = 4096;
 
 /// The extra bytes of the buffer: one to detect that a file has grown, the others to align the
 /// buffer to a page.
@@ -267,7 +267,7 @@ impl<'scan> Worker<'scan> {
         (start, end): (u64, u64),
         size_bytes: u64,
     ) -> io::Result<ReadEnd> {
-        if self.spots.len() >= MOST_SPOTS {
+        if self.spots.len() >= MAX_SPOTS {
             self.flush();
         }
         let spot = self.spots.len() as u32;

@@ -22,7 +22,7 @@ const DIGITS: usize = 32;
 const MAGIC: &[u8; 4] = b"PAR1";
 
 /// The longest footer that is searched, in bytes: 64 MiB are enough for 10^11 contents.
-const MOST_FOOTER_BYTES: u64 = 64 << 20;
+const MAX_FOOTER_BYTES: u64 = 64 << 20;
 
 /// The bytes that are read at once.
 const READ_BYTES: usize = 1 << 18;
@@ -59,7 +59,7 @@ fn digits_at(file: &File) -> Result<u64, Missing> {
         return Err(Missing::Because("it is not a Parquet file, or it was cut off"));
     }
     let footer_bytes = u64::from(u32::from_le_bytes([a, b, c, d]));
-    if footer_bytes > (length - 12).min(MOST_FOOTER_BYTES) {
+    if footer_bytes > (length - 12).min(MAX_FOOTER_BYTES) {
         return Err(Missing::Because("its footer is longer than the file or than 64 MiB"));
     }
     let mut footer = vec![0; footer_bytes as usize];

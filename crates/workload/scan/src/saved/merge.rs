@@ -5,7 +5,7 @@ use super::read::SetReader;
 use super::write::Saving;
 use super::{Saved, SetHead, SizeHead};
 use crate::fingerprint::ScanFingerprint;
-use crate::locality::MOST_COPIES;
+use crate::locality::MAX_COPIES;
 use crate::nature;
 use crate::request::ZeroPolicy;
 use crate::result::{BlockSizeResult, Effort, ScanResult};
@@ -17,7 +17,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 /// The most sets that are merged at once. Each is an open file and takes some MiB of memory.
-pub const MOST_SETS: usize = 512;
+pub const MAX_SETS: usize = 512;
 
 /// The number of rows between two progress reports.
 const ADVANCE_ROWS: u64 = 1 << 16;
@@ -37,8 +37,8 @@ pub fn merge_sets(
     stop: &StopFlag,
 ) -> Result<Saved, SavedSetError> {
     let clock = SystemClock::new();
-    if paths.is_empty() || paths.len() > MOST_SETS {
-        return Err(SavedSetError::Count { found: paths.len(), most: MOST_SETS });
+    if paths.is_empty() || paths.len() > MAX_SETS {
+        return Err(SavedSetError::Count { found: paths.len(), most: MAX_SETS });
     }
     monitor.begin("checking", Unit::Items, Some(paths.len() as u64));
     let mut sets: Vec<SetReader> = Vec::with_capacity(paths.len());
@@ -195,7 +195,7 @@ impl Merge {
         stop: &StopFlag,
     ) -> Result<BlockSizeResult, SavedSetError> {
         let mut tally =
-            Tally::new(size.block_bytes, zeros, nature::most_contents(size.block_bytes));
+            Tally::new(size.block_bytes, zeros, nature::max_contents(size.block_bytes));
         tally.raise_levels(size.nature_level, size.locality_level);
         let mut rows = 0;
         let mut counted = BlockTotals::default();
@@ -231,5 +231,5 @@ fn unite(sum: &mut Row, row: Row) {
     sum.place = sum.place.take().or(row.place);
     sum.nature = sum.nature.or(row.nature);
     sum.positions.extend(row.positions);
-    sum.positions.truncate(MOST_COPIES);
+    sum.positions.truncate(MAX_COPIES);
 }

@@ -10,7 +10,7 @@ mod read;
 mod write;
 
 pub use error::SavedSetError;
-pub use merge::{MOST_SETS, merge_sets};
+pub use merge::{MAX_SETS, merge_sets};
 pub(crate) use write::Saving;
 
 use crate::fingerprint::ScanFingerprintKind;

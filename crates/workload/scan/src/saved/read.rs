@@ -4,7 +4,7 @@ use super::columns::{column, schema};
 use super::error::SavedSetError;
 use super::{HEAD_KEY, SET_FORMAT, SetHead, SizeHead, VersionedHead, checksum};
 use crate::fingerprint::ScanFingerprint;
-use crate::levels::{MOST_LEVEL, highest_low};
+use crate::levels::{MAX_LEVEL, highest_low};
 use crate::nature::Nature;
 use crate::set::ContentLocation;
 use crate::tally::Row;
@@ -154,7 +154,7 @@ fn head_of(
         let totals = &size.totals;
         totals.zero_blocks <= totals.blocks
             && totals.zero_bytes <= totals.data_bytes
-            && size.nature_level.max(size.locality_level) <= MOST_LEVEL
+            && size.nature_level.max(size.locality_level) <= MAX_LEVEL
     };
     if !sizes.iter().all(is_possible) {
         return Err(invalid("its totals or its sample levels are impossible"));

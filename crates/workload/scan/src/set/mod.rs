@@ -13,7 +13,7 @@ mod table;
 
 pub(crate) use candidates::Candidates;
 pub use candidates::ContentLocation;
-pub(crate) use sample::{LEAST_SAMPLE_BYTES, SampleLimit};
+pub(crate) use sample::{MIN_SAMPLE_BYTES, SampleLimit};
 pub(crate) use table::Counted;
 
 use crate::fingerprint::ScanFingerprint;
@@ -22,7 +22,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use table::{LEAST_SLOTS, SHARD_BITS, Table};
+use table::{MIN_SLOTS, SHARD_BITS, Table};
 
 /// The number of shards: far more than threads, so that two threads rarely need the same lock.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
@@ -107,7 +107,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// growth, so that the shards do not all grow at once and the unused share of memory stays
 /// constant.
 fn first_slots(shard: usize) -> usize {
-    (LEAST_SLOTS as f64 * 1.2f64.powf(shard as f64 / SHARDS as f64)).round() as usize
+    (MIN_SLOTS as f64 * 1.2f64.powf(shard as f64 / SHARDS as f64)).round() as usize
 }
 
 impl CountingSet {

@@ -19,11 +19,11 @@ const FULL_QUARTERS: u64 = 6;
 
 /// The minimum number of contents in a sample: figures of smaller samples are too uncertain to be
 /// useful.
-pub(crate) const LEAST_SAMPLE: u64 = 1024;
+pub(crate) const MIN_SAMPLE: u64 = 1024;
 
 /// The minimum memory of a sample, in bytes.
-pub(crate) const LEAST_SAMPLE_BYTES: u64 =
-    LEAST_SAMPLE * FULL_QUARTERS / 4 * BYTES_PER_ENTRY + EMPTY_BYTES;
+pub(crate) const MIN_SAMPLE_BYTES: u64 =
+    MIN_SAMPLE * FULL_QUARTERS / 4 * BYTES_PER_ENTRY + EMPTY_BYTES;
 
 /// The memory of empty tables, rounded up, in bytes.
 const EMPTY_BYTES: u64 = 1 << 20;
@@ -32,19 +32,19 @@ pub(crate) struct SampleLimit {
     /// The highest last 64 bits of fingerprints that are counted.
     highest_low: AtomicU64,
     entries: AtomicU64,
-    most_entries: u64,
+    max_entries: u64,
     contents: u64,
     lowering: Mutex<()>,
 }
 
 impl SampleLimit {
     pub(super) fn new(memory_bytes: u64) -> Self {
-        let most_entries = memory_bytes.saturating_sub(EMPTY_BYTES) / BYTES_PER_ENTRY;
+        let max_entries = memory_bytes.saturating_sub(EMPTY_BYTES) / BYTES_PER_ENTRY;
         Self {
             highest_low: AtomicU64::new(u64::MAX),
             entries: AtomicU64::new(0),
-            most_entries,
-            contents: (most_entries * 4 / FULL_QUARTERS).max(1),
+            max_entries,
+            contents: (max_entries * 4 / FULL_QUARTERS).max(1),
             lowering: Mutex::new(()),
         }
     }
@@ -71,7 +71,7 @@ impl SampleLimit {
     /// Cuts the tables if they are full. The limit falls before any table is cut, and it is read
     /// under each table's lock, so a content that was cut is never counted again.
     pub(super) fn lower_if_full(&self, shards: &[Mutex<Table>]) {
-        let is_full = || self.entries.load(Ordering::Relaxed) > self.most_entries;
+        let is_full = || self.entries.load(Ordering::Relaxed) > self.max_entries;
         if !is_full() {
             return;
         }
@@ -82,7 +82,7 @@ impl SampleLimit {
         let before = self.highest_low();
         // Each step goes halfway from the new limit back to the old one, until the limit holds at
         // least the whole sample.
-        let wanted = self.contents as f64 * 1.1 / self.most_entries as f64;
+        let wanted = self.contents as f64 * 1.1 / self.max_entries as f64;
         let mut after = (before as f64 * wanted) as u64;
         while before - after > 1 && count_below(shards, after) < self.contents {
             after += (before - after) / 2;

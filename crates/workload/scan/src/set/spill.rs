@@ -15,8 +15,8 @@ const RECORD_BYTES: usize = 16 + 8 + 4;
 const WRITE_BYTES: usize = 1 << 18;
 
 /// The most and the fewest bytes that are read ahead in each run during a merge.
-const MOST_READ_BYTES: usize = 1 << 18;
-const LEAST_READ_BYTES: usize = 1 << 12;
+const MAX_READ_BYTES: usize = 1 << 18;
+const MIN_READ_BYTES: usize = 1 << 12;
 
 /// The range of a run in the file, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +78,7 @@ impl SpillFile {
     /// `memory_bytes`.
     pub(super) fn read_bytes(runs: usize, memory_bytes: u64) -> usize {
         let share = usize::try_from(memory_bytes).unwrap_or(usize::MAX) / runs.max(1);
-        share.clamp(LEAST_READ_BYTES, MOST_READ_BYTES)
+        share.clamp(MIN_READ_BYTES, MAX_READ_BYTES)
     }
 
     pub(super) fn reader(&self, run: Run, read_bytes: usize) -> RunReader<'_> {
@@ -158,7 +158,7 @@ mod tests {
     fn runs_share_the_memory_for_reading_ahead_within_bounds() {
         let share = |runs, memory_bytes| SpillFile::read_bytes(runs, memory_bytes);
         assert_eq!(share(10, 1_000_000), 100_000);
-        assert_eq!((share(1, 1 << 30), share(0, 1 << 30)), (MOST_READ_BYTES, MOST_READ_BYTES));
-        assert_eq!((share(1000, 1000), share(5, 0)), (LEAST_READ_BYTES, LEAST_READ_BYTES));
+        assert_eq!((share(1, 1 << 30), share(0, 1 << 30)), (MAX_READ_BYTES, MAX_READ_BYTES));
+        assert_eq!((share(1000, 1000), share(5, 0)), (MIN_READ_BYTES, MIN_READ_BYTES));
     }
 }

@@ -20,7 +20,7 @@ const FREE: Slot = [0; 3];
 const SLACK_SLOTS: usize = 32;
 
 /// The number of slots in an empty table.
-pub(super) const LEAST_SLOTS: usize = 64;
+pub(super) const MIN_SLOTS: usize = 64;
 
 /// The use at which a table grows, and its new size, both in percent. Between two growths the mean
 /// of 24 bytes / use is 30 bytes an entry.
@@ -51,7 +51,7 @@ pub(super) const SHARD_BITS: u32 = 8;
 
 impl Table {
     pub(super) fn new(homes: usize) -> Self {
-        let homes = homes.max(LEAST_SLOTS);
+        let homes = homes.max(MIN_SLOTS);
         Self { slots: vec![FREE; homes + SLACK_SLOTS], homes, used: 0, carried: HashMap::new() }
     }
 

@@ -82,7 +82,7 @@ fn a_set_that_cannot_spill_says_so_and_keeps_its_counts() {
 
 #[test]
 fn a_sample_has_fixed_memory_and_exact_copies_of_the_smallest_fingerprints() {
-    let memory_bytes = LEAST_SAMPLE_BYTES + (1 << 20);
+    let memory_bytes = MIN_SAMPLE_BYTES + (1 << 20);
     let set = CountingSet::new(SetLimit::Sample { memory_bytes });
     for round in 0..3u64 {
         for number in 0..300_000 {
@@ -105,7 +105,7 @@ fn a_sample_has_fixed_memory_and_exact_copies_of_the_smallest_fingerprints() {
 
 #[test]
 fn the_tables_of_a_large_sample_stay_within_its_memory_and_use_most_of_it() {
-    let memory_bytes = LEAST_SAMPLE_BYTES + (16 << 20);
+    let memory_bytes = MIN_SAMPLE_BYTES + (16 << 20);
     let set = CountingSet::new(SetLimit::Sample { memory_bytes });
     (0..1_000_000).for_each(|number| insert(&set, number));
     let peak = set.peak_bytes();
@@ -115,13 +115,13 @@ fn the_tables_of_a_large_sample_stay_within_its_memory_and_use_most_of_it() {
 /// Fingerprints are uniform, unless somebody chose the data so that they are not.
 #[test]
 fn a_sample_of_fingerprints_that_lie_close_together_is_cut_as_well() {
-    let set = CountingSet::new(SetLimit::Sample { memory_bytes: LEAST_SAMPLE_BYTES });
+    let set = CountingSet::new(SetLimit::Sample { memory_bytes: MIN_SAMPLE_BYTES });
     let close = |number: u64| ScanFingerprint { high: mix64(number), low: u64::MAX - number };
     for number in 0..50_000 {
         let record = Record::new(close(number), 4096, 0);
         set.insert(shard_of(close(number)), &[record], &mut Vec::new()).unwrap();
     }
-    assert!(set.peak_bytes() <= LEAST_SAMPLE_BYTES, "{}", set.peak_bytes());
+    assert!(set.peak_bytes() <= MIN_SAMPLE_BYTES, "{}", set.peak_bytes());
     let kept: BTreeMap<ScanFingerprint, u64> = contents(&set).into_iter().collect();
     let wanted = set.sample.as_ref().unwrap().contents();
     for number in (0..50_000).rev().take(wanted as usize) {

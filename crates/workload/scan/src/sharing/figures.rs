@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// The most groups of files in a result.
-const MOST_GROUPS: usize = 100;
+const MAX_GROUPS: usize = 100;
 
 /// The most files of a group that are named.
-const MOST_NAMED: usize = 16;
+const MAX_NAMED: usize = 16;
 
 /// The zero blocks of the whole scan.
 #[derive(Debug, Clone, Copy)]
@@ -135,7 +135,7 @@ fn file_groups(
     groups.sort_by(|(a_files, a), (b_files, b)| {
         b.saved.total_cmp(&a.saved).then_with(|| a_files.cmp(b_files))
     });
-    groups.truncate(MOST_GROUPS);
+    groups.truncate(MAX_GROUPS);
     let named = |files: &[FileNumber]| {
         let mut paths: Vec<String> = files
             .iter()
@@ -143,7 +143,7 @@ fn file_groups(
             .map(|path| path.to_string_lossy().into_owned())
             .collect();
         paths.sort();
-        paths.truncate(MOST_NAMED);
+        paths.truncate(MAX_NAMED);
         paths
     };
     groups

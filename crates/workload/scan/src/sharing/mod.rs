@@ -10,7 +10,7 @@ pub(crate) use figures::{ZeroTotals, sharing_result};
 
 use crate::file_ref::FileRef;
 use crate::fingerprint::ScanFingerprint;
-use crate::levels::{MOST_LEVEL, highest_low};
+use crate::levels::{MAX_LEVEL, highest_low};
 use crate::set::locked;
 use crate::walk::DirectoryNumber;
 use std::collections::{HashMap, HashSet};
@@ -20,17 +20,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most entries of the sample: contents by file. The list has up to twice as many before it is
 /// cut.
-const MOST_COPIES: usize = 256 * 1024;
+const MAX_COPIES: usize = 256 * 1024;
 
 /// The memory of the sample, in bytes: entries of 48 bytes, and the paths of their files.
 pub(crate) const SHARING_BYTES: u64 = 64 << 20;
 
 /// The most files by which a content is kept. The copies of a content in more files are kept by
 /// directory alone, so that no content can fill the sample.
-const MOST_FILES: usize = 256;
+const MAX_FILES: usize = 256;
 
 /// The entries that a reader collects before it hands them over.
-const MOST_COLLECTED: usize = 512;
+const MAX_COLLECTED: usize = 512;
 
 /// A file by its batch and its place in the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +98,7 @@ impl Collected {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.copies.len() >= MOST_COLLECTED
+        self.copies.len() >= MAX_COLLECTED
     }
 }
 
@@ -133,7 +133,7 @@ impl SharingSampler {
         let highest = highest_low(held.level);
         held.copies.extend(collected.copies.drain(..).filter(|one| one.fingerprint.low <= highest));
         held.files.extend(collected.files.drain(..));
-        if held.copies.len() >= 2 * MOST_COPIES {
+        if held.copies.len() >= 2 * MAX_COPIES {
             held.cut();
             self.highest_low.store(highest_low(held.level), Ordering::Relaxed);
         }
@@ -157,7 +157,7 @@ impl SharingSample {
     fn cut(&mut self) {
         self.add_up();
         self.gather_by_directory();
-        while self.copies.len() > MOST_COPIES && self.level < MOST_LEVEL {
+        while self.copies.len() > MAX_COPIES && self.level < MAX_LEVEL {
             self.level += 1;
             let highest = highest_low(self.level);
             self.copies.retain(|one| one.fingerprint.low <= highest);
@@ -183,7 +183,7 @@ impl SharingSample {
     fn gather_by_directory(&mut self) {
         let mut gathered = false;
         for copies in self.copies.chunk_by_mut(|a, b| a.fingerprint == b.fingerprint) {
-            if copies.len() > MOST_FILES || copies.iter().any(|one| one.file.is_none()) {
+            if copies.len() > MAX_FILES || copies.iter().any(|one| one.file.is_none()) {
                 gathered |= copies.iter().any(|one| one.file.is_some());
                 copies.iter_mut().for_each(|one| one.file = None);
             }
@@ -212,7 +212,7 @@ mod tests {
     fn sample(copies: impl Iterator<Item = Copies>) -> SharingSample {
         let sampler = SharingSampler::new();
         let copies: Vec<Copies> = copies.collect();
-        for part in copies.chunks(MOST_COLLECTED) {
+        for part in copies.chunks(MAX_COLLECTED) {
             let files = part
                 .iter()
                 .filter_map(|one| Some((one.file?, PathBuf::from(format!("{:?}", one.file)))))
@@ -224,12 +224,12 @@ mod tests {
 
     #[test]
     fn the_sample_is_bounded_and_does_not_depend_on_the_order() {
-        let count = 6 * MOST_COPIES as u64;
+        let count = 6 * MAX_COPIES as u64;
         let make = |number: u64| copy(number / 2, (number % 3) as u32, (number % 1000) as u32);
         let (forward, backward) =
             (sample((0..count).map(make)), sample((0..count).rev().map(make)));
-        assert!(forward.level > 0 && forward.copies.len() <= MOST_COPIES);
-        assert!(forward.copies.len() > MOST_COPIES / 4);
+        assert!(forward.level > 0 && forward.copies.len() <= MAX_COPIES);
+        assert!(forward.copies.len() > MAX_COPIES / 4);
         assert_eq!(forward.copies, backward.copies);
         assert_eq!(forward.files, backward.files);
         assert!(forward.files.len() <= 1000);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_content_in_many_files_is_kept_by_directory() {
-        let count = 3 * MOST_COPIES as u64;
+        let count = 3 * MAX_COPIES as u64;
         let sample = sample((0..count).map(|number| copy(1, (number % 7) as u32, number as u32)));
         assert_eq!((sample.level, sample.copies.len()), (0, 7));
         assert_eq!(sample.copies.iter().map(|one| one.copies).sum::<u64>(), count);

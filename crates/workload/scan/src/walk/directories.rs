@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The most directories with figures of their own. Those that are found later count with the one
 /// above them.
-const MOST_DIRECTORIES: usize = 10_000;
+const MAX_DIRECTORIES: usize = 10_000;
 
 /// The number of a directory, or of a path that the user gave.
 pub(crate) type DirectoryNumber = u32;
@@ -37,7 +37,7 @@ impl Directories {
         path: &Path,
     ) -> DirectoryNumber {
         let is_listed = self.depth.is_some_and(|depth| level <= depth);
-        if is_listed && self.paths.len() < MOST_DIRECTORIES { self.add(path) } else { parent }
+        if is_listed && self.paths.len() < MAX_DIRECTORIES { self.add(path) } else { parent }
     }
 
     fn add(&mut self, path: &Path) -> DirectoryNumber {
@@ -62,11 +62,11 @@ mod tests {
         let child = directories.below(root, 1, Path::new("/a/b"));
         let grandchild = directories.below(child, 2, Path::new("/a/b/c"));
         assert_eq!((root, child, grandchild), (0, 1, 1));
-        for number in 0..2 * MOST_DIRECTORIES {
+        for number in 0..2 * MAX_DIRECTORIES {
             directories.below(root, 1, &PathBuf::from(format!("/a/{number}")));
         }
         let late = directories.below(root, 1, Path::new("/a/late"));
         assert_eq!(late, root);
-        assert_eq!(directories.into_paths().len(), MOST_DIRECTORIES);
+        assert_eq!(directories.into_paths().len(), MAX_DIRECTORIES);
     }
 }

@@ -66,7 +66,7 @@ fn zeros_enter_the_figures_or_do_not() {
     assert_eq!((size.blocks, size.zero_blocks), (13, 3));
     assert_eq!((size.counted_blocks, size.counted_bytes), (10, 8 * 4096 + 200));
     assert_eq!((size.distinct, size.duplicates), (5, 5));
-    assert!(size.most_repeated.iter().all(|repeated| !repeated.zero));
+    assert!(size.max_repeated.iter().all(|repeated| !repeated.zero));
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn holes_are_zero_blocks_that_nobody_read() {
     assert_eq!(size.data_bytes, (1 << 40) + 1 + length);
     // Zero blocks, zero tails of two lengths, and three contents.
     assert_eq!(size.distinct, 6);
-    assert_eq!(size.most_repeated[0].copies, whole - 3);
-    assert!(size.most_repeated[0].zero && size.most_repeated[0].place.is_some());
+    assert_eq!(size.max_repeated[0].copies, whole - 3);
+    assert!(size.max_repeated[0].zero && size.max_repeated[0].place.is_some());
     // At 8 KiB the unaligned data lies within one block.
     assert_eq!(result.block_sizes[1].blocks - result.block_sizes[1].zero_blocks, 2);
 }
@@ -239,7 +239,7 @@ fn every_fingerprint_gives_the_same_counts() {
     data.file("more", &blocks((0..600).map(|n| n % 200), K4));
     let counts = |fingerprint| {
         let size = scanned(ScanRequest { fingerprint, ..data.request() }).block_sizes.remove(0);
-        assert_eq!(size.most_repeated[0].fingerprint, fingerprint.of(&block(1, K4)));
+        assert_eq!(size.max_repeated[0].fingerprint, fingerprint.of(&block(1, K4)));
         (size.distribution, size.ranges, size.distinct_bytes, size.zero_blocks)
     };
     let first = counts(ScanFingerprintKind::default());
@@ -258,9 +258,9 @@ fn the_most_repeated_contents_are_where_the_result_says() {
         data.file(&format!("{}/{index}", index % 5), &blocks(part.iter().copied(), K4));
     }
     let size = scanned(data.request()).block_sizes.remove(0);
-    let copies: Vec<u64> = size.most_repeated.iter().map(|repeated| repeated.copies).collect();
+    let copies: Vec<u64> = size.max_repeated.iter().map(|repeated| repeated.copies).collect();
     assert_eq!(copies, (51..=60).rev().collect::<Vec<_>>());
-    for repeated in &size.most_repeated {
+    for repeated in &size.max_repeated {
         let place = repeated.place.as_ref().unwrap();
         let bytes = fs::read(&place.path).unwrap();
         let at = place.offset_bytes as usize;

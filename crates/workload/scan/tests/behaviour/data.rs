@@ -81,7 +81,7 @@ pub(crate) fn comparable(result: &ScanResult) -> ScanResult {
     let mut result = result.clone();
     result.effort = gemelo_scan::Effort::default();
     for size in &mut result.block_sizes {
-        for repeated in &mut size.most_repeated {
+        for repeated in &mut size.max_repeated {
             repeated.place = None;
         }
     }

@@ -22,7 +22,7 @@ fn a_limit_of_memory_changes_no_figure() {
     let exact = ScanRequest { block_bytes: vec![512, 1024], ..data.request() };
     let spill = tempfile::tempdir().unwrap();
     let bounded = ScanRequest {
-        counting: Counting::Bounded { memory_bytes: least_memory(&exact) },
+        counting: Counting::Bounded { memory_bytes: min_memory(&exact) },
         spill_directory: Some(spill.path().to_owned()),
         ..exact.clone()
     };
@@ -34,7 +34,7 @@ fn a_limit_of_memory_changes_no_figure() {
 }
 
 /// Returns the lowest memory limit that a scan accepts, in bytes.
-fn least_memory(request: &ScanRequest) -> u64 {
+fn min_memory(request: &ScanRequest) -> u64 {
     let counting = Counting::Bounded { memory_bytes: 0 };
     match ScanOptions::new(ScanRequest { counting, ..request.clone() }) {
         Err(gemelo_scan::OptionsError::Memory { least, .. }) => least,
@@ -48,7 +48,7 @@ fn a_scan_that_cannot_write_its_temporary_file_keeps_what_it_counted() {
     data.file("many", &many_blocks(260_000));
     let request = ScanRequest { block_bytes: vec![512], ..data.request() };
     let monitor = Recorder::new();
-    let counting = Counting::Bounded { memory_bytes: least_memory(&request) };
+    let counting = Counting::Bounded { memory_bytes: min_memory(&request) };
     let spill_directory = Some(data.path("missing"));
     let result = scanned_with(ScanRequest { counting, spill_directory, ..request }, &monitor);
     let size = &result.block_sizes[0];

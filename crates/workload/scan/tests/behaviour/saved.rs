@@ -86,8 +86,8 @@ fn places_survive_in_a_set() {
     let result = saved(of(&data, &["a"]), &set);
     let merged = merged(&[set]).unwrap();
     for (one, other) in result.block_sizes.iter().zip(&merged.block_sizes) {
-        assert!(one.most_repeated.iter().all(|repeated| repeated.place.is_some()));
-        assert_eq!(one.most_repeated, other.most_repeated);
+        assert!(one.max_repeated.iter().all(|repeated| repeated.place.is_some()));
+        assert_eq!(one.max_repeated, other.max_repeated);
     }
 }
 

@@ -54,14 +54,14 @@ pub struct TargetRequest {
     /// First byte of the range, counted from the start of the place. A sync ignores it.
     pub offset: u64,
     /// Length of the range in bytes. A read or write moves this number of bytes from the start of
-    /// the buffer. A trim uses no buffer and takes up to [`TargetRequest::MOST_TRIM_BYTES`]. A sync
+    /// the buffer. A trim uses no buffer and takes up to [`TargetRequest::MAX_TRIM_BYTES`]. A sync
     /// ignores the length.
     pub bytes: usize,
 }
 
 impl TargetRequest {
     /// The longest trim in bytes. It fits the 32-bit lengths of NBD.
-    pub const MOST_TRIM_BYTES: usize = 1 << 30;
+    pub const MAX_TRIM_BYTES: usize = 1 << 30;
 }
 
 /// The time that [`Queue::reap`] waits for a completion.

@@ -72,10 +72,10 @@ fn msr(
 
 #[inline]
 fn host_and_disk(host: &[u8], disk: &[u8], names: &mut Names) -> Result<u32, Malformed> {
-    const MOST_BYTES: usize = 256;
-    let mut name = [b','; MOST_BYTES];
+    const MAX_BYTES: usize = 256;
+    let mut name = [b','; MAX_BYTES];
     let end = host.len() + 1 + disk.len();
-    if host.is_empty() || whole(disk).is_none() || end > MOST_BYTES {
+    if host.is_empty() || whole(disk).is_none() || end > MAX_BYTES {
         return Err(Malformed::new("device", "a host name and the number of a disk"));
     }
     name[..host.len()].copy_from_slice(host);

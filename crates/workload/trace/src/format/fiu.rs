@@ -44,12 +44,12 @@ pub(crate) fn parse(
 /// Joins both numbers into a device name like that of blkparse.
 #[inline]
 fn major_minor(major: &[u8], minor: &[u8], names: &mut Names) -> Result<u32, Malformed> {
-    const MOST_DIGITS: usize = 20;
-    let is_number = |text: &[u8]| (1..=MOST_DIGITS).contains(&text.len()) && whole(text).is_some();
+    const MAX_DIGITS: usize = 20;
+    let is_number = |text: &[u8]| (1..=MAX_DIGITS).contains(&text.len()) && whole(text).is_some();
     if !is_number(major) || !is_number(minor) {
         return Err(Malformed::new("device", "a major and a minor number"));
     }
-    let mut name = [b','; 2 * MOST_DIGITS + 1];
+    let mut name = [b','; 2 * MAX_DIGITS + 1];
     let end = major.len() + 1 + minor.len();
     name[..major.len()].copy_from_slice(major);
     name[major.len() + 1..end].copy_from_slice(minor);

@@ -164,18 +164,18 @@ pub(crate) fn device(names: &mut Names, name: &[u8]) -> Result<u32, Malformed> {
 
 /// Most bytes of a read or write. A larger value is a misread column, as the longest known requests
 /// are 64 MiB.
-const MOST_REQUEST_BYTES: u64 = 1 << 30;
+const MAX_REQUEST_BYTES: u64 = 1 << 30;
 /// Most bytes of a trim, which can cover a whole device.
-const MOST_TRIM_BYTES: u64 = 16 << 40;
+const MAX_TRIM_BYTES: u64 = 16 << 40;
 
 /// Refuses operations that are too long or end beyond 2^64 bytes.
 #[inline]
 pub(crate) fn check_end(record: &Record) -> Result<Parsed, Malformed> {
-    if record.length_bytes > MOST_REQUEST_BYTES {
+    if record.length_bytes > MAX_REQUEST_BYTES {
         if record.operation != TraceOperation::Trim {
             return Err(Malformed::new("length", "at most 1 GiB"));
         }
-        if record.length_bytes > MOST_TRIM_BYTES {
+        if record.length_bytes > MAX_TRIM_BYTES {
             return Err(Malformed::new("length", "at most 16 TiB"));
         }
     }

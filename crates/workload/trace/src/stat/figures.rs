@@ -124,7 +124,7 @@ const SHARES: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.5];
 /// Number of most accessed places in the figures.
 const HOTTEST: usize = 10;
 /// Most devices with figures of their own.
-const MOST_DEVICES: usize = 1000;
+const MAX_DEVICES: usize = 1000;
 
 const DAY_NS: f64 = 86_400e9;
 
@@ -232,7 +232,7 @@ impl Statistics {
 
     fn device_figures(&self, names: &Names) -> Vec<DeviceFigures> {
         let devices = self.devices.iter().enumerate().filter(|(_, device)| device.records > 0);
-        let told = devices.take(MOST_DEVICES).map(|(number, device)| DeviceFigures {
+        let told = devices.take(MAX_DEVICES).map(|(number, device)| DeviceFigures {
             device: String::from_utf8_lossy(names.device_name(number as u32)).into_owned(),
             records: device.records,
             written_bytes: device.written_bytes,

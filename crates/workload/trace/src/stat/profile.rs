@@ -75,7 +75,7 @@ impl Statistics {
             if accesses - blocks > best.0 {
                 let hot = Pattern::Hotspot {
                     accesses_percent: tenths(accesses * 100.0),
-                    blocks_percent: tenths(blocks * 100.0).max(LEAST_PERCENT),
+                    blocks_percent: tenths(blocks * 100.0).max(MIN_PERCENT),
                 };
                 best = (accesses - blocks, hot);
             }
@@ -85,7 +85,7 @@ impl Statistics {
 }
 
 /// Least share of blocks in a hot spot. Shares are rounded to a tenth of a percent.
-const LEAST_PERCENT: f64 = 0.1;
+const MIN_PERCENT: f64 = 0.1;
 
 fn tenths(percent: f64) -> f64 {
     (percent * 10.0).round() / 10.0

@@ -87,9 +87,9 @@ impl Classified for SynthesisError {
 }
 
 /// Most places of both regions, which take 8 GiB of memory.
-const MOST_PLACES: u64 = 1 << 30;
+const MAX_PLACES: u64 = 1 << 30;
 /// Longest request in blocks: 1 MiB of 4 KiB blocks, a usual limit of devices.
-const MOST_REQUEST_BLOCKS: u64 = 256;
+const MAX_REQUEST_BLOCKS: u64 = 256;
 /// Names of the device and the process in synthesized traces.
 const DEVICE: &[u8] = b"6,0";
 const PROCESS: (u32, &[u8]) = (1, b"gemelo");
@@ -176,7 +176,7 @@ impl SynthesisSpec {
                 "from 0 to 100 %",
             ));
         }
-        let most = MOST_REQUEST_BLOCKS as f64 / 4.0;
+        let most = MAX_REQUEST_BLOCKS as f64 / 4.0;
         if !(1.0..=most).contains(&self.request_blocks) {
             return Err(range(
                 "the mean number of blocks in a request",
@@ -210,7 +210,7 @@ impl Synthesis {
         let read_region = footprint::places_for(spec.pattern, reads_left, spec.read_places);
         let shared = spec.shared_places.min(write_region).min(read_region);
         let total = write_region.saturating_add(read_region) - shared;
-        if total > MOST_PLACES {
+        if total > MAX_PLACES {
             return Err(range(
                 "the number of places",
                 &total,
@@ -274,7 +274,7 @@ impl Synthesis {
         let is_write = self.choices.below(left) < self.writes.left;
         let more = ((1.0 - self.choices.unit()).ln() * self.goes_on) as u64;
         let side = if is_write { &mut self.writes } else { &mut self.reads };
-        let blocks = (1 + more).min(MOST_REQUEST_BLOCKS).min(side.left).min(side.places);
+        let blocks = (1 + more).min(MAX_REQUEST_BLOCKS).min(side.left).min(side.places);
         let mut start = side.positions.next_block();
         if side.is_sequential {
             for _ in 1..blocks {

@@ -3,13 +3,13 @@
 use crate::record::ContentHash;
 
 /// Digits of the largest 64-bit number.
-const MOST_DIGITS: usize = 20;
+const MAX_DIGITS: usize = 20;
 
 /// Appends a whole number.
 #[inline]
 pub(crate) fn push_whole(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0u8; MOST_DIGITS];
-    let mut start = MOST_DIGITS;
+    let mut digits = [0u8; MAX_DIGITS];
+    let mut start = MAX_DIGITS;
     loop {
         start -= 1;
         digits[start] = b'0' + (value % 10) as u8;

@@ -41,7 +41,7 @@ struct BlockSize {
     distinct_bytes: u64,
     dedup_ratio: f64,
     ranges: Vec<Range>,
-    most_repeated: Vec<Repeated>,
+    max_repeated: Vec<Repeated>,
     nature: Option<Nature>,
     locality: Option<Locality>,
 }
@@ -109,8 +109,8 @@ pub(super) fn section(path: &Path, id: &str) -> Result<Section, PageError> {
         items.extend(sharing.items());
     }
     for size in &scan.block_sizes {
-        if !size.most_repeated.is_empty() {
-            items.push(Item::More(most_repeated(size)));
+        if !size.max_repeated.is_empty() {
+            items.push(Item::More(max_repeated(size)));
         }
     }
     Ok(section)
@@ -195,7 +195,7 @@ fn savings_table(scan: &Scan) -> Table {
     table
 }
 
-fn most_repeated(size: &BlockSize) -> Table {
+fn max_repeated(size: &BlockSize) -> Table {
     let columns = vec![
         Column::text("fingerprint"),
         Column::number("copies"),
@@ -204,7 +204,7 @@ fn most_repeated(size: &BlockSize) -> Table {
     ];
     let caption = format!("The most repeated contents, blocks of {}", size.name());
     let mut table = Table::new(caption, columns);
-    for repeated in &size.most_repeated {
+    for repeated in &size.max_repeated {
         let place = match &repeated.place {
             _ if repeated.zero => Cell::missing("zeros"),
             Some(place) => {

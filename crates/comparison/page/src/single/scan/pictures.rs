@@ -6,7 +6,7 @@ use crate::document::{Cell, Column, Picture, Table};
 use crate::quantity::{Unit, percent, significant};
 
 /// Block sizes up to which savings are bars. More are lines.
-const MOST_SIZES_AS_BARS: usize = 3;
+const MAX_SIZES_AS_BARS: usize = 3;
 
 pub(super) fn savings(scan: &Scan, id: &str) -> Picture {
     let mut table = savings_table(scan);
@@ -20,7 +20,7 @@ pub(super) fn savings(scan: &Scan, id: &str) -> Picture {
             ("both", savings.both),
         ]
     };
-    let chart = if scan.block_sizes.len() <= MOST_SIZES_AS_BARS {
+    let chart = if scan.block_sizes.len() <= MAX_SIZES_AS_BARS {
         let bars = scan.block_sizes.iter().flat_map(|size| {
             of(size).into_iter().enumerate().filter_map(|(colour, (name, share))| {
                 let share = share?;

@@ -6,10 +6,10 @@ use gemelo_base::units::{format_count, format_counted, format_line, format_size}
 use serde::Deserialize;
 
 /// The most directories that are shown. The result file has all.
-const MOST_DIRECTORIES: usize = 100;
+const MAX_DIRECTORIES: usize = 100;
 
 /// The most files of a group that are named.
-const MOST_FILES: usize = 4;
+const MAX_FILES: usize = 4;
 
 #[derive(Deserialize)]
 pub(super) struct Sharing {
@@ -66,15 +66,15 @@ impl Sharing {
             Column::number("only here"),
         ];
         let block = format_size(self.block_bytes);
-        let caption = match self.directories.len().saturating_sub(MOST_DIRECTORIES) {
+        let caption = match self.directories.len().saturating_sub(MAX_DIRECTORIES) {
             0 => format!("Savings by directory, blocks of {block}"),
             _ => format!(
-                "Savings by directory, blocks of {block}: the first {MOST_DIRECTORIES} of {}",
+                "Savings by directory, blocks of {block}: the first {MAX_DIRECTORIES} of {}",
                 format_count(self.directories.len() as u64)
             ),
         };
         let mut table = Table::new(caption, columns);
-        for one in self.directories.iter().take(MOST_DIRECTORIES) {
+        for one in self.directories.iter().take(MAX_DIRECTORIES) {
             table.push(vec![
                 format_line(&one.path).into(),
                 format_size(one.data_bytes).into(),
@@ -111,7 +111,7 @@ impl Sharing {
 impl Group {
     fn named(&self) -> String {
         let shown: Vec<String> =
-            self.paths.iter().take(MOST_FILES).map(|path| format_line(path)).collect();
+            self.paths.iter().take(MAX_FILES).map(|path| format_line(path)).collect();
         let rest = self.files.saturating_sub(shown.len() as u64);
         let names = shown.join(", ");
         if rest == 0 { names } else { format!("{names} and {}", format_counted(rest, "more file")) }

@@ -25,7 +25,7 @@ fn a_thread_reserves_space_ahead_when_the_store_wants_it() {
     write(&buffer, &[(1, 10)]);
     buffer.sync().unwrap();
     assert_eq!(store.below.lock().reserved_ahead, 0, "it is not wanted");
-    store.below.lock().most_reserved_ahead = 1;
+    store.below.lock().max_reserved_ahead = 1;
     write(&buffer, &[(2, 20)]);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while store.below.lock().reserved_ahead == 0 {

@@ -403,8 +403,8 @@ impl DataPath {
     }
 
     /// The fewest blocks in a row that are worth a discard in the background.
-    pub(crate) fn least_discard_blocks(&self) -> u32 {
-        self.store().least_discard_blocks()
+    pub(crate) fn min_discard_blocks(&self) -> u32 {
+        self.store().min_discard_blocks()
     }
 
     /// Gives the space of the next free blocks at or after `from` back to the system that were used

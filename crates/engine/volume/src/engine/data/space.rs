@@ -16,7 +16,7 @@ const MIXED_LOOKED_AT: u32 = 2048;
 const OPENING_PARTS: usize = 64;
 
 /// Most blocks of a run that are looked for at once.
-const MOST_RUN_BLOCKS: u32 = 4096;
+const MAX_RUN_BLOCKS: u32 = 4096;
 
 /// A bitmap of the PBNs. Free PBNs are given out in runs, so that blocks written together have
 /// numbers in a row, which a store may lay out side by side. A run is given out from its first PBN
@@ -214,7 +214,7 @@ impl Space {
         let used = self.used.get(word).copied().unwrap_or(u64::MAX);
         let bit = run_starts(used, run_blocks).trailing_zeros();
         let first = word as u32 * 64 + bit - self.free_before(word, bit);
-        first..first + self.free_from(first, MOST_RUN_BLOCKS)
+        first..first + self.free_from(first, MAX_RUN_BLOCKS)
     }
 
     /// The number of free PBNs in a row right before a bit of a word: in the word, or in the one

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 pub(super) const GROUP_BLOCKS: u64 = u64::BITS as u64;
 /// Most groups that a volume remembers: some 10 MiB. Further blocks are found by going through the
 /// whole volume.
-const MOST_GROUPS: usize = 131_072;
+const MAX_GROUPS: usize = 131_072;
 
 /// A group with marked blocks. The times are those of the engine's clock.
 #[derive(Debug, Clone, Copy)]
@@ -132,7 +132,7 @@ impl DirtyGroups {
             self.marked_blocks += u64::from(fresh.count_ones());
             return;
         }
-        if self.groups.len() >= MOST_GROUPS {
+        if self.groups.len() >= MAX_GROUPS {
             self.mark_unlisted(number * GROUP_BLOCKS, now_ns);
             return;
         }
@@ -287,7 +287,7 @@ mod tests {
     const DELAY_NS: u64 = 100;
 
     fn empty() -> DirtyGroups {
-        DirtyGroups::new(DelayBounds { least_ns: DELAY_NS, most_ns: DELAY_NS })
+        DirtyGroups::new(DelayBounds { min_ns: DELAY_NS, max_ns: DELAY_NS })
     }
 
     fn waiting(dirty: &DirtyGroups) -> (u64, u64, Option<u64>) {
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_full_list_has_the_whole_volume_gone_through_and_again_for_what_came_behind() {
-        let groups = MOST_GROUPS as u64;
+        let groups = MAX_GROUPS as u64;
         let mut dirty = marked((0..groups + 1).map(|number| number * GROUP_BLOCKS), 5);
         assert_eq!(dirty.backlog().groups, groups);
         assert_eq!((dirty.sweep_from(4), dirty.sweep_from(5)), (None, Some(0)));

@@ -257,7 +257,7 @@ impl Engine {
         scratch.records.clear();
         state.backend().records(&[known], &mut scratch.records)?;
         Ok(scratch.records.iter().all(|record| {
-            (1..self.tuning.most_references).contains(&record.references)
+            (1..self.tuning.max_references).contains(&record.references)
                 && record.fingerprint == fingerprint
                 && (is_healed || !record.is_suspect)
         }))

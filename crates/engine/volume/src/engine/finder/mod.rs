@@ -40,7 +40,7 @@ const SWEPT_AT_ONCE: u64 = 1024;
 const CHUNK_BYTES: usize = 1 << 20;
 /// Rounds for the blocks of a step. Every round settles the first copy of each content, unless the
 /// index changes meanwhile. What is left after that many is marked again.
-const MOST_ROUNDS: u32 = 4;
+const MAX_ROUNDS: u32 = 4;
 
 /// Counts of what the finder did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -83,12 +83,12 @@ pub(crate) struct Found {
 }
 
 impl Engine {
-    /// Examines at most `most_blocks` blocks of the volume whose turn it is. Returns
+    /// Examines at most `max_blocks` blocks of the volume whose turn it is. Returns
     /// `None` if there is nothing to examine.
-    pub(crate) fn find_next(&self, scope: Scope, most_blocks: usize) -> Result<Option<Found>> {
+    pub(crate) fn find_next(&self, scope: Scope, max_blocks: usize) -> Result<Option<Found>> {
         self.check_writable()?;
         let (began_ns, began_cpu_ns) = (self.clock.now_ns(), self.clock.thread_cpu_ns());
-        let found = self.find_in_turn(scope, most_blocks);
+        let found = self.find_in_turn(scope, max_blocks);
         if let (Some(began_ns), Some(ended_ns)) = (began_cpu_ns, self.clock.thread_cpu_ns()) {
             self.finder.add_cpu(ended_ns.saturating_sub(began_ns));
         }
@@ -98,7 +98,7 @@ impl Engine {
         found
     }
 
-    fn find_in_turn(&self, scope: Scope, most_blocks: usize) -> Result<Option<Found>> {
+    fn find_in_turn(&self, scope: Scope, max_blocks: usize) -> Result<Option<Found>> {
         let mut volumes = self.examined_volumes();
         let last = self.finder.last_turn();
         volumes.sort_by_key(|volume| (volume.turn().begin(last), volume.id()));
@@ -107,7 +107,7 @@ impl Engine {
             if *removed {
                 continue;
             }
-            if let Some(found) = self.find_in(&volume, scope, most_blocks)? {
+            if let Some(found) = self.find_in(&volume, scope, max_blocks)? {
                 Turn::note_served(last, &volume, found);
                 return Ok(Some(found));
             }
@@ -129,19 +129,19 @@ impl Engine {
         &self,
         volume: &VolumeShared,
         scope: Scope,
-        most_blocks: usize,
+        max_blocks: usize,
     ) -> Result<Option<Found>> {
         let marked = {
             let mut dirty = volume.dirty();
             match scope {
-                Scope::Due { now_ns } => dirty.take_due(now_ns, most_blocks),
-                Scope::Until { until_ns } => dirty.take_until(until_ns, most_blocks),
+                Scope::Due { now_ns } => dirty.take_due(now_ns, max_blocks),
+                Scope::Until { until_ns } => dirty.take_until(until_ns, max_blocks),
             }
         };
         // The pin keeps all blocks that are looked up here from being reused before the end.
         let _pin = self.pin();
         if marked.is_empty() {
-            return self.sweep(volume, scope, most_blocks);
+            return self.sweep(volume, scope, max_blocks);
         }
         let examined =
             self.unidentified(volume, &marked).and_then(|left| self.examine(volume, left));
@@ -156,7 +156,7 @@ impl Engine {
         &self,
         volume: &VolumeShared,
         scope: Scope,
-        most_blocks: usize,
+        max_blocks: usize,
     ) -> Result<Option<Found>> {
         let (Scope::Due { now_ns: until_ns } | Scope::Until { until_ns }) = scope;
         let Some(from) = volume.dirty().sweep_from(until_ns) else { return Ok(None) };
@@ -173,9 +173,9 @@ impl Engine {
             let dirty = volume.dirty();
             left.retain(|wanted| !dirty.is_marked(wanted.lbn));
         }
-        if let Some(later) = left.get(most_blocks) {
+        if let Some(later) = left.get(max_blocks) {
             next = later.lbn.0;
-            left.truncate(most_blocks);
+            left.truncate(max_blocks);
         }
         let passed_blocks = next.min(end.0) - first.0;
         let report = self.examine(volume, left)?;
@@ -187,7 +187,7 @@ impl Engine {
     fn examine(&self, volume: &VolumeShared, mut left: Vec<Wanted>) -> Result<FinderReport> {
         let mut report = FinderReport::default();
         let chunk_blocks = (CHUNK_BYTES / self.block_bytes()).max(1);
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             if left.is_empty() {
                 break;
             }

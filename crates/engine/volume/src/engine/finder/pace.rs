@@ -7,18 +7,18 @@ const NS_PER_S: u64 = 1_000_000_000;
 const BUSY_NS: u64 = 20_000_000;
 /// The share of a core that was not used is saved up for this much processor time: 2 ms. More would
 /// be a burst that requests feel.
-const MOST_SAVED_CPU_NS: u64 = 2_000_000;
+const MAX_SAVED_CPU_NS: u64 = 2_000_000;
 /// The finder keeps at least this part of its share of a core, whatever fingerprints of written
 /// contents take.
-pub(super) const LEAST_PART_OF_SHARE: u64 = 4;
+pub(super) const MIN_PART_OF_SHARE: u64 = 4;
 /// A rate that was not used is saved up for a burst of this many seconds.
-const MOST_SAVED_S: u64 = 1;
+const MAX_SAVED_S: u64 = 1;
 /// Bytes that are examined at once while no requests are under way.
 const IDLE_STEP_BYTES: u64 = 1 << 20;
 /// The same while the pool is busy. A step takes some 0.3 ms, so requests hardly wait for it.
 const BUSY_STEP_BYTES: u64 = 256 << 10;
 /// Most blocks that are examined at once, for pools with small blocks.
-const MOST_STEP_BLOCKS: u64 = 1024;
+const MAX_STEP_BLOCKS: u64 = 1024;
 
 /// The reason why the finder of the background waits although blocks are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Allowance {
 /// The permission to examine some blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
-    pub(super) most_blocks: usize,
+    pub(super) max_blocks: usize,
     is_busy: bool,
 }
 
@@ -133,13 +133,13 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(tuning: FinderTuning, block_bytes: u64, now_ns: u64) -> Self {
-        let rate = |per_s: u64| Allowance::full(per_s, per_s.saturating_mul(MOST_SAVED_S), now_ns);
+        let rate = |per_s: u64| Allowance::full(per_s, per_s.saturating_mul(MAX_SAVED_S), now_ns);
         let cpu_per_s = u64::from(tuning.busy_cpu_percent) * NS_PER_S / 100;
         Self {
             tuning,
             block_bytes: block_bytes.max(1),
             bytes: tuning.bytes_per_s.map(rate),
-            cpu: Allowance::full(cpu_per_s, MOST_SAVED_CPU_NS, now_ns),
+            cpu: Allowance::full(cpu_per_s, MAX_SAVED_CPU_NS, now_ns),
             cpu_per_s,
             busy_until_ns: 0,
             requests: 0,
@@ -173,7 +173,7 @@ impl Pace {
         if is_busy && wait_ns > 0 {
             return refused(Hold::Load, wait_ns);
         }
-        Ok(Step { most_blocks: self.step_blocks(is_busy), is_busy })
+        Ok(Step { max_blocks: self.step_blocks(is_busy), is_busy })
     }
 
     /// Notes whether requests are under way, or have ended since the last look.
@@ -188,7 +188,7 @@ impl Pace {
         let bytes = if is_busy { BUSY_STEP_BYTES } else { IDLE_STEP_BYTES };
         let left = self.bytes.map_or(u64::MAX, |bytes| bytes.left.max(0).unsigned_abs());
         let blocks = bytes.min(left) / self.block_bytes;
-        usize::try_from(blocks.clamp(1, MOST_STEP_BLOCKS)).unwrap_or(1)
+        usize::try_from(blocks.clamp(1, MAX_STEP_BLOCKS)).unwrap_or(1)
     }
 
     /// Notes the cost of a step.
@@ -204,8 +204,8 @@ impl Pace {
     /// Notes the processor time that fingerprints of written contents take a second. It is a part
     /// of the share that the finder has of a core.
     pub(super) fn note_fingerprints(&mut self, cpu_ns_per_s: u64) {
-        let least_ns = self.cpu_per_s / LEAST_PART_OF_SHARE;
-        self.cpu.per_s = self.cpu_per_s.saturating_sub(cpu_ns_per_s).max(least_ns);
+        let min_ns = self.cpu_per_s / MIN_PART_OF_SHARE;
+        self.cpu.per_s = self.cpu_per_s.saturating_sub(cpu_ns_per_s).max(min_ns);
     }
 
     /// Notes that nothing is due any more: the round has ended.
@@ -238,7 +238,7 @@ mod tests {
         while now_ns < seconds * NS_PER_S {
             match pace.decide(&look(now_ns)) {
                 Ok(step) => {
-                    pace.note_step(step, step.most_blocks as u64, MS);
+                    pace.note_step(step, step.max_blocks as u64, MS);
                     used_ns += MS;
                     now_ns += MS;
                 }
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_busy_pool_gets_short_steps_and_is_idle_a_moment_after_its_last_request() {
         let mut pace = pace(FinderTuning::default());
-        let blocks = |decided: Result<Step, Refusal>| decided.unwrap().most_blocks;
+        let blocks = |decided: Result<Step, Refusal>| decided.unwrap().max_blocks;
         assert_eq!(blocks(pace.decide(&Look::default())), 256);
         assert_eq!(blocks(pace.decide(&Look { in_flight: 1, ..Look::default() })), 64);
         assert_eq!(blocks(pace.decide(&Look { now_ns: BUSY_NS - 1, ..Look::default() })), 64);
@@ -291,8 +291,8 @@ mod tests {
         while now_ns < 10 * NS_PER_S {
             match pace.decide(&Look { now_ns, ..Look::default() }) {
                 Ok(step) => {
-                    blocks += step.most_blocks;
-                    pace.note_step(step, step.most_blocks as u64, 0);
+                    blocks += step.max_blocks;
+                    pace.note_step(step, step.max_blocks as u64, 0);
                 }
                 Err(refusal) => {
                     assert_eq!(refusal.hold, Hold::Rate);

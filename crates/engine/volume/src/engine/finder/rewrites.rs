@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// One group in this many is in the sample.
 const GROUPS_PER_SAMPLED: u64 = 64;
 /// Most groups in the sample: 1 MiB of times, for some 32 GiB of blocks of 4 KiB that are written.
-const MOST_GROUPS: usize = 2048;
+const MAX_GROUPS: usize = 2048;
 /// Classes of distances: below 1, 2, 4, ... milliseconds, up to 2.3 hours.
 const CLASSES: usize = 24;
 const NS_PER_MS: u64 = 1_000_000;
@@ -20,15 +20,15 @@ const NS_PER_MS: u64 = 1_000_000;
 const WRITES_PER_CHOICE: u64 = 512;
 /// The delay is the shortest one with which at most this share of the examined blocks, in percent,
 /// is overwritten within the longest delay.
-const MOST_WASTED_PERCENT: u64 = 10;
+const MAX_WASTED_PERCENT: u64 = 10;
 /// The same as a share of the written blocks: so little work is not worth a longer delay.
-const MOST_WASTED_WRITES_PERCENT: u64 = 2;
+const MAX_WASTED_WRITES_PERCENT: u64 = 2;
 
 /// The bounds of the delay in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DelayBounds {
-    pub(crate) least_ns: u64,
-    pub(crate) most_ns: u64,
+    pub(crate) min_ns: u64,
+    pub(crate) max_ns: u64,
 }
 
 impl Default for DelayBounds {
@@ -68,7 +68,7 @@ impl Rewrites {
     pub(crate) const fn new(bounds: DelayBounds) -> Self {
         Self {
             bounds,
-            delay_ns: bounds.least_ns,
+            delay_ns: bounds.min_ns,
             groups: BTreeMap::new(),
             full_until_ns: 0,
             writes: 0,
@@ -101,7 +101,7 @@ impl Rewrites {
 
     /// Notes writes of blocks of a group of the sample.
     pub(super) fn note_written(&mut self, number: u64, bits: u64, now_ns: u64) {
-        let most_ns = self.bounds.most_ns;
+        let max_ns = self.bounds.max_ns;
         let is_known = self.groups.contains_key(&number);
         if !is_known && !self.make_room(now_ns) {
             return;
@@ -116,7 +116,7 @@ impl Rewrites {
             let Some(written_ns) = group.written_ns.get_mut(bit) else { continue };
             let before_ns = std::mem::replace(written_ns, now_ns.max(1));
             let distance_ns = now_ns.saturating_sub(before_ns);
-            if before_ns > 0 && distance_ns <= most_ns {
+            if before_ns > 0 && distance_ns <= max_ns {
                 let class = (u64::BITS - (distance_ns / NS_PER_MS).leading_zeros()) as usize;
                 if let Some(count) = self.classes.get_mut(class.min(CLASSES - 1)) {
                     *count += 1;
@@ -143,34 +143,34 @@ impl Rewrites {
 
     /// Makes room for a group. Groups without recent writes go first.
     fn make_room(&mut self, now_ns: u64) -> bool {
-        if self.groups.len() < MOST_GROUPS {
+        if self.groups.len() < MAX_GROUPS {
             return true;
         }
         if now_ns < self.full_until_ns {
             return false;
         }
-        let most_ns = self.bounds.most_ns;
-        self.groups.retain(|_, group| now_ns.saturating_sub(group.newest_ns) <= most_ns);
-        self.full_until_ns = now_ns.saturating_add(most_ns / 4);
-        self.groups.len() < MOST_GROUPS
+        let max_ns = self.bounds.max_ns;
+        self.groups.retain(|_, group| now_ns.saturating_sub(group.newest_ns) <= max_ns);
+        self.full_until_ns = now_ns.saturating_add(max_ns / 4);
+        self.groups.len() < MAX_GROUPS
     }
 
     /// Chooses the delay, and halves the counts, so that the past fades.
     fn choose(&mut self) {
-        let DelayBounds { least_ns, most_ns } = self.bounds;
-        let all = self.rewrites_within(most_ns);
-        let mut delay_ns = least_ns.max(1);
-        while delay_ns < most_ns {
+        let DelayBounds { min_ns, max_ns } = self.bounds;
+        let all = self.rewrites_within(max_ns);
+        let mut delay_ns = min_ns.max(1);
+        while delay_ns < max_ns {
             let avoided = self.rewrites_within(delay_ns);
             let (wasted, examined) = (all - avoided, self.writes.saturating_sub(avoided));
-            if wasted * 100 <= examined * MOST_WASTED_PERCENT
-                || wasted * 100 <= self.writes * MOST_WASTED_WRITES_PERCENT
+            if wasted * 100 <= examined * MAX_WASTED_PERCENT
+                || wasted * 100 <= self.writes * MAX_WASTED_WRITES_PERCENT
             {
                 break;
             }
             delay_ns = delay_ns.saturating_mul(2);
         }
-        self.delay_ns = delay_ns.min(most_ns).max(least_ns);
+        self.delay_ns = delay_ns.min(max_ns).max(min_ns);
         self.writes_since_choice = 0;
         self.writes /= 2;
         self.classes.iter_mut().for_each(|count| *count /= 2);
@@ -181,7 +181,7 @@ impl Rewrites {
         let ends = (0..CLASSES).map(|class| (1u64 << class).saturating_mul(NS_PER_MS));
         let counts = self.classes.iter().zip(ends);
         // The class that holds the longest delay has no longer distances, so it counts as a whole.
-        let is_within = |end_ns: u64| end_ns <= delay_ns || delay_ns == self.bounds.most_ns;
+        let is_within = |end_ns: u64| end_ns <= delay_ns || delay_ns == self.bounds.max_ns;
         counts.filter(|(_, end_ns)| is_within(*end_ns)).map(|(count, _)| count).sum()
     }
 }
@@ -192,7 +192,7 @@ mod tests {
     use gemelo_base::random::Random;
 
     const S: u64 = 1_000 * NS_PER_MS;
-    const BOUNDS: DelayBounds = DelayBounds { least_ns: S, most_ns: 64 * S };
+    const BOUNDS: DelayBounds = DelayBounds { min_ns: S, max_ns: 64 * S };
 
     /// Writes random blocks for a minute, 1000 a second: each other one is one of `hot` blocks, and
     /// the rest are hardly ever written again.
@@ -217,7 +217,7 @@ mod tests {
         // Half an hour: hardly a block is written again in time.
         write(&mut rewrites, 120, 900_000);
         assert_eq!(rewrites.delay_ns(), S);
-        let fixed = DelayBounds { least_ns: S, most_ns: S };
+        let fixed = DelayBounds { min_ns: S, max_ns: S };
         let mut rewrites = Rewrites::new(fixed);
         write(&mut rewrites, 0, 2000);
         assert_eq!(rewrites.delay_ns(), S);
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_full_sample_gives_up_groups_without_recent_writes() {
         let mut rewrites = Rewrites::new(BOUNDS);
-        let most = MOST_GROUPS as u64;
+        let most = MAX_GROUPS as u64;
         (0..most).for_each(|number| rewrites.note_written(number, 1, S));
         rewrites.note_written(0, 1, 70 * S);
         rewrites.note_written(most, 1, 66 * S);

@@ -14,7 +14,7 @@ pub struct FinderTuning {
     /// The most time that a block is left alone after a write. The delay of a volume grows up to it
     /// while many blocks that were examined are overwritten soon. It is fixed if this is no longer
     /// than `delay`.
-    pub most_delay: Duration,
+    pub max_delay: Duration,
     /// The time from the beginning of a round to the beginning of the next one. A round ends when
     /// no block is due. With zero, blocks are examined as soon as they are due.
     pub interval: Duration,
@@ -40,8 +40,8 @@ impl FinderTuning {
     /// Returns the bounds of the delay.
     pub(crate) fn delay_bounds(&self) -> DelayBounds {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let least_ns = ns(self.delay);
-        DelayBounds { least_ns, most_ns: ns(self.most_delay).max(least_ns) }
+        let min_ns = ns(self.delay);
+        DelayBounds { min_ns, max_ns: ns(self.max_delay).max(min_ns) }
     }
 }
 
@@ -49,7 +49,7 @@ impl Default for FinderTuning {
     fn default() -> Self {
         Self {
             delay: Duration::from_secs(5),
-            most_delay: Duration::from_secs(60),
+            max_delay: Duration::from_secs(60),
             interval: Duration::ZERO,
             window: None,
             bytes_per_s: None,

@@ -4,7 +4,7 @@
 //! be overwritten before it is examined. While all cores are busy, fingerprints get most of the
 //! finder's share of a core, and no more.
 
-use super::pace::{Allowance, LEAST_PART_OF_SHARE};
+use super::pace::{Allowance, MIN_PART_OF_SHARE};
 use super::tuning::FinderTuning;
 
 /// The interval between two decisions: 100 ms.
@@ -34,7 +34,7 @@ pub(super) struct WhileWritten {
 impl WhileWritten {
     pub(super) fn new(tuning: FinderTuning, now_ns: u64) -> Self {
         let share_ns = u64::from(tuning.busy_cpu_percent) * NS_PER_S / 100;
-        let per_s = share_ns - share_ns / LEAST_PART_OF_SHARE;
+        let per_s = share_ns - share_ns / MIN_PART_OF_SHARE;
         // An interval's worth is saved up, because a decision holds for an interval.
         let share = Allowance::full(per_s, per_s * LOOK_NS / NS_PER_S, now_ns);
         Self { at_ns: now_ns, idle_ns: None, cpu_ns: 0, share }

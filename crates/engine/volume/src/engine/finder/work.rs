@@ -59,7 +59,7 @@ impl Engine {
         self.finder.set_state(FinderState::Working);
         let began_ns = self.step_clock_ns();
         // Blocks that fail are marked again and come due after the delay.
-        let Ok(Some(found)) = self.find_next(Scope::Due { now_ns }, step.most_blocks) else {
+        let Ok(Some(found)) = self.find_next(Scope::Due { now_ns }, step.max_blocks) else {
             return LOOK;
         };
         let took_ns = self.step_clock_ns().saturating_sub(began_ns);

@@ -11,7 +11,7 @@ use gemelo_metadata::Record;
 
 /// Most map entries that are changed for a chunk, as many as for a long write: they are in one
 /// commit.
-const MOST_CHANGES: u32 = 1024;
+const MAX_CHANGES: u32 = 1024;
 
 /// A block of a chunk.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +105,7 @@ impl Engine {
         let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
         state.backend().records(&pbns, &mut records)?;
         assert_eq!(records.len(), pbns.len(), "each block has a record");
-        let mut changes_left = MOST_CHANGES;
+        let mut changes_left = MAX_CHANGES;
         for (at, (block, record)) in chunk.blocks.iter_mut().zip(&records).enumerate() {
             // A block without a fingerprint is the durable mark of the finder's work. The finder
             // compares its PBN at the end, and would have to begin again.

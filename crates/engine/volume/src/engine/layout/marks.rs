@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Blocks of a stretch, as a power of two: 256, which are 1 MiB of blocks of 4 KiB.
-const LEAST_SHIFT: u32 = 8;
+const MIN_SHIFT: u32 = 8;
 /// Stretches of a volume, as a power of two. Their marks take 1 MiB at most.
 const MARKS_SHIFT: u32 = 18;
 /// Marks of a page, as a power of two. A page takes 4 KiB, and is made when one of its stretches
@@ -86,7 +86,7 @@ impl Marks {
     const fn shift(blocks: u64) -> u32 {
         let bits = u64::BITS - blocks.saturating_sub(1).leading_zeros();
         let shift = bits.saturating_sub(MARKS_SHIFT);
-        if shift > LEAST_SHIFT { shift } else { LEAST_SHIFT }
+        if shift > MIN_SHIFT { shift } else { MIN_SHIFT }
     }
 
     /// The mark of a stretch, unless none of its page was ever set.

@@ -39,7 +39,7 @@ use std::time::Duration;
 /// Bytes that are read, moved and written together.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Most blocks of a chunk. It is the length of a stretch, or a part of it.
-const MOST_CHUNK_BLOCKS: usize = 256;
+const MAX_CHUNK_BLOCKS: usize = 256;
 /// Blocks whose map entries are changed in one hold of the state's lock: some 100 µs.
 const SETTLED_BLOCKS: usize = 64;
 
@@ -118,7 +118,7 @@ impl Engine {
     }
 
     fn chunk_blocks(&self) -> u64 {
-        (CHUNK_BYTES / self.block_bytes()).clamp(1, MOST_CHUNK_BLOCKS) as u64
+        (CHUNK_BYTES / self.block_bytes()).clamp(1, MAX_CHUNK_BLOCKS) as u64
     }
 
     /// Brings the blocks of a chunk together, if they are scattered. Blocks with many references

@@ -16,10 +16,10 @@ use std::sync::Arc;
 /// LBNs looked up in one hold of the state's lock.
 const PIECE_BLOCKS: u64 = 64;
 /// Most references of a block that is moved: its map entries are changed in one hold of the lock.
-const MOST_OF_BLOCK: u32 = 16;
+const MAX_OF_BLOCK: u32 = 16;
 /// Most references that are remembered: 64 MiB. Blocks whose references are not all among them stay
 /// where they are.
-const MOST_REFERENCES: usize = 4 << 20;
+const MAX_REFERENCES: usize = 4 << 20;
 
 /// A reference to a shared block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,7 +83,7 @@ impl Engine {
         let mut all = Vec::new();
         for volume in self.volumes().into_values() {
             let mut next = Some(Lbn(0));
-            while let Some(from) = next.filter(|_| all.len() < MOST_REFERENCES) {
+            while let Some(from) = next.filter(|_| all.len() < MAX_REFERENCES) {
                 go_on()?;
                 let is_removed = volume.enter();
                 if *is_removed {
@@ -123,7 +123,7 @@ impl Engine {
         let numbers: Vec<Pbn> = pbns.iter().map(|(_, pbn)| *pbn).collect();
         backend.counts(&numbers, &mut counts)?;
         let shared = pbns.into_iter().zip(counts).filter(|((lbn, _), count)| {
-            (2..=MOST_OF_BLOCK).contains(count) && !backend.is_in_shared_part(volume.id(), *lbn)
+            (2..=MAX_OF_BLOCK).contains(count) && !backend.is_in_shared_part(volume.id(), *lbn)
         });
         all.extend(shared.map(|((lbn, pbn), _)| Reference { pbn, volume: volume.id(), lbn }));
         Ok(Some(Lbn(next)))

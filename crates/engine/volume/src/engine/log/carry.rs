@@ -27,9 +27,9 @@ use std::collections::HashSet;
 const JOURNAL_PER_CARRYING: u64 = 4;
 /// Most bytes that commits carry between two syncs of the data store. An opening holds as much in
 /// memory and writes it.
-const MOST_CARRIED_BYTES: u64 = 16 << 20;
+const MAX_CARRIED_BYTES: u64 = 16 << 20;
 /// Most blocks that the keeper does not learn about before the next sync of the data store.
-const MOST_HELD_BACK: usize = 65_536;
+const MAX_HELD_BACK: usize = 65_536;
 
 /// Returns the most bytes of contents that a commit may carry: the setting, or as many as the disk
 /// writes in the time of the sync that is saved.
@@ -37,7 +37,7 @@ pub(super) fn bytes_of(tuning: &Tuning, disk: &dyn Disk) -> u64 {
     tuning
         .carry_bytes
         .unwrap_or_else(|| disk.bytes_per_sync() / COPIES as u64)
-        .min(MOST_CARRIED_BYTES)
+        .min(MAX_CARRIED_BYTES)
 }
 
 /// The blocks whose contents a commit refers to, and that no sync has covered.
@@ -180,7 +180,7 @@ impl Log {
     fn sync_contents(&self, committer: &mut Committer) -> Result<()> {
         let synced = self.data.sync_needed(&committer.freed())?;
         if synced.has_given_up || !synced.unwritten.is_empty() {
-            committer.merge_waiting(self.most_carried);
+            committer.merge_waiting(self.max_carried);
         }
         let carried_bytes = self.carry_unwritten(committer, &synced.unwritten)?;
         committer.waiting.iter_mut().for_each(|commit| commit.unsynced = Unsynced::None);
@@ -203,7 +203,7 @@ impl Log {
         assert!(unbuilt.is_some(), "a commit waits for contents");
         let Some(commit) = unbuilt else { return Err(full) };
         let sizes = self.carried_sizes(commit.buffer.len(), pbns.len());
-        if sizes.content_bytes > MOST_CARRIED_BYTES
+        if sizes.content_bytes > MAX_CARRIED_BYTES
             || sizes.content_bytes > journal.ring_bytes() / JOURNAL_PER_CARRYING
             || !journal.has_room(sizes.ring_bytes as usize)
             || !self.append_contents(commit, pbns, &sizes)
@@ -253,9 +253,9 @@ impl Log {
     /// Lets the waiting commits carry their contents. Returns `false` if they must not.
     fn carry(&self, committer: &mut Committer) -> bool {
         let Committer { waiting, carrying, journal, .. } = committer;
-        let is_long = carrying.bytes + self.carry_bytes > MOST_CARRIED_BYTES;
+        let is_long = carrying.bytes + self.carry_bytes > MAX_CARRIED_BYTES;
         // Contents without space are tried again, with everything that has come since.
-        if is_long || carrying.held_back.len() > MOST_HELD_BACK || self.data.has_unwritten() {
+        if is_long || carrying.held_back.len() > MAX_HELD_BACK || self.data.has_unwritten() {
             return false;
         }
         for commit in waiting.iter_mut() {

@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 
 /// A writer that finds this much in the open commit makes it durable before it goes on, in a pool
 /// with a short journal or without a background. Less would mean more syncs; more would not fit.
-const LEAST_BOUND_BYTES: u64 = 1 << 20;
+const MIN_BOUND_BYTES: u64 = 1 << 20;
 /// The same in a pool with a long journal. More would make a flush wait longer, and take memory.
-const MOST_BOUND_BYTES: u64 = 8 << 20;
+const MAX_BOUND_BYTES: u64 = 8 << 20;
 /// A commit may take this part of the journal.
 const JOURNAL_PER_COMMIT: u64 = 4;
 /// Commits that wait may take this many bounds. In a pool that works one is being written and
@@ -35,7 +35,7 @@ pub(super) struct OpenCommit {
     effects: Effects,
     unsynced: Unsynced,
     /// Most contents that the commit may carry.
-    most_carried: usize,
+    max_carried: usize,
     /// `true` if the identified blocks are noted, for a keeper.
     notes_identified: bool,
 }
@@ -63,13 +63,13 @@ impl Effects {
 }
 
 impl OpenCommit {
-    pub(super) fn new(number: u64, most_carried: usize, notes_identified: bool) -> Self {
+    pub(super) fn new(number: u64, max_carried: usize, notes_identified: bool) -> Self {
         Self {
             number,
             buffer: vec![0; COMMIT_HEADER_BYTES],
             effects: Effects::default(),
             unsynced: Unsynced::None,
-            most_carried,
+            max_carried,
             notes_identified,
         }
     }
@@ -85,7 +85,7 @@ impl OpenCommit {
             self.effects.identified.extend(identified_by(change));
         }
         if let Some(pbn) = change.written_block() {
-            self.unsynced.add(pbn, self.most_carried);
+            self.unsynced.add(pbn, self.max_carried);
         }
         change.encode(&mut self.buffer);
         Ok(())
@@ -119,7 +119,7 @@ impl OpenCommit {
 
     /// Closes the open commit and begins the next one.
     pub(super) fn close(&mut self) -> ClosedCommit {
-        let next = Self::new(self.number + 1, self.most_carried, self.notes_identified);
+        let next = Self::new(self.number + 1, self.max_carried, self.notes_identified);
         let Self { number, buffer, effects, unsynced, .. } = std::mem::replace(self, next);
         assert!(buffer.len() >= COMMIT_HEADER_BYTES, "a commit begins with its header");
         let bytes = buffer.len().next_multiple_of(PAGE_BYTES) as u64 + effects.bytes();
@@ -151,7 +151,7 @@ pub(super) struct ClosedCommit {
 
 impl ClosedCommit {
     /// Takes over the changes of a later commit, which stays as an empty one.
-    fn absorb(&mut self, later: &mut Self, most_carried: usize) {
+    fn absorb(&mut self, later: &mut Self, max_carried: usize) {
         assert!(!self.is_built && !later.is_built, "a commit on its way to the journal is changed");
         assert!(self.number < later.number, "changes follow those of earlier commits");
         let changes = later.buffer.split_off(COMMIT_HEADER_BYTES);
@@ -159,7 +159,7 @@ impl ClosedCommit {
         self.effects.append(std::mem::take(&mut later.effects));
         self.bytes += later.bytes;
         later.bytes = 0;
-        self.unsynced.append(std::mem::take(&mut later.unsynced), most_carried);
+        self.unsynced.append(std::mem::take(&mut later.unsynced), max_carried);
     }
 }
 
@@ -226,11 +226,11 @@ impl Committer {
     /// Makes the waiting commits one, so that their changes become durable together or not at all:
     /// a content that one of them refers to and a later one frees is not needed then. The later
     /// ones stay, without changes, because the numbers go up by one.
-    pub(super) fn merge_waiting(&mut self, most_carried: usize) {
+    pub(super) fn merge_waiting(&mut self, max_carried: usize) {
         let freed = self.freed_blocks();
         let mut unbuilt = self.waiting.iter_mut().filter(|commit| !commit.is_built);
         if let Some(first) = unbuilt.next() {
-            unbuilt.for_each(|later| first.absorb(later, most_carried));
+            unbuilt.for_each(|later| first.absorb(later, max_carried));
         }
         assert_eq!(freed, self.freed_blocks(), "a merge neither frees a block nor forgets one");
     }
@@ -410,10 +410,10 @@ impl Log {
     /// Returns the length from which writers make the open commit durable.
     fn bound_bytes(&self) -> u64 {
         if !self.tuning.background {
-            return LEAST_BOUND_BYTES;
+            return MIN_BOUND_BYTES;
         }
         let part = self.journal_bytes() / JOURNAL_PER_COMMIT;
-        part.clamp(LEAST_BOUND_BYTES, MOST_BOUND_BYTES)
+        part.clamp(MIN_BOUND_BYTES, MAX_BOUND_BYTES)
     }
 
     /// Returns whether the background should make the open commit durable.

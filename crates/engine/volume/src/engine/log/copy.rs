@@ -125,7 +125,7 @@ impl Log {
 
     /// Returns whether every block of a range can take the further references of a copy.
     fn can_count(&self, state: &State, source: VolumeId, first: u64, end: u64) -> Result<bool> {
-        let most = u64::from(self.tuning.most_references);
+        let most = u64::from(self.tuning.max_references);
         // No count is above the sum of all: the common case needs no look at the blocks.
         if state.backend.totals().references + (end - first) <= most {
             return Ok(true);

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A leader waits at most this part of the time that the last commit took.
 const WAIT_PER_COMMIT: u64 = 4;
 /// A leader waits at most this long, for a medium whose last sync took seconds.
-const MOST_WAIT_NS: u64 = 2_000_000;
+const MAX_WAIT_NS: u64 = 2_000_000;
 
 #[derive(Debug, Default)]
 struct Members {
@@ -29,7 +29,7 @@ impl Members {
     /// The time that a new leader waits for further members: [`None`] if as many are there as last
     /// time, or if the last commit took no time.
     fn wait(&self) -> Option<Duration> {
-        let wait_ns = (self.last_commit_ns / WAIT_PER_COMMIT).min(MOST_WAIT_NS);
+        let wait_ns = (self.last_commit_ns / WAIT_PER_COMMIT).min(MAX_WAIT_NS);
         let is_complete = self.followers + 1 >= self.last_members;
         (!is_complete && wait_ns > 0).then_some(Duration::from_nanos(wait_ns))
     }
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(wait(2, 3, 1000), None, "all are there");
         assert_eq!(wait(5, 3, 1000), None, "more are there");
         assert_eq!(wait(1, 3, 1000), Some(250));
-        assert_eq!(wait(0, 2, 1 << 40), Some(MOST_WAIT_NS));
+        assert_eq!(wait(0, 2, 1 << 40), Some(MAX_WAIT_NS));
         assert_eq!(wait(0, 2, 0), None, "nothing is known of the medium");
     }
 

@@ -13,7 +13,7 @@ mod group_commit;
 mod reserve;
 mod state;
 
-pub(crate) use reserve::LEAST_RESERVE_SLOTS;
+pub(crate) use reserve::MIN_RESERVE_SLOTS;
 pub(crate) use state::State;
 
 use super::data::DataPath;
@@ -55,7 +55,7 @@ pub(crate) struct Log {
     /// Most bytes of contents that a commit carries.
     carry_bytes: u64,
     /// The same in blocks.
-    most_carried: usize,
+    max_carried: usize,
     /// Bytes of the open commit, to be looked at without a lock.
     open_bytes: AtomicU64,
     /// Bytes of the commits that wait, to be looked at without a lock.
@@ -102,8 +102,8 @@ impl Log {
         let figures = Mutex::new(committer.figures());
         let carry_bytes = carry::bytes_of(&parts.tuning, &*parts.disk);
         let blocks = carry_bytes / u64::from(parts.superblock.block_bytes);
-        let most_carried = usize::try_from(blocks).unwrap_or(usize::MAX);
-        let open = OpenCommit::new(next_commit, most_carried, parts.data.has_keeper());
+        let max_carried = usize::try_from(blocks).unwrap_or(usize::MAX);
+        let open = OpenCommit::new(next_commit, max_carried, parts.data.has_keeper());
         Self {
             seed: PoolSeed::of(&parts.superblock),
             disk: parts.disk,
@@ -120,7 +120,7 @@ impl Log {
             reserve: Reserve::new(health),
             health: Arc::clone(health),
             carry_bytes,
-            most_carried,
+            max_carried,
             open_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             figures,

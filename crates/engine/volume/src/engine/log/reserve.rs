@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reserve has as many slots as are in use, so that all could be written anew, within bounds.
 /// The least is for the table and some pages of an empty pool: 2 MiB with both copies.
-pub(crate) const LEAST_RESERVE_SLOTS: u64 = 256;
+pub(crate) const MIN_RESERVE_SLOTS: u64 = 256;
 /// The most is 32 MiB with both copies, enough for the changes of the removal of a piece of a
 /// volume: a page of counts and one of the index for each of its blocks, and those above them.
-const MOST_RESERVE_SLOTS: u64 = 4096;
+const MAX_RESERVE_SLOTS: u64 = 4096;
 /// Slots are allocated ahead by this part of the need, so that few writers wait for it.
 const AHEAD_PART: u64 = 4;
 /// A checkpoint that would make the need smaller by fewer slots is not worth it.
-const LEAST_FREED_SLOTS: u64 = 256;
+const MIN_FREED_SLOTS: u64 = 256;
 
 /// Slots of the metadata disk that have their space.
 pub(super) struct Reserve {
@@ -49,7 +49,7 @@ impl Log {
         let state = self.read();
         let need = state.backend.local_pages().map(LocalPages::slots).unwrap_or_default();
         drop(state);
-        let reserve = need.in_use.clamp(LEAST_RESERVE_SLOTS, MOST_RESERVE_SLOTS);
+        let reserve = need.in_use.clamp(MIN_RESERVE_SLOTS, MAX_RESERVE_SLOTS);
         (need.next, need.in_use + need.next + reserve)
     }
 
@@ -73,7 +73,7 @@ impl Log {
         if self.reserve.has(wanted) {
             return Ok(());
         }
-        if next < LEAST_FREED_SLOTS {
+        if next < MIN_FREED_SLOTS {
             return Err(full);
         }
         self.checkpoint_alone()?;

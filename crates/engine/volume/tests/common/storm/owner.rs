@@ -59,7 +59,7 @@ impl<'a> Owner<'a> {
         self.next_volume += 1;
         let name = format!("v{id}s{:x}", self.storm.seed);
         let (pool, start) = (self.storm.pool, self.storm.now());
-        let new_blocks = 1 + self.random.below(self.storm.most_blocks) as usize;
+        let new_blocks = 1 + self.random.below(self.storm.max_blocks) as usize;
         let blocks = source.as_ref().map_or(new_blocks, |source| source.blocks);
         let read_only = source.is_some() && self.random.below(2) == 0;
         let result = match &source {
@@ -110,7 +110,7 @@ impl<'a> Owner<'a> {
     }
 
     fn resize(&mut self, target: Target) {
-        let blocks = 1 + self.random.below(self.storm.most_blocks) as usize;
+        let blocks = 1 + self.random.below(self.storm.max_blocks) as usize;
         let start = self.storm.now();
         let is_done = self.storm.pool.resize_volume(&target.name, (blocks * BLOCK) as u64).is_ok();
         let end = self.note(target.id, Change::Resize { blocks }, start, is_done);

@@ -26,7 +26,7 @@ pub(super) fn text(outlook: &Outlook) -> String {
         let unknown = format_counted(outlook.unknown_runs as u64, "run");
         let _ = write!(text, " and {unknown} of unknown length");
     }
-    let _ = writeln!(text, "; at most {} of each pair", outlook.most_repetitions);
+    let _ = writeln!(text, "; at most {} of each pair", outlook.max_repetitions);
     let space = outlook.space_bytes.map_or_else(|| "unknown".to_owned(), format_size);
     let _ = writeln!(text, "space for one target at a time: at most {space}");
     if let Some(power) = &outlook.power {

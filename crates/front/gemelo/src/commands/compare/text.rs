@@ -114,7 +114,7 @@ fn limited(answer: &Limited) -> String {
         text += &format!("slower than permitted: {}{} by {loss}\n", one.figure, place(&one.place));
     }
     for one in &answer.undecided {
-        let most = one.most_loss_share.map_or_else(
+        let most = one.max_loss_share.map_or_else(
             || ": the noise is unknown".to_owned(),
             |share| format!(": by up to {}", format_percent(share)),
         );

@@ -18,7 +18,7 @@ pub(super) struct Column {
     pub(super) duplicate_share: f64,
     pub(super) duplicates_per_duplicated_content: f64,
     /// [`None`] for expected figures, which do not include it.
-    pub(super) most_duplicates: Option<u64>,
+    pub(super) max_duplicates: Option<u64>,
     /// The share of blocks in each range, in the order of the ranges.
     pub(super) range_shares: Vec<f64>,
 }
@@ -52,7 +52,7 @@ impl Column {
             distinct_with_duplicates_share: share(summary.distinct_with_duplicates),
             duplicate_share: share(summary.duplicates),
             duplicates_per_duplicated_content: summary.duplicates_per_duplicated_content(),
-            most_duplicates: Some(summary.most_duplicates),
+            max_duplicates: Some(summary.max_duplicates),
             range_shares: distribution.ranges().iter().map(|row| row.share).collect(),
         }
     }
@@ -72,7 +72,7 @@ impl Column {
             } else {
                 0.0
             },
-            most_duplicates: None,
+            max_duplicates: None,
             range_shares: sample.range_shares.clone(),
         }
     }
@@ -139,7 +139,7 @@ impl Columns {
             format!("{:.2}", column.duplicates_per_duplicated_content)
         }));
         table.row(self.plain("most duplicates of a content", |column| {
-            column.most_duplicates.map_or("-".to_owned(), format_count)
+            column.max_duplicates.map_or("-".to_owned(), format_count)
         }));
         table.row(["blocks by duplicates of their content:"]);
         for (index, label) in self.ranges.iter().enumerate() {

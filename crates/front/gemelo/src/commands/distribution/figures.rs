@@ -22,7 +22,7 @@ pub(super) struct Figures {
     pub(super) duplicate_share: f64,
     pub(super) dedup_ratio: f64,
     pub(super) duplicates_per_duplicated_content: f64,
-    pub(super) most_duplicates: u64,
+    pub(super) max_duplicates: u64,
     pub(super) ranges: Vec<RangeFigures>,
 }
 
@@ -59,7 +59,7 @@ impl Figures {
             duplicate_share: share(summary.duplicates),
             dedup_ratio: summary.dedup_ratio(),
             duplicates_per_duplicated_content: summary.duplicates_per_duplicated_content(),
-            most_duplicates: summary.most_duplicates,
+            max_duplicates: summary.max_duplicates,
             ranges: distribution
                 .ranges()
                 .into_iter()
@@ -108,7 +108,7 @@ impl Figures {
             "duplicates per duplicated content",
             &format!("{:.2}", self.duplicates_per_duplicated_content),
         ]);
-        table.row(["most duplicates of a content", &format_count(self.most_duplicates)]);
+        table.row(["most duplicates of a content", &format_count(self.max_duplicates)]);
         text += &table.render(2);
         let mut ranges = Table::new();
         ranges.row(["duplicates", "contents", "blocks", "of blocks"]);

@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     dedup_ratio: Option<Figure>,
     /// Most duplicates of a content [default: 10000, or fewer if the blocks do not allow as many]
     #[arg(long, value_name = "N")]
-    most_duplicates: Option<u64>,
+    max_duplicates: Option<u64>,
     /// Number of blocks of the data set [default: 16777216]
     #[arg(long, value_name = "N")]
     blocks: Option<u64>,
@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         duplicate_share: arguments.duplicate_share,
         duplicates_per_content: arguments.duplicates_per_content,
         dedup_ratio: arguments.dedup_ratio,
-        most_duplicates: arguments.most_duplicates,
+        max_duplicates: arguments.max_duplicates,
         blocks: arguments.blocks,
     })
     .or_bad_input()?;
@@ -81,7 +81,7 @@ impl Arguments {
             self.duplicates_per_content
                 .map(|figure| format!("{} duplicates per content", number(figure))),
             self.dedup_ratio.map(|figure| format!("dedup ratio {}", number(figure))),
-            self.most_duplicates.map(|most| format!("most duplicates {most}")),
+            self.max_duplicates.map(|most| format!("most duplicates {most}")),
         ];
         figures.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }

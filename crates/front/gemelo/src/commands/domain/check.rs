@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 const SCHEMA: &str = "gemelo.domain-check/1";
 
 /// The most contradictions that are printed. The JSON result has all.
-const MOST_PRINTED: usize = 100;
+const MAX_PRINTED: usize = 100;
 
 #[derive(Serialize)]
 struct Input {
@@ -72,10 +72,10 @@ impl Checked {
 
     fn text(&self) -> String {
         let mut text = String::new();
-        for problem in self.problems.iter().take(MOST_PRINTED) {
+        for problem in self.problems.iter().take(MAX_PRINTED) {
             text += &format!("{problem}\n");
         }
-        let more = self.problems.len().saturating_sub(MOST_PRINTED) as u64 + self.more_problems;
+        let more = self.problems.len().saturating_sub(MAX_PRINTED) as u64 + self.more_problems;
         if more > 0 {
             text += &format!("and {} more\n", format_count(more));
         }

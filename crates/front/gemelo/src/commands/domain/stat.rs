@@ -37,7 +37,7 @@ struct Figures {
     /// Contents of the index.
     contents: u64,
     /// Contents of the fullest shard.
-    most_shard_contents: u64,
+    max_shard_contents: u64,
 }
 
 impl Figures {
@@ -49,7 +49,7 @@ impl Figures {
         table.row(["members served".to_owned(), format_count(self.served_members)]);
         table.row(["shards".to_owned(), format_count(self.shards)]);
         table.row(["contents in the index".to_owned(), format_count(self.contents)]);
-        table.row(["in the fullest shard".to_owned(), format_count(self.most_shard_contents)]);
+        table.row(["in the fullest shard".to_owned(), format_count(self.max_shard_contents)]);
         format!("{domain}\n{}", table.render(2))
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         served_members,
         shards: index.shards,
         contents: index.entries,
-        most_shard_contents: index.most_shard_entries,
+        max_shard_contents: index.max_shard_entries,
     };
     let text = figures.text(&uri.to_string());
     let input = Input { domain: uri.to_string() };

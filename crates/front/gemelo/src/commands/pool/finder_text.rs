@@ -8,7 +8,7 @@ use gemelo_serve::StatReport;
 use gemelo_volume::{FinderFigures, FinderState, RememberedFigures};
 
 /// Volumes whose shares in the work are shown, so that the line fits a terminal.
-const MOST_SHARES: usize = 4;
+const MAX_SHARES: usize = 4;
 
 /// Returns the figures of the finder of a served pool; nothing for a pool that has never had work
 /// for it.
@@ -95,9 +95,9 @@ fn shares(report: &StatReport) -> Option<String> {
     let share = |(examined, name): &(u64, &str)| {
         format!("{name} {}", format_percent(*examined as f64 / total as f64))
     };
-    let mut texts: Vec<String> = volumes.iter().take(MOST_SHARES).map(share).collect();
-    if volumes.len() > MOST_SHARES {
-        texts.push(format!("{} others", volumes.len() - MOST_SHARES));
+    let mut texts: Vec<String> = volumes.iter().take(MAX_SHARES).map(share).collect();
+    if volumes.len() > MAX_SHARES {
+        texts.push(format!("{} others", volumes.len() - MAX_SHARES));
     }
     (volumes.len() > 1).then(|| texts.join(", "))
 }

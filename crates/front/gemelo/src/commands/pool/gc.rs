@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let request = PoolRequest::Collect { most_bytes_per_s: arguments.rate.map(|rate| rate.0) };
+    let request = PoolRequest::Collect { max_bytes_per_s: arguments.rate.map(|rate| rate.0) };
     let Reply::Collected(report) = pools::change(&arguments.pool, &request, context)? else {
         return Err(pools::other_version());
     };

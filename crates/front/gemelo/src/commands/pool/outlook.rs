@@ -42,7 +42,7 @@ fn changes_of(lost: &LostHistory) -> String {
         1 => ("its length holds", "its length is"),
         _ => ("their length hold", "their length is"),
     };
-    match lost.most_changes {
+    match lost.max_changes {
         Some(most) => {
             let changes = format_counted(most, "change");
             format!("  {commits}, which by {holds} at most {changes} of blocks or volumes")

@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let request = PoolRequest::Scrub { most_bytes_per_s: arguments.rate.map(|rate| rate.0) };
+    let request = PoolRequest::Scrub { max_bytes_per_s: arguments.rate.map(|rate| rate.0) };
     let Reply::Scrubbed(report) = pools::change(&arguments.pool, &request, context)? else {
         return Err(pools::other_version());
     };

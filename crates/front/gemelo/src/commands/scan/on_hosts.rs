@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
 use anyhow::{Context as _, anyhow};
 use gemelo_fleet::{Finished, HostEnd};
-use gemelo_scan::{Counting, MOST_SETS, ScanOptions, ScanRequest};
+use gemelo_scan::{Counting, MAX_SETS, ScanOptions, ScanRequest};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -27,8 +27,8 @@ pub(super) fn run(
             "--estimate saves no set that could be merged: leave it out, or leave out --hosts"
         )));
     }
-    if fleet.names().len() > MOST_SETS {
-        return Err(bad_input(anyhow!("the sets of at most {MOST_SETS} hosts can be merged")));
+    if fleet.names().len() > MAX_SETS {
+        return Err(bad_input(anyhow!("the sets of at most {MAX_SETS} hosts can be merged")));
     }
     ScanOptions::new(request.clone())?;
     let saving = Saving::begin(&arguments.outputs)?;

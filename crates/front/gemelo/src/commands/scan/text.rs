@@ -133,8 +133,8 @@ fn block_size(size: &BlockSizeResult) -> String {
     if !size.ranges.is_empty() {
         text += &ranges(size);
     }
-    if !size.most_repeated.is_empty() {
-        text += &most_repeated(size);
+    if !size.max_repeated.is_empty() {
+        text += &max_repeated(size);
     }
     if let Some(nature) = &size.nature {
         text += &of_nature(nature);
@@ -255,15 +255,15 @@ fn ranges(size: &BlockSizeResult) -> String {
     format!("\n  Duplicates of each distinct content\n{}", table.render(2))
 }
 
-fn most_repeated(size: &BlockSizeResult) -> String {
+fn max_repeated(size: &BlockSizeResult) -> String {
     let of = if size.estimate.as_ref().is_some_and(|estimate| estimate.sampled_share < 1.0) {
         "of the sample"
     } else {
         "contents"
     };
     let mut text = format!("\n  The most repeated {of}\n");
-    let width = size.most_repeated.first().map_or(0, |first| format_count(first.copies).len());
-    for Repeated { fingerprint, copies, length_bytes, zero, place } in &size.most_repeated {
+    let width = size.max_repeated.first().map_or(0, |first| format_count(first.copies).len());
+    for Repeated { fingerprint, copies, length_bytes, zero, place } in &size.max_repeated {
         let mut notes = String::new();
         if *zero {
             notes += " zeros";

@@ -5,7 +5,7 @@ use gemelo_base::units::{format_count, format_counted, format_duration_ns, forma
 use gemelo_trace::{AccessProfile, Concentration, Figures, TraceFormat};
 
 /// Most devices that are listed.
-const MOST_DEVICES: usize = 20;
+const MAX_DEVICES: usize = 20;
 
 fn ratio(value: Option<f64>) -> String {
     value.map_or_else(|| "unknown".to_owned(), |ratio| format!("{ratio:.3}"))
@@ -121,12 +121,12 @@ fn devices(figures: &Figures) -> String {
     }
     let mut table = Table::new();
     table.row(["device", "records", "written", "read", "range"]);
-    for device in figures.devices.iter().take(MOST_DEVICES) {
+    for device in figures.devices.iter().take(MAX_DEVICES) {
         let [written, read, range] =
             [device.written_bytes, device.read_bytes, device.range_bytes].map(format_size);
         table.row([&device.device, &format_count(device.records), &written, &read, &range]);
     }
-    let more = figures.devices.len().saturating_sub(MOST_DEVICES);
+    let more = figures.devices.len().saturating_sub(MAX_DEVICES);
     let more = if more > 0 { format!("  and {more} more\n") } else { String::new() };
     format!("devices\n{}{more}", table.render(2))
 }

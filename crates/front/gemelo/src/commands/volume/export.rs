@@ -27,7 +27,7 @@ const SCHEMA: &str = "gemelo.volume-export/1";
 const THREADS: usize = 2;
 
 /// Most bad ranges that the text lists. The JSON lists all.
-const MOST_LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -161,12 +161,12 @@ impl Arguments {
             self.volume,
             format_counted(bad.ranges.len() as u64, "range")
         );
-        for range in bad.ranges.iter().take(MOST_LISTED) {
+        for range in bad.ranges.iter().take(MAX_LISTED) {
             let length = format_counted(range.length_bytes, "byte");
             text += &format!("  {length} at byte {}: {}\n", range.offset_bytes, range.error);
         }
-        if bad.ranges.len() > MOST_LISTED {
-            let more = format_counted((bad.ranges.len() - MOST_LISTED) as u64, "further range");
+        if bad.ranges.len() > MAX_LISTED {
+            let more = format_counted((bad.ranges.len() - MAX_LISTED) as u64, "further range");
             text += &format!("  and {more}, which --json lists\n");
         }
         text

@@ -286,7 +286,7 @@ fn the_data_of_reads_lies_where_the_kernel_copies_fast() {
         }
     }
     for structured_replies in [false, true] {
-        for (count, length) in [(MOST_REQUESTS, 4096), (8, 128 << 10), (1, 1 << 20)] {
+        for (count, length) in [(MAX_REQUESTS, 4096), (8, 128 << 10), (1, 1 << 20)] {
             let device = Places(Mutex::default());
             let agreed = NegotiatedOptions {
                 structured_replies,

@@ -16,11 +16,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 
 /// Most reads of a connection that wait for the medium: as many as a batch may have.
-const MOST_READS: usize = 128;
+const MAX_READS: usize = 128;
 
 /// Bytes of data of the reads that wait for the medium, from which on no more join them. The
 /// medium reads these bytes ahead into the page cache.
-const MOST_DATA_BYTES: u64 = 8 << 20;
+const MAX_DATA_BYTES: u64 = 8 << 20;
 
 /// Most reads that are looked at together. Those behind the oldest may not be ready, and then the
 /// look found nothing.
@@ -49,7 +49,7 @@ impl LateReads {
     }
 
     fn is_full(&self) -> bool {
-        self.reads.len() >= MOST_READS || self.data_bytes >= MOST_DATA_BYTES
+        self.reads.len() >= MAX_READS || self.data_bytes >= MAX_DATA_BYTES
     }
 
     /// Returns whether a read touches one of these ranges.

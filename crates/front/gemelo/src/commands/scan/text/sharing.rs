@@ -5,10 +5,10 @@ use gemelo_base::units::{format_counted, format_line, format_percent, format_siz
 use gemelo_scan::{DirectoryResult, FileGroup, SharingResult};
 
 /// The most directories and groups that are printed. Result files have all.
-const MOST_LINES: usize = 20;
+const MAX_LINES: usize = 20;
 
 /// The most files of a group that are printed.
-const MOST_FILES: usize = 4;
+const MAX_FILES: usize = 4;
 
 /// Returns both tables.
 pub(super) fn of_result(sharing: &SharingResult) -> String {
@@ -29,7 +29,7 @@ pub(super) fn of_result(sharing: &SharingResult) -> String {
 fn directories(all: &[DirectoryResult]) -> String {
     let mut table = Table::new();
     table.row(["directory", "data", "saved", "of data", "saved alone", "only here"]);
-    for one in all.iter().take(MOST_LINES) {
+    for one in all.iter().take(MAX_LINES) {
         table.row([
             one.path.clone(),
             format_size(one.data_bytes),
@@ -44,16 +44,16 @@ fn directories(all: &[DirectoryResult]) -> String {
 
 fn groups(all: &[FileGroup]) -> String {
     let mut text = String::new();
-    for group in all.iter().take(MOST_LINES) {
+    for group in all.iter().take(MAX_LINES) {
         text += &format!(
             "  {} saved, {} in {}\n",
             format_size(group.saved_bytes),
             format_size(group.distinct_bytes),
             format_counted(group.files, "file")
         );
-        let named = group.paths.iter().take(MOST_FILES);
+        let named = group.paths.iter().take(MAX_FILES);
         named.for_each(|path| text += &format!("    {}\n", format_line(path)));
-        let shown = group.paths.len().min(MOST_FILES) as u64;
+        let shown = group.paths.len().min(MAX_FILES) as u64;
         if group.files > shown {
             text += &format!("    and {}\n", format_counted(group.files - shown, "more file"));
         }
@@ -62,7 +62,7 @@ fn groups(all: &[FileGroup]) -> String {
 }
 
 fn more(all: usize, one: &str, several: &str) -> String {
-    match all.saturating_sub(MOST_LINES) {
+    match all.saturating_sub(MAX_LINES) {
         0 => String::new(),
         1 => format!("  and 1 more {one}\n"),
         count => format!("  and {count} more {several}\n"),
