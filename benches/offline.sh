@@ -29,7 +29,7 @@ serve() {
     "$gemelo" pool create "$directory/pool" --capacity 16g >/dev/null
     "$gemelo" volume create "$directory/pool/disk" --size "$size" --dedup "$mode" >/dev/null
     start "$gemelo" serve "$directory/pool" --listen "unix:$socket" --finder-delay "$delay" \
-        --finder-most-delay "$delay" "$@"
+        --finder-max-delay "$delay" "$@"
 }
 
 stat() {

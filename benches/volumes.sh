@@ -32,7 +32,7 @@ measure() {
     for number in $(seq "$volumes"); do
         "$gemelo" volume create "$directory/pool/disk$number" --size "$size" --dedup "$mode" >/dev/null
     done
-    start "$gemelo" serve "$directory/pool" --listen "unix:$socket" --finder-delay "$delay" --finder-most-delay "$delay" "$@"
+    start "$gemelo" serve "$directory/pool" --listen "unix:$socket" --finder-delay "$delay" --finder-max-delay "$delay" "$@"
     stat before
     for number in $(seq "$volumes"); do
         "$gemelo" bench --target "nbd+unix:///disk$number?socket=$socket" --file-size "$size" --distribution personal \

@@ -221,7 +221,7 @@ fn fit_reproduces_what_it_was_asked_for() {
         "18",
         "--duplicates-per-content",
         "2.76",
-        "--most-duplicates",
+        "--max-duplicates",
         "20000",
         "--output",
         &file,

@@ -209,11 +209,11 @@ fn limits_are_set_and_those_that_do_not_go_together_are_refused() {
         "1.00 MiB of memory are too little for 256 clients",
         "--memory",
         "at least 80.00 MiB",
-        "--most-connections",
+        "--max-connections",
     ] {
         assert!(message.contains(part), "{message}");
     }
-    let options = ["--memory", "32m", "--most-connections", "2", "--most-handshakes", "1"];
+    let options = ["--memory", "32m", "--max-connections", "2", "--max-handshakes", "1"];
     let times = ["--idle-timeout", "300ms", "--receive-timeout", "1s", "--send-timeout", "0s"];
     let served = pool.serve(&[&options[..], &times].concat());
     let mut client = connect(&pool.uri("a")).unwrap();

@@ -135,7 +135,7 @@ fn the_limit_of_open_files_is_raised_or_the_lack_is_told() {
     connect(&pool);
     let (status, said) = served.stop();
     assert_eq!(status, 0);
-    for part in ["may open 128 files", "--most-connections", "LimitNOFILE="] {
+    for part in ["may open 128 files", "--max-connections", "LimitNOFILE="] {
         assert!(said.contains(part), "{part} in {said}");
     }
 }

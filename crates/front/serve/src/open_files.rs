@@ -18,7 +18,7 @@ pub(crate) fn allow(connections: u64) -> Option<String> {
     Some(format!(
         "this process may open {allowed} files, and needs {needed} if as many clients connect as \
          its options allow: raise the limit (`ulimit -n`, LimitNOFILE= of systemd), or lower \
-         --most-connections and --most-handshakes"
+         --max-connections and --max-handshakes"
     ))
 }
 

@@ -5,7 +5,7 @@ use crate::request::{Counting, ScanRequest};
 use crate::set::{MIN_SAMPLE_BYTES, SetLimit};
 use crate::sharing::SHARING_BYTES;
 
-/// The memory per block size for locality occurrences and most-repeated candidates, in bytes.
+/// The memory per block size for locality occurrences and max-repeated candidates, in bytes.
 const SIZE_BYTES: u64 = 2 << 20;
 
 /// The memory of the program itself, the queue, the walk and the other parts that a scan has once,

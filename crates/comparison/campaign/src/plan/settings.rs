@@ -67,11 +67,11 @@ impl Settings {
     pub(super) fn read(keys: &Keys<'_>) -> Result<Self, PlanError> {
         let name = keys.required_text("name")?;
         let repetitions = count(keys, "repetitions")?.unwrap_or(REPETITIONS);
-        let most = count(keys, "most-repetitions")?.unwrap_or(repetitions);
+        let most = count(keys, "max-repetitions")?.unwrap_or(repetitions);
         if repetitions == 0 || most < repetitions {
             return Err(keys.wrong(
                 "repetitions",
-                format_args!("must be from 1 to 'most-repetitions', which is {most}"),
+                format_args!("must be from 1 to 'max-repetitions', which is {most}"),
             ));
         }
         let share = |key| keys.parsed::<Percent>(key, "a percentage, such as 5 or 2.5%");

@@ -46,7 +46,7 @@ const POOL_OPTIONS: [&str; 10] = [
 
 const SERVE_OPTIONS: [&str; 14] = [
     "finder-delay",
-    "finder-most-delay",
+    "finder-max-delay",
     "finder-rate",
     "finder-cpu",
     "finder-memory",
@@ -58,7 +58,7 @@ const SERVE_OPTIONS: [&str; 14] = [
     "collect-rate",
     "busy-wait",
     "memory",
-    "most-connections",
+    "max-connections",
 ];
 
 /// The way in which the load reaches the volume.

@@ -98,7 +98,7 @@ fn of_failure(failure: &RequestFailure) -> Option<Advice> {
         Remedy::ListenAtFile => {
             "give --listen unix:PATH, or leave out --socket-mode and --socket-group".into()
         }
-        Remedy::Memory => "raise --memory, or allow fewer clients with --most-connections".into(),
+        Remedy::Memory => "raise --memory, or allow fewer clients with --max-connections".into(),
     })
 }
 

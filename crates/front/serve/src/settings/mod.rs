@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn values_are_those_of_the_options() {
         let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
-                       finder-delay = \"1m\"\nfinder-most-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
+                       finder-delay = \"1m\"\nfinder-max-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
                        finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
                        scrub-interval = \"7d\"\nscrub-rate = \"8m\"\nlayout-rate = \"20m\"\n\
                        finder-memory = \"8m\"\ncache = \"64m\"\nwrite-buffer = \"32m\"\ncarry = \"128k\"\n\
