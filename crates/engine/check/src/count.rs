@@ -3,7 +3,7 @@
 use crate::CheckReport;
 use crate::map::{Counter, WalkMap, distinct};
 use crate::walk::Walk;
-use gemelo_format::{Fingerprint, Pbn, Place, Root};
+use gemelo_format::{Fingerprint, Pbn, MapEntry, Root};
 use std::collections::{HashMap, HashSet};
 
 impl Walk {
@@ -61,7 +61,7 @@ impl Walk {
         report.marked_blocks = counts.keys().filter(is_marked).count() as u64;
         self.count_absent(report);
         report.repeated_contents = contents.values().filter(|copies| **copies > 1).count() as u64;
-        let mut lost = Counter::new(|place: &Place| *place == Place::Damaged);
+        let mut lost = Counter::new(|place: &MapEntry| *place == MapEntry::Damaged);
         report.lost_blocks += self.maps().map(|map| lost.count(map)).sum::<u64>();
     }
 
@@ -80,7 +80,7 @@ impl Walk {
 
     /// Finds contents beyond the end of the data disk.
     fn count_absent(&self, report: &mut CheckReport) {
-        let is_absent = |place: &Place| {
+        let is_absent = |place: &MapEntry| {
             place.pbn().is_some_and(|pbn| {
                 let last_block = self.superblock.store.last_block(pbn);
                 u64::from(last_block) >= self.present_blocks && !self.carried.contains_key(&pbn)

@@ -1,7 +1,7 @@
 //! The map of a volume in memory. Volumes share what they share on disk, so a pool with many clones
 //! takes no more memory than one without.
 
-use gemelo_format::Place;
+use gemelo_format::MapEntry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 const REGION_BLOCKS: u64 = gemelo_format::MAP_PAGE_ENTRIES as u64;
 
 /// The places of the LBNs of a region that are not unmapped.
-pub(crate) type Region = BTreeMap<u64, Place>;
+pub(crate) type Region = BTreeMap<u64, MapEntry>;
 
 /// The places of the LBNs of a volume that are not unmapped.
 #[derive(Clone, Default)]
@@ -25,7 +25,7 @@ impl WalkMap {
     }
 
     /// Cuts places, in the order of their LBNs, into regions.
-    pub(crate) fn cut(places: impl IntoIterator<Item = (u64, Place)>) -> Vec<(u64, Arc<Region>)> {
+    pub(crate) fn cut(places: impl IntoIterator<Item = (u64, MapEntry)>) -> Vec<(u64, Arc<Region>)> {
         let mut regions: Vec<(u64, Region)> = Vec::new();
         for (lbn, place) in places {
             let number = lbn / REGION_BLOCKS;
@@ -38,24 +38,24 @@ impl WalkMap {
     }
 
     /// All LBNs with their places, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, Place)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, MapEntry)> {
         self.range(0..u64::MAX)
     }
 
     /// All places, in the order of the LBNs.
-    pub fn values(&self) -> impl Iterator<Item = Place> {
+    pub fn values(&self) -> impl Iterator<Item = MapEntry> {
         self.iter().map(|(_, place)| place)
     }
 
     /// The LBNs of a range, with their places.
-    pub(crate) fn range(&self, lbns: Range<u64>) -> impl Iterator<Item = (u64, Place)> {
+    pub(crate) fn range(&self, lbns: Range<u64>) -> impl Iterator<Item = (u64, MapEntry)> {
         let numbers = lbns.start / REGION_BLOCKS..lbns.end.div_ceil(REGION_BLOCKS);
         let regions = self.regions.range(numbers).map(|(_, region)| region);
         let entries = regions.flat_map(move |region| region.range(lbns.clone()));
         entries.map(|(lbn, place)| (*lbn, *place))
     }
 
-    pub(crate) fn insert(&mut self, lbn: u64, place: Place) {
+    pub(crate) fn insert(&mut self, lbn: u64, place: MapEntry) {
         let regions = Arc::make_mut(&mut self.regions);
         Arc::make_mut(regions.entry(lbn / REGION_BLOCKS).or_default()).insert(lbn, place);
     }
@@ -98,7 +98,7 @@ pub(crate) struct Counter<F> {
     known: HashMap<*const Region, u64>,
 }
 
-impl<F: Fn(&Place) -> bool> Counter<F> {
+impl<F: Fn(&MapEntry) -> bool> Counter<F> {
     pub(crate) fn new(is_such: F) -> Self {
         Self { is_such, known: HashMap::new() }
     }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn maps_share_regions_until_they_change() {
         let numbers = [0, 5, 511, 512, 2000, 5000];
-        let places = numbers.map(|lbn| (lbn, Place::Damaged));
+        let places = numbers.map(|lbn| (lbn, MapEntry::Damaged));
         let map = WalkMap::of(WalkMap::cut(places));
         assert_eq!(lbns(&map), numbers);
         let mut copy = map.clone();
@@ -133,7 +133,7 @@ mod tests {
             distinct([&map, &copy].into_iter()).iter().map(|(_, maps)| maps).sum::<u64>(),
             8
         );
-        copy.insert(513, Place::Damaged);
+        copy.insert(513, MapEntry::Damaged);
         copy.remove(5..512);
         copy.remove(1999..2001);
         assert_eq!(lbns(&copy), [0, 512, 513, 5000]);
@@ -141,7 +141,7 @@ mod tests {
         let regions = distinct([&map, &copy].into_iter());
         assert_eq!(regions.iter().map(|(_, maps)| maps).sum::<u64>(), 7);
         assert_eq!(regions.len(), 6, "that of 5000 is shared");
-        let mut counter = Counter::new(|place| *place == Place::Damaged);
+        let mut counter = Counter::new(|place| *place == MapEntry::Damaged);
         assert_eq!((counter.count(&map), counter.count(&copy)), (6, 4));
     }
 }

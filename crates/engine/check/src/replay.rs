@@ -3,7 +3,7 @@
 use crate::packed;
 use crate::walk::{Walk, WalkVolume};
 use gemelo_format::{
-    Change, FormatError, Identity, Lbn, Pbn, Place, ReplayedCommit, VolumeId, VolumeRecord,
+    Change, FormatError, Identity, Lbn, Pbn, MapEntry, ReplayedCommit, VolumeId, VolumeRecord,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ impl Walk {
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
                 self.identify(pbn.number(), Identity::of(fingerprint));
-                self.set(volume, lbn, Place::Stored(pbn, checksum))?;
+                self.set(volume, lbn, MapEntry::Stored(pbn, checksum))?;
             }
             Change::Share { volume, lbn, pbn, checksum } => {
-                self.set(volume, lbn, Place::Stored(pbn, checksum))?;
+                self.set(volume, lbn, MapEntry::Stored(pbn, checksum))?;
             }
             Change::Unmap { volume, first, count } => {
                 let end = first.0.saturating_add(count);
@@ -82,7 +82,7 @@ impl Walk {
             Change::Lose { volume, first, count } => {
                 let volume = self.volume(volume)?;
                 let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
-                (first.0..end).for_each(|lbn| volume.map.insert(lbn, Place::Damaged));
+                (first.0..end).for_each(|lbn| volume.map.insert(lbn, MapEntry::Damaged));
             }
             Change::Carry { pbn, content } => self.carry(pbn, content)?,
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
@@ -108,7 +108,7 @@ impl Walk {
         })
     }
 
-    fn set(&mut self, id: VolumeId, lbn: Lbn, place: Place) -> Result<(), FormatError> {
+    fn set(&mut self, id: VolumeId, lbn: Lbn, place: MapEntry) -> Result<(), FormatError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let volume = self.volume(id)?;
         if lbn.0 >= volume.blocks(block_bytes) {

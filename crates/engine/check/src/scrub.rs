@@ -5,7 +5,7 @@ use crate::packed;
 use crate::walk::Walk;
 use crate::{CheckError, CheckReport, Problem};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_format::{Checksum, Fingerprinter, Pbn, Place, PoolSeed};
+use gemelo_format::{Checksum, Fingerprinter, Pbn, MapEntry, PoolSeed};
 use gemelo_store::{ContentRead, PoolDisks};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,16 +77,16 @@ pub(crate) fn scrub(
     Ok(damaged.into_keys().collect())
 }
 
-fn place_parts(place: &Place) -> Option<(Pbn, Checksum)> {
+fn place_parts(place: &MapEntry) -> Option<(Pbn, Checksum)> {
     match place {
-        Place::Stored(pbn, checksum) => Some((*pbn, *checksum)),
-        Place::Unmapped | Place::Damaged => None,
+        MapEntry::Stored(pbn, checksum) => Some((*pbn, *checksum)),
+        MapEntry::Unmapped | MapEntry::Damaged => None,
     }
 }
 
 /// Describes the LBNs that lose their content with a PBN.
 fn named_users(walk: &Walk, pbn: Pbn, checksums: &[Checksum]) -> String {
-    let has = |place: &Place| {
+    let has = |place: &MapEntry| {
         place_parts(place).is_some_and(|(at, checksum)| at == pbn && checksums.contains(&checksum))
     };
     let mut named: Vec<String> = Vec::new();

@@ -3,7 +3,7 @@
 use crate::map::{Region, WalkMap};
 use crate::pages::Pages;
 use gemelo_format::{
-    FormatError, INNER_BITS, MapKind, MapRef, Page, Place, Slot, inner_children, sparse_entries,
+    FormatError, INNER_BITS, MapKind, MapRef, Page, MapEntry, Slot, inner_children, sparse_entries,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -57,7 +57,7 @@ impl MapReader {
             (MapKind::Dense, Some(page)) => Some(Below::of(dense_places(&page, first))),
             (MapKind::Sparse, Some(page)) => {
                 let entries = sparse_entries(&page, first, node.bits);
-                let place = |(lbn, word)| (lbn, Place::from_word(word));
+                let place = |(lbn, word)| (lbn, MapEntry::from_word(word));
                 entries.map(|entries| Below::of(entries.into_iter().map(place)))
             }
             (MapKind::Inner, Some(page)) => self.inner(&page, node.bits, first, pages)?,
@@ -87,13 +87,13 @@ impl MapReader {
 }
 
 impl Below {
-    fn of(places: impl Iterator<Item = (u64, Place)>) -> Self {
+    fn of(places: impl Iterator<Item = (u64, MapEntry)>) -> Self {
         Self { regions: WalkMap::cut(places), lost: Vec::new() }
     }
 }
 
-fn dense_places(page: &Page, first: u64) -> impl Iterator<Item = (u64, Place)> {
+fn dense_places(page: &Page, first: u64) -> impl Iterator<Item = (u64, MapEntry)> {
     let words = page.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
-    let places = (first..).zip(words.map(Place::from_word));
-    places.filter(|(_, place)| *place != Place::Unmapped)
+    let places = (first..).zip(words.map(MapEntry::from_word));
+    places.filter(|(_, place)| *place != MapEntry::Unmapped)
 }

@@ -7,7 +7,7 @@ use crate::store::{TreeReader, compare_counts, compare_index};
 use crate::tree::MapReader;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, Part, Place, PoolSeed,
+    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, Part, MapEntry, PoolSeed,
     RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, Superblock, Table, VolumeId,
     VolumeRecord, find_roots, read_chain, read_superblock, replay_journal,
 };
@@ -152,7 +152,7 @@ impl Walk {
             let blocks = volume.record.size_bytes / block_bytes;
             let found = reader.read(volume.map, Part::Map)?;
             let places = found.values.iter();
-            let places = places.map(|(lbn, word)| (*lbn, Place::from_word(*word as u64)));
+            let places = places.map(|(lbn, word)| (*lbn, MapEntry::from_word(*word as u64)));
             let mut map = WalkMap::of(WalkMap::cut(places));
             let mapped = found.values.len();
             if found.lost.is_empty() && mapped as u64 != volume.mapped {
@@ -273,7 +273,7 @@ impl Walk {
 /// Marks the LBNs of a volume whose places are lost, up to a bound.
 fn lose(map: &mut WalkMap, lbns: Range<u64>, blocks: u64) {
     let end = lbns.end.min(blocks).min(lbns.start.saturating_add(MAX_LOST_BLOCKS));
-    (lbns.start..end).for_each(|lbn| map.insert(lbn, Place::Damaged));
+    (lbns.start..end).for_each(|lbn| map.insert(lbn, MapEntry::Damaged));
 }
 
 /// Reports what a replay has found in the journal.

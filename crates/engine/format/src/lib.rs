@@ -58,7 +58,7 @@ pub use table::{
 };
 pub use types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
-    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, MapEntry, VolumeId,
 };
 pub use volume::{Birth, Origin, VolumeRecord};
 

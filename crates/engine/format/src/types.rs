@@ -50,7 +50,7 @@ pub struct Checksum(pub u32);
 
 /// The map entry of an LBN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum MapEntry {
     /// Reads as zeros and takes no space.
     Unmapped,
     /// The content is in this block of the data store and has this checksum.
@@ -61,7 +61,7 @@ pub enum Place {
 
 const DAMAGED: u32 = u32::MAX;
 
-impl Place {
+impl MapEntry {
     /// Decodes the word of a map page: the PBN in the lower half, the checksum in the upper one.
     #[inline]
     #[must_use]

@@ -6,7 +6,7 @@ mod pair;
 use crate::error::MetadataError;
 use gemelo_base::random::mix64;
 use gemelo_format::{
-    BackendKind, Birth, Change, Checksum, DedupMode, FingerprintKind, Lbn, Origin, Pbn, Place,
+    BackendKind, Birth, Change, Checksum, DedupMode, FingerprintKind, Lbn, Origin, Pbn, MapEntry,
     PoolSeed, Superblock, VolumeId, VolumeRecord,
 };
 use pair::Pair;
@@ -44,8 +44,8 @@ pub(super) fn record(id: u32, size_bytes: u64) -> VolumeRecord {
 }
 
 /// The place of a block, with a checksum that follows from its number.
-fn stored(pbn: u32) -> Place {
-    Place::Stored(Pbn::new(pbn).unwrap(), checksum_of(pbn))
+fn stored(pbn: u32) -> MapEntry {
+    MapEntry::Stored(Pbn::new(pbn).unwrap(), checksum_of(pbn))
 }
 
 fn checksum_of(pbn: u32) -> Checksum {

@@ -10,14 +10,14 @@
 use super::figures::{Garbage, Pressure, Record, SlotNeed, Totals};
 use crate::error::Result;
 use gemelo_format::{
-    Change, Fingerprint, Lbn, NodeRef, Pbn, Place, SlotWrite, VolumeId, VolumeRecord,
+    Change, Fingerprint, Lbn, NodeRef, Pbn, MapEntry, SlotWrite, VolumeId, VolumeRecord,
 };
 use std::collections::HashSet;
 
 /// The map of each volume: LBN to place.
 pub trait Map {
     /// Adds the place of every LBN to `places`.
-    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()>;
+    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<MapEntry>) -> Result<()>;
 
     /// The first LBN from `from` on, but before `end`, that is not unmapped.
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>>;
@@ -61,7 +61,7 @@ pub trait Index {
     /// Brings the counts of these places into memory, or into the processor's caches, because
     /// changes of the places will need them. Fails also if any page was found damaged since the
     /// pool was opened: a pool with a damaged page takes no writes.
-    fn prefetch(&self, _places: &[Place]) -> Result<()> {
+    fn prefetch(&self, _places: &[MapEntry]) -> Result<()> {
         Ok(())
     }
 }
@@ -145,7 +145,7 @@ pub trait Repair {
     fn is_record_lost(&self, pbn: Pbn) -> bool;
 
     /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
-    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()>;
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<MapEntry>) -> Result<()>;
 
     /// Counts the references to every PBN again and compares counts, totals and index with them.
     /// Returns descriptions of the differences, at most `most`.

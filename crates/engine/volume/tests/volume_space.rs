@@ -26,7 +26,7 @@ const DATA_BLOCKS: u64 = 8000;
 
 fn pbns<'v>(volumes: impl IntoIterator<Item = &'v WalkVolume>) -> BTreeSet<Pbn> {
     let places = volumes.into_iter().flat_map(|volume| volume.map.values());
-    places.filter_map(gemelo_format::Place::pbn).collect()
+    places.filter_map(gemelo_format::MapEntry::pbn).collect()
 }
 
 fn references<'v>(volumes: impl Iterator<Item = &'v WalkVolume>) -> u64 {

@@ -4,7 +4,7 @@ use super::layout::{Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
 use crate::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
-use gemelo_format::{Change, Fingerprint, Lbn, Part, Pbn, Place, VolumeId, VolumeRecord};
+use gemelo_format::{Change, Fingerprint, Lbn, Part, Pbn, MapEntry, VolumeId, VolumeRecord};
 use std::collections::HashSet;
 
 /// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has
@@ -12,13 +12,13 @@ use std::collections::HashSet;
 const WARM_BLOCKS: u64 = 64;
 
 impl<L: Layout> Map for CachedBackend<L> {
-    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()> {
+    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<MapEntry>) -> Result<()> {
         self.volume(volume)?;
         let mut stored = self.map(volume);
         for lbn in lbns {
             places.push(match self.word_by(&mut stored, volume, *lbn) {
-                Ok(word) => Place::from_word(word),
-                Err(MetadataError::Damaged { .. }) => Place::Damaged,
+                Ok(word) => MapEntry::from_word(word),
+                Err(MetadataError::Damaged { .. }) => MapEntry::Damaged,
                 Err(error) => return Err(error),
             });
         }
@@ -88,7 +88,7 @@ impl<L: Layout> Index for CachedBackend<L> {
         Ok(())
     }
 
-    fn prefetch(&self, places: &[Place]) -> Result<()> {
+    fn prefetch(&self, places: &[MapEntry]) -> Result<()> {
         let mut counts = self.stored_counts();
         for place in places {
             if let Some(pbn) = place.pbn() {
@@ -121,7 +121,7 @@ impl<L: Layout> Repair for CachedBackend<L> {
         self.lost_fingerprints.iter().any(|lost| lost.contains(&u64::from(pbn.number())))
     }
 
-    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()> {
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<MapEntry>) -> Result<()> {
         self.restore_all(computed, lost)
     }
 

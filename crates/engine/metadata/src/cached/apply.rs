@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::{CachedBackend, CachedVolume};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, MapEntry, VolumeId,
     VolumeRecord,
 };
 
@@ -146,7 +146,7 @@ impl<L: Layout> CachedBackend<L> {
             self.physical = self.physical.saturating_add(1);
             self.references = self.references.saturating_add(1);
         }
-        self.put_word(at, Place::Stored(pbn, checksum).word(), before, freed)
+        self.put_word(at, MapEntry::Stored(pbn, checksum).word(), before, freed)
     }
 
     fn share(
@@ -163,7 +163,7 @@ impl<L: Layout> CachedBackend<L> {
         } else {
             self.add_reference(pbn.number())?;
         }
-        self.put_word(at, Place::Stored(pbn, checksum).word(), before, freed)
+        self.put_word(at, MapEntry::Stored(pbn, checksum).word(), before, freed)
     }
 
     fn suspect(&mut self, pbn: Pbn, is_suspect: bool) -> Result<()> {
@@ -179,7 +179,7 @@ impl<L: Layout> CachedBackend<L> {
     fn lose(&mut self, id: VolumeId, first: Lbn, count: u64, freed: &mut Vec<Pbn>) -> Result<()> {
         let blocks = self.volume(id)?.record.size_bytes / self.block_bytes;
         for lbn in first.0..first.0.saturating_add(count).min(blocks) {
-            self.set_word((id, Lbn(lbn)), Place::Damaged.word(), freed)?;
+            self.set_word((id, Lbn(lbn)), MapEntry::Damaged.word(), freed)?;
         }
         Ok(())
     }
@@ -205,15 +205,15 @@ impl<L: Layout> CachedBackend<L> {
     /// so that damage refuses the change as a whole.
     pub(super) fn before(&self, (id, lbn): (VolumeId, Lbn)) -> Result<Before> {
         let word = self.word(id, lbn)?;
-        let dropped = match Place::from_word(word) {
-            Place::Stored(pbn, _) if self.is_counting => {
+        let dropped = match MapEntry::from_word(word) {
+            MapEntry::Stored(pbn, _) if self.is_counting => {
                 let pbn = pbn.number();
                 let left = self.count(pbn)?.checked_sub(1).ok_or_else(|| {
                     MetadataError::damaged(format!("block {pbn} has no references to drop"))
                 })?;
                 Some(Dropped { pbn, left })
             }
-            Place::Stored(..) | Place::Unmapped | Place::Damaged => None,
+            MapEntry::Stored(..) | MapEntry::Unmapped | MapEntry::Damaged => None,
         };
         Ok(Before { word, dropped })
     }
@@ -284,7 +284,7 @@ impl<L: Layout> CachedBackend<L> {
         let mut next = first;
         while let Some(lbn) = self.next_word(source, next, end)? {
             let word = self.word(source, lbn)?;
-            if let Some(pbn) = Place::from_word(word).pbn() {
+            if let Some(pbn) = MapEntry::from_word(word).pbn() {
                 self.add_reference(pbn.number())?;
             }
             self.set_word((id, lbn), word, &mut Vec::new())?;

@@ -8,7 +8,7 @@ use crate::error::{MetadataError, Result};
 use crate::{BackendContext, Damage, LoadOptions};
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, Place, PoolSeed, Root, Slot, StoreTable, Tree,
+    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, MapEntry, PoolSeed, Root, Slot, StoreTable, Tree,
     read_chain,
 };
 use std::collections::HashSet;
@@ -185,7 +185,7 @@ impl<L: Layout> CachedBackend<L> {
                     return Err(MetadataError::damaged(what));
                 }
                 for lbn in keys.start..keys.end.min(blocks) {
-                    self.active.set_word(volume.record.id, Lbn(lbn), Place::Damaged.word());
+                    self.active.set_word(volume.record.id, Lbn(lbn), MapEntry::Damaged.word());
                 }
                 damage.lost.push(format!("a part of the map of volume '{}'", volume.record.name));
             }
@@ -237,7 +237,7 @@ impl<L: Layout> CachedBackend<L> {
             volume.mapped = 0;
             for word in self.active.words.get(id).into_iter().flat_map(|words| words.values()) {
                 volume.mapped += u64::from(*word != 0);
-                let Some(pbn) = Place::from_word(*word).pbn() else { continue };
+                let Some(pbn) = MapEntry::from_word(*word).pbn() else { continue };
                 if u64::from(pbn.number()) >= pbn_end {
                     return Err(MetadataError::damaged(format!(
                         "a map refers to block {}, which is outside of the data store",
@@ -257,14 +257,14 @@ impl<L: Layout> CachedBackend<L> {
     pub(super) fn restore_all(
         &mut self,
         computed: &[(Pbn, Fingerprint)],
-        lost: &HashSet<Place>,
+        lost: &HashSet<MapEntry>,
     ) -> Result<()> {
         for (pbn, fingerprint) in computed {
             self.active.set_identity(pbn.number(), Identity::of(*fingerprint));
         }
         for word in self.active.words.values_mut().flat_map(|words| words.values_mut()) {
-            if lost.contains(&Place::from_word(*word)) {
-                *word = Place::Damaged.word();
+            if lost.contains(&MapEntry::from_word(*word)) {
+                *word = MapEntry::Damaged.word();
             }
         }
         self.count_again()?;

@@ -4,7 +4,7 @@
 use super::CachedBackend;
 use super::layout::Layout;
 use crate::error::Result;
-use gemelo_format::{Lbn, Place};
+use gemelo_format::{Lbn, MapEntry};
 use std::collections::BTreeMap;
 
 impl<L: Layout> CachedBackend<L> {
@@ -17,7 +17,7 @@ impl<L: Layout> CachedBackend<L> {
             while let Some(lbn) = self.next_word(*id, next, Lbn(u64::MAX))? {
                 next = Lbn(lbn.0 + 1);
                 mapped += 1;
-                if let Some(pbn) = Place::from_word(self.word(*id, lbn)?).pbn() {
+                if let Some(pbn) = MapEntry::from_word(self.word(*id, lbn)?).pbn() {
                     references += 1;
                     *counted.entry(pbn.number()).or_default() += 1;
                 }

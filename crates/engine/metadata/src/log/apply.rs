@@ -4,19 +4,19 @@ use super::tree::Tree;
 use super::{LogBackend, LogVolume};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    Change, Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId, VolumeRecord,
+    Change, Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, MapEntry, VolumeId, VolumeRecord,
 };
 
 impl LogBackend {
     pub(super) fn apply_one(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
-                self.store((*volume, *lbn), Place::Stored(*pbn, *checksum), *fingerprint, freed)
+                self.store((*volume, *lbn), MapEntry::Stored(*pbn, *checksum), *fingerprint, freed)
             }
             Change::Share { volume, lbn, pbn, checksum } => {
                 self.check_pbn(*pbn)?;
                 self.blocks.add_reference(*pbn);
-                self.set_place(*volume, *lbn, Place::Stored(*pbn, *checksum), freed)
+                self.set_place(*volume, *lbn, MapEntry::Stored(*pbn, *checksum), freed)
             }
             Change::Unmap { volume, first, count } => self.unmap(*volume, *first, *count, freed),
             Change::Create(record) => {
@@ -88,7 +88,7 @@ impl LogBackend {
     fn store(
         &mut self,
         (volume, lbn): (VolumeId, Lbn),
-        place: Place,
+        place: MapEntry,
         fingerprint: Fingerprint,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
@@ -104,7 +104,7 @@ impl LogBackend {
     fn lose(&mut self, id: VolumeId, first: Lbn, count: u64, freed: &mut Vec<Pbn>) -> Result<()> {
         let blocks = self.volume_mut(id)?.record.size_bytes / self.block_bytes;
         for lbn in first.0..first.0.saturating_add(count).min(blocks) {
-            self.set_place(id, Lbn(lbn), Place::Damaged, freed)?;
+            self.set_place(id, Lbn(lbn), MapEntry::Damaged, freed)?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl LogBackend {
         &mut self,
         id: VolumeId,
         lbn: Lbn,
-        place: Place,
+        place: MapEntry,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
         let block_bytes = self.block_bytes;
@@ -126,7 +126,7 @@ impl LogBackend {
         Ok(())
     }
 
-    fn put(&mut self, id: VolumeId, lbn: Lbn, place: Place, freed: &mut Vec<Pbn>) {
+    fn put(&mut self, id: VolumeId, lbn: Lbn, place: MapEntry, freed: &mut Vec<Pbn>) {
         let Self { nodes, blocks, pager, references, volumes, .. } = self;
         let Some(volume) = volumes.get_mut(&id) else { return };
         *references -= volume.map.tally.stored;
@@ -135,7 +135,7 @@ impl LogBackend {
         {
             // The copy of a leaf adds one reference to every block that the leaf refers to.
             nodes.get(copied).each_word(|word| {
-                if let Some(pbn) = Place::from_word(word).pbn() {
+                if let Some(pbn) = MapEntry::from_word(word).pbn() {
                     blocks.add_reference(pbn);
                 }
             });
@@ -161,7 +161,7 @@ impl LogBackend {
             range.start = match self.drop_part(id, lbn, &(first.0..range.end), freed) {
                 Some(after) => after,
                 None => {
-                    self.put(id, Lbn(lbn), Place::Unmapped, freed);
+                    self.put(id, Lbn(lbn), MapEntry::Unmapped, freed);
                     lbn + 1
                 }
             };

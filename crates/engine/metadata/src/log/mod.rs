@@ -28,7 +28,7 @@ use super::{CacheFigures, Index, Map, MetadataBackend, Record, Repair, Totals, V
 use crate::error::{MetadataError, Result};
 use blocks::Blocks;
 use gemelo_format::{
-    Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, Pbn, Place, PoolSeed, RECORD_PAGE_ENTRIES,
+    Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, Pbn, MapEntry, PoolSeed, RECORD_PAGE_ENTRIES,
     StoreKind, Superblock, Table, TableVolume, VolumeId, VolumeRecord,
 };
 use nodes::{NodeId, Nodes};
@@ -142,7 +142,7 @@ impl LogBackend {
 }
 
 impl Map for LogBackend {
-    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()> {
+    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<MapEntry>) -> Result<()> {
         self.nodes.look_up(self.volume(volume)?.map.root, lbns, places);
         Ok(())
     }
@@ -191,8 +191,8 @@ impl Index for LogBackend {
         Ok(())
     }
 
-    fn prefetch(&self, places: &[Place]) -> Result<()> {
-        let stored = |place: &Place| place.pbn().map(|pbn| self.blocks.records.get(pbn));
+    fn prefetch(&self, places: &[MapEntry]) -> Result<()> {
+        let stored = |place: &MapEntry| place.pbn().map(|pbn| self.blocks.records.get(pbn));
         for record in places.iter().filter_map(stored) {
             if record.references == 1 {
                 black_box(self.blocks.index.find(record.fingerprint, &self.blocks.records));
@@ -221,7 +221,7 @@ impl Repair for LogBackend {
         self.lost_records.contains(&(pbn.number() / RECORD_PAGE_ENTRIES as u32))
     }
 
-    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()> {
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<MapEntry>) -> Result<()> {
         self.restore_all(computed, lost)
     }
 

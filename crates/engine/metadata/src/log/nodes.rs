@@ -8,7 +8,7 @@ use super::pager::{PageKey, Pager, Saved, State};
 use crate::PageWrites;
 use crate::error::Result;
 use gemelo_format::{
-    INNER_POSITIONS, MAP_PAGE_ENTRIES, MapKind, MapRef, PAGE_BYTES, Page, Place, Slot, inner_page,
+    INNER_POSITIONS, MAP_PAGE_ENTRIES, MapKind, MapRef, PAGE_BYTES, Page, MapEntry, Slot, inner_page,
     sparse_page,
 };
 use std::num::NonZeroU32;
@@ -41,10 +41,10 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) const fn of_word(word: u64) -> Self {
-        match Place::from_word(word) {
-            Place::Unmapped => Self { mapped: 0, stored: 0 },
-            Place::Damaged => Self { mapped: 1, stored: 0 },
-            Place::Stored(..) => Self { mapped: 1, stored: 1 },
+        match MapEntry::from_word(word) {
+            MapEntry::Unmapped => Self { mapped: 0, stored: 0 },
+            MapEntry::Damaged => Self { mapped: 1, stored: 0 },
+            MapEntry::Stored(..) => Self { mapped: 1, stored: 1 },
         }
     }
 

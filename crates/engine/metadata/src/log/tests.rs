@@ -10,7 +10,7 @@ use crate::{
 };
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
-    BackendKind, Change, Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, Place, Root, Superblock,
+    BackendKind, Change, Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, MapEntry, Root, Superblock,
     VolumeId,
 };
 use std::sync::Arc;
@@ -48,14 +48,14 @@ fn store(lbn: u64, pbn: u32) -> Change {
     }
 }
 
-fn place(backend: &LogBackend, lbn: u64) -> Place {
+fn place(backend: &LogBackend, lbn: u64) -> MapEntry {
     let mut places = Vec::new();
     backend.look_up(VOLUME, &[Lbn(lbn)], &mut places).unwrap();
     places[0]
 }
 
-fn stored(pbn: u32) -> Place {
-    Place::Stored(Pbn::new(pbn).unwrap(), Checksum(pbn))
+fn stored(pbn: u32) -> MapEntry {
+    MapEntry::Stored(Pbn::new(pbn).unwrap(), Checksum(pbn))
 }
 
 /// Writes the gathered pages and the table.
@@ -115,7 +115,7 @@ fn changes_after_the_freeze_are_not_in_the_checkpoint() {
     backend.finish();
     let loaded = load(&disk, table, frozen);
     let places = [0, 1, 2000, 4000].map(|lbn| place(&loaded, lbn));
-    assert_eq!(places, [stored(1), stored(3), Place::Unmapped, stored(2)]);
+    assert_eq!(places, [stored(1), stored(3), MapEntry::Unmapped, stored(2)]);
     let totals = loaded.totals();
     assert_eq!((totals.references, totals.physical, totals.index_entries), (3, 3, 3));
     assert_eq!(loaded.prove(9).unwrap(), Vec::<String>::new());
@@ -125,7 +125,7 @@ fn changes_after_the_freeze_are_not_in_the_checkpoint() {
     backend.finish();
     let loaded = load(&disk, table, backend.totals());
     let places = [0, 1, 2000, 4000].map(|lbn| place(&loaded, lbn));
-    assert_eq!(places, [stored(4), stored(3), stored(5), Place::Unmapped]);
+    assert_eq!(places, [stored(4), stored(3), stored(5), MapEntry::Unmapped]);
 }
 
 #[test]

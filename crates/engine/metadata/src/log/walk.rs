@@ -1,7 +1,7 @@
 //! Look-ups in maps, which change nothing.
 
 use super::nodes::{Content, Node, NodeId, Nodes, distinct};
-use gemelo_format::{INNER_BITS, INNER_POSITIONS, Lbn, MAX_MAP_BITS, Place};
+use gemelo_format::{INNER_BITS, INNER_POSITIONS, Lbn, MAX_MAP_BITS, MapEntry};
 use std::ops::Range;
 
 /// The position of an LBN in an inner node.
@@ -30,13 +30,13 @@ impl Nodes {
     }
 
     /// Adds the places of these LBNs.
-    pub(super) fn look_up(&self, root: Option<NodeId>, lbns: &[Lbn], places: &mut Vec<Place>) {
+    pub(super) fn look_up(&self, root: Option<NodeId>, lbns: &[Lbn], places: &mut Vec<MapEntry>) {
         let mut last: Option<(u64, &Node)> = None;
         places.extend(lbns.iter().map(|lbn| {
             let near = last.filter(|(of, node)| of >> node.bits == lbn.0 >> node.bits);
             let leaf = near.map(|(_, node)| node).or_else(|| self.leaf(root, lbn.0));
             last = leaf.map(|node| (lbn.0, node));
-            leaf.map_or(Place::Unmapped, |node| Place::from_word(node.word(lbn.0)))
+            leaf.map_or(MapEntry::Unmapped, |node| MapEntry::from_word(node.word(lbn.0)))
         }));
     }
 

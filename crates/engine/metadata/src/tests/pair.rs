@@ -7,7 +7,7 @@ use crate::{
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::FileDisk;
 use gemelo_format::{
-    BackendKind, Change, Fingerprint, Layout, Lbn, Pbn, Place, Root, Superblock, VolumeId,
+    BackendKind, Change, Fingerprint, Layout, Lbn, Pbn, MapEntry, Root, Superblock, VolumeId,
 };
 use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -287,7 +287,7 @@ impl Pair {
             assert_eq!(found, Some(Lbn(*lbn)));
             places.clear();
             self.backend.look_up(volume, &[Lbn(*lbn), Lbn(lbn + 1)], &mut places).unwrap();
-            let after = map.get(&(lbn + 1)).map_or(Place::Unmapped, |pbn| stored(*pbn));
+            let after = map.get(&(lbn + 1)).map_or(MapEntry::Unmapped, |pbn| stored(*pbn));
             assert_eq!(places, [stored(*pbn), after]);
             next = Lbn(lbn + 1);
         }

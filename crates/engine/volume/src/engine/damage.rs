@@ -10,7 +10,7 @@ use super::locks::{OrderedMutex, Rank};
 use super::{Engine, State};
 use crate::counters::add;
 use crate::error::Result;
-use gemelo_format::{Change, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, Pbn, MapEntry, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -183,7 +183,7 @@ impl Engine {
         let in_use = |(id, lbn, pbn): (VolumeId, u64, u32)| {
             places.clear();
             state.backend().look_up(id, &[Lbn(lbn)], &mut places).ok()?;
-            let is_there = places.first().and_then(|place: &Place| place.pbn()).map(Pbn::number);
+            let is_there = places.first().and_then(|place: &MapEntry| place.pbn()).map(Pbn::number);
             (is_there == Some(pbn)).then_some(())?;
             Some(DamagedBlock { volume: name_of(id)?, lbn, pbn })
         };

@@ -7,7 +7,7 @@ use super::read::wanted_at;
 use super::write::{Failed, Item, Source};
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Lbn, Place};
+use gemelo_format::{Lbn, MapEntry};
 
 /// The patched blocks of a list.
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub(super) struct Patches {
     /// Their contents, one after another.
     contents: Vec<u8>,
     /// Their places before, in the order of the list; `None` if the content could not be read.
-    bases: Vec<Option<Place>>,
+    bases: Vec<Option<MapEntry>>,
     block_bytes: usize,
 }
 
@@ -26,7 +26,7 @@ impl Patches {
     }
 
     /// The base and the new content of the patched block of this number among the patched ones.
-    pub(super) fn get(&self, number: usize) -> Option<(Place, &[u8])> {
+    pub(super) fn get(&self, number: usize) -> Option<(MapEntry, &[u8])> {
         let base = (*self.bases.get(number)?)?;
         let start = number * self.block_bytes;
         Some((base, self.contents.get(start..start + self.block_bytes)?))
@@ -55,7 +55,7 @@ impl Engine {
         let wanted: Vec<Wanted> =
             places_and_lbns.filter_map(|(place, lbn)| wanted_at((lbn.0, place))).collect();
         let blocks = patches.contents.chunks_exact_mut(block_bytes).zip(&places);
-        let stored = blocks.filter(|(_, place)| matches!(place, Place::Stored(..)));
+        let stored = blocks.filter(|(_, place)| matches!(place, MapEntry::Stored(..)));
         // Even without `verify_reads` the checksums are compared: a damaged content would get one
         // that it passes.
         let mut read = self.read_blocks(volume.id(), &wanted, stored.map(|(block, _)| block));
@@ -65,11 +65,11 @@ impl Engine {
         let blocks = patches.contents.chunks_exact_mut(block_bytes);
         for ((item, place), content) in patched.zip(places).zip(blocks) {
             let base = match place {
-                Place::Unmapped => Ok(()),
-                Place::Stored(..) => {
+                MapEntry::Unmapped => Ok(()),
+                MapEntry::Stored(..) => {
                     read.next().unwrap_or(Err(VolumeError::DamagedBlock { lbn: item.lbn.0 }))
                 }
-                Place::Damaged => Err(VolumeError::DamagedBlock { lbn: item.lbn.0 }),
+                MapEntry::Damaged => Err(VolumeError::DamagedBlock { lbn: item.lbn.0 }),
             };
             match base {
                 Ok(()) => {

@@ -11,7 +11,7 @@ use super::write::{Item, Source};
 use super::{Engine, VolumeShared};
 use crate::error::Result;
 use gemelo_base::is_zero;
-use gemelo_format::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place};
+use gemelo_format::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, MapEntry};
 use gemelo_metadata::Record;
 use hashbrown::HashTable;
 
@@ -65,11 +65,11 @@ struct Block<'p> {
     request: usize,
     content: &'p [u8],
     /// The place that a patched block had when it was read.
-    base: Option<Place>,
+    base: Option<MapEntry>,
     is_zero: bool,
     fingerprint: Fingerprint,
     /// The place at the look-up.
-    place: Place,
+    place: MapEntry,
     found: Option<Found>,
     step: Step,
     /// The checksum of a content that gets a map entry.
@@ -136,7 +136,7 @@ impl<'p> Plan<'p> {
                 base,
                 is_zero: false,
                 fingerprint: Fingerprint::NONE,
-                place: Place::Unmapped,
+                place: MapEntry::Unmapped,
                 found: None,
                 step,
                 checksum: None,
@@ -244,7 +244,7 @@ impl<'p> Plan<'p> {
             return Step::Failed;
         };
         if block.is_zero {
-            let is_there = block.place == Place::Unmapped;
+            let is_there = block.place == MapEntry::Unmapped;
             return if is_there { Step::Unchanged } else { Step::Unmap };
         }
         if block.fingerprint.is_none() {

@@ -5,7 +5,7 @@ use super::segment::Range;
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_device::Extent;
-use gemelo_format::{Lbn, Place};
+use gemelo_format::{Lbn, MapEntry};
 
 /// A read request within the volume.
 pub(super) struct Read<'a> {
@@ -62,7 +62,7 @@ impl Engine {
         &self,
         blocks: &mut BlockReads<'a>,
         read: &'a mut Read<'_>,
-        places: &[Place],
+        places: &[MapEntry],
     ) -> Result<()> {
         let block_bytes = self.block_bytes();
         let first = read.range.offset / block_bytes as u64;
@@ -73,7 +73,7 @@ impl Engine {
             let (part, after) = rest.split_at_mut(bytes);
             match wanted_at((lbn, place)) {
                 Some(wanted) => blocks.add(self, read.request, wanted, (within, part)),
-                None if *place == Place::Damaged => return Err(VolumeError::DamagedBlock { lbn }),
+                None if *place == MapEntry::Damaged => return Err(VolumeError::DamagedBlock { lbn }),
                 None => part.fill(0),
             }
             rest = after;
@@ -98,7 +98,7 @@ impl Engine {
             let mut places = Vec::new();
             let state = self.state();
             state.backend().look_up(volume.id(), &[Lbn(next)], &mut places)?;
-            if places.pop() == Some(Place::Unmapped) {
+            if places.pop() == Some(MapEntry::Unmapped) {
                 // Most of a large volume is unmapped, and the search skips it.
                 let mapped =
                     state.backend().next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
@@ -114,7 +114,7 @@ impl Engine {
             drop(state);
             for (lbn, place) in lbns.iter().zip(places) {
                 let bytes = range.part(lbn.0..lbn.0 + 1, block_bytes);
-                if !add_extent(&mut extents, bytes, place != Place::Unmapped, most) {
+                if !add_extent(&mut extents, bytes, place != MapEntry::Unmapped, most) {
                     return Ok(extents);
                 }
             }
@@ -125,12 +125,12 @@ impl Engine {
 }
 
 /// A block to be read, if the place has one.
-pub(super) fn wanted_at((lbn, place): (u64, &Place)) -> Option<Wanted> {
+pub(super) fn wanted_at((lbn, place): (u64, &MapEntry)) -> Option<Wanted> {
     match place {
-        Place::Stored(pbn, checksum) => {
+        MapEntry::Stored(pbn, checksum) => {
             Some(Wanted { lbn: Lbn(lbn), pbn: *pbn, checksum: *checksum })
         }
-        Place::Unmapped | Place::Damaged => None,
+        MapEntry::Unmapped | MapEntry::Damaged => None,
     }
 }
 

@@ -11,7 +11,7 @@
 use super::{Engine, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_base::StopFlag;
-use gemelo_format::{Lbn, Pbn, Place};
+use gemelo_format::{Lbn, Pbn, MapEntry};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -158,7 +158,7 @@ impl Engine {
         let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
         let (mut places, mut counts) = (Vec::with_capacity(lbns.len()), Vec::new());
         backend.look_up(volume.id(), &lbns, &mut places)?;
-        let pbns: Vec<Pbn> = places.iter().copied().filter_map(Place::pbn).collect();
+        let pbns: Vec<Pbn> = places.iter().copied().filter_map(MapEntry::pbn).collect();
         backend.counts(&pbns, &mut counts)?;
         assert_eq!(pbns.len(), counts.len(), "a count for each block");
         let stored = lbns.iter().zip(&places).filter(|(_, place)| place.pbn().is_some());

@@ -6,7 +6,7 @@ use super::open::{Recovered, each_place};
 use crate::engine::Wanted;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_format::{DiskRole, Fingerprint, Fingerprinter, Lbn, Pbn, Place, PoolSeed, VolumeId};
+use gemelo_format::{DiskRole, Fingerprint, Fingerprinter, Lbn, Pbn, MapEntry, PoolSeed, VolumeId};
 use gemelo_metadata::MetadataBackend;
 use gemelo_store::{ContentRead, Copies, Store};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,7 +18,7 @@ pub(super) struct Assessment {
     /// Fingerprints that were lost with their records, or that are not those of the contents.
     pub(super) computed: BTreeMap<Pbn, Fingerprint>,
     /// Map entries whose contents are lost: they are damaged, and no other copy was found.
-    pub(super) lost: HashSet<Place>,
+    pub(super) lost: HashSet<MapEntry>,
     /// LBNs of each volume that are lost.
     pub(super) lost_blocks: BTreeMap<VolumeId, u64>,
     /// Damaged contents that have another copy.
@@ -66,7 +66,7 @@ pub(super) fn assess(
         assert!(was_damaged, "a content is healed once, and was damaged");
     }
     for (Expected { pbn, checksum }, volumes) in damaged {
-        assessment.lost.insert(Place::Stored(pbn, checksum));
+        assessment.lost.insert(MapEntry::Stored(pbn, checksum));
         for (volume, blocks) in volumes {
             *assessment.lost_blocks.entry(volume).or_default() += blocks;
         }
@@ -87,8 +87,8 @@ fn each_stored(
             }
             monitor.advance(1);
             match place {
-                Place::Stored(pbn, checksum) => each(volume.id, Wanted { lbn, pbn, checksum }),
-                Place::Unmapped | Place::Damaged => Ok(()),
+                MapEntry::Stored(pbn, checksum) => each(volume.id, Wanted { lbn, pbn, checksum }),
+                MapEntry::Unmapped | MapEntry::Damaged => Ok(()),
             }
         })?;
     }

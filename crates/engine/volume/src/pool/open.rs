@@ -10,7 +10,7 @@ use gemelo_base::Clock;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, PackedPlace,
-    Place, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock, VolumeId, WHOLE_SLOT,
+    MapEntry, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock, VolumeId, WHOLE_SLOT,
     find_roots, read_superblock, replay_journal,
 };
 use gemelo_metadata::{
@@ -194,7 +194,7 @@ fn find_absent(
 pub(crate) fn each_place(
     backend: &dyn Map,
     volume: VolumeId,
-    mut each: impl FnMut(Lbn, Place) -> Result<()>,
+    mut each: impl FnMut(Lbn, MapEntry) -> Result<()>,
 ) -> Result<()> {
     let end = Lbn(MAX_VOLUME_BLOCKS);
     let mut from = Lbn(0);
@@ -205,7 +205,7 @@ pub(crate) fn each_place(
         backend.look_up(volume, &lbns, &mut places)?;
         assert!(places.len() == lbns.len(), "a place for each LBN");
         assert!(first >= from && first < end, "the next mapped LBN is in the range");
-        let mapped = lbns.iter().zip(&places).filter(|(_, place)| **place != Place::Unmapped);
+        let mapped = lbns.iter().zip(&places).filter(|(_, place)| **place != MapEntry::Unmapped);
         for (lbn, place) in mapped {
             each(*lbn, *place)?;
         }

@@ -12,7 +12,7 @@ use super::{Pool, Tuning};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_format::{
-    DiskRole, Fingerprint, Lbn, Pbn, Place, Superblock, VolumeId, VolumeRecord, read_superblock,
+    DiskRole, Fingerprint, Lbn, Pbn, MapEntry, Superblock, VolumeId, VolumeRecord, read_superblock,
 };
 use gemelo_metadata::Map;
 use gemelo_store::PoolDisks;
@@ -143,7 +143,7 @@ fn plan(recovered: &mut Recovered, assessment: &Assessment) -> RepairPlan {
 fn lost_in_map(backend: &dyn Map, volume: VolumeId) -> u64 {
     let mut lost = 0;
     let counted = each_place(backend, volume, |_: Lbn, place| {
-        lost += u64::from(place == Place::Damaged);
+        lost += u64::from(place == MapEntry::Damaged);
         Ok(())
     });
     if counted.is_ok() { lost } else { 0 }

@@ -9,7 +9,7 @@ use super::copies::{Expected, Wound, Wounds};
 use crate::engine::{Engine, Pin, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_format::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use gemelo_format::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, MapEntry, VolumeId};
 use gemelo_metadata::Record;
 use gemelo_store::Copies;
 use serde::{Deserialize, Serialize};
@@ -452,9 +452,9 @@ impl Engine {
         let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
         state.backend().look_up(id, &lbns, &mut places)?;
         assert!(places.len() == lbns.len(), "a place for each LBN");
-        let stored = |(lbn, place): (Lbn, Place)| match place {
-            Place::Stored(pbn, checksum) => Some(Wanted { lbn, pbn, checksum }),
-            Place::Unmapped | Place::Damaged => None,
+        let stored = |(lbn, place): (Lbn, MapEntry)| match place {
+            MapEntry::Stored(pbn, checksum) => Some(Wanted { lbn, pbn, checksum }),
+            MapEntry::Unmapped | MapEntry::Damaged => None,
         };
         let wanted: Vec<Wanted> = lbns.into_iter().zip(places).filter_map(stored).collect();
         let pbns: Vec<Pbn> = wanted.iter().map(|wanted| wanted.pbn).collect();

@@ -11,7 +11,7 @@ use crate::{
 };
 use gemelo_base::random::Random;
 use gemelo_disk::{Disk, FileDisk};
-use gemelo_format::{Change, Lbn, Pbn, Place, Root, Slot, VolumeId};
+use gemelo_format::{Change, Lbn, Pbn, MapEntry, Root, Slot, VolumeId};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -147,7 +147,7 @@ fn a_clone_that_is_written_beyond_the_map_of_its_source_does_not_change_it() {
     assert_eq!(backend.mapped_blocks(VolumeId(2)), 1);
     let mut places = Vec::new();
     backend.look_up(VolumeId(2), &[Lbn(0), Lbn(1 << 20)], &mut places).unwrap();
-    assert_eq!(places, [stored(1), Place::Unmapped]);
+    assert_eq!(places, [stored(1), MapEntry::Unmapped]);
     assert_eq!([0, 1 << 20].map(|lbn| place(&backend, lbn)), [stored(1), stored(2)]);
     is_sound(&backend);
 }
@@ -307,7 +307,7 @@ fn a_lost_node_is_damage_of_every_volume_that_has_it() {
         backend.look_up(VolumeId(volume), &[Lbn(0), Lbn(511), Lbn(512)], &mut places).unwrap();
         places
     };
-    let damaged = [Place::Damaged, Place::Damaged, stored(513)];
+    let damaged = [MapEntry::Damaged, MapEntry::Damaged, stored(513)];
     assert_eq!([1, 2, 3].map(|volume| places(&loaded, volume)), [(); 3].map(|()| damaged.to_vec()));
     assert_eq!(places(&loaded, 4), [stored(2), stored(512), stored(513)]);
     is_sound(&loaded);
@@ -319,7 +319,7 @@ fn a_lost_node_is_damage_of_every_volume_that_has_it() {
     assert_eq!(places(&loaded, 2), damaged);
     assert_eq!(loaded.mapped_blocks(VolumeId(2)), 5000);
     change(&mut loaded, store(0, 7000));
-    assert_eq!(places(&loaded, 1), [stored(7000), Place::Damaged, stored(513)]);
+    assert_eq!(places(&loaded, 1), [stored(7000), MapEntry::Damaged, stored(513)]);
     assert_eq!(places(&loaded, 2), damaged);
     is_sound(&loaded);
 }
@@ -338,7 +338,7 @@ fn a_lost_leaf_of_a_long_stretch_ends_with_the_volume() {
     is_sound(&loaded);
     change(&mut loaded, Change::Resize { volume: VOLUME, size_bytes: 512 * 6000 });
     let at = [0, 4999, 5000, 5999].map(|lbn| place(&loaded, lbn));
-    assert_eq!(at, [Place::Damaged, Place::Damaged, Place::Unmapped, Place::Unmapped]);
+    assert_eq!(at, [MapEntry::Damaged, MapEntry::Damaged, MapEntry::Unmapped, MapEntry::Unmapped]);
     change(&mut loaded, store(4000, 9));
     let unmap = Change::Unmap { volume: VOLUME, first: Lbn(100), count: 4800 };
     change(&mut loaded, unmap);
@@ -358,7 +358,7 @@ fn a_lost_content_is_marked_in_a_shared_leaf() {
     for volume in [VOLUME, VolumeId(2)] {
         let mut places = Vec::new();
         loaded.look_up(volume, &[Lbn(7), Lbn(8)], &mut places).unwrap();
-        assert_eq!(places, [Place::Damaged, stored(9)]);
+        assert_eq!(places, [MapEntry::Damaged, stored(9)]);
     }
     assert_eq!((nodes(&loaded), loaded.totals().references), (nodes_before, 2 * 4999));
     is_sound(&loaded);

@@ -6,7 +6,7 @@ use super::super::{Engine, State, VolumeShared, Wanted};
 use super::FinderReport;
 use crate::counters::add;
 use crate::error::Result;
-use gemelo_format::{Change, Fingerprint, Pbn, Place, VolumeId};
+use gemelo_format::{Change, Fingerprint, Pbn, MapEntry, VolumeId};
 use gemelo_metadata::Record;
 use gemelo_store::ContentWrite;
 
@@ -216,7 +216,7 @@ impl Engine {
         let [own] = scratch.records.as_slice() else { return Ok(Settled::Overtaken) };
         // A damaged block stays as it is, whether it was read or not.
         let is_damaged = own.is_suspect && !candidate.is_read;
-        if scratch.places != [Place::Stored(pbn, checksum)] || is_damaged {
+        if scratch.places != [MapEntry::Stored(pbn, checksum)] || is_damaged {
             return Ok(Settled::Overtaken);
         }
         if !own.fingerprint.is_none() {
@@ -272,7 +272,7 @@ impl Engine {
 /// Lists that are reused, so that nothing is allocated per block.
 #[derive(Default)]
 struct Scratch {
-    places: Vec<Place>,
+    places: Vec<MapEntry>,
     records: Vec<Record>,
     found: Vec<Option<Pbn>>,
 }

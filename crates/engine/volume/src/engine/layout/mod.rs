@@ -28,7 +28,7 @@ use super::{Engine, State, VolumeShared, Wanted};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use chunk::{Chunk, is_movable};
-use gemelo_format::{Change, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, Pbn, MapEntry, VolumeId};
 use gemelo_store::ContentWrite;
 use marks::Stretch;
 use references::{Reference, References};
@@ -267,7 +267,7 @@ impl Engine {
             assert_eq!((places.len(), records.len()), (part.len(), part.len()), "all are there");
             for (one, (place, record)) in part.iter_mut().zip(places.iter().zip(&records)) {
                 let Wanted { lbn, pbn, checksum } = one.from;
-                let is_same = *place == Place::Stored(pbn, checksum);
+                let is_same = *place == MapEntry::Stored(pbn, checksum);
                 if one.state != MoveState::Planned
                     || !is_same
                     || !is_movable(&state, volume, lbn, record)
@@ -336,7 +336,7 @@ fn others_are_same(
         let Reference { volume, lbn, .. } = other;
         places.clear();
         state.backend().look_up(*volume, &[*lbn], &mut places)?;
-        let is_same = places == [Place::Stored(from.pbn, from.checksum)];
+        let is_same = places == [MapEntry::Stored(from.pbn, from.checksum)];
         let is_open = open.iter().any(|open| open.has(other));
         if !is_same || !is_open || state.backend().is_in_shared_part(*volume, *lbn) {
             return Ok(false);

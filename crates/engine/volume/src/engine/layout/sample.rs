@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, VolumeShared};
 use crate::error::Result;
-use gemelo_format::{Lbn, Place, StoreKind};
+use gemelo_format::{Lbn, MapEntry, StoreKind};
 use serde::{Deserialize, Serialize};
 
 /// Parts of a volume that are looked at, at equal distances.
@@ -32,9 +32,9 @@ impl VolumeLayout {
         (self.sampled_pairs > 0).then(|| self.sequential_pairs as f64 / self.sampled_pairs as f64)
     }
 
-    fn add(&mut self, kind: StoreKind, places: &[Place]) {
+    fn add(&mut self, kind: StoreKind, places: &[MapEntry]) {
         for pair in places.windows(2) {
-            let [Place::Stored(one, _), Place::Stored(next, _)] = pair else { continue };
+            let [MapEntry::Stored(one, _), MapEntry::Stored(next, _)] = pair else { continue };
             self.sampled_pairs += 1;
             self.sequential_pairs += u64::from(kind.is_next(*one, *next));
         }

@@ -5,7 +5,7 @@ use super::{Block, Plan, Step, Tally};
 use crate::engine::write::Failed;
 use crate::engine::{Engine, State};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, DiskRole, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, DiskRole, Fingerprint, Lbn, Pbn, MapEntry, VolumeId};
 use gemelo_store::ContentWrite;
 use std::num::NonZeroU64;
 
@@ -143,7 +143,7 @@ impl<'p> Plan<'p> {
     }
 
     /// The LBN of a patched block, and the place that it must still have when the change is made.
-    pub(in crate::engine) fn patched(&self, at: usize) -> Option<(Lbn, Place)> {
+    pub(in crate::engine) fn patched(&self, at: usize) -> Option<(Lbn, MapEntry)> {
         let block = self.blocks.get(at)?;
         Some((block.lbn, block.base?))
     }
@@ -189,7 +189,7 @@ impl<'p> Plan<'p> {
             !matches!(block.step, Step::Unmap | Step::Unchanged | Step::Failed | Step::Lost(_))
         };
         let block = self.blocks.get(at).filter(is_content);
-        block.is_some_and(|block| matches!(block.place, Place::Stored(..)))
+        block.is_some_and(|block| matches!(block.place, MapEntry::Stored(..)))
     }
 
     /// The change of the metadata that carries out the decision for a block; `None` if nothing has
@@ -230,7 +230,7 @@ impl<'p> Plan<'p> {
                 Step::Share(_) | Step::Heal(_) | Step::Follow(_) => tally.duplicate += 1,
                 Step::Store(_) => {
                     tally.unique += 1;
-                    tally.cow += u64::from(matches!(block.place, Place::Stored(..)));
+                    tally.cow += u64::from(matches!(block.place, MapEntry::Stored(..)));
                 }
             }
         }
