@@ -160,7 +160,7 @@ impl Member {
         });
         let sharing = sharing.unwrap();
         let tuning = Tuning { background: false, ..Tuning::default() };
-        let disks = disks.with_keeper(sharing.keeper());
+        let disks = disks.with_free_veto(sharing.free_veto());
         let pool = Pool::open_disks(disks, tuning, clock).unwrap();
         Self { pool, sharing, objects }
     }

@@ -27,7 +27,7 @@ pub enum SharingError {
         /// The error of the store.
         source: io::Error,
     },
-    /// The ledger refers to a pool that was not opened with its keeper.
+    /// The ledger refers to a pool that was not opened with its free_veto.
     #[error("the pool of this member was not opened with the member's ledger")]
     NoPool,
 }

@@ -3,7 +3,7 @@
 //! No LBN is ever mapped to another member. A PBN is the number of a content, and not a place: the
 //! content of a *borrowed* PBN lies in the store of its home, where it is read. [`Sharing`] keeps
 //! the member's ledger: which blocks are published, lent or borrowed, and which changes of the
-//! index are in flight. The engine sees a [`gemelo_store::Keeper`] and a store over its own.
+//! index are in flight. The engine sees a [`gemelo_store::FreeVeto`] and a store over its own.
 //! `docs/internals/domain.md` describes the rules and why they are safe.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

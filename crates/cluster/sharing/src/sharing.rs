@@ -18,7 +18,7 @@ use gemelo_domain::{
 };
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::Objects;
-use gemelo_store::{Copies, Keeper};
+use gemelo_store::{Copies, FreeVeto};
 use gemelo_volume::Pool;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -126,7 +126,7 @@ pub(crate) struct Worker {
 
 impl Sharing {
     /// Reads the ledger of a member whose last holder is fenced. The pool is opened afterwards,
-    /// with [`Self::keeper`].
+    /// with [`Self::free_veto`].
     ///
     /// # Errors
     /// Fails if the store fails or the ledger is damaged.
@@ -151,9 +151,9 @@ impl Sharing {
         Ok(Self { shared, objects, config, options, worker, figures, damage })
     }
 
-    /// Returns the keeper with which the member's pool has to be opened.
+    /// Returns the free_veto with which the member's pool has to be opened.
     #[must_use]
-    pub fn keeper(&self) -> Arc<dyn Keeper> {
+    pub fn free_veto(&self) -> Arc<dyn FreeVeto> {
         Arc::new(LedgerKeeper { shared: Arc::clone(&self.shared) })
     }
 

@@ -6,7 +6,7 @@ use crate::shared::Shared;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_format::{FormatError, Pbn};
 use gemelo_store::{
-    ContentComparison, ContentRead, ContentWrite, Keeper, Store, StoreRoom, StoreSetUp,
+    ContentComparison, ContentRead, ContentWrite, FreeVeto, Store, StoreRoom, StoreSetUp,
     compare_by_reading,
 };
 use std::io;
@@ -173,12 +173,12 @@ impl Store for SharedStore {
     }
 }
 
-/// The keeper of a member's blocks.
+/// The free_veto of a member's blocks.
 pub(crate) struct LedgerKeeper {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Keeper for LedgerKeeper {
+impl FreeVeto for LedgerKeeper {
     fn store_over(&self, below: Arc<dyn Store>) -> Arc<dyn Store> {
         self.shared.set_below(Arc::clone(&below));
         Arc::new(SharedStore { below, shared: Arc::clone(&self.shared) })

@@ -1,6 +1,6 @@
-//! The two disks of a pool, the kind of store on one of them, and the keeper of its blocks.
+//! The two disks of a pool, the kind of store on one of them, and the free_veto of its blocks.
 
-use crate::{BlockStore, Copies, Keeper, OpenStore, PackedStore, Store};
+use crate::{BlockStore, Copies, FreeVeto, OpenStore, PackedStore, Store};
 use gemelo_disk::Disk;
 use gemelo_format::{StoreKind, Superblock};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct PoolDisks {
     /// The disk that holds the metadata.
     pub metadata: Arc<dyn Disk>,
     open_store: OpenStore,
-    keeper: Option<Arc<dyn Keeper>>,
+    free_veto: Option<Arc<dyn FreeVeto>>,
     copies: Option<Arc<dyn Copies>>,
 }
 
@@ -30,7 +30,7 @@ impl PoolDisks {
     /// Takes the disks of a pool whose contents are in a [`BlockStore`].
     #[must_use]
     pub fn new(data: Arc<dyn Disk>, metadata: Arc<dyn Disk>) -> Self {
-        Self { data, metadata, open_store: BlockStore::open, keeper: None, copies: None }
+        Self { data, metadata, open_store: BlockStore::open, free_veto: None, copies: None }
     }
 
     /// Returns the same disks, with the contents in another kind of store.
@@ -40,16 +40,16 @@ impl PoolDisks {
     }
 
     /// Returns the same disks of a pool that shares contents with others. The pool is used with its
-    /// keeper alone: without one, blocks that others use would be overwritten.
+    /// free_veto alone: without one, blocks that others use would be overwritten.
     #[must_use]
-    pub fn with_keeper(self, keeper: Arc<dyn Keeper>) -> Self {
-        Self { keeper: Some(keeper), ..self }
+    pub fn with_free_veto(self, free_veto: Arc<dyn FreeVeto>) -> Self {
+        Self { free_veto: Some(free_veto), ..self }
     }
 
-    /// Returns the keeper of the pool's blocks, if there is one.
+    /// Returns the free_veto of the pool's blocks, if there is one.
     #[must_use]
-    pub fn keeper(&self) -> Option<Arc<dyn Keeper>> {
-        self.keeper.clone()
+    pub fn free_veto(&self) -> Option<Arc<dyn FreeVeto>> {
+        self.free_veto.clone()
     }
 
     /// Returns the same disks of a pool whose damaged contents other pools may have as well.
@@ -80,8 +80,8 @@ impl PoolDisks {
     #[must_use]
     pub fn blocks(&self, superblock: &Superblock) -> Arc<dyn Store> {
         let store = (self.open_store)(Arc::clone(&self.data), superblock);
-        match &self.keeper {
-            Some(keeper) => keeper.store_over(store),
+        match &self.free_veto {
+            Some(free_veto) => free_veto.store_over(store),
             None => store,
         }
     }

@@ -13,7 +13,7 @@ mod block;
 mod buffer;
 mod copies;
 mod disks;
-mod keeper;
+mod free_veto;
 mod laid_out;
 mod overlaid;
 mod packed;
@@ -26,7 +26,7 @@ pub use buffer::{
 };
 pub use copies::Copies;
 pub use disks::{PoolDisks, store_of_kind};
-pub use keeper::Keeper;
+pub use free_veto::FreeVeto;
 pub use overlaid::{Contents, OverlaidStore};
 pub use packed::{
     Codec, Compressed, FreeBlocks, NotPlaced, PackedStore, Packer, Placed, block_number,

@@ -13,7 +13,7 @@ use gemelo_domain::{
 use gemelo_format::{Fingerprint, FingerprintKind, FormatError};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_store::{
-    ContentComparison, ContentRead, ContentWrite, Keeper as _, StoreRoom, StoreSetUp,
+    ContentComparison, ContentRead, ContentWrite, FreeVeto as _, StoreRoom, StoreSetUp,
     compare_by_reading,
 };
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -192,8 +192,8 @@ fn member() -> (Member, Receiver<Call>) {
     shared.fingerprinter.set(fingerprinter()).unwrap();
     let (tell, calls) = channel();
     let own = Arc::new(OwnStore { calls: Mutex::new(tell), hook: Mutex::new(None) });
-    let keeper = LedgerKeeper { shared: Arc::clone(&shared) };
-    let store = keeper.store_over(Arc::clone(&own) as Arc<dyn Store>);
+    let free_veto = LedgerKeeper { shared: Arc::clone(&shared) };
+    let store = free_veto.store_over(Arc::clone(&own) as Arc<dyn Store>);
     (Member { world, client, shared, own, store }, calls)
 }
 

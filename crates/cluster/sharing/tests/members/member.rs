@@ -91,7 +91,7 @@ pub(crate) fn tuning() -> Tuning {
         write_buffer_bytes: 24 * BLOCK as u64,
         // Tests damage contents in the store, and read them.
         keeps_written: false,
-        // The keeper knows of a content as soon as it is flushed.
+        // The free_veto knows of a content as soon as it is flushed.
         carry_bytes: Some(0),
         layout: LayoutTuning { run_bytes: 8 * BLOCK as u64, ..LayoutTuning::default() },
         ..Tuning::default()
@@ -138,7 +138,7 @@ impl Member {
         let sharing = Arc::new(Sharing::load(parts)?);
         let (is_broken, failed_reads) = (Arc::default(), Arc::default());
         let disks = disks(client, member, &is_broken, &failed_reads);
-        let disks = disks.with_keeper(sharing.keeper()).with_copies(sharing.copies());
+        let disks = disks.with_free_veto(sharing.free_veto()).with_copies(sharing.copies());
         let pool = Arc::new(Pool::open_disks(disks, tuning, clock)?);
         let is_excused =
             is_broken.load(Ordering::Relaxed) || failed_reads.load(Ordering::Relaxed) > 0;
@@ -153,7 +153,7 @@ impl Member {
     /// The disks of the member, for the offline check of the closed pool.
     pub(crate) fn disks(&self) -> PoolDisks {
         disks(&self.client, self.id(), &self.is_broken, &self.failed_reads)
-            .with_keeper(self.sharing.keeper())
+            .with_free_veto(self.sharing.free_veto())
     }
 
     /// Returns whether what this process found and did may be told to clients.

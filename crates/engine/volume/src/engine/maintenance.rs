@@ -30,7 +30,7 @@ fn maintain(engine: &Engine, is_due: bool) -> Result<()> {
     if is_due {
         engine.data.retry_unwritten();
         // A full disk keeps nothing else from being done.
-        let _ = engine.log.tell_keeper();
+        let _ = engine.log.tell_free_veto();
         engine.data.free_retired();
     }
     if engine.log.is_checkpoint_due() { engine.checkpoint() } else { Ok(()) }

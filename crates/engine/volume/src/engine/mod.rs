@@ -59,7 +59,7 @@ use gemelo_base::panics::Panicked;
 use gemelo_disk::Disk;
 use gemelo_format::{DiskRole, Fingerprinter, Pbn, PoolSeed, Superblock, VolumeRecord};
 use gemelo_metadata::MetadataBackend;
-use gemelo_store::{BufferFigures, Keeper};
+use gemelo_store::{BufferFigures, FreeVeto};
 pub(crate) use health::{Health, PanicWatch};
 use layout::Ticker;
 use locks::{OrderedRead, OrderedWrite};
@@ -97,8 +97,8 @@ pub(crate) struct EngineParts {
     pub(crate) tuning: Tuning,
     pub(crate) backend: Box<dyn MetadataBackend>,
     pub(crate) space: ContentSpace,
-    /// The keeper of the blocks, and those that it holds and nothing refers to.
-    pub(crate) keeper: Option<Arc<dyn Keeper>>,
+    /// The free_veto of the blocks, and those that it holds and nothing refers to.
+    pub(crate) free_veto: Option<Arc<dyn FreeVeto>>,
     pub(crate) held: Vec<Pbn>,
     pub(crate) journal: Journal,
     /// Bytes of the contents that the journal carries.
@@ -125,7 +125,7 @@ impl Engine {
         let counters = Arc::new(PoolCounters::default());
         let data = Arc::new(DataPath::new(
             (parts.contents, parts.remembered),
-            (parts.space, parts.keeper),
+            (parts.space, parts.free_veto),
             Arc::clone(&health),
         ));
         data.hold_unused(&parts.held);
@@ -282,12 +282,12 @@ impl Engine {
         self.data.contents_in_use(self.superblock.reserved_blocks())
     }
 
-    /// Frees blocks that the keeper held.
+    /// Frees blocks that the free_veto held.
     pub(crate) fn free_kept(&self, pbns: &[Pbn]) {
         self.data.free_held(pbns);
     }
 
-    /// Blocks that the keeper holds and nothing refers to.
+    /// Blocks that the free_veto holds and nothing refers to.
     pub(crate) fn held_blocks(&self) -> u64 {
         self.data.unmapped().held
     }

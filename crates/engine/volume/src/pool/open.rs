@@ -252,7 +252,7 @@ impl Pool {
         }
         let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
         let tuning = Tuning { read_only: is_read_only, ..tuning };
-        let keeper = disks.keeper();
+        let free_veto = disks.free_veto();
         let mut unwritten = Vec::new();
         if is_read_only {
             store = carried.overlay();
@@ -265,8 +265,8 @@ impl Pool {
             }
         }
         let data_blocks = backend.totals().data_blocks;
-        let held = match &keeper {
-            Some(keeper) if !is_read_only => keeper.opened(data_blocks, &|pbn| space.is_used(pbn)),
+        let held = match &free_veto {
+            Some(free_veto) if !is_read_only => free_veto.opened(data_blocks, &|pbn| space.is_used(pbn)),
             _ => Vec::new(),
         };
         let health = Arc::new(Health::new(is_read_only));
@@ -286,7 +286,7 @@ impl Pool {
             tuning,
             backend,
             space,
-            keeper,
+            free_veto,
             held,
             journal,
             carried_bytes: carried.bytes(),

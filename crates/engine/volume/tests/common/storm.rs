@@ -136,11 +136,11 @@ impl Storm<'_> {
                 })
                 .collect();
             let owner = scope.spawn(|| Owner::new(self).work(&is_over));
-            let keeper = scope.spawn(|| self.keep(&is_over));
+            let free_veto = scope.spawn(|| self.keep(&is_over));
             let logs: Vec<_> =
                 clients.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
             is_over.store(true, Ordering::Relaxed);
-            let others = [owner.join(), keeper.join()];
+            let others = [owner.join(), free_veto.join()];
             for log in logs.into_iter().chain(others) {
                 all.append(log.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }

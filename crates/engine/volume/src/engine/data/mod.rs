@@ -3,7 +3,7 @@
 //! A block of the data store is owned in one way at a time. It is *free*; *taken* by a write that
 //! has not made its change yet, or by the collector; *mapped*, when the metadata refer to it;
 //! freed by a change that is not durable yet, which the log keeps; *retired*, when no durable state
-//! refers to it and a request may still read it; or *held* by the keeper of a pool that shares
+//! refers to it and a request may still read it; or *held* by the free_veto of a pool that shares
 //! contents with others. [`DataPath`] has the free, the taken, the retired and the held ones. Debug
 //! builds check the owner at each step.
 
@@ -23,7 +23,7 @@ use content_space::Taking;
 pub(crate) use contents::ContentStore;
 use gemelo_format::{DiskRole, PackedPlace, Pbn};
 use gemelo_store::{
-    BufferFigures, ContentComparison, ContentRead, ContentWrite, Keeper, NotPlaced, Store,
+    BufferFigures, ContentComparison, ContentRead, ContentWrite, FreeVeto, NotPlaced, Store,
     WriteBuffer,
 };
 use owners::Owners;
@@ -50,8 +50,8 @@ pub(crate) struct DataPath {
     /// Blocks that writes under way have taken. It grows with the space locked alone, so that the
     /// sum of these and the free blocks is known at one instant.
     taken: AtomicU64,
-    keeper: Option<Arc<dyn Keeper>>,
-    /// Blocks that the keeper holds and nothing refers to. It changes with the space locked.
+    free_veto: Option<Arc<dyn FreeVeto>>,
+    /// Blocks that the free_veto holds and nothing refers to. It changes with the space locked.
     held: AtomicU64,
     /// Locked while free blocks are discarded, because they are not in `space` then.
     discarding: OrderedMutex<()>,
@@ -65,7 +65,7 @@ pub(crate) struct Unmapped {
     pub(crate) retired: u64,
     pub(crate) taken: u64,
     pub(crate) held: u64,
-    /// Held blocks that the keeper is about to give back.
+    /// Held blocks that the free_veto is about to give back.
     pub(crate) due: u64,
 }
 
@@ -73,11 +73,11 @@ impl DataPath {
     /// The buffer of the contents shows them to the remembered fingerprints.
     pub(crate) fn new(
         (contents, remembered): (ContentStore, Arc<Remembered>),
-        (space, keeper): (ContentSpace, Option<Arc<dyn Keeper>>),
+        (space, free_veto): (ContentSpace, Option<Arc<dyn FreeVeto>>),
         health: Arc<Health>,
     ) -> Self {
         Self {
-            keeper,
+            free_veto,
             held: AtomicU64::new(0),
             contents,
             syncs: Syncs::new(DiskRole::Data, &health),
@@ -290,7 +290,7 @@ impl DataPath {
         assert_eq!(retired.len() + unread.len(), before, "a retired block is lost");
         let (mut space, mut freed) = (self.space.lock(), Vec::new());
         for pbn in unread {
-            if self.keeper.as_ref().is_some_and(|keeper| keeper.keep(pbn)) {
+            if self.free_veto.as_ref().is_some_and(|free_veto| free_veto.keep(pbn)) {
                 self.owners.hold(pbn);
                 self.held.fetch_add(1, Ordering::Relaxed);
             } else {
@@ -302,7 +302,7 @@ impl DataPath {
         self.forget_given_up(&freed);
     }
 
-    /// Keeps blocks that nothing refers to, and that the keeper holds since the pool was opened.
+    /// Keeps blocks that nothing refers to, and that the free_veto holds since the pool was opened.
     pub(crate) fn hold_unused(&self, pbns: &[Pbn]) {
         let mut space = self.space.lock();
         for pbn in pbns {
@@ -313,7 +313,7 @@ impl DataPath {
         self.held.fetch_add(pbns.len() as u64, Ordering::Relaxed);
     }
 
-    /// Frees blocks that the keeper held.
+    /// Frees blocks that the free_veto held.
     pub(crate) fn free_held(&self, pbns: &[Pbn]) {
         let mut space = self.space.lock();
         for pbn in pbns {
@@ -323,28 +323,28 @@ impl DataPath {
         self.held.fetch_sub(pbns.len() as u64, Ordering::Relaxed);
     }
 
-    /// Tells the keeper of blocks whose contents and fingerprints are durable.
+    /// Tells the free_veto of blocks whose contents and fingerprints are durable.
     pub(crate) fn note_identified(&self, pbns: &[Pbn]) {
-        if let Some(keeper) = &self.keeper
+        if let Some(free_veto) = &self.free_veto
             && !pbns.is_empty()
         {
-            keeper.identified(pbns);
+            free_veto.identified(pbns);
         }
     }
 
-    /// Tells the keeper that a content was found damaged, or is good again.
+    /// Tells the free_veto that a content was found damaged, or is good again.
     pub(crate) fn doubt(&self, pbn: Pbn) {
-        self.keeper.iter().for_each(|keeper| keeper.doubt(pbn));
+        self.free_veto.iter().for_each(|free_veto| free_veto.doubt(pbn));
     }
 
     /// Returns whether the pool shares contents with others.
-    pub(crate) const fn has_keeper(&self) -> bool {
-        self.keeper.is_some()
+    pub(crate) const fn has_free_veto(&self) -> bool {
+        self.free_veto.is_some()
     }
 
     /// Returns whether the block would not become free if it lost its references.
     pub(crate) fn is_kept(&self, pbn: Pbn) -> bool {
-        self.keeper.as_ref().is_some_and(|keeper| keeper.is_kept(pbn))
+        self.free_veto.as_ref().is_some_and(|free_veto| free_veto.is_kept(pbn))
     }
 
     /// Frees the retired blocks that no request reads any more. Returns the number that is left.
@@ -369,7 +369,7 @@ impl DataPath {
         let space = self.space.lock();
         let taken = self.taken.load(Ordering::Relaxed);
         let held = self.held.load(Ordering::Relaxed);
-        let due = self.keeper.as_ref().map_or(0, |keeper| keeper.due_blocks()).min(held);
+        let due = self.free_veto.as_ref().map_or(0, |free_veto| free_veto.due_blocks()).min(held);
         Unmapped { free: space.blocks().free(), retired: retired.len() as u64, taken, held, due }
     }
 

@@ -28,7 +28,7 @@ const JOURNAL_PER_CARRYING: u64 = 4;
 /// Most bytes that commits carry between two syncs of the data store. An opening holds as much in
 /// memory and writes it.
 const MAX_CARRIED_BYTES: u64 = 16 << 20;
-/// Most blocks that the keeper does not learn about before the next sync of the data store.
+/// Most blocks that the free_veto does not learn about before the next sync of the data store.
 const MAX_HELD_BACK: usize = 65_536;
 
 /// Returns the most bytes of contents that a commit may carry: the setting, or as many as the disk
@@ -90,7 +90,7 @@ pub(super) struct Carrying {
     bytes: u64,
     /// Bytes of these that a sync under way covers.
     syncing_bytes: u64,
-    /// Blocks that the keeper learns about after the next sync of the data store: others read their
+    /// Blocks that the free_veto learns about after the next sync of the data store: others read their
     /// contents there.
     held_back: HashSet<Pbn>,
     /// The same, after the sync that is under way.
@@ -107,7 +107,7 @@ impl Carrying {
         self.bytes > 0 || self.syncing_bytes > 0
     }
 
-    /// Returns the blocks that the keeper may learn about after a durable commit, and holds the
+    /// Returns the blocks that the free_veto may learn about after a durable commit, and holds the
     /// others back.
     pub(super) fn hold_back(&mut self, identified: Vec<Pbn>, freed: &[Pbn]) -> Vec<Pbn> {
         if !self.is_any() {
@@ -124,7 +124,7 @@ impl Carrying {
     }
 
     /// Notes that a sync of the data store has covered all contents so far. Returns the blocks of
-    /// which the keeper may learn.
+    /// which the free_veto may learn.
     fn settle(&mut self) -> Vec<Pbn> {
         self.settle_except(&[], 0)
     }
@@ -150,7 +150,7 @@ impl Carrying {
         self.syncing_bytes > 0
     }
 
-    /// Notes that this sync has succeeded. Returns the blocks that the keeper may learn about.
+    /// Notes that this sync has succeeded. Returns the blocks that the free_veto may learn about.
     fn end_sync(&mut self) -> Vec<Pbn> {
         self.syncing_bytes = 0;
         if self.bytes == 0 {
@@ -315,9 +315,9 @@ impl Log {
         }
     }
 
-    /// Syncs the data store if the keeper waits for that.
-    pub(crate) fn tell_keeper(&self) -> Result<()> {
-        if !self.data.has_keeper() {
+    /// Syncs the data store if the free_veto waits for that.
+    pub(crate) fn tell_free_veto(&self) -> Result<()> {
+        if !self.data.has_free_veto() {
             return Ok(());
         }
         let _alone = self.checkpointer.lock();

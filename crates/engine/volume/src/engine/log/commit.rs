@@ -36,7 +36,7 @@ pub(super) struct OpenCommit {
     unsynced: Unsynced,
     /// Most contents that the commit may carry.
     max_carried: usize,
-    /// `true` if the identified blocks are noted, for a keeper.
+    /// `true` if the identified blocks are noted, for a free_veto.
     notes_identified: bool,
 }
 

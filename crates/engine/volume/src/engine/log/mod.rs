@@ -103,7 +103,7 @@ impl Log {
         let carry_bytes = carry::bytes_of(&parts.tuning, &*parts.disk);
         let blocks = carry_bytes / u64::from(parts.superblock.block_bytes);
         let max_carried = usize::try_from(blocks).unwrap_or(usize::MAX);
-        let open = OpenCommit::new(next_commit, max_carried, parts.data.has_keeper());
+        let open = OpenCommit::new(next_commit, max_carried, parts.data.has_free_veto());
         Self {
             seed: PoolSeed::of(&parts.superblock),
             disk: parts.disk,

@@ -1,4 +1,4 @@
-//! The keeper of a pool's blocks: it learns of contents whose fingerprints are durable, and blocks
+//! The free_veto of a pool's blocks: it learns of contents whose fingerprints are durable, and blocks
 //! that it keeps are not free until it gives them back.
 
 #![allow(
@@ -16,7 +16,7 @@ use common::{BLOCK, content, flush, open, options, read, tuning, tuning_on_disk,
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::DeviceError;
 use gemelo_format::{DedupMode, Pbn};
-use gemelo_store::{Keeper, PoolDisks, Store};
+use gemelo_store::{FreeVeto, PoolDisks, Store};
 use gemelo_volume::{Pool, Tuning, Volume};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,7 +45,7 @@ impl TestKeeper {
     }
 }
 
-impl Keeper for TestKeeper {
+impl FreeVeto for TestKeeper {
     fn store_over(&self, below: Arc<dyn Store>) -> Arc<dyn Store> {
         below
     }
@@ -81,10 +81,10 @@ impl Keeper for TestKeeper {
     }
 }
 
-/// A pool with a keeper, and a volume of each mode.
+/// A pool with a free_veto, and a volume of each mode.
 struct World {
     simulation: Simulation,
-    keeper: Arc<TestKeeper>,
+    free_veto: Arc<TestKeeper>,
     disks: PoolDisks,
     pool: Pool,
 }
@@ -95,8 +95,8 @@ impl World {
     }
 
     fn with(tuning: Tuning) -> Self {
-        let (simulation, keeper) = (Simulation::new(1), Arc::new(TestKeeper::default()));
-        let disks = simulation.disks().with_keeper(Arc::clone(&keeper) as Arc<dyn Keeper>);
+        let (simulation, free_veto) = (Simulation::new(1), Arc::new(TestKeeper::default()));
+        let disks = simulation.disks().with_free_veto(Arc::clone(&free_veto) as Arc<dyn FreeVeto>);
         // Blocks 0 and the last one hold headers.
         Pool::format(&disks, &options(BLOCKS + 2)).unwrap();
         let pool = open(&disks, tuning).unwrap();
@@ -104,7 +104,7 @@ impl World {
         for (name, mode) in ["off", "inline", "offline"].into_iter().zip(modes) {
             pool.create_volume(name, 4 * BLOCKS * BLOCK as u64, mode).unwrap();
         }
-        Self { simulation, keeper, disks, pool }
+        Self { simulation, free_veto, disks, pool }
     }
 
     fn volume(&self, name: &str) -> Volume {
@@ -112,10 +112,10 @@ impl World {
     }
 
     fn reopen(self) -> Self {
-        let Self { simulation, keeper, disks, pool } = self;
+        let Self { simulation, free_veto, disks, pool } = self;
         pool.close().unwrap();
         let pool = open(&disks, tuning_on_disk()).unwrap();
-        Self { simulation, keeper, disks, pool }
+        Self { simulation, free_veto, disks, pool }
     }
 
     /// The block that has this content.
@@ -133,42 +133,42 @@ fn put(volume: &Volume, lbn: u64, id: u64) -> Result<(), DeviceError> {
 #[test]
 fn a_keeper_learns_of_a_content_once_its_fingerprint_is_durable() {
     let world = World::new();
-    let keeper = &world.keeper;
+    let free_veto = &world.free_veto;
     put(&world.volume("inline"), 0, 1).unwrap();
     put(&world.volume("inline"), 1, 2).unwrap();
     put(&world.volume("inline"), 2, 1).unwrap();
     put(&world.volume("off"), 0, 3).unwrap();
     put(&world.volume("offline"), 0, 4).unwrap();
-    assert_eq!(keeper.take_identified(), [], "nothing is durable");
+    assert_eq!(free_veto.take_identified(), [], "nothing is durable");
     world.pool.flush().unwrap();
-    assert_eq!(keeper.take_identified(), [world.pbn_of(1), world.pbn_of(2)]);
+    assert_eq!(free_veto.take_identified(), [world.pbn_of(1), world.pbn_of(2)]);
     world.pool.find(&Silent, &StopFlag::new()).unwrap();
     world.pool.flush().unwrap();
-    assert_eq!(keeper.take_identified(), [world.pbn_of(4)], "the finder knows it now");
+    assert_eq!(free_veto.take_identified(), [world.pbn_of(4)], "the finder knows it now");
     world.pool.flush().unwrap();
     world.pool.checkpoint().unwrap();
-    assert_eq!(keeper.take_identified(), [], "each is told once");
+    assert_eq!(free_veto.take_identified(), [], "each is told once");
     let pbns = [1, 2, 3, 4].map(|id| world.pbn_of(id));
     let known = world.pool.fingerprints_of(&pbns).unwrap();
     assert_eq!(known.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
 }
 
-/// Others read a content in the data store as soon as the keeper knows of it. So it must be there,
+/// Others read a content in the data store as soon as the free_veto knows of it. So it must be there,
 /// and not in the journal alone.
 #[test]
 fn a_keeper_learns_of_a_carried_content_after_a_sync_of_the_data_store() {
     let world = World::with(tuning());
-    let (keeper, volume) = (&world.keeper, world.volume("inline"));
+    let (free_veto, volume) = (&world.free_veto, world.volume("inline"));
     put(&volume, 0, 1).unwrap();
     flush(&volume).unwrap();
     put(&volume, 1, 2).unwrap();
     flush(&volume).unwrap();
     assert_eq!(world.pool.stat().unwrap().activity.carrying_commits, 2);
-    assert_eq!(keeper.take_identified(), [], "they may not be in the data store");
+    assert_eq!(free_veto.take_identified(), [], "they may not be in the data store");
     put(&volume, 0, 3).unwrap();
     flush(&volume).unwrap();
     world.pool.checkpoint().unwrap();
-    let mut known = keeper.take_identified();
+    let mut known = free_veto.take_identified();
     known.sort_unstable();
     assert_eq!(known, [world.pbn_of(2), world.pbn_of(3)], "the first was freed meanwhile");
     let [data, _] = world.simulation.after_worst_crash().images();
@@ -178,11 +178,11 @@ fn a_keeper_learns_of_a_carried_content_after_a_sync_of_the_data_store() {
     }));
 }
 
-/// The background syncs the data store for the keeper, also in a pool that is otherwise idle.
+/// The background syncs the data store for the free_veto, also in a pool that is otherwise idle.
 #[test]
 fn a_keeper_learns_of_a_carried_content_within_the_commit_interval() {
-    let (simulation, keeper) = (Simulation::new(1), Arc::new(TestKeeper::default()));
-    let disks = simulation.disks().with_keeper(Arc::clone(&keeper) as Arc<dyn Keeper>);
+    let (simulation, free_veto) = (Simulation::new(1), Arc::new(TestKeeper::default()));
+    let disks = simulation.disks().with_free_veto(Arc::clone(&free_veto) as Arc<dyn FreeVeto>);
     Pool::format(&disks, &options(BLOCKS + 2)).unwrap();
     let commit_interval = Duration::from_millis(20);
     let tuning = Tuning { background: true, commit_interval, ..tuning() };
@@ -192,7 +192,7 @@ fn a_keeper_learns_of_a_carried_content_within_the_commit_interval() {
     put(&volume, 0, 1).unwrap();
     flush(&volume).unwrap();
     let since = Instant::now();
-    while keeper.take_identified().is_empty() {
+    while free_veto.take_identified().is_empty() {
         assert!(since.elapsed() < Duration::from_secs(60), "it never learns");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -206,35 +206,35 @@ fn a_keeper_learns_of_contents_that_a_checkpoint_makes_durable() {
     put(&volume, 0, 1).unwrap();
     world.simulation.fail_next(METADATA, Call::Write, 0..u64::MAX);
     assert!(flush(&volume).is_err());
-    assert_eq!(world.keeper.take_identified(), []);
+    assert_eq!(world.free_veto.take_identified(), []);
     world.simulation.fail_next(METADATA, Call::Write, 0..u64::MAX);
     world.pool.checkpoint().unwrap();
-    assert_eq!(world.keeper.take_identified(), [world.pbn_of(1)]);
+    assert_eq!(world.free_veto.take_identified(), [world.pbn_of(1)]);
 }
 
 #[test]
 fn a_kept_block_is_not_free_until_it_is_given_back() {
     let world = World::new();
-    let (keeper, volume) = (&world.keeper, world.volume("inline"));
+    let (free_veto, volume) = (&world.free_veto, world.volume("inline"));
     let free = || world.pool.stat().unwrap().free_blocks;
     assert_eq!(free(), BLOCKS);
     put(&volume, 0, 1).unwrap();
     flush(&volume).unwrap();
     let pbn = world.pbn_of(1);
-    keeper.keeps.store(true, Ordering::Relaxed);
+    free_veto.keeps.store(true, Ordering::Relaxed);
     put(&volume, 0, 2).unwrap();
     flush(&volume).unwrap();
     assert_eq!((world.pool.held_blocks(), free()), (1, BLOCKS - 2));
-    assert_eq!(*keeper.kept.lock().unwrap(), BTreeSet::from([pbn]));
+    assert_eq!(*free_veto.kept.lock().unwrap(), BTreeSet::from([pbn]));
     assert_eq!(world.pool.prove(10).unwrap(), Vec::<String>::new());
-    keeper.keeps.store(false, Ordering::Relaxed);
+    free_veto.keeps.store(false, Ordering::Relaxed);
     for id in 3..BLOCKS + 1 {
         put(&volume, id, id).unwrap();
     }
     assert!(matches!(put(&volume, 50, 50), Err(DeviceError::NoSpace)));
     flush(&volume).unwrap();
     assert_eq!(world.pbn_of(1), pbn, "its content is there");
-    keeper.kept.lock().unwrap().clear();
+    free_veto.kept.lock().unwrap().clear();
     world.pool.free_kept(&[pbn]);
     assert_eq!((world.pool.held_blocks(), free()), (0, 1));
     put(&volume, 50, 50).unwrap();
@@ -251,13 +251,13 @@ fn what_a_keeper_holds_at_an_opening_is_not_free() {
         put(&volume, id, id).unwrap();
     }
     flush(&volume).unwrap();
-    world.keeper.keeps.store(true, Ordering::Relaxed);
+    world.free_veto.keeps.store(true, Ordering::Relaxed);
     put(&volume, 1, 0).unwrap();
     flush(&volume).unwrap();
     let kept = world.pbn_of(1);
     drop(volume);
     let world = world.reopen();
-    let used = world.keeper.used_at_opening.lock().unwrap().clone();
+    let used = world.free_veto.used_at_opening.lock().unwrap().clone();
     assert!(used.contains(&world.pbn_of(2)) && used.contains(&world.pbn_of(3)), "{used:?}");
     assert!(!used.contains(&kept), "nothing refers to it");
     let free = world.pool.stat().unwrap().free_blocks;
@@ -270,26 +270,26 @@ fn what_a_keeper_holds_at_an_opening_is_not_free() {
     assert!(read(&volume, 2 * BLOCK as u64, BLOCK).unwrap() == content(2, BLOCK));
 }
 
-/// A full pool has one kept block. A write waits for it while the keeper is about to give it back.
+/// A full pool has one kept block. A write waits for it while the free_veto is about to give it back.
 #[test]
 fn a_writer_waits_for_blocks_that_are_soon_given_back() {
     let world = World::new();
-    let (keeper, volume) = (&world.keeper, world.volume("inline"));
+    let (free_veto, volume) = (&world.free_veto, world.volume("inline"));
     put(&volume, 0, 1).unwrap();
     flush(&volume).unwrap();
     let pbn = world.pbn_of(1);
-    keeper.keeps.store(true, Ordering::Relaxed);
+    free_veto.keeps.store(true, Ordering::Relaxed);
     for id in 2..=BLOCKS {
         put(&volume, id, id).unwrap();
     }
     put(&volume, 0, 0).unwrap();
     flush(&volume).unwrap();
     assert!(matches!(put(&volume, 40, 40), Err(DeviceError::NoSpace)), "it is not due");
-    keeper.due.store(1, Ordering::Relaxed);
+    free_veto.due.store(1, Ordering::Relaxed);
     let written = std::thread::scope(|scope| {
         let writer = scope.spawn(|| put(&volume, 40, 40));
         std::thread::sleep(Duration::from_millis(50));
-        keeper.due.store(0, Ordering::Relaxed);
+        free_veto.due.store(0, Ordering::Relaxed);
         world.pool.free_kept(&[pbn]);
         writer.join().unwrap()
     });
@@ -297,22 +297,22 @@ fn a_writer_waits_for_blocks_that_are_soon_given_back() {
     assert!(read(&volume, 40 * BLOCK as u64, BLOCK).unwrap() == content(40, BLOCK));
 }
 
-/// Others read a content in the data store, so the keeper does not learn of one that has no space
+/// Others read a content in the data store, so the free_veto does not learn of one that has no space
 /// there, although commits and checkpoints keep it.
 #[test]
 fn a_keeper_learns_of_a_content_without_space_once_there_is_some() {
     let world = World::new();
     world.pool.checkpoint().unwrap();
-    world.keeper.take_identified();
+    world.free_veto.take_identified();
     world.simulation.thin_out();
     world.simulation.set_full(true);
     put(&world.volume("inline"), 0, 1).unwrap();
     for _ in 0..3 {
         world.pool.flush().unwrap();
         world.pool.checkpoint().unwrap();
-        assert_eq!(world.keeper.take_identified(), []);
+        assert_eq!(world.free_veto.take_identified(), []);
     }
     world.simulation.set_full(false);
     world.pool.checkpoint().unwrap();
-    assert_eq!(world.keeper.take_identified(), [world.pbn_of(1)]);
+    assert_eq!(world.free_veto.take_identified(), [world.pbn_of(1)]);
 }
