@@ -4,7 +4,7 @@ use crate::client::{CREATING_KEY, DomainClient, has_pool};
 use crate::disk::{DiskContext, MemberDisk};
 use crate::error::{MemberError, Result};
 use crate::flight::Flight;
-use crate::keeper::Keeper;
+use crate::lease_renewer::LeaseRenewer;
 use crate::standing::{Ended, Standing};
 use gemelo_base::Clock;
 use gemelo_domain::{DomainError, MemberId, MemberValues, Members, Tenure};
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Objects removed at once.
 const REMOVED_AT_ONCE: usize = 256;
 
-/// The tenure of a member, which a keeper renews.
+/// The tenure of a member, which a renewer renews.
 pub(crate) struct Tenancy {
     client: Arc<DomainClient>,
     clock: Arc<dyn Clock>,
@@ -74,7 +74,7 @@ impl Tenancy {
 pub struct Service {
     tenancy: Arc<Tenancy>,
     disks: PoolDisks,
-    keeper: Option<Keeper>,
+    renewer: Option<LeaseRenewer>,
     condition: Option<ReleaseCondition>,
     is_released: bool,
 }
@@ -116,7 +116,7 @@ impl Service {
         let (client, clock, tenure) = (Arc::clone(client), Arc::clone(clock), Mutex::new(tenure));
         let tenancy =
             Arc::new(Tenancy { client, clock, tenure, context, is_in_use: AtomicBool::new(false) });
-        Ok(Self { tenancy, disks, keeper: None, condition: None, is_released: false })
+        Ok(Self { tenancy, disks, renewer: None, condition: None, is_released: false })
     }
 
     /// Starts the threads that renew the lease and watch it.
@@ -124,8 +124,8 @@ impl Service {
     /// # Errors
     /// Fails if the system starts no thread.
     pub fn keep(&mut self) -> Result<()> {
-        let keeper = Keeper::start(Arc::clone(&self.tenancy)).map_err(MemberError::Thread)?;
-        self.keeper = Some(keeper);
+        let renewer = LeaseRenewer::start(Arc::clone(&self.tenancy)).map_err(MemberError::Thread)?;
+        self.renewer = Some(renewer);
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Service {
         self.tenancy.is_in_use.store(true, Ordering::Release);
     }
 
-    /// Renews the lease once, for callers without a keeper.
+    /// Renews the lease once, for callers without a renewer.
     pub fn renew(&self) {
         self.tenancy.renew();
     }
@@ -279,7 +279,7 @@ impl Service {
             self.tenancy.standing().end(Ended::Unknown { action, object, cause });
         }
         let released = self.tenancy.release();
-        self.keeper = None;
+        self.renewer = None;
         released
     }
 }

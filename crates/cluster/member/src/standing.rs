@@ -36,7 +36,7 @@ pub enum Ended {
     Released,
 }
 
-/// The standing of a process, which its disks, its keeper and its server share.
+/// The standing of a process, which its disks, its renewer and its server share.
 pub struct Standing {
     clock: Arc<dyn Clock>,
     ends_ns: AtomicU64,

@@ -66,7 +66,7 @@ pub struct HeldDisks {
 }
 
 impl HeldDisks {
-    /// Returns the data and metadata disks, with the keeper of shared blocks.
+    /// Returns the data and metadata disks, with the renewer of shared blocks.
     #[must_use]
     pub fn disks(&self) -> PoolDisks {
         self.disks.clone()

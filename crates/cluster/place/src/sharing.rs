@@ -53,9 +53,9 @@ impl MemberSharing {
         Ok(Self { sharing: Arc::new(sharing) })
     }
 
-    /// Returns the disks with the keeper of the member's blocks, and the copies of the domain.
+    /// Returns the disks with the renewer of the member's blocks, and the copies of the domain.
     pub(crate) fn keep(&self, disks: PoolDisks) -> PoolDisks {
-        disks.with_keeper(self.sharing.keeper()).with_copies(self.sharing.copies())
+        disks.with_keeper(self.sharing.renewer()).with_copies(self.sharing.copies())
     }
 
     /// Starts the thread that shares, until the value is dropped or the standing ends.

@@ -28,15 +28,15 @@ pub fn on_loss(call: impl Fn(&Ended) + Send + Sync + 'static) {
 }
 
 /// The threads, until the value is dropped.
-pub(crate) struct Keeper {
+pub(crate) struct LeaseRenewer {
     stop: StopFlag,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl LeaseRenewer {
     pub(crate) fn start(tenancy: Arc<Tenancy>) -> io::Result<Self> {
         let stop = StopFlag::new();
-        let mut keeper = Self { stop: stop.clone(), threads: Vec::new() };
+        let mut renewer = Self { stop: stop.clone(), threads: Vec::new() };
         let (renewed, renewing) = (Arc::clone(&tenancy), stop.clone());
         let renew = move || {
             while wait(&renewing, RENEWED_EVERY) {
@@ -44,7 +44,7 @@ impl Keeper {
             }
         };
         let thread = std::thread::Builder::new().name("gemelo-lease".into());
-        keeper.threads.push(thread.spawn(renew)?);
+        renewer.threads.push(thread.spawn(renew)?);
         let watch = move || {
             while wait(&stop, LOOKED_EVERY) {
                 match tenancy.standing().check() {
@@ -61,8 +61,8 @@ impl Keeper {
             }
         };
         let thread = std::thread::Builder::new().name("gemelo-watch-lease".into());
-        keeper.threads.push(thread.spawn(watch)?);
-        Ok(keeper)
+        renewer.threads.push(thread.spawn(watch)?);
+        Ok(renewer)
     }
 }
 
@@ -77,7 +77,7 @@ fn wait(stop: &StopFlag, span: Duration) -> bool {
     !stop.is_raised()
 }
 
-impl Drop for Keeper {
+impl Drop for LeaseRenewer {
     /// Waits for the threads: a thread that uses librados while the process exits would crash it.
     fn drop(&mut self) {
         self.stop.raise();
