@@ -4,7 +4,7 @@ use crate::cut::OBJECT_BYTES;
 use crate::disk::{DiskContext, MemberDisk, ObjectDisk};
 use crate::error::{MemberError, Result};
 use crate::flight::Flight;
-use crate::standing::Standing;
+use crate::lease_state::LeaseState;
 use crate::uri::DomainUri;
 use crate::watched::Watched;
 use gemelo_base::{ManualClock, random};
@@ -309,7 +309,7 @@ impl DomainClient {
         let context = DiskContext {
             index: self.objects(),
             member: look.member,
-            standing: Arc::new(Standing::until(Arc::new(ManualClock::new()), u64::MAX)),
+            standing: Arc::new(LeaseState::until(Arc::new(ManualClock::new()), u64::MAX)),
             flight: Flight::default(),
             read_only: true,
         };

@@ -7,7 +7,7 @@
 
 use crate::cut::{OBJECT_BYTES, Requested, cut};
 use crate::flight::Flight;
-use crate::standing::Standing;
+use crate::lease_state::LeaseState;
 use crate::transfer::{read_pieces, write_pieces};
 use gemelo_base::short_read;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
@@ -65,7 +65,7 @@ pub(crate) struct DiskContext {
     /// The store that has keys.
     pub(crate) index: Arc<dyn Objects>,
     pub(crate) member: MemberId,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) standing: Arc<LeaseState>,
     pub(crate) flight: Flight,
     pub(crate) read_only: bool,
 }

@@ -1,6 +1,6 @@
 //! The errors of members and of names of domains.
 
-use crate::standing::Ended;
+use crate::lease_state::Ended;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_domain::DomainError;
 use gemelo_objects::ObjectError;

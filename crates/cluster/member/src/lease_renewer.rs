@@ -1,7 +1,7 @@
 //! The threads that renew the lease of a member, and that end the process when it is over.
 
-use crate::service::Tenancy;
-use crate::standing::Ended;
+use crate::service::HeldLease;
+use crate::lease_state::Ended;
 use gemelo_base::StopFlag;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -34,10 +34,10 @@ pub(crate) struct LeaseRenewer {
 }
 
 impl LeaseRenewer {
-    pub(crate) fn start(tenancy: Arc<Tenancy>) -> io::Result<Self> {
+    pub(crate) fn start(held_lease: Arc<HeldLease>) -> io::Result<Self> {
         let stop = StopFlag::new();
         let mut renewer = Self { stop: stop.clone(), threads: Vec::new() };
-        let (renewed, renewing) = (Arc::clone(&tenancy), stop.clone());
+        let (renewed, renewing) = (Arc::clone(&held_lease), stop.clone());
         let renew = move || {
             while wait(&renewing, RENEWED_EVERY) {
                 renewed.renew();
@@ -47,10 +47,10 @@ impl LeaseRenewer {
         renewer.threads.push(thread.spawn(renew)?);
         let watch = move || {
             while wait(&stop, LOOKED_EVERY) {
-                match tenancy.standing().check() {
+                match held_lease.standing().check() {
                     Ok(()) | Err(Ended::Released) => {}
                     // The caller, which is opening the pool, gets the error and may try again.
-                    Err(_) if !tenancy.is_in_use() => {}
+                    Err(_) if !held_lease.is_in_use() => {}
                     Err(why) => {
                         if let Some(call) = ON_LOSS.get() {
                             call(&why);

@@ -3,7 +3,7 @@
 //!
 //! A [`Service`] has the tenure of a member: it holds the lock, has fenced the process before it,
 //! and renews its lease. Its disks are [`ObjectDisk`]s. When the lease is over, or when the fate of
-//! a change is unknown, its [`Standing`] ends, and nothing is written or answered any more.
+//! a change is unknown, its [`LeaseState`] ends, and nothing is written or answered any more.
 //! `docs/internals/domain.md` describes the objects. Volumes are left to the engine.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -15,7 +15,7 @@ mod error;
 mod flight;
 mod lease_renewer;
 mod service;
-mod standing;
+mod lease_state;
 mod transfer;
 mod uri;
 mod watched;
@@ -26,5 +26,5 @@ pub use disk::{MemberDisk, ObjectDisk};
 pub use error::MemberError;
 pub use lease_renewer::on_loss;
 pub use service::Service;
-pub use standing::{Ended, Standing};
+pub use lease_state::{Ended, LeaseState};
 pub use uri::{DomainUri, MemberUri, SCHEME, UriError};

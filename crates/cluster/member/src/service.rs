@@ -5,7 +5,7 @@ use crate::disk::{DiskContext, MemberDisk};
 use crate::error::{MemberError, Result};
 use crate::flight::Flight;
 use crate::lease_renewer::LeaseRenewer;
-use crate::standing::{Ended, Standing};
+use crate::lease_state::{Ended, LeaseState};
 use gemelo_base::Clock;
 use gemelo_domain::{DomainError, MemberId, MemberValues, Members, Tenure};
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
@@ -19,7 +19,7 @@ use std::time::Duration;
 const REMOVED_AT_ONCE: usize = 256;
 
 /// The tenure of a member, which a renewer renews.
-pub(crate) struct Tenancy {
+pub(crate) struct HeldLease {
     client: Arc<DomainClient>,
     clock: Arc<dyn Clock>,
     tenure: Mutex<Tenure>,
@@ -28,12 +28,12 @@ pub(crate) struct Tenancy {
     is_in_use: AtomicBool,
 }
 
-impl Tenancy {
+impl HeldLease {
     pub(crate) fn is_in_use(&self) -> bool {
         self.is_in_use.load(Ordering::Acquire)
     }
 
-    pub(crate) fn standing(&self) -> &Standing {
+    pub(crate) fn standing(&self) -> &LeaseState {
         &self.context.standing
     }
 
@@ -72,7 +72,7 @@ impl Tenancy {
 
 /// A member that this process serves, until the value is released or dropped.
 pub struct Service {
-    tenancy: Arc<Tenancy>,
+    held_lease: Arc<HeldLease>,
     disks: PoolDisks,
     renewer: Option<LeaseRenewer>,
     condition: Option<ReleaseCondition>,
@@ -102,7 +102,7 @@ impl Service {
         client.shorten_fences(member);
         let tenure = Tenure::take(&*client.index, &**clock, member, lease)?;
         assert_eq!(tenure.member(), member, "the tenure is that of the member");
-        let standing = Standing::until(Arc::clone(clock), tenure.ends_ns());
+        let standing = LeaseState::until(Arc::clone(clock), tenure.ends_ns());
         let standing = Arc::new(standing.unless_fenced(client.is_fenced()));
         let context = Arc::new(DiskContext {
             index: Arc::clone(&client.index) as Arc<dyn Objects>,
@@ -114,9 +114,9 @@ impl Service {
         let (disks, metadata) = client.open_disks(&context)?;
         metadata.settle()?;
         let (client, clock, tenure) = (Arc::clone(client), Arc::clone(clock), Mutex::new(tenure));
-        let tenancy =
-            Arc::new(Tenancy { client, clock, tenure, context, is_in_use: AtomicBool::new(false) });
-        Ok(Self { tenancy, disks, renewer: None, condition: None, is_released: false })
+        let held_lease =
+            Arc::new(HeldLease { client, clock, tenure, context, is_in_use: AtomicBool::new(false) });
+        Ok(Self { held_lease, disks, renewer: None, condition: None, is_released: false })
     }
 
     /// Starts the threads that renew the lease and watch it.
@@ -124,7 +124,7 @@ impl Service {
     /// # Errors
     /// Fails if the system starts no thread.
     pub fn keep(&mut self) -> Result<()> {
-        let renewer = LeaseRenewer::start(Arc::clone(&self.tenancy)).map_err(MemberError::Thread)?;
+        let renewer = LeaseRenewer::start(Arc::clone(&self.held_lease)).map_err(MemberError::Thread)?;
         self.renewer = Some(renewer);
         Ok(())
     }
@@ -132,30 +132,30 @@ impl Service {
     /// Notes that the member is in use: from now on the process ends if it loses the member.
     /// Before, while it is being opened, it may try again.
     pub fn note_use(&self) {
-        self.tenancy.is_in_use.store(true, Ordering::Release);
+        self.held_lease.is_in_use.store(true, Ordering::Release);
     }
 
     /// Renews the lease once, for callers without a renewer.
     pub fn renew(&self) {
-        self.tenancy.renew();
+        self.held_lease.renew();
     }
 
     /// Returns the number of the member.
     #[must_use]
     pub fn member(&self) -> MemberId {
-        self.tenancy.context.member
+        self.held_lease.context.member
     }
 
     /// Returns how often the member was taken.
     #[must_use]
     pub fn epoch(&self) -> u64 {
-        self.tenancy.tenure.lock().epoch()
+        self.held_lease.tenure.lock().epoch()
     }
 
     /// Returns the standing of this process.
     #[must_use]
-    pub fn standing(&self) -> Arc<Standing> {
-        Arc::clone(&self.tenancy.context.standing)
+    pub fn standing(&self) -> Arc<LeaseState> {
+        Arc::clone(&self.held_lease.context.standing)
     }
 
     /// Returns the data and metadata disks of the member.
@@ -169,7 +169,7 @@ impl Service {
     /// # Errors
     /// Fails if the store does.
     pub fn has_pool(&self) -> Result<bool> {
-        has_pool(&*self.tenancy.client.index, self.member())
+        has_pool(&*self.held_lease.client.index, self.member())
     }
 
     /// Returns whether a creation of the member's pool was begun and not finished, so that the pool
@@ -178,7 +178,7 @@ impl Service {
     /// # Errors
     /// Fails if the store does.
     pub fn is_being_created(&self) -> Result<bool> {
-        let values = MemberValues::new(&*self.tenancy.client.index, self.member());
+        let values = MemberValues::new(&*self.held_lease.client.index, self.member());
         Ok(values.get(CREATING_KEY)?.is_some())
     }
 
@@ -195,15 +195,15 @@ impl Service {
     /// # Errors
     /// Fails if the store does. The creation can then be repeated.
     pub fn finish_creation(&self) -> Result<()> {
-        self.tenancy.standing().check()?;
-        let values = MemberValues::new(&*self.tenancy.client.index, self.member());
+        self.held_lease.standing().check()?;
+        let values = MemberValues::new(&*self.held_lease.client.index, self.member());
         Ok(values.remove(&[CREATING_KEY])?)
     }
 
     /// Returns the client of the domain.
     #[must_use]
     pub fn client(&self) -> &DomainClient {
-        &self.tenancy.client
+        &self.held_lease.client
     }
 
     /// Sets a value of the member, such as its settings.
@@ -211,11 +211,11 @@ impl Service {
     /// # Errors
     /// Fails if this process may not act for the member, or if the store fails.
     pub fn set_value(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.tenancy.standing().check()?;
-        let values = MemberValues::new(&*self.tenancy.client.index, self.member());
+        self.held_lease.standing().check()?;
+        let values = MemberValues::new(&*self.held_lease.client.index, self.member());
         values.set(&[(key, value)]).map_err(|error| {
             if let DomainError::Object(cause) = &error {
-                self.tenancy.standing().judge("write a value of", key, cause);
+                self.held_lease.standing().judge("write a value of", key, cause);
             }
             error.into()
         })
@@ -226,7 +226,7 @@ impl Service {
     /// # Errors
     /// Fails if the store does. Another removal removes the rest.
     pub fn clear(&self) -> Result<()> {
-        let client = &self.tenancy.client;
+        let client = &self.held_lease.client;
         // The metadata go last: without them the rest is not known for a pool.
         let stores = [
             (MemberDisk::Data, &*client.data),
@@ -234,7 +234,7 @@ impl Service {
         ];
         for (disk, objects) in stores {
             for names in objects.list(&disk.prefix(self.member()))?.chunks(REMOVED_AT_ONCE) {
-                self.tenancy.standing().check()?;
+                self.held_lease.standing().check()?;
                 let remove = |name| Request::new(name, Operation::Remove);
                 let mut requests: Vec<_> = names.iter().map(String::as_str).map(remove).collect();
                 objects.execute(&mut requests);
@@ -276,9 +276,9 @@ impl Service {
         // The lease is kept while the requests in flight end.
         if let Some(Err(cause)) = self.condition.take().map(|condition| condition()) {
             let (action, object) = ("record what is shared in", "ledger".to_owned());
-            self.tenancy.standing().end(Ended::Unknown { action, object, cause });
+            self.held_lease.standing().end(Ended::Unknown { action, object, cause });
         }
-        let released = self.tenancy.release();
+        let released = self.held_lease.release();
         self.renewer = None;
         released
     }

@@ -6,7 +6,7 @@ use crate::place::PoolPlace;
 use crate::sharing::{MemberSharing, SharingStat};
 use gemelo_base::{Clock, StopFlag};
 use gemelo_disk::DiskAccess;
-use gemelo_member::{Inspection, MemberError, Service, Standing};
+use gemelo_member::{Inspection, MemberError, Service, LeaseState};
 use gemelo_sharing::SharingWorker;
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolDirectory, Tuning};
@@ -102,7 +102,7 @@ impl PlacedPool {
     /// Returns the standing of this process, if the pool is a member. Nothing may be answered when
     /// it has ended.
     #[must_use]
-    pub fn standing(&self) -> Option<Arc<Standing>> {
+    pub fn standing(&self) -> Option<Arc<LeaseState>> {
         match &self.hold {
             Hold::Service(service) => Some(service.standing()),
             Hold::Locks | Hold::Inspection(_) => None,

@@ -4,7 +4,7 @@
 use crate::error::{PlaceError, Result};
 use gemelo_base::{StopFlag, SystemClock};
 use gemelo_domain::MemberId;
-use gemelo_member::{DomainClient, MemberDisk, OBJECT_BYTES, Standing};
+use gemelo_member::{DomainClient, MemberDisk, OBJECT_BYTES, LeaseState};
 use gemelo_sharing::{
     BlockFigures, Figures, ObjectContents, Sharing, SharingOptions, SharingParts, SharingWorker,
 };
@@ -59,7 +59,7 @@ impl MemberSharing {
     }
 
     /// Starts the thread that shares, until the value is dropped or the standing ends.
-    pub(crate) fn start(&self, pool: &Arc<Pool>, standing: Arc<Standing>) -> Result<SharingWorker> {
+    pub(crate) fn start(&self, pool: &Arc<Pool>, standing: Arc<LeaseState>) -> Result<SharingWorker> {
         let may_work = move || standing.check().is_ok();
         let (sharing, pool) = (Arc::clone(&self.sharing), Arc::clone(pool));
         SharingWorker::start(sharing, pool, may_work).map_err(PlaceError::Thread)

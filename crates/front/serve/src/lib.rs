@@ -25,7 +25,7 @@ mod service;
 mod settings;
 mod space;
 mod systemd;
-mod tenured;
+mod leased_volume;
 mod transfer;
 mod watch;
 

@@ -8,7 +8,7 @@ use crate::request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply
 use crate::scrub::Scrubs;
 use crate::settings::Settings;
 use crate::space::SpaceCounter;
-use crate::tenured::Tenured;
+use crate::leased_volume::LeasedVolume;
 use gemelo_base::panics::Panicked;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
@@ -119,7 +119,7 @@ impl OpenPool {
         let volume = self.pool().volume(name)?;
         Ok(match self.placed.standing() {
             None => Arc::new(volume),
-            Some(standing) => Arc::new(Tenured::new(volume, standing)),
+            Some(standing) => Arc::new(LeasedVolume::new(volume, standing)),
         })
     }
 

@@ -1,19 +1,19 @@
 //! A volume of a member, which answers only as long as this process may act for the member.
 
 use gemelo_device::{BlockDevice, DeviceError, Extent, Geometry, Request};
-use gemelo_member::Standing;
+use gemelo_member::LeaseState;
 use gemelo_volume::Volume;
 use std::io;
 use std::sync::Arc;
 
 /// A volume of a member.
-pub(crate) struct Tenured {
+pub(crate) struct LeasedVolume {
     volume: Volume,
-    standing: Arc<Standing>,
+    standing: Arc<LeaseState>,
 }
 
-impl Tenured {
-    pub(crate) const fn new(volume: Volume, standing: Arc<Standing>) -> Self {
+impl LeasedVolume {
+    pub(crate) const fn new(volume: Volume, standing: Arc<LeaseState>) -> Self {
         Self { volume, standing }
     }
 
@@ -22,7 +22,7 @@ impl Tenured {
     }
 }
 
-impl BlockDevice for Tenured {
+impl BlockDevice for LeasedVolume {
     fn geometry(&self) -> Geometry {
         self.volume.geometry()
     }

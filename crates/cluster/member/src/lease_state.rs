@@ -37,7 +37,7 @@ pub enum Ended {
 }
 
 /// The standing of a process, which its disks, its renewer and its server share.
-pub struct Standing {
+pub struct LeaseState {
     clock: Arc<dyn Clock>,
     ends_ns: AtomicU64,
     ended: OnceLock<Ended>,
@@ -45,7 +45,7 @@ pub struct Standing {
     is_fenced: Arc<AtomicBool>,
 }
 
-impl Standing {
+impl LeaseState {
     /// Returns a standing that ends at this time of the clock unless it is prolonged.
     pub(crate) fn until(clock: Arc<dyn Clock>, ends_ns: u64) -> Self {
         let (ends_ns, ended) = (AtomicU64::new(ends_ns), OnceLock::new());
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_standing_ends_with_its_time_and_never_comes_back() {
         let clock = Arc::new(ManualClock::new());
-        let standing = Standing::until(clock.clone(), 10);
+        let standing = LeaseState::until(clock.clone(), 10);
         clock.advance_ns(9);
         assert_eq!(standing.check(), Ok(()));
         standing.prolong(20);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_change_of_unknown_fate_ends_it_and_a_full_store_does_not() {
-        let standing = Standing::until(Arc::new(ManualClock::new()), 10);
+        let standing = LeaseState::until(Arc::new(ManualClock::new()), 10);
         standing.judge("write", "data", &ObjectError::Full { object: "data".into() });
         assert_eq!(standing.check(), Ok(()));
         let late = ObjectError::TimedOut { action: "write", object: "data".into() };
