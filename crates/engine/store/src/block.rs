@@ -1,6 +1,6 @@
 //! A store that keeps each content unchanged, at byte PBN × block size of a disk.
 
-use crate::laid_out::LaidOut;
+use crate::preallocated::Preallocated;
 use crate::{
     ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
     write_blocks,
@@ -18,15 +18,15 @@ const MIN_DISCARD_BLOCKS: u32 = 16;
 pub struct BlockStore {
     disk: Arc<dyn Disk>,
     superblock: Superblock,
-    laid_out: LaidOut,
+    preallocated: Preallocated,
 }
 
 impl BlockStore {
     /// Makes the store of the pool with this superblock.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, superblock: &Superblock) -> Self {
-        let laid_out = LaidOut::new(superblock.block_bytes);
-        Self { disk, superblock: superblock.clone(), laid_out }
+        let preallocated = Preallocated::new(superblock.block_bytes);
+        Self { disk, superblock: superblock.clone(), preallocated }
     }
 
     /// Does the same as [`Self::new`], for a caller that may open another kind of store.
@@ -127,22 +127,22 @@ impl StoreRoom for BlockStore {
         for run in writes.chunk_by_mut(follows) {
             let first = run.first().map_or(0, |write| write.pbn.number());
             let end = run.last().map_or(0, |write| write.pbn.number() + 1);
-            if self.laid_out.reserve(&*self.disk, first..end).is_ok() {
+            if self.preallocated.reserve(&*self.disk, first..end).is_ok() {
                 continue;
             }
             for write in run {
                 let number = write.pbn.number();
-                write.outcome = self.laid_out.reserve(&*self.disk, number..number + 1);
+                write.outcome = self.preallocated.reserve(&*self.disk, number..number + 1);
             }
         }
     }
 
     fn wants_reserve_ahead(&self) -> bool {
-        self.laid_out.wants_ahead()
+        self.preallocated.wants_ahead()
     }
 
     fn reserve_ahead(&self) {
-        self.laid_out.reserve_ahead(&*self.disk);
+        self.preallocated.reserve_ahead(&*self.disk);
     }
 
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
@@ -150,7 +150,7 @@ impl StoreRoom for BlockStore {
         let numbers = first.number()..first.number().saturating_add(count);
         let discarded = self.disk.discard(self.offset(first), bytes);
         // Afterwards: space that was allocated ahead meanwhile may be gone as well.
-        self.laid_out.forget(numbers);
+        self.preallocated.forget(numbers);
         discarded
     }
 

@@ -14,7 +14,7 @@ mod buffer;
 mod copies;
 mod disks;
 mod free_veto;
-mod laid_out;
+mod preallocated;
 mod overlaid;
 mod packed;
 mod request;

@@ -53,14 +53,14 @@ impl Known {
 
 /// The PBNs of a store that have space on disk; see the module.
 #[derive(Debug)]
-pub(crate) struct LaidOut {
+pub(crate) struct Preallocated {
     block_bytes: u64,
     known: Mutex<Known>,
     /// `true` while a step waits to be allocated ahead, to be looked at without the lock.
     wants_ahead: AtomicBool,
 }
 
-impl LaidOut {
+impl Preallocated {
     pub(crate) fn new(block_bytes: u32) -> Self {
         Self {
             block_bytes: u64::from(block_bytes),
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn space_is_allocated_ahead_in_growing_steps_up_to_the_end_of_the_disk() {
-        let (disk, laid_out) = (thin(u64::MAX), LaidOut::new(4096));
+        let (disk, preallocated) = (thin(u64::MAX), Preallocated::new(4096));
         for number in 1..1 << 18 {
-            laid_out.reserve(&disk, number..number + 1).unwrap();
+            preallocated.reserve(&disk, number..number + 1).unwrap();
         }
         let calls = disk.calls.lock();
         assert_eq!(calls[0], (4096, (1 << 20) + 4096));
@@ -211,37 +211,37 @@ mod tests {
 
     #[test]
     fn without_room_ahead_the_blocks_themselves_are_allocated_and_beyond_it_is_an_error() {
-        let (disk, laid_out) = (thin(10 * 4096), LaidOut::new(4096));
-        laid_out.reserve(&disk, 1..5).unwrap();
-        laid_out.reserve(&disk, 3..10).unwrap();
+        let (disk, preallocated) = (thin(10 * 4096), Preallocated::new(4096));
+        preallocated.reserve(&disk, 1..5).unwrap();
+        preallocated.reserve(&disk, 3..10).unwrap();
         assert_eq!(*disk.calls.lock(), [(4096, 4 * 4096), (5 * 4096, 5 * 4096)]);
-        let full = laid_out.reserve(&disk, 9..11).unwrap_err();
+        let full = preallocated.reserve(&disk, 9..11).unwrap_err();
         assert_eq!(full.kind(), io::ErrorKind::StorageFull);
-        laid_out.reserve(&disk, 1..10).unwrap();
+        preallocated.reserve(&disk, 1..10).unwrap();
         assert_eq!(disk.calls.lock().len(), 2, "the space is known");
-        laid_out.forget(4..6);
-        laid_out.reserve(&disk, 1..10).unwrap();
+        preallocated.forget(4..6);
+        preallocated.reserve(&disk, 1..10).unwrap();
         assert_eq!(disk.calls.lock()[2], (4 * 4096, 6 * 4096), "what was discarded has none");
     }
 
     #[test]
     fn the_next_step_is_allocated_ahead_so_that_no_write_waits_for_it() {
-        let (disk, laid_out) = (thin(u64::MAX), LaidOut::new(4096));
-        laid_out.reserve(&disk, 1..2).unwrap();
+        let (disk, preallocated) = (thin(u64::MAX), Preallocated::new(4096));
+        preallocated.reserve(&disk, 1..2).unwrap();
         for number in 2..1 << 18 {
             let before = disk.calls.lock().len();
-            laid_out.reserve(&disk, number..number + 1).unwrap();
+            preallocated.reserve(&disk, number..number + 1).unwrap();
             assert_eq!(disk.calls.lock().len(), before, "PBN {number} had no space");
-            if laid_out.wants_ahead() {
-                laid_out.reserve_ahead(&disk);
+            if preallocated.wants_ahead() {
+                preallocated.reserve_ahead(&disk);
             }
         }
-        assert!(!laid_out.wants_ahead(), "the end of the disk is reached");
+        assert!(!preallocated.wants_ahead(), "the end of the disk is reached");
     }
 
     #[test]
     fn a_step_that_a_discard_has_met_is_not_taken_for_space() {
-        struct Punched<'d>(&'d Thin, &'d LaidOut);
+        struct Punched<'d>(&'d Thin, &'d Preallocated);
         impl Disk for Punched<'_> {
             fn len(&self) -> io::Result<u64> {
                 self.0.len()
@@ -263,13 +263,13 @@ mod tests {
                 Ok(())
             }
         }
-        let (disk, laid_out) = (thin(u64::MAX), LaidOut::new(4096));
-        laid_out.reserve(&disk, 1..200).unwrap();
-        laid_out.reserve(&disk, 400..401).unwrap();
-        assert!(laid_out.wants_ahead());
-        laid_out.reserve_ahead(&Punched(&disk, &laid_out));
+        let (disk, preallocated) = (thin(u64::MAX), Preallocated::new(4096));
+        preallocated.reserve(&disk, 1..200).unwrap();
+        preallocated.reserve(&disk, 400..401).unwrap();
+        assert!(preallocated.wants_ahead());
+        preallocated.reserve_ahead(&Punched(&disk, &preallocated));
         let before = disk.calls.lock().len();
-        laid_out.reserve(&disk, 456..460).unwrap();
+        preallocated.reserve(&disk, 456..460).unwrap();
         assert_eq!(disk.calls.lock().len(), before + 1, "its space is unknown");
     }
 }
