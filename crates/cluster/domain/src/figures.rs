@@ -11,7 +11,7 @@ const READ_AT_ONCE: usize = 256;
 
 /// The figures of an index. Changes that are made meanwhile may be counted or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IndexFigures {
+pub struct IndexStats {
     /// Shards that take changes.
     pub shards: u64,
     /// Contents in all shards together.
@@ -20,7 +20,7 @@ pub struct IndexFigures {
     pub max_shard_entries: u64,
 }
 
-impl IndexFigures {
+impl IndexStats {
     /// Reads the headers of all shards.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ pub use damage::Damage;
 pub use doubt::{Doubt, Doubts, doubts_name};
 pub use entry::{Entry, MemberId, Receipt};
 pub use error::{DomainError, JournalError};
-pub use figures::IndexFigures;
+pub use figures::IndexStats;
 pub use find::find_content;
 pub use finding::{Finding, Findings};
 pub use header::{ShardHeader, ShardState};

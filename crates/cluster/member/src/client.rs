@@ -9,7 +9,7 @@ use crate::uri::DomainUri;
 use crate::watched::Watched;
 use gemelo_base::{ManualClock, random};
 use gemelo_domain::{
-    Client, Damage, DomainConfig, DomainError, IndexFigures, MemberId, MemberValues, Members,
+    Client, Damage, DomainConfig, DomainError, IndexStats, MemberId, MemberValues, Members,
     NamedMember, NewMember, SharedSettings, Tenure,
 };
 use gemelo_objects::rados::{Rados, RadosOptions};
@@ -210,8 +210,8 @@ impl DomainClient {
     ///
     /// # Errors
     /// Fails if the store does.
-    pub fn index_figures(&self) -> Result<IndexFigures> {
-        Ok(IndexFigures::read(&*self.index)?)
+    pub fn index_figures(&self) -> Result<IndexStats> {
+        Ok(IndexStats::read(&*self.index)?)
     }
 
     /// Returns the number of a member, which is registered if the domain has none of this name.

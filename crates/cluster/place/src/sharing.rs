@@ -6,22 +6,22 @@ use gemelo_base::{StopFlag, SystemClock};
 use gemelo_domain::MemberId;
 use gemelo_member::{DomainClient, MemberDisk, OBJECT_BYTES, LeaseState};
 use gemelo_sharing::{
-    BlockFigures, Figures, ObjectContents, Sharing, SharingOptions, SharingParts, SharingWorker,
+    BlockStats, Stats, ObjectContents, Sharing, SharingOptions, SharingParts, SharingWorker,
 };
 use gemelo_store::PoolDisks;
 use gemelo_volume::Pool;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Figures of what a member shares with its domain.
+/// Stats of what a member shares with its domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharingStat {
     /// Counts since the member was opened.
     #[serde(flatten)]
-    pub counts: Figures,
+    pub counts: Stats,
     /// Counts of the member's blocks.
     #[serde(flatten)]
-    pub blocks: BlockFigures,
+    pub blocks: BlockStats,
     /// The reason for which the last round failed.
     pub failure: Option<String>,
 }

@@ -365,7 +365,7 @@ impl Blocks {
     }
 
     /// Returns the counts of blocks.
-    pub(crate) fn figures(&self) -> BlockFigures {
+    pub(crate) fn figures(&self) -> BlockStats {
         let bits = [
             &self.kept,
             &self.unreferenced,
@@ -374,7 +374,7 @@ impl Blocks {
             &self.lent,
             &self.doubted,
         ];
-        BlockFigures {
+        BlockStats {
             kept: self.kept.len(),
             borrowed: self.borrowed.len(),
             lent: self.lent.len(),
@@ -387,7 +387,7 @@ impl Blocks {
 
 /// Counts of a member's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct BlockFigures {
+pub struct BlockStats {
     /// Blocks with a ledger record.
     pub kept: u64,
     /// Blocks whose contents lie at other places.

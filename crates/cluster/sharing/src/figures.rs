@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counts since the member was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Figures {
+pub struct Stats {
     /// Contents that this member has published first.
     pub published: u64,
     /// Contents that the index had already.
@@ -29,7 +29,7 @@ pub struct Figures {
     pub void: u64,
 }
 
-impl Figures {
+impl Stats {
     pub(crate) fn count(&mut self, intent: &Intent, is_applied: bool) {
         if !is_applied {
             self.void += 1;

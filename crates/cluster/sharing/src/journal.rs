@@ -3,7 +3,7 @@
 use crate::blocks::{Blocks, Progress};
 use crate::compare::Comparison;
 use crate::error::Result;
-use crate::figures::Figures;
+use crate::figures::Stats;
 use crate::in_flight::InFlight;
 use crate::record::{Kind, Record};
 use crate::shared::Shared;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// The journal of the index, in the member's ledger.
 pub(crate) struct LedgerJournal<'a> {
     pub(crate) shared: &'a Shared,
-    pub(crate) figures: &'a mut Figures,
+    pub(crate) figures: &'a mut Stats,
 }
 
 /// The consequences of applied intents for blocks.

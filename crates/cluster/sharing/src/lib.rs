@@ -30,10 +30,10 @@ mod sharing;
 mod store;
 mod worker;
 
-pub use blocks::BlockFigures;
+pub use blocks::BlockStats;
 pub use claims::{KeptBlock, LedgerClaims};
 pub use error::{Result, SharingError};
-pub use figures::Figures;
+pub use figures::Stats;
 pub use foreign::{ForeignContents, ForeignRead};
 pub use group::recode_ledger_value;
 pub use ledger::remove_ledger;

@@ -1,11 +1,11 @@
 //! A member that shares contents: publishes and borrows them, releases references, and reads its
 //! mailbox.
 
-use crate::blocks::{BlockFigures, Blocks};
+use crate::blocks::{BlockStats, Blocks};
 use crate::copies::DomainCopies;
 use crate::error::Result;
 use crate::examine::Told;
-use crate::figures::Figures;
+use crate::figures::Stats;
 use crate::foreign::ForeignContents;
 use crate::journal::LedgerJournal;
 use crate::ledger::Ledger;
@@ -113,7 +113,7 @@ pub struct Sharing {
     pub(crate) options: SharingOptions,
     worker: Mutex<Worker>,
     /// The counts as of the last round, so that readers do not wait for a round.
-    figures: Mutex<Figures>,
+    figures: Mutex<Stats>,
     /// Damaged values of the index, as of the last round.
     damage: Mutex<Vec<Damage>>,
 }
@@ -121,7 +121,7 @@ pub struct Sharing {
 /// The part that one thread uses at a time.
 pub(crate) struct Worker {
     pub(crate) index: Index,
-    pub(crate) figures: Figures,
+    pub(crate) figures: Stats,
 }
 
 impl Sharing {
@@ -145,7 +145,7 @@ impl Sharing {
         let compares = options.compares;
         let shared =
             Shared::new(SharedParts { member, ledger, blocks, orphans, foreign, compares });
-        let worker = Mutex::new(Worker { index, figures: Figures::default() });
+        let worker = Mutex::new(Worker { index, figures: Stats::default() });
         let shared = Arc::new(shared);
         let (figures, damage) = (Mutex::default(), Mutex::default());
         Ok(Self { shared, objects, config, options, worker, figures, damage })
@@ -187,7 +187,7 @@ impl Sharing {
     /// # Errors
     /// Fails as [`Self::work`] does.
     pub fn work_off(&self, pool: &Pool, stop: &StopFlag) -> Result<()> {
-        let BlockFigures { waiting, due, .. } = self.block_figures();
+        let BlockStats { waiting, due, .. } = self.block_figures();
         let at_once = self.at_once(&self.worker.lock().index).max(1);
         let batches = (waiting + due).div_ceil(at_once as u64);
         // Blocks with the same content go one after another.
@@ -391,7 +391,7 @@ impl Sharing {
 
     /// Returns counts since the member was opened, as of the end of the last round.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> Stats {
         *self.figures.lock()
     }
 
@@ -414,7 +414,7 @@ impl Sharing {
 
     /// Returns counts of the member's blocks.
     #[must_use]
-    pub fn block_figures(&self) -> BlockFigures {
+    pub fn block_figures(&self) -> BlockStats {
         self.shared.blocks.read().figures()
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::StepError;
 use crate::process;
 use crate::workload::{Measured, Stage};
-use gemelo_record::{Better, Figures};
+use gemelo_record::{Better, Stats};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
@@ -59,7 +59,7 @@ fn read(path: &Path) -> Result<Measured, StepError> {
 }
 
 /// Sets a figure. It replaces one of the same name.
-pub(crate) fn set(figures: &mut Figures, name: &str, value: f64, better: Better) {
+pub(crate) fn set(figures: &mut Stats, name: &str, value: f64, better: Better) {
     figures.figures.retain(|figure| figure.name != name);
     figures.push(name, value, better);
 }

@@ -1,6 +1,6 @@
 //! Groups of runs: the repetitions of one workload on one target.
 
-use gemelo_record::{Figures, Outcome, RunRecord};
+use gemelo_record::{Stats, Outcome, RunRecord};
 use gemelo_stats::{Pairs, Sample};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub struct Repetition {
     /// other, in a round.
     pub number: u32,
     /// The figures of the run, and the averages of its monitor.
-    pub figures: Figures,
+    pub figures: Stats,
     /// Length of the measurement, if a campaign has recorded it.
     pub measured_ns: Option<u64>,
 }

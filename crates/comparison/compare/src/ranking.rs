@@ -10,7 +10,7 @@ use thiserror::Error;
 
 /// Figure of reads and writes together.
 const ALL_OPERATIONS: &str = "all/operations_per_s";
-/// Figures that rank targets if the plan names none, the first one that a workload has.
+/// Stats that rank targets if the plan names none, the first one that a workload has.
 const MAIN_FIGURES: [&str; 7] = [
     ALL_OPERATIONS,
     "write/operations_per_s",
@@ -20,7 +20,7 @@ const MAIN_FIGURES: [&str; 7] = [
     "read/bytes_per_s",
     "run/elapsed_ns",
 ];
-/// Figures that rank the targets of one workload at most: the jobs of a long suite or sweep.
+/// Stats that rank the targets of one workload at most: the jobs of a long suite or sweep.
 const MAX_MAIN_FIGURES: usize = 24;
 
 /// A figure by which targets are ranked.

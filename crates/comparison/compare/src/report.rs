@@ -32,9 +32,9 @@ pub struct Summary {
 pub struct Limited {
     /// Number of rates and times that were compared. Without any, nothing can be answered.
     pub speeds: usize,
-    /// Figures that became slower beyond noise, by the limit or more.
+    /// Stats that became slower beyond noise, by the limit or more.
     pub slower: Vec<Slower>,
-    /// Figures that may have become slower by the limit or more: the measurements do not tell.
+    /// Stats that may have become slower by the limit or more: the measurements do not tell.
     pub undecided: Vec<PerhapsSlower>,
 }
 

@@ -1,7 +1,7 @@
 //! The figures that are compared.
 
 use gemelo_base::{Classified, FailureKind};
-use gemelo_record::{Better, Figure, Figures};
+use gemelo_record::{Better, Figure, Stats};
 use gemelo_stats::{Confidence, Interval};
 use serde::Serialize;
 use thiserror::Error;
@@ -109,7 +109,7 @@ const MAIN: [&str; 11] = [
 impl Selection {
     /// Returns whether the figure `name` of a run with all these `figures` is compared.
     #[must_use]
-    pub fn contains(&self, name: &str, figures: &Figures) -> bool {
+    pub fn contains(&self, name: &str, figures: &Stats) -> bool {
         match self {
             Self::All => true,
             Self::Named(names) => names.iter().any(|given| {
@@ -125,7 +125,7 @@ impl Selection {
 }
 
 /// Returns `true` for the length of a run with a time limit, which is no result.
-fn is_set_by_user(name: &str, figures: &Figures) -> bool {
+fn is_set_by_user(name: &str, figures: &Stats) -> bool {
     let of_name = |figure: &&Figure| figure.name == name;
     let is_merit = |figure: &Figure| figure.better != Better::Neither;
     name.ends_with("run/elapsed_ns") && !figures.figures.iter().find(of_name).is_some_and(is_merit)
@@ -133,7 +133,7 @@ fn is_set_by_user(name: &str, figures: &Figures) -> bool {
 
 /// Returns `true` for the sum over all operations in a run that has only one kind of them: it is
 /// the same number again.
-fn repeats_another(name: &str, figures: &Figures) -> bool {
+fn repeats_another(name: &str, figures: &Stats) -> bool {
     let Some((job, quantity)) = name.rsplit_once("all/") else { return false };
     let has = |kind: &str| figures.value(&format!("{job}{kind}/{quantity}")).is_some();
     ["write", "read", "trim"].into_iter().filter(|kind| has(kind)).count() == 1
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn the_sum_of_one_kind_of_operations_is_not_compared_again() {
-        let mut figures = Figures::default();
+        let mut figures = Stats::default();
         figures.push("job.write/operations_per_s", 1.0, Better::Higher);
         figures.push("job.all/operations_per_s", 1.0, Better::Higher);
-        let is_main = |name: &str, figures: &Figures| Selection::Main.contains(name, figures);
+        let is_main = |name: &str, figures: &Stats| Selection::Main.contains(name, figures);
         assert!(!is_main("job.all/operations_per_s", &figures));
         assert!(is_main("job.write/operations_per_s", &figures));
         figures.push("job.read/operations_per_s", 1.0, Better::Higher);
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn the_length_of_a_run_is_a_result_unless_the_user_set_it() {
         for (better, is_main) in [(Better::Lower, true), (Better::Neither, false)] {
-            let mut figures = Figures::default();
+            let mut figures = Stats::default();
             figures.push("job.run/elapsed_ns", 1.0, better);
             assert_eq!(Selection::Main.contains("job.run/elapsed_ns", &figures), is_main);
         }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn names_match_with_and_without_a_job() {
         let named = Selection::Named(vec!["write/bytes_per_s".to_owned()]);
-        let figures = Figures::default();
+        let figures = Stats::default();
         assert!(named.contains("write/bytes_per_s", &figures));
         assert!(named.contains("job.write/bytes_per_s", &figures));
         assert!(!named.contains("overwrite/bytes_per_s", &figures));

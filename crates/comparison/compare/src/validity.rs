@@ -55,10 +55,10 @@ fn mean(side: &[Repetition], name: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemelo_record::{Better, Figures};
+    use gemelo_record::{Better, Stats};
 
     fn side(figures: &[(&str, f64)]) -> Vec<Repetition> {
-        let mut all = Figures::default();
+        let mut all = Stats::default();
         for (name, value) in figures {
             all.push(*name, *value, Better::Neither);
         }

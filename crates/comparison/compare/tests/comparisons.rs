@@ -15,7 +15,7 @@ use gemelo_compare::{
     Basis, CompareError, Doubt, Pair, Place, Repetition, Request, Row, Selection, Settings, Side,
     Slowdown, Verdict, compare, compare_sides, limited,
 };
-use gemelo_record::{Better, CAMPAIGN_FILE, Figures, Outcome, RUN_FILE, Series, run_directory};
+use gemelo_record::{Better, CAMPAIGN_FILE, Stats, Outcome, RUN_FILE, Series, run_directory};
 use std::path::{Path, PathBuf};
 
 fn rows(before: &[Repetition], after: &[Repetition], settings: &Settings) -> Vec<Row> {
@@ -36,7 +36,7 @@ fn one(before: &[f64], after: &[f64]) -> Row {
 
 fn of_figure(name: &str, better: Better, values: &[f64]) -> Vec<Repetition> {
     let of_value = |(value, number): (&f64, u32)| {
-        let mut figures = Figures::default();
+        let mut figures = Stats::default();
         figures.push(name, *value, better);
         repetition(number, figures)
     };

@@ -1,12 +1,12 @@
-//! Figures of `bench` and `suite`.
+//! Stats of `bench` and `suite`.
 
 use crate::prefix::{Prefixes, append};
 use crate::{timing, written};
 use gemelo_job::bench::BenchFile;
 use gemelo_load::{
-    Ended, Interval, IntervalFigures, Measured, OperationFigures, Phase, RunResult, Stored, Timing,
+    Ended, Interval, IntervalStats, Measured, OperationStats, Phase, RunResult, Stored, Timing,
 };
-use gemelo_record::{Better, Figures, Series};
+use gemelo_record::{Better, Stats, Series};
 
 /// The share of the length of the first interval that another must have to be part of a time
 /// series: the values of short rests are not comparable with the others.
@@ -15,8 +15,8 @@ const SHORTEST_SHARE: f64 = 0.5;
 /// Returns the figures of all jobs of a file. With several jobs, each name has the name of its job
 /// in front: `nurand-write.write/operations_per_s`.
 #[must_use]
-pub fn of_bench(file: &BenchFile) -> Figures {
-    let mut figures = Figures::default();
+pub fn of_bench(file: &BenchFile) -> Stats {
+    let mut figures = Stats::default();
     let mut prefixes = Prefixes::default();
     let names = file.input.iter().map(|input| input.name.as_str()).chain(std::iter::repeat("job"));
     for (result, name) in file.result.iter().zip(names) {
@@ -28,8 +28,8 @@ pub fn of_bench(file: &BenchFile) -> Figures {
 
 /// Returns the figures of one job.
 #[must_use]
-pub fn of_run(result: &RunResult) -> Figures {
-    let mut figures = Figures::default();
+pub fn of_run(result: &RunResult) -> Stats {
+    let mut figures = Stats::default();
     operations(&mut figures, &result.total);
     whole_run(&mut figures, result);
     if let Some(stored) = &result.stored {
@@ -39,7 +39,7 @@ pub fn of_run(result: &RunResult) -> Figures {
     figures
 }
 
-fn operations(figures: &mut Figures, total: &Measured) {
+fn operations(figures: &mut Stats, total: &Measured) {
     let (mut operations_per_s, mut bytes_per_s) = (0.0, 0.0);
     for (name, of_kind) in [("write", &total.writes), ("read", &total.reads)] {
         let Some(of_kind) = of_kind else { continue };
@@ -59,8 +59,8 @@ fn operations(figures: &mut Figures, total: &Measured) {
     }
 }
 
-fn of_operation(figures: &mut Figures, name: &str, of_kind: &OperationFigures) {
-    let OperationFigures { operations, data_bytes, operations_per_s, bytes_per_s, .. } = of_kind;
+fn of_operation(figures: &mut Stats, name: &str, of_kind: &OperationStats) {
+    let OperationStats { operations, data_bytes, operations_per_s, bytes_per_s, .. } = of_kind;
     figures.push(format!("{name}/operations_per_s"), *operations_per_s, Better::Higher);
     figures.push(format!("{name}/bytes_per_s"), *bytes_per_s, Better::Higher);
     figures.push(format!("{name}/operations"), *operations as f64, Better::Neither);
@@ -71,12 +71,12 @@ fn of_operation(figures: &mut Figures, name: &str, of_kind: &OperationFigures) {
     }
 }
 
-fn times(figures: &mut Figures, name: &str, timing: &Timing) {
+fn times(figures: &mut Stats, name: &str, timing: &Timing) {
     timing::summary(figures, name, &timing.summary);
     timing::curve(figures, name, &timing.histogram);
 }
 
-fn whole_run(figures: &mut Figures, result: &RunResult) {
+fn whole_run(figures: &mut Stats, result: &RunResult) {
     // The length of a run with a time limit is the user's choice.
     let better = if result.ended == Ended::Bytes { Better::Lower } else { Better::Neither };
     figures.push("run/elapsed_ns", result.elapsed_ns as f64, better);
@@ -97,7 +97,7 @@ fn whole_run(figures: &mut Figures, result: &RunResult) {
 }
 
 /// Adds the space of the pool below the target.
-pub(crate) fn space(figures: &mut Figures, stored: &Stored) {
+pub(crate) fn space(figures: &mut Stats, stored: &Stored) {
     let bytes = |blocks: u64| blocks as f64 * stored.after.block_bytes as f64;
     figures.push("space/data_bytes", bytes(stored.after.physical_blocks), Better::Lower);
     figures.push("space/logical_bytes", bytes(stored.after.logical_blocks), Better::Neither);
@@ -105,10 +105,10 @@ pub(crate) fn space(figures: &mut Figures, stored: &Stored) {
 }
 
 /// The choice of the reads or of the writes of an interval.
-type OfKind = fn(&Interval) -> Option<IntervalFigures>;
+type OfKind = fn(&Interval) -> Option<IntervalStats>;
 
 /// Adds time series of the measured part. An interval without operations has no latency.
-fn series(figures: &mut Figures, intervals: &[Interval]) {
+fn series(figures: &mut Stats, intervals: &[Interval]) {
     let measured = || intervals.iter().filter(|interval| interval.phase == Phase::Measured);
     let whole_ns = measured().next().map_or(0.0, |interval| interval.length_ns as f64);
     let lasted = |interval: &&Interval| interval.length_ns as f64 >= SHORTEST_SHARE * whole_ns;

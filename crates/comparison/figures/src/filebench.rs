@@ -1,16 +1,16 @@
-//! Figures of `filebench`.
+//! Stats of `filebench`.
 
 use crate::prefix::{Prefixes, append, plain};
 use gemelo_filebench::WorkloadResult;
 use gemelo_job::filebench::{FilebenchFile, Point};
-use gemelo_record::{Better, Curve, Figures};
+use gemelo_record::{Better, Curve, Stats};
 use std::collections::BTreeMap;
 
 /// Returns the figures of all runs of a file. A sweep has its variable and the value in front of
 /// each name: `entropy=5.filebench/operations_per_s`.
 #[must_use]
-pub fn of_filebench(file: &FilebenchFile) -> Figures {
-    let mut figures = Figures::default();
+pub fn of_filebench(file: &FilebenchFile) -> Stats {
+    let mut figures = Stats::default();
     for point in &file.result {
         let sweep = file.input.sweep.as_deref().zip(point.value.as_deref());
         let prefix = sweep.map(|(name, value)| plain(&format!("{name}={value}")));
@@ -19,8 +19,8 @@ pub fn of_filebench(file: &FilebenchFile) -> Figures {
     figures
 }
 
-fn of_point(point: &Point) -> Figures {
-    let mut figures = Figures::default();
+fn of_point(point: &Point) -> Stats {
+    let mut figures = Stats::default();
     for (run, number) in point.runs.iter().zip(1_u32..) {
         let prefix = (point.runs.len() > 1).then(|| format!("run{number}"));
         append(&mut figures, prefix.as_deref(), of_workload(run));
@@ -29,8 +29,8 @@ fn of_point(point: &Point) -> Figures {
 }
 
 /// Returns the figures of one run, from the statistics at its end.
-fn of_workload(run: &WorkloadResult) -> Figures {
-    let mut figures = Figures::default();
+fn of_workload(run: &WorkloadResult) -> Stats {
+    let mut figures = Stats::default();
     let Some(end) = run.intervals.last() else { return figures };
     figures.push("filebench/operations_per_s", end.operations_per_s, Better::Higher);
     figures.push("filebench/bytes_per_s", end.data_bytes_per_s, Better::Higher);

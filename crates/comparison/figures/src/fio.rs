@@ -1,4 +1,4 @@
-//! Figures of the JSON output of `fio` 3 (`--output-format=json` or `json+`).
+//! Stats of the JSON output of `fio` 3 (`--output-format=json` or `json+`).
 //!
 //! Latencies are those from the submission of an operation to its completion, as those of `bench`.
 //! `fio` gives percentiles of them only with `lat_percentiles=1`; without it, the percentiles are
@@ -7,7 +7,7 @@
 use crate::prefix::{Prefixes, append};
 use crate::timing;
 use gemelo_load::LatencyHistogram;
-use gemelo_record::{Better, Figures};
+use gemelo_record::{Better, Stats};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -81,8 +81,8 @@ const PERCENTILES: [(&str, &str); 5] = [
 
 impl FioView {
     /// Returns the figures. With several jobs, each name has the name of its job in front.
-    pub(crate) fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
+    pub(crate) fn figures(&self) -> Stats {
+        let mut figures = Stats::default();
         let mut prefixes = Prefixes::default();
         for job in &self.jobs {
             let prefix = (self.jobs.len() > 1).then(|| prefixes.unique(&job.jobname));
@@ -101,8 +101,8 @@ impl FioView {
 }
 
 impl Job {
-    fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
+    fn figures(&self) -> Stats {
+        let mut figures = Stats::default();
         let (mut operations_per_s, mut bytes_per_s) = (0.0, 0.0);
         for (name, direction) in
             [("write", &self.write), ("read", &self.read), ("trim", &self.trim)]
@@ -126,7 +126,7 @@ impl Job {
 }
 
 impl Direction {
-    fn add_to(&self, figures: &mut Figures, name: &str) {
+    fn add_to(&self, figures: &mut Stats, name: &str) {
         figures.push(format!("{name}/operations_per_s"), self.iops, Better::Higher);
         figures.push(format!("{name}/bytes_per_s"), self.bw_bytes, Better::Higher);
         figures.push(format!("{name}/operations"), self.total_ios as f64, Better::Neither);
@@ -137,7 +137,7 @@ impl Direction {
     }
 }
 
-fn latency(figures: &mut Figures, name: &str, all: &Latency, percentiles: &Latency) {
+fn latency(figures: &mut Stats, name: &str, all: &Latency, percentiles: &Latency) {
     figures.push(format!("{name}_mean_ns"), all.mean, Better::Lower);
     for (key, word) in PERCENTILES {
         if let Some(latency_ns) = percentiles.percentile.get(key) {

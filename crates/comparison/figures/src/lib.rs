@@ -1,7 +1,7 @@
-//! Figures, latency curves and time series from result files.
+//! Stats, latency curves and time series from result files.
 //!
 //! [`read`] takes a result file of `bench`, `suite`, `replay`, `filebench`, `scan` or `pool stat`,
-//! or the JSON output of `fio`, and gives [`Figures`](gemelo_record::Figures) with names that are
+//! or the JSON output of `fio`, and gives [`Stats`](gemelo_record::Stats) with names that are
 //! the same for all kinds: a figure of one kind can be compared with that of another. A file with
 //! several jobs has the figures of each job with the job's name and a dot in front.
 //!

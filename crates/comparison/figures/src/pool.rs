@@ -1,6 +1,6 @@
-//! Figures of `pool stat`.
+//! Stats of `pool stat`.
 
-use gemelo_record::{Better, Figures};
+use gemelo_record::{Better, Stats};
 use serde::Deserialize;
 
 /// The parts of a pool's report that become figures.
@@ -91,8 +91,8 @@ struct Space {
 }
 
 impl PoolView {
-    pub(crate) fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
+    pub(crate) fn figures(&self) -> Stats {
+        let mut figures = Stats::default();
         let pool = &self.pool;
         let bytes = |blocks: u64| blocks as f64 * pool.block_bytes as f64;
         let metadata_bytes = pool.metadata_used_bytes.saturating_add(pool.journal_used_bytes);

@@ -1,10 +1,10 @@
 //! Names in front of figures: those of jobs, of values of a sweep, of block sizes.
 
-use gemelo_record::Figures;
+use gemelo_record::Stats;
 use std::collections::BTreeMap;
 
 /// Adds `more` to `figures`, each name with `prefix` and a dot in front.
-pub(crate) fn append(figures: &mut Figures, prefix: Option<&str>, more: Figures) {
+pub(crate) fn append(figures: &mut Stats, prefix: Option<&str>, more: Stats) {
     let named = |name: String| match prefix {
         Some(prefix) => format!("{prefix}.{name}"),
         None => name,

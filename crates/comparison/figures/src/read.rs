@@ -7,7 +7,7 @@ use crate::scan::ScanView;
 use crate::{FiguresError, of_bench, of_filebench, of_replay};
 use gemelo_job::{bench, filebench, replay};
 use gemelo_load::RunResult;
-use gemelo_record::Figures;
+use gemelo_record::Stats;
 use gemelo_record::{Provenance, ResultFile};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -48,9 +48,9 @@ pub struct RawResult {
     /// Program, machine and time. Files of `fio` have none.
     pub provenance: Option<Provenance>,
     /// The figures of the result, by name; the medians if it has repetitions.
-    pub figures: Figures,
+    pub figures: Stats,
     /// The figures of each repetition; empty for a file of one run.
-    pub repetitions: Vec<Figures>,
+    pub repetitions: Vec<Stats>,
     /// The warnings of the file.
     pub warnings: Vec<String>,
     /// `true` if the measurement was complete and without a failure. The figures describe the part
@@ -142,7 +142,7 @@ type Framed<Measured> = ResultFile<IgnoredAny, Measured>;
 
 fn framed<Input, Measured>(
     kind: Kind,
-    figures: Figures,
+    figures: Stats,
     is_complete: bool,
     file: ResultFile<Input, Measured>,
 ) -> RawResult {

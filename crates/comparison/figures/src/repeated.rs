@@ -2,7 +2,7 @@
 
 use gemelo_job::bench::JobInput;
 use gemelo_record::ResultFile;
-use gemelo_record::{Better, Figure, Figures};
+use gemelo_record::{Better, Figure, Stats};
 use serde::{Deserialize, Serialize};
 
 /// Schema name of a [`RepeatedFile`].
@@ -30,7 +30,7 @@ pub struct RepeatedRun {
     /// `true` if all jobs were complete and right.
     pub is_complete: bool,
     /// The figures of all jobs.
-    pub figures: Figures,
+    pub figures: Stats,
 }
 
 /// One figure over all repetitions.
@@ -54,18 +54,18 @@ pub struct FigureSummary {
 
 impl Repeated {
     /// Returns the figures of each complete repetition.
-    pub fn complete(&self) -> impl Iterator<Item = &Figures> {
+    pub fn complete(&self) -> impl Iterator<Item = &Stats> {
         self.repetitions.iter().filter(|run| run.is_complete).map(|run| &run.figures)
     }
 
     /// Returns the median of each figure of the summary.
     #[must_use]
-    pub fn medians(&self) -> Figures {
+    pub fn medians(&self) -> Stats {
         let of = |one: &FigureSummary| Figure {
             name: one.name.clone(),
             value: one.median,
             better: one.better,
         };
-        Figures { figures: self.summary.iter().map(of).collect(), ..Figures::default() }
+        Stats { figures: self.summary.iter().map(of).collect(), ..Stats::default() }
     }
 }

@@ -1,13 +1,13 @@
-//! Figures of `replay`.
+//! Stats of `replay`.
 
 use crate::{bench, timing};
-use gemelo_record::{Better, Figures};
+use gemelo_record::{Better, Stats};
 use gemelo_replay::ReplayResult;
 
 /// Returns the figures of a replay.
 #[must_use]
-pub fn of_replay(result: &ReplayResult) -> Figures {
-    let mut figures = Figures::default();
+pub fn of_replay(result: &ReplayResult) -> Stats {
+    let mut figures = Stats::default();
     let seconds = result.duration_ns as f64 / 1e9;
     let (mut operations, mut bytes) = (0, 0);
     for (name, of_kind) in [("write", &result.writes), ("read", &result.reads)] {

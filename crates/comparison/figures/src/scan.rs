@@ -1,6 +1,6 @@
-//! Figures of `scan`. The result of a scan describes data, so most of its figures are no merits.
+//! Stats of `scan`. The result of a scan describes data, so most of its figures are no merits.
 
-use gemelo_record::{Better, Figures};
+use gemelo_record::{Better, Stats};
 use serde::Deserialize;
 
 /// The parts of a scan's result that become figures.
@@ -56,8 +56,8 @@ impl ScanView {
     }
 
     /// Returns the figures. Those of a block size have the size in bytes in front.
-    pub(crate) fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
+    pub(crate) fn figures(&self) -> Stats {
+        let mut figures = Stats::default();
         let Self { files, effort, .. } = self;
         let read_bytes = files.data_bytes.saturating_sub(files.hole_bytes) as f64;
         let seconds = effort.elapsed_ns as f64 / 1e9;
@@ -74,7 +74,7 @@ impl ScanView {
 }
 
 impl BlockSize {
-    fn add_to(&self, figures: &mut Figures) {
+    fn add_to(&self, figures: &mut Stats) {
         let mut push = |name: &str, value: f64| {
             figures.push(format!("{}.scan/{name}", self.block_bytes), value, Better::Neither);
         };

@@ -1,14 +1,14 @@
 //! Latencies as figures and curves.
 
 use gemelo_load::{LatencyHistogram, LatencySummary};
-use gemelo_record::{Better, Curve, Figures};
+use gemelo_record::{Better, Curve, Stats};
 
 /// The percentiles that become figures, with the words of their names.
 const PERCENTILES: [(f64, &str); 5] =
     [(50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9"), (99.99, "p99.99")];
 
 /// Adds mean, percentiles and maximum of the times `name`, such as `write/latency`.
-pub(crate) fn summary(figures: &mut Figures, name: &str, summary: &LatencySummary) {
+pub(crate) fn summary(figures: &mut Stats, name: &str, summary: &LatencySummary) {
     figures.push(format!("{name}_mean_ns"), summary.mean_ns, Better::Lower);
     for (percent, word) in PERCENTILES {
         if let Some(latency_ns) = summary.percentile_ns(percent) {
@@ -19,7 +19,7 @@ pub(crate) fn summary(figures: &mut Figures, name: &str, summary: &LatencySummar
 }
 
 /// Adds the distribution of the times `name`.
-pub(crate) fn curve(figures: &mut Figures, name: &str, histogram: &LatencyHistogram) {
+pub(crate) fn curve(figures: &mut Stats, name: &str, histogram: &LatencyHistogram) {
     if !histogram.counts.is_empty() {
         let curve = Curve { name: format!("{name}_ns"), counts: histogram.counts.clone() };
         figures.curves.push(curve);
@@ -27,7 +27,7 @@ pub(crate) fn curve(figures: &mut Figures, name: &str, histogram: &LatencyHistog
 }
 
 /// Adds operations and bytes of an operation such as `write`, each in all and a second.
-pub(crate) fn throughput(figures: &mut Figures, name: &str, counts: [f64; 2], seconds: f64) {
+pub(crate) fn throughput(figures: &mut Stats, name: &str, counts: [f64; 2], seconds: f64) {
     let [operations, bytes] = counts;
     figures.push(format!("{name}/operations_per_s"), operations / seconds, Better::Higher);
     figures.push(format!("{name}/bytes_per_s"), bytes / seconds, Better::Higher);

@@ -1,10 +1,10 @@
-//! Figures of the contents that were written, under the names of the DEDISbench paper's table 1.
+//! Stats of the contents that were written, under the names of the DEDISbench paper's table 1.
 
 use gemelo_load::WrittenDistribution;
-use gemelo_record::{Better, Figures};
+use gemelo_record::{Better, Stats};
 
 /// Adds the dedup ratio, the shares of the blocks, and the length of the tail.
-pub(crate) fn figures(figures: &mut Figures, written: &WrittenDistribution) {
+pub(crate) fn figures(figures: &mut Stats, written: &WrittenDistribution) {
     let pairs =
         || written.distribution.iter().map(|[duplicates, contents]| (*duplicates, *contents));
     let contents: u64 = pairs().map(|(_, contents)| contents).sum();
@@ -40,7 +40,7 @@ mod tests {
             sampled_share: 1.0,
             distribution: vec![[0, 75], [3, 5], [4, 1]],
         };
-        let mut all = Figures::default();
+        let mut all = Stats::default();
         figures(&mut all, &written);
         let value = |name: &str| all.value(&format!("written/{name}")).unwrap();
         assert_eq!(value("unique_share"), 0.75);

@@ -77,7 +77,7 @@ pub(crate) enum Item {
 pub(crate) struct Answer {
     /// The sentence.
     pub(crate) sentence: Text,
-    /// Figures behind the sentence, each a few words.
+    /// Stats behind the sentence, each a few words.
     pub(crate) details: Vec<Text>,
 }
 

@@ -131,7 +131,7 @@ pub enum PageError {
     Settings(#[from] SettingsError),
     /// A result file cannot be read.
     #[error(transparent)]
-    Figures(#[from] FiguresError),
+    Stats(#[from] FiguresError),
     /// A result file cannot be read.
     #[error(transparent)]
     Result(#[from] ResultFileError),
@@ -156,7 +156,7 @@ impl Classified for PageError {
         match self {
             Self::Record(error) => error.kind(),
             Self::Settings(error) => error.kind(),
-            Self::Figures(error) => error.kind(),
+            Self::Stats(error) => error.kind(),
             Self::Result(error) => error.kind(),
             Self::Draw(_) | Self::Panicked | Self::Png { .. } => FailureKind::Bug,
         }

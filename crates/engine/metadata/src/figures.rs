@@ -45,12 +45,12 @@ pub struct Totals {
     /// Pages on the metadata disk.
     pub pages: u64,
     /// Look-ups of pages in the cache; all zero for a backend without one.
-    pub cache: CacheFigures,
+    pub cache: CacheStats,
 }
 
 /// Look-ups of pages in a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub struct CacheFigures {
+pub struct CacheStats {
     /// Pages that were in the cache.
     pub hits: u64,
     /// Pages that had to be read.

@@ -18,7 +18,7 @@ mod tests;
 mod traits;
 
 pub use error::MetadataError;
-pub use figures::{CacheFigures, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
+pub use figures::{CacheStats, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use registry::{BackendContext, LoadOptions, about_backend, empty, load};
 pub use traits::{
     Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,

@@ -21,7 +21,7 @@ mod request;
 
 pub use block::BlockStore;
 pub use buffer::{
-    BufferFigures, BufferOptions, ToldOfPanic, Untried, Unwritten, WriteBuffer, WriteObserver,
+    BufferStats, BufferOptions, ToldOfPanic, Untried, Unwritten, WriteBuffer, WriteObserver,
     WrittenContent,
 };
 pub use copies::Copies;

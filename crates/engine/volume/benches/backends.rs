@@ -1,11 +1,11 @@
 //! A comparison of the metadata backends: write rates by data, pattern, transaction size and cache
-//! size; memory and metadata per block. Figures 4 to 6 of the Dmdedup paper show the same for its
+//! size; memory and metadata per block. Stats 4 to 6 of the Dmdedup paper show the same for its
 //! backends.
 //!
 //! Usage: `cargo bench -p gemelo-volume --bench backends [-- DIRECTORY [SOURCE_TREE [MIB]]]`. Pools
 //! are made in DIRECTORY; the blocks of the files of SOURCE_TREE are the third kind of data; each
 //! run writes MIB (64 unless set). A transaction is a number of writes and a flush. A cell is the
-//! median of rounds in which the backends take turns. Figures are thousands of blocks of 4 KiB a
+//! median of rounds in which the backends take turns. Stats are thousands of blocks of 4 KiB a
 //! second, and can be compared within one run only.
 
 #![allow(

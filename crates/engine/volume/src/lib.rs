@@ -22,12 +22,12 @@ mod volume;
 
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{
-    ArrangeReport, DamagedBlock, FinderFigures, FinderReport, FinderState, FinderTuning, GcReport,
-    HeldBack, InlineOverload, LayoutTuning, RememberedFigures, SnapshotSpace, VolumeLayout,
+    ArrangeReport, DamagedBlock, FinderStats, FinderReport, FinderState, FinderTuning, GcReport,
+    HeldBack, InlineOverload, LayoutTuning, RememberedStats, SnapshotSpace, VolumeLayout,
     VolumeSpace, VolumesActivity,
 };
 pub use error::{StopReason, VolumeError};
-pub use gemelo_metadata::{CacheFigures, about_backend};
+pub use gemelo_metadata::{CacheStats, about_backend};
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
     DamagedContent, FindEstimate, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions,

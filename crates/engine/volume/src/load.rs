@@ -1,4 +1,4 @@
-//! Figures of the load of a volume: numbers of requests, batch lengths and latencies. They are
+//! Stats of the load of a volume: numbers of requests, batch lengths and latencies. They are
 //! counted once per batch, so a batch costs two readings of the clock and a few additions, whatever
 //! its number of requests.
 
@@ -153,14 +153,14 @@ impl Load {
     }
 }
 
-/// Figures of a volume's load since the pool was opened.
+/// Stats of a volume's load since the pool was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadStat {
     /// Requests that are under way.
     pub requests_in_flight: u64,
     /// Numbers of batches of up to 1, 2, 4, ... 128 requests, and of more.
     pub batches_by_length: Vec<u64>,
-    /// Figures by kind of operation.
+    /// Stats by kind of operation.
     pub operations: Vec<OperationStat>,
 }
 

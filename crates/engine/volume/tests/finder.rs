@@ -14,7 +14,7 @@ use common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
 use gemelo_base::{Clock, ManualClock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_format::DedupMode;
-use gemelo_volume::{FinderFigures, FinderState, FinderTuning, Pool, Tuning, Volume};
+use gemelo_volume::{FinderStats, FinderState, FinderTuning, Pool, Tuning, Volume};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl World {
         self.clock.time.advance_ns(seconds * NS_PER_S);
     }
 
-    fn figures(&self) -> FinderFigures {
+    fn figures(&self) -> FinderStats {
         self.pool.stat().unwrap().finder
     }
 

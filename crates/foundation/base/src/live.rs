@@ -2,7 +2,7 @@
 //!
 //! Each thread collects its completed operations in [`Unreported`] and adds them to the
 //! [`TotalProgress`] of the run from time to time. The thread that watches the run turns the totals
-//! into [`LiveFigures`].
+//! into [`LiveStats`].
 
 use crate::units::{format_count, format_duration_ns};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,12 +84,12 @@ impl Unreported {
 
 /// Computes operations a second and the mean latency over the last second.
 #[derive(Debug)]
-pub struct LiveFigures {
+pub struct LiveStats {
     at_ns: u64,
     before: Progress,
 }
 
-impl LiveFigures {
+impl LiveStats {
     /// Begins at a time of the clock.
     #[must_use]
     pub fn new(now_ns: u64) -> Self {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_the_last_second() {
-        let mut live = LiveFigures::new(5);
+        let mut live = LiveStats::new(5);
         let first = Progress { operations: 3000, latency_ns: 3_000_000 };
         assert_eq!(live.next(1_000_000_004, || panic!("too early")), None);
         let text = live.next(1_500_000_005, || first).unwrap();

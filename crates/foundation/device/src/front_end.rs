@@ -98,7 +98,7 @@ pub trait Listening: Send + Sync {
     fn disconnect(&self, export: &str);
 
     /// Returns the figures so far.
-    fn figures(&self) -> FrontEndFigures;
+    fn figures(&self) -> FrontEndStats;
 
     /// Returns the most files that the front end has open at a time, within its limits of
     /// connections.
@@ -112,7 +112,7 @@ pub trait Listening: Send + Sync {
 
 /// The figures of a front end since it began to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FrontEndFigures {
+pub struct FrontEndStats {
     /// Connections accepted.
     pub accepted: u64,
     /// Connections closed because there were too many.

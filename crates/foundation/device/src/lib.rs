@@ -16,7 +16,7 @@ mod socket_file;
 
 pub use exports::{Export, ExportTable, Exports};
 pub use front_end::{
-    Connect, ConnectError, FrontEnd, FrontEndError, FrontEndFigures, Listening, Transfers,
+    Connect, ConnectError, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,
 };
 pub use socket_file::{SocketAccess, listen_at_file};
 

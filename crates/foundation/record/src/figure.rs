@@ -48,7 +48,7 @@ pub struct Series {
 
 /// All figures of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct Stats {
     /// Single numbers. Names are unique.
     pub figures: Vec<Figure>,
     /// Latency distributions.
@@ -59,7 +59,7 @@ pub struct Figures {
     pub series: Vec<Series>,
 }
 
-impl Figures {
+impl Stats {
     /// Returns the value of the figure with this name.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<f64> {

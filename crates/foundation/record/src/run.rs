@@ -1,6 +1,6 @@
 //! One run of a campaign: its outcome, its figures, and the files of raw results.
 
-use crate::Figures;
+use crate::Stats;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -30,10 +30,10 @@ pub struct RunRecord {
     #[serde(default)]
     pub phases: Vec<PhaseRecord>,
     /// The figures of the measured phase.
-    pub figures: Figures,
+    pub figures: Stats,
     /// Resources used over time, by the system and by the processes of the target.
     #[serde(default)]
-    pub monitor: Figures,
+    pub monitor: Stats,
     /// Space used by the target before the load, after it, and after off-line deduplication.
     #[serde(default)]
     pub space: BTreeMap<String, Space>,

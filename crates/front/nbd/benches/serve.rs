@@ -56,14 +56,14 @@ fn options() -> Options {
     }
 }
 
-/// Figures of a server: requests per second, and microseconds of processor time per request.
+/// Stats of a server: requests per second, and microseconds of processor time per request.
 #[derive(Default)]
-struct Figures {
+struct Stats {
     per_s: Vec<f64>,
     cpu_us: Vec<f64>,
 }
 
-impl Figures {
+impl Stats {
     fn measure(&mut self, socket: &Path, process: u32, kind: &str, depth: u32, seconds: u64) {
         let before_us = cpu_us(process);
         let per_s = fio(socket, kind, depth, seconds);
@@ -141,7 +141,7 @@ fn compare(name: &str, device: Arc<dyn BlockDevice>, peer: &[&str], options: &Op
     for kind in ["randwrite", "randread"] {
         for depth in [32, 1] {
             let before = server.counts();
-            let (mut own, mut other) = (Figures::default(), Figures::default());
+            let (mut own, mut other) = (Stats::default(), Stats::default());
             for _ in 0..options.rounds {
                 own.measure(&ours, std::process::id(), kind, depth, options.seconds);
                 other.measure(&theirs, child.id(), kind, depth, options.seconds);

@@ -7,7 +7,7 @@ mod support;
 
 use gemelo_base::{Recorder, StopFlag};
 use gemelo_device::{
-    Export, ExportTable, FrontEnd, FrontEndError, FrontEndFigures, Listening, SocketAccess,
+    Export, ExportTable, FrontEnd, FrontEndError, FrontEndStats, Listening, SocketAccess,
 };
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
 use gemelo_nbd::server::{ListenAddress, Memory, NbdFrontEnd, ServerConfig};
@@ -82,7 +82,7 @@ fn the_figures_count_clients_memory_and_files() {
         // A client is counted before its connection takes memory.
         let begun = Instant::now();
         let is_counted =
-            |figures: &FrontEndFigures| figures.accepted > 0 && figures.memory_bytes > 0;
+            |figures: &FrontEndStats| figures.accepted > 0 && figures.memory_bytes > 0;
         while !is_counted(&listening.figures()) && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -3,7 +3,7 @@
 use crate::report::{ServerStat, StatReport, Thresholds, VolumeReport, used_share, warnings};
 use crate::scrub::ScrubStat;
 use gemelo_base::process;
-use gemelo_device::{FrontEndFigures, Listening};
+use gemelo_device::{FrontEndStats, Listening};
 use gemelo_place::PoolPlace;
 use gemelo_volume::{Pool, VolumeError, VolumeSummary};
 use std::path::Path;
@@ -20,7 +20,7 @@ fn server_stat(front_ends: &[Arc<dyn Listening>]) -> ServerStat {
     };
     for front_end in front_ends {
         let figures = front_end.figures();
-        let FrontEndFigures { accepted, refused, broken, memory_bytes, memory_limit_bytes } =
+        let FrontEndStats { accepted, refused, broken, memory_bytes, memory_limit_bytes } =
             figures;
         stat.accepted_connections += accepted;
         stat.refused_connections += refused;

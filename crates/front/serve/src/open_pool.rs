@@ -227,7 +227,7 @@ impl OpenPool {
         Ok(FoundReport { blocks, domain })
     }
 
-    /// Figures of the sharing of this member with its domain since it was opened.
+    /// Stats of the sharing of this member with its domain since it was opened.
     fn domain_share(&self) -> Option<DomainShare> {
         let counts = self.placed.sharing_stat()?.counts;
         Some(DomainShare { shared: counts.shared, published: counts.published })

@@ -8,7 +8,7 @@
 use gemelo_base::{FailureKind, Monitor, Recorder, Silent, StopFlag, SystemClock};
 use gemelo_device::{
     BlockDevice, ConnectError, DeviceError, Exports, Extent, FrontEnd, FrontEndError,
-    FrontEndFigures, Geometry, Listening, Request, Transfers,
+    FrontEndStats, Geometry, Listening, Request, Transfers,
 };
 use gemelo_format::DedupMode;
 use gemelo_serve::{PoolAccess, Purpose, Reply, RequestFailure, ServeOptions, serve};
@@ -103,9 +103,9 @@ impl Listening for ListeningSizes {
 
     fn disconnect(&self, _export: &str) {}
 
-    fn figures(&self) -> FrontEndFigures {
+    fn figures(&self) -> FrontEndStats {
         let accepted = self.accepted.load(Ordering::Relaxed);
-        FrontEndFigures { accepted, memory_limit_bytes: 4096, ..FrontEndFigures::default() }
+        FrontEndStats { accepted, memory_limit_bytes: 4096, ..FrontEndStats::default() }
     }
 
     fn max_open_files(&self) -> u64 {

@@ -5,7 +5,7 @@ use crate::doors::{Door, Doors};
 use crate::guest::MAX_BUFFER_BYTES;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{
-    Exports, FrontEnd, FrontEndError, FrontEndFigures, Listening, SocketAccess, Transfers,
+    Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, SocketAccess, Transfers,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeSet;
@@ -284,9 +284,9 @@ impl Listening for VhostListening {
         self.close(export);
     }
 
-    fn figures(&self) -> FrontEndFigures {
+    fn figures(&self) -> FrontEndStats {
         let doors = self.lock().len() as u64;
-        FrontEndFigures {
+        FrontEndStats {
             accepted: self.shared.accepted.load(Ordering::Relaxed),
             refused: 0,
             broken: self.shared.broken.load(Ordering::Relaxed),

@@ -25,7 +25,7 @@ pub use bytes::{Examination, Generator};
 pub use distribution::{
     ComparedRange, Comparison, Distribution, DistributionError, DuplicateClass, ExpectedSample,
     FITTED_BLOCKS, Figure, LargestDifference, ParseNote, RANGE_COUNT, RangeRow, RankedContent,
-    ScaledClass, ScaledDistribution, Summary, SummaryFigures, range_index, range_label,
+    ScaledClass, ScaledDistribution, Summary, SummaryStats, range_index, range_label,
     range_start,
 };
 pub use id::{ContentId, UniqueIdError};

@@ -40,8 +40,8 @@ pub use log::{LogError, LogRecord, read_log};
 pub use measure::{IntervalPart, Latencies, LatencyHistogram, LatencySummary, Phase, Usage};
 pub use merge::{PartResult, merge};
 pub use result::{
-    Ended, FoundContent, Interval, IntervalFigures, Measured, Mismatch, OperationFailure,
-    OperationFigures, Populated, PredictedBlocks, ProcessBlock, ProcessResult, RunResult, Stored,
+    Ended, FoundContent, Interval, IntervalStats, Measured, Mismatch, OperationFailure,
+    OperationStats, Populated, PredictedBlocks, ProcessBlock, ProcessResult, RunResult, Stored,
     Timing, Verification, WrittenDistribution,
 };
 pub use run::{RunError, run};

@@ -7,10 +7,10 @@ use crate::history::{History, Segment, UncertainWrite};
 use crate::job::Job;
 use crate::measure::{LatencyHistogram, Usage};
 use crate::result::{
-    Ended, Measured, OperationFailure, OperationFigures, Populated, ProcessResult, RunResult,
+    Ended, Measured, OperationFailure, OperationStats, Populated, ProcessResult, RunResult,
     Timing, Verification,
 };
-use crate::summary::{self, Figures};
+use crate::summary::{self, Stats};
 use crate::written;
 use gemelo_target::AtStart;
 
@@ -31,7 +31,7 @@ pub struct PartResult<'a> {
 pub fn merge(job: &Job, contents: &Contents, parts: &[PartResult<'_>]) -> RunResult {
     let results = || parts.iter().map(|part| part.result);
     let elapsed_ns = results().map(|result| result.elapsed_ns).max().unwrap_or(0);
-    let mut figures = Figures { job, measured_ns: 0, elapsed_ns };
+    let mut figures = Stats { job, measured_ns: 0, elapsed_ns };
     figures.measured_ns = figures.busy_ns(elapsed_ns);
     let history = history(job, parts);
     let mut merged = RunResult {
@@ -94,7 +94,7 @@ fn processes(job: &Job, part: &PartResult<'_>) -> Vec<ProcessResult> {
     .collect()
 }
 
-fn total(figures: Figures<'_>, parts: &[PartResult<'_>]) -> Measured {
+fn total(figures: Stats<'_>, parts: &[PartResult<'_>]) -> Measured {
     let totals = || parts.iter().map(|part| &part.result.total);
     let processes = parts.iter().flat_map(|part| &part.result.processes);
     let busy_ns: u64 = processes.map(|process| figures.busy_ns(process.ended_ns)).sum();
@@ -113,9 +113,9 @@ fn total(figures: Figures<'_>, parts: &[PartResult<'_>]) -> Measured {
 }
 
 fn side<'a>(
-    figures: Figures<'_>,
-    sides: impl Iterator<Item = &'a OperationFigures> + Clone,
-) -> Option<OperationFigures> {
+    figures: Stats<'_>,
+    sides: impl Iterator<Item = &'a OperationStats> + Clone,
+) -> Option<OperationStats> {
     let service = together(sides.clone().filter_map(|side| side.service.as_ref()));
     let latency = together(sides.map(|side| &side.latency));
     figures.side(latency, (service.count() > 0).then_some(service))

@@ -3,7 +3,7 @@
 
 use crate::history::History;
 use crate::measure::{IntervalPart, LatencyHistogram, LatencySummary, Phase, Usage};
-use gemelo_target::{IoFailure, PoolFigures};
+use gemelo_target::{IoFailure, PoolStats};
 use serde::{Deserialize, Serialize};
 
 /// The result of one run of a job.
@@ -18,11 +18,11 @@ pub struct RunResult {
     pub elapsed_ns: u64,
     /// Length of the measured part: the elapsed time without ramp-up and cool-down.
     pub measured_ns: u64,
-    /// Figures of all processes together.
+    /// Stats of all processes together.
     pub total: Measured,
-    /// Figures of each process.
+    /// Stats of each process.
     pub processes: Vec<ProcessResult>,
-    /// Figures of each interval, ramp-up and cool-down included.
+    /// Stats of each interval, ramp-up and cool-down included.
     pub intervals: Vec<Interval>,
     /// Histograms of the intervals, for a host whose results are merged with those of others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -31,7 +31,7 @@ pub struct RunResult {
     pub populated: Option<Populated>,
     /// Duplicates among the blocks written by populating and by the run.
     pub written: Option<WrittenDistribution>,
-    /// Figures of the pool before and after the run; `None` if the target is not on a pool.
+    /// Stats of the pool before and after the run; `None` if the target is not on a pool.
     #[serde(default)]
     pub stored: Option<Stored>,
     /// Result of verification, if the job asked for it.
@@ -64,10 +64,10 @@ impl RunResult {
 /// The figures of a pool before and after a run, and the prediction from the contents written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Figures before populating.
-    pub before: PoolFigures,
-    /// Figures after the run.
-    pub after: PoolFigures,
+    /// Stats before populating.
+    pub before: PoolStats,
+    /// Stats after the run.
+    pub after: PoolStats,
     /// Blocks that the target's places hold by the job's own count. `None` if their earlier content
     /// is unknown, there are too many blocks, or a job's block is not a multiple of the pool's.
     pub predicted: Option<PredictedBlocks>,
@@ -156,10 +156,10 @@ impl std::fmt::Display for OperationFailure {
 /// The figures of one process, or of all of them together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Figures of the reads; `None` if there were none.
-    pub reads: Option<OperationFigures>,
-    /// Figures of the writes; `None` if there were none.
-    pub writes: Option<OperationFigures>,
+    /// Stats of the reads; `None` if there were none.
+    pub reads: Option<OperationStats>,
+    /// Stats of the writes; `None` if there were none.
+    pub writes: Option<OperationStats>,
     /// Times of `fdatasync`. The latency of the writes that waited for it includes them.
     pub syncs: Option<Timing>,
     /// Time spent drawing blocks, making contents and in the process's own bookkeeping.
@@ -176,7 +176,7 @@ pub struct Measured {
 
 /// The figures of the reads or of the writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OperationFigures {
+pub struct OperationStats {
     /// Operations completed.
     pub operations: u64,
     /// Bytes of these operations.
@@ -215,7 +215,7 @@ pub struct ProcessResult {
     pub place: String,
     /// Time at which the process ended, since the run began.
     pub ended_ns: u64,
-    /// Figures of the measured part.
+    /// Stats of the measured part.
     pub measured: Measured,
     /// Reads started in the whole run.
     pub reads: u64,
@@ -235,14 +235,14 @@ pub struct Interval {
     /// Phase of the run that contains the interval.
     pub phase: Phase,
     /// Reads; `None` if none completed.
-    pub reads: Option<IntervalFigures>,
+    pub reads: Option<IntervalStats>,
     /// Writes; `None` if none completed.
-    pub writes: Option<IntervalFigures>,
+    pub writes: Option<IntervalStats>,
 }
 
 /// The reads or the writes of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct IntervalFigures {
+pub struct IntervalStats {
     /// Operations completed.
     pub operations: u64,
     /// Bytes a second.

@@ -16,7 +16,7 @@ use crate::summary::{self, RunOutcomes};
 use crate::threads::joined;
 use crate::verify::check_all;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use gemelo_base::live::{LiveFigures, TotalProgress};
+use gemelo_base::live::{LiveStats, TotalProgress};
 use gemelo_base::{Classified, Clock, FailureKind, StopFlag, Unit};
 use gemelo_target::{Queue, QueueOptions, Target};
 use std::io::Write;
@@ -194,7 +194,7 @@ impl Run<'_> {
         self.environment.monitor.begin("running", unit, total);
         let mut ran = RunOutcomes::default();
         let mut told = 0;
-        let mut live = LiveFigures::new(self.environment.clock.now_ns());
+        let mut live = LiveStats::new(self.environment.clock.now_ns());
         loop {
             match received.recv_timeout(PROGRESS_INTERVAL) {
                 Ok(report) => ran.add(report),

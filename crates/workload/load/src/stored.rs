@@ -4,7 +4,7 @@
 use crate::contents::Contents;
 use crate::history::{Expected, History};
 use crate::result::{PredictedBlocks, Stored};
-use gemelo_target::PoolFigures;
+use gemelo_target::PoolStats;
 
 /// Most blocks for which a prediction is made; they take 512 MiB of memory.
 const MAX_PREDICTED: u64 = 1 << 26;
@@ -14,8 +14,8 @@ const MAX_PREDICTED: u64 = 1 << 26;
 pub(crate) fn compare(
     history: &History,
     contents: &Contents,
-    before: Option<PoolFigures>,
-    after: Option<PoolFigures>,
+    before: Option<PoolStats>,
+    after: Option<PoolStats>,
 ) -> Option<Stored> {
     let (before, after) = (before?, after?);
     let per_block = (history.block_bytes as u64).checked_div(after.block_bytes)?;

@@ -9,12 +9,12 @@ use crate::measure::{
 use crate::populate::Unfinished;
 use crate::process::{Cause, ProcessOutcome};
 use crate::result::{
-    Ended, Interval, IntervalFigures, Measured, OperationFailure, OperationFigures, Populated,
+    Ended, Interval, IntervalStats, Measured, OperationFailure, OperationStats, Populated,
     ProcessResult, RunResult, Timing,
 };
 use crate::verify::Findings;
 use crate::{stored, written};
-use gemelo_target::{PoolFigures, Target};
+use gemelo_target::{PoolStats, Target};
 use std::collections::BTreeMap;
 
 /// The collected outcomes of a run.
@@ -25,7 +25,7 @@ pub(crate) struct RunOutcomes {
     pub(crate) findings: Findings,
     pub(crate) failure: Option<OperationFailure>,
     pub(crate) populated: Option<Populated>,
-    pub(crate) pool_before: Option<PoolFigures>,
+    pub(crate) pool_before: Option<PoolStats>,
     pub(crate) used: Usage,
     pub(crate) log_error: Option<String>,
 }
@@ -37,7 +37,7 @@ pub(crate) fn unpopulated(job: &Job, unfinished: Unfinished) -> RunResult {
         Unfinished::Failed(failure) => (Ended::Failed, Some(*failure)),
     };
     let ran = RunOutcomes { failure, ..RunOutcomes::default() };
-    let figures = Figures { job, measured_ns: 0, elapsed_ns: 0 };
+    let figures = Stats { job, measured_ns: 0, elapsed_ns: 0 };
     RunResult {
         ended,
         failure: ran.failure,
@@ -68,7 +68,7 @@ pub(crate) fn result(
 ) -> RunResult {
     let elapsed_ns = ran.processes.iter().map(|process| process.ended_ns).max().unwrap_or(0);
     let measured_ns = Timeline::new(job.spec()).measured_ns(elapsed_ns);
-    let figures = Figures { job, measured_ns, elapsed_ns };
+    let figures = Stats { job, measured_ns, elapsed_ns };
     let mut all = Accumulator::new(job.spec().pace != Pace::Peak);
     for process in &ran.processes {
         all.add(&process.measured);
@@ -132,13 +132,13 @@ fn parts(job: &Job, processes: &[ProcessOutcome]) -> Vec<IntervalPart> {
 
 /// The context in which all figures of a run are computed.
 #[derive(Clone, Copy)]
-pub(crate) struct Figures<'a> {
+pub(crate) struct Stats<'a> {
     pub(crate) job: &'a Job,
     pub(crate) measured_ns: u64,
     pub(crate) elapsed_ns: u64,
 }
 
-impl Figures<'_> {
+impl Stats<'_> {
     /// Returns the measured time of a process that ran until `ended_ns`.
     pub(crate) fn busy_ns(&self, ended_ns: u64) -> u64 {
         Timeline::new(self.job.spec()).measured_ns(ended_ns)
@@ -146,7 +146,7 @@ impl Figures<'_> {
 
     fn process(&self, process: &ProcessOutcome, target: &dyn Target) -> ProcessResult {
         let busy_ns = self.busy_ns(process.ended_ns);
-        let own = Figures { measured_ns: busy_ns, ..*self };
+        let own = Stats { measured_ns: busy_ns, ..*self };
         ProcessResult {
             process: process.number,
             place: target.place(process.number),
@@ -171,7 +171,7 @@ impl Figures<'_> {
         }
     }
 
-    fn of_side(&self, side: &Side) -> Option<OperationFigures> {
+    fn of_side(&self, side: &Side) -> Option<OperationStats> {
         let service = side.service.as_ref().map(crate::Latencies::to_histogram);
         self.side(side.latency.to_histogram(), service)
     }
@@ -181,11 +181,11 @@ impl Figures<'_> {
         &self,
         latency: LatencyHistogram,
         service: Option<LatencyHistogram>,
-    ) -> Option<OperationFigures> {
+    ) -> Option<OperationStats> {
         let operations = latency.count();
         let latency = Timing::of(latency)?;
         let data_bytes = operations * self.job.spec().block_bytes as u64;
-        Some(OperationFigures {
+        Some(OperationStats {
             operations,
             data_bytes,
             operations_per_s: per_s(operations, self.measured_ns),
@@ -232,12 +232,12 @@ impl Figures<'_> {
         &self,
         parts: impl Iterator<Item = &'a LatencyHistogram>,
         length_ns: u64,
-    ) -> Option<IntervalFigures> {
+    ) -> Option<IntervalStats> {
         let mut all = LatencyHistogram::default();
         parts.for_each(|part| all.merge(part));
         let operations = all.count();
         let max_ns = all.counts.last()?[0];
-        Some(IntervalFigures {
+        Some(IntervalStats {
             operations,
             bytes_per_s: per_s(operations * self.job.spec().block_bytes as u64, length_ns),
             mean_ns: all.sum_ns as f64 / operations as f64,

@@ -11,7 +11,7 @@ use crate::error::ReplayError;
 use crate::options::Speed;
 use crate::populate::Holds;
 use crate::shared::Shared;
-use gemelo_base::live::LiveFigures;
+use gemelo_base::live::LiveStats;
 use gemelo_content::ContentId;
 use gemelo_load::PredictedBlocks;
 use gemelo_target::TargetRequest;
@@ -53,7 +53,7 @@ pub(crate) struct Dispatcher<'a> {
     drawn: u64,
     handed: DispatchCounts,
     first_ns: Option<u64>,
-    live: LiveFigures,
+    live: LiveStats,
 }
 
 /// A run of consecutive blocks that one operation covers.
@@ -81,7 +81,7 @@ impl<'a> Dispatcher<'a> {
             drawn: shared.plan.drawn_populated(),
             handed: DispatchCounts::default(),
             first_ns: None,
-            live: LiveFigures::new(shared.environment.clock.now_ns()),
+            live: LiveStats::new(shared.environment.clock.now_ns()),
             shared,
         }
     }

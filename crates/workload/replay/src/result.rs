@@ -11,10 +11,10 @@ pub struct ReplayResult {
     pub records: u64,
     /// Time from the start to the last completion.
     pub duration_ns: u64,
-    /// Figures of the reads.
-    pub reads: ReplayFigures,
-    /// Figures of the writes.
-    pub writes: ReplayFigures,
+    /// Stats of the reads.
+    pub reads: ReplayStats,
+    /// Stats of the writes.
+    pub writes: ReplayStats,
     /// Number of flushes.
     pub flushes: u64,
     /// Trims. A trim that crosses from the part of one process to another's counts several times.
@@ -27,7 +27,7 @@ pub struct ReplayResult {
     pub generating_ns: u64,
     /// Late starts of operations; `None` at unlimited speed.
     pub lateness: Option<Lateness>,
-    /// Figures of the pool, and its blocks predicted from the contents of the trace; `None` if the
+    /// Stats of the pool, and its blocks predicted from the contents of the trace; `None` if the
     /// target is not on a pool.
     pub stored: Option<Stored>,
     /// Result of checking reads.
@@ -40,7 +40,7 @@ pub struct ReplayResult {
 
 /// The figures of the reads or of the writes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ReplayFigures {
+pub struct ReplayStats {
     /// Operations completed.
     pub operations: u64,
     /// Bytes of these operations.
@@ -50,7 +50,7 @@ pub struct ReplayFigures {
     /// Time from the due time of an operation to its end. At unlimited speed it is the service
     /// time.
     pub response_ns: LatencyHistogram,
-    /// Figures of the response time.
+    /// Stats of the response time.
     pub response_summary: Option<LatencySummary>,
 }
 
@@ -63,7 +63,7 @@ pub struct Lateness {
     pub late_after_ns: u64,
     /// Delays of the late operations.
     pub by_ns: LatencyHistogram,
-    /// Figures of these delays.
+    /// Stats of these delays.
     pub summary: Option<LatencySummary>,
 }
 

@@ -8,14 +8,14 @@ use crate::error::ReplayError;
 use crate::options::{ReplayOptions, Speed};
 use crate::plan::ReplayPlan;
 use crate::populate::populate;
-use crate::result::{Lateness, ReplayFigures, ReplayResult, ReplayVerification};
+use crate::result::{Lateness, ReplayStats, ReplayResult, ReplayVerification};
 use crate::shared::Shared;
 use crate::worker::{LATE_NS, Worker, WorkerOutcome};
 use crossbeam_channel::{bounded, unbounded};
 use gemelo_base::live::TotalProgress;
 use gemelo_base::{StopFlag, Unit};
 use gemelo_load::{Environment, PredictedBlocks, Stored};
-use gemelo_target::{PoolFigures, QueueOptions, Target};
+use gemelo_target::{PoolStats, QueueOptions, Target};
 use gemelo_trace::RecordSource;
 use std::sync::Barrier;
 
@@ -118,7 +118,7 @@ pub fn replay(
 fn in_pool_blocks(
     blocks: PredictedBlocks,
     block_bytes: u64,
-    pool: &PoolFigures,
+    pool: &PoolStats,
 ) -> Option<PredictedBlocks> {
     let per_block = block_bytes.checked_div(pool.block_bytes)?;
     (per_block > 0 && block_bytes.is_multiple_of(pool.block_bytes)).then(|| PredictedBlocks {
@@ -138,7 +138,7 @@ fn gather(
     }
     let figures = |side: crate::worker::Side| {
         let response_ns = side.response.to_histogram();
-        ReplayFigures {
+        ReplayStats {
             operations: side.response.count(),
             data_bytes: side.data_bytes,
             service_ns: side.service.to_histogram(),

@@ -221,7 +221,7 @@ pub struct Repeated {
 
 /// Means over sampled contents.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct NatureFigures {
+pub struct NatureStats {
     /// The number of distinct contents that were measured.
     pub sampled_contents: u64,
     /// The mean byte entropy (order 0), in bits a byte.
@@ -244,7 +244,7 @@ pub struct NatureClass {
     pub duplicates_to: u64,
     /// The means over the sampled contents of the range.
     #[serde(flatten)]
-    pub figures: NatureFigures,
+    pub figures: NatureStats,
 }
 
 /// The number of steps in the entropy histogram: each is half a bit, from 0 to 8 bits.
@@ -254,7 +254,7 @@ pub const ENTROPY_STEPS: usize = 16;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NatureResult {
     /// The means over all sampled contents. Each content counts once.
-    pub overall: NatureFigures,
+    pub overall: NatureStats,
     /// The means for each range of duplicates.
     pub classes: Vec<NatureClass>,
     /// The number of sampled contents by entropy, in steps of half a bit.

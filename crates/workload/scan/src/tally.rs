@@ -9,7 +9,7 @@ use crate::locality::{MAX_COPIES, MAX_OCCURRENCES};
 use crate::nature::Nature;
 use crate::request::ZeroPolicy;
 use crate::result::{
-    BlockSizeResult, ENTROPY_STEPS, LocalityResult, NatureClass, NatureFigures, NatureResult,
+    BlockSizeResult, ENTROPY_STEPS, LocalityResult, NatureClass, NatureStats, NatureResult,
     RangeResult, Repeated,
 };
 use crate::set::ContentLocation;
@@ -266,7 +266,7 @@ fn nature_result(contents: &[(ScanFingerprint, Measured)]) -> Option<NatureResul
     })
 }
 
-fn figures<'measured>(contents: impl Iterator<Item = &'measured Measured>) -> NatureFigures {
+fn figures<'measured>(contents: impl Iterator<Item = &'measured Measured>) -> NatureStats {
     let (mut count, mut entropy_bits, mut bytes, mut lz4_bytes, mut zstd_bytes) =
         (0u64, 0.0, 0u64, 0u64, 0u64);
     for content in contents {
@@ -277,7 +277,7 @@ fn figures<'measured>(contents: impl Iterator<Item = &'measured Measured>) -> Na
         zstd_bytes += u64::from(content.nature.zstd_bytes);
     }
     let saved = |compressed: u64| 1.0 - compressed as f64 / bytes.max(1) as f64;
-    NatureFigures {
+    NatureStats {
         sampled_contents: count,
         entropy_bits: entropy_bits / count.max(1) as f64,
         lz4_saved_share: saved(lz4_bytes),

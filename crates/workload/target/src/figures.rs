@@ -1,4 +1,4 @@
-//! Figures of a volume and its pool, taken before and after a run.
+//! Stats of a volume and its pool, taken before and after a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +14,9 @@ pub enum DedupPolicy {
     Offline,
 }
 
-/// Figures of a volume and its pool. Counts of writes start at zero when the pool is opened.
+/// Stats of a volume and its pool. Counts of writes start at zero when the pool is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PoolFigures {
+pub struct PoolStats {
     /// Bytes of a block of the pool.
     pub block_bytes: u64,
     /// The time at which the volume looks for duplicates.
@@ -36,7 +36,7 @@ pub struct PoolFigures {
     pub zero_blocks: u64,
 }
 
-impl PoolFigures {
+impl PoolStats {
     /// Returns logical blocks / physical blocks, and 1 for an empty pool.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {

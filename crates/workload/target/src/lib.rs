@@ -27,7 +27,7 @@ mod storage;
 mod uri;
 
 pub use error::{AdapterError, TargetError};
-pub use figures::{DedupPolicy, PoolFigures};
+pub use figures::{DedupPolicy, PoolStats};
 pub use find::{FileStorage, check_overwritable};
 pub use layout::{AtStart, OtherPlaces, PlaceAccess, PlaceLayout};
 pub use null::NullStorage;

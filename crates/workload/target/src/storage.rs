@@ -2,7 +2,7 @@
 //! checked, [`Target`] is ready.
 
 use crate::queue::{Queue, QueueOptions};
-use crate::{AtStart, PlaceLayout, PoolFigures, TargetError};
+use crate::{AtStart, PlaceLayout, PoolStats, TargetError};
 use gemelo_base::{Monitor, StopFlag};
 use std::fmt;
 
@@ -77,7 +77,7 @@ pub trait Target: Send + Sync {
     }
 
     /// Completes the work that the storage does some time after it has acknowledged writes: an
-    /// off-line volume searches for its duplicates. Figures taken afterwards cover all writes.
+    /// off-line volume searches for its duplicates. Stats taken afterwards cover all writes.
     ///
     /// # Errors
     /// Fails if that work fails. The written data stays as it is.
@@ -86,7 +86,7 @@ pub trait Target: Send + Sync {
     }
 
     /// Returns the figures of storage that deduplicates; `None` for all other storage.
-    fn pool_figures(&self) -> Option<PoolFigures> {
+    fn pool_figures(&self) -> Option<PoolStats> {
         None
     }
 

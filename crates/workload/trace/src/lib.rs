@@ -34,7 +34,7 @@ pub use error::{Malformed, TraceError};
 pub use merge::{DeviceRule, Merged, ReadOptions};
 pub use record::{ContentHash, Names, Record, RecordSource, TraceOperation};
 pub use stat::{
-    AccessProfile, Concentration, CopyCounting, DeviceFigures, Figures, HotPlace, MemoryLimit,
+    AccessProfile, Concentration, CopyCounting, DeviceStats, Stats, HotPlace, MemoryLimit,
     StatError, Statistics,
 };
 pub use synthesize::{

@@ -2,7 +2,7 @@
 //! step.
 
 use super::*;
-use crate::figures::Figures;
+use crate::figures::Stats;
 use crate::journal::LedgerJournal;
 use crate::store::LedgerKeeper;
 use crate::{ForeignContents, ForeignRead};
@@ -224,7 +224,7 @@ impl Member {
     }
 
     fn journal<T>(&self, act: impl FnOnce(&mut LedgerJournal<'_>) -> T) -> T {
-        act(&mut LedgerJournal { shared: &self.shared, figures: &mut Figures::default() })
+        act(&mut LedgerJournal { shared: &self.shared, figures: &mut Stats::default() })
     }
 
     fn settle(&self, intent: &Intent) -> std::result::Result<(), gemelo_domain::JournalError> {

@@ -3,7 +3,7 @@
 mod sample;
 
 use gemelo_base::{Clock, SystemClock};
-use gemelo_record::{Better, Figures, Series};
+use gemelo_record::{Better, Stats, Series};
 use sample::Sample;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -68,7 +68,7 @@ impl Monitor {
     }
 
     /// Ends the monitor. Returns the series of the run, and the averages of a phase as figures.
-    pub(crate) fn finish(self, phase: Option<&Range<u64>>) -> Figures {
+    pub(crate) fn finish(self, phase: Option<&Range<u64>>) -> Stats {
         drop(self.asks);
         figures(&self.thread.join().unwrap_or_default(), phase)
     }
@@ -167,8 +167,8 @@ fn cores(ticks: u64, before: &Sample, after: &Sample) -> f64 {
 /// Shortest time between two samples that give a rate. Counters advance in steps of 10 ms.
 const SHORTEST_NS: u64 = 50_000_000;
 
-fn figures(samples: &[Sample], phase: Option<&Range<u64>>) -> Figures {
-    let mut figures = Figures::default();
+fn figures(samples: &[Sample], phase: Option<&Range<u64>>) -> Stats {
+    let mut figures = Stats::default();
     let pairs = pairs(samples);
     for quantity in &QUANTITIES {
         let points: Vec<(u64, f64, f64)> = pairs

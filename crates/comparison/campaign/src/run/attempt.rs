@@ -14,7 +14,7 @@ use crate::target::{Made, TargetPlan};
 use crate::workload::{Action, Measured, Stage, Step, WorkloadPlan};
 use gemelo_base::{Clock, WallClock};
 use gemelo_record::{
-    Better, Figures, Outcome, PhaseRecord, PlannedRun, RUN_SCHEMA, RunRecord, Space,
+    Better, Stats, Outcome, PhaseRecord, PlannedRun, RUN_SCHEMA, RunRecord, Space,
 };
 use std::ops::Range;
 use std::path::PathBuf;
@@ -251,8 +251,8 @@ fn empty_record(run: &PlannedRun, started_at: String) -> RunRecord {
         elapsed_ns: 0,
         outcome: Outcome::Interrupted,
         phases: Vec::new(),
-        figures: Figures::default(),
-        monitor: Figures::default(),
+        figures: Stats::default(),
+        monitor: Stats::default(),
         space: std::collections::BTreeMap::new(),
         files: Vec::new(),
         warnings: Vec::new(),

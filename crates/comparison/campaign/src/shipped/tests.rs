@@ -7,7 +7,7 @@ use gemelo_base::random::Random;
 use gemelo_compare::{
     Condition, Groups, Place, Repetition, Row, Standards, Term, Verdict, compare_targets,
 };
-use gemelo_record::{Better, CampaignRecord, ClaimRecord, Figures, Provenance};
+use gemelo_record::{Better, CampaignRecord, ClaimRecord, Stats, Provenance};
 use std::time::SystemTime;
 
 /// The findings of each paper, by the name of its plan.
@@ -127,7 +127,7 @@ const FINDINGS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Figures that do not depend on the kind of a workload: those of the space and of the monitor.
+/// Stats that do not depend on the kind of a workload: those of the space and of the monitor.
 const OF_EVERY_RUN: [&str; 8] = [
     "run/elapsed_ns",
     "space/data_bytes",
@@ -139,7 +139,7 @@ const OF_EVERY_RUN: [&str; 8] = [
     "target/memory_bytes",
 ];
 
-/// Figures of jobs, replays and Filebench scripts.
+/// Stats of jobs, replays and Filebench scripts.
 const OF_LOADS: [&str; 23] = [
     "pool/cow_shared_blocks",
     "write/bytes_per_s",
@@ -327,7 +327,7 @@ fn simulated(
             let Some(figure) = &workload.main_figure else { continue };
             let is_base = plan.settings.baseline.as_ref() == Some(&target.name);
             let value = drift * noise(random, deviation) * if is_base { 1.0 } else { ratio };
-            let mut figures = Figures::default();
+            let mut figures = Stats::default();
             figures.push(figure.as_str(), value, Better::Higher);
             let run = Repetition { number, figures, measured_ns: None };
             groups.add(Place::new(&workload.name, &target.name), run);

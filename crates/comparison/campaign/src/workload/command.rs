@@ -7,7 +7,7 @@ use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
-use gemelo_record::{Better, Figures};
+use gemelo_record::{Better, Stats};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -108,8 +108,8 @@ fn take_over(measured: &mut Measured, file: &Path, result: &Path) {
 }
 
 /// Returns the figures of lines such as `write/bytes_per_s=1.5e8`. Other lines are ignored.
-fn figures_of(text: &str) -> Figures {
-    let mut figures = Figures::default();
+fn figures_of(text: &str) -> Stats {
+    let mut figures = Stats::default();
     for line in text.lines() {
         let Some((name, value)) = line.trim().split_once('=') else { continue };
         let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())

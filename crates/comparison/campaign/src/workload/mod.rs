@@ -17,7 +17,7 @@ use crate::plan::{PlanError, Reading};
 use crate::site::Site;
 use crate::target::{Place, PlaceKind};
 use gemelo_base::values::{Size, Span};
-use gemelo_record::Figures;
+use gemelo_record::Stats;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Stage<'_, '_> {
 /// The results of an action.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
-    pub(crate) figures: Figures,
+    pub(crate) figures: Stats,
     /// The reason why the action is not complete; its figures describe the part before.
     pub(crate) failure: Option<StepError>,
     /// Result files, relative to the directory of the run.

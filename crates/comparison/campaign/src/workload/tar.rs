@@ -7,7 +7,7 @@ use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::system;
 use crate::target::{Place, PlaceKind};
-use gemelo_record::{Better, Figures};
+use gemelo_record::{Better, Stats};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -79,7 +79,7 @@ impl Action for Tar {
         write_back(&place)?;
         let elapsed_ns = clock.now_ns().saturating_sub(start_ns);
         let bytes = std::fs::metadata(&archive).map_or(0, |status| status.len()) as f64;
-        let mut figures = Figures::default();
+        let mut figures = Stats::default();
         figures.push(result::ELAPSED, elapsed_ns as f64, Better::Lower);
         figures.push("tar/archive_bytes", bytes, Better::Neither);
         figures.push("tar/bytes_per_s", bytes / (elapsed_ns as f64 / 1e9), Better::Higher);

@@ -4,7 +4,7 @@ use gemelo_base::random::Random;
 use gemelo_compare::{Groups, Place, Repetition};
 use gemelo_record::Provenance;
 use gemelo_record::{
-    Better, CAMPAIGN_SCHEMA, CampaignRecord, Figures, Outcome, PlannedRun, RUN_SCHEMA, RunRecord,
+    Better, CAMPAIGN_SCHEMA, CampaignRecord, Stats, Outcome, PlannedRun, RUN_SCHEMA, RunRecord,
     TargetRecord, WorkloadRecord,
 };
 use std::collections::BTreeMap;
@@ -51,13 +51,13 @@ pub(crate) fn campaign(targets: Vec<TargetRecord>, workloads: &[&str]) -> Campai
 }
 
 /// A run with one figure, operations a second.
-pub(crate) fn figures(operations_per_s: f64) -> Figures {
-    let mut figures = Figures::default();
+pub(crate) fn figures(operations_per_s: f64) -> Stats {
+    let mut figures = Stats::default();
     figures.push("write/operations_per_s", operations_per_s, Better::Higher);
     figures
 }
 
-pub(crate) fn repetition(number: u32, figures: Figures) -> Repetition {
+pub(crate) fn repetition(number: u32, figures: Stats) -> Repetition {
     Repetition { number, figures, measured_ns: Some(5_000_000_000) }
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn run(
         outcome: Outcome::Done,
         phases: Vec::new(),
         figures: figures(value),
-        monitor: Figures::default(),
+        monitor: Stats::default(),
         space: BTreeMap::new(),
         files: Vec::new(),
         warnings: Vec::new(),

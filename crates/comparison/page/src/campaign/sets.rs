@@ -9,7 +9,7 @@ use crate::quantity::{Unit, figure_title};
 use gemelo_record::{Better, WorkloadRecord};
 use std::collections::BTreeSet;
 
-/// Figures beside the main one that a set is drawn with, if the workloads have them.
+/// Stats beside the main one that a set is drawn with, if the workloads have them.
 const FURTHER_FIGURES: [&str; 4] =
     ["all/latency_p99_ns", "write/latency_p99_ns", "read/latency_p99_ns", "space/data_bytes"];
 

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 const MAX_SOURCES: usize = 24;
 /// Jobs whose latencies stand below their rates. Those of more jobs are in the table alone.
 const MAX_DETAILED: usize = 3;
-/// Figures that get a picture with a bar for each job, if several jobs have them.
+/// Stats that get a picture with a bar for each job, if several jobs have them.
 const BARS: [&str; 6] = [
     "write/operations_per_s",
     "read/operations_per_s",
@@ -84,7 +84,7 @@ pub(super) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
     if !drawn.is_empty() {
         pictures.items.push(Item::Pictures(drawn));
     }
-    let mut figures = Section::new("figures", "Figures");
+    let mut figures = Section::new("figures", "Stats");
     figures.items.push(Item::Table(table(sources)));
     [answer, pictures, figures].into_iter().filter(|section| !section.items.is_empty()).collect()
 }

@@ -4,7 +4,7 @@
 use gemelo_base::random::Random;
 use gemelo_record::Provenance;
 use gemelo_record::{
-    Better, CAMPAIGN_FILE, CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, Curve, Figures,
+    Better, CAMPAIGN_FILE, CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, Curve, Stats,
     LeastScale, Outcome, Paper, PlannedRun, RUN_FILE, RUN_SCHEMA, RunRecord, Series, Space,
     TargetRecord, WorkloadRecord,
 };
@@ -193,7 +193,7 @@ fn write_run(
     random: &mut Random,
 ) {
     let is_failed = planned.id.starts_with("0007");
-    let figures = if is_failed { Figures::default() } else { figures(kind, speed, random) };
+    let figures = if is_failed { Stats::default() } else { figures(kind, speed, random) };
     let mut used = BTreeMap::new();
     if kind == "write" {
         let of = |share: f64| Space {
@@ -238,9 +238,9 @@ fn write_run(
     .unwrap();
 }
 
-fn figures(kind: &str, speed: f64, random: &mut Random) -> Figures {
+fn figures(kind: &str, speed: f64, random: &mut Random) -> Stats {
     let speed = speed * noise(random, 0.02);
-    let mut figures = Figures::default();
+    let mut figures = Stats::default();
     figures.push(format!("{kind}/operations_per_s"), speed, Better::Higher);
     figures.push(format!("{kind}/bytes_per_s"), speed * 4096.0, Better::Higher);
     let mean = 2e9 / speed;
@@ -270,8 +270,8 @@ fn latencies(mean: f64, random: &mut Random) -> Vec<[u64; 2]> {
     counts.into_iter().map(|(latency, count)| [latency, count]).collect()
 }
 
-fn monitor(random: &mut Random) -> Figures {
-    let mut monitor = Figures::default();
+fn monitor(random: &mut Random) -> Stats {
+    let mut monitor = Stats::default();
     for (name, level) in [
         ("system/cpu_share", 2.4),
         ("target/cpu_share", 0.9),

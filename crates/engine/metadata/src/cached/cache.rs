@@ -1,7 +1,7 @@
 //! A cache of pages of the metadata disk. It has a fixed number of frames and evicts with CLOCK,
 //! which approximates "least recently used".
 
-use crate::CacheFigures;
+use crate::CacheStats;
 use gemelo_format::{NodeRef, PAGE_BYTES, Page, Slot};
 use hashbrown::HashTable;
 use parking_lot::Mutex;
@@ -140,8 +140,8 @@ impl Cache {
         }
     }
 
-    pub(super) fn figures(&self) -> CacheFigures {
-        CacheFigures {
+    pub(super) fn figures(&self) -> CacheStats {
+        CacheStats {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
         }

@@ -24,7 +24,7 @@ mod validate;
 mod walk;
 
 use super::registry::Registration;
-use super::{CacheFigures, Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
+use super::{CacheStats, Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
 use crate::error::{MetadataError, Result};
 use blocks::Blocks;
 use gemelo_format::{
@@ -252,7 +252,7 @@ impl MetadataBackend for LogBackend {
             index_entries: self.blocks.index.entries(),
             memory_bytes: self.nodes.memory_bytes() + self.blocks.memory_bytes(),
             pages: self.pager.slots.in_use(),
-            cache: CacheFigures::default(),
+            cache: CacheStats::default(),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Figures of a write buffer.
+//! Stats of a write buffer.
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The contents that a write buffer holds, and its work since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct BufferFigures {
+pub struct BufferStats {
     /// Most bytes of contents that it may hold.
     pub capacity_bytes: u64,
     /// Bytes of contents that it holds and that may be nowhere else.
@@ -32,7 +32,7 @@ pub struct BufferFigures {
     pub run_bytes: u64,
 }
 
-/// The counts behind [`BufferFigures`].
+/// The counts behind [`BufferStats`].
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     waits: AtomicU64,
@@ -74,9 +74,9 @@ impl Counts {
         capacity_bytes: u64,
         held_bytes: u64,
         kept_bytes: u64,
-    ) -> BufferFigures {
+    ) -> BufferStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        BufferFigures {
+        BufferStats {
             capacity_bytes,
             held_bytes,
             kept_bytes,

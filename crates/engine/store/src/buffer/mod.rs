@@ -33,7 +33,7 @@ mod tests;
 mod unseen;
 mod writer;
 
-pub use figures::BufferFigures;
+pub use figures::BufferStats;
 pub use shared::ToldOfPanic;
 pub use writer::{Untried, Unwritten};
 
@@ -133,7 +133,7 @@ impl WriteBuffer {
 
     /// Returns the figures of the buffer.
     #[must_use]
-    pub fn figures(&self) -> BufferFigures {
+    pub fn figures(&self) -> BufferStats {
         self.shared.figures()
     }
 

@@ -2,7 +2,7 @@
 
 use super::BufferOptions;
 use super::ahead::Ahead;
-use super::figures::{BufferFigures, Counts};
+use super::figures::{BufferStats, Counts};
 use super::memory::{Memory, Slot};
 use super::state::State;
 use super::unseen::Unseen;
@@ -209,7 +209,7 @@ impl Shared {
         self.has_unneeded.store(guarded.state.unneeded() > 0, Ordering::Release);
     }
 
-    pub(super) fn figures(&self) -> BufferFigures {
+    pub(super) fn figures(&self) -> BufferStats {
         let block_bytes = self.store.block_bytes() as u64;
         let guarded = self.lock();
         let state = &guarded.state;

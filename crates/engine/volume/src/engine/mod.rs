@@ -33,12 +33,12 @@ mod write;
 pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
-pub use data::RememberedFigures;
+pub use data::RememberedStats;
 pub(crate) use data::{ContentSpace, ContentStore, Pin, Remembered};
-pub use finder::{FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack};
+pub use finder::{FinderStats, FinderReport, FinderState, FinderTuning, HeldBack};
 pub(crate) use finder::{FinderPolicy, SampledBlocks, Scope};
 pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
-pub(crate) use log::{JournalFigures, MIN_RESERVE_SLOTS};
+pub(crate) use log::{JournalStats, MIN_RESERVE_SLOTS};
 pub use overload::InlineOverload;
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;
@@ -59,7 +59,7 @@ use gemelo_base::panics::Panicked;
 use gemelo_disk::Disk;
 use gemelo_format::{DiskRole, Fingerprinter, Pbn, PoolSeed, Superblock, VolumeRecord};
 use gemelo_metadata::MetadataBackend;
-use gemelo_store::{BufferFigures, FreeVeto};
+use gemelo_store::{BufferStats, FreeVeto};
 pub(crate) use health::{Health, PanicWatch};
 use layout::Ticker;
 use locks::{OrderedRead, OrderedWrite};
@@ -292,13 +292,13 @@ impl Engine {
         self.data.unmapped().held
     }
 
-    /// Figures of the journal.
-    pub(crate) fn journal_figures(&self) -> JournalFigures {
+    /// Stats of the journal.
+    pub(crate) fn journal_figures(&self) -> JournalStats {
         self.log.journal_figures()
     }
 
-    /// Figures of the write buffer; zeros for a pool that takes no changes.
-    pub(crate) fn buffer_figures(&self) -> BufferFigures {
+    /// Stats of the write buffer; zeros for a pool that takes no changes.
+    pub(crate) fn buffer_figures(&self) -> BufferStats {
         self.data.buffer_figures()
     }
 

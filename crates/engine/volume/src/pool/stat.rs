@@ -1,15 +1,15 @@
-//! Figures of a pool and its volumes.
+//! Stats of a pool and its volumes.
 
 use super::Pool;
 use crate::counters::{PoolActivity, VolumeStat};
-use crate::engine::{FinderFigures, VolumeLayout, VolumesActivity};
+use crate::engine::{FinderStats, VolumeLayout, VolumesActivity};
 use crate::error::Result;
 use crate::load::LoadStat;
 use gemelo_format::{
     BackendKind, COPIES, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
 };
-use gemelo_metadata::CacheFigures;
-use gemelo_store::BufferFigures;
+use gemelo_metadata::CacheStats;
+use gemelo_store::BufferStats;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub struct VolumeSummary {
     pub layout: VolumeLayout,
     /// Counts of the volume's activity since the pool was opened.
     pub stat: VolumeStat,
-    /// Figures of the volume's load.
+    /// Stats of the volume's load.
     pub load: LoadStat,
 }
 
@@ -78,7 +78,7 @@ pub struct PoolStat {
     /// Memory of map, records and index in bytes.
     pub metadata_memory_bytes: u64,
     /// Look-ups of pages in the cache. All are zero for a backend without a cache.
-    pub cache: CacheFigures,
+    pub cache: CacheStats,
     /// Length of the metadata disk in bytes.
     pub metadata_disk_bytes: u64,
     /// Bytes of the metadata disk that the newest checkpoint takes, without superblocks, roots and
@@ -95,12 +95,12 @@ pub struct PoolStat {
     /// The reason why the pool takes no changes any more; [`None`] for one that has not stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
-    /// Figures of the write buffer since the pool was opened.
+    /// Stats of the write buffer since the pool was opened.
     #[serde(default)]
-    pub write_buffer: BufferFigures,
-    /// Figures of the finder since the pool was opened.
+    pub write_buffer: BufferStats,
+    /// Stats of the finder since the pool was opened.
     #[serde(default)]
-    pub finder: FinderFigures,
+    pub finder: FinderStats,
     /// Counts of the pool's activity since it was opened.
     pub activity: PoolActivity,
 }

@@ -10,7 +10,7 @@ use gemelo_device::BlockDevice;
 use gemelo_format::DedupMode;
 use gemelo_place::{PlacedPool, Use};
 use gemelo_target::{
-    AtStart, DedupPolicy, PlaceAccess, PlaceLayout, PlannedTarget, PoolFigures, Queue,
+    AtStart, DedupPolicy, PlaceAccess, PlaceLayout, PlannedTarget, PoolStats, Queue,
     QueueOptions, Storage, Target, TargetError,
 };
 use gemelo_volume::{Pool, Tuning, Volume, VolumeError, VolumeSummary};
@@ -178,11 +178,11 @@ impl Target for VolumeTarget {
         )))
     }
 
-    fn pool_figures(&self) -> Option<PoolFigures> {
+    fn pool_figures(&self) -> Option<PoolStats> {
         let pool = self.placed.as_ref()?.pool();
         let stat = pool.stat().ok()?;
         let volume = summary(pool, &self.place).ok()?;
-        Some(PoolFigures {
+        Some(PoolStats {
             block_bytes: u64::from(self.volume.geometry().preferred_block_bytes),
             mode: policy(volume.record.mode),
             logical_blocks: stat.logical_blocks,

@@ -6,7 +6,7 @@ use super::{
 use gemelo_base::units::format_size;
 use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
 use gemelo_device::{
-    Exports, FrontEnd, FrontEndError, FrontEndFigures, Listening, SocketAccess, Transfers,
+    Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, SocketAccess, Transfers,
 };
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -180,9 +180,9 @@ impl Listening for NbdListening {
         self.server.disconnect(export);
     }
 
-    fn figures(&self) -> FrontEndFigures {
+    fn figures(&self) -> FrontEndStats {
         let ServerCounts { accepted, turned_away, broken, .. } = self.server.counts();
-        FrontEndFigures {
+        FrontEndStats {
             accepted,
             refused: turned_away,
             broken,

@@ -23,7 +23,7 @@ use std::time::Duration;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes a report; returns [`None`] if the pool is being closed.
-type Figures = Box<dyn Fn() -> Option<Result<StatReport, VolumeError>> + Send>;
+type Stats = Box<dyn Fn() -> Option<Result<StatReport, VolumeError>> + Send>;
 
 /// Answers requests for figures until it is dropped.
 pub struct Looks {
@@ -40,7 +40,7 @@ impl Looks {
     ///
     /// # Errors
     /// Fails if the directory cannot be written.
-    pub(crate) fn open(directory: &Path, figures: Figures) -> io::Result<Self> {
+    pub(crate) fn open(directory: &Path, figures: Stats) -> io::Result<Self> {
         let path = directory.join(LOOK_NAME);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -77,7 +77,7 @@ impl Drop for Looks {
 fn answer_until_closed(
     listener: &UnixListener,
     woken: &UnixStream,
-    figures: &Figures,
+    figures: &Stats,
     closing: &StopFlag,
 ) {
     while !closing.is_raised() {
@@ -93,7 +93,7 @@ fn answer_until_closed(
     }
 }
 
-fn answer(stream: UnixStream, figures: &Figures, closing: &StopFlag) -> io::Result<()> {
+fn answer(stream: UnixStream, figures: &Stats, closing: &StopFlag) -> io::Result<()> {
     let mut frames = Frames::new(stream)?;
     let within = Some(REQUEST_TIMEOUT);
     let Some(request) = frames.receive::<PoolRequest>(MAX_REQUEST_BYTES, closing, within)? else {

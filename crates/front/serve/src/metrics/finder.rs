@@ -1,10 +1,10 @@
 //! The metrics of the finder.
 
 use super::page::{Page, seconds};
-use gemelo_volume::{FinderFigures, FinderState, RememberedFigures};
+use gemelo_volume::{FinderStats, FinderState, RememberedStats};
 
-/// Figures of the finder.
-pub(super) fn finder_figures(page: &mut Page, finder: &FinderFigures) {
+/// Stats of the finder.
+pub(super) fn finder_figures(page: &mut Page, finder: &FinderStats) {
     for (name, help, value) in [
         (
             "finder_paused",
@@ -62,8 +62,8 @@ pub(super) fn finder_figures(page: &mut Page, finder: &FinderFigures) {
     }
 }
 
-/// Figures of the fingerprints that are taken while contents are written.
-fn remembered_figures(page: &mut Page, remembered: &RememberedFigures) {
+/// Stats of the fingerprints that are taken while contents are written.
+fn remembered_figures(page: &mut Page, remembered: &RememberedStats) {
     for (name, help, value) in [
         ("finder_fingerprints", "Fingerprints that are remembered.", remembered.held),
         ("finder_fingerprints_capacity", "Most of them.", remembered.capacity),

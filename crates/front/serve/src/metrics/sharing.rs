@@ -3,7 +3,7 @@
 use super::page::Page;
 use gemelo_place::SharingStat;
 
-/// Figures of the sharing. Pools that are no members have none.
+/// Stats of the sharing. Pools that are no members have none.
 pub(super) fn sharing_figures(page: &mut Page, sharing: Option<&SharingStat>) {
     let Some(SharingStat { counts, blocks, failure }) = sharing else { return };
     for (name, help, value) in [

@@ -6,7 +6,7 @@ use super::sharing::sharing_figures;
 use super::volumes::activity_figures;
 use crate::report::StatReport;
 use crate::scrub::ScrubStat;
-use gemelo_store::BufferFigures;
+use gemelo_store::BufferStats;
 use gemelo_volume::VolumesActivity;
 
 /// Renders the figures of a pool. Their number does not depend on that of the volumes.
@@ -22,7 +22,7 @@ pub(crate) fn pool_page(report: &StatReport<()>, volumes: &VolumesActivity) -> S
     page.text
 }
 
-/// Figures of the scrub that runs and of the last one.
+/// Stats of the scrub that runs and of the last one.
 fn scrub_figures(page: &mut Page, scrub: &ScrubStat) {
     let running = scrub.running.unwrap_or_default();
     let is_running = u8::from(scrub.running.is_some());
@@ -59,8 +59,8 @@ fn scrub_figures(page: &mut Page, scrub: &ScrubStat) {
     }
 }
 
-/// Figures of the write buffer.
-fn buffer_figures(page: &mut Page, buffer: &BufferFigures) {
+/// Stats of the write buffer.
+fn buffer_figures(page: &mut Page, buffer: &BufferStats) {
     for (name, help, value) in [
         (
             "pool_write_buffer_bytes",

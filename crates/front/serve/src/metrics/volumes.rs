@@ -8,7 +8,7 @@ use super::page::{Page, seconds};
 use crate::report::VolumeReport;
 use gemelo_volume::{LoadStat, OperationStat, VolumeSummary, VolumesActivity};
 
-/// Figures of all volumes together.
+/// Stats of all volumes together.
 pub(super) fn activity_figures(page: &mut Page, volumes: &VolumesActivity) {
     for (name, value) in volumes.stat.named() {
         page.counter(&format!("volumes_{name}_total"), &help_of(name, "of all volumes, "), value);

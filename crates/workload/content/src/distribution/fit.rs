@@ -58,7 +58,7 @@ impl Figure {
 /// Summary figures of a data set. Two of the first four determine the others. If more are given,
 /// they must agree to the rounding of their last digits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct SummaryFigures {
+pub struct SummaryStats {
     /// The unique contents, as a share of all blocks.
     pub unique_share: Option<Figure>,
     /// The duplicates, as a share of all blocks.
@@ -105,7 +105,7 @@ struct Shares {
     distinct_with_duplicates: f64,
 }
 
-impl SummaryFigures {
+impl SummaryStats {
     /// Returns the range of duplicate shares, and the stated share, that the duplicate share and
     /// the dedup ratio allow.
     fn duplicate_range(&self) -> Result<Option<(Range, f64)>, DistributionError> {
@@ -244,7 +244,7 @@ impl Distribution {
     /// # Errors
     /// Fails with [`DistributionError::Unfit`] if the figures contradict each other or are too few,
     /// and with [`DistributionError::Limit`] above 2^43 blocks.
-    pub fn fit(figures: &SummaryFigures) -> Result<Self, DistributionError> {
+    pub fn fit(figures: &SummaryStats) -> Result<Self, DistributionError> {
         let shares = figures.shares()?;
         let blocks = figures.blocks.unwrap_or(FITTED_BLOCKS);
         if blocks > MAX_FITTED_BLOCKS {

@@ -4,8 +4,8 @@
 use super::*;
 use proptest::prelude::*;
 
-fn figures(unique: &str, duplicates: &str, mean: &str, ratio: &str) -> SummaryFigures {
-    SummaryFigures {
+fn figures(unique: &str, duplicates: &str, mean: &str, ratio: &str) -> SummaryStats {
+    SummaryStats {
         unique_share: Figure::parse_percent(unique),
         duplicate_share: Figure::parse_percent(duplicates),
         duplicates_per_content: Figure::parse(mean),
@@ -50,7 +50,7 @@ fn every_pair_of_figures_is_enough() {
 
 #[test]
 fn the_most_duplicates_are_met_exactly() {
-    let asked = SummaryFigures { max_duplicates: Some(30_000), ..figures("76", "18", "", "") };
+    let asked = SummaryStats { max_duplicates: Some(30_000), ..figures("76", "18", "", "") };
     assert_eq!(Distribution::fit(&asked).unwrap().summary().max_duplicates, 30_000);
 }
 
@@ -58,17 +58,17 @@ fn the_most_duplicates_are_met_exactly() {
 fn the_ends_are_distributions_too() {
     let unique = Distribution::fit(&figures("100", "", "", "")).unwrap();
     assert_eq!(unique.to_text(), format!("0 {FITTED_BLOCKS}\n"));
-    let pairs = SummaryFigures { blocks: Some(100), ..figures("0", "50", "", "") };
+    let pairs = SummaryStats { blocks: Some(100), ..figures("0", "50", "", "") };
     assert_eq!(Distribution::fit(&pairs).unwrap().to_text(), "1 50\n");
-    let one = SummaryFigures { blocks: Some(100), ..figures("0", "99", "", "") };
+    let one = SummaryStats { blocks: Some(100), ..figures("0", "99", "", "") };
     assert_eq!(Distribution::fit(&one).unwrap().to_text(), "99 1\n");
 }
 
 #[test]
 fn contradictions_are_refused_with_the_reason() {
     let most =
-        |most, given: SummaryFigures| SummaryFigures { max_duplicates: Some(most), ..given };
-    let few = |blocks, given: SummaryFigures| SummaryFigures { blocks: Some(blocks), ..given };
+        |most, given: SummaryStats| SummaryStats { max_duplicates: Some(most), ..given };
+    let few = |blocks, given: SummaryStats| SummaryStats { blocks: Some(blocks), ..given };
     for (asked, reason) in [
         (figures("76", "", "", ""), "give two of"),
         (figures("", "18", "", "1.22"), "give two of"),
@@ -107,7 +107,7 @@ proptest! {
         mean in "[0-9]{0,3}(\\.[0-9])?", ratio in "[0-9]{0,2}",
         most in proptest::option::of(0u64..u64::MAX), blocks in 0u64..1 << 44
     ) {
-        let asked = SummaryFigures {
+        let asked = SummaryStats {
             max_duplicates: most,
             blocks: Some(blocks),
             ..figures(&unique, &duplicates, &mean, &ratio)

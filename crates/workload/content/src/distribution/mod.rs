@@ -10,7 +10,7 @@ mod scale;
 mod text;
 
 pub use compare::{ComparedRange, Comparison, LargestDifference};
-pub use fit::{FITTED_BLOCKS, Figure, SummaryFigures};
+pub use fit::{FITTED_BLOCKS, Figure, SummaryStats};
 use gemelo_base::{Classified, FailureKind};
 pub use ranges::{RANGE_COUNT, RangeRow, range_index, range_label, range_start};
 pub use sampled::ExpectedSample;

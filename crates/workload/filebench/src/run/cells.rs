@@ -140,7 +140,7 @@ impl Cells {
 
     /// Adds the figures of one flowop to `figures`. The extremes are added only if they belong to
     /// this period.
-    pub(super) fn add_to(&self, cell: usize, period: u32, figures: &mut Figures) {
+    pub(super) fn add_to(&self, cell: usize, period: u32, figures: &mut Stats) {
         let Some(cell) = self.cells.get(cell) else { return };
         figures.bytes += cell.bytes.load(Ordering::Relaxed);
         figures.total_ns += cell.total_ns.load(Ordering::Relaxed);
@@ -161,7 +161,7 @@ impl Cells {
 
 /// The figures of one flowop over all threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Figures {
+pub(super) struct Stats {
     pub(super) count: u64,
     pub(super) bytes: u64,
     pub(super) total_ns: u64,
@@ -171,7 +171,7 @@ pub(super) struct Figures {
     pub(super) histogram: [u64; HISTOGRAM_BUCKETS],
 }
 
-impl Default for Figures {
+impl Default for Stats {
     fn default() -> Self {
         Self {
             count: 0,
@@ -185,7 +185,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl Stats {
     /// Returns the figures since `before`. The extremes are kept as they are.
     pub(super) fn since(&self, before: &Self) -> Self {
         let mut rest = self.clone();
@@ -216,11 +216,11 @@ mod tests {
             is_transfer: true,
         };
         cells.record(&ended(1000, 10), 0);
-        let mut before = Figures::default();
+        let mut before = Stats::default();
         cells.add_to(1, 0, &mut before);
         cells.record(&ended(100, 5), 1);
         cells.record(&ended(300, 5), 1);
-        let mut now = Figures::default();
+        let mut now = Stats::default();
         cells.add_to(1, 1, &mut now);
         let since = now.since(&before);
         assert_eq!((since.count, since.bytes, since.total_ns, since.generate_ns), (2, 10, 400, 2));

@@ -1,7 +1,7 @@
 //! Starts the threads of a plan, waits for them, reads their figures, and stops them.
 
 use super::aio::AioPool;
-use super::cells::{Cells, Figures};
+use super::cells::{Cells, Stats};
 use super::error::WorkloadError;
 use super::fileset::Fileset;
 use super::options::{Console, Options};
@@ -34,8 +34,8 @@ struct FlowopCells {
     name: String,
     kind: Kind,
     cells: Vec<(Arc<Cells>, usize)>,
-    /// Figures at the start of the period.
-    before: Figures,
+    /// Stats at the start of the period.
+    before: Stats,
 }
 
 /// The threads of a run.
@@ -252,8 +252,8 @@ impl Running {
 }
 
 impl FlowopCells {
-    fn figures(&self, period: u32) -> Figures {
-        let mut figures = Figures::default();
+    fn figures(&self, period: u32) -> Stats {
+        let mut figures = Stats::default();
         for (cells, cell) in &self.cells {
             cells.add_to(*cell, period, &mut figures);
         }
@@ -273,7 +273,7 @@ fn flowop_cells(plan: &WorkloadPlan, identities: &[ThreadIdentity]) -> Vec<Flowo
                     name: name.clone(),
                     kind: *kind,
                     cells: Vec::new(),
-                    before: Figures::default(),
+                    before: Stats::default(),
                 });
                 flowop_cells.len() - 1
             });

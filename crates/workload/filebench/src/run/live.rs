@@ -1,7 +1,7 @@
 //! Waits for the threads of a run, and shows its progress meanwhile.
 
 use super::engine::Running;
-use gemelo_base::live::LiveFigures;
+use gemelo_base::live::LiveStats;
 use gemelo_base::{Clock, Monitor, SystemClock, Unit};
 
 /// Interval at which the progress is reported, in seconds.
@@ -14,14 +14,14 @@ pub(super) struct LiveRun<'a> {
     /// Seconds that the run takes, if they are limited.
     seconds: Option<f64>,
     told_ns: u64,
-    figures: LiveFigures,
+    figures: LiveStats,
 }
 
 impl<'a> LiveRun<'a> {
     /// Begins now.
     pub(super) fn new(monitor: &'a dyn Monitor, seconds: Option<f64>) -> Self {
         let clock = SystemClock::new();
-        let figures = LiveFigures::new(clock.now_ns());
+        let figures = LiveStats::new(clock.now_ns());
         Self { monitor, clock, seconds, told_ns: 0, figures }
     }
 

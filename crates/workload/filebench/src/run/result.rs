@@ -1,6 +1,6 @@
 //! The measurements of a run in the form of the result file.
 
-use super::cells::Figures;
+use super::cells::Stats;
 use crate::flowop::{Direction, Kind};
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ pub struct FlowopResult {
 }
 
 impl FlowopResult {
-    pub(super) fn new(name: &str, kind: Kind, figures: &Figures, elapsed_ns: u64) -> Self {
+    pub(super) fn new(name: &str, kind: Kind, figures: &Stats, elapsed_ns: u64) -> Self {
         let per_s = |count: u64| count as f64 / (elapsed_ns.max(1) as f64 / 1e9);
         let any = figures.count > 0;
         Self {
@@ -89,7 +89,7 @@ pub struct WorkloadInterval {
     /// Bytes a second of I/O time, which is the time that a thread spent, on average, in operations
     /// on files.
     pub data_bytes_per_io_s: f64,
-    /// Figures of every flowop, in the order of the script.
+    /// Stats of every flowop, in the order of the script.
     pub flowops: Vec<FlowopResult>,
 }
 

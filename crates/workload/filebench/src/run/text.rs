@@ -63,18 +63,18 @@ fn line(text: &mut String, flowop: &FlowopResult, histogram: bool) {
 mod tests {
     use super::*;
     use crate::flowop::Kind;
-    use crate::run::cells::Figures;
+    use crate::run::cells::Stats;
 
     #[test]
     fn the_form_is_the_familiar_one() {
-        let figures = |count, bytes, generate_ns| Figures {
+        let figures = |count, bytes, generate_ns| Stats {
             count,
             bytes,
             total_ns: count * 500_000,
             generate_ns,
             min_ns: 1_000,
             max_ns: 2_000_000,
-            ..Figures::default()
+            ..Stats::default()
         };
         let second = 1_000_000_000;
         let flowops = vec![
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn generation_is_told_apart_and_histograms_only_when_asked() {
-        let figures = Figures {
+        let figures = Stats {
             count: 1,
             bytes: 1 << 20,
             total_ns: 250_000_000,
             generate_ns: 750_000_000,
-            ..Figures::default()
+            ..Stats::default()
         };
         let flowop = FlowopResult::new("w", Kind::Write, &figures, 1_000_000_000);
         let interval = WorkloadInterval::new(vec![flowop], 1_000_000_000, 1);

@@ -63,7 +63,7 @@ fn job(spec: JobSpec) -> Job {
 
 /// Returns the reads and writes in the measured part of a result.
 fn operations(result: &RunResult) -> (u64, u64) {
-    let count = |side: &Option<gemelo_load::OperationFigures>| {
+    let count = |side: &Option<gemelo_load::OperationStats>| {
         side.as_ref().map_or(0, |side| side.operations)
     };
     (count(&result.total.reads), count(&result.total.writes))

@@ -1,4 +1,4 @@
-//! Figures by directory, and groups of files with common contents.
+//! Stats by directory, and groups of files with common contents.
 
 use crate::data::{Data, blocks, request, scanned};
 use gemelo_scan::{DirectoryResult, ScanRequest, SharingResult, ZeroPolicy};

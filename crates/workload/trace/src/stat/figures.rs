@@ -5,10 +5,10 @@ use super::{CopyCounting, Statistics};
 use crate::record::Names;
 use serde::{Deserialize, Serialize};
 
-/// The figures of a trace. Blocks have `block_bytes`. Figures that the trace does not determine are
+/// The figures of a trace. Blocks have `block_bytes`. Stats that the trace does not determine are
 /// `None`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct Stats {
     /// Block size in bytes.
     pub block_bytes: u64,
     /// Number of records.
@@ -76,8 +76,8 @@ pub struct Figures {
     pub hot_reads: Vec<Concentration>,
     /// The places with the most reads and writes.
     pub hottest: Vec<HotPlace>,
-    /// Figures of each device, in the order of their first record.
-    pub devices: Vec<DeviceFigures>,
+    /// Stats of each device, in the order of their first record.
+    pub devices: Vec<DeviceStats>,
     /// Bytes of the tables that were needed for counting.
     pub memory_bytes: u64,
 }
@@ -106,7 +106,7 @@ pub struct HotPlace {
 
 /// The figures of one device of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceFigures {
+pub struct DeviceStats {
     /// Name of the device.
     pub device: String,
     /// Records of the device.
@@ -135,7 +135,7 @@ fn ratio(part: u64, of: u64) -> Option<f64> {
 impl Statistics {
     /// Returns the figures of all records so far.
     #[must_use]
-    pub fn figures(&self, names: &Names) -> Figures {
+    pub fn figures(&self, names: &Names) -> Stats {
         let totals = &self.totals;
         let duration_ns = totals.last_ns.saturating_sub(totals.first_ns.unwrap_or(0));
         let duration_s = duration_ns as f64 / 1e9;
@@ -149,7 +149,7 @@ impl Statistics {
         let at_end =
             self.distribution(CopyCounting::AtEnd).ok().map(|distribution| distribution.summary());
         let moved = totals.reads + totals.writes + totals.trims;
-        Figures {
+        Stats {
             block_bytes: self.block_bytes,
             records: totals.records,
             reads: totals.reads,
@@ -230,9 +230,9 @@ impl Statistics {
         told.collect()
     }
 
-    fn device_figures(&self, names: &Names) -> Vec<DeviceFigures> {
+    fn device_figures(&self, names: &Names) -> Vec<DeviceStats> {
         let devices = self.devices.iter().enumerate().filter(|(_, device)| device.records > 0);
-        let told = devices.take(MAX_DEVICES).map(|(number, device)| DeviceFigures {
+        let told = devices.take(MAX_DEVICES).map(|(number, device)| DeviceStats {
             device: String::from_utf8_lossy(names.device_name(number as u32)).into_owned(),
             records: device.records,
             written_bytes: device.written_bytes,

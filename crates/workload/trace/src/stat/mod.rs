@@ -9,7 +9,7 @@ mod figures;
 mod profile;
 mod table;
 
-pub use figures::{Concentration, DeviceFigures, Figures, HotPlace};
+pub use figures::{Concentration, DeviceStats, Stats, HotPlace};
 use gemelo_base::{Classified, FailureKind};
 pub use profile::AccessProfile;
 

@@ -2,7 +2,7 @@
 //! source of each figure and lists the assumed ones.
 
 use super::{Arrival, SynthesisError, SynthesisSpec};
-use gemelo_content::{Distribution, Figure, SummaryFigures};
+use gemelo_content::{Distribution, Figure, SummaryStats};
 use gemelo_pattern::Pattern;
 
 /// The published figures of a trace: Koller and Rangaswami, "I/O Deduplication", FAST 2010, table
@@ -154,10 +154,10 @@ fn distribution_of(volume: DataAmount) -> Result<Distribution, SynthesisError> {
     let duplicates = 1.0 - distinct;
     let with_duplicates = (WITH_DUPLICATES * distinct).min(duplicates / USUAL_DUPLICATES);
     let figure = |value: f64| Figure::parse(&format!("{value:.9}"));
-    let figures = SummaryFigures {
+    let figures = SummaryStats {
         unique_share: figure(distinct - with_duplicates),
         dedup_ratio: figure(1.0 / distinct),
-        ..SummaryFigures::default()
+        ..SummaryStats::default()
     };
     Ok(Distribution::fit(&figures)?)
 }

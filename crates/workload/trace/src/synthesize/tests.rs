@@ -1,9 +1,9 @@
 //! Tests that synthesized traces have the figures of their presets.
 
 use super::*;
-use crate::stat::{CopyCounting, Figures, MemoryLimit, Statistics};
+use crate::stat::{CopyCounting, Stats, MemoryLimit, Statistics};
 
-fn counted(spec: &SynthesisSpec) -> (Figures, Statistics) {
+fn counted(spec: &SynthesisSpec) -> (Stats, Statistics) {
     let mut synthesis = Synthesis::new(spec).unwrap();
     let mut statistics = Statistics::new(spec.block_bytes, MemoryLimit(u64::MAX));
     let mut record = Record::new();

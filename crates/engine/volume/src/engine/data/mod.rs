@@ -23,14 +23,14 @@ use content_space::Taking;
 pub(crate) use contents::ContentStore;
 use gemelo_format::{DiskRole, PackedPlace, Pbn};
 use gemelo_store::{
-    BufferFigures, ContentComparison, ContentRead, ContentWrite, FreeVeto, NotPlaced, Store,
+    BufferStats, ContentComparison, ContentRead, ContentWrite, FreeVeto, NotPlaced, Store,
     WriteBuffer,
 };
 use owners::Owners;
 pub(crate) use readers::Pin;
 use readers::{Readers, Retired};
 pub(crate) use remembered::Remembered;
-pub use remembered::RememberedFigures;
+pub use remembered::RememberedStats;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -126,8 +126,8 @@ impl DataPath {
         self.store().compare(comparisons);
     }
 
-    /// Figures of the write buffer; zeros without one.
-    pub(crate) fn buffer_figures(&self) -> BufferFigures {
+    /// Stats of the write buffer; zeros without one.
+    pub(crate) fn buffer_figures(&self) -> BufferStats {
         self.contents.buffer().map(WriteBuffer::figures).unwrap_or_default()
     }
 

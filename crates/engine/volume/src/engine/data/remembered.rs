@@ -23,9 +23,9 @@ const PLACE_BYTES: u64 = size_of::<Place>() as u64;
 /// Fingerprints that go to their places in one hold of the lock, which writers need: some 3 µs.
 const SET_AT_ONCE: usize = 32;
 
-/// Figures of the remembered fingerprints since the pool was opened.
+/// Stats of the remembered fingerprints since the pool was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct RememberedFigures {
+pub struct RememberedStats {
     /// Most fingerprints that are remembered.
     pub capacity: u64,
     /// Fingerprints that are remembered.
@@ -194,13 +194,13 @@ impl Remembered {
         self.cpu_ns.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn figures(&self) -> RememberedFigures {
+    pub(crate) fn figures(&self) -> RememberedStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (held, dropped) = {
             let places = self.places.lock();
             (places.held, places.dropped)
         };
-        RememberedFigures {
+        RememberedStats {
             capacity: self.capacity,
             held,
             taken: read(&self.taken),

@@ -1,6 +1,6 @@
 //! The control and the figures of the finder of the background.
 
-use super::super::data::RememberedFigures;
+use super::super::data::RememberedStats;
 use super::pace::Hold;
 use super::turns::Turn;
 use serde::{Deserialize, Serialize};
@@ -100,9 +100,9 @@ impl HeldBack {
     }
 }
 
-/// Figures of the finder since the pool was opened.
+/// Stats of the finder since the pool was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FinderFigures {
+pub struct FinderStats {
     /// The activity of the finder of the background.
     pub state: FinderState,
     /// Marked blocks of off-line volumes that wait to be examined. Blocks of a volume that is gone
@@ -134,9 +134,9 @@ pub struct FinderFigures {
     pub cpu_ns: u64,
     /// Nanoseconds for which it waited although blocks were due.
     pub held_back: HeldBack,
-    /// Figures of the fingerprints that are taken while contents are written.
+    /// Stats of the fingerprints that are taken while contents are written.
     #[serde(default)]
-    pub remembered: RememberedFigures,
+    pub remembered: RememberedStats,
 }
 
 /// The control of the finder, shared by its thread and the commands.
@@ -200,15 +200,15 @@ impl FinderControl {
     }
 
     /// The figures, without those of the backlog.
-    pub(super) fn figures(&self) -> FinderFigures {
+    pub(super) fn figures(&self) -> FinderStats {
         let [paused_ns, window_ns, interval_ns, rate_ns, load_ns] =
             self.held_ns.each_ref().map(|sum| sum.load(Ordering::Relaxed));
-        FinderFigures {
+        FinderStats {
             state: self.state(),
             working_ns: self.working_ns.load(Ordering::Relaxed),
             cpu_ns: self.cpu_ns.load(Ordering::Relaxed),
             held_back: HeldBack { paused_ns, window_ns, interval_ns, rate_ns, load_ns },
-            ..FinderFigures::default()
+            ..FinderStats::default()
         }
     }
 }

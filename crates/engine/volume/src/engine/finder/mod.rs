@@ -19,7 +19,7 @@ mod while_written;
 mod work;
 
 pub(crate) use control::FinderControl;
-pub use control::{FinderFigures, FinderState, HeldBack};
+pub use control::{FinderStats, FinderState, HeldBack};
 pub(crate) use dirty::{Backlog, DirtyGroups};
 pub(crate) use sample::SampledBlocks;
 pub(crate) use tuning::FinderPolicy;
@@ -244,10 +244,10 @@ impl Engine {
         &self.finder
     }
 
-    /// Figures of the finder.
-    pub(crate) fn finder_figures(&self) -> FinderFigures {
+    /// Stats of the finder.
+    pub(crate) fn finder_figures(&self) -> FinderStats {
         let mut figures =
-            FinderFigures { remembered: self.data.remembered().figures(), ..self.finder.figures() };
+            FinderStats { remembered: self.data.remembered().figures(), ..self.finder.figures() };
         let now_ns = self.clock.now_ns();
         for volume in self.examined_volumes() {
             let backlog = volume.backlog();

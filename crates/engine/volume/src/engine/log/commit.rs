@@ -1,7 +1,7 @@
 //! Makes changes durable: one data sync and one commit for all waiting threads.
 
 use super::carry::{Carrying, Unsynced};
-use super::{JournalFigures, Log, State};
+use super::{JournalStats, Log, State};
 use crate::counters::add;
 use crate::error::Result;
 use crate::journal::Journal;
@@ -185,8 +185,8 @@ impl Committer {
         Self { journal, waiting: VecDeque::new(), carrying, durable, generation }
     }
 
-    pub(super) const fn figures(&self) -> JournalFigures {
-        JournalFigures {
+    pub(super) const fn figures(&self) -> JournalStats {
+        JournalStats {
             used_bytes: self.journal.used_bytes(),
             ring_bytes: self.journal.ring_bytes(),
             generation: self.generation,

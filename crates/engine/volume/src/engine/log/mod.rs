@@ -62,7 +62,7 @@ pub(crate) struct Log {
     waiting_bytes: AtomicU64,
     /// The committer's figures as of its last change, because the committer is held while a commit
     /// is written. Held for a copy only.
-    figures: Mutex<JournalFigures>,
+    figures: Mutex<JournalStats>,
 }
 
 /// Everything that a log is opened with.
@@ -84,9 +84,9 @@ pub(crate) struct LogParts {
     pub(crate) generation: u64,
 }
 
-/// Figures of a journal.
+/// Stats of a journal.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct JournalFigures {
+pub(crate) struct JournalStats {
     pub(crate) used_bytes: u64,
     pub(crate) ring_bytes: u64,
     /// The generation of the newest durable root.
@@ -151,8 +151,8 @@ impl Log {
         LogSnapshot { committer, state }
     }
 
-    /// Figures of the journal. It does not wait for a commit that is being written.
-    pub(crate) fn journal_figures(&self) -> JournalFigures {
+    /// Stats of the journal. It does not wait for a commit that is being written.
+    pub(crate) fn journal_figures(&self) -> JournalStats {
         *self.figures.lock()
     }
 

@@ -8,7 +8,7 @@ use gemelo_base::units::{
 use gemelo_content::{Distribution, ScaledDistribution};
 use gemelo_job::bench::JobInput;
 use gemelo_load::{
-    Ended, Measured, OperationFigures, Pace, RunResult, Timing, Verification, WrittenDistribution,
+    Ended, Measured, OperationStats, Pace, RunResult, Timing, Verification, WrittenDistribution,
 };
 use std::fmt::Write as _;
 
@@ -126,7 +126,7 @@ fn ended(input: &JobInput, result: &RunResult) -> String {
     format!("after {time}{measured}: {how}")
 }
 
-fn throughput(figures: &OperationFigures) -> String {
+fn throughput(figures: &OperationStats) -> String {
     format!(
         "{}, {}, {}, {} operations/s",
         format_counted(figures.operations, "operation"),

@@ -74,13 +74,13 @@ struct Input<'a> {
     confidence: Confidence,
     margin_share: Margin,
     rounds: bool,
-    figures: Figures<'a>,
+    figures: Stats<'a>,
     fail_if_slower_share: Option<f64>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Figures<'a> {
+enum Stats<'a> {
     Set(&'static str),
     Named(&'a [String]),
 }
@@ -146,11 +146,11 @@ impl Arguments {
         }
     }
 
-    fn figures(&self) -> Figures<'_> {
+    fn figures(&self) -> Stats<'_> {
         match (self.all, self.figure.is_empty()) {
-            (true, _) => Figures::Set("all"),
-            (false, true) => Figures::Set("main"),
-            (false, false) => Figures::Named(&self.figure),
+            (true, _) => Stats::Set("all"),
+            (false, true) => Stats::Set("main"),
+            (false, false) => Stats::Named(&self.figure),
         }
     }
 }

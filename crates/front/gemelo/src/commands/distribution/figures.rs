@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The summary figures of a distribution. Shares are of all blocks, from 0 to 1.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Figures {
+pub(super) struct Stats {
     pub(super) name: String,
     pub(super) source: Option<String>,
     pub(super) block_bytes: u64,
@@ -23,19 +23,19 @@ pub(super) struct Figures {
     pub(super) dedup_ratio: f64,
     pub(super) duplicates_per_duplicated_content: f64,
     pub(super) max_duplicates: u64,
-    pub(super) ranges: Vec<RangeFigures>,
+    pub(super) ranges: Vec<RangeStats>,
 }
 
 /// One range of duplicates.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct RangeFigures {
+pub(super) struct RangeStats {
     pub(super) duplicates: String,
     pub(super) contents: u64,
     pub(super) blocks: u64,
     pub(super) block_share: f64,
 }
 
-impl Figures {
+impl Stats {
     pub(super) fn of(
         name: &str,
         source: Option<&str>,
@@ -63,7 +63,7 @@ impl Figures {
             ranges: distribution
                 .ranges()
                 .into_iter()
-                .map(|row| RangeFigures {
+                .map(|row| RangeStats {
                     duplicates: range_label(row.index),
                     contents: row.contents,
                     blocks: row.blocks,

@@ -1,11 +1,11 @@
 //! `gemelo distribution fit` makes a distribution from the summary figures that papers publish.
 
-use super::{OutputOptions, figures::Figures};
+use super::{OutputOptions, figures::Stats};
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::values::BlockSize;
 use clap::Args;
-use gemelo_content::{Distribution, Figure, Profile, SummaryFigures};
+use gemelo_content::{Distribution, Figure, Profile, SummaryStats};
 use gemelo_job::distributions::USUAL_BLOCK_BYTES;
 
 /// Fit a distribution to summary figures that papers publish.
@@ -51,7 +51,7 @@ fn number(text: &str) -> Result<Figure, String> {
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.output.check()?;
-    let distribution = Distribution::fit(&SummaryFigures {
+    let distribution = Distribution::fit(&SummaryStats {
         unique_share: arguments.unique_share,
         duplicate_share: arguments.duplicate_share,
         duplicates_per_content: arguments.duplicates_per_content,
@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let source = format!("fitted: {}", arguments.asked());
     arguments.output.write(&Profile::new("fitted", &source, block_bytes, &distribution))?;
     if !arguments.output.is_standard_output() {
-        let figures = Figures::of("fitted", Some(&arguments.asked()), &distribution, block_bytes);
+        let figures = Stats::of("fitted", Some(&arguments.asked()), &distribution, block_bytes);
         context.print(&figures.to_text())?;
     }
     Ok(Outcome::Done)

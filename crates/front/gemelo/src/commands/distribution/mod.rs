@@ -99,6 +99,6 @@ impl OutputOptions {
     }
 }
 
-/// The schema of the figures in JSON: a list of [`figures::Figures`]. Differences are from the
+/// The schema of the figures in JSON: a list of [`figures::Stats`]. Differences are from the
 /// first.
 const SCHEMA: &str = "gemelo.distribution/1";

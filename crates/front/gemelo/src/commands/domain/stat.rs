@@ -26,7 +26,7 @@ struct Input {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Stats {
     block_bytes: u32,
     fingerprint: FingerprintKind,
     data_pool: String,
@@ -40,7 +40,7 @@ struct Figures {
     max_shard_contents: u64,
 }
 
-impl Figures {
+impl Stats {
     fn text(&self, domain: &str) -> String {
         let mut table = Table::new();
         table.row(["block size".to_owned(), format_size(u64::from(self.block_bytes))]);
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     for (_, member) in &members {
         served_members += u64::from(client.look_at(*member)?.holder.is_some());
     }
-    let figures = Figures {
+    let figures = Stats {
         block_bytes: client.config().block_bytes,
         fingerprint: client.shared().fingerprint,
         data_pool: client.shared().data_pool.clone().unwrap_or_else(|| uri.pool.clone()),

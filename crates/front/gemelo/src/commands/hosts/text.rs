@@ -2,7 +2,7 @@
 
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate};
-use gemelo_load::{OperationFigures, RunResult};
+use gemelo_load::{OperationStats, RunResult};
 use gemelo_record::HostRecord;
 
 /// Returns a table of the hosts in one job, with the offset of their clocks and the delay of their
@@ -30,7 +30,7 @@ pub(crate) fn table<Input>(hosts: &[HostRecord<Input, Vec<RunResult>>], job: usi
 
 fn row<Input>(
     name: String,
-    side: &OperationFigures,
+    side: &OperationStats,
     host: &HostRecord<Input, Vec<RunResult>>,
     job: usize,
 ) -> [String; 8] {

@@ -5,7 +5,7 @@ use gemelo_base::units::{
     format_count, format_counted, format_duration_ns, format_percent, format_rate,
 };
 use gemelo_serve::StatReport;
-use gemelo_volume::{FinderFigures, FinderState, RememberedFigures};
+use gemelo_volume::{FinderStats, FinderState, RememberedStats};
 
 /// Volumes whose shares in the work are shown, so that the line fits a terminal.
 const MAX_SHARES: usize = 4;
@@ -103,7 +103,7 @@ fn shares(report: &StatReport) -> Option<String> {
 }
 
 /// Describes what the delay has avoided, and what it has not.
-fn hot_blocks(table: &mut Table, finder: &FinderFigures) {
+fn hot_blocks(table: &mut Table, finder: &FinderStats) {
     table.row([
         "left alone".to_owned(),
         format!(
@@ -120,7 +120,7 @@ fn hot_blocks(table: &mut Table, finder: &FinderFigures) {
 }
 
 /// Describes the fingerprints that were taken at writes.
-fn remembered(table: &mut Table, remembered: &RememberedFigures) {
+fn remembered(table: &mut Table, remembered: &RememberedStats) {
     table.row([
         "fingerprints taken at writes".to_owned(),
         format!(
@@ -153,7 +153,7 @@ const fn state(state: FinderState) -> &'static str {
     }
 }
 
-fn waiting(finder: &FinderFigures) -> String {
+fn waiting(finder: &FinderStats) -> String {
     let blocks = format_counted(finder.backlog_blocks, "block");
     let age = match finder.oldest_ns {
         0 => String::new(),

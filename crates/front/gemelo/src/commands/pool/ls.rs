@@ -43,7 +43,7 @@ struct Row {
     /// The process that uses the pool; absent if it is idle.
     process_id: Option<u32>,
     /// Absent if the pool cannot be opened.
-    figures: Option<Figures>,
+    figures: Option<Stats>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -57,7 +57,7 @@ enum State {
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct Stats {
     capacity_bytes: u64,
     used_bytes: u64,
     dedup_ratio: f64,
@@ -74,7 +74,7 @@ impl Row {
         };
         let stat = &report.pool;
         let block_bytes = u64::from(stat.block_bytes);
-        let figures = Figures {
+        let figures = Stats {
             capacity_bytes: (stat.capacity_blocks + stat.reserved_blocks) * block_bytes,
             used_bytes: stat.physical_blocks * block_bytes,
             dedup_ratio: report.dedup_ratio,
@@ -97,7 +97,7 @@ impl Row {
             State::Unusable => "unusable".to_owned(),
         };
         let of =
-            |text: fn(&Figures) -> String| self.figures.as_ref().map_or_else(String::new, text);
+            |text: fn(&Stats) -> String| self.figures.as_ref().map_or_else(String::new, text);
         [
             self.pool.to_string(),
             of(|figures| format_size(figures.capacity_bytes)),

@@ -38,7 +38,7 @@ struct Input<'a> {
 }
 
 #[derive(Serialize)]
-struct Figures<'a> {
+struct Stats<'a> {
     #[serde(flatten)]
     report: &'a StatReport,
     /// Absent unless it was asked for.
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let warnings = report.warnings.clone();
     let text = stat_text::text(&report, space.as_ref());
     let input = Input { pool, space: *with_space };
-    let result = Figures { report: &report, space: space.map(Space::from) };
+    let result = Stats { report: &report, space: space.map(Space::from) };
     let made = Made { schema: SCHEMA, input, result, warnings };
     arguments.json.finish_with(&arguments.report, context, made, &text)?;
     Ok(Outcome::Done)

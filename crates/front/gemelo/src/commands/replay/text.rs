@@ -5,7 +5,7 @@ use crate::table::Table;
 use gemelo_base::units::{
     format_count, format_counted, format_duration_ns, format_rate, format_size,
 };
-use gemelo_replay::{MapRule, ReplayFigures, ReplayOptions, ReplayPlan, ReplayResult, Speed};
+use gemelo_replay::{MapRule, ReplayStats, ReplayOptions, ReplayPlan, ReplayResult, Speed};
 use gemelo_target::TargetUri;
 
 /// Returns the plan, which is printed before the replay.
@@ -101,7 +101,7 @@ pub(super) fn result(result: &ReplayResult) -> String {
     text
 }
 
-fn row(name: &str, side: &ReplayFigures, duration_ns: u64) -> [String; 7] {
+fn row(name: &str, side: &ReplayStats, duration_ns: u64) -> [String; 7] {
     let seconds = (duration_ns as f64 / 1e9).max(1e-9);
     let summary = side.response_summary.as_ref();
     let latency =

@@ -8,7 +8,7 @@ use gemelo_base::units::{
     format_percent, format_rate, format_size,
 };
 use gemelo_scan::{
-    BlockSizeResult, ConfidenceInterval, EstimateResult, FileCounts, LocalityResult, NatureFigures,
+    BlockSizeResult, ConfidenceInterval, EstimateResult, FileCounts, LocalityResult, NatureStats,
     NatureResult, Repeated, ScanResult,
 };
 
@@ -284,7 +284,7 @@ fn max_repeated(size: &BlockSizeResult) -> String {
 fn of_nature(nature: &NatureResult) -> String {
     let mut table = Table::new();
     table.row(["duplicates", "sampled", "LZ4 saves", "zstd-1 saves", "entropy"]);
-    let mut row = |name: &str, figures: &NatureFigures| {
+    let mut row = |name: &str, figures: &NatureStats| {
         table.row([
             name.to_owned(),
             format_count(figures.sampled_contents),

@@ -14,7 +14,7 @@ use gemelo_base::values::Size;
 use gemelo_content::Profile;
 use gemelo_job::{ReadTrace, TraceInput};
 use gemelo_trace::{
-    AccessProfile, CopyCounting, Figures, MemoryLimit, Merged, RecordSource, Statistics, Window,
+    AccessProfile, CopyCounting, Stats, MemoryLimit, Merged, RecordSource, Statistics, Window,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ struct Input {
 #[derive(Debug, Serialize)]
 struct Counted {
     #[serde(flatten)]
-    figures: Figures,
+    figures: Stats,
     access_profile: AccessProfile,
     is_complete: bool,
 }
@@ -164,7 +164,7 @@ impl Arguments {
         Ok(distribution.to_text())
     }
 
-    /// Returns the job file. Figures that a job cannot express are in a comment.
+    /// Returns the job file. Stats that a job cannot express are in a comment.
     fn job_text(&self, counted: &Counted) -> anyhow::Result<String> {
         let profile = &counted.access_profile;
         let block_bytes = self.block_size.0;

@@ -2,7 +2,7 @@
 
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_size};
-use gemelo_trace::{AccessProfile, Concentration, Figures, TraceFormat};
+use gemelo_trace::{AccessProfile, Concentration, Stats, TraceFormat};
 
 /// Most devices that are listed.
 const MAX_DEVICES: usize = 20;
@@ -11,7 +11,7 @@ fn ratio(value: Option<f64>) -> String {
     value.map_or_else(|| "unknown".to_owned(), |ratio| format!("{ratio:.3}"))
 }
 
-fn blocks(count: u64, figures: &Figures) -> String {
+fn blocks(count: u64, figures: &Stats) -> String {
     format_size(count.saturating_mul(figures.block_bytes))
 }
 
@@ -20,7 +20,7 @@ fn share(part: f64) -> String {
 }
 
 /// Returns the figures as text.
-pub(super) fn text(figures: &Figures, profile: &AccessProfile, formats: &[TraceFormat]) -> String {
+pub(super) fn text(figures: &Stats, profile: &AccessProfile, formats: &[TraceFormat]) -> String {
     let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
     let mut text = format!(
         "{} ({}), blocks of {}\n",
@@ -35,7 +35,7 @@ pub(super) fn text(figures: &Figures, profile: &AccessProfile, formats: &[TraceF
     text
 }
 
-fn volumes(figures: &Figures) -> String {
+fn volumes(figures: &Stats) -> String {
     let optional = |count: Option<u64>| {
         count.map_or_else(|| "unknown".to_owned(), |count| blocks(count, figures))
     };
@@ -56,7 +56,7 @@ fn volumes(figures: &Figures) -> String {
     table.render(2)
 }
 
-fn ratios(figures: &Figures, profile: &AccessProfile) -> String {
+fn ratios(figures: &Stats, profile: &AccessProfile) -> String {
     let per_s =
         |rate: Option<f64>| rate.map_or_else(|| "unknown".to_owned(), |rate| format!("{rate:.2}"));
     let mut table = Table::new();
@@ -86,7 +86,7 @@ fn ratios(figures: &Figures, profile: &AccessProfile) -> String {
     table.render(2)
 }
 
-fn hot_spots(figures: &Figures) -> String {
+fn hot_spots(figures: &Stats) -> String {
     let row = |name: &str, hot: &[Concentration]| {
         let cells = hot.iter().map(|hot| share(hot.accesses_share));
         std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>()
@@ -115,7 +115,7 @@ fn hot_spots(figures: &Figures) -> String {
     format!("hot spots\n{}{}", table.render(2), hottest.render(2))
 }
 
-fn devices(figures: &Figures) -> String {
+fn devices(figures: &Stats) -> String {
     if figures.devices.len() < 2 {
         return String::new();
     }
@@ -135,7 +135,7 @@ fn devices(figures: &Figures) -> String {
 const MANY_UNALIGNED: f64 = 0.1;
 
 /// Returns warnings that follow from the figures.
-pub(super) fn advice(figures: &Figures) -> Vec<String> {
+pub(super) fn advice(figures: &Stats) -> Vec<String> {
     let mut advice = Vec::new();
     if figures.contradictions > 0 {
         advice.push(format!(

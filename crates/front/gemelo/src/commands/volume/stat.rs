@@ -40,7 +40,7 @@ struct Input<'a> {
 }
 
 #[derive(Serialize)]
-struct Figures<'a> {
+struct Stats<'a> {
     #[serde(flatten)]
     volume: &'a VolumeSummary,
     /// Share of neighbouring blocks that are neighbours in the store, from a sample; absent if the
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         None
     };
     access.close()?;
-    let figures = Figures {
+    let figures = Stats {
         volume,
         sequential_share: volume.layout.sequential_share(),
         exclusive_bytes: space.map(|space| space.exclusive_blocks * block_bytes),
@@ -82,8 +82,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     Ok(Outcome::Done)
 }
 
-fn text(figures: &Figures<'_>, block_bytes: u64, is_served: bool) -> String {
-    let Figures { volume, sequential_share, exclusive_bytes, shared_bytes } = figures;
+fn text(figures: &Stats<'_>, block_bytes: u64, is_served: bool) -> String {
+    let Stats { volume, sequential_share, exclusive_bytes, shared_bytes } = figures;
     let record = &volume.record;
     let mut table = Table::new();
     table.row(["size".to_owned(), format_size(record.size_bytes)]);
