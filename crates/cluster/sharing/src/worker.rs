@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Pause after a round that failed. The store may be cut off for a while.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// Interval between two looks at the stop flag and at blocks that writers may wait for.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The thread, until the value is dropped. The pool is closed afterwards.
 pub struct SharingWorker {
@@ -72,7 +72,7 @@ impl SharingWorker {
 fn wait(stop: &StopFlag, span: Duration, is_due: impl Fn() -> bool) {
     let mut rest = span;
     while !stop.is_raised() && !rest.is_zero() {
-        let step = rest.min(LOOK);
+        let step = rest.min(POLL_INTERVAL);
         gemelo_base::pause(step);
         rest -= step;
         if is_due() {

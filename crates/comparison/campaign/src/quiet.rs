@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Length of a look at the counters of the processors, and the time after which the machine is
 /// looked at again. A look before each short run would make a campaign much longer.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const NEXT_LOOK: Duration = Duration::from_secs(60);
 
 /// Processors that others may use. Below it are the timers and daemons of an idle system.
@@ -33,12 +33,12 @@ impl Quiet<'_> {
         let (clock, stop) = (self.clock, self.stop);
         self.wait_for(|| {
             let ticks_before = ticks();
-            let end_ns = clock.now_ns() + LOOK.as_nanos() as u64;
+            let end_ns = clock.now_ns() + POLL_INTERVAL.as_nanos() as u64;
             while clock.now_ns() < end_ns && !stop.is_raised() {
                 gemelo_base::pause(Duration::from_millis(50));
             }
             let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
-            ticks().saturating_sub(ticks_before) as f64 / ticks_per_s / LOOK.as_secs_f64()
+            ticks().saturating_sub(ticks_before) as f64 / ticks_per_s / POLL_INTERVAL.as_secs_f64()
         });
     }
 

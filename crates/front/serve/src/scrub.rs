@@ -27,7 +27,7 @@ const MODE: u32 = 0o600;
 /// Most bytes of that file that are read.
 const MAX_FILE_BYTES: u64 = 4096;
 /// Interval at which the schedule looks at the time and at its stop flag.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The schedule of scrubs of a served pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -283,7 +283,7 @@ pub(crate) fn start(
         // After a failure the next try is a whole interval later.
         let mut not_before_s = 0;
         while !stop.is_raised() {
-            gemelo_base::pause(LOOK);
+            gemelo_base::pause(POLL_INTERVAL);
             let Some(now_s) = clock.utc_s() else { continue };
             if now_s < not_before_s || !pool.scrubs().is_due(interval, now_s) {
                 continue;

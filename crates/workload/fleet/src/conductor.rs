@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// Time between two looks at the deadlines.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two signs of life.
 const BEAT_NS: u64 = 1_000_000_000;
 /// Shortest time from the message that sets the start of a run to the start. Longer round trips
@@ -202,7 +202,7 @@ impl<'a> Conductor<'a> {
 
     /// Takes notice of what comes until the next look at the deadlines.
     fn step(&mut self) {
-        if let Ok((number, event)) = self.events.recv_timeout(LOOK) {
+        if let Ok((number, event)) = self.events.recv_timeout(POLL_INTERVAL) {
             self.take(number, event);
             while let Ok((number, event)) = self.events.try_recv() {
                 self.take(number, event);

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Time between two signs of life.
 const BEAT: Duration = Duration::from_secs(1);
 /// Time between two looks at the stop flag while waiting.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes of a file that are sent at once.
 const PIECE_BYTES: usize = 1 << 20;
 /// Time of silence after which the coordinator is given up, before the task has told another one.
@@ -71,7 +71,7 @@ pub fn serve(
     session.shared.say(&said);
     // The coordinator closes the input when it has the result.
     while !session.shared.is_abandoned() {
-        pause(LOOK);
+        pause(POLL_INTERVAL);
     }
     true
 }
@@ -148,7 +148,7 @@ impl Shared {
     fn watch(&self) {
         let mut abandoned_ns = None;
         loop {
-            pause(LOOK);
+            pause(POLL_INTERVAL);
             let now_ns = self.clock.now_ns();
             let silent_ns = now_ns.saturating_sub(self.heard_ns.load(Ordering::Relaxed));
             if silent_ns > self.timeout_ns.load(Ordering::Relaxed) {
@@ -168,7 +168,7 @@ impl Session {
     /// Waits for an order; `None` if the run is to stop.
     fn next_order(&self) -> Option<ToHost> {
         loop {
-            match self.orders.recv_timeout(LOOK) {
+            match self.orders.recv_timeout(POLL_INTERVAL) {
                 Ok(order) => return Some(order),
                 Err(RecvTimeoutError::Timeout) if !self.stop.is_raised() => {}
                 Err(_) => return None,

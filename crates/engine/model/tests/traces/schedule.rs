@@ -18,7 +18,7 @@ thread_local! {
 /// A thread that sleeps at this number of looks waits for a lock.
 const LOOKS: u32 = 3;
 /// The time between two looks at sleeping threads.
-const LOOK: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Looks without a thread that can go on: 20 s, after which the test has failed.
 const MAX_LOOKS: u32 = 400_000;
 
@@ -138,7 +138,7 @@ impl Scheduler {
             if sleeping_looks >= LOOKS && !stopped.is_empty() {
                 return Some(stopped);
             }
-            let waited = self.changed.wait_timeout(threads, LOOK);
+            let waited = self.changed.wait_timeout(threads, POLL_INTERVAL);
             threads = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(threads);

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Interval at which a worker checks whether there is work.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Tells a worker to stop.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(super) struct StopSignal {
 impl StopSignal {
     /// Waits for one interval. Returns `true` if the worker has to stop.
     pub(super) fn wait(&self) -> bool {
-        self.wait_for(LOOK)
+        self.wait_for(POLL_INTERVAL)
     }
 
     /// Waits for this time. Returns `true` if the worker has to stop.

@@ -1,7 +1,7 @@
 //! The thread of the finder: examines blocks as they come due, at its pace.
 
 use super::super::Engine;
-use super::super::worker::{LOOK, StopSignal};
+use super::super::worker::{POLL_INTERVAL, StopSignal};
 use super::Scope;
 use super::control::FinderState;
 use super::pace::{Hold, Look, Pace};
@@ -18,7 +18,7 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     let block_bytes = engine.block_bytes() as u64;
     let mut pace = Pace::new(engine.tuning.finder, block_bytes, engine.clock.now_ns());
     let mut held = None;
-    let mut wait = LOOK;
+    let mut wait = POLL_INTERVAL;
     let mut while_written = WhileWritten::new(engine.tuning.finder, engine.clock.now_ns());
     while !stop.wait_for(wait) {
         let now_ns = engine.clock.now_ns();
@@ -46,21 +46,21 @@ impl Engine {
             let is_paused = self.finder.is_paused();
             let state = if is_paused { FinderState::Paused } else { FinderState::Idle };
             self.finder.set_state(state);
-            return LOOK;
+            return POLL_INTERVAL;
         }
         let step = match pace.decide(&look) {
             Ok(step) => step,
             Err(refusal) => {
                 *held = Some((refusal.hold, now_ns));
                 self.finder.set_state(refusal.hold.into());
-                return LOOK.min(Duration::from_nanos(refusal.wait_ns));
+                return POLL_INTERVAL.min(Duration::from_nanos(refusal.wait_ns));
             }
         };
         self.finder.set_state(FinderState::Working);
         let began_ns = self.step_clock_ns();
         // Blocks that fail are marked again and come due after the delay.
         let Ok(Some(found)) = self.find_next(Scope::Due { now_ns }, step.max_blocks) else {
-            return LOOK;
+            return POLL_INTERVAL;
         };
         let took_ns = self.step_clock_ns().saturating_sub(began_ns);
         pace.note_step(step, found.report.examined_blocks, took_ns);
