@@ -125,7 +125,7 @@ impl PlacedPool {
             Some(sharing) if !self.pool.is_read_only() => {
                 // Only what is durable is shared, so what was found just now has to be committed.
                 self.pool.flush()?;
-                sharing.work_off(&self.pool, stop)
+                sharing.drain(&self.pool, stop)
             }
             _ => Ok(()),
         }

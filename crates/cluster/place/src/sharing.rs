@@ -66,8 +66,8 @@ impl MemberSharing {
     }
 
     /// Does the work that is there now.
-    pub(crate) fn work_off(&self, pool: &Pool, stop: &StopFlag) -> Result<()> {
-        Ok(self.sharing.work_off(pool, stop)?)
+    pub(crate) fn drain(&self, pool: &Pool, stop: &StopFlag) -> Result<()> {
+        Ok(self.sharing.drain(pool, stop)?)
     }
 
     /// Finds out about the changes of the ledger whose outcome is unknown.

@@ -26,9 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Rounds of [`Sharing::work_off`] beyond those that the known work takes.
+/// Rounds of [`Sharing::drain`] beyond those that the known work takes.
 const SPARE_ROUNDS: u64 = 4;
-/// Most rounds of [`Sharing::work_off`] that are full of letters: a million letters.
+/// Most rounds of [`Sharing::drain`] that are full of letters: a million letters.
 const MAX_LETTER_ROUNDS: u64 = 1000;
 
 /// A member, as this process serves it. The caller has its tenure.
@@ -186,7 +186,7 @@ impl Sharing {
     ///
     /// # Errors
     /// Fails as [`Self::work`] does.
-    pub fn work_off(&self, pool: &Pool, stop: &StopFlag) -> Result<()> {
+    pub fn drain(&self, pool: &Pool, stop: &StopFlag) -> Result<()> {
         let BlockStats { waiting, due, .. } = self.block_figures();
         let at_once = self.at_once(&self.worker.lock().index).max(1);
         let batches = (waiting + due).div_ceil(at_once as u64);

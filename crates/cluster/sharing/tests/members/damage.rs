@@ -22,7 +22,7 @@ fn pair(world: &World, client: &Client, compares: bool) -> (DomainConfig, Member
     };
     let (one, two) = (start(1), start(2));
     fill(&one, "vm", DedupMode::Inline, 1..=8);
-    one.work_off().unwrap();
+    one.drain().unwrap();
     fill(&two, "vm", DedupMode::Inline, 1..=8);
     (config, one, two)
 }
@@ -42,7 +42,7 @@ fn a_borrowed_content_is_healed_at_its_own_place() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
     let (config, one, two) = pair(&world, &client, false);
-    two.work_off().unwrap();
+    two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 8);
     let volume = two.pool.volume("vm").unwrap();
     let (home, lent) = ledgers(&client, &[&two])[0].blocks()[0].borrowed.unwrap();
@@ -64,19 +64,19 @@ fn a_borrowed_content_is_healed_at_its_own_place() {
     drop(volume);
     let two = take_over(two, &world, config);
     expect(&two, "vm", 1..=8);
-    two.work_off().unwrap();
+    two.drain().unwrap();
     expect(&two, "vm", 1..=8);
     let two = take_over(two, &world, config);
     expect(&two, "vm", 1..=8);
-    two.work_off().unwrap();
+    two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 7);
     expect_clean(&client, &[&one, &two]);
     for member in [&two, &one] {
         trim(&member.pool.volume("vm").unwrap(), 0, BLOCKS).unwrap();
         member.pool.flush().unwrap();
-        member.work_off().unwrap();
+        member.drain().unwrap();
     }
-    one.work_off().unwrap();
+    one.drain().unwrap();
     expect_nothing_left(&client, &[&one, &two]);
 }
 
@@ -86,13 +86,13 @@ fn a_content_whose_bytes_differ_is_not_borrowed() {
     let client = world.client();
     let (config, one, two) = pair(&world, &client, true);
     damage(&client, one.id(), ledgers(&client, &[&one])[0].blocks()[0].pbn);
-    two.work_off().unwrap();
+    two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 7);
     assert_eq!(two.sharing.figures().refused, 1);
     expect(&two, "vm", 1..=8);
     expect_clean(&client, &[&one, &two]);
     let two = take_over(two, &world, config);
-    two.work_off().unwrap();
+    two.drain().unwrap();
     expect(&two, "vm", 1..=8);
     expect_clean(&client, &[&one, &two]);
 }
@@ -106,7 +106,7 @@ fn three(world: &World, client: &Client) -> (DomainConfig, [Member; 3]) {
     };
     let members = [start(1), start(2), start(3)];
     fill(&members[0], "vm", DedupMode::Inline, 1..=8);
-    members[0].work_off().unwrap();
+    members[0].drain().unwrap();
     fill(&members[1], "vm", DedupMode::Inline, 1..=8);
     (config, members)
 }
@@ -128,22 +128,22 @@ fn a_good_block_is_not_given_up_for_a_damaged_one_and_heals_it() {
     let client = world.client();
     let (config, [one, two, three]) = three(&world, &client);
     damage_first(&client, &one);
-    two.work_off().unwrap();
+    two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 7);
     let figures = two.sharing.figures();
     assert_eq!((figures.checked, figures.refused), (8, 1));
     expect(&two, "vm", 1..=8);
     // The home was told, and takes the good content from there.
     assert!(!scrub(&one).is_clean());
-    one.work_off().unwrap();
+    one.drain().unwrap();
     assert_eq!(one.sharing.figures().healed, 1);
     expect(&one, "vm", 1..=8);
     assert!(scrub(&one).is_clean());
-    one.work_off().unwrap();
+    one.drain().unwrap();
     expect_clean(&client, &[&one, &two]);
     // Others share it again.
     fill(&three, "vm", DedupMode::Inline, 1..=8);
-    three.work_off().unwrap();
+    three.drain().unwrap();
     assert_eq!(three.sharing.block_figures().borrowed, 8);
     expect(&three, "vm", 1..=8);
     drop(take_over(one, &world, config));
@@ -156,24 +156,24 @@ fn what_a_home_knows_to_be_damaged_is_not_shared_until_it_is_healed() {
     let (config, [one, two, three]) = three(&world, &client);
     damage_first(&client, &one);
     assert!(!scrub(&one).is_clean());
-    one.work_off().unwrap();
+    one.drain().unwrap();
     // The index says so: nobody has to read it.
-    two.work_off().unwrap();
+    two.drain().unwrap();
     let figures = two.sharing.figures();
     assert_eq!((figures.checked, figures.refused, figures.set_aside), (7, 0, 1));
     assert_eq!(two.sharing.block_figures().borrowed, 7);
     expect(&two, "vm", 1..=8);
     // The home takes the content from the member that was refused, and says that it is good.
-    one.work_off().unwrap();
+    one.drain().unwrap();
     assert_eq!(one.sharing.figures().healed, 1);
     expect(&one, "vm", 1..=8);
     assert!(scrub(&one).is_clean());
     fill(&three, "vm", DedupMode::Inline, 1..=8);
-    three.work_off().unwrap();
+    three.drain().unwrap();
     assert_eq!(three.sharing.block_figures().borrowed, 8);
     // The member that was refused tries again when it is opened.
     let two = take_over(two, &world, config);
-    two.work_off().unwrap();
+    two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 8);
     expect(&two, "vm", 1..=8);
     expect_clean(&client, &[&one, &two, &three]);
@@ -184,23 +184,23 @@ fn a_borrower_that_meets_damage_or_writes_the_content_again_helps_the_home() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
     let (_, [one, two, three]) = three(&world, &client);
-    two.work_off().unwrap();
+    two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 8);
     damage_first(&client, &one);
     let volume = two.pool.volume("vm").unwrap();
     let damaged = (0..8).find(|lbn| read(&volume, *lbn).is_err()).unwrap();
-    two.work_off().unwrap();
-    one.work_off().unwrap();
+    two.drain().unwrap();
+    one.drain().unwrap();
     // The home has looked, and nobody shares the content any more.
     fill(&three, "vm", DedupMode::Inline, 1..=8);
     write(&three.pool.volume("vm").unwrap(), damaged, &content(100)).unwrap();
     three.pool.flush().unwrap();
-    three.work_off().unwrap();
+    three.drain().unwrap();
     assert_eq!(three.sharing.figures().set_aside, 0);
     write(&volume, BLOCKS - 1, &content(damaged + 1)).unwrap();
     flush(&volume).unwrap();
-    two.work_off().unwrap();
-    one.work_off().unwrap();
+    two.drain().unwrap();
+    one.drain().unwrap();
     assert_eq!(one.sharing.figures().healed, 1);
     expect(&one, "vm", 1..=8);
     expect(&two, "vm", 1..=8);
@@ -212,17 +212,17 @@ fn a_lent_content_is_healed_as_well() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
     let (_, [one, two, three]) = three(&world, &client);
-    two.work_off().unwrap();
+    two.drain().unwrap();
     trim(&one.pool.volume("vm").unwrap(), 0, BLOCKS).unwrap();
     one.pool.flush().unwrap();
-    one.work_off().unwrap();
+    one.drain().unwrap();
     assert_eq!(one.sharing.block_figures().lent, 8);
     damage_first(&client, &one);
     fill(&three, "vm", DedupMode::Inline, 1..=8);
-    three.work_off().unwrap();
+    three.drain().unwrap();
     assert_eq!(three.sharing.block_figures().borrowed, 7);
     expect(&three, "vm", 1..=8);
-    one.work_off().unwrap();
+    one.drain().unwrap();
     assert_eq!(one.sharing.figures().healed, 1);
     expect(&two, "vm", 1..=8);
     expect_clean(&client, &[&one, &two, &three]);

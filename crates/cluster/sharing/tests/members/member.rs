@@ -180,7 +180,7 @@ impl Member {
     }
 
     /// Works until nothing is left to do.
-    pub(crate) fn work_off(&self) -> Result<(), Failure> {
+    pub(crate) fn drain(&self) -> Result<(), Failure> {
         while !self.sharing.work(&self.pool)?.is_idle() {}
         Ok(())
     }

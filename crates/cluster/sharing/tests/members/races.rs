@@ -87,8 +87,8 @@ fn threads_share_while_others_write_and_read() {
         member.pool.gc(None, &Silent, &StopFlag::new()).unwrap();
     }
     let all: Vec<&Member> = members.iter().collect();
-    let work_off = || (0..3).for_each(|_| all.iter().for_each(|member| member.work_off().unwrap()));
-    work_off();
+    let drain = || (0..3).for_each(|_| all.iter().for_each(|member| member.drain().unwrap()));
+    drain();
     expect_clean(&client, &all);
     let figures = members.each_ref().map(|member| member.sharing.figures());
     assert!(
@@ -105,6 +105,6 @@ fn threads_share_while_others_write_and_read() {
         ["inline", "offline"].iter().for_each(|name| member.pool.remove_volume(name).unwrap());
         member.pool.gc(None, &Silent, &StopFlag::new()).unwrap();
     }
-    work_off();
+    drain();
     expect_nothing_left(&client, &all);
 }

@@ -99,7 +99,7 @@ impl<'a> Run<'a> {
                 }
                 scrub(self.member(number));
                 self.member(number).pool.find(&Silent, &StopFlag::new()).unwrap();
-                self.member(number).work_off().unwrap();
+                self.member(number).drain().unwrap();
             }
         }
         self.read_everything();
@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
             self.note(number);
         }
         let all: Vec<&Member> = self.members.iter().flatten().collect();
-        all.iter().for_each(|member| member.work_off().unwrap());
+        all.iter().for_each(|member| member.drain().unwrap());
         expect_clean(&self.client, &all);
     }
 

@@ -346,7 +346,7 @@ impl Run<'_> {
             member.pool.find(&Silent, &StopFlag::new()).unwrap();
             member.pool.gc(None, &Silent, &StopFlag::new()).unwrap();
         }
-        work_off(&members);
+        drain(&members);
         expect_clean(&client, &all);
         members.iter().for_each(|member| self.recover(member).unwrap());
         members.iter().for_each(check_from_outside);
@@ -355,7 +355,7 @@ impl Run<'_> {
             names.for_each(|name| member.pool.remove_volume(&name).unwrap());
             member.pool.gc(None, &Silent, &StopFlag::new()).unwrap();
         }
-        work_off(&members);
+        drain(&members);
         expect_nothing_left(&client, &all);
         members.iter().for_each(|member| self.note(member));
     }
@@ -367,9 +367,9 @@ pub(crate) fn id_of(found: &[u8]) -> Option<u64> {
 }
 
 /// Works until no member has anything left to do. One member's release is another one's letter.
-fn work_off(members: &[Member]) {
+fn drain(members: &[Member]) {
     for _ in 0..3 {
-        members.iter().for_each(|member| member.work_off().unwrap());
+        members.iter().for_each(|member| member.drain().unwrap());
     }
 }
 

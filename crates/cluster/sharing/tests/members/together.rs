@@ -38,9 +38,9 @@ fn two_members(compares: bool, backend: BackendKind) {
     };
     let (one, two) = (start(1), start(2));
     fill(&one, "vm", DedupMode::Inline, 1..=40);
-    one.work_off().unwrap();
+    one.drain().unwrap();
     fill(&two, "vm", DedupMode::Offline, 21..=60);
-    two.work_off().unwrap();
+    two.drain().unwrap();
     let (first, second) = (one.sharing.block_figures(), two.sharing.block_figures());
     assert_eq!((first.kept, first.borrowed), (40, 0));
     assert_eq!((second.kept, second.borrowed), (40, 20), "60 contents are stored once");
@@ -51,7 +51,7 @@ fn two_members(compares: bool, backend: BackendKind) {
     // The home gives its contents up, and the other member keeps them.
     trim(&one.pool.volume("vm").unwrap(), 0, BLOCKS).unwrap();
     one.pool.flush().unwrap();
-    one.work_off().unwrap();
+    one.drain().unwrap();
     let first = one.sharing.block_figures();
     assert_eq!((first.kept, first.lent), (20, 20));
     assert_eq!(one.pool.held_blocks(), 20);
@@ -61,8 +61,8 @@ fn two_members(compares: bool, backend: BackendKind) {
     // The last one gives them up, and the home hears of it.
     two.pool.remove_volume("vm").unwrap();
     two.pool.gc(None, &Silent, &StopFlag::new()).unwrap();
-    two.work_off().unwrap();
-    one.work_off().unwrap();
+    two.drain().unwrap();
+    one.drain().unwrap();
     expect_nothing_left(&client, &[&one, &two]);
 }
 
@@ -110,7 +110,7 @@ fn four_members_save_as_much_as_one_pool() {
     }
     let all: Vec<&Member> = members.iter().collect();
     assert!(places(&all) > places(&[&big]) * 3 / 2, "nothing is shared yet");
-    all.iter().for_each(|member| member.work_off().unwrap());
+    all.iter().for_each(|member| member.drain().unwrap());
     assert_eq!(places(&all), places(&[&big]));
     (1..).zip(&members).for_each(|(number, member)| expect(member, "vm", image(number)));
 }
@@ -127,7 +127,7 @@ fn figures_are_told_during_a_round() {
     };
     let (one, two) = (start(1), start(2));
     fill(&one, "vm", DedupMode::Inline, 1..=5);
-    one.work_off().unwrap();
+    one.drain().unwrap();
     fill(&two, "vm", DedupMode::Inline, 1..=5);
     let (sharing, (tell, told)) = (Arc::clone(&two.sharing), channel());
     two.others.watch(move || {
@@ -136,7 +136,7 @@ fn figures_are_told_during_a_round() {
         std::thread::spawn(move || answer.send(asked.figures()));
         tell.send(answered.recv_timeout(Duration::from_secs(5))).unwrap();
     });
-    two.work_off().unwrap();
+    two.drain().unwrap();
     assert_eq!(told.try_iter().next().map(|figures| figures.is_ok()), Some(true));
     assert_eq!(two.sharing.figures().shared, 5);
 }
