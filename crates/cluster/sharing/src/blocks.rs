@@ -3,7 +3,7 @@
 use crate::bits::Bits;
 use crate::borrowed::Borrowed;
 use crate::in_flight::InFlight;
-use crate::record::{Kind, Place};
+use crate::record::{BlockState, Place};
 use gemelo_domain::Action;
 use gemelo_format::{Fingerprint, Pbn};
 use serde::{Deserialize, Serialize};
@@ -62,9 +62,9 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// Takes a block from the ledger. There are many when a member is taken over, and most are
     /// published.
-    pub(crate) fn load(&mut self, pbn: Pbn, kind: Kind) {
+    pub(crate) fn load(&mut self, pbn: Pbn, kind: BlockState) {
         self.kept.insert(pbn);
-        if kind != Kind::Published {
+        if kind != BlockState::Published {
             self.set_kind(pbn, kind);
         }
     }
@@ -157,16 +157,16 @@ impl Blocks {
     }
 
     /// Returns the relation of a block to the domain, if it is kept and not being published.
-    pub(crate) fn kind(&self, pbn: Pbn) -> Option<Kind> {
+    pub(crate) fn kind(&self, pbn: Pbn) -> Option<BlockState> {
         if !self.kept.contains(pbn) || self.publishing.contains_key(&pbn) && !self.is_other(pbn) {
             return None;
         }
         Some(match (self.aside.get(&pbn), self.borrowed.get(pbn)) {
-            (Some(Aside::Restored { place, .. }), _) => Kind::Restored(*place),
-            (Some(Aside::Alone), _) => Kind::Alone,
-            (None, Some(place)) => Kind::Borrowed(place),
-            (None, None) if self.lent.contains(pbn) => Kind::Lent,
-            (None, None) => Kind::Published,
+            (Some(Aside::Restored { place, .. }), _) => BlockState::Restored(*place),
+            (Some(Aside::Alone), _) => BlockState::Alone,
+            (None, Some(place)) => BlockState::Borrowed(place),
+            (None, None) if self.lent.contains(pbn) => BlockState::Lent,
+            (None, None) => BlockState::Published,
         })
     }
 
@@ -175,21 +175,21 @@ impl Blocks {
     }
 
     /// Sets the relation of a kept block to the domain.
-    pub(crate) fn set_kind(&mut self, pbn: Pbn, kind: Kind) {
+    pub(crate) fn set_kind(&mut self, pbn: Pbn, kind: BlockState) {
         assert!(self.kept.contains(pbn), "block {} is not kept", pbn.number());
         self.borrowed.remove(pbn);
         self.aside.remove(&pbn);
         self.lent.remove(pbn);
         match kind {
-            Kind::Published => {}
-            Kind::Lent => {
+            BlockState::Published => {}
+            BlockState::Lent => {
                 self.lent.insert(pbn);
             }
-            Kind::Borrowed((home, content)) => self.borrowed.insert(pbn, home, content),
-            Kind::Restored(place) => {
+            BlockState::Borrowed((home, content)) => self.borrowed.insert(pbn, home, content),
+            BlockState::Restored(place) => {
                 self.aside.insert(pbn, Aside::Restored { place, is_durable: true });
             }
-            Kind::Alone => {
+            BlockState::Alone => {
                 self.aside.insert(pbn, Aside::Alone);
             }
         }
@@ -219,9 +219,9 @@ impl Blocks {
     }
 
     /// Returns the relation of a block to the domain as the ledger has it or may have it.
-    pub(crate) fn durable_kind(&self, pbn: Pbn) -> Option<Kind> {
+    pub(crate) fn durable_kind(&self, pbn: Pbn) -> Option<BlockState> {
         match self.aside.get(&pbn) {
-            Some(Aside::Restored { is_durable: false, place }) => Some(Kind::Borrowed(*place)),
+            Some(Aside::Restored { is_durable: false, place }) => Some(BlockState::Borrowed(*place)),
             _ => self.kind(pbn),
         }
     }

@@ -3,7 +3,7 @@
 use crate::group::{Fingerprints, Kinds};
 use crate::in_flight::{INTENT_PREFIX, InFlight};
 use crate::ledger::{decode_version, head_of};
-use crate::record::Kind;
+use crate::record::BlockState;
 use gemelo_domain::{Claim, Claims, Damage, DomainError, Intent, MemberId, Shard};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::{KeyPage, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects};
@@ -39,7 +39,7 @@ pub struct LedgerClaims {
 /// The records of a ledger, before kinds and fingerprints are brought together.
 #[derive(Default)]
 struct Reading {
-    kinds: BTreeMap<Pbn, Kind>,
+    kinds: BTreeMap<Pbn, BlockState>,
     fingerprints: BTreeMap<Pbn, Fingerprint>,
     intents: Vec<Intent>,
     damage: Vec<Damage>,
@@ -144,12 +144,12 @@ impl Reading {
                 self.note(&head, &Fingerprints::key(Fingerprints::number_of(pbn)), NO_FINGERPRINT);
                 continue;
             };
-            let is_counted = !matches!(kind, Kind::Lent | Kind::Alone);
+            let is_counted = !matches!(kind, BlockState::Lent | BlockState::Alone);
             let borrowed = match kind {
-                Kind::Borrowed(place) => Some(place),
+                BlockState::Borrowed(place) => Some(place),
                 _ => None,
             };
-            let is_alone = kind == Kind::Alone;
+            let is_alone = kind == BlockState::Alone;
             blocks.push(KeptBlock { pbn, fingerprint, borrowed, is_counted, is_alone });
             if !is_alone {
                 let (home, pbn) = match kind.place() {

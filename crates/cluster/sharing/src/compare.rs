@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::places::State;
-use crate::record::{Kind, Place, Record};
+use crate::record::{BlockState, Place, Record};
 use crate::shared::Shared;
 use gemelo_format::{Fingerprint, Pbn};
 use std::sync::atomic::Ordering;
@@ -48,7 +48,7 @@ impl<'a> Comparison<'a> {
             let good = self.are_good(candidates)?;
             assert_eq!(good.len(), candidates.len(), "each candidate is decided");
             for (Candidate { pbn, fingerprint, place }, is_good) in candidates.iter().zip(good) {
-                let kind = if is_good { Kind::Borrowed(*place) } else { Kind::Restored(*place) };
+                let kind = if is_good { BlockState::Borrowed(*place) } else { BlockState::Restored(*place) };
                 decided.push((*pbn, Record { fingerprint: *fingerprint, kind }));
             }
         }

@@ -8,7 +8,7 @@
 use crate::error::{Result, SharingError};
 use crate::journal::LedgerJournal;
 use crate::places::State;
-use crate::record::{Kind, Place, Record};
+use crate::record::{BlockState, Place, Record};
 use crate::sharing::{Sharing, Worker};
 use gemelo_domain::{Action, Change, Doubt, Doubts, Entry, MemberId};
 use gemelo_format::{Fingerprint, Pbn};
@@ -71,14 +71,14 @@ impl Sharing {
         for (pbn, record) in noticed.iter().copied().zip(records) {
             let Some(Record { fingerprint, kind }) = record else { continue };
             match kind {
-                Kind::Published | Kind::Lent => {
+                BlockState::Published | BlockState::Lent => {
                     doubted.insert(pbn, Doubted { pbn, fingerprint, copies: Vec::new() });
                 }
-                Kind::Borrowed((home, _)) => {
+                BlockState::Borrowed((home, _)) => {
                     let doubt = Doubt { fingerprint, from: self.shared.member, copy: None };
                     told.entry(home).or_default().push(doubt);
                 }
-                Kind::Restored(_) | Kind::Alone => {}
+                BlockState::Restored(_) | BlockState::Alone => {}
             }
         }
         Ok((doubted, told))
@@ -109,7 +109,7 @@ impl Sharing {
             else {
                 continue;
             };
-            if !matches!(record.kind, Kind::Published | Kind::Lent) {
+            if !matches!(record.kind, BlockState::Published | BlockState::Lent) {
                 continue;
             }
             let new = Doubted { pbn, fingerprint: doubt.fingerprint, copies: Vec::new() };
@@ -176,7 +176,7 @@ impl Sharing {
     pub(crate) fn doubts_of(&self, restored: impl Iterator<Item = (Pbn, Record)>) -> Told {
         let mut told = Told::new();
         for (pbn, Record { fingerprint, kind }) in restored {
-            if let Kind::Restored((home, _)) = kind {
+            if let BlockState::Restored((home, _)) = kind {
                 let (from, copy) = (self.shared.member, Some(pbn));
                 told.entry(home).or_default().push(Doubt { fingerprint, from, copy });
             }

@@ -1,7 +1,7 @@
 //! The values of a ledger's page. The records of neighbouring blocks are in one value, because each
 //! key has a cost of its own. Kinds and fingerprints are apart: a take-over reads the kinds only.
 
-use crate::record::{Kind, Place};
+use crate::record::{BlockState, Place};
 use gemelo_domain::MemberId;
 use gemelo_domain::codec::{Reader, Reason, Writer};
 use gemelo_format::{Fingerprint, Pbn};
@@ -33,7 +33,7 @@ pub(crate) struct Group<T, const BLOCKS: u32> {
 ///
 /// The byte after the version has bit t if a block has kind t. For each of these, in order: the set
 /// of its blocks, and the other place of each block of it, if the kind has one.
-pub(crate) type Kinds = Group<Kind, KIND_BLOCKS>;
+pub(crate) type Kinds = Group<BlockState, KIND_BLOCKS>;
 
 /// The fingerprints of a group's blocks: the set of the blocks, and the fingerprint of each.
 pub(crate) type Fingerprints = Group<Fingerprint, FINGERPRINT_BLOCKS>;
@@ -200,13 +200,13 @@ pub fn recode_ledger_value(key: &str, value: &[u8]) -> Result<Vec<u8>, Reason> {
 /// The numbers of kinds are below it. There is no kind 0.
 const TAGS: usize = 6;
 
-const fn tag_of(kind: Kind) -> usize {
+const fn tag_of(kind: BlockState) -> usize {
     match kind {
-        Kind::Published => 1,
-        Kind::Lent => 2,
-        Kind::Borrowed(_) => 3,
-        Kind::Restored(_) => 4,
-        Kind::Alone => 5,
+        BlockState::Published => 1,
+        BlockState::Lent => 2,
+        BlockState::Borrowed(_) => 3,
+        BlockState::Restored(_) => 4,
+        BlockState::Alone => 5,
     }
 }
 
@@ -214,13 +214,13 @@ const fn has_place(tag: usize) -> bool {
     matches!(tag, 3 | 4)
 }
 
-fn kind_of(tag: usize, place: Option<Place>) -> Option<Kind> {
+fn kind_of(tag: usize, place: Option<Place>) -> Option<BlockState> {
     Some(match tag {
-        1 => Kind::Published,
-        2 => Kind::Lent,
-        3 => Kind::Borrowed(place?),
-        4 => Kind::Restored(place?),
-        5 => Kind::Alone,
+        1 => BlockState::Published,
+        2 => BlockState::Lent,
+        3 => BlockState::Borrowed(place?),
+        4 => BlockState::Restored(place?),
+        5 => BlockState::Alone,
         _ => return None,
     })
 }

@@ -5,7 +5,7 @@ use crate::compare::Comparison;
 use crate::error::Result;
 use crate::figures::Stats;
 use crate::in_flight::InFlight;
-use crate::record::{Kind, Record};
+use crate::record::{BlockState, Record};
 use crate::shared::Shared;
 use gemelo_domain::{Action, Change, Effect, Intent, Journal, JournalError, Settled, Verdict};
 use gemelo_format::{Fingerprint, Pbn};
@@ -98,7 +98,7 @@ impl LedgerJournal<'_> {
                 if !blocks.is_restoring(*pbn) {
                     blocks.set_kind(*pbn, record.kind);
                 }
-                borrowed.extend(matches!(record.kind, Kind::Borrowed(_)).then_some(*pbn));
+                borrowed.extend(matches!(record.kind, BlockState::Borrowed(_)).then_some(*pbn));
             }
         }
         self.shared.discard(borrowed)?;
@@ -118,7 +118,7 @@ impl LedgerJournal<'_> {
                 let fingerprint = change.fingerprint;
                 match (change.action, effect) {
                     (Action::Publish(pbn), Effect::Published(_)) => {
-                        found.taken.push((pbn, Record { fingerprint, kind: Kind::Published }));
+                        found.taken.push((pbn, Record { fingerprint, kind: BlockState::Published }));
                     }
                     (Action::Publish(pbn), Effect::Shared(home, content)) => {
                         let place = (home, content);
@@ -176,7 +176,7 @@ impl LedgerJournal<'_> {
         consequences.forgotten.iter().for_each(|pbn| blocks.free(*pbn));
         let taken = consequences.taken.iter().map(|(_, record)| record.kind);
         self.figures.refused +=
-            taken.filter(|kind| matches!(kind, Kind::Restored(_))).count() as u64;
+            taken.filter(|kind| matches!(kind, BlockState::Restored(_))).count() as u64;
     }
 }
 
@@ -186,7 +186,7 @@ impl Consequences {
         &mut self,
         pbn: Pbn,
         fingerprint: Fingerprint,
-        (kind, effect): (Option<Kind>, Effect),
+        (kind, effect): (Option<BlockState>, Effect),
     ) {
         let withdrawn = match effect {
             Effect::Withdrawn(withdrawn) => Some(withdrawn),
@@ -196,8 +196,8 @@ impl Consequences {
         self.forgotten.extend(withdrawn);
         let kept = match kind {
             // Other members refer to it.
-            Some(Kind::Published | Kind::Lent) if withdrawn != Some(pbn) => Some(Kind::Lent),
-            Some(Kind::Restored(_) | Kind::Alone) => Some(Kind::Alone),
+            Some(BlockState::Published | BlockState::Lent) if withdrawn != Some(pbn) => Some(BlockState::Lent),
+            Some(BlockState::Restored(_) | BlockState::Alone) => Some(BlockState::Alone),
             _ => None,
         };
         match kept {

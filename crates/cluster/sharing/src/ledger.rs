@@ -9,7 +9,7 @@
 use crate::error::{Result, SharingError};
 use crate::group::{AFTER_FINGERPRINTS, Kinds};
 use crate::in_flight::{INTENT_PREFIX, InFlight, intent_key};
-use crate::record::{Kind, Record};
+use crate::record::{BlockState, Record};
 use gemelo_base::Clock;
 use gemelo_domain::codec::{Reader, Reason, Writer};
 use gemelo_domain::{DomainError, Intent, MemberId};
@@ -81,7 +81,7 @@ impl Ledger {
         objects: Arc<dyn Objects>,
         clock: Arc<dyn Clock>,
         member: MemberId,
-        mut take_kind: impl FnMut(Pbn, Kind),
+        mut take_kind: impl FnMut(Pbn, BlockState),
     ) -> Result<(Self, Vec<InFlight>)> {
         let mut ledger =
             Self { objects, clock, member, versions: BTreeMap::new(), doubtful: Vec::new() };
@@ -101,7 +101,7 @@ impl Ledger {
         &mut self,
         names: &[String],
         in_flight: &mut Vec<InFlight>,
-        take_kind: &mut impl FnMut(Pbn, Kind),
+        take_kind: &mut impl FnMut(Pbn, BlockState),
     ) -> Result<()> {
         let mut open: Vec<(&String, String)> =
             names.iter().map(|name| (name, AFTER_FINGERPRINTS.to_owned())).collect();

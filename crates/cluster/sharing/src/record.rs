@@ -8,7 +8,7 @@ pub(crate) type Place = (MemberId, Pbn);
 
 /// The relation of a block to the domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum BlockState {
     /// The block is in the index, and this member refers to it.
     Published,
     /// The block is in the index, and this member does not refer to it.
@@ -26,10 +26,10 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) fingerprint: Fingerprint,
-    pub(crate) kind: Kind,
+    pub(crate) kind: BlockState,
 }
 
-impl Kind {
+impl BlockState {
     /// Returns the other place.
     pub(crate) const fn place(self) -> Option<Place> {
         match self {

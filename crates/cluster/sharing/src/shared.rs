@@ -5,7 +5,7 @@ use crate::error::{Result, SharingError};
 use crate::foreign::ForeignContents;
 use crate::in_flight::InFlight;
 use crate::ledger::Ledger;
-use crate::record::{Kind, Place, Record};
+use crate::record::{BlockState, Place, Record};
 use gemelo_domain::MemberId;
 use gemelo_format::{Fingerprinter, Pbn};
 use gemelo_store::Store;
@@ -136,13 +136,13 @@ impl Shared {
         let mut records = BTreeMap::new();
         for ((pbn, place), record) in restored.iter().zip(known) {
             let Some(Record { fingerprint, .. }) = record else { continue };
-            records.insert(*pbn, Some(Record { fingerprint, kind: Kind::Restored(*place) }));
+            records.insert(*pbn, Some(Record { fingerprint, kind: BlockState::Restored(*place) }));
         }
         ledger.write(&records)?;
         let mut blocks = self.blocks.write();
         for (pbn, place) in restored {
             if blocks.is_restoring(pbn) {
-                blocks.set_kind(pbn, Kind::Restored(place));
+                blocks.set_kind(pbn, BlockState::Restored(place));
             }
         }
         Ok(())

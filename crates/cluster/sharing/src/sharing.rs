@@ -9,7 +9,7 @@ use crate::figures::Stats;
 use crate::foreign::ForeignContents;
 use crate::journal::LedgerJournal;
 use crate::ledger::Ledger;
-use crate::record::{Kind, Record};
+use crate::record::{BlockState, Record};
 use crate::shared::{Shared, SharedParts};
 use crate::store::LedgerKeeper;
 use gemelo_base::{Clock, StopFlag};
@@ -285,7 +285,7 @@ impl Sharing {
         let forgotten: BTreeMap<Pbn, Option<Record>> = due
             .iter()
             .zip(&records)
-            .filter(|(_, record)| record.is_none_or(|record| record.kind == Kind::Alone))
+            .filter(|(_, record)| record.is_none_or(|record| record.kind == BlockState::Alone))
             .map(|(pbn, _)| (*pbn, None))
             .collect();
         if !forgotten.is_empty() {

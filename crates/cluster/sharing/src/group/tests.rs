@@ -3,15 +3,15 @@
 use super::*;
 use proptest::prelude::*;
 
-fn kinds() -> impl Strategy<Value = Kind> {
+fn kinds() -> impl Strategy<Value = BlockState> {
     let place = || (any::<u32>(), 1..u32::MAX);
     let place = move || place().prop_map(|(home, pbn)| (MemberId(home), Pbn::new(pbn).unwrap()));
     prop_oneof![
-        Just(Kind::Published),
-        Just(Kind::Lent),
-        place().prop_map(Kind::Borrowed),
-        place().prop_map(Kind::Restored),
-        Just(Kind::Alone),
+        Just(BlockState::Published),
+        Just(BlockState::Lent),
+        place().prop_map(BlockState::Borrowed),
+        place().prop_map(BlockState::Restored),
+        Just(BlockState::Alone),
     ]
 }
 
@@ -85,7 +85,7 @@ fn a_group_of_published_blocks_takes_little() {
     let (mut kinds, mut fingerprints) = (Kinds::new(1), Fingerprints::new(1));
     assert_eq!((kinds.encode(), fingerprints.encode()), (None, None));
     for at in 0..KIND_BLOCKS {
-        kinds.set(Kinds::pbn(1, at).unwrap(), Some(Kind::Published));
+        kinds.set(Kinds::pbn(1, at).unwrap(), Some(BlockState::Published));
     }
     for at in 0..FINGERPRINT_BLOCKS {
         let pbn = Fingerprints::pbn(1, at).unwrap();

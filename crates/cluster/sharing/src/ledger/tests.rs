@@ -1,7 +1,7 @@
 //! Tests of ledgers on a simulated store that fails, is full, or answers late.
 
 use super::*;
-use crate::record::Kind;
+use crate::record::BlockState;
 use gemelo_domain::MemberId;
 use gemelo_format::Fingerprint;
 use gemelo_objects::Locks as _;
@@ -14,7 +14,7 @@ fn load(client: &Client) -> Ledger {
 }
 
 /// Reads the ledger, and the kinds of all blocks.
-fn try_load(client: &Client) -> Result<(Ledger, BTreeMap<Pbn, Kind>)> {
+fn try_load(client: &Client) -> Result<(Ledger, BTreeMap<Pbn, BlockState>)> {
     let (objects, clock) = (Arc::new(client.clone()), Arc::new(client.clock()));
     let mut kinds = BTreeMap::new();
     let (ledger, _) = Ledger::load(objects, clock, MEMBER, |pbn, kind| {
@@ -27,13 +27,13 @@ fn pbn(number: u32) -> Pbn {
     Pbn::new(number).unwrap()
 }
 
-fn record(of: u32, kind: Kind) -> Record {
+fn record(of: u32, kind: BlockState) -> Record {
     Record { fingerprint: Fingerprint::of_hash(of.into()), kind }
 }
 
 /// A record of the first block of each of some pages.
 fn records() -> BTreeMap<Pbn, Option<Record>> {
-    let record = Record { fingerprint: Fingerprint::of_hash(7), kind: Kind::Published };
+    let record = Record { fingerprint: Fingerprint::of_hash(7), kind: BlockState::Published };
     let pbn = |page: u32| Pbn::new(page * PAGE_BLOCKS + 1).unwrap();
     (0..8).map(|page| (pbn(page), Some(record))).collect()
 }
@@ -120,7 +120,7 @@ fn changes_of_parts_of_groups_keep_the_other_records() {
     let mut all: BTreeMap<Pbn, Record> = BTreeMap::new();
     let place = (MemberId(2), pbn(77));
     let kinds =
-        [Kind::Published, Kind::Lent, Kind::Borrowed(place), Kind::Restored(place), Kind::Alone];
+        [BlockState::Published, BlockState::Lent, BlockState::Borrowed(place), BlockState::Restored(place), BlockState::Alone];
     for round in 0..60 {
         // Blocks side by side, and blocks all over three pages.
         let numbers = (0..world.draw(90) as u32).map(|at| match round % 2 {
@@ -168,7 +168,7 @@ fn a_group_loses_its_keys_with_its_last_record() {
     let write = |ledger: &mut Ledger, blocks: &[Pbn], record| {
         ledger.write(&blocks.iter().map(|pbn| (*pbn, record)).collect()).unwrap();
     };
-    write(&mut ledger, &blocks, Some(record(7, Kind::Published)));
+    write(&mut ledger, &blocks, Some(record(7, BlockState::Published)));
     assert_eq!(keys(), ["f.00000001", "f.00000002", "k.00000000", VERSION_KEY]);
     write(&mut ledger, &blocks[..1], None);
     assert_eq!(keys().len(), 4);
@@ -185,7 +185,7 @@ fn a_change_in_doubt_is_not_lost_by_the_next_one_of_its_group() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
     let mut ledger = load(&client);
-    let published = |number| (pbn(number), Some(record(number, Kind::Published)));
+    let published = |number| (pbn(number), Some(record(number, BlockState::Published)));
     ledger.write(&BTreeMap::from([published(1)])).unwrap();
     world.set_faults(Faults { lost_calls: 1000, ..Faults::NONE });
     let name = ledger.page(0);

@@ -199,7 +199,7 @@ fn member() -> (Member, Receiver<Call>) {
 
 impl Member {
     /// Has the ledger and the tables know a block of this kind.
-    fn keep(&self, pbn: Pbn, kind: Kind) {
+    fn keep(&self, pbn: Pbn, kind: BlockState) {
         let record = Record { fingerprint: fingerprint(pbn), kind };
         self.shared.ledger.lock().write(&BTreeMap::from([(pbn, Some(record))])).unwrap();
         let mut blocks = self.shared.blocks.write();
@@ -216,7 +216,7 @@ impl Member {
     }
 
     /// Returns what another client finds in the ledger.
-    fn kind_in_ledger(&self, pbn: Pbn) -> Option<Kind> {
+    fn kind_in_ledger(&self, pbn: Pbn) -> Option<BlockState> {
         let client = self.world.client();
         let clock = Arc::new(client.clock());
         let (ledger, _) = Ledger::load(Arc::new(client), clock, MEMBER, |_, _| {}).unwrap();
@@ -255,7 +255,7 @@ fn shared_content(of: Pbn) -> (Pbn, Action, Entry) {
 fn a_heal_is_recorded_after_the_sync_that_covers_it() {
     let (member, _calls) = member();
     let (one, two) = (pbn(1), pbn(2));
-    [one, two].iter().for_each(|pbn| member.keep(*pbn, Kind::Borrowed(place(*pbn))));
+    [one, two].iter().for_each(|pbn| member.keep(*pbn, BlockState::Borrowed(place(*pbn))));
     member.write(one);
     let (during, seen) = (member.clone(), Arc::new(Mutex::new(None)));
     let noted = Arc::clone(&seen);
@@ -266,18 +266,18 @@ fn a_heal_is_recorded_after_the_sync_that_covers_it() {
         Ok(())
     });
     member.store.sync().unwrap();
-    assert_eq!(*seen.lock(), Some(Kind::Borrowed(place(one))), "its content was not durable");
-    assert_eq!(member.kind_in_ledger(one), Some(Kind::Restored(place(one))));
-    assert_eq!(member.kind_in_ledger(two), Some(Kind::Borrowed(place(two))));
+    assert_eq!(*seen.lock(), Some(BlockState::Borrowed(place(one))), "its content was not durable");
+    assert_eq!(member.kind_in_ledger(one), Some(BlockState::Restored(place(one))));
+    assert_eq!(member.kind_in_ledger(two), Some(BlockState::Borrowed(place(two))));
     member.store.sync().unwrap();
-    assert_eq!(member.kind_in_ledger(two), Some(Kind::Restored(place(two))));
+    assert_eq!(member.kind_in_ledger(two), Some(BlockState::Restored(place(two))));
 }
 
 #[test]
 fn a_place_that_is_being_written_is_not_given_up() {
     let (member, calls) = member();
     let one = pbn(1);
-    member.keep(one, Kind::Borrowed(place(one)));
+    member.keep(one, BlockState::Borrowed(place(one)));
     let (shared, (ended, has_ended)) = (Arc::clone(&member.shared), channel());
     member.own.during(Call::Write, move || {
         std::thread::spawn(move || ended.send(shared.discard(vec![one]).is_ok()));
@@ -293,7 +293,7 @@ fn a_place_that_is_being_written_is_not_given_up() {
 fn a_place_that_is_being_given_up_is_not_written() {
     let (member, calls) = member();
     let one = pbn(1);
-    member.keep(one, Kind::Borrowed(place(one)));
+    member.keep(one, BlockState::Borrowed(place(one)));
     let (writer, (ended, has_ended)) = (member.clone(), channel());
     let (in_time, seen) = channel();
     member.own.during(Call::Discard(1), move || {
@@ -329,14 +329,14 @@ fn a_heal_wins_over_an_intent_that_is_settled_again() {
     assert_eq!(calls.try_iter().collect::<Vec<_>>(), [Call::Write], "the heal is not given up");
     assert!(member.shared.blocks.read().borrowed().get(one).is_none());
     member.store.sync().unwrap();
-    assert_eq!(member.kind_in_ledger(one), Some(Kind::Restored(place(one))));
+    assert_eq!(member.kind_in_ledger(one), Some(BlockState::Restored(place(one))));
 }
 
 #[test]
 fn a_block_is_free_when_the_ledger_has_forgotten_the_intent() {
     let (member, _calls) = member();
     let (one, two) = (pbn(1), pbn(2));
-    member.keep(two, Kind::Published);
+    member.keep(two, BlockState::Published);
     {
         let mut blocks = member.shared.blocks.write();
         assert!(blocks.drop_reference(two));
