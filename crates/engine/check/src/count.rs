@@ -83,7 +83,7 @@ impl Walk {
         let is_absent = |place: &MapEntry| {
             place.pbn().is_some_and(|pbn| {
                 let last_block = self.superblock.store.last_block(pbn);
-                u64::from(last_block) >= self.present_blocks && !self.carried.contains_key(&pbn)
+                u64::from(last_block) >= self.present_blocks && !self.replayed_data.contains_key(&pbn)
             })
         };
         let mut counter = Counter::new(is_absent);

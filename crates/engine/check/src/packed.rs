@@ -13,7 +13,7 @@ use std::sync::Arc;
 const OFFSET_BYTES: usize = 2;
 
 /// Returns the content that a commit carries in this form.
-pub(crate) fn carried_content(superblock: &Superblock, pbn: Pbn, form: Vec<u8>) -> Option<Vec<u8>> {
+pub(crate) fn content_in_the_journal(superblock: &Superblock, pbn: Pbn, form: Vec<u8>) -> Option<Vec<u8>> {
     if is_whole(superblock, pbn) {
         return (form.len() == superblock.block_bytes as usize).then_some(form);
     }
@@ -28,13 +28,13 @@ fn is_whole(superblock: &Superblock, pbn: Pbn) -> bool {
 /// Returns a function that reads whole contents.
 pub(crate) fn reader(blocks: Arc<dyn Store>, walk: &Walk) -> impl Fn(&mut [ContentRead<'_>]) {
     let superblock = &walk.superblock;
-    let plain = OverlaidStore::over(Arc::clone(&blocks), Arc::clone(&walk.carried));
+    let plain = OverlaidStore::over(Arc::clone(&blocks), Arc::clone(&walk.replayed_data));
     move |reads| {
         if superblock.store == StoreKind::Plain {
             return plain.read(reads);
         }
         for read in reads {
-            let read_content = || match walk.carried.get(&read.pbn) {
+            let read_content = || match walk.replayed_data.get(&read.pbn) {
                 Some(content) => Ok(content.clone()),
                 None => content_of(&*blocks, superblock, read.pbn),
             };

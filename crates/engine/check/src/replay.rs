@@ -11,15 +11,15 @@ use std::sync::Arc;
 impl Walk {
     /// Applies the changes of a commit.
     pub(crate) fn replay_commit(&mut self, commit: ReplayedCommit) -> Result<(), FormatError> {
-        let carried = commit.changes.iter().filter_map(|change| match change {
-            Change::Carry { pbn, .. } => Some(*pbn),
+        let replayed_data = commit.changes.iter().filter_map(|change| match change {
+            Change::JournalData { pbn, .. } => Some(*pbn),
             _ => None,
         });
-        let carried: HashSet<Pbn> = carried.collect();
+        let replayed_data: HashSet<Pbn> = replayed_data.collect();
         let mut written = commit.changes.iter().filter_map(Change::written_block);
-        if written.any(|pbn| !carried.contains(&pbn)) {
+        if written.any(|pbn| !replayed_data.contains(&pbn)) {
             // The data store was synced before the commit was written.
-            Arc::make_mut(&mut self.carried).clear();
+            Arc::make_mut(&mut self.replayed_data).clear();
         }
         commit.changes.into_iter().try_for_each(|change| self.replay(change))
     }
@@ -84,7 +84,7 @@ impl Walk {
                 let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
                 (first.0..end).for_each(|lbn| volume.map.insert(lbn, MapEntry::Damaged));
             }
-            Change::Carry { pbn, content } => self.carry(pbn, content)?,
+            Change::JournalData { pbn, content } => self.journal_contents(pbn, content)?,
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
             Change::Identify { pbn, fingerprint } => {
                 self.identify(pbn.number(), Identity::of(fingerprint));
@@ -93,12 +93,12 @@ impl Walk {
         Ok(())
     }
 
-    fn carry(&mut self, pbn: Pbn, content: Vec<u8>) -> Result<(), FormatError> {
-        let content = packed::carried_content(&self.superblock, pbn, content).ok_or_else(|| {
+    fn journal_contents(&mut self, pbn: Pbn, content: Vec<u8>) -> Result<(), FormatError> {
+        let content = packed::content_in_the_journal(&self.superblock, pbn, content).ok_or_else(|| {
             let number = pbn.number();
             FormatError::damaged(format!("a commit carries bytes for block {number} in vain"))
         })?;
-        Arc::make_mut(&mut self.carried).insert(pbn, content);
+        Arc::make_mut(&mut self.replayed_data).insert(pbn, content);
         Ok(())
     }
 

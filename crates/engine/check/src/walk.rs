@@ -54,7 +54,7 @@ pub struct Walk {
     /// Blocks that are marked as damaged.
     pub(crate) suspects: HashSet<u32>,
     /// Contents that the journal carries, and that the data store may lack.
-    pub(crate) carried: Arc<Contents>,
+    pub(crate) replayed_data: Arc<Contents>,
 }
 
 impl Walk {
@@ -109,7 +109,7 @@ impl Walk {
             volumes: BTreeMap::new(),
             fingerprints: HashMap::new(),
             suspects: HashSet::new(),
-            carried: Arc::default(),
+            replayed_data: Arc::default(),
         };
         let makes_no_sense =
             || FormatError::damaged("the table of the checkpoint cannot be decoded");

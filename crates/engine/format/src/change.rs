@@ -163,11 +163,11 @@ pub enum Change {
 }
 
 impl Change {
-    /// Most bytes of an encoded [`Self::Carry`] besides its content.
-    pub const CARRY_HEAD_BYTES: usize = 1 + 4 + 5;
+    /// Most bytes of an encoded [`Self::JournalData`] besides its content.
+    pub const JOURNAL_DATA_HEAD_BYTES: usize = 1 + 4 + 5;
 
-    /// Appends an encoded [`Self::Carry`] to a payload.
-    pub fn encode_carried(pbn: Pbn, content: &[u8], out: &mut Vec<u8>) {
+    /// Appends an encoded [`Self::JournalData`] to a payload.
+    pub fn encode_journal_data(pbn: Pbn, content: &[u8], out: &mut Vec<u8>) {
         out.push(19);
         put_pbn(out, pbn);
         put_varint(out, content.len() as u64);
@@ -231,7 +231,7 @@ impl Change {
                 put_varint(out, *count);
             }
             Self::Shrink { volume, size_bytes } => put_size(out, 15, *volume, *size_bytes),
-            Self::Carry { pbn, content } => Self::encode_carried(*pbn, content, out),
+            Self::JournalData { pbn, content } => Self::encode_journal_data(*pbn, content, out),
         }
     }
 
@@ -297,7 +297,7 @@ impl Change {
             19 => {
                 let pbn = Pbn::new(reader.u32()?)?;
                 let bytes = usize::try_from(reader.varint()?).ok()?;
-                return Some(Self::Carry { pbn, content: reader.bytes(bytes)?.to_vec() });
+                return Some(Self::JournalData { pbn, content: reader.bytes(bytes)?.to_vec() });
             }
             _ => {}
         }

@@ -1,9 +1,9 @@
 //! The speed of the engine in one process, beside `pwrite` and `pread` to a plain file in the same
 //! run.
 //!
-//! Usage: `cargo bench -p gemelo-volume --bench engine [-- DIRECTORY [WORD [CARRY]]]`. The data are
+//! Usage: `cargo bench -p gemelo-volume --bench engine [-- DIRECTORY [WORD [JOURNAL_DATA]]]`. The data are
 //! in DIRECTORY, or in the directory for temporary files; with WORD, only the lines that contain it
-//! are measured; with CARRY, a flush puts at most this many bytes of contents into the journal.
+//! are measured; with JOURNAL_DATA, a flush puts at most this many bytes of contents into the journal.
 //! Every line is the median of rounds in which the candidates take turns, on files
 //! that have been written before. The second line has the processor time of all threads per
 //! operation.
@@ -195,7 +195,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 fn open_pool(
     directory: &Path,
     fingerprint: FingerprintKind,
-    carry_bytes: Option<u64>,
+    max_journal_data_bytes: Option<u64>,
 ) -> (Pool, Volume) {
     let path = directory.join(format!("{fingerprint:?}"));
     Pool::create(
@@ -203,7 +203,7 @@ fn open_pool(
         &PoolOptions { capacity_bytes: CAPACITY_BYTES, fingerprint, ..PoolOptions::default() },
     )
     .unwrap();
-    let tuning = Tuning { carry_bytes, ..Tuning::default() };
+    let tuning = Tuning { max_journal_data_bytes, ..Tuning::default() };
     let pool = Pool::open(&path, tuning, Arc::new(SystemClock::new())).unwrap();
     pool.create_volume("v", VOLUME_BYTES, DedupMode::Inline).unwrap();
     let volume = pool.volume("v").unwrap();
@@ -262,7 +262,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
     let directory = arguments.next().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
     let only = arguments.next();
-    let carry_bytes = arguments.next().map(|bytes| bytes.parse().unwrap());
+    let max_journal_data_bytes = arguments.next().map(|bytes| bytes.parse().unwrap());
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -274,8 +274,8 @@ fn main() {
         file.write_all_at(&filler, offset).unwrap();
     }
     let plain = Plain(file);
-    let (_blake3_pool, blake3) = open_pool(directory.path(), FingerprintKind::Blake3, carry_bytes);
-    let (_xxh3_pool, xxh3) = open_pool(directory.path(), FingerprintKind::Xxh3Compare, carry_bytes);
+    let (_blake3_pool, blake3) = open_pool(directory.path(), FingerprintKind::Blake3, max_journal_data_bytes);
+    let (_xxh3_pool, xxh3) = open_pool(directory.path(), FingerprintKind::Xxh3Compare, max_journal_data_bytes);
     let candidates: [(&str, &dyn Candidate); 3] =
         [("plain file", &plain), ("blake3", &blake3), ("xxh3+compare", &xxh3)];
     let names: Vec<String> = candidates.iter().map(|(name, _)| format!("{name:>16}")).collect();

@@ -106,9 +106,9 @@ counters! {
         /// Bytes of the commits written to the journal.
         journal_bytes,
         /// Commits of these that carry contents, so that a flush needed no sync of the data store.
-        carrying_commits,
+        journal_data_commits,
         /// Bytes of the contents that they carry.
-        carried_bytes,
+        journal_data_bytes,
         /// Checkpoints that succeeded.
         checkpoints,
         /// Pages written by checkpoints.

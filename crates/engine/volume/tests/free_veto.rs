@@ -163,7 +163,7 @@ fn a_keeper_learns_of_a_carried_content_after_a_sync_of_the_data_store() {
     flush(&volume).unwrap();
     put(&volume, 1, 2).unwrap();
     flush(&volume).unwrap();
-    assert_eq!(world.pool.stat().unwrap().activity.carrying_commits, 2);
+    assert_eq!(world.pool.stat().unwrap().activity.journal_data_commits, 2);
     assert_eq!(free_veto.take_identified(), [], "they may not be in the data store");
     put(&volume, 0, 3).unwrap();
     flush(&volume).unwrap();

@@ -31,7 +31,7 @@ fn served(simulation: &Simulation, mode: DedupMode) -> Arc<Pool> {
     let tuning = Tuning {
         background: true,
         commit_interval: Duration::from_millis(30),
-        carry_bytes: Some(0),
+        max_journal_data_bytes: Some(0),
         finder: FinderTuning { delay: Duration::ZERO, memory_bytes: 0, ..FinderTuning::default() },
         layout: LayoutTuning {
             delay: Duration::from_millis(10),

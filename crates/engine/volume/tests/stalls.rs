@@ -163,7 +163,7 @@ fn a_flush_that_waits_for_the_medium_holds_nobody_up_who_asks_for_figures_or_wri
 
 /// A checkpoint syncs what commits carry while further commits are written.
 #[test]
-fn a_checkpoint_that_syncs_carried_contents_holds_no_flush_up() {
+fn a_checkpoint_that_syncs_journal_data_holds_no_flush_up() {
     let checkpoint: Held = |pool| pool.flush().and_then(|()| pool.checkpoint());
     let is_over = ends_during_sync("data", tuning(), checkpoint, |pool, volume| {
         write(volume, BLOCK as u64, &content(2, BLOCK)).unwrap();

@@ -32,16 +32,16 @@ struct World {
     pool: Pool,
 }
 
-fn world(backend: BackendKind, carry_bytes: Option<u64>) -> World {
-    world_with(backend, carry_bytes, 1 << 20)
+fn world(backend: BackendKind, max_journal_data_bytes: Option<u64>) -> World {
+    world_with(backend, max_journal_data_bytes, 1 << 20)
 }
 
-fn world_with(backend: BackendKind, carry_bytes: Option<u64>, journal_bytes: u64) -> World {
+fn world_with(backend: BackendKind, max_journal_data_bytes: Option<u64>, journal_bytes: u64) -> World {
     let simulation = Simulation::new(1);
     let options = PoolOptions { journal_bytes: Some(journal_bytes), ..options_with(backend, 2000) };
     Pool::format(&simulation.disks(), &options).unwrap();
     simulation.thin_out();
-    let tuning = Tuning { carry_bytes, write_buffer_bytes: 64 * BLOCK as u64, ..tuning() };
+    let tuning = Tuning { max_journal_data_bytes, write_buffer_bytes: 64 * BLOCK as u64, ..tuning() };
     let pool = open(&simulation.disks(), tuning).unwrap();
     for name in ["old", "a"] {
         pool.create_volume(name, OLD * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -54,7 +54,7 @@ fn world_with(backend: BackendKind, carry_bytes: Option<u64>, journal_bytes: u64
     World { simulation, pool }
 }
 
-/// All pools: with each backend, and with and without carried contents.
+/// All pools: with each backend, and with and without journal data.
 fn worlds() -> impl Iterator<Item = (BackendKind, Option<u64>)> {
     BackendKind::ALL.into_iter().flat_map(|backend| [(backend, Some(0)), (backend, None)])
 }
@@ -95,9 +95,9 @@ impl World {
 /// is durable, and makes room.
 #[test]
 fn whatever_frees_space_works_on_a_full_disk() {
-    for (backend, carry_bytes) in worlds() {
+    for (backend, max_journal_data_bytes) in worlds() {
         for way in 0..4 {
-            let world = world(backend, carry_bytes);
+            let world = world(backend, max_journal_data_bytes);
             world.write_without_space(9);
             let pool = &world.pool;
             let (old, a) = (pool.volume("old").unwrap(), pool.volume("a").unwrap());
@@ -114,15 +114,15 @@ fn whatever_frees_space_works_on_a_full_disk() {
                 }
             }
             pool.flush()
-                .unwrap_or_else(|error| panic!("{backend:?} {carry_bytes:?} {way}: {error}"));
-            if way == 1 && carry_bytes.is_some() {
+                .unwrap_or_else(|error| panic!("{backend:?} {max_journal_data_bytes:?} {way}: {error}"));
+            if way == 1 && max_journal_data_bytes.is_some() {
                 // A commit that carries contents does not even try to write them out.
                 let held_bytes = pool.stat().unwrap().write_buffer.held_bytes;
                 assert_eq!(held_bytes, 0, "contents that were given up take memory");
             }
             let collected = pool
                 .gc(None, &Silent, &StopFlag::new())
-                .unwrap_or_else(|error| panic!("gc {backend:?} {carry_bytes:?} {way}: {error}"));
+                .unwrap_or_else(|error| panic!("gc {backend:?} {max_journal_data_bytes:?} {way}: {error}"));
             assert!(way == 1 || collected.discarded_blocks > 0, "{backend:?} {way}");
             assert_eq!(world.simulation.is_full(), way == 1 || way == 2, "{backend:?} {way}");
             world.simulation.set_full(false);
@@ -177,8 +177,8 @@ fn a_power_cut_never_finds_references_to_contents_that_were_given_up() {
 /// that is still full, and again after further commits and power cuts.
 #[test]
 fn contents_without_space_survive_power_cuts_on_a_full_disk() {
-    for (backend, carry_bytes) in worlds() {
-        let mut world = world(backend, carry_bytes);
+    for (backend, max_journal_data_bytes) in worlds() {
+        let mut world = world(backend, max_journal_data_bytes);
         world.write_without_space(12);
         world.pool.flush().unwrap();
         for round in 0..4 {
@@ -215,8 +215,8 @@ fn contents_without_space_survive_power_cuts_on_a_full_disk() {
 /// carries again what still has no space.
 #[test]
 fn a_commit_of_others_carries_again_what_has_no_space() {
-    for (backend, carry_bytes) in worlds() {
-        let world = world(backend, carry_bytes);
+    for (backend, max_journal_data_bytes) in worlds() {
+        let world = world(backend, max_journal_data_bytes);
         let a = world.pool.volume("a").unwrap();
         // The first commit has one content without space.
         world.simulation.set_full(true);
@@ -233,7 +233,7 @@ fn a_commit_of_others_carries_again_what_has_no_space() {
         let a = world.pool.volume("a").unwrap();
         for lbn in 0..60 {
             let found = read(&a, lbn * BLOCK as u64, BLOCK).unwrap();
-            assert!(found == content(1 + lbn, BLOCK), "{backend:?} {carry_bytes:?} {lbn}");
+            assert!(found == content(1 + lbn, BLOCK), "{backend:?} {max_journal_data_bytes:?} {lbn}");
         }
     }
 }
@@ -291,12 +291,12 @@ fn a_reader_finds_a_content_that_was_given_up() {
 /// stops. With the threads of the background and without.
 #[test]
 fn full_now_and_then_stops_nothing() {
-    for (backend, carry_bytes) in worlds() {
+    for (backend, max_journal_data_bytes) in worlds() {
         for seed in 0..4 {
             let simulation = Simulation::new(seed);
             Pool::format(&simulation.disks(), &options_with(backend, 400)).unwrap();
             let background = seed % 2 == 1;
-            let tuning = Tuning { carry_bytes, background, ..tuning() };
+            let tuning = Tuning { max_journal_data_bytes, background, ..tuning() };
             let pool = open(&simulation.disks(), tuning).unwrap();
             pool.create_volume("a", 300 * BLOCK as u64, DedupMode::Inline).unwrap();
             let nature = Nature { full_one_in: 3, ..Nature::default() };
@@ -322,7 +322,7 @@ fn full_now_and_then_stops_nothing() {
             });
             simulation.set_nature(Nature::default(), &Arc::new(AtomicU64::new(1)));
             simulation.set_full(false);
-            assert_eq!(pool.stopped(), None, "{backend:?} {carry_bytes:?} {seed}");
+            assert_eq!(pool.stopped(), None, "{backend:?} {max_journal_data_bytes:?} {seed}");
             pool.checkpoint().unwrap();
             assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
         }

@@ -138,10 +138,10 @@ fn served(disks: &PoolDisks, mode: DedupMode) -> Pool {
 /// durable in the journal, a checkpoint leaves it there, and the pool goes on once there is room.
 #[test]
 fn a_full_file_system_leaves_contents_to_the_journal_and_stops_nothing() {
-    for (is_dropped, carry_bytes) in
+    for (is_dropped, max_journal_data_bytes) in
         [(false, Some(0)), (true, Some(0)), (false, None), (true, None)]
     {
-        let tuning = || Tuning { carry_bytes, ..tuning() };
+        let tuning = || Tuning { max_journal_data_bytes, ..tuning() };
         let folder = tempfile::tempdir().unwrap();
         let TestDisks { data, both: disks, .. } = disks(folder.path(), BackendKind::Log);
         let mut pool = open(&disks, tuning()).unwrap();

@@ -92,7 +92,7 @@ pub(crate) fn tuning() -> Tuning {
         // Tests damage contents in the store, and read them.
         keeps_written: false,
         // The free_veto knows of a content as soon as it is flushed.
-        carry_bytes: Some(0),
+        max_journal_data_bytes: Some(0),
         layout: LayoutTuning { run_bytes: 8 * BLOCK as u64, ..LayoutTuning::default() },
         ..Tuning::default()
     }
@@ -100,7 +100,7 @@ pub(crate) fn tuning() -> Tuning {
 
 /// The same settings, with commits that carry their contents.
 pub(crate) fn carrying() -> Tuning {
-    Tuning { carry_bytes: None, ..tuning() }
+    Tuning { max_journal_data_bytes: None, ..tuning() }
 }
 
 impl Member {

@@ -1,6 +1,6 @@
 //! Threads that write, read, deduplicate and share at the same time, without faults of the store.
 
-use crate::member::{Member, carrying, content, flush, read, trim, write};
+use crate::member::{Member, journal_data, content, flush, read, trim, write};
 use crate::proof::{expect_clean, expect_nothing_left};
 use crate::{BLOCK, domain, member};
 use gemelo_base::random::Random;
@@ -59,7 +59,7 @@ fn threads_share_while_others_write_and_read() {
     let start = |number| {
         // So few blocks that writers wait for those that are being released.
         member::format(&client, MemberId(number), BackendKind::Log, 190);
-        let tuning = Tuning { background: true, verify_reads: false, ..carrying() };
+        let tuning = Tuning { background: true, verify_reads: false, ..journal_data() };
         let member =
             Member::start_with(&client, config, MemberId(number), (number == 1, tuning)).unwrap();
         for (name, mode) in [("inline", DedupMode::Inline), ("offline", DedupMode::Offline)] {

@@ -3,7 +3,7 @@
 //!
 //! `GEMELO_TEST_ROUNDS` sets the number of seeds of each backend, `GEMELO_TEST_SEED` the first one.
 
-use crate::member::{Failure, Member, carrying, content, flush, read, trim, write};
+use crate::member::{Failure, Member, journal_data, content, flush, read, trim, write};
 use crate::model::Contents;
 use crate::proof::{expect_clean, expect_nothing_left};
 use crate::repeat::Repeat;

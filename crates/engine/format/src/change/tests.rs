@@ -47,7 +47,7 @@ fn one_of_each() -> Vec<Change> {
         Change::SetMode { volume, mode: DedupMode::Off },
         Change::Grow { data_blocks: 9 },
         Change::Identify { pbn, fingerprint: Fingerprint::of_hash(6 << 80) },
-        Change::Carry { pbn, content: vec![7; 600] },
+        Change::JournalData { pbn, content: vec![7; 600] },
     ]
 }
 
@@ -70,8 +70,8 @@ fn a_carried_content_takes_few_bytes_besides_its_own() {
     for bytes in [512, 4096, 1 << 20] {
         let mut encoded = Vec::new();
         let pbn = Pbn::new(u32::MAX - 1).unwrap();
-        Change::encode_carried(pbn, &vec![1; bytes], &mut encoded);
-        assert!(encoded.len() <= bytes + Change::CARRY_HEAD_BYTES);
+        Change::encode_journal_data(pbn, &vec![1; bytes], &mut encoded);
+        assert!(encoded.len() <= bytes + Change::JOURNAL_DATA_HEAD_BYTES);
     }
 }
 

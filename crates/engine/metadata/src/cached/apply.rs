@@ -75,7 +75,7 @@ impl<L: Layout> CachedBackend<L> {
                 self.copy(*source, *volume, *first, Lbn(first.0.saturating_add(*count)))
             }
             // It concerns the data store alone.
-            Change::Carry { .. } => Ok(()),
+            Change::JournalData { .. } => Ok(()),
             Change::Grow { data_blocks } => {
                 self.data_blocks = self.data_blocks.max(*data_blocks);
                 Ok(())

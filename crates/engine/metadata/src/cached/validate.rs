@@ -60,7 +60,7 @@ impl<L: Layout> CachedBackend<L> {
                 self.read_ahead_of(*source, *first, end)?;
                 self.read_ahead_of(*volume, *first, end)
             }
-            Change::Carry { .. } | Change::Grow { .. } => Ok(()),
+            Change::JournalData { .. } | Change::Grow { .. } => Ok(()),
         }
     }
 

@@ -39,7 +39,7 @@ impl LogBackend {
                 Ok(())
             }
             // It concerns the data store alone.
-            Change::Carry { .. } => Ok(()),
+            Change::JournalData { .. } => Ok(()),
             Change::Grow { data_blocks } => {
                 self.data_blocks = self.data_blocks.max(*data_blocks);
                 Ok(())

@@ -31,7 +31,7 @@ impl LogBackend {
                 self.volume(*source)?;
                 self.check_unused(*volume)
             }
-            Change::Carry { .. } | Change::Grow { .. } => Ok(()),
+            Change::JournalData { .. } | Change::Grow { .. } => Ok(()),
             Change::Show { .. }
             | Change::Begin { .. }
             | Change::Copy { .. }

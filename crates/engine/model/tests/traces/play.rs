@@ -33,7 +33,7 @@ fn tuning(seed: u64) -> Tuning {
         verify_bytes: compares(seed),
         write_buffer_bytes: BLOCK as u64,
         // The commits of the model carry no contents.
-        carry_bytes: Some(0),
+        max_journal_data_bytes: Some(0),
         ..Tuning::default()
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Patches<'s> {
 impl Patches<'_> {
     /// Puts a form where its PBN names.
     pub(super) fn put(&mut self, pbn: Pbn, form: &[u8]) -> io::Result<()> {
-        let no_sense = || invalid("a carried content makes no sense");
+        let no_sense = || invalid("a content in the journal makes no sense");
         let (place, block_bytes) = (PackedPlace::of(pbn), self.store.block_bytes);
         if place.is_whole() {
             if form.len() != block_bytes {

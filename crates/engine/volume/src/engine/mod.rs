@@ -102,7 +102,7 @@ pub(crate) struct EngineParts {
     pub(crate) held: Vec<Pbn>,
     pub(crate) journal: Journal,
     /// Bytes of the contents that the journal carries.
-    pub(crate) carried_bytes: u64,
+    pub(crate) journal_data_bytes: u64,
     /// The number of the next commit.
     pub(crate) next_commit: u64,
     /// The generation of the newest durable root.
@@ -139,7 +139,7 @@ impl Engine {
             data: Arc::clone(&data),
             backend,
             journal: parts.journal,
-            carried_bytes: parts.carried_bytes,
+            journal_data_bytes: parts.journal_data_bytes,
             next_commit: parts.next_commit,
             generation: parts.generation,
         });

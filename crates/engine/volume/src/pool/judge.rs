@@ -152,9 +152,9 @@ impl Judge {
     fn look_at(&mut self, recovered: &Recovered, wanted: &Wanted, data: bool) -> Result<Look> {
         let (backend, pbn) = (&*recovered.backend, wanted.pbn);
         let is_record_lost = backend.is_record_lost(pbn);
-        let carried = recovered.carried.get(pbn);
+        let replayed_data = recovered.replayed_data.get(pbn);
         let last_block = recovered.superblock.store.last_block(pbn);
-        if u64::from(last_block) >= self.present && carried.is_none() {
+        if u64::from(last_block) >= self.present && replayed_data.is_none() {
             return Ok(Look::Lost);
         }
         if !data && !recovered.has_lost_history && !is_record_lost {
@@ -165,7 +165,7 @@ impl Judge {
             false => None,
         };
         let needs_fingerprint = is_record_lost || doubtful.is_some();
-        let verdict = match carried {
+        let verdict = match replayed_data {
             Some(content) => self.judge_content(&content, wanted, needs_fingerprint),
             None => self.judge(*wanted, needs_fingerprint),
         };
@@ -209,7 +209,7 @@ impl Judge {
         each_stored(recovered, (monitor, stop), |_, wanted| {
             let expected = Expected { pbn: wanted.pbn, checksum: wanted.checksum };
             if wounds.may_be_healed_by(expected) && !damaged.contains_key(&expected) {
-                match recovered.carried.get(wanted.pbn) {
+                match recovered.replayed_data.get(wanted.pbn) {
                     Some(content) => healed.extend(wounds.take_healed_by(&content)),
                     None if self.read(wanted.pbn) => {
                         healed.extend(wounds.take_healed_by(&self.content));

@@ -1,7 +1,7 @@
 //! Pools: create, open, measure, grow and close them.
 
 mod arrange;
-mod carried;
+mod replayed_data;
 mod copies;
 mod create;
 mod directory;
@@ -80,7 +80,7 @@ pub struct Tuning {
     pub keeps_written: bool,
     /// Most bytes of new contents that a flush writes into the journal instead of syncing the data
     /// store; 0 for none, [`None`] for as many as suit the disk.
-    pub carry_bytes: Option<u64>,
+    pub max_journal_data_bytes: Option<u64>,
     /// Threads that write these contents, each a run of up to 1 MiB at a time.
     pub write_threads: usize,
     /// The settings of the arranger.
@@ -103,7 +103,7 @@ impl Default for Tuning {
             io: IoMode::Direct,
             write_buffer_bytes: 64 << 20,
             keeps_written: true,
-            carry_bytes: None,
+            max_journal_data_bytes: None,
             // Direct writes of 1 MiB reach 1.1 GB/s with one thread on a virtual disk that reaches
             // 1.7 GB/s with four.
             write_threads: 4,

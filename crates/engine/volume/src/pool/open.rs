@@ -1,6 +1,6 @@
 //! Opens a pool: reads the newest checkpoint, replays the journal after it, and computes the state.
 
-use super::carried::{Carried, hold_in};
+use super::replayed_data::{ReplayedData, hold_in};
 use super::past_loss::PastLoss;
 use super::{LossChoice, Pool, Tuning};
 use crate::engine::{ContentSpace, ContentStore, Engine, EngineParts, Health, Remembered, Worker};
@@ -32,7 +32,7 @@ pub(crate) struct Recovered {
     pub(crate) superblock: Superblock,
     pub(crate) store: Arc<dyn Store>,
     /// Contents that the store may lack.
-    pub(crate) carried: Carried,
+    pub(crate) replayed_data: ReplayedData,
     pub(crate) backend: Box<dyn MetadataBackend>,
     /// `true` if durable changes are missing.
     pub(crate) has_lost_history: bool,
@@ -76,10 +76,10 @@ pub(crate) fn recover(
     let options = LoadOptions { cache_bytes, salvages: is_salvaged };
     let Loaded { mut backend, root, newest } = load(disks, &superblock, options, &mut damage)?;
     let mut past_loss = PastLoss::default();
-    let mut carried = Carried::new(&superblock, &store);
+    let mut replayed_data = ReplayedData::new(&superblock, &store);
     let options = ReplayOptions { at_loss: at_loss(salvage), reading: Reading::OneGood };
     let replayed = replay_journal(&*disks.metadata, &superblock, &root, options, |mut commit| {
-        carried.take_from(&mut commit)?;
+        replayed_data.take_from(&mut commit)?;
         match commit.follows_loss {
             true => past_loss.apply(&mut *backend, &commit),
             false => Ok(backend.apply(&commit.changes, &mut Vec::new())?),
@@ -107,9 +107,9 @@ pub(crate) fn recover(
         damage.lost.push(what);
     }
     if has_lost_history {
-        carried.leave_out_reused(replayed.given_up.expected);
+        replayed_data.leave_out_reused(replayed.given_up.expected);
     }
-    find_absent(&superblock, &*store, (&carried, &*backend), &mut damage)?;
+    find_absent(&superblock, &*store, (&replayed_data, &*backend), &mut damage)?;
     let generation = replayed.generation.max(newest);
     Ok(Recovered {
         superblock,
@@ -168,14 +168,14 @@ fn load(
 fn find_absent(
     superblock: &Superblock,
     store: &dyn Store,
-    (carried, backend): (&Carried, &dyn Index),
+    (replayed_data, backend): (&ReplayedData, &dyn Index),
     damage: &mut Damage,
 ) -> Result<()> {
     let present = store.blocks().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
     let mut absent = 0u64;
     let visited = backend.visit_used(&mut |pbn| {
         let last_block = superblock.store.last_block(pbn);
-        let is_absent = u64::from(last_block) >= present && !carried.has(pbn);
+        let is_absent = u64::from(last_block) >= present && !replayed_data.has(pbn);
         absent += u64::from(is_absent);
     });
     if absent > 0 {
@@ -255,10 +255,10 @@ impl Pool {
         let free_veto = disks.free_veto();
         let mut unwritten = Vec::new();
         if is_read_only {
-            store = carried.overlay();
+            store = replayed_data.overlay();
         } else {
             extend_data(&*store, backend.totals().data_blocks)?;
-            unwritten = carried.write(|pbn| space.is_used(pbn))?;
+            unwritten = replayed_data.write(|pbn| space.is_used(pbn))?;
             if !is_salvaged {
                 let newest = Newest { root: &root, commit: last_commit.as_ref() };
                 write_again(&disks, &*store, &superblock, &mut journal, newest)?;
@@ -289,7 +289,7 @@ impl Pool {
             free_veto,
             held,
             journal,
-            carried_bytes: carried.bytes(),
+            journal_data_bytes: replayed_data.bytes(),
             next_commit,
             generation,
         });

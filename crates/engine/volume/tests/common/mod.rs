@@ -61,7 +61,7 @@ pub fn tuning() -> Tuning {
 
 /// The same settings, but a flush leaves no content to the journal: it is on the data disk.
 pub fn tuning_on_disk() -> Tuning {
-    Tuning { carry_bytes: Some(0), ..tuning() }
+    Tuning { max_journal_data_bytes: Some(0), ..tuning() }
 }
 
 pub fn open(disks: &PoolDisks, tuning: Tuning) -> Result<Pool, VolumeError> {

@@ -248,7 +248,7 @@ impl Arguments {
             scrub_bytes_per_s: self.scrub_rate.map(|rate| rate.0),
             cache_bytes: self.cache.map(|cache| cache.0),
             write_buffer_bytes: self.write_buffer.map(|memory| memory.0),
-            carry_bytes: self.carry.map(|contents| contents.0),
+            max_journal_data_bytes: self.carry.map(|contents| contents.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
             layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
         };

@@ -182,7 +182,7 @@ impl From<Settings> for Written {
             layout_rate: settings.layout_bytes_per_s,
             cache: settings.cache_bytes,
             write_buffer: settings.write_buffer_bytes,
-            carry: settings.carry_bytes,
+            carry: settings.max_journal_data_bytes,
             collect_rate: settings.collect_bytes_per_s,
             io: settings.io.map(IoMode::name),
         }
@@ -208,7 +208,7 @@ impl From<Read> for Settings {
             layout_bytes_per_s: read.layout_rate,
             cache_bytes: read.cache,
             write_buffer_bytes: read.write_buffer,
-            carry_bytes: read.carry,
+            max_journal_data_bytes: read.carry,
             collect_bytes_per_s: read.collect_rate,
             io: read.io,
         }

@@ -57,7 +57,7 @@ pub struct Settings {
     /// for readers.
     pub write_buffer_bytes: Option<u64>,
     /// Most bytes of new contents that a flush writes into the journal.
-    pub carry_bytes: Option<u64>,
+    pub max_journal_data_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
     pub collect_bytes_per_s: Option<u64>,
     /// Most bytes a second that the arranger moves.
@@ -171,7 +171,7 @@ impl Settings {
             scrub_bytes_per_s: self.scrub_bytes_per_s.or(other.scrub_bytes_per_s),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.or(other.write_buffer_bytes),
-            carry_bytes: self.carry_bytes.or(other.carry_bytes),
+            max_journal_data_bytes: self.max_journal_data_bytes.or(other.max_journal_data_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
             layout_bytes_per_s: self.layout_bytes_per_s.or(other.layout_bytes_per_s),
             io: self.io.or(other.io),
@@ -203,7 +203,7 @@ impl Settings {
             inline_overload: self.inline_overload.unwrap_or(usual.inline_overload),
             cache_bytes: self.cache_bytes.unwrap_or(usual.cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.unwrap_or(usual.write_buffer_bytes),
-            carry_bytes: self.carry_bytes.or(usual.carry_bytes),
+            max_journal_data_bytes: self.max_journal_data_bytes.or(usual.max_journal_data_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
             io: self.io.unwrap_or(usual.io),
             layout: LayoutTuning {
@@ -250,7 +250,7 @@ mod tests {
             scrub_bytes_per_s: Some(8 << 20),
             cache_bytes: Some(64 << 20),
             write_buffer_bytes: Some(32 << 20),
-            carry_bytes: Some(128 << 10),
+            max_journal_data_bytes: Some(128 << 10),
             collect_bytes_per_s: Some(0),
             layout_bytes_per_s: Some(20 << 20),
             io: Some(IoMode::Buffered),

@@ -62,7 +62,7 @@ impl Log {
             journal_offset: committer.head(),
             totals,
         };
-        let has_carried = committer.carrying.begin_sync();
+        let has_journal_data = committer.journal_data.begin_sync();
         // If the commit had no room, no other may be written before the root is durable.
         let mut held = match written {
             Ok(Written::All) => {
@@ -72,7 +72,7 @@ impl Log {
             Ok(Written::NoRoom) | Err(_) => Some(committer),
         };
         // The root gives the journal up, which may be the only durable place of contents.
-        let synced = match has_carried {
+        let synced = match has_journal_data {
             true => self.keep_contents(held.as_deref_mut()),
             false => Ok(()),
         };

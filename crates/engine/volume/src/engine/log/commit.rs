@@ -1,6 +1,6 @@
 //! Makes changes durable: one data sync and one commit for all waiting threads.
 
-use super::carry::{Carrying, Unsynced};
+use super::journal_data::{JournalData, Unsynced};
 use super::{JournalStats, Log, State};
 use crate::counters::add;
 use crate::error::Result;
@@ -35,7 +35,7 @@ pub(super) struct OpenCommit {
     effects: Effects,
     unsynced: Unsynced,
     /// Most contents that the commit may carry.
-    max_carried: usize,
+    max_journal_data_blocks: usize,
     /// `true` if the identified blocks are noted, for a free_veto.
     notes_identified: bool,
 }
@@ -63,13 +63,13 @@ impl Effects {
 }
 
 impl OpenCommit {
-    pub(super) fn new(number: u64, max_carried: usize, notes_identified: bool) -> Self {
+    pub(super) fn new(number: u64, max_journal_data_blocks: usize, notes_identified: bool) -> Self {
         Self {
             number,
             buffer: vec![0; COMMIT_HEADER_BYTES],
             effects: Effects::default(),
             unsynced: Unsynced::None,
-            max_carried,
+            max_journal_data_blocks,
             notes_identified,
         }
     }
@@ -85,7 +85,7 @@ impl OpenCommit {
             self.effects.identified.extend(identified_by(change));
         }
         if let Some(pbn) = change.written_block() {
-            self.unsynced.add(pbn, self.max_carried);
+            self.unsynced.add(pbn, self.max_journal_data_blocks);
         }
         change.encode(&mut self.buffer);
         Ok(())
@@ -119,7 +119,7 @@ impl OpenCommit {
 
     /// Closes the open commit and begins the next one.
     pub(super) fn close(&mut self) -> ClosedCommit {
-        let next = Self::new(self.number + 1, self.max_carried, self.notes_identified);
+        let next = Self::new(self.number + 1, self.max_journal_data_blocks, self.notes_identified);
         let Self { number, buffer, effects, unsynced, .. } = std::mem::replace(self, next);
         assert!(buffer.len() >= COMMIT_HEADER_BYTES, "a commit begins with its header");
         let bytes = buffer.len().next_multiple_of(PAGE_BYTES) as u64 + effects.bytes();
@@ -151,7 +151,7 @@ pub(super) struct ClosedCommit {
 
 impl ClosedCommit {
     /// Takes over the changes of a later commit, which stays as an empty one.
-    fn absorb(&mut self, later: &mut Self, max_carried: usize) {
+    fn absorb(&mut self, later: &mut Self, max_journal_data_blocks: usize) {
         assert!(!self.is_built && !later.is_built, "a commit on its way to the journal is changed");
         assert!(self.number < later.number, "changes follow those of earlier commits");
         let changes = later.buffer.split_off(COMMIT_HEADER_BYTES);
@@ -159,7 +159,7 @@ impl ClosedCommit {
         self.effects.append(std::mem::take(&mut later.effects));
         self.bytes += later.bytes;
         later.bytes = 0;
-        self.unsynced.append(std::mem::take(&mut later.unsynced), max_carried);
+        self.unsynced.append(std::mem::take(&mut later.unsynced), max_journal_data_blocks);
     }
 }
 
@@ -168,7 +168,7 @@ pub(super) struct Committer {
     pub(super) journal: Journal,
     /// Closed commits in order. A commit stays here after a write failed or found no room.
     pub(super) waiting: VecDeque<ClosedCommit>,
-    pub(super) carrying: Carrying,
+    pub(super) journal_data: JournalData,
     /// The number of the last durable commit.
     durable: u64,
     /// Generation of the newest durable root.
@@ -178,11 +178,11 @@ pub(super) struct Committer {
 impl Committer {
     pub(super) const fn new(
         journal: Journal,
-        carrying: Carrying,
+        journal_data: JournalData,
         durable: u64,
         generation: u64,
     ) -> Self {
-        Self { journal, waiting: VecDeque::new(), carrying, durable, generation }
+        Self { journal, waiting: VecDeque::new(), journal_data, durable, generation }
     }
 
     pub(super) const fn figures(&self) -> JournalStats {
@@ -226,11 +226,11 @@ impl Committer {
     /// Makes the waiting commits one, so that their changes become durable together or not at all:
     /// a content that one of them refers to and a later one frees is not needed then. The later
     /// ones stay, without changes, because the numbers go up by one.
-    pub(super) fn merge_waiting(&mut self, max_carried: usize) {
+    pub(super) fn merge_waiting(&mut self, max_journal_data_blocks: usize) {
         let freed = self.freed_blocks();
         let mut unbuilt = self.waiting.iter_mut().filter(|commit| !commit.is_built);
         if let Some(first) = unbuilt.next() {
-            unbuilt.for_each(|later| first.absorb(later, max_carried));
+            unbuilt.for_each(|later| first.absorb(later, max_journal_data_blocks));
         }
         assert_eq!(freed, self.freed_blocks(), "a merge neither frees a block nor forgets one");
     }
@@ -269,7 +269,7 @@ impl Committer {
     /// Takes out of the effects of durable commits what has to wait for a sync of the data store.
     fn hold_back(&mut self, effects: Effects) -> Effects {
         let Effects { freed, identified } = effects;
-        Effects { identified: self.carrying.hold_back(identified, &freed), freed }
+        Effects { identified: self.journal_data.hold_back(identified, &freed), freed }
     }
 }
 

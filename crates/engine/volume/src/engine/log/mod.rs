@@ -5,7 +5,7 @@
 //! checkpoint writes the state of one instant, so that the journal before it is not needed any
 //! more. Blocks that a change has freed go to the data path when the change is durable.
 
-mod carry;
+mod journal_data;
 mod checkpoint;
 mod commit;
 mod copy;
@@ -23,7 +23,7 @@ use crate::counters::PoolCounters;
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use crate::pool::Tuning;
-use carry::Carrying;
+use journal_data::JournalData;
 use commit::{Committer, OpenCommit};
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
@@ -53,9 +53,9 @@ pub(crate) struct Log {
     checkpointer: OrderedMutex<()>,
     reserve: Reserve,
     /// Most bytes of contents that a commit carries.
-    carry_bytes: u64,
+    max_journal_data_bytes: u64,
     /// The same in blocks.
-    max_carried: usize,
+    max_journal_data_blocks: usize,
     /// Bytes of the open commit, to be looked at without a lock.
     open_bytes: AtomicU64,
     /// Bytes of the commits that wait, to be looked at without a lock.
@@ -77,7 +77,7 @@ pub(crate) struct LogParts {
     pub(crate) backend: Box<dyn MetadataBackend>,
     pub(crate) journal: Journal,
     /// Bytes of the contents that the journal carries.
-    pub(crate) carried_bytes: u64,
+    pub(crate) journal_data_bytes: u64,
     /// The number of the next commit.
     pub(crate) next_commit: u64,
     /// The generation of the newest durable root.
@@ -97,13 +97,13 @@ impl Log {
     pub(crate) fn new(parts: LogParts) -> Self {
         let LogParts { backend, journal, next_commit, generation, .. } = parts;
         let health = &parts.health;
-        let carrying = Carrying::of_journal(parts.carried_bytes);
-        let committer = Committer::new(journal, carrying, next_commit - 1, generation);
+        let carrying = JournalData::of_journal(parts.journal_data_bytes);
+        let committer = Committer::new(journal, journal_data, next_commit - 1, generation);
         let figures = Mutex::new(committer.figures());
-        let carry_bytes = carry::bytes_of(&parts.tuning, &*parts.disk);
-        let blocks = carry_bytes / u64::from(parts.superblock.block_bytes);
-        let max_carried = usize::try_from(blocks).unwrap_or(usize::MAX);
-        let open = OpenCommit::new(next_commit, max_carried, parts.data.has_free_veto());
+        let max_journal_data_bytes = journal_data::bytes_of(&parts.tuning, &*parts.disk);
+        let blocks = max_journal_data_bytes / u64::from(parts.superblock.block_bytes);
+        let max_journal_data_blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
+        let open = OpenCommit::new(next_commit, max_journal_data_blocks, parts.data.has_free_veto());
         Self {
             seed: PoolSeed::of(&parts.superblock),
             disk: parts.disk,
@@ -119,8 +119,8 @@ impl Log {
             checkpointer: OrderedMutex::new(Rank::Checkpoint, health, ()),
             reserve: Reserve::new(health),
             health: Arc::clone(health),
-            carry_bytes,
-            max_carried,
+            max_journal_data_bytes,
+            max_journal_data_blocks,
             open_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             figures,

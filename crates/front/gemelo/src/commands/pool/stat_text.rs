@@ -190,8 +190,8 @@ fn write_buffer(report: &StatReport) -> Table {
         "in the journal".to_owned(),
         format!(
             "{} without such a sync, {} of contents",
-            format_counted(activity.carrying_commits, "commit"),
-            format_size(activity.carried_bytes)
+            format_counted(activity.journal_data_commits, "commit"),
+            format_size(activity.journal_data_bytes)
         ),
     ]);
     table.row([

@@ -11,8 +11,8 @@ use gemelo_store::{ContentRead, OverlaidStore, Store, WriteBuffer};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// The newest carried contents, by PBN, in the forms by which the store has them again.
-pub(crate) struct Carried {
+/// The newest journal data, by PBN, in the forms by which the store has them again.
+pub(crate) struct ReplayedData {
     store: Arc<dyn Store>,
     forms: HashMap<Pbn, Vec<u8>>,
     seed: PoolSeed,
@@ -24,7 +24,7 @@ pub(crate) struct Carried {
     expected: BTreeSet<(Pbn, Checksum)>,
 }
 
-impl Carried {
+impl ReplayedData {
     pub(crate) fn new(superblock: &Superblock, store: &Arc<dyn Store>) -> Self {
         Self {
             store: Arc::clone(store),
@@ -46,16 +46,16 @@ impl Carried {
             let changes = commit.changes.iter();
             self.expected.extend(changes.filter_map(Change::expected_content));
         }
-        let mut carried = HashMap::new();
+        let mut replayed_data = HashMap::new();
         let mut written = Vec::new();
         commit.changes.retain_mut(|change| {
             written.extend(change.written_block());
-            let Change::Carry { pbn, content } = change else { return true };
-            carried.insert(*pbn, std::mem::take(content));
+            let Change::JournalData { pbn, content } = change else { return true };
+            replayed_data.insert(*pbn, std::mem::take(content));
             false
         });
         let makes_sense = |pbn: Pbn, form: &[u8]| self.store.content_of_form(pbn, form).is_some();
-        if let Some((pbn, wrong)) = carried.iter().find(|(pbn, form)| !makes_sense(**pbn, form)) {
+        if let Some((pbn, wrong)) = replayed_data.iter().find(|(pbn, form)| !makes_sense(**pbn, form)) {
             let (number, bytes) = (commit.number, wrong.len());
             let what = format!(
                 "commit {number} carries {bytes} bytes for block {}, which make no sense",
@@ -63,14 +63,14 @@ impl Carried {
             );
             return Err(FormatError::damaged(what).into());
         }
-        if !carried.is_empty() || !written.is_empty() {
+        if !replayed_data.is_empty() || !written.is_empty() {
             let forms = &mut self.forms;
-            if written.iter().any(|pbn| !carried.contains_key(pbn)) {
+            if written.iter().any(|pbn| !replayed_data.contains_key(pbn)) {
                 forms.clear();
                 self.doubtful.clear();
             }
-            self.doubtful.retain(|pbn| !carried.contains_key(pbn));
-            forms.extend(carried);
+            self.doubtful.retain(|pbn| !replayed_data.contains_key(pbn));
+            forms.extend(replayed_data);
         }
         Ok(())
     }
@@ -95,12 +95,12 @@ impl Carried {
         }
     }
 
-    /// Returns the carried content of a block.
+    /// Returns the content in the journal of a block.
     pub(crate) fn get(&self, pbn: Pbn) -> Option<Vec<u8>> {
         self.store.content_of_form(pbn, self.forms.get(&pbn)?)
     }
 
-    /// Returns whether the content of a block is carried.
+    /// Returns whether the content of a block is replayed_data.
     pub(crate) fn has(&self, pbn: Pbn) -> bool {
         self.forms.contains_key(&pbn)
     }

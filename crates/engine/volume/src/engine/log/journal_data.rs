@@ -2,14 +2,14 @@
 //! store.
 //!
 //! The contents stay in the write buffer as well, and go to the data store with the others. The
-//! journal is the only durable place of a carried content until the data store is synced after the
+//! journal is the only durable place of a content in the journal until the data store is synced after the
 //! commit. So a checkpoint, which gives the journal up, syncs the data store first.
 //!
 //! On a full disk a commit carries the contents that have no space in the data store, so that
 //! changes which free space become durable although a content waits for it. A replay takes a commit
 //! that does not carry all of its contents as the proof of a sync of everything before it. Such a
 //! commit therefore carries each content that has no space, also those of earlier commits. A
-//! content to which nothing refers after the waiting commits is not carried: they become one commit
+//! content to which nothing refers after the waiting commits is not replayed_data: they become one commit
 //! then, which refers to it at no time. A checkpoint that contains contents without space leaves
 //! the journal from its own state on, and there is a commit then that carries them.
 
@@ -24,10 +24,10 @@ use std::collections::HashSet;
 
 /// A commit that carries contents takes this part of the journal at most, so that a short journal
 /// is not full after a few of them.
-const JOURNAL_PER_CARRYING: u64 = 4;
+const JOURNAL_PER_DATA: u64 = 4;
 /// Most bytes that commits carry between two syncs of the data store. An opening holds as much in
 /// memory and writes it.
-const MAX_CARRIED_BYTES: u64 = 16 << 20;
+const MAX_JOURNAL_DATA_BYTES: u64 = 16 << 20;
 /// Most blocks that the free_veto does not learn about before the next sync of the data store.
 const MAX_HELD_BACK: usize = 65_536;
 
@@ -35,9 +35,9 @@ const MAX_HELD_BACK: usize = 65_536;
 /// writes in the time of the sync that is saved.
 pub(super) fn bytes_of(tuning: &Tuning, disk: &dyn Disk) -> u64 {
     tuning
-        .carry_bytes
+        .max_journal_data_bytes
         .unwrap_or_else(|| disk.bytes_per_sync() / COPIES as u64)
-        .min(MAX_CARRIED_BYTES)
+        .min(MAX_JOURNAL_DATA_BYTES)
 }
 
 /// The blocks whose contents a commit refers to, and that no sync has covered.
@@ -77,15 +77,15 @@ impl Unsynced {
 }
 
 /// The largest sizes of a commit that carries contents.
-struct CarriedSizes {
+struct JournalDataSizes {
     content_bytes: u64,
     /// Bytes of the whole commit in each ring of the journal.
     ring_bytes: u64,
 }
 
-/// The carried contents that only the journal has durably, and what depends on that.
+/// the journal data that only the journal has durably, and what depends on that.
 #[derive(Debug, Default)]
-pub(super) struct Carrying {
+pub(super) struct JournalData {
     /// Bytes that were carried since the last sync of the data store.
     bytes: u64,
     /// Bytes of these that a sync under way covers.
@@ -97,7 +97,7 @@ pub(super) struct Carrying {
     syncing: HashSet<Pbn>,
 }
 
-impl Carrying {
+impl JournalData {
     /// Begins with this many bytes that an opening has found in the journal.
     pub(super) fn of_journal(bytes: u64) -> Self {
         Self { bytes, ..Self::default() }
@@ -142,7 +142,7 @@ impl Carrying {
         learnt
     }
 
-    /// Notes that a sync begins which covers all contents so far, while others may be carried.
+    /// Notes that a sync begins which covers all contents so far, while others may be replayed_data.
     /// Returns whether there are any.
     pub(super) fn begin_sync(&mut self) -> bool {
         self.syncing_bytes += std::mem::take(&mut self.bytes);
@@ -170,7 +170,7 @@ impl Log {
     /// Makes the contents durable that the waiting commits refer to: the commits carry them if they
     /// are few, and else the data store is synced.
     pub(super) fn settle_contents(&self, committer: &mut Committer) -> Result<()> {
-        if !committer.waits_for_data() || self.carry(committer) {
+        if !committer.waits_for_data() || self.journal_contents(committer) {
             return Ok(());
         }
         self.sync_contents(committer)
@@ -180,11 +180,11 @@ impl Log {
     fn sync_contents(&self, committer: &mut Committer) -> Result<()> {
         let synced = self.data.sync_needed(&committer.freed())?;
         if synced.has_given_up || !synced.unwritten.is_empty() {
-            committer.merge_waiting(self.max_carried);
+            committer.merge_waiting(self.max_journal_data_blocks);
         }
-        let carried_bytes = self.carry_unwritten(committer, &synced.unwritten)?;
+        let journal_data_bytes = self.journal_unwritten(committer, &synced.unwritten)?;
         committer.waiting.iter_mut().for_each(|commit| commit.unsynced = Unsynced::None);
-        let learnt = committer.carrying.settle_except(&synced.unwritten, carried_bytes);
+        let learnt = committer.journal_data.settle_except(&synced.unwritten, journal_data_bytes);
         // The commit has what it goes on without, so writers may try that again.
         drop(synced);
         self.data.note_identified(&learnt);
@@ -193,7 +193,7 @@ impl Log {
 
     /// Lets the waiting commits, which are one, carry the contents that have no space. Returns
     /// their bytes. Fails if they are too many for the journal.
-    fn carry_unwritten(&self, committer: &mut Committer, pbns: &[Pbn]) -> Result<u64> {
+    fn journal_unwritten(&self, committer: &mut Committer, pbns: &[Pbn]) -> Result<u64> {
         if pbns.is_empty() {
             return Ok(0);
         }
@@ -202,9 +202,9 @@ impl Log {
         let unbuilt = waiting.iter_mut().find(|commit| !commit.is_built);
         assert!(unbuilt.is_some(), "a commit waits for contents");
         let Some(commit) = unbuilt else { return Err(full) };
-        let sizes = self.carried_sizes(commit.buffer.len(), pbns.len());
-        if sizes.content_bytes > MAX_CARRIED_BYTES
-            || sizes.content_bytes > journal.ring_bytes() / JOURNAL_PER_CARRYING
+        let sizes = self.journal_data_sizes(commit.buffer.len(), pbns.len());
+        if sizes.content_bytes > MAX_JOURNAL_DATA_BYTES
+            || sizes.content_bytes > journal.ring_bytes() / JOURNAL_PER_DATA
             || !journal.has_room(sizes.ring_bytes as usize)
             || !self.append_contents(commit, pbns, &sizes)
         {
@@ -214,12 +214,12 @@ impl Log {
     }
 
     /// Returns the most that a commit of this length takes if it carries this many contents.
-    fn carried_sizes(&self, commit_bytes: usize, contents: usize) -> CarriedSizes {
+    fn journal_data_sizes(&self, commit_bytes: usize, contents: usize) -> JournalDataSizes {
         // Forms of compressed contents are shorter.
         let content_bytes = contents * self.superblock.block_bytes as usize;
-        let head_bytes = contents * Change::CARRY_HEAD_BYTES;
+        let head_bytes = contents * Change::JOURNAL_DATA_HEAD_BYTES;
         let ring_bytes = (commit_bytes + content_bytes + head_bytes).next_multiple_of(PAGE_BYTES);
-        CarriedSizes { content_bytes: content_bytes as u64, ring_bytes: ring_bytes as u64 }
+        JournalDataSizes { content_bytes: content_bytes as u64, ring_bytes: ring_bytes as u64 }
     }
 
     /// Appends contents to a commit. Returns `false`, and leaves it as it was, if one of them is
@@ -228,7 +228,7 @@ impl Log {
         &self,
         commit: &mut ClosedCommit,
         pbns: &[Pbn],
-        sizes: &CarriedSizes,
+        sizes: &JournalDataSizes,
     ) -> bool {
         let buffer = &mut commit.buffer;
         let end = buffer.len();
@@ -236,7 +236,7 @@ impl Log {
         let mut shown = 0;
         let put = |pbn: Pbn, content: &[u8]| {
             shown += content.len() as u64;
-            Change::encode_carried(pbn, content, buffer);
+            Change::encode_journal_data(pbn, content, buffer);
         };
         if !self.data.show_held(pbns, put) {
             buffer.truncate(end);
@@ -245,17 +245,17 @@ impl Log {
         assert!(shown <= sizes.content_bytes, "each content is carried once");
         assert!(buffer.len() as u64 <= sizes.ring_bytes, "a commit outgrows its room");
         commit.bytes += (buffer.len() - end) as u64;
-        add(&self.counters.carrying_commits, 1);
-        add(&self.counters.carried_bytes, shown);
+        add(&self.counters.journal_data_commits, 1);
+        add(&self.counters.journal_data_bytes, shown);
         true
     }
 
     /// Lets the waiting commits carry their contents. Returns `false` if they must not.
-    fn carry(&self, committer: &mut Committer) -> bool {
-        let Committer { waiting, carrying, journal, .. } = committer;
-        let is_long = carrying.bytes + self.carry_bytes > MAX_CARRIED_BYTES;
+    fn journal_contents(&self, committer: &mut Committer) -> bool {
+        let Committer { waiting, journal_data, journal, .. } = committer;
+        let is_long = journal_data.bytes + self.max_journal_data_bytes > MAX_JOURNAL_DATA_BYTES;
         // Contents without space are tried again, with everything that has come since.
-        if is_long || carrying.held_back.len() > MAX_HELD_BACK || self.data.has_unwritten() {
+        if is_long || journal_data.held_back.len() > MAX_HELD_BACK || self.data.has_unwritten() {
             return false;
         }
         for commit in waiting.iter_mut() {
@@ -268,20 +268,20 @@ impl Log {
                 Unsynced::Few(pbns) => pbns,
             };
             assert!(!commit.is_built, "a commit on its way to the journal needs its contents");
-            let sizes = self.carried_sizes(commit.buffer.len(), pbns.len());
-            if sizes.ring_bytes > journal.ring_bytes() / JOURNAL_PER_CARRYING
+            let sizes = self.journal_data_sizes(commit.buffer.len(), pbns.len());
+            if sizes.ring_bytes > journal.ring_bytes() / JOURNAL_PER_DATA
                 || !journal.has_room(sizes.ring_bytes as usize)
                 || !self.append_contents(commit, &pbns, &sizes)
             {
                 commit.unsynced = Unsynced::Few(pbns);
                 return false;
             }
-            carrying.bytes += sizes.content_bytes;
+            journal_data.bytes += sizes.content_bytes;
         }
         true
     }
 
-    /// Syncs the data store after [`Carrying::begin_sync`]. The committer is locked only if the
+    /// Syncs the data store after [`JournalData::begin_sync`]. The committer is locked only if the
     /// caller holds it, so that other commits may carry more meanwhile. One thread at a time calls
     /// it: the holder of the checkpointer's lock. Returns whether there was space for all contents.
     pub(super) fn finish_sync(&self, held: Option<&mut Committer>) -> Result<bool> {
@@ -298,8 +298,8 @@ impl Log {
             }
         };
         match &synced {
-            Ok(true) => self.data.note_identified(&committer.carrying.end_sync()),
-            Ok(false) | Err(_) => committer.carrying.fail_sync(),
+            Ok(true) => self.data.note_identified(&committer.journal_data.end_sync()),
+            Ok(false) | Err(_) => committer.journal_data.fail_sync(),
         }
         synced
     }
@@ -322,10 +322,10 @@ impl Log {
         }
         let _alone = self.checkpointer.lock();
         let mut committer = self.committer.lock();
-        if committer.carrying.held_back.is_empty() {
+        if committer.journal_data.held_back.is_empty() {
             return Ok(());
         }
-        committer.carrying.begin_sync();
+        committer.journal_data.begin_sync();
         drop(committer);
         self.finish_sync(None).map(drop)
     }
@@ -361,36 +361,36 @@ mod tests {
 
     #[test]
     fn the_keeper_learns_of_a_block_when_its_content_is_in_the_data_store() {
-        let mut carrying = Carrying::default();
-        assert_eq!(carrying.hold_back(vec![pbn(1)], &[]), [pbn(1)], "nothing is carried");
-        carrying.bytes = 512;
-        assert!(carrying.hold_back(vec![pbn(2), pbn(3)], &[pbn(3)]).is_empty());
-        assert!(carrying.begin_sync(), "there is something to sync");
-        carrying.bytes = 512;
-        assert!(carrying.hold_back(vec![pbn(4), pbn(5)], &[]).is_empty());
-        assert_eq!(sorted(carrying.end_sync()), [2], "the sync covers no later content");
-        assert!(carrying.hold_back(Vec::new(), &[pbn(5)]).is_empty());
-        assert_eq!(sorted(carrying.settle()), [4], "a freed block is not told of");
-        assert!(!carrying.begin_sync());
+        let mut journal_data = JournalData::default();
+        assert_eq!(journal_data.hold_back(vec![pbn(1)], &[]), [pbn(1)], "nothing is carried");
+        journal_data.bytes = 512;
+        assert!(journal_data.hold_back(vec![pbn(2), pbn(3)], &[pbn(3)]).is_empty());
+        assert!(journal_data.begin_sync(), "there is something to sync");
+        journal_data.bytes = 512;
+        assert!(journal_data.hold_back(vec![pbn(4), pbn(5)], &[]).is_empty());
+        assert_eq!(sorted(journal_data.end_sync()), [2], "the sync covers no later content");
+        assert!(journal_data.hold_back(Vec::new(), &[pbn(5)]).is_empty());
+        assert_eq!(sorted(journal_data.settle()), [4], "a freed block is not told of");
+        assert!(!journal_data.begin_sync());
     }
 
     #[test]
     fn what_is_identified_during_the_last_sync_is_told_of_after_it() {
-        let mut carrying = Carrying::of_journal(512);
-        carrying.begin_sync();
-        assert!(carrying.hold_back(vec![pbn(1)], &[]).is_empty());
-        assert_eq!(sorted(carrying.end_sync()), [1]);
-        assert_eq!(carrying.hold_back(vec![pbn(2)], &[]), [pbn(2)]);
+        let mut journal_data = JournalData::of_journal(512);
+        journal_data.begin_sync();
+        assert!(journal_data.hold_back(vec![pbn(1)], &[]).is_empty());
+        assert_eq!(sorted(journal_data.end_sync()), [1]);
+        assert_eq!(journal_data.hold_back(vec![pbn(2)], &[]), [pbn(2)]);
     }
 
     #[test]
     fn a_failed_sync_leaves_everything_to_the_next_one() {
-        let mut carrying = Carrying::of_journal(512);
-        assert!(carrying.hold_back(vec![pbn(1), pbn(2)], &[]).is_empty());
-        carrying.begin_sync();
-        carrying.hold_back(Vec::new(), &[pbn(2)]);
-        carrying.fail_sync();
-        assert!(carrying.begin_sync());
-        assert_eq!(sorted(carrying.end_sync()), [1]);
+        let mut journal_data = JournalData::of_journal(512);
+        assert!(journal_data.hold_back(vec![pbn(1), pbn(2)], &[]).is_empty());
+        journal_data.begin_sync();
+        journal_data.hold_back(Vec::new(), &[pbn(2)]);
+        journal_data.fail_sync();
+        assert!(journal_data.begin_sync());
+        assert_eq!(sorted(journal_data.end_sync()), [1]);
     }
 }

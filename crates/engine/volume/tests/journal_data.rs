@@ -83,7 +83,7 @@ fn a_flush_of_few_blocks_syncs_the_journal_alone_and_survives_a_power_cut() {
             assert_eq!(world.simulation.syncs() - syncs, 1, "{backend:?}");
         }
         let activity = world.pool.stat().unwrap().activity;
-        assert_eq!((activity.carrying_commits, activity.carried_bytes), (3, 3 * BLOCK as u64));
+        assert_eq!((activity.journal_data_commits, activity.journal_data_bytes), (3, 3 * BLOCK as u64));
         let after = world.simulation.after_worst_crash();
         assert!(!has(&after, 1), "{backend:?}: nothing of it is in the data store");
         let pool = open(&after.disks(), tuning()).unwrap();
@@ -98,22 +98,22 @@ fn a_flush_of_few_blocks_syncs_the_journal_alone_and_survives_a_power_cut() {
 
 #[test]
 fn a_flush_of_many_blocks_or_with_the_bound_0_syncs_both_disks() {
-    let limited = |carry_bytes| Tuning { carry_bytes: Some(carry_bytes), ..tuning() };
+    let limited = |max_journal_data_bytes| Tuning { max_journal_data_bytes: Some(max_journal_data_bytes), ..tuning() };
     for (bound, blocks) in [(0, 1), (4 * BLOCK as u64, 5)] {
         let world = world_of(&options_with(BackendKind::Log, 100), limited(bound));
         (0..blocks).for_each(|lbn| world.put(lbn, 1 + lbn));
         let syncs = world.simulation.syncs();
         flush(&world.volume).unwrap();
         assert_eq!(world.simulation.syncs() - syncs, 2, "{blocks} blocks");
-        assert_eq!(world.pool.stat().unwrap().activity.carrying_commits, 0);
+        assert_eq!(world.pool.stat().unwrap().activity.journal_data_commits, 0);
     }
     let world = world_of(&options_with(BackendKind::Log, 100), limited(4 * BLOCK as u64));
     (0..4).for_each(|lbn| world.put(lbn, 1 + lbn));
     flush(&world.volume).unwrap();
-    assert_eq!(world.pool.stat().unwrap().activity.carried_bytes, 4 * BLOCK as u64);
+    assert_eq!(world.pool.stat().unwrap().activity.journal_data_bytes, 4 * BLOCK as u64);
 }
 
-/// A PBN is carried, freed, and given to a content that was synced and is not carried.
+/// A PBN is carried, freed, and given to a content that was synced and is not replayed_data.
 #[test]
 fn a_replay_writes_no_carried_content_over_a_newer_one() {
     for backend in BackendKind::ALL {
@@ -123,9 +123,9 @@ fn a_replay_writes_no_carried_content_over_a_newer_one() {
         flush(&world.volume).unwrap();
         // More than a commit carries, so that all blocks of the store are taken.
         (0..30).for_each(|lbn| world.put(lbn, 100 + lbn));
-        let before = world.pool.stat().unwrap().activity.carrying_commits;
+        let before = world.pool.stat().unwrap().activity.journal_data_commits;
         flush(&world.volume).unwrap();
-        assert_eq!(world.pool.stat().unwrap().activity.carrying_commits, before);
+        assert_eq!(world.pool.stat().unwrap().activity.journal_data_commits, before);
         let after = world.simulation.after_worst_crash();
         assert!(check_data(&after).is_clean(), "{backend:?}");
         let pool = open(&after.disks(), tuning()).unwrap();
@@ -211,7 +211,7 @@ fn a_carried_content_that_cannot_be_written_stops_the_pool_and_is_not_lost() {
 
 /// The length of a file may not be durable although the journal is.
 #[test]
-fn a_data_store_that_ends_before_carried_contents_is_whole() {
+fn a_data_store_that_ends_before_journal_data_is_whole() {
     for backend in BackendKind::ALL {
         let world = world(backend, 100);
         world.put(0, 1);
@@ -234,7 +234,7 @@ fn a_data_store_that_ends_before_carried_contents_is_whole() {
 }
 
 #[test]
-fn readers_that_write_nothing_see_carried_contents() {
+fn readers_that_write_nothing_see_journal_data() {
     for backend in BackendKind::ALL {
         let world = world(backend, 100);
         (0..5).for_each(|lbn| world.put_now(lbn, 1 + lbn));
@@ -259,7 +259,7 @@ fn readers_that_write_nothing_see_carried_contents() {
     }
 }
 
-/// Carried contents fill the ring many times over, and no length of a commit leaves it in a state
+/// Journal data fill the ring many times over, and no length of a commit leaves it in a state
 /// in which something is lost.
 #[test]
 fn a_ring_that_is_full_again_and_again_loses_nothing() {
@@ -281,7 +281,7 @@ fn a_ring_that_is_full_again_and_again_loses_nothing() {
             }
             let stat = world.pool.stat().unwrap();
             assert!(stat.generation > 3, "{backend:?}: the ring was full now and then");
-            assert!(stat.activity.carrying_commits >= 30, "{backend:?}, {blocks} blocks");
+            assert!(stat.activity.journal_data_commits >= 30, "{backend:?}, {blocks} blocks");
         }
     }
 }
