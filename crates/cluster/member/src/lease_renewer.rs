@@ -1,7 +1,7 @@
 //! The threads that renew the lease of a member, and that end the process when it is over.
 
-use crate::service::HeldLease;
 use crate::lease_state::Ended;
+use crate::service::HeldLease;
 use gemelo_base::StopFlag;
 use std::io;
 use std::sync::{Arc, OnceLock};

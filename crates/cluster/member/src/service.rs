@@ -114,8 +114,13 @@ impl Service {
         let (disks, metadata) = client.open_disks(&context)?;
         metadata.settle()?;
         let (client, clock, tenure) = (Arc::clone(client), Arc::clone(clock), Mutex::new(tenure));
-        let held_lease =
-            Arc::new(HeldLease { client, clock, tenure, context, is_in_use: AtomicBool::new(false) });
+        let held_lease = Arc::new(HeldLease {
+            client,
+            clock,
+            tenure,
+            context,
+            is_in_use: AtomicBool::new(false),
+        });
         Ok(Self { held_lease, disks, renewer: None, condition: None, is_released: false })
     }
 
@@ -124,7 +129,8 @@ impl Service {
     /// # Errors
     /// Fails if the system starts no thread.
     pub fn keep(&mut self) -> Result<()> {
-        let renewer = LeaseRenewer::start(Arc::clone(&self.held_lease)).map_err(MemberError::Thread)?;
+        let renewer =
+            LeaseRenewer::start(Arc::clone(&self.held_lease)).map_err(MemberError::Thread)?;
         self.renewer = Some(renewer);
         Ok(())
     }

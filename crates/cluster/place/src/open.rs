@@ -6,7 +6,7 @@ use crate::place::PoolPlace;
 use crate::sharing::{MemberSharing, SharingStat};
 use gemelo_base::{Clock, StopFlag};
 use gemelo_disk::DiskAccess;
-use gemelo_member::{Inspection, MemberError, Service, LeaseState};
+use gemelo_member::{Inspection, LeaseState, MemberError, Service};
 use gemelo_sharing::SharingWorker;
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolDirectory, Tuning};

@@ -4,9 +4,9 @@
 use crate::error::{PlaceError, Result};
 use gemelo_base::{StopFlag, SystemClock};
 use gemelo_domain::MemberId;
-use gemelo_member::{DomainClient, MemberDisk, OBJECT_BYTES, LeaseState};
+use gemelo_member::{DomainClient, LeaseState, MemberDisk, OBJECT_BYTES};
 use gemelo_sharing::{
-    BlockStats, Stats, ObjectContents, Sharing, SharingOptions, SharingParts, SharingWorker,
+    BlockStats, ObjectContents, Sharing, SharingOptions, SharingParts, SharingWorker, Stats,
 };
 use gemelo_store::PoolDisks;
 use gemelo_volume::Pool;
@@ -55,11 +55,15 @@ impl MemberSharing {
 
     /// Returns the disks with the renewer of the member's blocks, and the copies of the domain.
     pub(crate) fn keep(&self, disks: PoolDisks) -> PoolDisks {
-        disks.with_keeper(self.sharing.renewer()).with_copies(self.sharing.copies())
+        disks.with_free_veto(self.sharing.free_veto()).with_copies(self.sharing.copies())
     }
 
     /// Starts the thread that shares, until the value is dropped or the standing ends.
-    pub(crate) fn start(&self, pool: &Arc<Pool>, standing: Arc<LeaseState>) -> Result<SharingWorker> {
+    pub(crate) fn start(
+        &self,
+        pool: &Arc<Pool>,
+        standing: Arc<LeaseState>,
+    ) -> Result<SharingWorker> {
         let may_work = move || standing.check().is_ok();
         let (sharing, pool) = (Arc::clone(&self.sharing), Arc::clone(pool));
         SharingWorker::start(sharing, pool, may_work).map_err(PlaceError::Thread)

@@ -221,7 +221,9 @@ impl Blocks {
     /// Returns the relation of a block to the domain as the ledger has it or may have it.
     pub(crate) fn durable_kind(&self, pbn: Pbn) -> Option<BlockState> {
         match self.aside.get(&pbn) {
-            Some(Aside::Restored { is_durable: false, place }) => Some(BlockState::Borrowed(*place)),
+            Some(Aside::Restored { is_durable: false, place }) => {
+                Some(BlockState::Borrowed(*place))
+            }
             _ => self.kind(pbn),
         }
     }

@@ -48,7 +48,11 @@ impl<'a> Comparison<'a> {
             let good = self.are_good(candidates)?;
             assert_eq!(good.len(), candidates.len(), "each candidate is decided");
             for (Candidate { pbn, fingerprint, place }, is_good) in candidates.iter().zip(good) {
-                let kind = if is_good { BlockState::Borrowed(*place) } else { BlockState::Restored(*place) };
+                let kind = if is_good {
+                    BlockState::Borrowed(*place)
+                } else {
+                    BlockState::Restored(*place)
+                };
                 decided.push((*pbn, Record { fingerprint: *fingerprint, kind }));
             }
         }

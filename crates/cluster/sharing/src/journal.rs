@@ -118,7 +118,9 @@ impl LedgerJournal<'_> {
                 let fingerprint = change.fingerprint;
                 match (change.action, effect) {
                     (Action::Publish(pbn), Effect::Published(_)) => {
-                        found.taken.push((pbn, Record { fingerprint, kind: BlockState::Published }));
+                        found
+                            .taken
+                            .push((pbn, Record { fingerprint, kind: BlockState::Published }));
                     }
                     (Action::Publish(pbn), Effect::Shared(home, content)) => {
                         let place = (home, content);
@@ -196,7 +198,9 @@ impl Consequences {
         self.forgotten.extend(withdrawn);
         let kept = match kind {
             // Other members refer to it.
-            Some(BlockState::Published | BlockState::Lent) if withdrawn != Some(pbn) => Some(BlockState::Lent),
+            Some(BlockState::Published | BlockState::Lent) if withdrawn != Some(pbn) => {
+                Some(BlockState::Lent)
+            }
             Some(BlockState::Restored(_) | BlockState::Alone) => Some(BlockState::Alone),
             _ => None,
         };

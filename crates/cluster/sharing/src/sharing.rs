@@ -11,7 +11,7 @@ use crate::journal::LedgerJournal;
 use crate::ledger::Ledger;
 use crate::record::{BlockState, Record};
 use crate::shared::{Shared, SharedParts};
-use crate::store::LedgerKeeper;
+use crate::store::LedgerVeto;
 use gemelo_base::{Clock, StopFlag};
 use gemelo_domain::{
     Action, Change, Damage, DomainConfig, DomainError, Doubt, Effect, Index, MemberId,
@@ -154,7 +154,7 @@ impl Sharing {
     /// Returns the free_veto with which the member's pool has to be opened.
     #[must_use]
     pub fn free_veto(&self) -> Arc<dyn FreeVeto> {
-        Arc::new(LedgerKeeper { shared: Arc::clone(&self.shared) })
+        Arc::new(LedgerVeto { shared: Arc::clone(&self.shared) })
     }
 
     /// Returns the contents of the domain, from which the member's damaged blocks are healed.

@@ -174,11 +174,11 @@ impl Store for SharedStore {
 }
 
 /// The free_veto of a member's blocks.
-pub(crate) struct LedgerKeeper {
+pub(crate) struct LedgerVeto {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl FreeVeto for LedgerKeeper {
+impl FreeVeto for LedgerVeto {
     fn store_over(&self, below: Arc<dyn Store>) -> Arc<dyn Store> {
         self.shared.set_below(Arc::clone(&below));
         Arc::new(SharedStore { below, shared: Arc::clone(&self.shared) })

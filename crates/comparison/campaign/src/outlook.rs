@@ -128,8 +128,7 @@ impl Plan {
         let confidence = looks.share(Confidence::new(settings.confidence).ok()?);
         let noise = RatioNoise { deviation: settings.spread_share, is_paired: true };
         let level = confidence.shared_by(comparisons);
-        let found_share =
-            noise.power(1.0 - settings.margin_share, settings.max_repetitions, level);
+        let found_share = noise.power(1.0 - settings.margin_share, settings.max_repetitions, level);
         (comparisons > 0).then_some(Power {
             repetitions: settings.max_repetitions,
             comparisons,

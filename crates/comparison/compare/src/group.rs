@@ -1,6 +1,6 @@
 //! Groups of runs: the repetitions of one workload on one target.
 
-use gemelo_record::{Stats, Outcome, RunRecord};
+use gemelo_record::{Outcome, RunRecord, Stats};
 use gemelo_stats::{Pairs, Sample};
 use serde::Serialize;
 use std::collections::BTreeMap;

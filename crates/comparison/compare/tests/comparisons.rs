@@ -15,7 +15,7 @@ use gemelo_compare::{
     Basis, CompareError, Doubt, Pair, Place, Repetition, Request, Row, Selection, Settings, Side,
     Slowdown, Verdict, compare, compare_sides, limited,
 };
-use gemelo_record::{Better, CAMPAIGN_FILE, Stats, Outcome, RUN_FILE, Series, run_directory};
+use gemelo_record::{Better, CAMPAIGN_FILE, Outcome, RUN_FILE, Series, Stats, run_directory};
 use std::path::{Path, PathBuf};
 
 fn rows(before: &[Repetition], after: &[Repetition], settings: &Settings) -> Vec<Row> {

@@ -6,7 +6,7 @@ use gemelo_job::bench::BenchFile;
 use gemelo_load::{
     Ended, Interval, IntervalStats, Measured, OperationStats, Phase, RunResult, Stored, Timing,
 };
-use gemelo_record::{Better, Stats, Series};
+use gemelo_record::{Better, Series, Stats};
 
 /// The share of the length of the first interval that another must have to be part of a time
 /// series: the values of short rests are not comparable with the others.

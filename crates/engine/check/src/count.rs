@@ -3,7 +3,7 @@
 use crate::CheckReport;
 use crate::map::{Counter, WalkMap, distinct};
 use crate::walk::Walk;
-use gemelo_format::{Fingerprint, Pbn, MapEntry, Root};
+use gemelo_format::{Fingerprint, MapEntry, Pbn, Root};
 use std::collections::{HashMap, HashSet};
 
 impl Walk {
@@ -83,7 +83,8 @@ impl Walk {
         let is_absent = |place: &MapEntry| {
             place.pbn().is_some_and(|pbn| {
                 let last_block = self.superblock.store.last_block(pbn);
-                u64::from(last_block) >= self.present_blocks && !self.replayed_data.contains_key(&pbn)
+                u64::from(last_block) >= self.present_blocks
+                    && !self.replayed_data.contains_key(&pbn)
             })
         };
         let mut counter = Counter::new(is_absent);

@@ -25,7 +25,9 @@ impl WalkMap {
     }
 
     /// Cuts places, in the order of their LBNs, into regions.
-    pub(crate) fn cut(places: impl IntoIterator<Item = (u64, MapEntry)>) -> Vec<(u64, Arc<Region>)> {
+    pub(crate) fn cut(
+        places: impl IntoIterator<Item = (u64, MapEntry)>,
+    ) -> Vec<(u64, Arc<Region>)> {
         let mut regions: Vec<(u64, Region)> = Vec::new();
         for (lbn, place) in places {
             let number = lbn / REGION_BLOCKS;

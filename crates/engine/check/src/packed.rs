@@ -13,7 +13,11 @@ use std::sync::Arc;
 const OFFSET_BYTES: usize = 2;
 
 /// Returns the content that a commit carries in this form.
-pub(crate) fn content_in_the_journal(superblock: &Superblock, pbn: Pbn, form: Vec<u8>) -> Option<Vec<u8>> {
+pub(crate) fn content_in_the_journal(
+    superblock: &Superblock,
+    pbn: Pbn,
+    form: Vec<u8>,
+) -> Option<Vec<u8>> {
     if is_whole(superblock, pbn) {
         return (form.len() == superblock.block_bytes as usize).then_some(form);
     }

@@ -3,7 +3,7 @@
 use crate::packed;
 use crate::walk::{Walk, WalkVolume};
 use gemelo_format::{
-    Change, FormatError, Identity, Lbn, Pbn, MapEntry, ReplayedCommit, VolumeId, VolumeRecord,
+    Change, FormatError, Identity, Lbn, MapEntry, Pbn, ReplayedCommit, VolumeId, VolumeRecord,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -94,10 +94,11 @@ impl Walk {
     }
 
     fn journal_contents(&mut self, pbn: Pbn, content: Vec<u8>) -> Result<(), FormatError> {
-        let content = packed::content_in_the_journal(&self.superblock, pbn, content).ok_or_else(|| {
-            let number = pbn.number();
-            FormatError::damaged(format!("a commit carries bytes for block {number} in vain"))
-        })?;
+        let content =
+            packed::content_in_the_journal(&self.superblock, pbn, content).ok_or_else(|| {
+                let number = pbn.number();
+                FormatError::damaged(format!("a commit carries bytes for block {number} in vain"))
+            })?;
         Arc::make_mut(&mut self.replayed_data).insert(pbn, content);
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::packed;
 use crate::walk::Walk;
 use crate::{CheckError, CheckReport, Problem};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_format::{Checksum, Fingerprinter, Pbn, MapEntry, PoolSeed};
+use gemelo_format::{Checksum, Fingerprinter, MapEntry, Pbn, PoolSeed};
 use gemelo_store::{ContentRead, PoolDisks};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,7 +3,7 @@
 use crate::map::{Region, WalkMap};
 use crate::pages::Pages;
 use gemelo_format::{
-    FormatError, INNER_BITS, MapKind, MapRef, Page, MapEntry, Slot, inner_children, sparse_entries,
+    FormatError, INNER_BITS, MapEntry, MapKind, MapRef, Page, Slot, inner_children, sparse_entries,
 };
 use std::collections::HashMap;
 use std::ops::Range;

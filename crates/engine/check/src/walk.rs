@@ -7,7 +7,7 @@ use crate::store::{TreeReader, compare_counts, compare_index};
 use crate::tree::MapReader;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, Part, MapEntry, PoolSeed,
+    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MapEntry, Part, PoolSeed,
     RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, Superblock, Table, VolumeId,
     VolumeRecord, find_roots, read_chain, read_superblock, replay_journal,
 };

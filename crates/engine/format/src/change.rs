@@ -154,7 +154,7 @@ pub enum Change {
     },
     /// Carries the content of a block that the same commit stores or heals. The data store may lack
     /// it.
-    Carry {
+    JournalData {
         /// The block that has the content.
         pbn: Pbn,
         /// The content, a whole block.

@@ -46,9 +46,9 @@ pub use packed::{
 pub use regions::{COPIES, MAX_DAMAGED_BYTES, Reading, Regions, SlotPage, read_slot};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{
-    BUCKET_ENTRIES, DIRECTORY_ENTRIES, MAX_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part,
-    StoreTable, StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page,
-    index_entry, set_array_value,
+    BUCKET_ENTRIES, DIRECTORY_ENTRIES, MAX_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part, StoreTable,
+    StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page, index_entry,
+    set_array_value,
 };
 pub use superblock::{
     DATA_MAGIC, SUPERBLOCK_MAGIC, Superblock, data_header, is_block_size, read_superblock,
@@ -58,7 +58,7 @@ pub use table::{
 };
 pub use types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
-    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, MapEntry, VolumeId,
+    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId,
 };
 pub use volume::{Birth, Origin, VolumeRecord};
 

@@ -6,7 +6,7 @@ mod pair;
 use crate::error::MetadataError;
 use gemelo_base::random::mix64;
 use gemelo_format::{
-    BackendKind, Birth, Change, Checksum, DedupMode, FingerprintKind, Lbn, Origin, Pbn, MapEntry,
+    BackendKind, Birth, Change, Checksum, DedupMode, FingerprintKind, Lbn, MapEntry, Origin, Pbn,
     PoolSeed, Superblock, VolumeId, VolumeRecord,
 };
 use pair::Pair;

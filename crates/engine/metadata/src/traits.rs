@@ -10,7 +10,7 @@
 use super::figures::{Garbage, Pressure, Record, SlotNeed, Totals};
 use crate::error::Result;
 use gemelo_format::{
-    Change, Fingerprint, Lbn, NodeRef, Pbn, MapEntry, SlotWrite, VolumeId, VolumeRecord,
+    Change, Fingerprint, Lbn, MapEntry, NodeRef, Pbn, SlotWrite, VolumeId, VolumeRecord,
 };
 use std::collections::HashSet;
 

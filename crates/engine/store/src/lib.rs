@@ -14,14 +14,14 @@ mod buffer;
 mod copies;
 mod disks;
 mod free_veto;
-mod preallocated;
 mod overlaid;
 mod packed;
+mod preallocated;
 mod request;
 
 pub use block::BlockStore;
 pub use buffer::{
-    BufferStats, BufferOptions, ToldOfPanic, Untried, Unwritten, WriteBuffer, WriteObserver,
+    BufferOptions, BufferStats, ToldOfPanic, Untried, Unwritten, WriteBuffer, WriteObserver,
     WrittenContent,
 };
 pub use copies::Copies;

@@ -274,8 +274,10 @@ fn main() {
         file.write_all_at(&filler, offset).unwrap();
     }
     let plain = Plain(file);
-    let (_blake3_pool, blake3) = open_pool(directory.path(), FingerprintKind::Blake3, max_journal_data_bytes);
-    let (_xxh3_pool, xxh3) = open_pool(directory.path(), FingerprintKind::Xxh3Compare, max_journal_data_bytes);
+    let (_blake3_pool, blake3) =
+        open_pool(directory.path(), FingerprintKind::Blake3, max_journal_data_bytes);
+    let (_xxh3_pool, xxh3) =
+        open_pool(directory.path(), FingerprintKind::Xxh3Compare, max_journal_data_bytes);
     let candidates: [(&str, &dyn Candidate); 3] =
         [("plain file", &plain), ("blake3", &blake3), ("xxh3+compare", &xxh3)];
     let names: Vec<String> = candidates.iter().map(|(name, _)| format!("{name:>16}")).collect();

@@ -22,7 +22,7 @@ mod volume;
 
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{
-    ArrangeReport, DamagedBlock, FinderStats, FinderReport, FinderState, FinderTuning, GcReport,
+    ArrangeReport, DamagedBlock, FinderReport, FinderState, FinderStats, FinderTuning, GcReport,
     HeldBack, InlineOverload, LayoutTuning, RememberedStats, SnapshotSpace, VolumeLayout,
     VolumeSpace, VolumesActivity,
 };

@@ -48,7 +48,8 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> (u64, u64) {
     // Half of the pools leave blocks of in-line volumes to the finder while the buffer is full.
     let inline_overload = InlineOverload::ALL[(seed % 2) as usize];
     // The others carry what a commit of such a journal may carry.
-    let max_journal_data_bytes = [None, Some(0), Some(3 * BLOCK as u64), None][(seed / 2 % 4) as usize];
+    let max_journal_data_bytes =
+        [None, Some(0), Some(3 * BLOCK as u64), None][(seed / 2 % 4) as usize];
     let tuning = Tuning { inline_overload, max_journal_data_bytes, ..tuning() };
     let mut model = Model::default();
     let mut crashes = 0;

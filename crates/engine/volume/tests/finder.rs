@@ -14,7 +14,7 @@ use common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
 use gemelo_base::{Clock, ManualClock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_format::DedupMode;
-use gemelo_volume::{FinderStats, FinderState, FinderTuning, Pool, Tuning, Volume};
+use gemelo_volume::{FinderState, FinderStats, FinderTuning, Pool, Tuning, Volume};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

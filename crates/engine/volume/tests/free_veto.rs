@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 const BLOCKS: u64 = 20;
 
 #[derive(Default)]
-struct TestKeeper {
+struct TestVeto {
     /// Blocks that it was told of, in this order.
     identified: Mutex<Vec<Pbn>>,
     keeps: AtomicBool,
@@ -39,13 +39,13 @@ struct TestKeeper {
     used_at_opening: Mutex<Vec<Pbn>>,
 }
 
-impl TestKeeper {
+impl TestVeto {
     fn take_identified(&self) -> Vec<Pbn> {
         std::mem::take(&mut *self.identified.lock().unwrap())
     }
 }
 
-impl FreeVeto for TestKeeper {
+impl FreeVeto for TestVeto {
     fn store_over(&self, below: Arc<dyn Store>) -> Arc<dyn Store> {
         below
     }
@@ -84,7 +84,7 @@ impl FreeVeto for TestKeeper {
 /// A pool with a free_veto, and a volume of each mode.
 struct World {
     simulation: Simulation,
-    free_veto: Arc<TestKeeper>,
+    free_veto: Arc<TestVeto>,
     disks: PoolDisks,
     pool: Pool,
 }
@@ -95,7 +95,7 @@ impl World {
     }
 
     fn with(tuning: Tuning) -> Self {
-        let (simulation, free_veto) = (Simulation::new(1), Arc::new(TestKeeper::default()));
+        let (simulation, free_veto) = (Simulation::new(1), Arc::new(TestVeto::default()));
         let disks = simulation.disks().with_free_veto(Arc::clone(&free_veto) as Arc<dyn FreeVeto>);
         // Blocks 0 and the last one hold headers.
         Pool::format(&disks, &options(BLOCKS + 2)).unwrap();
@@ -131,7 +131,7 @@ fn put(volume: &Volume, lbn: u64, id: u64) -> Result<(), DeviceError> {
 }
 
 #[test]
-fn a_keeper_learns_of_a_content_once_its_fingerprint_is_durable() {
+fn a_veto_learns_of_a_content_once_its_fingerprint_is_durable() {
     let world = World::new();
     let free_veto = &world.free_veto;
     put(&world.volume("inline"), 0, 1).unwrap();
@@ -156,7 +156,7 @@ fn a_keeper_learns_of_a_content_once_its_fingerprint_is_durable() {
 /// Others read a content in the data store as soon as the free_veto knows of it. So it must be there,
 /// and not in the journal alone.
 #[test]
-fn a_keeper_learns_of_a_carried_content_after_a_sync_of_the_data_store() {
+fn a_veto_learns_of_a_content_in_the_journal_after_a_sync_of_the_data_store() {
     let world = World::with(tuning());
     let (free_veto, volume) = (&world.free_veto, world.volume("inline"));
     put(&volume, 0, 1).unwrap();
@@ -180,8 +180,8 @@ fn a_keeper_learns_of_a_carried_content_after_a_sync_of_the_data_store() {
 
 /// The background syncs the data store for the free_veto, also in a pool that is otherwise idle.
 #[test]
-fn a_keeper_learns_of_a_carried_content_within_the_commit_interval() {
-    let (simulation, free_veto) = (Simulation::new(1), Arc::new(TestKeeper::default()));
+fn a_veto_learns_of_a_content_in_the_journal_within_the_commit_interval() {
+    let (simulation, free_veto) = (Simulation::new(1), Arc::new(TestVeto::default()));
     let disks = simulation.disks().with_free_veto(Arc::clone(&free_veto) as Arc<dyn FreeVeto>);
     Pool::format(&disks, &options(BLOCKS + 2)).unwrap();
     let commit_interval = Duration::from_millis(20);
@@ -200,7 +200,7 @@ fn a_keeper_learns_of_a_carried_content_within_the_commit_interval() {
 
 /// A checkpoint makes changes durable whose commit could not be written.
 #[test]
-fn a_keeper_learns_of_contents_that_a_checkpoint_makes_durable() {
+fn a_veto_learns_of_contents_that_a_checkpoint_makes_durable() {
     let world = World::new();
     let volume = world.volume("inline");
     put(&volume, 0, 1).unwrap();
@@ -244,7 +244,7 @@ fn a_kept_block_is_not_free_until_it_is_given_back() {
 }
 
 #[test]
-fn what_a_keeper_holds_at_an_opening_is_not_free() {
+fn what_a_veto_holds_at_an_opening_is_not_free() {
     let world = World::new();
     let volume = world.volume("inline");
     for id in 1..4 {
@@ -300,7 +300,7 @@ fn a_writer_waits_for_blocks_that_are_soon_given_back() {
 /// Others read a content in the data store, so the free_veto does not learn of one that has no space
 /// there, although commits and checkpoints keep it.
 #[test]
-fn a_keeper_learns_of_a_content_without_space_once_there_is_some() {
+fn a_veto_learns_of_a_content_without_space_once_there_is_some() {
     let world = World::new();
     world.pool.checkpoint().unwrap();
     world.free_veto.take_identified();

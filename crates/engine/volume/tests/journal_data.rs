@@ -83,7 +83,10 @@ fn a_flush_of_few_blocks_syncs_the_journal_alone_and_survives_a_power_cut() {
             assert_eq!(world.simulation.syncs() - syncs, 1, "{backend:?}");
         }
         let activity = world.pool.stat().unwrap().activity;
-        assert_eq!((activity.journal_data_commits, activity.journal_data_bytes), (3, 3 * BLOCK as u64));
+        assert_eq!(
+            (activity.journal_data_commits, activity.journal_data_bytes),
+            (3, 3 * BLOCK as u64)
+        );
         let after = world.simulation.after_worst_crash();
         assert!(!has(&after, 1), "{backend:?}: nothing of it is in the data store");
         let pool = open(&after.disks(), tuning()).unwrap();
@@ -98,7 +101,10 @@ fn a_flush_of_few_blocks_syncs_the_journal_alone_and_survives_a_power_cut() {
 
 #[test]
 fn a_flush_of_many_blocks_or_with_the_bound_0_syncs_both_disks() {
-    let limited = |max_journal_data_bytes| Tuning { max_journal_data_bytes: Some(max_journal_data_bytes), ..tuning() };
+    let limited = |max_journal_data_bytes| Tuning {
+        max_journal_data_bytes: Some(max_journal_data_bytes),
+        ..tuning()
+    };
     for (bound, blocks) in [(0, 1), (4 * BLOCK as u64, 5)] {
         let world = world_of(&options_with(BackendKind::Log, 100), limited(bound));
         (0..blocks).for_each(|lbn| world.put(lbn, 1 + lbn));

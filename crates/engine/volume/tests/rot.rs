@@ -51,7 +51,8 @@ fn worked_pool(
 ) -> ([Vec<u8>; 2], Vec<Vec<u8>>) {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options_with(backend, 400)).unwrap();
-    let pool = open(&simulation.disks(), Tuning { max_journal_data_bytes: None, ..tuning() }).unwrap();
+    let pool =
+        open(&simulation.disks(), Tuning { max_journal_data_bytes: None, ..tuning() }).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, mode).unwrap();
     let volume = pool.volume("a").unwrap();
     let mut expected = vec![vec![0; BLOCK]; BLOCKS as usize];

@@ -180,7 +180,13 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     let inline_overload = InlineOverload::ALL[random.below(2) as usize];
     let verify_bytes = random.below(4) == 0;
     let max_journal_data_bytes = [None, None, Some(4 * BLOCK as u64), Some(0)][(seed % 4) as usize];
-    let tuning = Tuning { verify_bytes, max_references, inline_overload, max_journal_data_bytes, ..tuning() };
+    let tuning = Tuning {
+        verify_bytes,
+        max_references,
+        inline_overload,
+        max_journal_data_bytes,
+        ..tuning()
+    };
     let collider = collides.then(|| Collider::of(&simulation.disks()));
     let mut life = Life { random: &mut random, tuning, collider, max_blocks, points: 0 };
     let mut history = History::new(&Contents::default());

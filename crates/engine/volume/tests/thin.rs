@@ -36,12 +36,17 @@ fn world(backend: BackendKind, max_journal_data_bytes: Option<u64>) -> World {
     world_with(backend, max_journal_data_bytes, 1 << 20)
 }
 
-fn world_with(backend: BackendKind, max_journal_data_bytes: Option<u64>, journal_bytes: u64) -> World {
+fn world_with(
+    backend: BackendKind,
+    max_journal_data_bytes: Option<u64>,
+    journal_bytes: u64,
+) -> World {
     let simulation = Simulation::new(1);
     let options = PoolOptions { journal_bytes: Some(journal_bytes), ..options_with(backend, 2000) };
     Pool::format(&simulation.disks(), &options).unwrap();
     simulation.thin_out();
-    let tuning = Tuning { max_journal_data_bytes, write_buffer_bytes: 64 * BLOCK as u64, ..tuning() };
+    let tuning =
+        Tuning { max_journal_data_bytes, write_buffer_bytes: 64 * BLOCK as u64, ..tuning() };
     let pool = open(&simulation.disks(), tuning).unwrap();
     for name in ["old", "a"] {
         pool.create_volume(name, OLD * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -113,16 +118,17 @@ fn whatever_frees_space_works_on_a_full_disk() {
                     pool.remove_volume("old").unwrap();
                 }
             }
-            pool.flush()
-                .unwrap_or_else(|error| panic!("{backend:?} {max_journal_data_bytes:?} {way}: {error}"));
+            pool.flush().unwrap_or_else(|error| {
+                panic!("{backend:?} {max_journal_data_bytes:?} {way}: {error}")
+            });
             if way == 1 && max_journal_data_bytes.is_some() {
                 // A commit that carries contents does not even try to write them out.
                 let held_bytes = pool.stat().unwrap().write_buffer.held_bytes;
                 assert_eq!(held_bytes, 0, "contents that were given up take memory");
             }
-            let collected = pool
-                .gc(None, &Silent, &StopFlag::new())
-                .unwrap_or_else(|error| panic!("gc {backend:?} {max_journal_data_bytes:?} {way}: {error}"));
+            let collected = pool.gc(None, &Silent, &StopFlag::new()).unwrap_or_else(|error| {
+                panic!("gc {backend:?} {max_journal_data_bytes:?} {way}: {error}")
+            });
             assert!(way == 1 || collected.discarded_blocks > 0, "{backend:?} {way}");
             assert_eq!(world.simulation.is_full(), way == 1 || way == 2, "{backend:?} {way}");
             world.simulation.set_full(false);
@@ -233,7 +239,10 @@ fn a_commit_of_others_carries_again_what_has_no_space() {
         let a = world.pool.volume("a").unwrap();
         for lbn in 0..60 {
             let found = read(&a, lbn * BLOCK as u64, BLOCK).unwrap();
-            assert!(found == content(1 + lbn, BLOCK), "{backend:?} {max_journal_data_bytes:?} {lbn}");
+            assert!(
+                found == content(1 + lbn, BLOCK),
+                "{backend:?} {max_journal_data_bytes:?} {lbn}"
+            );
         }
     }
 }

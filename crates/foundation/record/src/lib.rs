@@ -22,7 +22,7 @@ pub use campaign::{
     CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, LeastFigure, LeastScale, Paper, PlannedRun,
     TargetRecord, WorkloadRecord,
 };
-pub use figure::{Better, Curve, Figure, Stats, Series};
+pub use figure::{Better, Curve, Figure, Series, Stats};
 pub use files::{
     CAMPAIGN_FILE, RUN_FILE, RUNS_DIRECTORY, RecordError, read_campaign, read_run, read_runs,
     run_directory,

@@ -50,11 +50,7 @@ fn source_files_are_short_and_say_what_they_are_responsible_for() {
         let text = read(&path);
         assert!(text.starts_with("//! "), "{} has no module head", path.display());
         let lines = text.lines().count();
-        assert!(
-            lines <= MAX_LINES,
-            "{} has {lines} lines, more than {MAX_LINES}",
-            path.display()
-        );
+        assert!(lines <= MAX_LINES, "{} has {lines} lines, more than {MAX_LINES}", path.display());
     }
 }
 

@@ -81,8 +81,7 @@ fn the_figures_count_clients_memory_and_files() {
         let connected = Client::connect(&uri, 1, PATIENCE);
         // A client is counted before its connection takes memory.
         let begun = Instant::now();
-        let is_counted =
-            |figures: &FrontEndStats| figures.accepted > 0 && figures.memory_bytes > 0;
+        let is_counted = |figures: &FrontEndStats| figures.accepted > 0 && figures.memory_bytes > 0;
         while !is_counted(&listening.figures()) && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -20,8 +20,7 @@ fn server_stat(front_ends: &[Arc<dyn Listening>]) -> ServerStat {
     };
     for front_end in front_ends {
         let figures = front_end.figures();
-        let FrontEndStats { accepted, refused, broken, memory_bytes, memory_limit_bytes } =
-            figures;
+        let FrontEndStats { accepted, refused, broken, memory_bytes, memory_limit_bytes } = figures;
         stat.accepted_connections += accepted;
         stat.refused_connections += refused;
         stat.broken_connections += broken;

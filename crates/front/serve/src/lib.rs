@@ -14,6 +14,7 @@ mod damage;
 mod exports;
 mod failure;
 mod figures;
+mod leased_volume;
 mod metrics;
 mod open_files;
 mod open_pool;
@@ -25,7 +26,6 @@ mod service;
 mod settings;
 mod space;
 mod systemd;
-mod leased_volume;
 mod transfer;
 mod watch;
 

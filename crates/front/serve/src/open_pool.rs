@@ -3,12 +3,12 @@
 use crate::control::Looks;
 use crate::failure::{Remedy, RequestFailure};
 use crate::figures::{connections, damage_of, report_on, volume_reports};
+use crate::leased_volume::LeasedVolume;
 use crate::report::{StatReport, Thresholds, VolumeReport};
 use crate::request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply};
 use crate::scrub::Scrubs;
 use crate::settings::Settings;
 use crate::space::SpaceCounter;
-use crate::leased_volume::LeasedVolume;
 use gemelo_base::panics::Panicked;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
@@ -124,7 +124,7 @@ impl OpenPool {
     }
 
     /// Returns whether this process has the tenure of a member, so that no other one serves it.
-    pub(crate) fn is_tenured(&self) -> bool {
+    pub(crate) fn is_leased(&self) -> bool {
         self.placed.standing().is_some()
     }
 

@@ -316,7 +316,7 @@ fn open_control(
     transfers: Option<Arc<dyn Transfers>>,
     (monitor, stop): (&Arc<dyn Monitor>, &StopFlag),
 ) -> std::io::Result<Control> {
-    if !pool.is_tenured() && control::is_answering(directory, HolderKind::Server) {
+    if !pool.is_leased() && control::is_answering(directory, HolderKind::Server) {
         return Err(std::io::ErrorKind::AddrInUse.into());
     }
     let ends = (Arc::clone(monitor), stop.clone());

@@ -25,8 +25,7 @@ pub use bytes::{Examination, Generator};
 pub use distribution::{
     ComparedRange, Comparison, Distribution, DistributionError, DuplicateClass, ExpectedSample,
     FITTED_BLOCKS, Figure, LargestDifference, ParseNote, RANGE_COUNT, RangeRow, RankedContent,
-    ScaledClass, ScaledDistribution, Summary, SummaryStats, range_index, range_label,
-    range_start,
+    ScaledClass, ScaledDistribution, Summary, SummaryStats, range_index, range_label, range_start,
 };
 pub use id::{ContentId, UniqueIdError};
 pub use profile::{PROFILE_SCHEMA, Profile, ProfileClass, ProfileError};

@@ -7,8 +7,8 @@ use crate::history::{History, Segment, UncertainWrite};
 use crate::job::Job;
 use crate::measure::{LatencyHistogram, Usage};
 use crate::result::{
-    Ended, Measured, OperationFailure, OperationStats, Populated, ProcessResult, RunResult,
-    Timing, Verification,
+    Ended, Measured, OperationFailure, OperationStats, Populated, ProcessResult, RunResult, Timing,
+    Verification,
 };
 use crate::summary::{self, Stats};
 use crate::written;

@@ -118,9 +118,8 @@ fn count_within(
             all
         })
     })?;
-    let counted_blocks = (0..history.processes)
-        .map(|process| history.last_sequences(process).1.min(max_each))
-        .sum();
+    let counted_blocks =
+        (0..history.processes).map(|process| history.last_sequences(process).1.min(max_each)).sum();
     (counted_blocks > 0).then(|| to_distribution(&mut total, blocks, counted_blocks))
 }
 

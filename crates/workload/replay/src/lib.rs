@@ -27,5 +27,5 @@ pub use contents::{ReplayContents, content_of_hash};
 pub use error::ReplayError;
 pub use options::{ReplayOptions, Speed, SpeedError};
 pub use plan::{Capacity, MapRule, PlanError, PlanOptions, ReplayPlan};
-pub use result::{Lateness, ReplayStats, ReplayMismatch, ReplayResult, ReplayVerification};
+pub use result::{Lateness, ReplayMismatch, ReplayResult, ReplayStats, ReplayVerification};
 pub use run::replay;

@@ -8,7 +8,7 @@ use crate::error::ReplayError;
 use crate::options::{ReplayOptions, Speed};
 use crate::plan::ReplayPlan;
 use crate::populate::populate;
-use crate::result::{Lateness, ReplayStats, ReplayResult, ReplayVerification};
+use crate::result::{Lateness, ReplayResult, ReplayStats, ReplayVerification};
 use crate::shared::Shared;
 use crate::worker::{LATE_NS, Worker, WorkerOutcome};
 use crossbeam_channel::{bounded, unbounded};
@@ -46,8 +46,7 @@ pub fn replay(
     if options.processes as usize > target.max_queues() {
         return Err(ReplayError::OneQueue);
     }
-    let operation_blocks =
-        plan.longest_blocks.min(MAX_OPERATION_BYTES / plan.block_bytes()).max(1);
+    let operation_blocks = plan.longest_blocks.min(MAX_OPERATION_BYTES / plan.block_bytes()).max(1);
     let queue = QueueOptions {
         engine: options.engine,
         depth: options.queue_depth,

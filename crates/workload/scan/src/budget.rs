@@ -87,9 +87,8 @@ impl<'r> Budget<'r> {
         match request.counting {
             Counting::Exact => request.threads,
             Counting::Bounded { memory_bytes } | Counting::Estimate { memory_bytes } => {
-                let spare = memory_bytes
-                    .saturating_sub(self.min_bytes())
-                    .min(memory_bytes / WORKERS_PART);
+                let spare =
+                    memory_bytes.saturating_sub(self.min_bytes()).min(memory_bytes / WORKERS_PART);
                 let more = usize::try_from(spare / self.worker_bytes()).unwrap_or(usize::MAX);
                 request.threads.min(more.saturating_add(1))
             }

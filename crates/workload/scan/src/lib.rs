@@ -44,7 +44,7 @@ pub use plan::{PlanResult, PlanSize, plan};
 pub use request::{Counting, ScanRequest, TailPolicy, ZeroPolicy};
 pub use result::{
     BlockSizeResult, ConfidenceInterval, DirectoryResult, ENTROPY_STEPS, Effort, EstimateResult,
-    FileCounts, FileGroup, LocalityResult, NatureClass, NatureStats, NatureResult, RangeInterval,
+    FileCounts, FileGroup, LocalityResult, NatureClass, NatureResult, NatureStats, RangeInterval,
     RangeResult, Repeated, ScanResult, SharingResult,
 };
 pub use saved::{MAX_SETS, Saved, SavedSetError, merge_sets};

@@ -9,7 +9,7 @@ use crate::locality::{MAX_COPIES, MAX_OCCURRENCES};
 use crate::nature::Nature;
 use crate::request::ZeroPolicy;
 use crate::result::{
-    BlockSizeResult, ENTROPY_STEPS, LocalityResult, NatureClass, NatureStats, NatureResult,
+    BlockSizeResult, ENTROPY_STEPS, LocalityResult, NatureClass, NatureResult, NatureStats,
     RangeResult, Repeated,
 };
 use crate::set::ContentLocation;

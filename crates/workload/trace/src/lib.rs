@@ -34,8 +34,8 @@ pub use error::{Malformed, TraceError};
 pub use merge::{DeviceRule, Merged, ReadOptions};
 pub use record::{ContentHash, Names, Record, RecordSource, TraceOperation};
 pub use stat::{
-    AccessProfile, Concentration, CopyCounting, DeviceStats, Stats, HotPlace, MemoryLimit,
-    StatError, Statistics,
+    AccessProfile, Concentration, CopyCounting, DeviceStats, HotPlace, MemoryLimit, StatError,
+    Statistics, Stats,
 };
 pub use synthesize::{
     Arrival, ArrivalError, DataAmount, Preset, Synthesis, SynthesisError, SynthesisSpec, presets,

@@ -119,8 +119,13 @@ fn changes_of_parts_of_groups_keep_the_other_records() {
     let mut ledger = load(&client);
     let mut all: BTreeMap<Pbn, Record> = BTreeMap::new();
     let place = (MemberId(2), pbn(77));
-    let kinds =
-        [BlockState::Published, BlockState::Lent, BlockState::Borrowed(place), BlockState::Restored(place), BlockState::Alone];
+    let kinds = [
+        BlockState::Published,
+        BlockState::Lent,
+        BlockState::Borrowed(place),
+        BlockState::Restored(place),
+        BlockState::Alone,
+    ];
     for round in 0..60 {
         // Blocks side by side, and blocks all over three pages.
         let numbers = (0..world.draw(90) as u32).map(|at| match round % 2 {

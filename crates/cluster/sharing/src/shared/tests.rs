@@ -4,7 +4,7 @@
 use super::*;
 use crate::figures::Stats;
 use crate::journal::LedgerJournal;
-use crate::store::LedgerKeeper;
+use crate::store::LedgerVeto;
 use crate::{ForeignContents, ForeignRead};
 use gemelo_domain::{
     Action, Change, Entry, Intent, Journal as _, Settled, Shard, ShardHeader, ShardState,
@@ -192,7 +192,7 @@ fn member() -> (Member, Receiver<Call>) {
     shared.fingerprinter.set(fingerprinter()).unwrap();
     let (tell, calls) = channel();
     let own = Arc::new(OwnStore { calls: Mutex::new(tell), hook: Mutex::new(None) });
-    let free_veto = LedgerKeeper { shared: Arc::clone(&shared) };
+    let free_veto = LedgerVeto { shared: Arc::clone(&shared) };
     let store = free_veto.store_over(Arc::clone(&own) as Arc<dyn Store>);
     (Member { world, client, shared, own, store }, calls)
 }

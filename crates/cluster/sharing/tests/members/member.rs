@@ -99,7 +99,7 @@ pub(crate) fn tuning() -> Tuning {
 }
 
 /// The same settings, with commits that carry their contents.
-pub(crate) fn carrying() -> Tuning {
+pub(crate) fn journal_data() -> Tuning {
     Tuning { max_journal_data_bytes: None, ..tuning() }
 }
 

@@ -1,6 +1,6 @@
 //! Threads that write, read, deduplicate and share at the same time, without faults of the store.
 
-use crate::member::{Member, journal_data, content, flush, read, trim, write};
+use crate::member::{Member, content, flush, journal_data, read, trim, write};
 use crate::proof::{expect_clean, expect_nothing_left};
 use crate::{BLOCK, domain, member};
 use gemelo_base::random::Random;

@@ -3,7 +3,7 @@
 //!
 //! `GEMELO_TEST_ROUNDS` sets the number of seeds of each backend, `GEMELO_TEST_SEED` the first one.
 
-use crate::member::{Failure, Member, journal_data, content, flush, read, trim, write};
+use crate::member::{Failure, Member, content, flush, journal_data, read, trim, write};
 use crate::model::Contents;
 use crate::proof::{expect_clean, expect_nothing_left};
 use crate::repeat::Repeat;
@@ -168,7 +168,7 @@ impl Run<'_> {
         let first = self.world.draw(u64::from(MEMBERS)) as u32;
         for step in 0..MEMBERS {
             let member = MemberId((first + step) % MEMBERS + 1);
-            let settings = (self.compares, carrying());
+            let settings = (self.compares, journal_data());
             match Member::start_with(client, self.config, member, settings) {
                 Ok(member) => {
                     count(&self.tally.taken_over, u64::from(member.tenure.epoch() > 2));
@@ -331,7 +331,7 @@ impl Run<'_> {
     fn finish(&self) {
         let client = self.world.client();
         let start = |number| {
-            let settings = (self.compares, carrying());
+            let settings = (self.compares, journal_data());
             let member = Member::start_with(&client, self.config, MemberId(number), settings);
             member.unwrap_or_else(|failure| panic!("{failure:?}"))
         };

@@ -3,7 +3,7 @@
 mod sample;
 
 use gemelo_base::{Clock, SystemClock};
-use gemelo_record::{Better, Stats, Series};
+use gemelo_record::{Better, Series, Stats};
 use sample::Sample;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -104,10 +104,7 @@ fn members<T>(
             members.push(read(&keys, &combination)?);
             keys.finish()?;
             if members.len() > MAX_MEMBERS {
-                return Err(PlanError::TooMany {
-                    most: MAX_MEMBERS,
-                    what: "targets or workloads",
-                });
+                return Err(PlanError::TooMany { most: MAX_MEMBERS, what: "targets or workloads" });
             }
         }
     }

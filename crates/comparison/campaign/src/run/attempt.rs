@@ -14,7 +14,7 @@ use crate::target::{Made, TargetPlan};
 use crate::workload::{Action, Measured, Stage, Step, WorkloadPlan};
 use gemelo_base::{Clock, WallClock};
 use gemelo_record::{
-    Better, Stats, Outcome, PhaseRecord, PlannedRun, RUN_SCHEMA, RunRecord, Space,
+    Better, Outcome, PhaseRecord, PlannedRun, RUN_SCHEMA, RunRecord, Space, Stats,
 };
 use std::ops::Range;
 use std::path::PathBuf;

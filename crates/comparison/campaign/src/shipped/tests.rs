@@ -7,7 +7,7 @@ use gemelo_base::random::Random;
 use gemelo_compare::{
     Condition, Groups, Place, Repetition, Row, Standards, Term, Verdict, compare_targets,
 };
-use gemelo_record::{Better, CampaignRecord, ClaimRecord, Stats, Provenance};
+use gemelo_record::{Better, CampaignRecord, ClaimRecord, Provenance, Stats};
 use std::time::SystemTime;
 
 /// The findings of each paper, by the name of its plan.

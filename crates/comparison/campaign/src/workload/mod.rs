@@ -146,10 +146,7 @@ impl WorkloadPlan {
         let (kind, measure) = action(keys, reading)?;
         let steps = keys.tables("prepare", "{ bench = { ... } }")?;
         if steps.len() > MAX_STEPS {
-            return Err(PlanError::TooMany {
-                most: MAX_STEPS,
-                what: "steps before a measurement",
-            });
+            return Err(PlanError::TooMany { most: MAX_STEPS, what: "steps before a measurement" });
         }
         let stated = keys.parsed::<Size>("data", "a size, such as 4g")?.map(|size| size.0);
         let data_bytes = stated.or_else(|| measure.data_bytes());

@@ -4,7 +4,7 @@ use gemelo_base::random::Random;
 use gemelo_compare::{Groups, Place, Repetition};
 use gemelo_record::Provenance;
 use gemelo_record::{
-    Better, CAMPAIGN_SCHEMA, CampaignRecord, Stats, Outcome, PlannedRun, RUN_SCHEMA, RunRecord,
+    Better, CAMPAIGN_SCHEMA, CampaignRecord, Outcome, PlannedRun, RUN_SCHEMA, RunRecord, Stats,
     TargetRecord, WorkloadRecord,
 };
 use std::collections::BTreeMap;

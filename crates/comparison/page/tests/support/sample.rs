@@ -4,8 +4,8 @@
 use gemelo_base::random::Random;
 use gemelo_record::Provenance;
 use gemelo_record::{
-    Better, CAMPAIGN_FILE, CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, Curve, Stats,
-    LeastScale, Outcome, Paper, PlannedRun, RUN_FILE, RUN_SCHEMA, RunRecord, Series, Space,
+    Better, CAMPAIGN_FILE, CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, Curve, LeastScale,
+    Outcome, Paper, PlannedRun, RUN_FILE, RUN_SCHEMA, RunRecord, Series, Space, Stats,
     TargetRecord, WorkloadRecord,
 };
 use std::collections::BTreeMap;

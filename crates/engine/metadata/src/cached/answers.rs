@@ -4,7 +4,7 @@ use super::layout::{Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
 use crate::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
-use gemelo_format::{Change, Fingerprint, Lbn, Part, Pbn, MapEntry, VolumeId, VolumeRecord};
+use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord};
 use std::collections::HashSet;
 
 /// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has

@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::{CachedBackend, CachedVolume};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, MapEntry, VolumeId,
+    Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId,
     VolumeRecord,
 };
 

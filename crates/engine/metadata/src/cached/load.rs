@@ -8,8 +8,8 @@ use crate::error::{MetadataError, Result};
 use crate::{BackendContext, Damage, LoadOptions};
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, MapEntry, PoolSeed, Root, Slot, StoreTable, Tree,
-    read_chain,
+    Fingerprint, Identity, Lbn, MapEntry, NodeRef, Part, Pbn, PoolSeed, Root, Slot, StoreTable,
+    Tree, read_chain,
 };
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};

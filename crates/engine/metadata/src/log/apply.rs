@@ -4,7 +4,7 @@ use super::tree::Tree;
 use super::{LogBackend, LogVolume};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    Change, Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, MapEntry, VolumeId, VolumeRecord,
+    Change, Fingerprint, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId, VolumeRecord,
 };
 
 impl LogBackend {

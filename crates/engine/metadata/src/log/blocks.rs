@@ -3,7 +3,7 @@
 use super::index::HashIndex;
 use super::pager::Pager;
 use super::records::Records;
-use gemelo_format::{Fingerprint, Identity, Pbn, MapEntry};
+use gemelo_format::{Fingerprint, Identity, MapEntry, Pbn};
 
 /// A saturated reference count, which no longer changes.
 pub(super) const FULL_COUNT: u32 = u32::MAX;

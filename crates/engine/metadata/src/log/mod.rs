@@ -28,7 +28,7 @@ use super::{CacheStats, Index, Map, MetadataBackend, Record, Repair, Totals, Vol
 use crate::error::{MetadataError, Result};
 use blocks::Blocks;
 use gemelo_format::{
-    Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, Pbn, MapEntry, PoolSeed, RECORD_PAGE_ENTRIES,
+    Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, MapEntry, Pbn, PoolSeed, RECORD_PAGE_ENTRIES,
     StoreKind, Superblock, Table, TableVolume, VolumeId, VolumeRecord,
 };
 use nodes::{NodeId, Nodes};

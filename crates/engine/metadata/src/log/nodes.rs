@@ -8,8 +8,8 @@ use super::pager::{PageKey, Pager, Saved, State};
 use crate::PageWrites;
 use crate::error::Result;
 use gemelo_format::{
-    INNER_POSITIONS, MAP_PAGE_ENTRIES, MapKind, MapRef, PAGE_BYTES, Page, MapEntry, Slot, inner_page,
-    sparse_page,
+    INNER_POSITIONS, MAP_PAGE_ENTRIES, MapEntry, MapKind, MapRef, PAGE_BYTES, Page, Slot,
+    inner_page, sparse_page,
 };
 use std::num::NonZeroU32;
 

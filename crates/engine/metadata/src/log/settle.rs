@@ -4,7 +4,7 @@ use super::LogBackend;
 use super::nodes::{Content, Node, NodeId, Nodes, Tally};
 use super::pager::PageKey;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{Fingerprint, Identity, Pbn, MapEntry};
+use gemelo_format::{Fingerprint, Identity, MapEntry, Pbn};
 use std::collections::{HashMap, HashSet};
 
 impl LogBackend {

@@ -10,8 +10,8 @@ use crate::{
 };
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
-    BackendKind, Change, Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, MapEntry, Root, Superblock,
-    VolumeId,
+    BackendKind, Change, Checksum, Fingerprint, FingerprintKind, Lbn, MapEntry, Pbn, Root,
+    Superblock, VolumeId,
 };
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use crate::{
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::FileDisk;
 use gemelo_format::{
-    BackendKind, Change, Fingerprint, Layout, Lbn, Pbn, MapEntry, Root, Superblock, VolumeId,
+    BackendKind, Change, Fingerprint, Layout, Lbn, MapEntry, Pbn, Root, Superblock, VolumeId,
 };
 use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,7 +10,7 @@ use super::locks::{OrderedMutex, Rank};
 use super::{Engine, State};
 use crate::counters::add;
 use crate::error::Result;
-use gemelo_format::{Change, Fingerprint, Lbn, Pbn, MapEntry, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::write::{Item, Source};
 use super::{Engine, VolumeShared};
 use crate::error::Result;
 use gemelo_base::is_zero;
-use gemelo_format::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, MapEntry};
+use gemelo_format::{Checksum, DedupMode, Fingerprint, Lbn, MapEntry, Pbn};
 use gemelo_metadata::Record;
 use hashbrown::HashTable;
 

@@ -73,7 +73,9 @@ impl Engine {
             let (part, after) = rest.split_at_mut(bytes);
             match wanted_at((lbn, place)) {
                 Some(wanted) => blocks.add(self, read.request, wanted, (within, part)),
-                None if *place == MapEntry::Damaged => return Err(VolumeError::DamagedBlock { lbn }),
+                None if *place == MapEntry::Damaged => {
+                    return Err(VolumeError::DamagedBlock { lbn });
+                }
                 None => part.fill(0),
             }
             rest = after;

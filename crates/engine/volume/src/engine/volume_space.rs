@@ -11,7 +11,7 @@
 use super::{Engine, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_base::StopFlag;
-use gemelo_format::{Lbn, Pbn, MapEntry};
+use gemelo_format::{Lbn, MapEntry, Pbn};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;

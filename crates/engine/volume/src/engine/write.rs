@@ -8,7 +8,7 @@ use super::plan::{Fate, Plan, Shared, Tally};
 use super::{Engine, State, VolumeShared};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, DedupMode, DiskRole, Lbn, Pbn, MapEntry};
+use gemelo_format::{Change, DedupMode, DiskRole, Lbn, MapEntry, Pbn};
 use gemelo_metadata::Record;
 use std::num::NonZeroU64;
 use std::ops::Range;

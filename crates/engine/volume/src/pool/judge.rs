@@ -6,7 +6,7 @@ use super::open::{Recovered, each_place};
 use crate::engine::Wanted;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_format::{DiskRole, Fingerprint, Fingerprinter, Lbn, Pbn, MapEntry, PoolSeed, VolumeId};
+use gemelo_format::{DiskRole, Fingerprint, Fingerprinter, Lbn, MapEntry, Pbn, PoolSeed, VolumeId};
 use gemelo_metadata::MetadataBackend;
 use gemelo_store::{ContentRead, Copies, Store};
 use std::collections::{BTreeMap, HashMap, HashSet};

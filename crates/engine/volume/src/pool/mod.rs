@@ -1,7 +1,6 @@
 //! Pools: create, open, measure, grow and close them.
 
 mod arrange;
-mod replayed_data;
 mod copies;
 mod create;
 mod directory;
@@ -15,6 +14,7 @@ mod past_loss;
 mod plan;
 mod remove;
 mod repair;
+mod replayed_data;
 mod scrub;
 mod stat;
 

@@ -1,7 +1,7 @@
 //! Opens a pool: reads the newest checkpoint, replays the journal after it, and computes the state.
 
-use super::replayed_data::{ReplayedData, hold_in};
 use super::past_loss::PastLoss;
+use super::replayed_data::{ReplayedData, hold_in};
 use super::{LossChoice, Pool, Tuning};
 use crate::engine::{ContentSpace, ContentStore, Engine, EngineParts, Health, Remembered, Worker};
 use crate::error::{Result, VolumeError};
@@ -9,9 +9,9 @@ use crate::journal::Journal;
 use gemelo_base::Clock;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, PackedPlace,
-    MapEntry, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock, VolumeId, WHOLE_SLOT,
-    find_roots, read_superblock, replay_journal,
+    AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, MapEntry,
+    PackedPlace, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock, VolumeId,
+    WHOLE_SLOT, find_roots, read_superblock, replay_journal,
 };
 use gemelo_metadata::{
     BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
@@ -114,7 +114,7 @@ pub(crate) fn recover(
     Ok(Recovered {
         superblock,
         store,
-        carried,
+        replayed_data,
         backend,
         has_lost_history,
         lost_history: replayed.lost,
@@ -236,7 +236,7 @@ impl Pool {
         let Recovered {
             superblock,
             mut store,
-            carried,
+            replayed_data,
             backend,
             root,
             last_commit,
@@ -266,7 +266,9 @@ impl Pool {
         }
         let data_blocks = backend.totals().data_blocks;
         let held = match &free_veto {
-            Some(free_veto) if !is_read_only => free_veto.opened(data_blocks, &|pbn| space.is_used(pbn)),
+            Some(free_veto) if !is_read_only => {
+                free_veto.opened(data_blocks, &|pbn| space.is_used(pbn))
+            }
             _ => Vec::new(),
         };
         let health = Arc::new(Health::new(is_read_only));

@@ -12,7 +12,7 @@ use super::{Pool, Tuning};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_format::{
-    DiskRole, Fingerprint, Lbn, Pbn, MapEntry, Superblock, VolumeId, VolumeRecord, read_superblock,
+    DiskRole, Fingerprint, Lbn, MapEntry, Pbn, Superblock, VolumeId, VolumeRecord, read_superblock,
 };
 use gemelo_metadata::Map;
 use gemelo_store::PoolDisks;

@@ -55,7 +55,9 @@ impl ReplayedData {
             false
         });
         let makes_sense = |pbn: Pbn, form: &[u8]| self.store.content_of_form(pbn, form).is_some();
-        if let Some((pbn, wrong)) = replayed_data.iter().find(|(pbn, form)| !makes_sense(**pbn, form)) {
+        if let Some((pbn, wrong)) =
+            replayed_data.iter().find(|(pbn, form)| !makes_sense(**pbn, form))
+        {
             let (number, bytes) = (commit.number, wrong.len());
             let what = format!(
                 "commit {number} carries {bytes} bytes for block {}, which make no sense",

@@ -9,7 +9,7 @@ use super::copies::{Expected, Wound, Wounds};
 use crate::engine::{Engine, Pin, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_format::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, MapEntry, VolumeId};
+use gemelo_format::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId};
 use gemelo_metadata::Record;
 use gemelo_store::Copies;
 use serde::{Deserialize, Serialize};

@@ -10,8 +10,8 @@ use gemelo_device::BlockDevice;
 use gemelo_format::DedupMode;
 use gemelo_place::{PlacedPool, Use};
 use gemelo_target::{
-    AtStart, DedupPolicy, PlaceAccess, PlaceLayout, PlannedTarget, PoolStats, Queue,
-    QueueOptions, Storage, Target, TargetError,
+    AtStart, DedupPolicy, PlaceAccess, PlaceLayout, PlannedTarget, PoolStats, Queue, QueueOptions,
+    Storage, Target, TargetError,
 };
 use gemelo_volume::{Pool, Tuning, Volume, VolumeError, VolumeSummary};
 use std::fmt;

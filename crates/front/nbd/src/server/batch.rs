@@ -110,8 +110,7 @@ impl Batch {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() >= MAX_REQUESTS
-            || self.data_bytes + self.status_bytes >= MAX_DATA_BYTES
+        self.entries.len() >= MAX_REQUESTS || self.data_bytes + self.status_bytes >= MAX_DATA_BYTES
     }
 
     /// Adds a request whose data is at `payload` in the received bytes. Returns `false` if there is

@@ -1,7 +1,7 @@
 //! The metrics of the finder.
 
 use super::page::{Page, seconds};
-use gemelo_volume::{FinderStats, FinderState, RememberedStats};
+use gemelo_volume::{FinderState, FinderStats, RememberedStats};
 
 /// Stats of the finder.
 pub(super) fn finder_figures(page: &mut Page, finder: &FinderStats) {

@@ -66,8 +66,7 @@ fn the_ends_are_distributions_too() {
 
 #[test]
 fn contradictions_are_refused_with_the_reason() {
-    let most =
-        |most, given: SummaryStats| SummaryStats { max_duplicates: Some(most), ..given };
+    let most = |most, given: SummaryStats| SummaryStats { max_duplicates: Some(most), ..given };
     let few = |blocks, given: SummaryStats| SummaryStats { blocks: Some(blocks), ..given };
     for (asked, reason) in [
         (figures("76", "", "", ""), "give two of"),

@@ -84,9 +84,8 @@ impl<'a> ThreadBuilder<'a> {
         let own_name = attributes.required_text("name", "a flowop")?;
         let name = if prefix.is_empty() { own_name } else { format!("{prefix}.{own_name}") };
         if self.cells.len() >= MAX_FLOWOPS {
-            let message = format!(
-                "a thread has at most {MAX_FLOWOPS} flowops, those of composites included"
-            );
+            let message =
+                format!("a thread has at most {MAX_FLOWOPS} flowops, those of composites included");
             return Err(Fault::new(at, message));
         }
         let cell = self.cell(&name, kind);

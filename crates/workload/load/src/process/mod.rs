@@ -239,9 +239,7 @@ impl Process<'_> {
             // The operation is due; it waits for an overlapping one to end.
             0 => Wait::ForOne,
             1..POLL_BELOW_NS => Wait::Not,
-            _ => {
-                Wait::AtMost(Duration::from_nanos((left_ns - POLL_BELOW_NS / 2).min(MAX_WAIT_NS)))
-            }
+            _ => Wait::AtMost(Duration::from_nanos((left_ns - POLL_BELOW_NS / 2).min(MAX_WAIT_NS))),
         }
     }
 

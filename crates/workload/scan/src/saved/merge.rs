@@ -194,8 +194,7 @@ impl Merge {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<BlockSizeResult, SavedSetError> {
-        let mut tally =
-            Tally::new(size.block_bytes, zeros, nature::max_contents(size.block_bytes));
+        let mut tally = Tally::new(size.block_bytes, zeros, nature::max_contents(size.block_bytes));
         tally.raise_levels(size.nature_level, size.locality_level);
         let mut rows = 0;
         let mut counted = BlockTotals::default();

@@ -9,7 +9,7 @@ mod figures;
 mod profile;
 mod table;
 
-pub use figures::{Concentration, DeviceStats, Stats, HotPlace};
+pub use figures::{Concentration, DeviceStats, HotPlace, Stats};
 use gemelo_base::{Classified, FailureKind};
 pub use profile::AccessProfile;
 

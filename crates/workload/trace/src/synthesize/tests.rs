@@ -1,7 +1,7 @@
 //! Tests that synthesized traces have the figures of their presets.
 
 use super::*;
-use crate::stat::{CopyCounting, Stats, MemoryLimit, Statistics};
+use crate::stat::{CopyCounting, MemoryLimit, Statistics, Stats};
 
 fn counted(spec: &SynthesisSpec) -> (Stats, Statistics) {
     let mut synthesis = Synthesis::new(spec).unwrap();

@@ -11,7 +11,7 @@ use crate::{
 };
 use gemelo_base::random::Random;
 use gemelo_disk::{Disk, FileDisk};
-use gemelo_format::{Change, Lbn, Pbn, MapEntry, Root, Slot, VolumeId};
+use gemelo_format::{Change, Lbn, MapEntry, Pbn, Root, Slot, VolumeId};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 

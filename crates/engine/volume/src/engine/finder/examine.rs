@@ -6,7 +6,7 @@ use super::super::{Engine, State, VolumeShared, Wanted};
 use super::FinderReport;
 use crate::counters::add;
 use crate::error::Result;
-use gemelo_format::{Change, Fingerprint, Pbn, MapEntry, VolumeId};
+use gemelo_format::{Change, Fingerprint, MapEntry, Pbn, VolumeId};
 use gemelo_metadata::Record;
 use gemelo_store::ContentWrite;
 

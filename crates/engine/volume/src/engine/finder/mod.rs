@@ -19,7 +19,7 @@ mod while_written;
 mod work;
 
 pub(crate) use control::FinderControl;
-pub use control::{FinderStats, FinderState, HeldBack};
+pub use control::{FinderState, FinderStats, HeldBack};
 pub(crate) use dirty::{Backlog, DirtyGroups};
 pub(crate) use sample::SampledBlocks;
 pub(crate) use tuning::FinderPolicy;

@@ -28,7 +28,7 @@ use super::{Engine, State, VolumeShared, Wanted};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use chunk::{Chunk, is_movable};
-use gemelo_format::{Change, Fingerprint, Lbn, Pbn, MapEntry, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
 use gemelo_store::ContentWrite;
 use marks::Stretch;
 use references::{Reference, References};

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keeper_learns_of_a_block_when_its_content_is_in_the_data_store() {
+    fn the_veto_learns_of_a_block_when_its_content_is_in_the_data_store() {
         let mut journal_data = JournalData::default();
         assert_eq!(journal_data.hold_back(vec![pbn(1)], &[]), [pbn(1)], "nothing is carried");
         journal_data.bytes = 512;

@@ -5,11 +5,11 @@
 //! checkpoint writes the state of one instant, so that the journal before it is not needed any
 //! more. Blocks that a change has freed go to the data path when the change is durable.
 
-mod journal_data;
 mod checkpoint;
 mod commit;
 mod copy;
 mod group_commit;
+mod journal_data;
 mod reserve;
 mod state;
 
@@ -23,13 +23,13 @@ use crate::counters::PoolCounters;
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use crate::pool::Tuning;
-use journal_data::JournalData;
 use commit::{Committer, OpenCommit};
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
 use gemelo_format::{COPIES, DiskRole, PoolSeed, Superblock};
 use gemelo_metadata::MetadataBackend;
 use group_commit::GroupCommit;
+use journal_data::JournalData;
 use parking_lot::Mutex;
 use reserve::Reserve;
 use std::sync::Arc;
@@ -97,13 +97,14 @@ impl Log {
     pub(crate) fn new(parts: LogParts) -> Self {
         let LogParts { backend, journal, next_commit, generation, .. } = parts;
         let health = &parts.health;
-        let carrying = JournalData::of_journal(parts.journal_data_bytes);
+        let journal_data = JournalData::of_journal(parts.journal_data_bytes);
         let committer = Committer::new(journal, journal_data, next_commit - 1, generation);
         let figures = Mutex::new(committer.figures());
         let max_journal_data_bytes = journal_data::bytes_of(&parts.tuning, &*parts.disk);
         let blocks = max_journal_data_bytes / u64::from(parts.superblock.block_bytes);
         let max_journal_data_blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
-        let open = OpenCommit::new(next_commit, max_journal_data_blocks, parts.data.has_free_veto());
+        let open =
+            OpenCommit::new(next_commit, max_journal_data_blocks, parts.data.has_free_veto());
         Self {
             seed: PoolSeed::of(&parts.superblock),
             disk: parts.disk,

@@ -5,7 +5,7 @@ use super::{Block, Plan, Step, Tally};
 use crate::engine::write::Failed;
 use crate::engine::{Engine, State};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, DiskRole, Fingerprint, Lbn, Pbn, MapEntry, VolumeId};
+use gemelo_format::{Change, DiskRole, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
 use gemelo_store::ContentWrite;
 use std::num::NonZeroU64;
 

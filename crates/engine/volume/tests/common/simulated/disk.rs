@@ -98,8 +98,8 @@ impl SimulatedDisk {
         }
     }
 
-    const fn place(&self, call: Option<Call>, offset: u64) -> MapEntry {
-        MapEntry { which: self.which, call, offset }
+    const fn place(&self, call: Option<Call>, offset: u64) -> Place {
+        Place { which: self.which, call, offset }
     }
 
     fn change(&self, change: impl FnOnce(&mut Image)) -> io::Result<()> {

@@ -5,7 +5,7 @@ use gemelo_base::units::{
     format_count, format_counted, format_duration_ns, format_percent, format_rate,
 };
 use gemelo_serve::StatReport;
-use gemelo_volume::{FinderStats, FinderState, RememberedStats};
+use gemelo_volume::{FinderState, FinderStats, RememberedStats};
 
 /// Volumes whose shares in the work are shown, so that the line fits a terminal.
 const MAX_SHARES: usize = 4;

@@ -96,8 +96,7 @@ impl Row {
             State::Damaged => "damaged".to_owned(),
             State::Unusable => "unusable".to_owned(),
         };
-        let of =
-            |text: fn(&Stats) -> String| self.figures.as_ref().map_or_else(String::new, text);
+        let of = |text: fn(&Stats) -> String| self.figures.as_ref().map_or_else(String::new, text);
         [
             self.pool.to_string(),
             of(|figures| format_size(figures.capacity_bytes)),

@@ -5,7 +5,7 @@ use crate::table::Table;
 use gemelo_base::units::{
     format_count, format_counted, format_duration_ns, format_rate, format_size,
 };
-use gemelo_replay::{MapRule, ReplayStats, ReplayOptions, ReplayPlan, ReplayResult, Speed};
+use gemelo_replay::{MapRule, ReplayOptions, ReplayPlan, ReplayResult, ReplayStats, Speed};
 use gemelo_target::TargetUri;
 
 /// Returns the plan, which is printed before the replay.

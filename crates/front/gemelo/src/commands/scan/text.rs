@@ -8,8 +8,8 @@ use gemelo_base::units::{
     format_percent, format_rate, format_size,
 };
 use gemelo_scan::{
-    BlockSizeResult, ConfidenceInterval, EstimateResult, FileCounts, LocalityResult, NatureStats,
-    NatureResult, Repeated, ScanResult,
+    BlockSizeResult, ConfidenceInterval, EstimateResult, FileCounts, LocalityResult, NatureResult,
+    NatureStats, Repeated, ScanResult,
 };
 
 /// Singular and plural of the thing that a path names.

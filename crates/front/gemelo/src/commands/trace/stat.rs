@@ -14,7 +14,7 @@ use gemelo_base::values::Size;
 use gemelo_content::Profile;
 use gemelo_job::{ReadTrace, TraceInput};
 use gemelo_trace::{
-    AccessProfile, CopyCounting, Stats, MemoryLimit, Merged, RecordSource, Statistics, Window,
+    AccessProfile, CopyCounting, MemoryLimit, Merged, RecordSource, Statistics, Stats, Window,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
