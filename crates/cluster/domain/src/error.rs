@@ -1,6 +1,6 @@
 //! The errors of a domain.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_objects::{Holder, ObjectError};
 use thiserror::Error;
 
@@ -8,12 +8,14 @@ use thiserror::Error;
 pub type JournalError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The reason why an operation of a domain failed.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum DomainError {
     /// An operation on an object failed.
+    #[kind(source)]
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// A value in the store is damaged.
+    #[kind(Damaged)]
     #[error("key '{key}' of object '{object}' is damaged: {reason}")]
     Damaged {
         /// The object that has the value.
@@ -24,24 +26,29 @@ pub enum DomainError {
         reason: &'static str,
     },
     /// The namespace holds no domain.
+    #[kind(BadInput)]
     #[error("there is no domain here: create it with 'gemelo domain create'")]
     NoDomain,
     /// The namespace holds a domain already.
+    #[kind(BadInput)]
     #[error("a domain exists here already")]
     Exists,
     /// The settings of a new domain are invalid.
+    #[kind(BadInput)]
     #[error("invalid domain: {reason}")]
     Invalid {
         /// The rule that the settings break.
         reason: String,
     },
     /// The name of a member is taken.
+    #[kind(BadInput)]
     #[error("member '{name}' exists already")]
     MemberExists {
         /// The name that was asked for.
         name: String,
     },
     /// There is no member of this name.
+    #[kind(BadInput)]
     #[error(
         "there is no member '{name}': 'gemelo domain ls' lists those that exist, and 'gemelo pool \
          create' makes one"
@@ -51,15 +58,18 @@ pub enum DomainError {
         name: String,
     },
     /// Another host serves the member.
+    #[kind(InUse)]
     #[error("the member is served by {holder}")]
     InUse {
         /// The client that holds the member's lock.
         holder: Box<Holder>,
     },
     /// The member is not served by this client any more.
+    #[kind(Failed)]
     #[error("this host does not serve the member any more: its lease is over")]
     NotHeld,
     /// Other members changed the same shards again and again.
+    #[kind(Failed)]
     #[error(
         "{changes} changes of the index met changes of other members {rounds} times; try again"
     )]
@@ -70,6 +80,7 @@ pub enum DomainError {
         rounds: u32,
     },
     /// The journal and the index contradict each other.
+    #[kind(Damaged)]
     #[error(
         "member {member} changed object '{object}' up to version {found}, and its journal knows \
          only of version {expected}"
@@ -85,22 +96,7 @@ pub enum DomainError {
         expected: u64,
     },
     /// The member's journal failed. Nothing was sent that it does not hold.
+    #[kind(Failed)]
     #[error("the member's journal failed")]
     Journal(#[source] JournalError),
-}
-
-impl Classified for DomainError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Object(error) => error.kind(),
-            Self::Damaged { .. } | Self::OutOfOrder { .. } => FailureKind::Damaged,
-            Self::NoDomain
-            | Self::Exists
-            | Self::Invalid { .. }
-            | Self::MemberExists { .. }
-            | Self::NoMember { .. } => FailureKind::BadInput,
-            Self::InUse { .. } => FailureKind::InUse,
-            Self::NotHeld | Self::Contended { .. } | Self::Journal(_) => FailureKind::Failed,
-        }
-    }
 }

@@ -1,26 +1,29 @@
 //! The errors of object operations.
 
 use crate::locks::{Holder, Instance};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use std::io;
 use thiserror::Error;
 
 /// The reason why an operation on an object failed.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum ObjectError {
     /// The object does not exist.
+    #[kind(Failed)]
     #[error("object '{object}' does not exist")]
     NotFound {
         /// The name of the object.
         object: String,
     },
     /// An object that was to be created exists.
+    #[kind(Failed)]
     #[error("object '{object}' exists already")]
     Exists {
         /// The name of the object.
         object: String,
     },
     /// A value is not the expected one; nothing was changed.
+    #[kind(Failed)]
     #[error("key '{key}' of object '{object}' has another value than expected")]
     Guard {
         /// The name of the object.
@@ -29,6 +32,7 @@ pub enum ObjectError {
         key: String,
     },
     /// Another client holds the lock.
+    #[kind(InUse)]
     #[error("lock '{lock}' of object '{object}' is held by {holder}")]
     Held {
         /// The name of the object that has the lock.
@@ -39,6 +43,7 @@ pub enum ObjectError {
         holder: Box<Holder>,
     },
     /// The client does not hold the lock, or its lease is over.
+    #[kind(Failed)]
     #[error("lock '{lock}' of object '{object}' is not held any more")]
     NotHeld {
         /// The name of the object that has the lock.
@@ -47,18 +52,21 @@ pub enum ObjectError {
         lock: String,
     },
     /// Another client has fenced this one. No operation of this client takes effect any more.
+    #[kind(Failed)]
     #[error("another host has fenced this client, {instance}; it must start again")]
     Fenced {
         /// The address by which the store knows this client.
         instance: Instance,
     },
     /// The store has no space.
+    #[kind(Exhausted)]
     #[error("the store has no space for object '{object}': add storage or remove data")]
     Full {
         /// The name of the object.
         object: String,
     },
     /// The store did not answer in time. The operation may have been applied.
+    #[kind(Failed)]
     #[error("the store did not answer in time to a request to {action} object '{object}'")]
     TimedOut {
         /// The attempted action, as a verb.
@@ -67,6 +75,7 @@ pub enum ObjectError {
         object: String,
     },
     /// The request itself is invalid.
+    #[kind(Bug)]
     #[error("invalid request to {action} object '{object}': {reason}")]
     Invalid {
         /// The attempted action, as a verb.
@@ -77,6 +86,7 @@ pub enum ObjectError {
         reason: &'static str,
     },
     /// The store reported another error.
+    #[kind(source)]
     #[error("cannot {action} object '{object}'")]
     Io {
         /// The attempted action, as a verb.
@@ -93,22 +103,5 @@ impl ObjectError {
     #[must_use]
     pub const fn is_unknown(&self) -> bool {
         matches!(self, Self::TimedOut { .. } | Self::Io { .. })
-    }
-}
-
-impl Classified for ObjectError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Held { .. } => FailureKind::InUse,
-            Self::Full { .. } => FailureKind::Exhausted,
-            Self::Invalid { .. } => FailureKind::Bug,
-            Self::Io { source, .. } => FailureKind::of_io(source),
-            Self::NotFound { .. }
-            | Self::Exists { .. }
-            | Self::Guard { .. }
-            | Self::NotHeld { .. }
-            | Self::Fenced { .. }
-            | Self::TimedOut { .. } => FailureKind::Failed,
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! The errors of places.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_domain::DomainError;
 use gemelo_member::{Ended, MemberError};
 use gemelo_objects::ObjectError;
@@ -11,18 +11,22 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// The reason why a pool cannot be opened, created or closed at its place.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum PlaceError {
     /// The engine refuses or fails.
+    #[kind(source)]
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// The domain or the member refuses or fails.
+    #[kind(source)]
     #[error(transparent)]
     Member(#[from] MemberError),
     /// The ledger of the member, or its sharing with the domain, failed.
+    #[kind(source)]
     #[error(transparent)]
     Sharing(#[from] SharingError),
     /// The member that was to be removed still shares contents.
+    #[kind(InUse)]
     #[error(
         "the member keeps {blocks} blocks that its domain knows: remove its volumes, run 'gemelo \
          pool gc' on it, and try again. Contents that other members use stay until those have \
@@ -33,6 +37,7 @@ pub enum PlaceError {
         blocks: u64,
     },
     /// A member that has to be still is served.
+    #[kind(InUse)]
     #[error(
         "member '{name}' is served by {holder}: end that process, or hand the member over with \
          'gemelo pool hand-over', and try again. The lease of a dead process lasts for 30 seconds"
@@ -44,6 +49,7 @@ pub enum PlaceError {
         holder: String,
     },
     /// The references of a member are not known, so that the index cannot be rebuilt from them.
+    #[kind(Damaged)]
     #[error(
         "the index cannot be rebuilt, because the references of a member are not known, and their \
          contents would be freed: {finding}"
@@ -53,12 +59,15 @@ pub enum PlaceError {
         finding: String,
     },
     /// No thread can be started.
+    #[kind(source)]
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
     /// A value is to be kept with a pool that is no member, or that was only looked at.
+    #[kind(Bug)]
     #[error("this process does not serve a member, so it keeps no value with it")]
     OnlyMember,
     /// The directory of this host for the sockets of members cannot be made.
+    #[kind(source, untouched)]
     #[error(
         "cannot use the directory '{path}' for the sockets of members: set GEMELO_RUNTIME_DIR to a \
          directory that only this user can write to"
@@ -110,21 +119,6 @@ impl PlaceError {
             Self::Served { holder, .. } => Some(holder.clone()),
             Self::Member(MemberError::Taken) => Some("another host".to_owned()),
             _ => None,
-        }
-    }
-}
-
-impl Classified for PlaceError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Volume(error) => error.kind(),
-            Self::Member(error) => error.kind(),
-            Self::Sharing(error) => error.kind(),
-            Self::Shares { .. } | Self::Served { .. } => FailureKind::InUse,
-            Self::Thread(source) => FailureKind::of_io(source),
-            Self::OnlyMember => FailureKind::Bug,
-            Self::UnknownReferences { .. } => FailureKind::Damaged,
-            Self::Runtime { source, .. } => FailureKind::of_io(source).untouched(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The errors of sharing.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_domain::DomainError;
 use gemelo_objects::ObjectError;
 use gemelo_volume::VolumeError;
@@ -11,15 +11,18 @@ use thiserror::Error;
 pub type Result<T> = std::result::Result<T, SharingError>;
 
 /// The reason why sharing contents with other members failed.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum SharingError {
     /// The index, the ledger or the store of objects failed.
+    #[kind(source)]
     #[error(transparent)]
     Domain(#[from] DomainError),
     /// The pool failed.
+    #[kind(source)]
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// Contents could not be compared or given up.
+    #[kind(source)]
     #[error("cannot {action} shared contents")]
     Contents {
         /// The attempted action, as a verb.
@@ -28,6 +31,7 @@ pub enum SharingError {
         source: io::Error,
     },
     /// The ledger refers to a pool that was not opened with its free_veto.
+    #[kind(Bug)]
     #[error("the pool of this member was not opened with the member's ledger")]
     NoPool,
 }
@@ -35,16 +39,5 @@ pub enum SharingError {
 impl From<ObjectError> for SharingError {
     fn from(error: ObjectError) -> Self {
         Self::Domain(error.into())
-    }
-}
-
-impl Classified for SharingError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Domain(error) => error.kind(),
-            Self::Volume(error) => error.kind(),
-            Self::Contents { source, .. } => FailureKind::of_io(source),
-            Self::NoPool => FailureKind::Bug,
-        }
     }
 }

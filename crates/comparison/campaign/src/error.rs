@@ -1,8 +1,8 @@
 //! Failures of a campaign, and of the steps of one run.
 
 use crate::plan::PlanError;
+use gemelo_base::Classified;
 use gemelo_base::units::{format_duration_ns, format_size};
-use gemelo_base::{Classified, FailureKind};
 use gemelo_compare::SettingsError;
 use gemelo_record::RecordError;
 use std::io;
@@ -11,15 +11,18 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// The reason why a campaign cannot begin or go on.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum CampaignError {
     /// The plan is wrong.
+    #[kind(source)]
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The record of the campaign cannot be read.
+    #[kind(source)]
     #[error(transparent)]
     Record(#[from] RecordError),
     /// An operation on a file failed.
+    #[kind(source)]
     #[error("cannot {action} {}", path.display())]
     Io {
         /// The attempted action, as a verb.
@@ -30,6 +33,7 @@ pub enum CampaignError {
         source: io::Error,
     },
     /// The directory of a new campaign cannot be created.
+    #[kind(source, untouched)]
     #[error("cannot create the directory of the campaign, {}", path.display())]
     Directory {
         /// Path of the directory.
@@ -38,15 +42,19 @@ pub enum CampaignError {
         source: io::Error,
     },
     /// Another process runs or cleans the campaign.
+    #[kind(InUse)]
     #[error("another process runs or cleans the campaign in {}: wait until it ends", .0.display())]
     Locked(PathBuf),
     /// The directory already has a campaign.
+    #[kind(BadInput)]
     #[error("{} already has a campaign: go on with --resume, or give another directory", .0.display())]
     Exists(PathBuf),
     /// The directory has no campaign to go on with.
+    #[kind(BadInput)]
     #[error("{} has no campaign: start one without --resume", .0.display())]
     Absent(PathBuf),
     /// The campaign in the directory has another plan.
+    #[kind(BadInput)]
     #[error(
         "the campaign in {} has another plan or other parameters: its own is plan.toml there; give \
          that, or another directory",
@@ -54,6 +62,7 @@ pub enum CampaignError {
     )]
     OtherPlan(PathBuf),
     /// The journal cannot be understood.
+    #[kind(Damaged)]
     #[error("line {line} of {} is not an entry of a journal of this version", path.display())]
     Journal {
         /// Path of the journal.
@@ -64,9 +73,11 @@ pub enum CampaignError {
         source: serde_json::Error,
     },
     /// Something that an earlier start has left cannot be given back.
+    #[kind(Failed)]
     #[error("something of an earlier start is left: {0}: remove the cause and try again")]
     Leftover(String),
     /// There is less free space than a target needs.
+    #[kind(Exhausted)]
     #[error(
         "{} has {} free, and the plan needs {} for one target at a time: make room, or set smaller \
          sizes",
@@ -83,6 +94,7 @@ pub enum CampaignError {
         free_bytes: u64,
     },
     /// A run found its disk full, as all further runs would.
+    #[kind(Exhausted)]
     #[error("the campaign ends, because a disk is full: run {run}: {reason}")]
     Full {
         /// Name of the run.
@@ -91,30 +103,13 @@ pub enum CampaignError {
         reason: String,
     },
     /// The record of the campaign has an invalid level or margin.
+    #[kind(source)]
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// Every target is left out.
+    #[kind(BadInput)]
     #[error("no run is left: {0}")]
     NothingToRun(String),
-}
-
-impl Classified for CampaignError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Plan(error) => error.kind(),
-            Self::Record(error) => error.kind(),
-            Self::Io { source, .. } => FailureKind::of_io(source),
-            Self::Directory { source, .. } => FailureKind::of_io(source).untouched(),
-            Self::Locked(_) => FailureKind::InUse,
-            Self::Exists(_) | Self::Absent(_) | Self::OtherPlan(_) | Self::NothingToRun(_) => {
-                FailureKind::BadInput
-            }
-            Self::NoRoom { .. } | Self::Full { .. } => FailureKind::Exhausted,
-            Self::Settings(error) => error.kind(),
-            Self::Leftover(_) => FailureKind::Failed,
-            Self::Journal { .. } => FailureKind::Damaged,
-        }
-    }
 }
 
 impl CampaignError {

@@ -1,14 +1,15 @@
 //! The reasons why two sides cannot be compared.
 
 use crate::MAX_FILES;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_figures::FiguresError;
 use gemelo_record::RecordError;
 use std::path::PathBuf;
 use thiserror::Error;
 
 /// The reason why two sides cannot be compared.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum CompareError {
     /// A result file cannot be read.
     #[error(transparent)]
@@ -54,10 +55,4 @@ pub enum CompareError {
          names of figures"
     )]
     NothingInCommon,
-}
-
-impl Classified for CompareError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }

@@ -1,7 +1,7 @@
 //! The figures that rank the targets of a campaign, and the comparison of its targets by them.
 
 use crate::{Groups, Margin, MarginError, Pair, Place, Row, Selection, Settings, compare};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_figures::name_parts;
 use gemelo_record::{Better, CampaignRecord, TargetRecord, WorkloadRecord};
 use gemelo_stats::{Confidence, ConfidenceError, Looks};
@@ -33,7 +33,8 @@ pub struct MainFigure {
 }
 
 /// The error for the record of a campaign with an invalid setting.
-#[derive(Debug, Clone, PartialEq, Error)]
+#[derive(Debug, Clone, PartialEq, Error, Classified)]
+#[kind(BadInput)]
 pub enum SettingsError {
     /// The level of confidence is invalid.
     #[error("the record of the campaign is invalid: {0}")]
@@ -41,12 +42,6 @@ pub enum SettingsError {
     /// The equivalence margin is invalid.
     #[error("the record of the campaign is invalid: {0}")]
     Margin(#[from] MarginError),
-}
-
-impl Classified for SettingsError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// The level and the margin by which a campaign is judged.

@@ -1,7 +1,7 @@
 //! The comparison of two sides, and the limit at which it fails.
 
 use crate::{CompareError, Doubt, Pair, Row, Settings, Side, Verdict, compare};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_figures::{Quantity, quantity};
 use gemelo_record::Better;
 use serde::Serialize;
@@ -152,17 +152,12 @@ fn missing(side: &Side, other: &Side, name: &str) -> Vec<String> {
 }
 
 /// The error for a limit that is not a share.
-#[derive(Debug, Clone, PartialEq, Error)]
+#[derive(Debug, Clone, PartialEq, Error, Classified)]
+#[kind(BadInput)]
 #[error("{share} is not a loss: give a share from 0 to 1, such as 0.05 for 5 %")]
 pub struct SlowdownError {
     /// The number that was given.
     pub share: f64,
-}
-
-impl Classified for SlowdownError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// The loss of speed from which a comparison fails, as a share.

@@ -1,6 +1,6 @@
 //! The figures that are compared.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_record::{Better, Figure, Stats};
 use gemelo_stats::{Confidence, Interval};
 use serde::Serialize;
@@ -25,17 +25,12 @@ impl Default for Settings {
 }
 
 /// The error for a share that is not a margin.
-#[derive(Debug, Clone, PartialEq, Error)]
+#[derive(Debug, Clone, PartialEq, Error, Classified)]
+#[kind(BadInput)]
 #[error("{share} is not a margin: give a share above 0 and below 1, such as 0.1 for 10 %")]
 pub struct MarginError {
     /// The number that was given.
     pub share: f64,
-}
-
-impl Classified for MarginError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// The equivalence margin: the largest difference that does not matter, as a share. Two sides are

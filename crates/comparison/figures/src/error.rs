@@ -1,13 +1,14 @@
 //! The reasons why a result file cannot be read.
 
+use gemelo_base::Classified;
 use gemelo_base::units::format_exact_size;
-use gemelo_base::{Classified, FailureKind};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
 /// The reason why figures cannot be read from a file.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum FiguresError {
     /// Reading the file failed.
     #[error("cannot read {}", path.display())]
@@ -51,10 +52,4 @@ pub enum FiguresError {
         /// Schema that the file names.
         found: String,
     },
-}
-
-impl Classified for FiguresError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }

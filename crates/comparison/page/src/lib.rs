@@ -25,7 +25,7 @@ mod written;
 pub use chart::DrawError;
 
 use document::Document;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_compare::SettingsError;
 use gemelo_figures::FiguresError;
 use gemelo_record::RecordError;
@@ -121,18 +121,23 @@ pub struct File {
 }
 
 /// The reason why a report cannot be made.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(Bug)]
 pub enum PageError {
     /// The plan or the record of a run cannot be read.
+    #[kind(source)]
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The record of the campaign has an invalid level or margin.
+    #[kind(source)]
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// A result file cannot be read.
+    #[kind(source)]
     #[error(transparent)]
     Stats(#[from] FiguresError),
     /// A result file cannot be read.
+    #[kind(source)]
     #[error(transparent)]
     Result(#[from] ResultFileError),
     /// The library could not draw a chart.
@@ -149,18 +154,6 @@ pub enum PageError {
         /// Message of the library.
         reason: String,
     },
-}
-
-impl Classified for PageError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Record(error) => error.kind(),
-            Self::Settings(error) => error.kind(),
-            Self::Stats(error) => error.kind(),
-            Self::Result(error) => error.kind(),
-            Self::Draw(_) | Self::Panicked | Self::Png { .. } => FailureKind::Bug,
-        }
-    }
 }
 
 /// Returns a name as it is used in the addresses of parts of the page.

@@ -1,21 +1,16 @@
 //! Confidence levels, intervals, and values with an interval.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use serde::Serialize;
 use thiserror::Error;
 
 /// The error for a number that is not a confidence level.
-#[derive(Debug, Clone, PartialEq, Error)]
+#[derive(Debug, Clone, PartialEq, Error, Classified)]
+#[kind(BadInput)]
 #[error("{level} is not a confidence level: give a number from 0.5 to 0.9999, such as 0.95")]
 pub struct ConfidenceError {
     /// The number that was given.
     pub level: f64,
-}
-
-impl Classified for ConfidenceError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// A confidence level from 0.5 to 0.9999: the share of all intervals of this level that contain the

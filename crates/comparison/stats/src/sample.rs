@@ -1,13 +1,14 @@
 //! A sample: independent repetitions of one figure.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use thiserror::Error;
 
 /// The largest magnitude of a value. The sum of the squares of 10^8 such values is still finite.
 pub const LARGEST_VALUE: f64 = 1e150;
 
 /// The error for values that are not a sample.
-#[derive(Debug, Clone, PartialEq, Error)]
+#[derive(Debug, Clone, PartialEq, Error, Classified)]
+#[kind(BadInput)]
 pub enum SampleError {
     /// The list of values is empty.
     #[error("a sample needs at least one value: repeat the measurement")]
@@ -18,12 +19,6 @@ pub enum SampleError {
         /// The value that is out of range.
         value: f64,
     },
-}
-
-impl Classified for SampleError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// Independent repetitions of one figure: at least one value, all finite.

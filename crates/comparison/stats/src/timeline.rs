@@ -5,7 +5,7 @@ use crate::distribution::student_factor;
 use crate::ratio::{Moments, fieller};
 use crate::sample::{is_usable, mean_of};
 use crate::{Confidence, Estimate, Interval, Sample};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use thiserror::Error;
 
 /// The fewest points of a time series. The autocorrelation of fewer is unknown.
@@ -20,7 +20,8 @@ const FEWEST_INDEPENDENT: f64 = 5.0;
 const BATCHES: usize = 20;
 
 /// The error for values that are not a time series.
-#[derive(Debug, Clone, PartialEq, Error)]
+#[derive(Debug, Clone, PartialEq, Error, Classified)]
+#[kind(BadInput)]
 pub enum TimelineError {
     /// The series is too short.
     #[error("the time series has {points} points, but {FEWEST_POINTS} are needed: run longer")]
@@ -34,12 +35,6 @@ pub enum TimelineError {
         /// The value that is out of range.
         value: f64,
     },
-}
-
-impl Classified for TimelineError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// The values of a time series at equal distances, in order of time: at least [`FEWEST_POINTS`].

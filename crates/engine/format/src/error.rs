@@ -1,14 +1,15 @@
 //! Errors of reading a pool: the kind, and the disk.
 
 use crate::DiskRole;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use std::io;
 use thiserror::Error;
 
 /// The reason why a pool's structs cannot be read.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum FormatError {
     /// The storage below failed.
+    #[kind(source)]
     #[error("cannot {action} the {disk}")]
     Io {
         /// The disk on which the request failed.
@@ -19,33 +20,26 @@ pub enum FormatError {
         source: io::Error,
     },
     /// The disks do not hold a pool.
+    #[kind(BadInput)]
     #[error("not a pool: {why}")]
     NotAPool {
         /// The reason, as a clause.
         why: &'static str,
     },
     /// The disks hold a pool that this program is too old for.
+    #[kind(BadInput)]
     #[error("the pool has {what}, which this version of gemelo does not know")]
     Unknown {
         /// The version or the feature.
         what: String,
     },
     /// Metadata fails its checksum, or contradicts itself.
+    #[kind(Damaged)]
     #[error("the metadata is damaged: {what}")]
     Damaged {
         /// The name of the damaged part.
         what: String,
     },
-}
-
-impl Classified for FormatError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Io { source, .. } => FailureKind::of_io(source),
-            Self::NotAPool { .. } | Self::Unknown { .. } => FailureKind::BadInput,
-            Self::Damaged { .. } => FailureKind::Damaged,
-        }
-    }
 }
 
 impl FormatError {

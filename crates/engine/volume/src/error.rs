@@ -1,7 +1,7 @@
 //! The errors of engine and pools: the kind, the place and the cause.
 
+use gemelo_base::Classified;
 use gemelo_base::panics::Panicked;
-use gemelo_base::{Classified, FailureKind};
 use gemelo_check::CheckError;
 use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
@@ -14,9 +14,10 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// An error of an engine or a pool.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum VolumeError {
     /// The storage below failed.
+    #[kind(source)]
     #[error("cannot {action} the {disk}")]
     Io {
         /// The disk that failed.
@@ -27,27 +28,33 @@ pub enum VolumeError {
         source: io::Error,
     },
     /// A file or device of the pool was refused, or failed.
+    // The files of a pool are opened before anything in it is changed.
+    #[kind(source, untouched)]
     #[error(transparent)]
     Disk(DiskError),
     /// The directory or the disks do not hold a pool.
+    #[kind(BadInput)]
     #[error("not a pool: {why}")]
     NotAPool {
         /// The reason, as a clause.
         why: &'static str,
     },
     /// The disks hold a pool that this program is too old for.
+    #[kind(BadInput)]
     #[error("the pool has {what}, which this version of gemelo does not know")]
     Unknown {
         /// The version or the feature.
         what: String,
     },
     /// Another process has the pool open.
+    #[kind(InUse)]
     #[error("the pool is in use by {holder}")]
     InUse {
         /// The holder's name, such as "process 123".
         holder: String,
     },
     /// The target of a link in the pool's directory does not exist.
+    #[kind(BadInput)]
     #[error(
         "'{path}' is a link to '{target}', which does not exist: attach the device or mount the \
          file system"
@@ -59,12 +66,14 @@ pub enum VolumeError {
         target: PathBuf,
     },
     /// Data and metadata are on one disk.
+    #[kind(BadInput)]
     #[error("data and metadata are both in '{path}': each needs a file or device of its own")]
     OneDisk {
         /// The path of that disk.
         path: PathBuf,
     },
     /// A device is too small for its part of the pool.
+    #[kind(BadInput)]
     #[error(
         "'{path}' has {have_bytes} bytes, but this pool needs {need_bytes} there: use a larger \
          device or make a smaller pool"
@@ -78,6 +87,7 @@ pub enum VolumeError {
         need_bytes: u64,
     },
     /// An option is outside of its range.
+    #[kind(BadInput)]
     #[error("invalid {what}: {rule}")]
     BadOption {
         /// The option with its value.
@@ -86,18 +96,21 @@ pub enum VolumeError {
         rule: String,
     },
     /// The metadata does not match its checksum, or contradicts itself.
+    #[kind(Damaged)]
     #[error("the metadata is damaged: {what}")]
     Damaged {
         /// The name of the damaged part.
         what: String,
     },
     /// The pool failed before and takes no changes until it is opened anew.
+    #[kind(Failed)]
     #[error("the pool stopped taking changes {reason}")]
     Stopped {
         /// The reason, as a clause.
         reason: StopReason,
     },
     /// A directory has one of the two files of a pool, and lacks the other.
+    #[kind(Damaged)]
     #[error(
         "the pool has lost '{missing}': '{present}' is there. Neither is of use alone: put the file \
          back, or restore both from a backup"
@@ -109,39 +122,46 @@ pub enum VolumeError {
         present: PathBuf,
     },
     /// The pool is open for reading only.
+    #[kind(BadInput)]
     #[error("the pool is open for reading only")]
     ReadOnly,
     /// The pool has no volume of this name.
+    #[kind(BadInput)]
     #[error("there is no volume '{name}'")]
     NoSuchVolume {
         /// The requested name.
         name: String,
     },
     /// The pool has a volume of this name already.
+    #[kind(BadInput)]
     #[error("a volume '{name}' exists already")]
     VolumeExists {
         /// The requested name.
         name: String,
     },
     /// A reference count would exceed its limit.
+    #[kind(Exhausted)]
     #[error(
         "the copy would give a block more than 2^32 - 1 references: remove other clones or \
          snapshots of the volume first"
     )]
     TooManyReferences,
     /// A disk of the pool is full.
+    #[kind(Exhausted)]
     #[error("no space is left in the {disk}")]
     NoSpace {
         /// The disk that is full.
         disk: DiskRole,
     },
     /// A block does not match the checksum of its content, or cannot be read.
+    #[kind(Damaged)]
     #[error("block {lbn} of the volume is damaged")]
     DamagedBlock {
         /// The number of the block in the volume.
         lbn: u64,
     },
     /// Damaged contents have another copy, but could not be written again.
+    #[kind(Damaged)]
     #[error(
         "{contents} damaged contents have another copy and could not be written again: the data \
          store fails. They are not given up; try again"
@@ -151,6 +171,7 @@ pub enum VolumeError {
         contents: u64,
     },
     /// The work was stopped on request.
+    #[kind(Failed)]
     #[error("stopped before the end")]
     Interrupted,
 }
@@ -188,32 +209,6 @@ impl fmt::Display for StopReason {
                 "because the file of its {disk} was deleted: what it holds is lost when this \
                  process ends"
             ),
-        }
-    }
-}
-
-impl Classified for VolumeError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Io { source, .. } => FailureKind::of_io(source),
-            // The files of a pool are opened before anything in it is changed.
-            Self::Disk(source) => source.kind().untouched(),
-            Self::InUse { .. } => FailureKind::InUse,
-            Self::Damaged { .. }
-            | Self::DamagedBlock { .. }
-            | Self::Unhealed { .. }
-            | Self::LostFile { .. } => FailureKind::Damaged,
-            Self::NoSpace { .. } | Self::TooManyReferences => FailureKind::Exhausted,
-            Self::Stopped { .. } | Self::Interrupted => FailureKind::Failed,
-            Self::NotAPool { .. }
-            | Self::Unknown { .. }
-            | Self::LostDisk { .. }
-            | Self::OneDisk { .. }
-            | Self::SmallDevice { .. }
-            | Self::BadOption { .. }
-            | Self::ReadOnly
-            | Self::NoSuchVolume { .. }
-            | Self::VolumeExists { .. } => FailureKind::BadInput,
         }
     }
 }

@@ -75,7 +75,34 @@ impl FailureKind {
     }
 }
 
-/// An error that knows its kind.
+/// An error that knows its kind. The derive of this name takes it from attributes of the variants:
+///
+/// ```
+/// # use gemelo_base::{Classified, FailureKind};
+/// #[derive(Debug, thiserror::Error, Classified)]
+/// enum CopyError {
+///     #[kind(source, untouched)]
+///     #[error("cannot open the source")]
+///     Open(#[source] std::io::Error),
+///     #[kind(Damaged)]
+///     #[error("the source is damaged")]
+///     Damaged,
+/// }
+/// let absent = std::io::Error::from(std::io::ErrorKind::NotFound);
+/// assert_eq!(CopyError::Open(absent).kind(), FailureKind::BadInput);
+/// assert_eq!(CopyError::Damaged.kind(), FailureKind::Damaged);
+/// ```
+///
+/// A variant without a kind does not build:
+///
+/// ```compile_fail
+/// # use gemelo_base::Classified;
+/// #[derive(Debug, thiserror::Error, Classified)]
+/// enum CopyError {
+///     #[error("the source is damaged")]
+///     Damaged,
+/// }
+/// ```
 pub trait Classified: std::error::Error {
     /// Returns the kind of this error.
     fn kind(&self) -> FailureKind;
@@ -86,6 +113,12 @@ pub trait Classified: std::error::Error {
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+impl<E: Classified> Classified for Box<E> {
+    fn kind(&self) -> FailureKind {
+        (**self).kind()
+    }
 }
 
 impl Classified for io::Error {

@@ -8,6 +8,8 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+extern crate self as gemelo_base;
+
 mod boot_clock;
 mod bytes;
 pub mod clock;
@@ -32,6 +34,7 @@ pub use bytes::is_zero;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock, pause};
 pub use daily::DailyWindow;
 pub use failure::{Classified, FailureKind, with_causes};
+pub use gemelo_derive::Classified;
 pub use monitor::{Monitor, Recorder, Silent, Unit};
 pub use permutation::Permutation;
 pub use short_read::{read_exact_at, short_read};

@@ -3,24 +3,19 @@
 //! `4k`, `4K` and `4KiB` mean 4096 bytes, as in storage tools. `4kB` means 4000 bytes, as in the
 //! capacities of disks and the rates of links.
 
-use crate::{Classified, FailureKind};
+use crate::Classified;
 use std::time::Duration;
 use thiserror::Error;
 
 /// The error for a text that is not a valid size, duration or percentage.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Classified)]
+#[kind(BadInput)]
 #[error("'{text}' is not {expected}")]
 pub struct UnitError {
     /// The text that was parsed.
     pub text: String,
     /// A description of the valid texts, with examples.
     pub expected: &'static str,
-}
-
-impl Classified for UnitError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 const SIZE: &str = "a size in bytes, such as 4096, 4k or 4KiB (4096), 1.5g, 2TiB or 2TB \

@@ -5,45 +5,39 @@
 //! was raised, `run` ends the connections in good order and returns.
 
 use crate::{BlockDevice, Exports};
-use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
+use gemelo_base::{Classified, Monitor, StopFlag};
 use std::error::Error;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use thiserror::Error;
 
 /// The reason why a front end does not listen, or did not end in good order.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum FrontEndError {
     /// The configuration cannot be used. No client was served.
+    #[kind(BadInput)]
     #[error(transparent)]
     Refused(Box<dyn Error + Send + Sync>),
     /// Another process listens at the address.
+    #[kind(InUse)]
     #[error(transparent)]
     InUse(Box<dyn Error + Send + Sync>),
     /// Clients would be served from the network without encryption.
+    #[kind(BadInput)]
     #[error(transparent)]
     Exposed(Box<dyn Error + Send + Sync>),
     /// The memory that is granted is too little for the connections that are allowed.
+    #[kind(BadInput)]
     #[error(transparent)]
     LittleMemory(Box<dyn Error + Send + Sync>),
     /// Rights for the file of a socket are given, and no address is a file.
+    #[kind(BadInput)]
     #[error(transparent)]
     NoSocketFile(Box<dyn Error + Send + Sync>),
     /// The front end failed while it served clients.
+    #[kind(Failed)]
     #[error(transparent)]
     Failed(Box<dyn Error + Send + Sync>),
-}
-
-impl Classified for FrontEndError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Refused(_) | Self::Exposed(_) | Self::LittleMemory(_) | Self::NoSocketFile(_) => {
-                FailureKind::BadInput
-            }
-            Self::InUse(_) => FailureKind::InUse,
-            Self::Failed(_) => FailureKind::Failed,
-        }
-    }
 }
 
 impl FrontEndError {

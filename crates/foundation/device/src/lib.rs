@@ -20,7 +20,7 @@ pub use front_end::{
 };
 pub use socket_file::{SocketAccess, listen_at_file};
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use std::io;
 use thiserror::Error;
 
@@ -89,9 +89,10 @@ pub struct Request<'a> {
 }
 
 /// The reason why a request failed.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum DeviceError {
     /// The range ends beyond the device, or the device does not take its length.
+    #[kind(BadInput)]
     #[error("{length} bytes at byte {offset} are outside the device, which has {size_bytes} bytes")]
     OutOfRange {
         /// First byte of the refused range.
@@ -102,31 +103,24 @@ pub enum DeviceError {
         size_bytes: u64,
     },
     /// The request writes, and the device is read-only.
+    #[kind(BadInput)]
     #[error("the device is read-only")]
     ReadOnly,
     /// The write needs a new block, and no space is left for one.
+    #[kind(Exhausted)]
     #[error("no space is left on the device")]
     NoSpace,
     /// The stored content is not the content that was written.
+    #[kind(Damaged)]
     #[error("the content at byte {offset} of the device is damaged")]
     Damaged {
         /// First damaged byte on the device.
         offset: u64,
     },
     /// The storage that holds the device's data failed.
+    #[kind(source)]
     #[error("the device's storage failed")]
     Io(#[from] io::Error),
-}
-
-impl Classified for DeviceError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::OutOfRange { .. } | Self::ReadOnly => FailureKind::BadInput,
-            Self::NoSpace => FailureKind::Exhausted,
-            Self::Damaged { .. } => FailureKind::Damaged,
-            Self::Io(source) => FailureKind::of_io(source),
-        }
-    }
 }
 
 /// A range of the device whose bytes all have the same state.

@@ -1,14 +1,15 @@
 //! Errors of files and block devices: the kind, and the path.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
 /// The reason why a file or block device is refused, or cannot be used.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum DiskError {
     /// A system call failed.
+    #[kind(source)]
     #[error("cannot {action} '{path}'")]
     File {
         /// The attempted action, as a verb.
@@ -19,12 +20,14 @@ pub enum DiskError {
         source: io::Error,
     },
     /// The path of a new file is taken.
+    #[kind(BadInput)]
     #[error("'{path}' exists already")]
     Exists {
         /// The existing file.
         path: PathBuf,
     },
     /// Another process has locked the file or device.
+    #[kind(InUse)]
     #[error("'{path}' is in use by {holder}")]
     Locked {
         /// The file or device.
@@ -33,6 +36,7 @@ pub enum DiskError {
         holder: String,
     },
     /// Something else uses the device or file, such as a mount.
+    #[kind(InUse)]
     #[error("'{path}' is in use: {by}")]
     DeviceInUse {
         /// The device or file.
@@ -41,6 +45,7 @@ pub enum DiskError {
         by: String,
     },
     /// The device holds data, which would be overwritten.
+    #[kind(BadInput)]
     #[error("'{path}' holds {what}")]
     HoldsData {
         /// The path of the device.
@@ -49,6 +54,7 @@ pub enum DiskError {
         what: String,
     },
     /// The path is below `/dev`, and no device is there.
+    #[kind(BadInput)]
     #[error(
         "there is no device '{path}': files are not made in /dev, where they would be in memory"
     )]
@@ -57,6 +63,7 @@ pub enum DiskError {
         path: PathBuf,
     },
     /// The path is neither a file nor a block device.
+    #[kind(BadInput)]
     #[error("'{path}' is {found}: name a file or a block device")]
     NoDisk {
         /// The path that was to be opened.
@@ -64,19 +71,6 @@ pub enum DiskError {
         /// The kind of file at the path.
         found: &'static str,
     },
-}
-
-impl Classified for DiskError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::File { source, .. } => FailureKind::of_io(source),
-            Self::Locked { .. } | Self::DeviceInUse { .. } => FailureKind::InUse,
-            Self::Exists { .. }
-            | Self::HoldsData { .. }
-            | Self::NoDevice { .. }
-            | Self::NoDisk { .. } => FailureKind::BadInput,
-        }
-    }
 }
 
 /// The result of most functions of this crate.

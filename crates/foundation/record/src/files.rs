@@ -1,7 +1,7 @@
 //! The files of a campaign's directory: their names, and reading them.
 
 use crate::{CAMPAIGN_SCHEMA, CampaignRecord, RUN_SCHEMA, RunRecord};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::io;
@@ -18,7 +18,8 @@ pub const RUN_FILE: &str = "run.json";
 pub const RUNS_DIRECTORY: &str = "runs";
 
 /// The reason why the record of a campaign cannot be read.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum RecordError {
     /// The directory has no plan of a campaign.
     #[error("{} is not the directory of a campaign: it has no {CAMPAIGN_FILE}", .0.display())]
@@ -51,12 +52,6 @@ pub enum RecordError {
         /// Schema that is needed.
         expected: &'static str,
     },
-}
-
-impl Classified for RecordError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// Returns the directory of the run `id` in the campaign's directory.

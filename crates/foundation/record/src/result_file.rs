@@ -1,7 +1,7 @@
 //! The frame that all result files share.
 
 use crate::{HostsFile, Provenance};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -24,7 +24,8 @@ pub struct ResultFile<Input, Measured> {
 }
 
 /// The reason why a file cannot be read as a result.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum ResultFileError {
     /// Reading the file failed.
     #[error("cannot read {}", path.display())]
@@ -58,12 +59,6 @@ pub enum ResultFileError {
         /// The schema that the command reads.
         expected: &'static str,
     },
-}
-
-impl Classified for ResultFileError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,6 @@
 //! Reads certificates and keys from PEM files, for servers and clients.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// The reason why certificates or keys cannot be used.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum TlsError {
     /// The file cannot be read, or it holds no PEM section of the expected kind.
     #[error("cannot read the {what} of {}", path.display())]
@@ -38,12 +39,6 @@ pub enum TlsError {
     /// The certificates cannot serve as authorities that verify clients.
     #[error("cannot use the certificate authority for clients")]
     Authority(#[from] rustls::server::VerifierBuilderError),
-}
-
-impl Classified for TlsError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 fn failed(

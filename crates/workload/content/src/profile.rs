@@ -5,7 +5,7 @@
 //! duplicates, the measured byte entropy and compressibility.
 
 use crate::{Distribution, DistributionError, DuplicateClass};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -55,7 +55,8 @@ pub struct ProfileClass {
 }
 
 /// The reason why a text is not a valid profile.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum ProfileError {
     /// The text is not TOML, or its keys are not those of a profile.
     #[error("not a profile: {0}")]
@@ -87,12 +88,6 @@ pub enum ProfileError {
         /// The figure at fault and its valid range.
         what: &'static str,
     },
-}
-
-impl Classified for ProfileError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 impl Profile {

@@ -2,7 +2,7 @@
 //! and its bytes.
 
 use crate::{Distribution, DistributionError, Profile};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -81,7 +81,8 @@ fn is_zero(share: &f64) -> bool {
 }
 
 /// The reason why a specification of contents is refused.
-#[derive(Debug, Clone, PartialEq, Error)]
+#[derive(Debug, Clone, PartialEq, Error, Classified)]
+#[kind(BadInput)]
 pub enum ContentError {
     /// A figure is outside its range.
     #[error("{what} is {value}; it must be {range}")]
@@ -107,12 +108,6 @@ pub enum ContentError {
         /// The limit that is exceeded.
         source: DistributionError,
     },
-}
-
-impl Classified for ContentError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 impl ContentSpec {

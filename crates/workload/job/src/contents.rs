@@ -3,7 +3,7 @@
 use crate::distributions::{self, NamedDistributionError, USUAL_BLOCK_BYTES};
 use crate::options::ContentOptions;
 use gemelo_base::random::fresh_word;
-use gemelo_base::{Classified, FailureKind, Monitor};
+use gemelo_base::{Classified, Monitor};
 use gemelo_content::{AssignmentMode, ContentError, ContentSpec, Nature};
 use thiserror::Error;
 
@@ -20,7 +20,8 @@ pub fn distribution_name(options: &ContentOptions) -> &str {
 }
 
 /// The reason why content options are invalid.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum ContentOptionsError {
     /// The distribution cannot be found or read.
     #[error(transparent)]
@@ -36,12 +37,6 @@ pub enum ContentOptionsError {
         /// The given block size.
         block_bytes: u64,
     },
-}
-
-impl Classified for ContentOptionsError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// Resolves content options. Remarks on the distribution go to the monitor.

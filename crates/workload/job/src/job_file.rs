@@ -7,7 +7,7 @@
 use crate::nearest::nearest;
 use crate::options::JobOptions;
 use clap::{CommandFactory, FromArgMatches, Parser};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_target::Targets;
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
@@ -17,7 +17,8 @@ use toml::de::{DeTable, DeValue};
 const MAX_JOBS: usize = 1000;
 
 /// The reason why a text is not a job file.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Debug, Error, PartialEq, Eq, Classified)]
+#[kind(BadInput)]
 pub enum JobFileError {
     /// The text is not TOML.
     #[error("line {line}: {message}")]
@@ -51,12 +52,6 @@ pub enum JobFileError {
     /// The file has too many jobs.
     #[error("the file has more than {MAX_JOBS} jobs: split it")]
     TooManyJobs,
-}
-
-impl Classified for JobFileError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// The options alone, as a command line.

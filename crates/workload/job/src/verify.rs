@@ -2,7 +2,7 @@
 
 use crate::JobEnvironment;
 use crate::bench::BenchFile;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_content::ContentError;
 use gemelo_load::{Contents, Job, JobError, OperationFailure, Verification};
 use gemelo_target::{PlaceAccess, TargetError, TargetUri};
@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The reason why the files of a run cannot be checked.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum VerifyError {
     /// No job of the result kept its files.
     #[error("no job of the result has --keep: there are no files to check")]
@@ -22,24 +23,17 @@ pub enum VerifyError {
     #[error(transparent)]
     Content(#[from] ContentError),
     /// The target does not hold the files.
+    #[kind(source, untouched)]
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The files cannot be opened.
+    #[kind(source, midway)]
     #[error("cannot open the files")]
     Open(#[source] TargetError),
     /// The target cannot be closed.
+    #[kind(source, midway)]
     #[error(transparent)]
     Close(TargetError),
-}
-
-impl Classified for VerifyError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Target(error) => error.kind().untouched(),
-            Self::Open(error) | Self::Close(error) => error.kind().midway(),
-            _ => FailureKind::BadInput,
-        }
-    }
 }
 
 /// The files that were checked.

@@ -2,7 +2,7 @@
 //! the total is measured.
 
 use crate::threads::joined;
-use gemelo_base::{Classified, FailureKind, Monitor, StopFlag, Unit};
+use gemelo_base::{Classified, Monitor, StopFlag, Unit};
 use gemelo_content::{Assignment, ContentError, ContentSpec, Generator};
 use std::fs::File;
 use std::io::{self, Write};
@@ -48,7 +48,8 @@ pub struct Generated {
 }
 
 /// The reason why a data set was not written.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum GenerateError {
     /// The specification of the contents is invalid.
     #[error(transparent)]
@@ -64,6 +65,7 @@ pub enum GenerateError {
         files: u64,
     },
     /// A file or directory could not be created or written.
+    #[kind(source)]
     #[error("cannot {action} {}", path.display())]
     Io {
         /// The operation that failed, as a verb.
@@ -73,15 +75,6 @@ pub enum GenerateError {
         /// The error of the operating system.
         source: io::Error,
     },
-}
-
-impl Classified for GenerateError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Content(_) | Self::Files { .. } => FailureKind::BadInput,
-            Self::Io { source, .. } => FailureKind::of_io(source),
-        }
-    }
 }
 
 /// Writes a data set of `blocks` blocks. Blocks written before a failure or a stop remain in the
@@ -272,7 +265,7 @@ fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> GenerateEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemelo_base::Recorder;
+    use gemelo_base::{FailureKind, Recorder};
     use gemelo_content::Distribution;
 
     const BLOCKS: u64 = 1000;

@@ -8,7 +8,7 @@
 
 use crate::job::{Job, Populate};
 use crate::operations;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_content::{Assignment, ContentId};
 use gemelo_pattern::Pattern;
 use gemelo_target::AtStart;
@@ -65,18 +65,13 @@ pub struct UncertainWrite {
 
 /// Another number of processes, place size or block size than that of the history. A job with such
 /// a layout cannot continue the history.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Classified)]
+#[kind(BadInput)]
 #[error(
     "the files were written by a job with another number of processes, file size \
      or block size: use the same values, or write the files anew"
 )]
 pub struct OtherLayout;
-
-impl Classified for OtherLayout {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
-}
 
 /// The expected content of a block, encoded in 8 bytes. The two highest values stand for unknown
 /// and zeros. No process makes content ids with these values, because its number is too low.

@@ -1,6 +1,6 @@
 //! Jobs: descriptions of load, validated before the target is touched.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_content::{ContentId, ContentSpec, Processes};
 use gemelo_pattern::Pattern;
 use gemelo_target::{Engine, OtherPlaces, PlaceAccess, PlaceLayout};
@@ -235,7 +235,8 @@ impl Default for JobSpec {
 }
 
 /// The reason why a description of load is invalid.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Classified)]
+#[kind(BadInput)]
 pub enum JobError {
     /// A figure is outside its range.
     #[error("{what} is {value}; it must be {range}")]
@@ -256,12 +257,6 @@ pub enum JobError {
     /// Reads are to be verified, but the job does none.
     #[error("a job that only writes reads nothing to verify")]
     NothingRead,
-}
-
-impl Classified for JobError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 fn range(what: &'static str, value: impl std::fmt::Display, range: &'static str) -> JobError {

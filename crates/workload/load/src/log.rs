@@ -17,7 +17,7 @@
 
 use crate::operations::Kind;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use std::io::{self, Read, Write};
 use thiserror::Error;
 use twox_hash::XxHash3_64;
@@ -156,15 +156,18 @@ pub struct LogRecord {
 }
 
 /// The reason why a log cannot be read.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum LogError {
     /// Reading the file failed.
+    #[kind(source)]
     #[error("cannot read the log")]
     Read(#[from] io::Error),
     /// The file does not begin with the magic of a log.
+    #[kind(BadInput)]
     #[error("not a log of operations: it does not begin with the header of one")]
     Magic,
     /// The last chunk is missing.
+    #[kind(Damaged)]
     #[error(
         "the log ends after {chunks} chunks without its end mark: the file was cut short, and \
          later operations are missing"
@@ -174,21 +177,12 @@ pub enum LogError {
         chunks: u64,
     },
     /// A chunk has too many records or a wrong checksum.
+    #[kind(Damaged)]
     #[error("chunk {chunk} of the log is damaged: its checksum or its length is wrong")]
     Damaged {
         /// Number of the damaged chunk, counted from 0.
         chunk: u64,
     },
-}
-
-impl Classified for LogError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Read(source) => FailureKind::of_io(source),
-            Self::Magic => FailureKind::BadInput,
-            Self::Cut { .. } | Self::Damaged { .. } => FailureKind::Damaged,
-        }
-    }
 }
 
 /// Calls `each` for every operation of a log. Returns the block size and the number of processes.

@@ -17,7 +17,7 @@ use crate::threads::joined;
 use crate::verify::check_all;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use gemelo_base::live::{LiveStats, TotalProgress};
-use gemelo_base::{Classified, Clock, FailureKind, StopFlag, Unit};
+use gemelo_base::{Classified, Clock, StopFlag, Unit};
 use gemelo_target::{Queue, QueueOptions, Target};
 use std::io::Write;
 use std::sync::OnceLock;
@@ -25,7 +25,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// The reason why a run did not begin.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum RunError {
     /// The job continues with places of another layout.
     #[error(transparent)]
@@ -33,12 +34,6 @@ pub enum RunError {
     /// The job verifies a target that holds no data.
     #[error("this target holds no data, so it cannot be verified")]
     NothingToVerify,
-}
-
-impl Classified for RunError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// Interval between two reports of progress.

@@ -1,44 +1,40 @@
 //! The reasons why a replay does not begin.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_target::{IoFailure, TargetError};
 use gemelo_trace::{BlockError, TraceError};
 use thiserror::Error;
 
 /// The reason why a replay did not begin.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum ReplayError {
     /// The second reading of the trace failed.
+    #[kind(source)]
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The trace has changed since the first reading.
+    // The trace was read well before: it has changed since.
+    #[kind(Failed)]
     #[error(transparent)]
     Block(#[from] BlockError),
     /// The target cannot be opened.
+    #[kind(source)]
     #[error(transparent)]
     Target(#[from] TargetError),
     /// Populating failed.
+    // The trace was read well before: it has changed since.
+    #[kind(Failed)]
     #[error("cannot populate the target")]
     Populate(#[source] Box<IoFailure>),
     /// There are more processes than the target permits queues.
+    #[kind(BadInput)]
     #[error(
         "the server permits one connection at a time (no multi-conn), but the replay has several \
          processes"
     )]
     OneQueue,
     /// Reads are to be checked on a target that holds no data.
+    #[kind(BadInput)]
     #[error("this target holds no data, so reads cannot be checked")]
     NothingToVerify,
-}
-
-impl Classified for ReplayError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Trace(source) => source.kind(),
-            Self::Target(source) => source.kind(),
-            Self::OneQueue | Self::NothingToVerify => FailureKind::BadInput,
-            // The trace was read well before: it has changed since.
-            Self::Block(_) | Self::Populate(_) => FailureKind::Failed,
-        }
-    }
 }

@@ -5,7 +5,7 @@
 //! doubling.
 
 use crate::contents::content_of_hash;
-use gemelo_base::{Classified, FailureKind, StopFlag};
+use gemelo_base::{Classified, StopFlag};
 use gemelo_content::ContentId;
 use gemelo_trace::{BlockError, Blocks, Record, RecordSource, TraceError, TraceOperation};
 use serde::{Deserialize, Serialize};
@@ -61,15 +61,18 @@ pub struct PlanOptions {
 }
 
 /// The reason why a replay cannot be planned.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum PlanError {
     /// Reading the trace failed.
+    #[kind(source)]
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The block size does not fit the hashes.
+    #[kind(BadInput)]
     #[error(transparent)]
     Block(#[from] BlockError),
     /// The target is too small.
+    #[kind(BadInput)]
     #[error("the trace reaches to byte {need_bytes}, but the target has {have_bytes} bytes")]
     TooSmall {
         /// Size of the target in bytes.
@@ -78,31 +81,21 @@ pub enum PlanError {
         need_bytes: u64,
     },
     /// The size of the target is unknown or zero, which folding does not permit.
+    #[kind(BadInput)]
     #[error("places can be folded only into a target of known size")]
     NoCapacity,
     /// The trace has more places than 32 bits can number.
+    #[kind(BadInput)]
     #[error("the trace has more than 2^32 places: take fewer records or devices")]
     TooManyPlaces,
     /// The trace has no reads and no writes.
+    #[kind(BadInput)]
     #[error("the trace has no read or write to replay: take other records or devices")]
     Empty,
     /// The stop flag was raised.
+    #[kind(Failed)]
     #[error("interrupted")]
     Stopped,
-}
-
-impl Classified for PlanError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Trace(source) => source.kind(),
-            Self::Stopped => FailureKind::Failed,
-            Self::Block(_)
-            | Self::TooSmall { .. }
-            | Self::NoCapacity
-            | Self::TooManyPlaces
-            | Self::Empty => FailureKind::BadInput,
-        }
-    }
 }
 
 /// A block on a device of the trace.

@@ -1,14 +1,15 @@
 //! The errors of a scan.
 
 use crate::options::OptionsError;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
 /// The reason why a scan cannot begin or has no result. Problems with single files are reported to
 /// the monitor and counted instead.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum ScanError {
     /// The options are invalid.
     #[error(transparent)]
@@ -45,12 +46,14 @@ pub enum ScanError {
         outer: PathBuf,
     },
     /// A thread cannot be started.
+    #[kind(source)]
     #[error("cannot start a reading thread")]
     Thread {
         /// The error of the operating system.
         source: io::Error,
     },
     /// The temporary file with the counted fingerprints cannot be read back.
+    #[kind(source)]
     #[error("cannot read the temporary file in {}", directory.display())]
     Spill {
         /// The directory that contains the temporary file.
@@ -59,18 +62,7 @@ pub enum ScanError {
         source: io::Error,
     },
     /// The fingerprint set cannot be written.
+    #[kind(source)]
     #[error(transparent)]
     Saved(#[from] crate::saved::SavedSetError),
-}
-
-impl Classified for ScanError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Options(_) | Self::Path { .. } | Self::Kind { .. } | Self::Overlap { .. } => {
-                FailureKind::BadInput
-            }
-            Self::Thread { source } | Self::Spill { source, .. } => FailureKind::of_io(source),
-            Self::Saved(source) => source.kind(),
-        }
-    }
 }

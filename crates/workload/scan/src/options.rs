@@ -2,8 +2,8 @@
 
 use crate::budget::Budget;
 use crate::request::{Counting, ScanRequest};
+use gemelo_base::Classified;
 use gemelo_base::units::format_size;
-use gemelo_base::{Classified, FailureKind};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use thiserror::Error;
 
@@ -27,7 +27,8 @@ pub const MAX_THREADS: usize = 1024;
 pub const ESTIMATE_BYTES: u64 = 64 << 20;
 
 /// The reason why a scan request is refused.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum OptionsError {
     /// The request has no path.
     #[error("no path to scan was given: give files, directories or block devices")]
@@ -88,12 +89,6 @@ pub enum OptionsError {
         /// The minimum memory in bytes.
         least: u64,
     },
-}
-
-impl Classified for OptionsError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// A validated scan request.

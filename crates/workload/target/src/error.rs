@@ -8,15 +8,17 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// The reason why storage is refused as a target, or cannot be prepared, opened or cleaned up.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Classified)]
 pub enum TargetError {
     /// The name of the target is empty.
+    #[kind(BadInput)]
     #[error("the name of the target is empty: give {forms}")]
     NoTarget {
         /// The forms of names that are known.
         forms: String,
     },
     /// The name begins with an unknown scheme.
+    #[kind(BadInput)]
     #[error("invalid target '{uri}': give {forms} (write ./ before a path that has a colon)")]
     Scheme {
         /// The name as the user gave it.
@@ -25,9 +27,11 @@ pub enum TargetError {
         forms: String,
     },
     /// Storage of another kind is refused, or fails.
+    #[kind(source)]
     #[error(transparent)]
     Adapter(#[from] AdapterError),
     /// The path is not a file, a directory or a block device.
+    #[kind(BadInput)]
     #[error("{} is {found}: give a directory, a file or a block device", path.display())]
     Kind {
         /// The refused path.
@@ -36,6 +40,7 @@ pub enum TargetError {
         found: &'static str,
     },
     /// A size of the job is not a multiple of the storage's block size.
+    #[kind(BadInput)]
     #[error(
         "{what} is {bytes} bytes, but {} needs a multiple of its block size, {unit_bytes} bytes",
         path.display()
@@ -51,12 +56,14 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The directory of the target does not exist.
+    #[kind(BadInput)]
     #[error("{} does not exist: create this directory first", path.display())]
     NoDirectory {
         /// The missing directory.
         path: PathBuf,
     },
     /// The job reads a file that does not exist.
+    #[kind(BadInput)]
     #[error(
         "{} does not exist, so the job has nothing to read: populate the target first",
         path.display()
@@ -66,12 +73,14 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The job would overwrite an existing file.
+    #[kind(BadInput)]
     #[error("{} exists", path.display())]
     Exists {
         /// The existing file.
         path: PathBuf,
     },
     /// The job would overwrite storage that holds data.
+    #[kind(BadInput)]
     #[error("{} holds {what}", path.display())]
     HoldsData {
         /// The device, volume or export.
@@ -80,9 +89,11 @@ pub enum TargetError {
         what: String,
     },
     /// The device does not exist, or it cannot be used as a target.
+    #[kind(source, untouched)]
     #[error(transparent)]
     Device(DiskError),
     /// Something else uses the block device or file.
+    #[kind(InUse)]
     #[error("{} is in use: {by}; give another target, or end that use first", path.display())]
     InUse {
         /// The device or file.
@@ -91,12 +102,14 @@ pub enum TargetError {
         by: String,
     },
     /// The job writes, and the storage is read-only.
+    #[kind(BadInput)]
     #[error("{} is read-only, but the job writes: give a writable target", path.display())]
     ReadOnly {
         /// The read-only storage.
         path: PathBuf,
     },
     /// The storage is smaller than the job needs.
+    #[kind(BadInput)]
     #[error(
         "{} has {} ({have_bytes} bytes), but the job needs {} ({need_bytes} bytes): make the job \
          smaller or give a larger target",
@@ -111,6 +124,7 @@ pub enum TargetError {
         need_bytes: u64,
     },
     /// Several hosts are to share a file that does not have its whole size yet.
+    #[kind(BadInput)]
     #[error(
         "{} is no directory, and a file that hosts share must have its whole size before the run: \
          make it with truncate -s {need_bytes}, or give a directory",
@@ -123,6 +137,7 @@ pub enum TargetError {
         need_bytes: u64,
     },
     /// A size of the job is not a multiple of the sectors of direct I/O.
+    #[kind(BadInput)]
     #[error(
         "{what} is {bytes} bytes, but direct I/O on {} needs a multiple of {sector_bytes} bytes",
         path.display()
@@ -138,12 +153,14 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The storage does not support direct I/O.
+    #[kind(BadInput)]
     #[error("{} does not support direct I/O", path.display())]
     NoDirect {
         /// The file, directory, volume or export.
         path: PathBuf,
     },
     /// The total size is zero, or larger than a file can be.
+    #[kind(BadInput)]
     #[error(
         "invalid size: {processes} processes of {place_bytes} bytes each; the total must be from 1 \
          byte to 8 EiB - 1"
@@ -155,9 +172,12 @@ pub enum TargetError {
         place_bytes: u64,
     },
     /// The kernel does not offer io_uring to this user.
+    #[kind(BadInput)]
     #[error("io_uring is not available on this machine or to this user")]
     NoIoUring(#[source] std::io::Error),
     /// A system call failed.
+    // A system call can fail at any time.
+    #[kind(source)]
     #[error("cannot {action} {}", path.display())]
     Io {
         /// The attempted action, as a verb.
@@ -196,33 +216,6 @@ impl fmt::Display for AdapterError {
 impl Error for AdapterError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.source()
-    }
-}
-
-impl Classified for TargetError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::InUse { .. } => FailureKind::InUse,
-            // A system call can fail at any time.
-            Self::Io { source, .. } => FailureKind::of_io(source),
-            Self::Adapter(error) => error.kind(),
-            Self::Device(source) => source.kind().untouched(),
-            Self::Exists { .. }
-            | Self::HoldsData { .. }
-            | Self::Kind { .. }
-            | Self::Missing { .. }
-            | Self::NoDirect { .. }
-            | Self::NoDirectory { .. }
-            | Self::NoIoUring(_)
-            | Self::NoTarget { .. }
-            | Self::ReadOnly { .. }
-            | Self::Scheme { .. }
-            | Self::Sector { .. }
-            | Self::SharedFile { .. }
-            | Self::Size { .. }
-            | Self::TooSmall { .. }
-            | Self::Unit { .. } => FailureKind::BadInput,
-        }
     }
 }
 

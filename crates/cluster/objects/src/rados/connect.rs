@@ -2,7 +2,7 @@
 
 use super::sys::{Cluster, Code, LIBRARY, Pool, Symbols, c_text};
 use super::{NOT_FOUND, Rados};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -30,15 +30,17 @@ pub struct RadosOptions<'a> {
 }
 
 /// The reason why no connection was made.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum ConnectError {
     /// The library is missing, or too old.
+    #[kind(BadInput)]
     #[error("cannot load {LIBRARY}: install Ceph's client library (Debian's package librados2)")]
     Library {
         /// The error of the loader.
         source: libloading::Error,
     },
     /// The configuration cannot be used.
+    #[kind(BadInput)]
     #[error("cannot use the Ceph configuration '{path}'")]
     Configuration {
         /// The path of the configuration file.
@@ -47,6 +49,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// The cluster does not answer, or refuses the user.
+    #[kind(Failed)]
     #[error(
         "cannot connect to the Ceph cluster of '{path}' as client.{user}: check that the file names \
          the monitors (mon_host) and that the user has a keyring"
@@ -60,6 +63,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// The pool cannot be opened.
+    #[kind(Failed)]
     #[error("cannot open the pool '{pool}' of the Ceph cluster")]
     Pool {
         /// Name of the Ceph pool.
@@ -68,6 +72,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// The pool does not exist.
+    #[kind(BadInput)]
     #[error("the Ceph cluster has no pool '{pool}': create it with 'ceph osd pool create'")]
     NoPool {
         /// The name of the pool.
@@ -90,17 +95,6 @@ impl ConnectError {
                     | io::ErrorKind::NotConnected
             ),
             _ => false,
-        }
-    }
-}
-
-impl Classified for ConnectError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Connect { .. } | Self::Pool { .. } => FailureKind::Failed,
-            Self::Library { .. } | Self::Configuration { .. } | Self::NoPool { .. } => {
-                FailureKind::BadInput
-            }
         }
     }
 }

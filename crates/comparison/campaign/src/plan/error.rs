@@ -1,11 +1,12 @@
 //! Faults of a plan, each with its line.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use std::path::PathBuf;
 use thiserror::Error;
 
 /// The reason why a text is not a plan.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum PlanError {
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
@@ -93,10 +94,4 @@ pub enum PlanError {
         /// The things that were counted.
         what: &'static str,
     },
-}
-
-impl Classified for PlanError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }

@@ -11,7 +11,7 @@
 //! An example is `write/operations_per_s[nurand-write, volume] /
 //! write/operations_per_s[nurand-write, ext4] >= 1.5`.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_stats::Interval;
 use thiserror::Error;
 
@@ -19,7 +19,8 @@ use thiserror::Error;
 const MAX_BYTES: usize = 1000;
 
 /// The error for a text that is not a condition.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Classified)]
+#[kind(BadInput)]
 #[error("the condition '{text}' has a fault at column {column}: {expected}")]
 pub struct ConditionError {
     /// The text of the condition.
@@ -28,12 +29,6 @@ pub struct ConditionError {
     pub column: usize,
     /// A description of the text that is expected there.
     pub expected: &'static str,
-}
-
-impl Classified for ConditionError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// A figure of one workload on one target.

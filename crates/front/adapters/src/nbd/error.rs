@@ -1,17 +1,19 @@
 //! Errors of exports as targets.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_nbd::client::{ClientError, NbdUri, UriError};
 use gemelo_target::{AdapterError, TargetError};
 use thiserror::Error;
 
 /// The reason why an export of an NBD server is refused as a target, or cannot be opened.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum ExportError {
     /// The address of the export is invalid.
     #[error(transparent)]
     Uri(UriError),
     /// The server cannot be reached, or it does not offer the export.
+    #[kind(source, untouched)]
     #[error("cannot use {uri}")]
     Client {
         /// Address of the export.
@@ -31,15 +33,6 @@ pub enum ExportError {
         /// Number of processes of the job; each needs a connection.
         wanted: u32,
     },
-}
-
-impl Classified for ExportError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Uri(_) | Self::Connections { .. } => FailureKind::BadInput,
-            Self::Client { source, .. } => source.kind().untouched(),
-        }
-    }
 }
 
 impl From<ExportError> for TargetError {

@@ -3,7 +3,7 @@
 //! parameter `tls-certificates=DIR`. The parameter `tls-hostname=NAME` gives the name in the
 //! server's certificate, if it is not the host's.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -43,19 +43,14 @@ pub struct UriTls {
 }
 
 /// The text is not a valid address of an export.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Classified)]
+#[kind(BadInput)]
 #[error("'{text}' {problem}")]
 pub struct UriError {
     /// The text as the user gave it.
     pub text: String,
     /// The error in the text, and its remedy.
     pub problem: &'static str,
-}
-
-impl Classified for UriError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 const SHAPE: &str = "is not the address of an export: give nbd://HOST[:PORT]/[NAME] or \

@@ -2,7 +2,7 @@
 //! this one.
 
 use crate::socket::Socket;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_device::{SocketAccess, listen_at_file};
 use std::fmt;
 use std::io;
@@ -73,7 +73,8 @@ impl fmt::Display for ListenAddress {
 }
 
 /// The reason why a server cannot listen at an address.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(source, untouched)]
 #[error("cannot listen at {address}")]
 pub struct ListenError {
     /// The refused address.
@@ -81,12 +82,6 @@ pub struct ListenError {
     /// The error of the system.
     #[source]
     pub source: io::Error,
-}
-
-impl Classified for ListenError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::of_io(&self.source).untouched()
-    }
 }
 
 #[derive(Debug)]

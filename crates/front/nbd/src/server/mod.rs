@@ -40,7 +40,7 @@ pub use tls::{TlsPolicy, tls_from_files};
 use crate::socket::Socket;
 use connection_log::ConnectionLog;
 use counters::Counters;
-use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
+use gemelo_base::{Classified, Monitor, StopFlag};
 use gemelo_device::Exports;
 use helpers::Helpers;
 use registry::{Entry, Registry};
@@ -138,30 +138,23 @@ impl Default for ServerConfig {
 }
 
 /// The reason why a server did not start, or did not end in order.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum ServeError {
     /// The address can be reached from the network, and sessions are not encrypted.
+    #[kind(BadInput)]
     #[error("{0} can be reached from the network: require TLS, or allow insecure connections")]
     Insecure(ListenAddress),
     /// Waiting for connections failed.
+    #[kind(source)]
     #[error("waiting for connections failed")]
     Wait(#[source] io::Error),
     /// Connections whose device did not complete its requests.
+    #[kind(Failed)]
     #[error("{connections} connections did not end in time, because their devices hang")]
     Unfinished {
         /// Number of these connections.
         connections: usize,
     },
-}
-
-impl Classified for ServeError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Insecure(_) => FailureKind::BadInput,
-            Self::Wait(source) => FailureKind::of_io(source),
-            Self::Unfinished { .. } => FailureKind::Failed,
-        }
-    }
 }
 
 struct Shared {

@@ -5,7 +5,7 @@
 //! scraper.
 
 use super::MetricsAddress;
-use gemelo_base::{Classified, FailureKind, StopFlag};
+use gemelo_base::{Classified, StopFlag};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
@@ -45,17 +45,12 @@ const MAX_REQUEST_BYTES: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
 
 /// The reason why metrics cannot be served.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(source, untouched)]
 #[error("cannot serve metrics at {address}")]
 pub(crate) struct MetricsError {
     address: MetricsAddress,
     source: io::Error,
-}
-
-impl Classified for MetricsError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::of_io(&self.source).untouched()
-    }
 }
 
 /// A metrics server that listens.

@@ -5,7 +5,7 @@ mod salvage;
 mod sink;
 mod source;
 
-use gemelo_base::{Classified, FailureKind, is_zero};
+use gemelo_base::{Classified, is_zero};
 pub use salvage::{BadRange, BadRanges};
 pub use sink::{OnBadBlock, Sink, export};
 pub use source::{Source, import};
@@ -30,9 +30,11 @@ pub struct Transferred {
 }
 
 /// The reason why a copy ended early.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(Failed)]
 pub enum TransferError {
     /// The file, device or stream failed.
+    #[kind(source)]
     #[error("cannot {action} at byte {offset}")]
     Outside {
         /// The failed action: "read" or "write".
@@ -43,6 +45,7 @@ pub enum TransferError {
         source: io::Error,
     },
     /// The volume failed.
+    #[kind(source, midway)]
     #[error("cannot {action} the volume at byte {offset}")]
     Volume {
         /// The failed action: "read", "write", "map" or "flush".
@@ -70,16 +73,6 @@ impl TransferError {
             Self::Outside { offset, .. } | Self::Volume { offset, .. } => *offset,
             Self::TooLong { size_bytes } => *size_bytes,
             Self::Interrupted => u64::MAX,
-        }
-    }
-}
-
-impl Classified for TransferError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Outside { source, .. } => FailureKind::of_io(source),
-            Self::Volume { source, .. } => source.kind().midway(),
-            Self::TooLong { .. } | Self::Interrupted => FailureKind::Failed,
         }
     }
 }

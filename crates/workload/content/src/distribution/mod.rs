@@ -11,7 +11,7 @@ mod text;
 
 pub use compare::{ComparedRange, Comparison, LargestDifference};
 pub use fit::{FITTED_BLOCKS, Figure, SummaryStats};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 pub use ranges::{RANGE_COUNT, RangeRow, range_index, range_label, range_start};
 pub use sampled::ExpectedSample;
 pub use scale::{RankedContent, ScaledClass, ScaledDistribution};
@@ -61,7 +61,8 @@ const MAX_BLOCKS: u64 = 1 << 63;
 
 /// The reason why classes or a text do not form a distribution, or a distribution cannot be
 /// processed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Classified)]
+#[kind(BadInput)]
 pub enum DistributionError {
     /// There are no classes, or only empty ones.
     #[error("the distribution has no contents: give at least one line '<duplicates> <contents>'")]
@@ -99,12 +100,6 @@ pub enum DistributionError {
         /// The figures at fault and the contradiction between them.
         reason: String,
     },
-}
-
-impl Classified for DistributionError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// The summary figures of a data set, as papers print them.

@@ -1,10 +1,11 @@
 //! Errors that point into the script, and the search for the known word nearest to an unknown one.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use thiserror::Error;
 
 /// An error in a script with its position.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Classified)]
+#[kind(BadInput)]
 #[error("{script}:{line}:{column}: {message}{}", nearest.as_ref().map(|word| format!("; did you mean '{word}'?")).unwrap_or_default())]
 pub struct ScriptError {
     /// Name of the script.
@@ -17,12 +18,6 @@ pub struct ScriptError {
     pub message: String,
     /// The known word most similar to an unknown one.
     pub nearest: Option<String>,
-}
-
-impl Classified for ScriptError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// A [`ScriptError`] before its position is converted to line and column.

@@ -10,7 +10,7 @@ mod two_symbols;
 #[cfg(test)]
 mod tests;
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 pub use two_symbols::METHODS;
 
 use gemelo_content::{ContentError, Distribution};
@@ -27,7 +27,8 @@ pub struct SourceSpec {
 }
 
 /// The reason why a source cannot be used.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum SourceError {
     /// No source has this name.
     #[error(
@@ -83,12 +84,6 @@ pub enum SourceError {
         /// Size of the sample in bytes.
         bytes: u64,
     },
-}
-
-impl Classified for SourceError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// Loads a distribution by name or file.

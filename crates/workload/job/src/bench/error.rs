@@ -2,7 +2,7 @@
 
 use crate::OutputError;
 use crate::contents::ContentOptionsError;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_content::ContentError;
 use gemelo_load::JobError;
 use gemelo_target::{TargetError, TargetUri};
@@ -11,9 +11,11 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// The reason why options are not a valid job. Nothing was touched.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum ResolveError {
     /// A job of several is refused.
+    #[kind(source)]
     #[error("job {name}")]
     InJob {
         /// Name of the job.
@@ -31,6 +33,7 @@ pub enum ResolveError {
     #[error(transparent)]
     Job(#[from] JobError),
     /// The target is refused.
+    #[kind(source, untouched)]
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The job has no target.
@@ -99,20 +102,11 @@ pub enum ResolveError {
     },
 }
 
-impl Classified for ResolveError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::InJob { source, .. } => source.kind(),
-            Self::Target(error) => error.kind().untouched(),
-            _ => FailureKind::BadInput,
-        }
-    }
-}
-
 /// The reason why a job did not begin or did not end well. Earlier results are kept.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
 pub enum ExecuteError {
     /// The target cannot carry the job.
+    #[kind(source, untouched)]
     #[error("job {job}")]
     Plan {
         /// Name of the job.
@@ -121,6 +115,7 @@ pub enum ExecuteError {
         source: TargetError,
     },
     /// The target cannot be prepared.
+    #[kind(source, midway)]
     #[error("job {job}")]
     Prepare {
         /// Name of the job.
@@ -129,6 +124,7 @@ pub enum ExecuteError {
         source: TargetError,
     },
     /// The job cannot continue with the files of the job before it.
+    #[kind(BadInput)]
     #[error("job {job}")]
     Continue {
         /// Name of the job.
@@ -137,6 +133,7 @@ pub enum ExecuteError {
         source: JobError,
     },
     /// The run cannot begin.
+    #[kind(BadInput)]
     #[error("job {job}")]
     Begin {
         /// Name of the job.
@@ -145,12 +142,15 @@ pub enum ExecuteError {
         source: gemelo_load::RunError,
     },
     /// The files of the run cannot be removed, or the storage cannot be closed.
+    #[kind(source, midway)]
     #[error("cannot remove the files of the run")]
     Finish(#[source] TargetError),
     /// The log of operations cannot be completed.
+    #[kind(source)]
     #[error("cannot write the log of operations")]
     Log(#[source] std::io::Error),
     /// The counts of accesses do not fit into memory.
+    #[kind(Exhausted)]
     #[error("the counts of accesses for {} do not fit into memory: leave out --access-log", path.display())]
     Memory {
         /// The file that was to hold the counts.
@@ -159,6 +159,7 @@ pub enum ExecuteError {
         source: TryReserveError,
     },
     /// The counts of accesses cannot be written.
+    #[kind(source)]
     #[error("cannot write {}", path.display())]
     Write {
         /// The path of the file.
@@ -167,19 +168,7 @@ pub enum ExecuteError {
         source: std::io::Error,
     },
     /// A further output file cannot be created or completed.
+    #[kind(Failed)]
     #[error(transparent)]
     Output(OutputError),
-}
-
-impl Classified for ExecuteError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Plan { source, .. } => source.kind().untouched(),
-            Self::Continue { .. } | Self::Begin { .. } => FailureKind::BadInput,
-            Self::Prepare { source, .. } | Self::Finish(source) => source.kind().midway(),
-            Self::Output(_) => FailureKind::Failed,
-            Self::Log(source) | Self::Write { source, .. } => FailureKind::of_io(source),
-            Self::Memory { .. } => FailureKind::Exhausted,
-        }
-    }
 }

@@ -2,21 +2,16 @@
 
 use crate::job_file::{self, JobFileError};
 use crate::{JobOptions, Sweep};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_target::Targets;
 use thiserror::Error;
 
 /// The reason why an option cannot be swept: that of a job file with a line for each value, without
 /// the number of the line.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Debug, Error, PartialEq, Eq, Classified)]
+#[kind(BadInput)]
 #[error("{0}")]
 pub struct SweepError(String);
-
-impl Classified for SweepError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
-}
 
 impl From<JobFileError> for SweepError {
     fn from(error: JobFileError) -> Self {

@@ -1,10 +1,11 @@
 //! The faults of DEDISbench command lines and configurations.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use thiserror::Error;
 
 /// A fault of a DEDISbench command line or configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Classified)]
+#[kind(BadInput)]
 pub enum DedisbenchError {
     /// A word of the command line is wrong.
     #[error("{flag}: {message}")]
@@ -37,10 +38,4 @@ pub enum DedisbenchError {
         /// Name of the distribution.
         name: &'static str,
     },
-}
-
-impl Classified for DedisbenchError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }

@@ -1,7 +1,7 @@
 //! The file formats of distributions: the DEDISbench text, gemelo's profile as TOML or JSON, and
 //! CSV.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_content::{Distribution, DistributionError, ParseNote, Profile, ProfileError};
 use thiserror::Error;
 
@@ -38,7 +38,8 @@ pub struct DistributionProblem {
 }
 
 /// The reason why a distribution cannot be written in a format.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(Failed)]
 pub enum DistributionFormatError {
     /// The profile has no valid distribution.
     #[error(transparent)]
@@ -49,12 +50,6 @@ pub enum DistributionFormatError {
     /// JSON cannot hold the profile.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-}
-
-impl Classified for DistributionFormatError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::Failed
-    }
 }
 
 impl DistributionProblem {

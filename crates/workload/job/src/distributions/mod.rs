@@ -7,7 +7,7 @@ pub mod formats;
 
 use crate::nearest::nearest_first;
 use formats::DistributionFormat;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_content::{
     Distribution, DistributionError, ParseNote, Profile, ProfileError, built_in, built_in_names,
 };
@@ -63,7 +63,8 @@ impl NamedDistribution {
 }
 
 /// The reason why a distribution cannot be found or read.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum NamedDistributionError {
     /// There is no file and no built-in distribution of this name.
     #[error(
@@ -106,12 +107,6 @@ pub enum NamedDistributionError {
     /// The distribution of a built-in profile cannot be used.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
-}
-
-impl Classified for NamedDistributionError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// Finds the distribution of this name or file.

@@ -1,6 +1,6 @@
 //! The reasons why a run of a Filebench script is refused or fails.
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_filebench::sources::SourceError;
 use gemelo_filebench::{ScriptError, WorkloadError};
 use std::io;
@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// The reason why a run of a script is refused, or failed.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum FilebenchJobError {
     /// The script has a fault.
     #[error(transparent)]
@@ -46,19 +47,11 @@ pub enum FilebenchJobError {
         name: String,
     },
     /// A run is refused. Nothing was touched.
+    #[kind(source, untouched)]
     #[error(transparent)]
     Refused(WorkloadError),
     /// A run failed. Its earlier measurements are kept.
+    #[kind(source, midway)]
     #[error("the run failed; earlier measurements are kept")]
     Run(#[source] WorkloadError),
-}
-
-impl Classified for FilebenchJobError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Run(error) => error.kind().midway(),
-            Self::Refused(error) => error.kind().untouched(),
-            _ => FailureKind::BadInput,
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The reasons why a replay is refused or fails.
 
 use crate::contents::ContentOptionsError;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use gemelo_content::ContentError;
 use gemelo_replay::{PlanError, ReplayError, ReplayOptions};
 use gemelo_target::{TargetError, TargetUri};
@@ -12,7 +12,8 @@ use thiserror::Error;
 pub(super) const MAX_QUEUE_DEPTH: u32 = 1024;
 
 /// The reason why a replay is refused, or did not begin.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum ReplayJobError {
     /// The number of processes is outside its range.
     #[error("--processes is {0}: give a number from 1 to {most}", most = ReplayOptions::MAX_PROCESSES)]
@@ -41,12 +42,15 @@ pub enum ReplayJobError {
     )]
     NoDrawnBlocks,
     /// The trace cannot be read.
+    #[kind(source)]
     #[error(transparent)]
     Trace(TraceError),
     /// The trace cannot be mapped to the target.
+    #[kind(source)]
     #[error(transparent)]
     Plan(PlanError),
     /// The target is refused or cannot be prepared.
+    #[kind(source)]
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The content options are invalid.
@@ -56,9 +60,11 @@ pub enum ReplayJobError {
     #[error(transparent)]
     Content(#[from] ContentError),
     /// The replay cannot begin, or the second reading of the trace failed.
+    #[kind(source)]
     #[error(transparent)]
     Replay(ReplayError),
     /// The file cannot be removed, or the storage cannot be closed.
+    #[kind(source, midway)]
     #[error("cannot remove the file of the replay")]
     Finish(#[source] TargetError),
 }
@@ -78,27 +84,6 @@ impl From<ReplayError> for ReplayJobError {
             ReplayError::Trace(error) => Self::Trace(error),
             ReplayError::Target(error) => Self::Target(error),
             error => Self::Replay(error),
-        }
-    }
-}
-
-impl Classified for ReplayJobError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Trace(error) => error.kind(),
-            Self::Plan(error) => error.kind(),
-            Self::Target(error) => error.kind(),
-            Self::Replay(error) => error.kind(),
-            Self::Finish(error) => error.kind().midway(),
-            Self::Processes(_)
-            | Self::NoEngines { .. }
-            | Self::QueueDepth(_)
-            | Self::SynchronousDepth(_)
-            | Self::BlockSize(_)
-            | Self::StandardInput
-            | Self::NoDrawnBlocks
-            | Self::ContentOptions(_)
-            | Self::Content(_) => FailureKind::BadInput,
         }
     }
 }

@@ -10,7 +10,7 @@ mod profile;
 mod table;
 
 pub use figures::{Concentration, DeviceStats, HotPlace, Stats};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 pub use profile::AccessProfile;
 
 use crate::blocks::{BlockError, Blocks, TouchedBlock};
@@ -26,12 +26,14 @@ use thiserror::Error;
 pub struct MemoryLimit(pub u64);
 
 /// The reason why a trace cannot be counted.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Classified)]
 pub enum StatError {
     /// The block size does not fit the hashes.
+    #[kind(BadInput)]
     #[error(transparent)]
     Block(#[from] BlockError),
     /// The tables exceed the memory limit.
+    #[kind(Exhausted)]
     #[error(
         "after {records} records the tables of places and contents take {used_bytes} bytes; the \
          limit is {limit_bytes}"
@@ -45,6 +47,7 @@ pub enum StatError {
         limit_bytes: u64,
     },
     /// A device or block number is too large for the tables.
+    #[kind(BadInput)]
     #[error(
         "block {block} of device {device} is beyond 2^48 blocks or 65,536 devices: the file is not \
          a trace"
@@ -55,15 +58,6 @@ pub enum StatError {
         /// Number of the block.
         block: u64,
     },
-}
-
-impl Classified for StatError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Block(_) | Self::Place { .. } => FailureKind::BadInput,
-            Self::Memory { .. } => FailureKind::Exhausted,
-        }
-    }
 }
 
 /// The rule for counting the copies of a content.

@@ -13,7 +13,7 @@ mod footprint;
 mod presets;
 
 pub use arrival::{Arrival, ArrivalError};
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 pub use presets::{DataAmount, Preset, presets};
 
 use crate::TraceError;
@@ -60,7 +60,8 @@ pub struct SynthesisSpec {
 }
 
 /// The reason why a trace cannot be made.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum SynthesisError {
     /// A figure is outside its range.
     #[error("{what} is {value}; it must be {range}")]
@@ -78,12 +79,6 @@ pub enum SynthesisError {
     /// The distribution is invalid.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
-}
-
-impl Classified for SynthesisError {
-    fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
-    }
 }
 
 /// Most places of both regions, which take 8 GiB of memory.

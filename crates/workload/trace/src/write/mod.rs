@@ -5,7 +5,7 @@ mod lines;
 
 use crate::record::{Names, Record};
 use crate::trace_format::TraceFormat;
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::Classified;
 use lines::Fits;
 use serde::Serialize;
 use std::io::Write;
@@ -48,9 +48,11 @@ impl Loss {
 }
 
 /// The reason why a record cannot be written.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Classified)]
+#[kind(BadInput)]
 pub enum WriteError {
     /// Writing to the output failed.
+    #[kind(source)]
     #[error("cannot write the trace")]
     Io(#[from] std::io::Error),
     /// The format requires hashes, and the record has none.
@@ -83,17 +85,6 @@ pub enum WriteError {
         /// Value of the number.
         value: u64,
     },
-}
-
-impl Classified for WriteError {
-    fn kind(&self) -> FailureKind {
-        match self {
-            Self::Io(source) => FailureKind::of_io(source),
-            Self::NoHashes { .. } | Self::HashSize { .. } | Self::Range { .. } => {
-                FailureKind::BadInput
-            }
-        }
-    }
 }
 
 /// Bytes gathered before they are written.
