@@ -20,7 +20,7 @@
 use gemelo_base::random::mix_pair;
 use gemelo_base::{Clock, Silent, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Durability, Operation as Io, Request as IoRequest};
-use gemelo_disk::{Disk, DiskRead, DiskWrite};
+use gemelo_disk::testing::MemoryDisk;
 use gemelo_domain::{DomainConfig, MemberId};
 use gemelo_format::DedupMode;
 use gemelo_objects::simulated::{Client, Faults, World};
@@ -28,8 +28,6 @@ use gemelo_objects::{Objects, Operation, Request, Result};
 use gemelo_sharing::{ForeignContents, ForeignRead, Sharing, SharingOptions, SharingParts};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning};
-use parking_lot::Mutex;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,51 +35,6 @@ const BLOCK: usize = 4096;
 /// Contents of each member.
 const CONTENTS: u64 = 50_000;
 const GB: f64 = 1e9;
-
-/// A disk in memory.
-#[derive(Default)]
-struct MemoryDisk(Mutex<Vec<u8>>);
-
-impl Disk for MemoryDisk {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().len() as u64)
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.lock().resize(length as usize, 0);
-        Ok(())
-    }
-
-    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        let bytes = self.0.lock();
-        for read in reads {
-            let start = read.offset as usize;
-            match bytes.get(start..start + read.buffer.len()) {
-                Some(part) => read.buffer.copy_from_slice(part),
-                None => read.outcome = Err(io::ErrorKind::UnexpectedEof.into()),
-            }
-        }
-    }
-
-    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        let mut bytes = self.0.lock();
-        for write in writes {
-            let (start, end) = (write.offset as usize, write.offset as usize + write.bytes.len());
-            if bytes.len() < end {
-                bytes.resize(end, 0);
-            }
-            bytes[start..end].copy_from_slice(write.bytes);
-        }
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// No contents: nothing is read here.
 struct Nothing;

@@ -158,20 +158,18 @@ impl Preallocated {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemelo_disk::{DiskRead, DiskWrite};
+    use gemelo_disk::testing::{DiskLayer, SinkDisk};
 
     /// A disk that has space for `room` bytes, and remembers what was allocated.
     struct Thin {
+        below: SinkDisk,
         room: u64,
         calls: Mutex<Vec<(u64, u64)>>,
     }
 
-    impl Disk for Thin {
-        fn len(&self) -> io::Result<u64> {
-            Ok(1 << 30)
-        }
-        fn set_len(&self, _: u64) -> io::Result<()> {
-            Ok(())
+    impl DiskLayer for Thin {
+        fn below(&self) -> &dyn Disk {
+            &self.below
         }
         fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
             if offset + length > self.room {
@@ -180,18 +178,10 @@ mod tests {
             self.calls.lock().push((offset, length));
             Ok(())
         }
-        fn read_many(&self, _: &mut [DiskRead<'_>]) {}
-        fn write_many(&self, _: &mut [DiskWrite<'_>]) {}
-        fn sync(&self) -> io::Result<()> {
-            Ok(())
-        }
-        fn discard(&self, _: u64, _: u64) -> io::Result<()> {
-            Ok(())
-        }
     }
 
     fn thin(room: u64) -> Thin {
-        Thin { room, calls: Mutex::default() }
+        Thin { below: SinkDisk::new(1 << 30, 0), room, calls: Mutex::default() }
     }
 
     #[test]
@@ -242,24 +232,13 @@ mod tests {
     #[test]
     fn a_step_that_a_discard_has_met_is_not_taken_for_space() {
         struct Punched<'d>(&'d Thin, &'d Preallocated);
-        impl Disk for Punched<'_> {
-            fn len(&self) -> io::Result<u64> {
-                self.0.len()
-            }
-            fn set_len(&self, _: u64) -> io::Result<()> {
-                Ok(())
+        impl DiskLayer for Punched<'_> {
+            fn below(&self) -> &dyn Disk {
+                self.0
             }
             fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-                self.0.allocate(offset, length)?;
+                Disk::allocate(self.0, offset, length)?;
                 self.1.forget(300..310);
-                Ok(())
-            }
-            fn read_many(&self, _: &mut [DiskRead<'_>]) {}
-            fn write_many(&self, _: &mut [DiskWrite<'_>]) {}
-            fn sync(&self) -> io::Result<()> {
-                Ok(())
-            }
-            fn discard(&self, _: u64, _: u64) -> io::Result<()> {
                 Ok(())
             }
         }

@@ -17,12 +17,12 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_disk::FileDisk;
+use gemelo_disk::testing::SinkDisk;
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning};
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 const BLOCK: usize = 512;
@@ -30,44 +30,6 @@ const BLOCK: usize = 512;
 const BLOCKS_PER_GB: f64 = 1e9 / 4096.0;
 const BLOCKS_A_WRITE: usize = 256;
 const USUAL_CACHE_MIB: u64 = 16;
-
-/// A disk that keeps only its first bytes, which identify it.
-struct Sink {
-    first: Mutex<[u8; BLOCK]>,
-    blocks: u64,
-}
-
-impl Disk for Sink {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.blocks * BLOCK as u64)
-    }
-
-    fn set_len(&self, _length: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        let first = self.first.lock().unwrap();
-        for read in reads {
-            read.buffer.iter_mut().zip(first.iter()).for_each(|(to, from)| *to = *from);
-        }
-    }
-
-    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        for write in writes.iter().filter(|write| write.offset == 0) {
-            let mut first = self.first.lock().unwrap();
-            first.iter_mut().zip(write.bytes).for_each(|(to, from)| *to = *from);
-        }
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn discard(&self, _offset: u64, _length: u64) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Reads a field of this process's status, in MiB.
 fn status_mib(field: &str) -> f64 {
@@ -116,7 +78,7 @@ fn measure(directory: &std::path::Path, backend: BackendKind, gb: f64, cache_mib
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let path = directory.join(format!("{}-{gb}", backend.name()));
     let metadata = Arc::new(FileDisk::create(&path).unwrap());
-    let data = Arc::new(Sink { first: Mutex::new([0; BLOCK]), blocks: blocks * 2 });
+    let data = Arc::new(SinkDisk::new(blocks * 2 * BLOCK as u64, BLOCK));
     let disks = PoolDisks::new(data, metadata);
     let options = PoolOptions {
         block_bytes: BLOCK as u32,

@@ -14,53 +14,18 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_disk::FileDisk;
+use gemelo_disk::testing::SinkDisk;
 use gemelo_format::{DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning};
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Blocks of 4 KiB in 100 GB.
 const BLOCKS: u64 = 24_414_062;
 const BLOCK: usize = 512;
 const BLOCKS_A_WRITE: usize = 256;
-
-/// A disk that keeps only its first bytes, which identify it.
-struct Sink(Mutex<[u8; BLOCK]>);
-
-impl Disk for Sink {
-    fn len(&self) -> io::Result<u64> {
-        Ok((BLOCKS + 10_000) * BLOCK as u64)
-    }
-
-    fn set_len(&self, _length: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        let first = self.0.lock().unwrap();
-        for read in reads {
-            read.buffer.iter_mut().zip(first.iter()).for_each(|(to, from)| *to = *from);
-        }
-    }
-
-    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        for write in writes.iter().filter(|write| write.offset == 0) {
-            let mut first = self.0.lock().unwrap();
-            first.iter_mut().zip(write.bytes).for_each(|(to, from)| *to = *from);
-        }
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn discard(&self, _offset: u64, _length: u64) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Fills the volume with unique contents, and overwrites a part of it at random, so that the
 /// journal has commits to replay.
@@ -101,7 +66,8 @@ fn main() {
     let base = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let directory = base.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
     let metadata = Arc::new(FileDisk::create(&directory.path().join("metadata")).unwrap());
-    let disks = PoolDisks::new(Arc::new(Sink(Mutex::new([0; BLOCK]))), metadata);
+    let disks =
+        PoolDisks::new(Arc::new(SinkDisk::new((BLOCKS + 10_000) * BLOCK as u64, BLOCK)), metadata);
     let options = PoolOptions {
         block_bytes: BLOCK as u32,
         capacity_bytes: (BLOCKS + 1_000_000) * BLOCK as u64,

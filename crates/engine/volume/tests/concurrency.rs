@@ -21,12 +21,12 @@ use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
-use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_disk::testing::DiskLayer;
+use gemelo_disk::{Disk, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::collections::HashSet;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -299,25 +299,14 @@ fn a_crash_under_many_threads_keeps_what_was_flushed() {
 /// write ends.
 struct SlowDisk(FileDisk);
 
-impl Disk for SlowDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
+impl DiskLayer for SlowDisk {
+    fn below(&self) -> &dyn Disk {
+        &self.0
     }
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
-    }
-    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        self.0.read_many(reads);
-    }
+
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         std::thread::sleep(Duration::from_millis(5));
         self.0.write_many(writes);
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.0.discard(offset, length)
     }
 }
 

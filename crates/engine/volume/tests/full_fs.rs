@@ -15,6 +15,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
+use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
@@ -52,18 +53,13 @@ impl SparseDisk {
     }
 }
 
-impl Disk for SparseDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
+impl DiskLayer for SparseDisk {
+    fn below(&self) -> &dyn Disk {
+        &self.file
     }
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.file.set_len(length)
-    }
+
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
         self.take(offset, length)
-    }
-    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        self.file.read_many(reads);
     }
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         for write in writes {

@@ -14,6 +14,7 @@ use common::simulated::Simulation;
 use common::{BLOCK, content, options, read, tuning_on_disk, write};
 use gemelo_base::ManualClock;
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
+use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::DedupMode;
 use gemelo_store::PoolDisks;
@@ -29,17 +30,9 @@ struct ColdDisk {
     cold: Mutex<HashSet<Vec<u8>>>,
 }
 
-impl Disk for ColdDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.below.len()
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.below.set_len(length)
-    }
-
-    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        self.below.read_many(reads);
+impl DiskLayer for ColdDisk {
+    fn below(&self) -> &dyn Disk {
+        &*self.below
     }
 
     fn read_ready(&self, reads: &mut [DiskRead<'_>]) {
@@ -49,18 +42,6 @@ impl Disk for ColdDisk {
             read.buffer.fill(0xee);
             read.outcome = Err(io::ErrorKind::WouldBlock.into());
         }
-    }
-
-    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        self.below.write_many(writes);
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.below.sync()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.below.discard(offset, length)
     }
 }
 

@@ -14,12 +14,12 @@ use common::simulated::Simulation;
 use common::{BLOCK, content, options_with, read, tuning_on_disk, write};
 use gemelo_base::{Clock, ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
+use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, ScrubOptions, ScrubReport, Tuning};
 use std::collections::HashMap;
-use std::io;
 use std::sync::{Arc, Mutex};
 
 /// A disk under a page cache that has its own opinion of some bytes. A write corrects it.
@@ -28,13 +28,9 @@ struct CachedDisk {
     cached: Mutex<HashMap<u64, u8>>,
 }
 
-impl Disk for CachedDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.below.len()
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.below.set_len(length)
+impl DiskLayer for CachedDisk {
+    fn below(&self) -> &dyn Disk {
+        &*self.below
     }
 
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
@@ -57,14 +53,6 @@ impl Disk for CachedDisk {
             self.cached.lock().unwrap().retain(|at, _| !range.contains(at));
         }
         self.below.write_many(writes);
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.below.sync()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.below.discard(offset, length)
     }
 }
 

@@ -13,7 +13,8 @@ use common::{BLOCK, content, flush, options, options_with, read, tuning, write};
 use gemelo_base::ManualClock;
 use gemelo_base::random::Random;
 use gemelo_device::DeviceError;
-use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_disk::testing::DiskLayer;
+use gemelo_disk::{Disk, DiskRead, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, Tuning};
@@ -30,26 +31,18 @@ struct SlowDisk {
     read_ms: AtomicU64,
 }
 
-impl Disk for SlowDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
+impl DiskLayer for SlowDisk {
+    fn below(&self) -> &dyn Disk {
+        &self.file
     }
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.file.set_len(length)
-    }
+
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         std::thread::sleep(Duration::from_millis(self.read_ms.load(Ordering::Relaxed)));
         self.file.read_many(reads);
     }
-    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        self.file.write_many(writes);
-    }
     fn sync(&self) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(self.sync_ms));
         self.file.sync()
-    }
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.file.discard(offset, length)
     }
 }
 

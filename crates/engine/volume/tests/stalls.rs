@@ -17,6 +17,7 @@ use common::{
 };
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
+use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
@@ -42,16 +43,11 @@ struct TestDisk {
 /// A test that fails ends after this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-impl Disk for TestDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
+impl DiskLayer for TestDisk {
+    fn below(&self) -> &dyn Disk {
+        &self.file
     }
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.file.set_len(length)
-    }
-    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        self.file.read_many(reads);
-    }
+
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         let fails = self.journal_fails.load(Ordering::Relaxed);
         for write in writes {
@@ -68,9 +64,6 @@ impl Disk for TestDisk {
         drop(self.sync_gate.lock());
         std::thread::sleep(Duration::from_millis(self.sync_ms));
         self.file.sync()
-    }
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.file.discard(offset, length)
     }
 }
 

@@ -12,6 +12,7 @@ mod common;
 
 use common::{BLOCK, content, flush, open, options_with, read, tuning, tuning_on_disk, write};
 use gemelo_base::ManualClock;
+use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
@@ -79,19 +80,14 @@ impl TestDisk {
     }
 }
 
-impl Disk for TestDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
+impl DiskLayer for TestDisk {
+    fn below(&self) -> &dyn Disk {
+        &self.file
     }
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.file.set_len(length)
-    }
+
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
         self.wait_while_held(Kind::Allocate);
         self.file.allocate(offset, length)
-    }
-    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        self.file.read_many(reads);
     }
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         self.wait_while_held(Kind::Write);
@@ -104,9 +100,6 @@ impl Disk for TestDisk {
     fn sync(&self) -> io::Result<()> {
         self.wait_while_held(Kind::Sync);
         self.file.sync()
-    }
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.file.discard(offset, length)
     }
 }
 

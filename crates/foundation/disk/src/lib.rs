@@ -15,6 +15,8 @@ mod medium;
 mod overwrite;
 mod request;
 mod signature;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod usage;
 
 pub use direct::IoMode;

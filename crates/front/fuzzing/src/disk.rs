@@ -3,12 +3,11 @@
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_disk::{Disk, DiskRead, DiskWrite};
+use gemelo_disk::testing::MemoryDisk;
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, repair_outlook};
-use std::io::{self, ErrorKind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Greatest length of a disk in bytes. A pool that needs more has misread its metadata.
 const MAX_BYTES: u64 = 64 << 20;
@@ -17,77 +16,9 @@ pub(crate) const BLOCK_BYTES: usize = 512;
 /// Size of each volume in blocks.
 const VOLUME_BLOCKS: u64 = 2100;
 
-/// A disk whose bytes are a vector.
-#[derive(Default)]
-pub(crate) struct MemoryDisk(Mutex<Vec<u8>>);
-
-impl MemoryDisk {
-    /// Makes a disk with these bytes.
-    pub(crate) fn of(bytes: Vec<u8>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(bytes)))
-    }
-
-    /// Returns a copy of the bytes of the disk.
-    pub(crate) fn image(&self) -> Vec<u8> {
-        self.bytes().clone()
-    }
-
-    fn bytes(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Disk for MemoryDisk {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.bytes().len() as u64)
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        if length > MAX_BYTES {
-            return Err(ErrorKind::StorageFull.into());
-        }
-        self.bytes().resize(length as usize, 0);
-        Ok(())
-    }
-
-    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        let bytes = self.bytes();
-        for read in reads {
-            let start = usize::try_from(read.offset).ok();
-            let from = start.and_then(|start| bytes.get(start..)?.get(..read.buffer.len()));
-            match from {
-                Some(from) => read.buffer.copy_from_slice(from),
-                None => read.outcome = Err(ErrorKind::UnexpectedEof.into()),
-            }
-        }
-    }
-
-    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        let mut bytes = self.bytes();
-        for write in writes {
-            let length = write.bytes.len();
-            let end = write.offset.checked_add(length as u64).filter(|end| *end <= MAX_BYTES);
-            let Some(end) = end else {
-                write.outcome = Err(ErrorKind::StorageFull.into());
-                continue;
-            };
-            let end = end as usize;
-            if bytes.len() < end {
-                bytes.resize(end, 0);
-            }
-            if let Some(to) = bytes.get_mut(end - length..end) {
-                to.copy_from_slice(write.bytes);
-            }
-        }
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
-        Ok(())
-    }
+/// Makes a disk with these bytes.
+pub(crate) fn disk_of(bytes: Vec<u8>) -> Arc<MemoryDisk> {
+    Arc::new(MemoryDisk::new(bytes, MAX_BYTES))
 }
 
 /// Returns a tuning without background work, so that a run repeats exactly.
@@ -98,7 +29,7 @@ pub(crate) fn tuning() -> Tuning {
 /// Makes a small pool and returns its data and metadata. It has volumes with shared and repeated
 /// blocks, a checkpoint, and a journal with later commits.
 pub(crate) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
-    let (data, metadata) = (MemoryDisk::of(Vec::new()), MemoryDisk::of(Vec::new()));
+    let (data, metadata) = (disk_of(Vec::new()), disk_of(Vec::new()));
     let disks = PoolDisks::new(data.clone(), metadata.clone());
     let options = PoolOptions {
         block_bytes: BLOCK_BYTES as u32,
@@ -152,7 +83,7 @@ fn write(pool: &Pool, name: &str, offset: u64, seed: u8) {
 /// # Panics
 /// Panics if a clean pool is damaged after use.
 pub(crate) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
-    let disks = PoolDisks::new(MemoryDisk::of(data), MemoryDisk::of(metadata));
+    let disks = PoolDisks::new(disk_of(data), disk_of(metadata));
     let checked = || check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());
     let was_clean = checked().is_ok_and(|report| report.is_clean());
     if !was_clean {

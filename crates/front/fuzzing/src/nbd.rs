@@ -1,7 +1,7 @@
 //! Fuzz targets for NBD: the decoders, a server with arbitrary clients, a client with arbitrary
 //! servers.
 
-use crate::disk::{MemoryDisk, small_pool, tuning};
+use crate::disk::{disk_of, small_pool, tuning};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::{Export, ExportTable};
 use gemelo_format::BackendKind;
@@ -79,7 +79,7 @@ static SERVED: LazyLock<Option<PathBuf>> = LazyLock::new(|| serve().ok());
 
 fn serve() -> anyhow::Result<PathBuf> {
     let (data, metadata) = small_pool(BackendKind::Log)?;
-    let disks = PoolDisks::new(MemoryDisk::of(data), MemoryDisk::of(metadata));
+    let disks = PoolDisks::new(disk_of(data), disk_of(metadata));
     let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
     let exports = ExportTable::new();
     for name in ["one", "second", "three"] {

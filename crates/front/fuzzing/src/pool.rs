@@ -4,7 +4,7 @@
 //! checksums are made correct, and the pool is opened, used and checked. The target `damage` leaves
 //! checksums wrong.
 
-use crate::disk::{MemoryDisk, small_pool, use_pool};
+use crate::disk::{disk_of, small_pool, use_pool};
 use gemelo_format::{
     BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, FingerprintKind, PAGE_BYTES, PoolSeed,
     Root, Slot, Superblock, Table, build_chain, build_commit, find_roots, read_chain,
@@ -37,7 +37,7 @@ static SAMPLE: LazyLock<Option<Sample>> = LazyLock::new(|| Sample::make().ok());
 impl Sample {
     fn make() -> anyhow::Result<Self> {
         let (data, metadata) = small_pool(BackendKind::Log)?;
-        let disk = MemoryDisk::of(metadata.clone());
+        let disk = disk_of(metadata.clone());
         let superblock = read_superblock(&*disk, &mut Vec::new())?;
         let seed = PoolSeed::of(&superblock);
         let root = find_roots(&*disk, &superblock, seed)?.newest;

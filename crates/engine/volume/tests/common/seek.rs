@@ -1,7 +1,7 @@
 //! A disk that counts its seeks: reads that do not begin where the read before has ended.
 
-use gemelo_disk::{Disk, DiskRead, DiskWrite};
-use std::io;
+use gemelo_disk::testing::DiskLayer;
+use gemelo_disk::{Disk, DiskRead};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,13 +44,9 @@ impl SeekDisk {
     }
 }
 
-impl Disk for SeekDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.disk.len()
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.disk.set_len(length)
+impl DiskLayer for SeekDisk {
+    fn below(&self) -> &dyn Disk {
+        &*self.disk
     }
 
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
@@ -61,17 +57,5 @@ impl Disk for SeekDisk {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         self.disk.read_many(reads);
-    }
-
-    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        self.disk.write_many(writes);
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.disk.sync()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.disk.discard(offset, length)
     }
 }
