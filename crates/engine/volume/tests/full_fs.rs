@@ -16,7 +16,7 @@ use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
 use gemelo_disk::testing::DiskLayer;
-use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_disk::{Disk, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};

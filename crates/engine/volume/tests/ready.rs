@@ -15,7 +15,7 @@ use common::{BLOCK, content, options, read, tuning_on_disk, write};
 use gemelo_base::ManualClock;
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_disk::testing::DiskLayer;
-use gemelo_disk::{Disk, DiskRead, DiskWrite};
+use gemelo_disk::{Disk, DiskRead};
 use gemelo_format::DedupMode;
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, Tuning, Volume};

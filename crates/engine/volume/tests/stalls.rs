@@ -18,7 +18,7 @@ use common::{
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_disk::testing::DiskLayer;
-use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_disk::{Disk, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};

@@ -13,7 +13,7 @@ mod common;
 use common::{BLOCK, content, flush, open, options_with, read, tuning, tuning_on_disk, write};
 use gemelo_base::ManualClock;
 use gemelo_disk::testing::DiskLayer;
-use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_disk::{Disk, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, Tuning, VolumeError};
