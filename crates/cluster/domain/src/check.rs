@@ -8,13 +8,13 @@
 use crate::config::DomainConfig;
 use crate::damage::Damage;
 use crate::entry::{Entry, MemberId};
+use crate::error::{DomainError, Result};
 use crate::finding::{Finding, Findings};
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::intent::Intent;
 use crate::mail;
 use crate::shard::{SHARD_PREFIX, Shard, fingerprint_key, fingerprint_of_key};
 use crate::split::each_page;
-use crate::{DomainError, Result};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::{MAX_PAGE_KEYS, ObjectError, Objects};
 use std::collections::{BTreeMap, BTreeSet};

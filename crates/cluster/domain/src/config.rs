@@ -1,10 +1,10 @@
 //! The settings of a domain, in the object `domain`.
 
 use crate::codec::{Reader, Reason, Writer};
+use crate::error::{DomainError, Result};
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::shard::{MAX_DEPTH, Shard};
 use crate::shared::SharedSettings;
-use crate::{DomainError, Result};
 use gemelo_objects::{Guard, ObjectError, Objects, Operation, Request, Update};
 
 /// The object with the settings.

@@ -2,8 +2,8 @@
 //! all others go on.
 
 use crate::codec::Reason;
+use crate::error::{DomainError, Result};
 use crate::header::HEADER_KEY;
-use crate::{DomainError, Result};
 use gemelo_objects::ObjectError;
 use std::collections::BTreeSet;
 

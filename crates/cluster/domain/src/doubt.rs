@@ -4,8 +4,8 @@
 //! A doubt is advice. The home trusts its own reading only, so a doubt that is lost, late or
 //! repeated does no harm.
 
-use crate::Result;
 use crate::entry::MemberId;
+use crate::error::Result;
 use crate::shard::{leading_fingerprint, push_digits};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::{KeyRange, ObjectError, Objects, Operation, Request, Update};

@@ -4,6 +4,9 @@ use gemelo_base::Classified;
 use gemelo_objects::{Holder, ObjectError};
 use thiserror::Error;
 
+/// The result of most functions of this crate.
+pub type Result<T> = std::result::Result<T, DomainError>;
+
 /// The error of a member's own journal.
 pub type JournalError = Box<dyn std::error::Error + Send + Sync>;
 

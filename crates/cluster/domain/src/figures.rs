@@ -1,7 +1,7 @@
 //! The figures of the index.
 
-use crate::Result;
 use crate::config::damaged;
+use crate::error::Result;
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::shard::SHARD_PREFIX;
 use gemelo_objects::{Objects, Operation, Request};

@@ -1,9 +1,9 @@
 //! Finding contents in the index without changing it, as a member does that looks for a copy of
 //! what it has lost.
 
-use crate::Result;
 use crate::config::DomainConfig;
 use crate::entry::Entry;
+use crate::error::Result;
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::shard::{MAX_DEPTH, Shard, fingerprint_key};
 use gemelo_format::Fingerprint;

@@ -36,7 +36,7 @@ pub use config::DomainConfig;
 pub use damage::Damage;
 pub use doubt::{Doubt, Doubts, doubts_name};
 pub use entry::{Entry, MemberId, Receipt};
-pub use error::{DomainError, JournalError};
+pub use error::{DomainError, JournalError, Result};
 pub use figures::IndexStats;
 pub use find::find_content;
 pub use finding::{Finding, Findings};
@@ -50,6 +50,3 @@ pub use repair::{Repaired, repair};
 pub use shard::{MAX_DEPTH, Shard, fingerprint_key, fingerprint_of_key};
 pub use shared::SharedSettings;
 pub use tenure::{Client, Tenure};
-
-/// The result of most functions of this crate.
-pub type Result<T> = std::result::Result<T, DomainError>;

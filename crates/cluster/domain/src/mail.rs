@@ -4,8 +4,8 @@
 //! entry. If a member refers to the content by then, its release will send another letter, under
 //! another key: removing the one that was read cannot remove it.
 
-use crate::Result;
 use crate::entry::MemberId;
+use crate::error::Result;
 use crate::intent::{Effect, Intent};
 use crate::shard::{Shard, leading_fingerprint, push_digits};
 use gemelo_format::Fingerprint;

@@ -3,8 +3,8 @@
 use crate::codec::{Reader, Writer};
 use crate::config::damaged;
 use crate::entry::MemberId;
+use crate::error::{DomainError, Result};
 use crate::tenure::member_object;
-use crate::{DomainError, Result};
 use gemelo_objects::{ObjectError, Objects, Update};
 
 /// The most bytes of a value: a store keeps keys in memory.

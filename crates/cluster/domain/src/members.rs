@@ -4,7 +4,7 @@ use crate::codec::{Reader, Writer};
 use crate::config::damaged;
 use crate::damage::Damage;
 use crate::entry::MemberId;
-use crate::{DomainError, Result};
+use crate::error::{DomainError, Result};
 use gemelo_objects::{Guard, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Update};
 
 const MEMBERS_OBJECT: &str = "members";

@@ -9,12 +9,12 @@
 use crate::check::{Claim, Claims, Key, ShardEntries, ShardInUse, shards_in_use};
 use crate::config::DomainConfig;
 use crate::entry::{Entry, MemberId, Receipt};
+use crate::error::{DomainError, Result};
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::intent::{Effect, Intent};
 use crate::mail::{self, Letter};
 use crate::shard::{ENTRY_PREFIX, fingerprint_key};
 use crate::split;
-use crate::{DomainError, Result};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::{KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Update};
 use std::collections::BTreeMap;

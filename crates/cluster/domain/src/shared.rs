@@ -3,7 +3,7 @@
 
 use crate::codec::{Reader, Reason, Writer};
 use crate::config::{DOMAIN_OBJECT, damaged};
-use crate::{DomainError, Result};
+use crate::error::{DomainError, Result};
 use gemelo_format::{FingerprintKind, Fingerprinter};
 use gemelo_objects::{ObjectError, Objects};
 

@@ -6,9 +6,9 @@
 //! its entries. The receipts stay, because an intent may ask for its fate later.
 
 use crate::config::damaged;
+use crate::error::{DomainError, Result};
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::shard::{ENTRY_PREFIX, Shard, fingerprint_of_key};
-use crate::{DomainError, Result};
 use gemelo_objects::{Guard, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Update};
 
 /// Splits a shard, or finishes its split. A shard that cannot be halved stays as it is.

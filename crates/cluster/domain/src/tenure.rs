@@ -7,7 +7,7 @@
 use crate::codec::{Reader, Reason, Writer};
 use crate::config::damaged;
 use crate::entry::MemberId;
-use crate::{DomainError, Result};
+use crate::error::{DomainError, Result};
 use gemelo_base::Clock;
 use gemelo_base::process::ProcessIdentity;
 use gemelo_objects::{

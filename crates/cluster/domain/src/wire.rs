@@ -3,11 +3,11 @@
 use crate::config::damaged;
 use crate::damage::Damage;
 use crate::entry::{Entry, MemberId, Receipt};
+use crate::error::{DomainError, Result};
 use crate::header::{HEADER_KEY, ShardHeader};
 use crate::index::Verdict;
 use crate::intent::{Change, Intent, ShardView, verdict};
 use crate::shard::Shard;
-use crate::{DomainError, Result};
 use gemelo_base::Clock;
 use gemelo_base::random::mix_pair;
 use gemelo_objects::{ObjectError, Objects, Operation, Request, Update};

@@ -2,8 +2,8 @@
 
 use crate::guard::Guard;
 use crate::numbers::{Cell, Content, Fingerprint, LBNS, Mode, Pbn};
+use crate::protocol::Step;
 use crate::state::{Entry, Stored, Volume};
-use crate::step::Step;
 
 /// A change of the metadata, as the journal has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

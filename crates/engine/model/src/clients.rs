@@ -4,8 +4,8 @@ use crate::bounds::spend;
 use crate::change::Change;
 use crate::guard::Guard;
 use crate::numbers::{Cell, Content, Mode, Pbn};
+use crate::protocol::Step;
 use crate::state::{Client, Plan};
-use crate::step::Step;
 
 impl Step<'_> {
     /// A client asks for a write, and the first pass looks the block up.

@@ -5,8 +5,8 @@
 use crate::bounds::spend;
 use crate::guard::Guard;
 use crate::numbers::{Content, Pbn};
+use crate::protocol::Step;
 use crate::set::Set;
-use crate::step::Step;
 
 impl Step<'_> {
     /// The collector takes a free block, whose space is given back.

@@ -7,9 +7,9 @@
 use crate::bounds::spend;
 use crate::guard::Guard;
 use crate::numbers::{Cell, Pbn};
+use crate::protocol::Step;
 use crate::set::Set;
 use crate::state::{Checkpoint, Phase};
-use crate::step::Step;
 
 impl Step<'_> {
     /// A flush, the interval or a checkpoint closes the open commit.

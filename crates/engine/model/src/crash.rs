@@ -7,11 +7,11 @@
 use crate::bounds::spend;
 use crate::guard::Guard;
 use crate::numbers::{Cell, Content, Mode, PBNS, Pbn};
+use crate::protocol::Step;
 use crate::set::Set;
 use crate::state::{
     Checkpoint, Client, Ghosts, History, Metadata, Phase, Remembered, Space, State, Stored, Volume,
 };
-use crate::step::Step;
 
 impl State {
     /// The metadata states, one of which a power cut leaves.

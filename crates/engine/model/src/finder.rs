@@ -9,8 +9,8 @@ use crate::bounds::spend;
 use crate::change::Change;
 use crate::guard::Guard;
 use crate::numbers::{Cell, Content, FINDER, Fingerprint, LBNS, Mode, Pbn};
+use crate::protocol::Step;
 use crate::state::{Candidate, Entry, Remembered, Search, Taking};
-use crate::step::Step;
 
 impl Step<'_> {
     /// The finder takes the mark of one LBN of a volume that has others.

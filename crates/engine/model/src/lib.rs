@@ -22,7 +22,9 @@ mod explain;
 mod finder;
 mod guard;
 mod numbers;
+mod possible;
 mod properties;
+mod protocol;
 mod rest;
 mod set;
 mod state;
@@ -39,5 +41,5 @@ pub use numbers::{Cell, Content, Fingerprint, Mode, Pbn};
 pub use properties::{
     BLOCKS, CRASH, FORGOTTEN, INDEX, ONCE, OWNERS, READ, REFERENCES, REST, REUSE,
 };
+pub use protocol::Protocol;
 pub use state::State;
-pub use step::Protocol;

@@ -1,10 +1,10 @@
 //! The promises of the engine as properties of each state.
 
 use crate::numbers::{Cell, Mode, Pbn};
+use crate::protocol::Protocol;
 use crate::rest::comes_to_rest;
 use crate::set::Set;
 use crate::state::{Candidate, State};
-use crate::step::Protocol;
 use stateright::Property;
 
 /// A read returns the content that was acknowledged last.

@@ -3,9 +3,9 @@
 
 use crate::action::Action;
 use crate::numbers::{Cell, Mode, Pbn, VOLUMES};
+use crate::protocol::Protocol;
 use crate::set::Set;
 use crate::state::{Candidate, Checkpoint, Client, Phase, Plan, State, Volume};
-use crate::step::Protocol;
 
 /// A state that is not at rest after this number of steps never comes to rest.
 const MAX_STEPS: usize = 200;

@@ -4,9 +4,9 @@ use crate::bounds::spend;
 use crate::change::{Change, twin};
 use crate::guard::Guard;
 use crate::numbers::{Cell, Content, LBNS, Mode};
+use crate::protocol::Step;
 use crate::set::Set;
 use crate::state::{Copying, Volume};
-use crate::step::Step;
 
 impl Step<'_> {
     /// Returns whether a change of the whole volume may be made: none of its requests is under way,

@@ -22,6 +22,7 @@ mod patience;
 mod report;
 mod request;
 mod scrub;
+mod scrub_thread;
 mod service;
 mod settings;
 mod space;

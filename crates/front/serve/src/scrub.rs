@@ -3,8 +3,7 @@
 //! member.
 
 use crate::failure::RequestFailure;
-use crate::open_pool::OpenPool;
-use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit, panics};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_place::{PlacedPool, PoolPlace};
 use gemelo_volume::{Pool, ScrubOptions, ScrubReport};
 use parking_lot::Mutex;
@@ -15,7 +14,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The file with the outcome of the last scrub.
@@ -26,8 +24,6 @@ pub(crate) const NEW_FILE: &str = "scrub.json.new";
 const MODE: u32 = 0o600;
 /// Most bytes of that file that are read.
 const MAX_FILE_BYTES: u64 = 4096;
-/// Interval at which the schedule looks at the time and at its stop flag.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The schedule of scrubs of a served pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +126,7 @@ impl Scrubs {
     }
 
     /// Returns whether the schedule wants a scrub now. A pool that was never scrubbed is due.
-    fn is_due(&self, interval: Duration, now_utc_s: u64) -> bool {
+    pub(crate) fn is_due(&self, interval: Duration, now_utc_s: u64) -> bool {
         let last = *self.last.lock();
         last.is_none_or(|last| now_utc_s >= last.ended_utc_s.saturating_add(interval.as_secs()))
     }
@@ -266,72 +262,6 @@ fn write_last(file: &Path, last: &LastScrub) -> std::io::Result<()> {
     let mut written = options.write(true).create(true).truncate(true).mode(MODE).open(&new)?;
     written.write_all(&serde_json::to_vec(last)?)?;
     fs::rename(&new, file)
-}
-
-/// Starts the thread that scrubs a served pool by its schedule, until `stop` is raised.
-pub(crate) fn start(
-    pool: Arc<OpenPool>,
-    schedule: ScrubSchedule,
-    monitor: Arc<dyn Monitor>,
-    stop: StopFlag,
-) -> std::io::Result<Option<JoinHandle<()>>> {
-    let Some(interval) = schedule.interval else { return Ok(None) };
-    let stopped = Arc::clone(&pool);
-    let told = move |panicked| stopped.stop_by_panic(panicked);
-    let work = move || {
-        let clock = SystemClock::new();
-        // After a failure the next try is a whole interval later.
-        let mut not_before_s = 0;
-        while !stop.is_raised() {
-            gemelo_base::pause(POLL_INTERVAL);
-            let Some(now_s) = clock.utc_s() else { continue };
-            if now_s < not_before_s || !pool.scrubs().is_due(interval, now_s) {
-                continue;
-            }
-            not_before_s = now_s.saturating_add(interval.as_secs());
-            scrub_by_schedule(&pool, schedule, &*monitor, &stop);
-        }
-    };
-    panics::start("gemelo-scrub", told, work).map(Some)
-}
-
-fn scrub_by_schedule(
-    pool: &OpenPool,
-    schedule: ScrubSchedule,
-    monitor: &dyn Monitor,
-    stop: &StopFlag,
-) {
-    let options = ScrubOptions { max_bytes_per_s: Some(schedule.max_bytes_per_s), heals: true };
-    match pool.scrub(options, &Quiet(monitor), stop) {
-        Ok(report) if report.is_clean() => monitor.log(&format!(
-            "scrub: {} contents checked, {} healed",
-            report.checked_contents, report.healed_contents
-        )),
-        Ok(report) => monitor.warn(&format!(
-            "scrub: {} contents are damaged and have no other copy: 'gemelo pool stat' lists them",
-            report.problems.len() as u64 + report.more_problems
-        )),
-        Err(_) if stop.is_raised() => {}
-        Err(failure) => monitor.warn(&format!("the scrub failed: {failure}")),
-    }
-}
-
-/// A monitor that passes on messages and no progress: a server has no place for it.
-struct Quiet<'m>(&'m dyn Monitor);
-
-impl Monitor for Quiet<'_> {
-    fn begin(&self, _phase: &str, _unit: Unit, _total: Option<u64>) {}
-    fn set_total(&self, _total: u64) {}
-    fn advance(&self, _amount: u64) {}
-    fn finish(&self) {}
-
-    fn warn(&self, message: &str) {
-        self.0.warn(message);
-    }
-
-    fn log(&self, message: &str) {
-        self.0.log(message);
-    }
 }
 
 #[cfg(test)]

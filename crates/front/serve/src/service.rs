@@ -7,7 +7,8 @@ use crate::failure::{Remedy, RequestFailure};
 use crate::metrics::{self, MetricsAddress, MetricsServer, PageKind, pool_page, volumes_page};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
-use crate::scrub::{self, ScrubSchedule};
+use crate::scrub::ScrubSchedule;
+use crate::scrub_thread;
 use crate::{open_files, patience, systemd, watch};
 use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, with_causes};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
@@ -184,7 +185,8 @@ impl Service {
         let closing = StopFlag::new();
         let mut helpers =
             vec![watch::start(Arc::clone(&pool), monitor.clone(), stop.clone()).map_err(failed)?];
-        let scrubs = scrub::start(Arc::clone(&pool), options.scrub, monitor, closing.clone());
+        let scrubs =
+            scrub_thread::start(Arc::clone(&pool), options.scrub, monitor, closing.clone());
         helpers.extend(scrubs.map_err(failed)?);
         if let Some(metrics) = metrics {
             helpers

@@ -3,10 +3,10 @@
 use super::{Index, SHARDS_AT_ONCE, numbers_of, set};
 use crate::doubt::{self, Doubt, Doubts};
 use crate::entry::{Entry, MemberId};
+use crate::error::{DomainError, Result};
 use crate::header::ShardState;
 use crate::intent::{Action, Change};
 use crate::wire::{MAX_ATTEMPTS, Read};
-use crate::{DomainError, Result};
 use gemelo_format::Fingerprint;
 use std::collections::BTreeMap;
 

@@ -6,9 +6,9 @@ use super::{Answer, Event, Request, THREADS};
 use crate::action::Action;
 use crate::change::Change;
 use crate::numbers::{CELLS, CLIENTS, Cell, Content, Pbn};
+use crate::protocol::Protocol;
 use crate::set::Set;
 use crate::state::{Candidate, Client, History, Phase, Plan, State};
-use crate::step::Protocol;
 
 /// The work of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

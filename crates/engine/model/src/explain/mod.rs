@@ -12,7 +12,7 @@ mod script;
 use crate::action::Action;
 use crate::change::Change;
 use crate::numbers::{Cell, Content, Pbn};
-use crate::step::Protocol;
+use crate::protocol::Protocol;
 use guess::Guess;
 use script::Script;
 use std::collections::HashSet;

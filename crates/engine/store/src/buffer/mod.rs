@@ -25,17 +25,21 @@ mod figures;
 mod kept;
 mod memory;
 mod observe;
+mod options;
 mod queue;
 mod shared;
 mod state;
 #[cfg(test)]
 mod tests;
 mod unseen;
+mod unwritten;
 mod writer;
 
 pub use figures::BufferStats;
+pub use options::{BufferOptions, WriteObserver, WrittenContent};
 pub use shared::ToldOfPanic;
-pub use writer::{Untried, Unwritten};
+pub use unwritten::Unwritten;
+pub use writer::Untried;
 
 use crate::request::read_below;
 use crate::{ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp};
@@ -43,53 +47,13 @@ use gemelo_base::Clock;
 use gemelo_base::panics;
 use gemelo_format::{FormatError, Pbn};
 use memory::{Slot, fill};
-use shared::{ContentKey, Shared, broken};
-use state::Found;
+use shared::Shared;
+use state::{ContentKey, Found};
 use std::io;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use unwritten::broken;
 use writer::Room;
-
-/// The options of a [`WriteBuffer`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BufferOptions {
-    /// Most bytes of contents that are in memory, to be written or for readers. There is always
-    /// room for two contents.
-    pub bytes: u64,
-    /// `true` to keep contents for readers after they were written out.
-    pub keeps_written: bool,
-    /// `true` to write out in threads of the buffer. Otherwise only a sync, and a writer that finds
-    /// no room, write out, in a fixed order.
-    pub background: bool,
-    /// Threads that write out in the background.
-    pub threads: usize,
-}
-
-/// A content that was written out.
-#[derive(Debug, Clone, Copy)]
-pub struct WrittenContent<'a> {
-    /// The number of the content.
-    pub pbn: Pbn,
-    /// The ticket of the write.
-    pub ticket: NonZeroU64,
-    /// The bytes.
-    pub bytes: &'a [u8],
-}
-
-/// Sees contents on their way to the store below, while they are still in memory.
-pub trait WriteObserver: Send + Sync {
-    /// Returns whether it wants to see this many contents now.
-    fn wants(&self, contents: usize) -> bool;
-
-    /// Sees contents that were written out. A newer write of the PBN may have followed. In a buffer
-    /// with threads, a thread that uses spare time calls it.
-    fn written(&self, contents: &[WrittenContent<'_>]);
-
-    /// Learns that it does not see this many contents that it wants, because they are too many, or
-    /// writers need their room.
-    fn missed(&self, contents: usize);
-}
 
 /// A store that acknowledges writes from memory; see the module.
 pub struct WriteBuffer {

@@ -1,19 +1,18 @@
 //! The part of a write buffer that its threads share with it, and its lock.
 
-use super::BufferOptions;
 use super::ahead::Ahead;
 use super::figures::{BufferStats, Counts};
 use super::memory::{Memory, Slot};
-use super::state::State;
+use super::options::BufferOptions;
+use super::state::{ContentKey, State};
 use super::unseen::Unseen;
-use super::writer::Unwritten;
+use super::unwritten::broken;
 use crate::{ContentWrite, Store, WriteObserver};
 use gemelo_base::Clock;
 use gemelo_base::panics::{self, Panicked};
 use gemelo_format::Pbn;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
-use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -310,16 +309,4 @@ impl Shared {
         self.unseen.notify_all();
         self.end_ahead();
     }
-}
-
-/// The PBN of a content, and the ticket of its write.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ContentKey {
-    pub(super) pbn: Pbn,
-    pub(super) ticket: Option<NonZeroU64>,
-}
-
-/// The error of callers that would wait for a broken buffer.
-pub(super) fn broken() -> io::Error {
-    Unwritten::Broken.into_io()
 }

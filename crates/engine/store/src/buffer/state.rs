@@ -3,9 +3,8 @@
 use super::kept::Kept;
 use super::memory::{Memory, Slot};
 use super::queue::Queue;
-use super::shared::ContentKey;
 use super::unseen::Written;
-use super::writer::is_full;
+use super::unwritten::is_full;
 use gemelo_base::random::mix_pair;
 use gemelo_format::Pbn;
 use hashbrown::HashTable;
@@ -13,6 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+
+/// The PBN of a content, and the ticket of its write.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ContentKey {
+    pub(super) pbn: Pbn,
+    pub(super) ticket: Option<NonZeroU64>,
+}
 
 /// The contents of one PBN. At least one of the two is there.
 #[derive(Debug)]

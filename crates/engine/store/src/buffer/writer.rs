@@ -3,53 +3,18 @@
 use super::memory::Slot;
 use super::shared::{Guarded, Locked, Shared};
 use super::state::Run;
+use super::unwritten::{Unwritten, is_full};
 use crate::ContentWrite;
 use gemelo_base::scheduling::let_others_interrupt;
 use parking_lot::MutexGuard;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use thiserror::Error;
 
 /// A content waits about this long at most before it is written out.
 const MAX_AGE: Duration = Duration::from_millis(5);
 /// A content is tried this often: an error can pass where the medium is good.
 const TRIES: u32 = 2;
-
-/// Contents could not be written out.
-#[derive(Debug, Error)]
-pub enum Unwritten {
-    /// The store below failed. The contents are in memory, where reads find them, and a later call
-    /// tries them again. Nothing is known to be wrong with what was written before.
-    #[error(transparent)]
-    Failed(#[from] io::Error),
-    /// A thread of the buffer panicked, which is a defect of this program. Contents may be in
-    /// flight that nobody writes.
-    #[error("a thread of the write buffer panicked, which is a defect of this program")]
-    Broken,
-}
-
-impl Unwritten {
-    /// Returns whether there was no space, which may change.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        matches!(self, Self::Failed(error) if is_full(error))
-    }
-
-    /// Returns the error of the store below.
-    #[must_use]
-    pub fn into_io(self) -> io::Error {
-        match self {
-            Self::Failed(error) => error,
-            broken @ Self::Broken => io::Error::other(broken.to_string()),
-        }
-    }
-}
-
-/// Returns whether an error means that there is no space.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
 
 /// While this lives, no content that could not be written is tried again. So those that are known
 /// to be unwritten stay in memory, and what was tried is not in flight once more.

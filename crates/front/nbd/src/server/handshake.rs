@@ -1,8 +1,8 @@
 //! The server's side of the handshake: it answers options until one selects an export ("Fixed
 //! newstyle negotiation").
 
-use super::SessionError;
 use super::check::NegotiatedOptions;
+use super::error::{LONGEST_SKIPPED_BYTES, MAX_OPTIONS, SessionError};
 use super::exports::{block_sizes, export_flags};
 use super::stream::Stream;
 use super::tls::TlsPolicy;
@@ -17,15 +17,8 @@ use gemelo_device::{Export, Exports};
 /// Longest data of an option in bytes that is decoded: a name and several queries.
 const LONGEST_OPTION_BYTES: u32 = 16 * LONGEST_STRING_BYTES as u32;
 
-/// Longest data of an option in bytes that is read and answered with an error. Longer data ends the
-/// connection.
-pub(super) const LONGEST_SKIPPED_BYTES: u32 = 1 << 20;
-
 /// Number of bytes of an option's data that are read at once.
 const PART_BYTES: usize = 4096;
-
-/// Most options of a handshake, so that a client cannot occupy a thread for ever.
-pub(super) const MAX_OPTIONS: usize = 4096;
 
 /// The result of a handshake.
 pub(crate) struct Chosen {

@@ -11,10 +11,10 @@
 
 mod late;
 
-use super::SessionError;
 use super::batch::{Batch, Waiting};
 use super::connection_log::Traffic;
 use super::counters::Counters;
+use super::error::SessionError;
 use super::helpers::{Helper, Helpers};
 use super::memory::{Buffer, Memory};
 use crate::socket::Socket;

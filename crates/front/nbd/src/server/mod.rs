@@ -11,8 +11,10 @@
 mod batch;
 mod busy_wait;
 mod check;
+mod config;
 mod connection_log;
 mod counters;
+mod error;
 mod exports;
 mod front_end;
 mod handshake;
@@ -24,6 +26,7 @@ mod memory;
 mod registry;
 mod reports;
 mod session;
+mod shared;
 mod silence;
 mod status;
 mod stream;
@@ -31,6 +34,7 @@ mod tls;
 mod transmission;
 
 pub use crate::certificates::TlsError;
+pub use config::ServerConfig;
 pub use counters::ServerCounts;
 pub use front_end::NbdFrontEnd;
 pub use listener::{ListenAddress, ListenError, Listener, UnknownAddress};
@@ -46,7 +50,8 @@ use helpers::Helpers;
 use registry::{Entry, Registry};
 use reports::Reports;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use session::{ClientReport, Session, SessionError};
+use session::{ClientReport, Session};
+use shared::Shared;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -68,74 +73,9 @@ const ACCEPTED_IN_TURN: usize = 16;
 /// not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Usual number of threads beside those of connections: enough for eight busy clients. Threads that
-/// wait cost little.
-const USUAL_HELPERS: usize = 128;
-
 /// Number of the listener under which adopted connections are counted. No list of listeners is this
 /// long.
 const ADOPTED: usize = usize::MAX;
-
-/// Limits and options of a server.
-#[derive(Debug, Clone)]
-pub struct ServerConfig {
-    /// Most connections of each listener whose clients have selected an export. Further connections
-    /// are closed at once. Each connection takes a thread.
-    pub max_connections: usize,
-    /// Most connections of each listener whose clients have not selected an export yet. A further
-    /// connection ends the oldest one.
-    pub max_handshakes: usize,
-    /// The memory of all connections' buffers.
-    pub memory: Memory,
-    /// Most threads beside those of connections. They execute batches of devices that wait for
-    /// other machines.
-    pub max_helpers: usize,
-    /// Longest time for selecting an export.
-    pub handshake_timeout: Duration,
-    /// Longest silence of a client between requests; [`None`] for no limit.
-    pub idle_timeout: Option<Duration>,
-    /// Longest silence of a client within a request; [`None`] for no limit.
-    pub receive_timeout: Option<Duration>,
-    /// Longest time in which a client accepts nothing of its replies; [`None`] for no limit.
-    pub send_timeout: Option<Duration>,
-    /// Time that clients have, when the server stops, to accept the replies to the requests that
-    /// they sent.
-    pub stop_timeout: Duration,
-    /// Longest time for which a connection polls for the next request before it sleeps, as long as
-    /// polling pays; zero for no polling.
-    pub busy_wait: Duration,
-    /// `true` to acknowledge a change when it is durable, as if its client had sent it with FUA. A
-    /// client that connects again by itself, after another process took over, may not repeat what
-    /// it has not flushed.
-    pub write_through: bool,
-    /// Encryption of sessions.
-    pub tls: TlsPolicy,
-    /// `true` if sessions over the network may be unencrypted.
-    pub allow_insecure: bool,
-    /// `true` if the monitor's log gets a line when a client connects and when it leaves.
-    pub log_connections: bool,
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self {
-            max_connections: 256,
-            max_handshakes: 64,
-            memory: Memory::default(),
-            max_helpers: USUAL_HELPERS,
-            handshake_timeout: Duration::from_secs(10),
-            idle_timeout: None,
-            receive_timeout: Some(Duration::from_secs(60)),
-            send_timeout: Some(Duration::from_secs(60)),
-            stop_timeout: Duration::from_secs(10),
-            busy_wait: Duration::ZERO,
-            write_through: false,
-            tls: TlsPolicy::Off,
-            allow_insecure: false,
-            log_connections: false,
-        }
-    }
-}
 
 /// The reason why a server did not start, or did not end in order.
 #[derive(Debug, Error, Classified)]
@@ -155,18 +95,6 @@ pub enum ServeError {
         /// Number of these connections.
         connections: usize,
     },
-}
-
-struct Shared {
-    exports: Arc<dyn Exports>,
-    config: ServerConfig,
-    monitor: Arc<dyn Monitor>,
-    complaints: Reports<ClientReport>,
-    /// [`None`] if connections are not logged.
-    connection_log: Option<ConnectionLog>,
-    counters: Arc<Counters>,
-    helpers: Arc<Helpers>,
-    registry: Registry,
 }
 
 /// A server. Clones share one server.

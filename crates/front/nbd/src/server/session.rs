@@ -1,69 +1,18 @@
 //! A connection from its handshake to its end. It reports sessions that do not end at the client's
 //! wish.
 
-use super::Shared;
 use super::connection_log::{LoggedConnection, Traffic};
-use super::handshake::{Chosen, Handshake, LONGEST_SKIPPED_BYTES, MAX_OPTIONS};
+use super::error::SessionError;
+use super::handshake::{Chosen, Handshake};
 use super::lanes::{Lanes, Setting};
+use super::shared::Shared;
 use super::stream::Stream;
-use super::transmission::{End, LONGEST_DROPPED_BYTES, Transmission};
+use super::transmission::{End, Transmission};
 use crate::socket::Socket;
-use crate::wire::WireError;
-use gemelo_device::DeviceError;
 use std::io;
 use std::mem::{Discriminant, discriminant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
-use thiserror::Error;
-
-/// The reason why a session ended against the client's wish.
-#[derive(Debug, Error)]
-pub(super) enum SessionError {
-    #[error("connection lost")]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Wire(#[from] WireError),
-    #[error("disconnected: it sent unknown client flags {0:#x}")]
-    ClientFlags(u32),
-    #[error("disconnected: it sent more than {MAX_OPTIONS} options in its handshake")]
-    TooManyOptions,
-    #[error(
-        "disconnected: it sent an option with {0} bytes of data, more than the limit of \
-         {LONGEST_SKIPPED_BYTES}"
-    )]
-    OptionTooLong(u32),
-    #[error("disconnected: it selected an export without encryption, which this server requires")]
-    NotEncrypted,
-    #[error("disconnected: it selected an export that does not exist")]
-    NoSuchExport,
-    #[error("refused, because there are too many connections")]
-    TooManyClients,
-    #[error(
-        "disconnected: it sent a write of {0} bytes, more than the limit of {LONGEST_DROPPED_BYTES}"
-    )]
-    WriteTooLong(u32),
-    #[error(
-        "disconnected: it sent a part of a request and then nothing for {} s",
-        .0.as_secs_f32()
-    )]
-    HalfSent(Duration),
-    #[error("disconnected: it accepted nothing of its replies for {} s", .0.as_secs_f32())]
-    NotTaken(Duration),
-    #[error("disconnected: a long read failed after its first part was sent")]
-    ReadFailed,
-    #[error("disconnected: the device panicked at a request, which is a defect of this program")]
-    DevicePanic,
-    #[error(
-        "disconnected: the thread of the connection panicked, which is a defect of this program; \
-         requests without a reply may have failed"
-    )]
-    Panicked,
-    #[error("disconnected: this process may not answer for the device any more")]
-    MayNotAnswer,
-    #[error("data is lost: the last writes cannot be flushed")]
-    LastFlush(#[source] DeviceError),
-}
 
 /// The kinds of reports about clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

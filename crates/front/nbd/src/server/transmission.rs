@@ -9,25 +9,21 @@ mod overlap;
 use super::batch::{Batch, Waiting};
 use super::busy_wait::BusyWait;
 use super::check::Rules;
+use super::config::ServerConfig;
 use super::connection_log::Traffic;
 use super::counters::Counters;
+use super::error::{LONGEST_DROPPED_BYTES, SessionError};
 use super::handshake::Chosen;
 use super::intake::{Next, ReceiveBuffer};
 use super::lanes::Lanes;
 use super::silence::{Silence, Verdict};
 use super::stream::Stream;
-use super::{ServerConfig, SessionError};
 use crate::wire::{Command, ErrorCode, REQUEST_BYTES, RequestHeader};
 use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Longest data of a write, in bytes, that is received and dropped so that the write can be
-/// answered with an error. A longer write ends the connection, because its client ignores the sizes
-/// that it was told.
-pub(super) const LONGEST_DROPPED_BYTES: u32 = 64 << 20;
 
 /// The way in which a client ended its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

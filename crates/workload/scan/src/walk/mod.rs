@@ -5,9 +5,11 @@
 //! subdirectories. It does not depend on the number of reading threads.
 
 mod directories;
+mod names;
 mod roots;
 
 pub(crate) use directories::{Directories, DirectoryNumber};
+pub(crate) use names::Names;
 pub(crate) use roots::{Root, RootKind, roots_of};
 
 use crate::halt::Halt;
@@ -29,39 +31,6 @@ const BATCH_FILES: usize = 128;
 
 /// The bytes of directory entries that are read at once.
 const LIST_BYTES: usize = 1 << 16;
-
-/// File names in one directory, or a single path.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    directory: Option<Arc<Path>>,
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Names {
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn push(&mut self, name: &CStr) {
-        self.bytes.extend_from_slice(name.to_bytes_with_nul());
-        self.ends.push(self.bytes.len());
-    }
-
-    pub(crate) fn get(&self, index: usize) -> Option<&CStr> {
-        let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? };
-        CStr::from_bytes_with_nul(self.bytes.get(start..*self.ends.get(index)?)?).ok()
-    }
-
-    /// Returns the whole path of a name.
-    pub(crate) fn path(&self, index: usize) -> PathBuf {
-        let name =
-            self.get(index).map_or(OsStr::new(""), |name| OsStr::from_bytes(name.to_bytes()));
-        self.directory
-            .as_ref()
-            .map_or_else(|| PathBuf::from(name), |directory| directory.join(name))
-    }
-}
 
 /// Files to scan, all in one directory.
 #[derive(Debug)]

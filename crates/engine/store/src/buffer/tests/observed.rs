@@ -1,6 +1,7 @@
 //! Tests of the observer of a write buffer.
 
 use super::*;
+use std::num::NonZeroU64;
 
 /// Keeps what it sees.
 #[derive(Default)]

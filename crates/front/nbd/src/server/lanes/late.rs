@@ -5,9 +5,9 @@
 //! ready. A read that waits is kept as its header alone, so it takes no memory for data.
 
 use super::{EndedLane, Lanes, State};
-use crate::server::SessionError;
 use crate::server::batch::{Batch, Waiting};
 use crate::server::check::Rules;
+use crate::server::error::SessionError;
 use crate::server::helpers::Helper;
 use crate::wire::RequestHeader;
 use std::collections::VecDeque;

@@ -7,8 +7,8 @@
 //! twice: first to find out whether the read succeeds, then to send them.
 
 use super::{Transmission, ask};
-use crate::server::SessionError;
 use crate::server::check::{Rules, check};
+use crate::server::error::SessionError;
 use crate::wire::{
     CHUNK_FLAG_DONE, COMMAND_FLAG_DF, COMMAND_FLAG_FUA, Command, ErrorCode, REQUEST_BYTES,
     RequestHeader, SimpleReply, encode_error_chunk, encode_offset_data_header,

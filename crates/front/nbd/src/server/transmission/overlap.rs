@@ -12,9 +12,9 @@
 //! order.
 
 use super::Transmission;
-use crate::server::SessionError;
 use crate::server::batch::Waiting;
 use crate::server::check::Rules;
+use crate::server::error::SessionError;
 use crate::server::lanes::{Lane, Lanes, LongWrites, Route, Spare};
 use crate::wire::{COMMAND_FLAG_FUA, Command, RequestHeader};
 use std::ops::Range;

@@ -1,0 +1,78 @@
+//! The thread that scrubs a served pool by its schedule.
+
+use crate::open_pool::OpenPool;
+use crate::scrub::ScrubSchedule;
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit, panics};
+use gemelo_volume::ScrubOptions;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Interval at which the schedule looks at the time and at its stop flag.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Starts the thread that scrubs a served pool by its schedule, until `stop` is raised.
+pub(crate) fn start(
+    pool: Arc<OpenPool>,
+    schedule: ScrubSchedule,
+    monitor: Arc<dyn Monitor>,
+    stop: StopFlag,
+) -> std::io::Result<Option<JoinHandle<()>>> {
+    let Some(interval) = schedule.interval else { return Ok(None) };
+    let stopped = Arc::clone(&pool);
+    let told = move |panicked| stopped.stop_by_panic(panicked);
+    let work = move || {
+        let clock = SystemClock::new();
+        // After a failure the next try is a whole interval later.
+        let mut not_before_s = 0;
+        while !stop.is_raised() {
+            gemelo_base::pause(POLL_INTERVAL);
+            let Some(now_s) = clock.utc_s() else { continue };
+            if now_s < not_before_s || !pool.scrubs().is_due(interval, now_s) {
+                continue;
+            }
+            not_before_s = now_s.saturating_add(interval.as_secs());
+            scrub_by_schedule(&pool, schedule, &*monitor, &stop);
+        }
+    };
+    panics::start("gemelo-scrub", told, work).map(Some)
+}
+
+fn scrub_by_schedule(
+    pool: &OpenPool,
+    schedule: ScrubSchedule,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) {
+    let options = ScrubOptions { max_bytes_per_s: Some(schedule.max_bytes_per_s), heals: true };
+    match pool.scrub(options, &Quiet(monitor), stop) {
+        Ok(report) if report.is_clean() => monitor.log(&format!(
+            "scrub: {} contents checked, {} healed",
+            report.checked_contents, report.healed_contents
+        )),
+        Ok(report) => monitor.warn(&format!(
+            "scrub: {} contents are damaged and have no other copy: 'gemelo pool stat' lists them",
+            report.problems.len() as u64 + report.more_problems
+        )),
+        Err(_) if stop.is_raised() => {}
+        Err(failure) => monitor.warn(&format!("the scrub failed: {failure}")),
+    }
+}
+
+/// A monitor that passes on messages and no progress: a server has no place for it.
+struct Quiet<'m>(&'m dyn Monitor);
+
+impl Monitor for Quiet<'_> {
+    fn begin(&self, _phase: &str, _unit: Unit, _total: Option<u64>) {}
+    fn set_total(&self, _total: u64) {}
+    fn advance(&self, _amount: u64) {}
+    fn finish(&self) {}
+
+    fn warn(&self, message: &str) {
+        self.0.warn(message);
+    }
+
+    fn log(&self, message: &str) {
+        self.0.log(message);
+    }
+}
