@@ -4,6 +4,7 @@ use crate::bits::Bits;
 use crate::borrowed::Borrowed;
 use crate::in_flight::InFlight;
 use crate::record::{BlockState, Place};
+use gemelo_base::StatTable;
 use gemelo_domain::Action;
 use gemelo_format::{Fingerprint, Pbn};
 use serde::{Deserialize, Serialize};
@@ -388,7 +389,8 @@ impl Blocks {
 }
 
 /// Counts of a member's blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[stat(gauge)]
 pub struct BlockStats {
     /// Blocks with a ledger record.
     pub kept: u64,

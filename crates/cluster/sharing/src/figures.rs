@@ -1,10 +1,12 @@
 //! Counts of what a member has shared.
 
+use gemelo_base::StatTable;
 use gemelo_domain::{Action, Effect, Intent};
 use serde::{Deserialize, Serialize};
 
 /// Counts since the member was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[stat(counter)]
 pub struct Stats {
     /// Contents that this member has published first.
     pub published: u64,

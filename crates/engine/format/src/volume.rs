@@ -2,6 +2,7 @@
 
 use super::codec::{Reader, put_text};
 use crate::types::{DedupMode, VolumeId};
+use gemelo_base::StatTable;
 use serde::{Deserialize, Serialize};
 
 /// Bits of the flags byte.
@@ -9,22 +10,28 @@ const READ_ONLY: u8 = 1;
 const HIDDEN: u8 = 2;
 
 /// The record of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, StatTable)]
+#[stat(gauge)]
 pub struct VolumeRecord {
     /// The id of the volume.
+    #[stat(skip)]
     pub id: VolumeId,
     /// The name that its users gave it.
+    #[stat(skip)]
     pub name: String,
     /// The size in bytes.
     pub size_bytes: u64,
     /// The time at which writes are deduplicated.
+    #[stat(skip)]
     pub mode: DedupMode,
-    /// `true` if the volume takes no writes: it is a snapshot.
+    /// Whether the volume takes no writes: it is a snapshot.
     pub read_only: bool,
     /// `true` if the volume is being made or removed, so that no client sees it.
     #[serde(skip)]
+    #[stat(skip)]
     pub is_hidden: bool,
     /// Creation time and origin.
+    #[stat(skip)]
     #[serde(flatten)]
     pub birth: Birth,
 }

@@ -1,6 +1,7 @@
 //! The figures that a backend gives: the record of a block, sums over the pool, needs of a
 //! checkpoint.
 
+use gemelo_base::StatTable;
 use gemelo_format::{Fingerprint, Identity};
 use std::any::Any;
 
@@ -49,7 +50,10 @@ pub struct Totals {
 }
 
 /// Look-ups of pages in a cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, StatTable,
+)]
+#[stat(counter)]
 pub struct CacheStats {
     /// Pages that were in the cache.
     pub hits: u64,

@@ -1,5 +1,6 @@
 //! Counters of the activity of a volume and of a pool. They are the only source of statistics.
 
+use gemelo_base::StatTable;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,9 +13,10 @@ macro_rules! counters {
         }
 
         $(#[$stat_meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-        // Result files of earlier versions lack later counters.
-        #[serde(default)]
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable,
+        )]
+        #[stat(counter)]
         pub struct $stat {
             $($(#[$doc])* pub $name: u64),*
         }
@@ -30,12 +32,6 @@ macro_rules! counters {
             #[allow(dead_code, reason = "only the counts of volumes are summed")]
             pub(crate) fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
-            }
-
-            /// Every counter's name and value.
-            #[must_use]
-            pub fn named(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name)),*]
             }
         }
     };

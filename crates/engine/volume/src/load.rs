@@ -2,6 +2,7 @@
 //! counted once per batch, so a batch costs two readings of the clock and a few additions, whatever
 //! its number of requests.
 
+use gemelo_base::StatTable;
 use gemelo_device::{Operation, Request};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,13 +155,16 @@ impl Load {
 }
 
 /// Stats of a volume's load since the pool was opened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, StatTable)]
+#[stat(gauge)]
 pub struct LoadStat {
     /// Requests that are under way.
     pub requests_in_flight: u64,
     /// Numbers of batches of up to 1, 2, 4, ... 128 requests, and of more.
+    #[stat(skip)]
     pub batches_by_length: Vec<u64>,
     /// Stats by kind of operation.
+    #[stat(skip)]
     pub operations: Vec<OperationStat>,
 }
 

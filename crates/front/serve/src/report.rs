@@ -1,6 +1,7 @@
 //! The figures of a pool and its server, and the warnings that follow from them.
 
 use crate::scrub::ScrubStat;
+use gemelo_base::StatTable;
 use gemelo_base::units::{format_counted, format_size};
 use gemelo_place::SharingStat;
 use gemelo_volume::{DamagedBlock, PoolStat, VolumeSummary};
@@ -89,11 +90,14 @@ pub struct VolumeReport {
 }
 
 /// The figures of a server, summed over its front ends.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[stat(counter)]
 pub struct ServerStat {
     /// Id of the serving process.
+    #[stat(skip)]
     pub process_id: u32,
     /// Number of connected clients.
+    #[stat(gauge)]
     pub connections: u64,
     /// Connections accepted since the server was started.
     pub accepted_connections: u64,
@@ -102,16 +106,15 @@ pub struct ServerStat {
     /// Connections that ended with an error or a breach of the protocol.
     pub broken_connections: u64,
     /// Bytes of memory that requests and replies of clients take at present.
-    #[serde(default)]
+    #[stat(gauge)]
     pub memory_bytes: u64,
     /// Most bytes of memory that requests and replies of clients may take.
-    #[serde(default)]
+    #[stat(gauge)]
     pub memory_limit_bytes: u64,
     /// Processor time in nanoseconds that the serving process has used.
-    #[serde(default)]
     pub process_cpu_ns: u64,
     /// Bytes of memory that the serving process has at present.
-    #[serde(default)]
+    #[stat(gauge)]
     pub process_memory_bytes: u64,
 }
 

@@ -1,16 +1,21 @@
 //! Stats of a write buffer.
 
+use gemelo_base::StatTable;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The contents that a write buffer holds, and its work since it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[stat(counter)]
 pub struct BufferStats {
     /// Most bytes of contents that it may hold.
+    #[stat(gauge)]
     pub capacity_bytes: u64,
     /// Bytes of contents that it holds and that may be nowhere else.
+    #[stat(gauge)]
     pub held_bytes: u64,
     /// Bytes of contents that were written out and are kept for readers.
+    #[stat(gauge)]
     pub kept_bytes: u64,
     /// Contents that readers found among those.
     pub kept_hits: u64,
@@ -25,6 +30,7 @@ pub struct BufferStats {
     /// Nanoseconds of all syncs together.
     pub sync_ns: u64,
     /// Nanoseconds of the longest sync.
+    #[stat(gauge)]
     pub longest_sync_ns: u64,
     /// Runs of neighbouring contents that were written out.
     pub runs: u64,

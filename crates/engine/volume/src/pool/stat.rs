@@ -5,6 +5,7 @@ use crate::counters::{PoolActivity, VolumeStat};
 use crate::engine::{FinderStats, VolumeLayout, VolumesActivity};
 use crate::error::Result;
 use crate::load::LoadStat;
+use gemelo_base::StatTable;
 use gemelo_format::{
     BackendKind, COPIES, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
 };
@@ -14,10 +15,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A volume in a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, StatTable)]
+#[stat(gauge)]
 pub struct VolumeSummary {
     /// The record of the volume. The name of its origin is the present one if the volume that it
     /// was cloned from is still there.
+    #[stat(skip)]
     #[serde(flatten)]
     pub record: VolumeRecord,
     /// Blocks of the volume that hold a content.
@@ -25,36 +28,37 @@ pub struct VolumeSummary {
     /// Groups of 64 blocks with blocks that the finder has not examined since they were written.
     pub dirty_groups: u64,
     /// These blocks.
-    #[serde(default)]
     pub backlog_blocks: u64,
     /// Nanoseconds since the oldest of these groups was marked or looked at last.
-    #[serde(default)]
     pub oldest_ns: u64,
     /// `true` if the finder has to examine the whole volume.
     pub is_swept: bool,
     /// The time in nanoseconds that the finder leaves a block alone after a write at present.
-    #[serde(default)]
     pub delay_ns: u64,
     /// Blocks that were written again before the finder examined them.
-    #[serde(default)]
     pub rewritten_blocks: u64,
     /// The order of the volume in the store.
-    #[serde(default)]
+    #[stat(skip)]
     pub layout: VolumeLayout,
     /// Counts of the volume's activity since the pool was opened.
+    #[stat(skip)]
     pub stat: VolumeStat,
     /// Stats of the volume's load.
+    #[stat(skip)]
     pub load: LoadStat,
 }
 
 /// A pool in numbers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, StatTable)]
+#[stat(gauge)]
 pub struct PoolStat {
     /// Bytes of a block.
     pub block_bytes: u32,
     /// The kind of the pool's fingerprints.
+    #[stat(skip)]
     pub fingerprint: FingerprintKind,
     /// The backend of the metadata.
+    #[stat(skip)]
     pub backend: BackendKind,
     /// References of all volumes to blocks. A block counts once for each reference.
     pub logical_blocks: u64,
@@ -66,7 +70,6 @@ pub struct PoolStat {
     pub reserved_blocks: u64,
     /// Blocks that hold contents. Compressed contents share blocks, so these may be fewer than the
     /// contents.
-    #[serde(default)]
     pub used_blocks: u64,
     /// Blocks that are free for use at once.
     pub free_blocks: u64,
@@ -78,6 +81,7 @@ pub struct PoolStat {
     /// Memory of map, records and index in bytes.
     pub metadata_memory_bytes: u64,
     /// Look-ups of pages in the cache. All are zero for a backend without a cache.
+    #[stat(skip)]
     pub cache: CacheStats,
     /// Length of the metadata disk in bytes.
     pub metadata_disk_bytes: u64,
@@ -93,15 +97,17 @@ pub struct PoolStat {
     /// The number of volumes.
     pub volumes: u64,
     /// The reason why the pool takes no changes any more; [`None`] for one that has not stopped.
+    #[stat(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
     /// Stats of the write buffer since the pool was opened.
-    #[serde(default)]
+    #[stat(skip)]
     pub write_buffer: BufferStats,
     /// Stats of the finder since the pool was opened.
-    #[serde(default)]
+    #[stat(skip)]
     pub finder: FinderStats,
     /// Counts of the pool's activity since it was opened.
+    #[stat(skip)]
     pub activity: PoolActivity,
 }
 

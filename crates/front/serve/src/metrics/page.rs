@@ -1,5 +1,6 @@
 //! A page of metrics, in the text format of Prometheus.
 
+use gemelo_base::{Stat, StatKind, StatTable};
 use std::fmt::{Display, Write};
 
 /// A page of figures.
@@ -30,6 +31,36 @@ impl Page {
         self.value(name, &[], value);
     }
 
+    /// Adds all figures of a table.
+    pub(super) fn table(&mut self, prefix: &str, table: &impl StatTable) {
+        for stat in table.table() {
+            let name = metric_of(prefix, &stat);
+            self.stat_head(&name, &stat);
+            self.value(&name, &[], value_of(&stat));
+        }
+    }
+
+    /// Adds all figures of tables that are alike, each table with its label.
+    pub(super) fn tables(&mut self, prefix: &str, label: &str, tables: &[(&str, Vec<Stat>)]) {
+        let Some((_, first)) = tables.first() else { return };
+        for (at, stat) in first.iter().enumerate() {
+            let name = metric_of(prefix, stat);
+            self.stat_head(&name, stat);
+            for (owner, table) in tables {
+                assert_eq!(table[at].name, stat.name, "the tables are alike");
+                self.value(&name, &[(label, owner)], value_of(&table[at]));
+            }
+        }
+    }
+
+    fn stat_head(&mut self, name: &str, stat: &Stat) {
+        let kind = match stat.kind {
+            StatKind::Counter => "counter",
+            StatKind::Gauge => "gauge",
+        };
+        self.head(name, kind, stat.help);
+    }
+
     /// Adds the values of a histogram: for each class its upper bound and its number of cases. The
     /// last class has no bound.
     pub(super) fn histogram(
@@ -50,11 +81,25 @@ impl Page {
         self.value(&format!("{name}_sum"), labels, sum_of_values);
         self.value(&format!("{name}_count"), labels, cases);
     }
+}
 
-    /// Adds a figure that only grows.
-    pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.head(name, "counter", help);
-        self.value(name, &[], value);
+/// Returns the name of a figure's metric. Prometheus wants seconds, and tells counters by their ends.
+fn metric_of(prefix: &str, stat: &Stat) -> String {
+    let name = match stat.name.strip_suffix("ns") {
+        Some(name) => format!("{prefix}_{name}seconds"),
+        None => format!("{prefix}_{}", stat.name),
+    };
+    match stat.kind {
+        StatKind::Counter => format!("{name}_total"),
+        StatKind::Gauge => name,
+    }
+}
+
+fn value_of(stat: &Stat) -> String {
+    if stat.name.ends_with("_ns") {
+        seconds(stat.value).to_string()
+    } else {
+        stat.value.to_string()
     }
 }
 

@@ -6,15 +6,13 @@
 
 use super::page::{Page, seconds};
 use crate::report::VolumeReport;
+use gemelo_base::{Stat, StatTable};
 use gemelo_volume::{LoadStat, OperationStat, VolumeSummary, VolumesActivity};
 
-/// Stats of all volumes together.
-pub(super) fn activity_figures(page: &mut Page, volumes: &VolumesActivity) {
-    for (name, value) in volumes.stat.named() {
-        page.counter(&format!("volumes_{name}_total"), &help_of(name, "of all volumes, "), value);
-    }
-    let help = "Requests in progress, of all volumes.";
-    page.gauge("volumes_requests_in_flight", help, volumes.load.requests_in_flight);
+/// Adds the figures of all volumes together.
+pub(super) fn activity_stats(page: &mut Page, volumes: &VolumesActivity) {
+    page.table("volumes", &volumes.stat);
+    page.table("volumes", &volumes.load);
     batch_head(page, "volumes_batch_requests");
     batch_values(page, "volumes_batch_requests", &[], &volumes.load);
     latency_head(page, "volumes_latency_seconds");
@@ -27,104 +25,33 @@ pub(super) fn activity_figures(page: &mut Page, volumes: &VolumesActivity) {
 /// Renders the figures of each volume.
 pub(crate) fn volumes_page(volumes: &[VolumeReport]) -> String {
     let mut page = Page::default();
-    gauges(&mut page, volumes);
-    counters(&mut page, volumes);
+    tables(&mut page, volumes);
+    connections(&mut page, volumes);
     histograms(&mut page, volumes);
     page.text
 }
 
-/// A gauge of a volume.
-struct Gauge {
-    name: &'static str,
-    help: &'static str,
-    of: fn(&VolumeSummary) -> f64,
+/// Adds the figures of all volumes. The values of a metric have to follow each other, so volumes are
+/// the inner loop.
+fn tables(page: &mut Page, volumes: &[VolumeReport]) {
+    let mut add = |prefix: &str, table: fn(&VolumeSummary) -> Vec<Stat>| {
+        let of = |volume: &'_ VolumeReport| table(&volume.summary);
+        let tables: Vec<_> =
+            volumes.iter().map(|one| (one.summary.record.name.as_str(), of(one))).collect();
+        page.tables(prefix, "volume", &tables);
+    };
+    add("volume", |volume| volume.record.table());
+    add("volume", |volume| volume.table());
+    add("volume", |volume| volume.load.table());
+    add("volume", |volume| volume.stat.table());
+    add("volume_layout", |volume| volume.layout.table());
 }
 
-const GAUGES: [Gauge; 11] = [
-    Gauge {
-        name: "volume_size_bytes",
-        help: "Size of the volume.",
-        of: |volume| volume.record.size_bytes as f64,
-    },
-    Gauge {
-        name: "volume_mapped_blocks",
-        help: "Blocks of the volume that hold data.",
-        of: |volume| volume.mapped_blocks as f64,
-    },
-    Gauge {
-        name: "volume_backlog_blocks",
-        help: "Blocks that wait for the finder.",
-        of: |volume| volume.backlog_blocks as f64,
-    },
-    Gauge {
-        name: "volume_oldest_seconds",
-        help: "Time since the oldest group of these blocks was marked or looked at.",
-        of: |volume| seconds(volume.oldest_ns),
-    },
-    Gauge {
-        name: "volume_finder_delay_seconds",
-        help: "Time that a block is left alone by the finder after a write.",
-        of: |volume| seconds(volume.delay_ns),
-    },
-    Gauge {
-        name: "volume_rewritten_blocks",
-        help: "Blocks that were written again before the finder examined them, since the pool was \
-               opened.",
-        of: |volume| volume.rewritten_blocks as f64,
-    },
-    Gauge {
-        name: "volume_layout_waiting_stretches",
-        help: "Stretches written since the arranger looked at them.",
-        of: |volume| volume.layout.waiting_stretches as f64,
-    },
-    Gauge {
-        name: "volume_layout_swept",
-        help: "1 if the arranger looks at the whole volume.",
-        of: |volume| f64::from(u8::from(volume.layout.is_swept)),
-    },
-    Gauge {
-        name: "volume_layout_sampled_pairs",
-        help: "Pairs of neighbouring blocks in a sample of the volume.",
-        of: |volume| volume.layout.sampled_pairs as f64,
-    },
-    Gauge {
-        name: "volume_layout_sequential_pairs",
-        help: "Pairs of the sample that are neighbours in the store.",
-        of: |volume| volume.layout.sequential_pairs as f64,
-    },
-    Gauge {
-        name: "volume_requests_in_flight",
-        help: "Requests in progress.",
-        of: |volume| volume.load.requests_in_flight as f64,
-    },
-];
-
-fn gauges(page: &mut Page, volumes: &[VolumeReport]) {
-    for Gauge { name, help, of } in GAUGES {
-        page.head(name, "gauge", help);
-        for VolumeReport { summary, .. } in volumes {
-            page.value(name, &[("volume", &summary.record.name)], of(summary));
-        }
-    }
+fn connections(page: &mut Page, volumes: &[VolumeReport]) {
     page.head("volume_connections", "gauge", "Connected clients of the volume.");
     for VolumeReport { summary, connections } in volumes {
         if let Some(connections) = connections {
             page.value("volume_connections", &[("volume", &summary.record.name)], connections);
-        }
-    }
-}
-
-fn counters(page: &mut Page, volumes: &[VolumeReport]) {
-    // The values of a metric have to follow each other, so volumes are the inner loop.
-    let named: Vec<_> = volumes.iter().map(|volume| volume.summary.stat.named()).collect();
-    let Some(first) = named.first() else { return };
-    for (at, (name, _)) in first.iter().enumerate() {
-        let metric = format!("volume_{name}_total");
-        page.head(&metric, "counter", &help_of(name, ""));
-        for (volume, named) in volumes.iter().zip(&named) {
-            if let Some((_, value)) = named.get(at) {
-                page.value(&metric, &[("volume", &volume.summary.record.name)], value);
-            }
         }
     }
 }
@@ -144,11 +71,6 @@ fn histograms(page: &mut Page, volumes: &[VolumeReport]) {
             latency_values(page, "volume_latency_seconds", &labels, operation);
         }
     }
-}
-
-/// The help text of a counter; its name says everything.
-fn help_of(name: &str, of: &str) -> String {
-    format!("{}, {of}since the pool was opened.", name.replace('_', " "))
 }
 
 fn batch_head(page: &mut Page, name: &str) {

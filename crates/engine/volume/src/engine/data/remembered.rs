@@ -10,6 +10,7 @@
 //! the older fingerprint is dropped.
 
 use gemelo_base::Clock;
+use gemelo_base::StatTable;
 use gemelo_format::{Fingerprint, Fingerprinter, Pbn};
 use gemelo_store::{WriteObserver, WrittenContent};
 use parking_lot::Mutex;
@@ -24,11 +25,14 @@ const PLACE_BYTES: u64 = size_of::<Place>() as u64;
 const SET_AT_ONCE: usize = 32;
 
 /// Stats of the remembered fingerprints since the pool was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[stat(counter)]
 pub struct RememberedStats {
     /// Most fingerprints that are remembered.
+    #[stat(gauge)]
     pub capacity: u64,
     /// Fingerprints that are remembered.
+    #[stat(gauge)]
     pub held: u64,
     /// Fingerprints that were taken of blocks on their way to the disk.
     pub taken: u64,

@@ -3,6 +3,7 @@
 use super::super::data::RememberedStats;
 use super::pace::Hold;
 use super::turns::Turn;
+use gemelo_base::StatTable;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -101,41 +102,43 @@ impl HeldBack {
 }
 
 /// Stats of the finder since the pool was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[stat(counter)]
 pub struct FinderStats {
     /// The activity of the finder of the background.
+    #[stat(skip)]
     pub state: FinderState,
     /// Marked blocks of off-line volumes that wait to be examined. Blocks of a volume that is gone
     /// through as a whole are not among them.
+    #[stat(gauge)]
     pub backlog_blocks: u64,
     /// Nanoseconds since the oldest group of these blocks was marked or looked at last.
+    #[stat(gauge)]
     pub oldest_ns: u64,
     /// Volumes that are searched as a whole, because it is not known which of their blocks were
     /// written.
+    #[stat(gauge)]
     pub swept_volumes: u64,
     /// The longest delay of an off-line volume at present, in nanoseconds.
-    #[serde(default)]
+    #[stat(gauge)]
     pub longest_delay_ns: u64,
     /// Blocks that were written again before they were examined, which the delay has avoided.
-    #[serde(default)]
     pub rewritten_blocks: u64,
     /// Examined blocks of a sample of all blocks.
-    #[serde(default)]
     pub sampled_blocks: u64,
     /// Blocks of that sample whose examination was wasted: they were overwritten within the longest
     /// delay of the settings.
-    #[serde(default)]
     pub wasted_blocks: u64,
     /// Nanoseconds in which the finder has examined blocks, commands included. Blocks divided by
     /// this time are its throughput.
-    #[serde(default)]
     pub working_ns: u64,
     /// Processor time in nanoseconds that the finder has used, commands included.
     pub cpu_ns: u64,
     /// Nanoseconds for which it waited although blocks were due.
+    #[stat(skip)]
     pub held_back: HeldBack,
     /// Stats of the fingerprints that are taken while contents are written.
-    #[serde(default)]
+    #[stat(skip)]
     pub remembered: RememberedStats,
 }
 

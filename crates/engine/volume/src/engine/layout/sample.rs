@@ -2,6 +2,7 @@
 
 use crate::engine::{Engine, VolumeShared};
 use crate::error::Result;
+use gemelo_base::StatTable;
 use gemelo_format::{Lbn, MapEntry, StoreKind};
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,8 @@ const PARTS: u64 = 16;
 const PART_BLOCKS: u64 = 128;
 
 /// The order of a volume, from a sample of its blocks, and what waits for the arranger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
+#[stat(gauge)]
 pub struct VolumeLayout {
     /// Stretches of blocks that were written since the arranger looked at them.
     pub waiting_stretches: u64,

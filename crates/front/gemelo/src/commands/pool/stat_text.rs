@@ -7,6 +7,7 @@ use gemelo_base::units::{
     format_count, format_counted, format_counted_as, format_duration_ns, format_percent,
     format_size,
 };
+use gemelo_base::{Stat, StatTable};
 use gemelo_serve::{StatReport, VolumeReport};
 use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, SnapshotSpace};
 
@@ -225,12 +226,9 @@ fn layout(report: &StatReport) -> Table {
 /// Sums up the counters of all volumes. Leaves out those that are zero.
 fn activity(volumes: &[VolumeReport]) -> Table {
     let mut table = Table::new();
-    let names = volumes.first().map(|volume| volume.summary.stat.named()).unwrap_or_default();
-    for (at, (name, _)) in names.into_iter().enumerate() {
-        let of = |volume: &VolumeReport| {
-            volume.summary.stat.named().get(at).map_or(0, |(_, value)| *value)
-        };
-        let sum: u64 = volumes.iter().map(of).sum();
+    let tables: Vec<Vec<Stat>> = volumes.iter().map(|volume| volume.summary.stat.table()).collect();
+    for (at, Stat { name, .. }) in tables.first().into_iter().flatten().enumerate() {
+        let sum: u64 = tables.iter().map(|table| table[at].value).sum();
         if sum == 0 {
             continue;
         }

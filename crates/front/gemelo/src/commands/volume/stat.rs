@@ -11,6 +11,7 @@ use crate::values::volume_path_parser;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_percent, format_size};
+use gemelo_base::{Stat, StatTable};
 use gemelo_place::{PoolPlace, VolumePath};
 use gemelo_volume::VolumeSummary;
 use serde::Serialize;
@@ -101,7 +102,7 @@ fn text(figures: &Stats<'_>, block_bytes: u64, is_served: bool) -> String {
     table.row(["origin".to_owned(), birth::origin(record)]);
     table.row(["created".to_owned(), birth::created(record)]);
     if is_served {
-        for (name, value) in volume.stat.named() {
+        for Stat { name, value, .. } in volume.stat.table() {
             let value =
                 if name.ends_with("_bytes") { format_size(value) } else { format_count(value) };
             table.row([name.trim_end_matches("_bytes").replace('_', " "), value]);
