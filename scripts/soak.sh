@@ -23,6 +23,7 @@ say() { printf '%s %s\n' "$(date +%T)" "$*"; }
 # A command that fails is in the log, and fails the soak.
 run() { "$gemelo" --quiet "$@" >>"$pool.log" 2>&1 || echo "status $?: gemelo $*" >>"$pool.failed"; }
 
+# The run begins with volumes that are full: it writes all blocks of a mixed load before.
 load() {
     run bench --target "nbd+unix:///$1?socket=$pool.sock" --operation mixed --pattern nurand \
         --rate "$rate" --time "${minutes}m" --sync fsync --fsync-every 100 --verify both \
@@ -52,15 +53,23 @@ commands() {
     done
 }
 
+# What the pool itself knows of its size: numbers of `pool stat`, in this order.
+figures="used_blocks index_entries metadata_memory_bytes metadata_used_bytes"
+
 watch() {
-    local minute memory descriptors threads
-    echo "minute,anonymous_kib,descriptors,threads" >"$pool.csv"
+    local minute memory descriptors threads name stat
+    echo "minute,anonymous_kib,descriptors,threads,${figures// /,}" >"$pool.csv"
     for ((minute = 1; minute <= minutes; minute++)); do
         sleep 60
         memory=$(awk '/^RssAnon/ { print $2 }' "/proc/$1/status")
         descriptors=("/proc/$1/fd"/*)
         threads=("/proc/$1/task"/*)
-        echo "$minute,$memory,${#descriptors[@]},${#threads[@]}" >>"$pool.csv"
+        printf '%s' "$minute,$memory,${#descriptors[@]},${#threads[@]}" >>"$pool.csv"
+        stat=$("$gemelo" --quiet pool stat "$pool" --json -)
+        for name in $figures; do
+            printf ',%s' "$(grep -om1 "\"$name\": *[0-9]*" <<<"$stat" | tr -dc 0-9)" >>"$pool.csv"
+        done
+        echo >>"$pool.csv"
     done
 }
 
@@ -87,10 +96,9 @@ soak() {
     "$gemelo" --quiet pool create "$pool" --backend "$1" --capacity 2g --cache 8m
     "$gemelo" --quiet volume create "$pool/online" --size 256m
     "$gemelo" --quiet volume create "$pool/later" --size 256m --dedup offline
-    # Small caches are full within minutes. glibc keeps freed memory in many arenas, each at the
-    # most that it ever held; few of them show what the server itself keeps.
-    MALLOC_ARENA_MAX=2 "$gemelo" serve "$pool" --listen "unix:$pool.sock" --metrics 127.0.0.1:0 \
-        --finder-memory 1m >"$pool.serve" 2>&1 &
+    # Small caches are full within minutes.
+    "$gemelo" serve "$pool" --listen "unix:$pool.sock" --metrics 127.0.0.1:0 --finder-memory 1m \
+        >"$pool.serve" 2>&1 &
     local server=$! loads=()
     until [ -S "$pool.sock" ]; do
         kill -0 "$server"

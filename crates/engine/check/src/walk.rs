@@ -9,7 +9,7 @@ use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MapEntry, Part, PoolSeed,
     RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, Superblock, Table, VolumeId,
-    VolumeRecord, find_roots, read_chain, read_superblock, replay_journal,
+    VolumeRecord, find_roots, read_chain, replay_journal,
 };
 use gemelo_store::{Contents, PoolDisks};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -65,7 +65,7 @@ impl Walk {
     /// Fails if the disks hold no pool, or if a disk cannot be read.
     pub fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>, FormatError> {
         let mut damage = Vec::new();
-        let superblock = read_superblock(&*disks.metadata, &mut damage)?;
+        let superblock = disks.read_superblock(&mut damage)?;
         for what in damage {
             report.add(false, format!("{what} is damaged; another copy is whole"));
         }

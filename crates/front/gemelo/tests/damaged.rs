@@ -137,7 +137,8 @@ fn a_check_of_cut_off_files_promises_only_what_a_repair_does() {
             let checked = gemelo(&["pool", "check", &made.path(), "--data"]);
             let text = checked.out + &checked.err;
             assert!(!text.contains("fill whole buffer"), "{what}: {text}");
-            assert!([0, 2, 4].contains(&checked.status), "{what}: {}: {text}", checked.status);
+            // The other file tells that there is a pool.
+            assert!([0, 4].contains(&checked.status), "{what}: {}: {text}", checked.status);
             let repaired =
                 gemelo(&["pool", "check", &made.path(), "--data", "--repair", "--force"]);
             let told = repaired.out + &repaired.err;

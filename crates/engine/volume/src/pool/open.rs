@@ -11,7 +11,7 @@ use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, MapEntry,
     PackedPlace, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock, VolumeId,
-    WHOLE_SLOT, find_roots, read_superblock, replay_journal,
+    WHOLE_SLOT, find_roots, replay_journal,
 };
 use gemelo_metadata::{
     BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
@@ -69,7 +69,7 @@ pub(crate) fn recover(
 ) -> Result<Recovered> {
     let is_salvaged = salvage.is_some();
     let mut damage = Damage::default();
-    let superblock = read_superblock(&*disks.metadata, &mut damage.harmless)?;
+    let superblock = disks.read_superblock(&mut damage.harmless)?;
     let seed = PoolSeed::of(&superblock);
     let store = disks.store(&superblock);
     damage.harmless.extend(store.check_labels()?);
