@@ -114,6 +114,11 @@ fn btree_conforms() {
 }
 
 #[test]
+fn compact_conforms() {
+    conform(BackendKind::Compact);
+}
+
+#[test]
 fn what_does_not_fit_the_state_is_an_error() {
     for kind in BackendKind::ALL {
         let mut pair = Pair::new(kind, 1);

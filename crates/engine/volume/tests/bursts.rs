@@ -175,3 +175,8 @@ fn no_burst_in_the_metadata_of_table_loses_what_was_flushed() {
 fn no_burst_in_the_metadata_of_btree_loses_what_was_flushed() {
     bursts(BackendKind::BTree);
 }
+
+#[test]
+fn no_burst_in_the_metadata_of_compact_loses_what_was_flushed() {
+    bursts(BackendKind::Compact);
+}
