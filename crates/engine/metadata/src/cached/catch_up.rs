@@ -1,7 +1,7 @@
 //! Computes an index in memory from the records of the checkpoint, part by part, after an opening.
 //!
-//! A part is read under the state's lock, so the checkpoint's pages stay, and writers wait for some
-//! milliseconds at most. The index of a block that a merge changes is changed by the merge: before
+//! A part is read under the state's lock, so the checkpoint's pages stay, and writers wait for a
+//! millisecond or so. The index of a block that a merge changes is changed by the merge: before
 //! the part is read, after it, or at the same time.
 
 use super::CachedBackend;
@@ -10,8 +10,8 @@ use crate::error::{MetadataError, Result};
 use gemelo_format::{Fingerprint, Identity, Part};
 use std::ops::{ControlFlow, Range};
 
-/// Records of a part: 16 pages. Takes some milliseconds.
-const PART_RECORDS: usize = 4096;
+/// Records of a part: 4 pages. Takes a millisecond.
+const PART_RECORDS: usize = 1024;
 
 /// The records that an index in memory has not been told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -238,6 +238,13 @@ impl Pair {
         assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
     }
 
+    /// The number of blocks that have a reference and a fingerprint.
+    pub(super) fn live_fingerprints(&self) -> u64 {
+        let references = self.model.references();
+        let live = references.keys().filter(|pbn| !self.model.fingerprints[pbn].is_none());
+        live.count() as u64
+    }
+
     /// Frees the blocks that neither the present state nor a state on disk refers to.
     pub(super) fn free_unused(&mut self) {
         let used: BTreeSet<u32> = self.model.references().into_keys().collect();

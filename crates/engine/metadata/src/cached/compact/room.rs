@@ -140,6 +140,19 @@ impl Room {
 }
 
 #[cfg(test)]
+impl Room {
+    /// Bytes of the slots that are not in use: those of the last segment of each size, which are
+    /// much in a small index and nothing in a large one.
+    pub(super) fn open_bytes(&self) -> u64 {
+        let open = |(units, size): (usize, &Size)| {
+            let words = units.max(1) * UNIT_WORDS;
+            (size.segments.len() * (SEGMENT_WORDS / words) - size.owners.len()) * words * 8
+        };
+        self.sizes.iter().enumerate().map(|sized| open(sized) as u64).sum()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

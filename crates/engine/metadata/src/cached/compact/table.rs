@@ -225,6 +225,14 @@ impl Table {
 }
 
 #[cfg(test)]
+impl Table {
+    /// Bytes of [`Room::open_bytes`].
+    pub(super) fn open_bytes(&self) -> u64 {
+        self.room.open_bytes()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use gemelo_base::random::{Random, mix64};
