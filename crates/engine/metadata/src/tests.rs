@@ -1,6 +1,7 @@
 //! Conformance of every backend: it gets the same random changes as a plain model. Checkpoints in
 //! between succeed, fail, or are the state that the next process begins with.
 
+mod estimate;
 mod pair;
 
 use crate::error::MetadataError;

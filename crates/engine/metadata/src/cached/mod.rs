@@ -27,6 +27,7 @@ use crate::error::{MetadataError, Result};
 use btree::BTreeLayout;
 use catch_up::Unread;
 use compact::CompactLayout;
+pub(super) use compact::bytes_of as compact_index_bytes;
 use delta::{Delta, Words};
 use gemelo_format::{
     Fingerprint, Identity, Lbn, Part, Pbn, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume,

@@ -68,7 +68,7 @@ impl Pair {
         }
     }
 
-    fn apply(&mut self, change: &Change) -> Vec<u32> {
+    pub(super) fn apply(&mut self, change: &Change) -> Vec<u32> {
         let mut freed = Vec::new();
         self.backend.apply(std::slice::from_ref(change), &mut freed).unwrap();
         freed.into_iter().map(Pbn::number).collect()
@@ -229,7 +229,11 @@ impl Pair {
     }
 
     pub(super) fn reload(&mut self, root: &Root) {
-        let options = LoadOptions { cache_bytes: CACHE_BYTES, salvages: false };
+        self.reload_with(root, CACHE_BYTES);
+    }
+
+    pub(super) fn reload_with(&mut self, root: &Root, cache_bytes: u64) {
+        let options = LoadOptions { cache_bytes, salvages: false };
         let mut damage = Damage::default();
         let disk = Arc::clone(&self.disks.metadata);
         let home = BackendContext { disk, superblock: &self.superblock };

@@ -53,9 +53,28 @@ impl MemoryIndex {
     }
 }
 
+/// Bits of a hash, for PBNs below this one.
+const fn hash_bits(pbn_end: u64) -> u32 {
+    let bits = u64::BITS - pbn_end.saturating_sub(1).leading_zeros();
+    // A PBN has 32 bits, whatever a damaged root says.
+    let bits = if bits > u32::BITS { u32::BITS } else { bits } + SPARE_BITS;
+    if bits < MIN_HASH_BITS { MIN_HASH_BITS } else { bits }
+}
+
+/// Bytes that an index of this many entries takes, about, in a store of this many blocks. An entry
+/// has its PBN, its tag, and some 2 bits of its run; a twentieth more is not used in the slots and
+/// segments, and some sizes of slots have a segment that is filled in part.
+pub(in super::super) fn bytes_of(entries: u64, pbn_end: u64) -> u64 {
+    const OPEN_BYTES: u64 = 1 << 20;
+    let entry_bits = u64::BITS - entries.leading_zeros();
+    let tag_and_run =
+        u64::from(hash_bits(pbn_end.max(2))).saturating_sub(u64::from(entry_bits)) + 3;
+    entries * (u64::from(entry_bits) + tag_and_run) * 21 / 20 / 8 + OPEN_BYTES
+}
+
 impl IndexState for MemoryIndex {
     fn empty(pbn_end: u64) -> Self {
-        let hash_bits = (u64::BITS - (pbn_end - 1).leading_zeros() + SPARE_BITS).max(MIN_HASH_BITS);
+        let hash_bits = hash_bits(pbn_end);
         Self { table: Arc::new(RwLock::new(Table::new(hash_bits))) }
     }
 
