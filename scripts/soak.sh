@@ -14,7 +14,7 @@ minutes=${1:-60}
 work=$(realpath -m "${2:-$(mktemp -d "${TMPDIR:-/tmp}/gemelo-soak.XXXXXX")}")
 gemelo=$(realpath "${GEMELO:-target/release/gemelo}")
 rate=${RATE:-150}
-read -ra backends <<<"${BACKENDS:-log ram table btree}"
+read -ra backends <<<"${BACKENDS:-log ram table btree compact}"
 # The last minutes are compared with as many before them.
 window=$((minutes < 60 ? minutes / 3 : 20))
 

@@ -143,7 +143,7 @@ impl Walk {
     ) -> Result<bool, FormatError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let mut reader = TreeReader {
-            is_table: self.superblock.backend.layout() == Layout::Arrays,
+            is_table: self.superblock.backend.layout() != Layout::Trees,
             buckets: table.buckets,
             pages,
         };
@@ -193,7 +193,11 @@ impl Walk {
         if is_whole && counts.lost.is_empty() {
             compare_counts(&counts.values, &references, pages);
         }
-        if is_whole && index.lost.is_empty() && fingerprints.lost.is_empty() {
+        if self.superblock.backend.layout() == Layout::Records {
+            if table.index.root.is_some() || (table.buckets, table.index_entries) != (0, 0) {
+                pages.report.add(false, "the table names an index, which is not stored".into());
+            }
+        } else if is_whole && index.lost.is_empty() && fingerprints.lost.is_empty() {
             compare_index(&index.values, table, &self.fingerprints, &references, pages);
         }
         Ok(is_whole)

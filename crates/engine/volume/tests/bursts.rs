@@ -222,3 +222,8 @@ fn a_pool_without_all_heads_of_a_disk_is_damaged_and_not_absent() {
         assert_eq!(kinds(&images), [FailureKind::BadInput; 3], "{backend:?}, neither");
     }
 }
+
+#[test]
+fn no_burst_in_the_metadata_of_compact_loses_what_was_flushed() {
+    bursts(BackendKind::Compact);
+}

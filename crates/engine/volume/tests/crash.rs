@@ -130,6 +130,11 @@ fn what_was_flushed_survives_every_crash_of_btree() {
     crash_again_and_again(&pool_of(BackendKind::BTree), BlockStore::open, ROUNDS);
 }
 
+#[test]
+fn what_was_flushed_survives_every_crash_of_compact() {
+    crash_again_and_again(&pool_of(BackendKind::Compact), BlockStore::open, ROUNDS);
+}
+
 /// Neither the engine nor the checker may assume the place or the form of a content.
 #[test]
 fn what_was_flushed_survives_crashes_over_another_store() {

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(60);
-const BACKENDS: [&str; 4] = ["log", "ram", "table", "btree"];
+const BACKENDS: [&str; 5] = ["log", "ram", "table", "btree", "compact"];
 
 fn import(pool: &TestPool, name: &str, mode: &str, content: &[u8]) {
     let source = pool.file("source");

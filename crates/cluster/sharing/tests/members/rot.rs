@@ -74,7 +74,7 @@ impl<'a> Run<'a> {
         let world = World::new(seed, Faults::NONE);
         let client = world.client();
         let config = domain::create(&client, MEMBERS);
-        let backends = [BackendKind::Log, BackendKind::Ram, BackendKind::Table, BackendKind::BTree];
+        let backends = BackendKind::ALL;
         let start = |number| {
             let backend = backends[(seed as usize + number as usize) % backends.len()];
             member::format(&client, MemberId(number), backend, 400);

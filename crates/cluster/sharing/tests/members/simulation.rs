@@ -101,6 +101,11 @@ fn what_was_flushed_is_read_back_and_nothing_leaks_with_btree() {
     run_seeds(BackendKind::BTree);
 }
 
+#[test]
+fn what_was_flushed_is_read_back_and_nothing_leaks_with_compact() {
+    run_seeds(BackendKind::Compact);
+}
+
 fn run(seed: u64, backend: BackendKind, tally: &Tally) {
     let world = World::new(seed, Faults::NONE);
     let admin = world.client();

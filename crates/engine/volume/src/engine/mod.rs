@@ -228,6 +228,13 @@ impl Engine {
         self.log.read()
     }
 
+    /// Completes the index of a pool that was opened, unless `is_stopped` ends it before. A
+    /// duplicate of a block that the index does not lead to yet is stored again.
+    pub(crate) fn complete_index(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
+        while !is_stopped() && self.state().backend().catch_up()? {}
+        Ok(())
+    }
+
     /// The metadata, to be changed by [`Log::apply`].
     fn state_to_change(&self) -> OrderedWrite<'_, State> {
         self.log.write()

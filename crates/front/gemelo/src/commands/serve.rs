@@ -165,8 +165,8 @@ pub(crate) struct Arguments {
     /// Most data that such a scrub reads a second [default: 50m]
     #[arg(long, help_heading = BACKGROUND, value_name = "SIZE")]
     scrub_rate: Option<Size>,
-    /// Memory for the metadata of the backends table and btree [default: as the pool was made,
-    /// 256m]
+    /// Memory for pages and changes of the metadata of the backends table, btree and compact
+    /// [default: as the pool was made, 256m]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     cache: Option<Size>,
     /// Memory for contents that were written: until they are on the disk, and afterwards for

@@ -51,7 +51,8 @@ pub struct Settings {
     pub scrub_interval_ms: Option<u64>,
     /// Most bytes a second that a scrub by schedule reads.
     pub scrub_bytes_per_s: Option<u64>,
-    /// Bytes of memory for the metadata of the backends `table` and `btree`.
+    /// Bytes of memory for pages and changes of the metadata of the backends `table`, `btree` and
+    /// `compact`.
     pub cache_bytes: Option<u64>,
     /// Bytes of memory for contents that were written: until they are on the disk, and afterwards
     /// for readers.
