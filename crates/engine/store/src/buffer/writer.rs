@@ -3,7 +3,7 @@
 use super::memory::Slot;
 use super::shared::{Guarded, Locked, Shared};
 use super::state::Run;
-use crate::ContentWrite;
+use crate::{ContentWrite, is_no_space};
 use gemelo_base::scheduling::let_others_interrupt;
 use parking_lot::MutexGuard;
 use std::io;
@@ -33,7 +33,7 @@ impl Unwritten {
     /// Returns whether there was no space, which may change.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::Failed(error) if is_full(error))
+        matches!(self, Self::Failed(error) if is_no_space(error))
     }
 
     /// Returns the error of the store below.
@@ -44,11 +44,6 @@ impl Unwritten {
             broken @ Self::Broken => io::Error::other(broken.to_string()),
         }
     }
-}
-
-/// Returns whether an error means that there is no space.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// While this lives, no content that could not be written is tried again. So those that are known
@@ -81,7 +76,7 @@ impl Shared {
                 break Room::Broken;
             }
             match guarded.state.failure() {
-                Some(error) if is_full(&error) => break Room::Full,
+                Some(error) if is_no_space(&error) => break Room::Full,
                 Some(_) => break Room::None,
                 None => {}
             }
