@@ -11,6 +11,7 @@
 
 mod common;
 
+use common::aged::age;
 use common::driver::{Driver, Model, check_recovered};
 use common::repeat::Repeat;
 use common::scatter::ScatterStore;
@@ -52,6 +53,9 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> (u64, u64) {
         [None, Some(0), Some(3 * BLOCK as u64), None][(seed / 2 % 4) as usize];
     let tuning = Tuning { inline_overload, max_journal_data_bytes, ..tuning() };
     let mut model = Model::default();
+    if seed % 8 == 7 {
+        age(&simulation, &mut model, &mut random, tuning);
+    }
     let mut crashes = 0;
     for _ in 0..CRASHES {
         check_from_outside(&simulation);

@@ -333,12 +333,15 @@ fn others_are_same(
 ) -> Result<bool> {
     let mut places = Vec::with_capacity(1);
     for other in others {
+        // The volume of one that is not open may have been removed.
+        if !open.iter().any(|open| open.has(other)) {
+            return Ok(false);
+        }
         let Reference { volume, lbn, .. } = other;
         places.clear();
         state.backend().look_up(*volume, &[*lbn], &mut places)?;
         let is_same = places == [MapEntry::Stored(from.pbn, from.checksum)];
-        let is_open = open.iter().any(|open| open.has(other));
-        if !is_same || !is_open || state.backend().is_in_shared_part(*volume, *lbn) {
+        if !is_same || state.backend().is_in_shared_part(*volume, *lbn) {
             return Ok(false);
         }
     }
