@@ -12,18 +12,19 @@ mod common;
 
 use common::repeat::Repeat;
 use common::simulated::Simulation;
-use common::{BLOCK, COMPRESSIONS, flush, open, options_with, read, write};
+use common::{BLOCK, COMPRESSIONS, flush, open, options_with, read, trim, write};
 use gemelo_base::random::Random;
-use gemelo_base::{Silent, StopFlag};
+use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
 use gemelo_format::{BackendKind, Compression, DedupMode};
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
+use std::sync::Arc;
 
 const BYTES: usize = BLOCK;
 /// Blocks of the data store. In a much smaller one there would be too little room to move many
 /// contents at once.
-const BLOCKS: u64 = 9_000;
+const BLOCKS: u64 = 8_000;
 /// Contents are written in lists of this many.
 const AT_ONCE: u64 = 8;
 
@@ -150,20 +151,89 @@ fn age(
 
 #[test]
 fn a_pool_at_95_percent_of_its_bytes_never_refuses_overwrites() {
+    let _ = age((0, BackendKind::Log), (95, half), 1);
+}
+
+#[test]
+fn a_pool_with_contents_of_all_sizes_never_refuses_overwrites() {
     for (seed, backend) in (0..).zip(BackendKind::ALL) {
-        for eighths in [half, mixed] {
-            let amplification = age((seed, backend), (95, eighths), 2);
-            eprintln!("{backend:?}: {amplification:.2}");
-        }
+        let _ = age((seed, backend), (93, mixed), 1);
     }
 }
 
-/// The bound is above what was measured, and far below what cleaning without a choice would cost.
+/// The bounds are above what was measured, and far below what cleaning without a choice would cost.
 #[test]
 fn the_cost_of_cleaning_grows_as_the_pool_fills() {
-    for (percent, most) in [(70, 3.0), (80, 4.0), (90, 8.0), (95, 20.0)] {
-        let amplification = age((1, BackendKind::Log), (percent, half), 4);
+    for (percent, most) in [(70, 2.5), (80, 4.5), (90, 9.0)] {
+        let amplification = age((1, BackendKind::Log), (percent, half), 2);
         eprintln!("{percent} % full: {amplification:.2} bytes are written for each new one");
         assert!(amplification < most, "{percent} % full: {amplification:.2}");
     }
+}
+
+/// Contents that do not shrink fill the store to its last blocks. Only a removal makes room then.
+#[test]
+fn a_pool_whose_bytes_are_used_refuses_writes_and_serves_again_after_a_removal() {
+    let simulation = Simulation::new(3);
+    Pool::format(&simulation.disks(), &pool_of(BackendKind::Log, Compression::Lz4)).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let mut aged = filled(&pool, 90, half);
+    // New contents need bytes that no overwritten one gives back.
+    let (mut lbn, last) = (aged.ids.len(), 7 * BLOCKS as usize);
+    aged.ids.resize(last, 0);
+    while lbn < last && aged.write(lbn, lbn as u64 + 1).is_ok() {
+        lbn += 1;
+    }
+    let stored = pool.stat().unwrap();
+    assert_eq!(stored.physical_blocks, lbn as u64);
+    // 276 bytes of a content, with its head, and 16 of each block.
+    let used_bytes = lbn as u64 * 276 + stored.used_blocks * 16;
+    assert!(used_bytes * 100 > BLOCKS * BYTES as u64 * 95, "{used_bytes} bytes are used");
+    aged.check();
+    trim(&aged.volume, 0, 400 * BYTES as u64).unwrap();
+    aged.ids[..400].fill(0);
+    flush(&aged.volume).unwrap();
+    for lbn in 0..300 {
+        aged.write(lbn, 1 << 50 | lbn as u64).unwrap();
+    }
+    aged.check();
+    drop(aged);
+    pool.close().unwrap();
+    check_from_outside(&simulation);
+}
+
+/// Writers, the cleaner's thread and the finder at once. Debug builds check the order of all locks.
+#[test]
+fn writers_and_the_thread_of_the_cleaner_work_side_by_side() {
+    const WRITERS: u64 = 3;
+    const WRITES: u64 = 6_000;
+    let simulation = Simulation::new(11);
+    Pool::format(&simulation.disks(), &pool_of(BackendKind::Log, Compression::Lz4)).unwrap();
+    let tuning = Tuning { background: true, ..tuning() };
+    let pool =
+        Pool::open_disks(simulation.disks(), tuning, Arc::new(SystemClock::new())).unwrap();
+    // Two contents of each block, nearly.
+    let blocks = BLOCKS * 17 / 10 * 9 / 10 / WRITERS;
+    let names: Vec<String> = (0..WRITERS).map(|number| format!("v{number}")).collect();
+    for (name, mode) in names.iter().zip([DedupMode::Off, DedupMode::Inline, DedupMode::Offline]) {
+        pool.create_volume(name, blocks * BYTES as u64, mode).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for (number, name) in (0..).zip(&names) {
+            let volume = pool.volume(name).unwrap();
+            scope.spawn(move || {
+                let mut random = Random::new(number);
+                let ids = vec![0; blocks as usize];
+                let mut aged = Aged { volume, ids, eighths: half };
+                for lbn in 0..blocks as usize {
+                    aged.write(lbn, (number + 1) << 32 | lbn as u64).unwrap();
+                }
+                aged.overwrite(&mut random, WRITES);
+                aged.check();
+            });
+        }
+    });
+    assert!(pool.stat().unwrap().activity.cleaned_blocks > 0, "nothing was cleaned");
+    pool.close().unwrap();
+    check_from_outside(&simulation);
 }

@@ -117,7 +117,9 @@ impl Engine {
                 Step::End(true) => return Ok(Cleaning::Done),
                 // A pass of the background looks at fewer blocks than one for a write.
                 Step::End(false) => {}
-                Step::NoRoom | Step::Futile if saved_bytes == 0 => return Ok(Cleaning::Nothing),
+                // There may be room for a smaller one.
+                Step::NoRoom if saved_bytes == 0 => cleaner.skip_window(),
+                Step::Futile if saved_bytes == 0 => return Ok(Cleaning::Nothing),
                 Step::NoRoom | Step::Futile => return Ok(Cleaning::Done),
             }
         }

@@ -46,7 +46,7 @@ impl DataPath {
         let block_bytes = self.store().block_bytes();
         let bytes = compressed.stored_bytes(block_bytes);
         // What is placed before the last free block is used would be placed for nothing.
-        if self.space.lock().blocks().free() <= bytes.div_ceil(block_bytes as u64) {
+        if self.space.lock().free_blocks() <= bytes.div_ceil(block_bytes as u64) {
             return Ok(None);
         }
         let placed = self.place(compressed, (compressed.parts().count(), 0))?;

@@ -23,8 +23,8 @@ const FREE_PART: u64 = 4;
 /// A content, in the unit in which parts of contents are counted.
 pub(crate) const CONTENT: u64 = 256;
 /// A store keeps this part of its blocks free for the cleaner, within bounds.
-const SPARE_PART: u64 = 128;
-const MIN_SPARE_BLOCKS: u64 = 4;
+const SPARE_PART: u64 = 64;
+const MIN_SPARE_BLOCKS: u64 = 8;
 const MAX_SPARE_BLOCKS: u64 = 256;
 
 /// Consecutive blocks that may be emptied.
@@ -85,7 +85,7 @@ impl ContentSpace {
 
     /// The window from the first of these blocks on that saves the most, if any saves something.
     fn best_window(&self, blocks: Range<u32>, rule: Rule) -> Option<Window> {
-        let longest = self.spare_blocks().min(MAX_WINDOW_BLOCKS);
+        let longest = (self.spare_blocks() / 2).min(MAX_WINDOW_BLOCKS);
         let shortest = longest.min(MIN_WINDOW_BLOCKS);
         let (first, mut best, mut most) = (blocks.start, None, 0);
         let mut contents = CONTENT * u64::from(self.is_spanned_into(first));
@@ -188,7 +188,7 @@ mod tests {
     fn a_part_stays_free_for_the_cleaner() {
         let spare =
             |blocks| ContentSpace::new(StoreKind::Packed(Compression::Lz4), blocks).spare_blocks();
-        assert_eq!([60, 1280, 1 << 20].map(spare), [4, 10, 256]);
+        assert_eq!([60, 640, 1 << 20].map(spare), [8, 10, 256]);
         assert_eq!(ContentSpace::new(StoreKind::Plain, 1 << 20).spare_blocks(), 0);
     }
 }

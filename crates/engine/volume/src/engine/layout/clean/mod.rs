@@ -75,6 +75,13 @@ pub(in crate::engine) enum Step {
 }
 
 impl Cleaner {
+    /// Leaves out the window that is next.
+    pub(in crate::engine) fn skip_window(&mut self) {
+        if let Some((_, Stage::Moving(moving))) = &mut self.pass {
+            moving.windows.pop_front();
+        }
+    }
+
     /// Ends a pass before its time.
     fn forget(&mut self) {
         self.pass = None;
