@@ -210,8 +210,7 @@ fn writers_and_the_thread_of_the_cleaner_work_side_by_side() {
     let simulation = Simulation::new(11);
     Pool::format(&simulation.disks(), &pool_of(BackendKind::Log, Compression::Lz4)).unwrap();
     let tuning = Tuning { background: true, ..tuning() };
-    let pool =
-        Pool::open_disks(simulation.disks(), tuning, Arc::new(SystemClock::new())).unwrap();
+    let pool = Pool::open_disks(simulation.disks(), tuning, Arc::new(SystemClock::new())).unwrap();
     // Two contents of each block, nearly.
     let blocks = BLOCKS * 17 / 10 * 9 / 10 / WRITERS;
     let names: Vec<String> = (0..WRITERS).map(|number| format!("v{number}")).collect();

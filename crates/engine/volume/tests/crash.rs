@@ -111,10 +111,7 @@ fn crash_again_and_again(options: &PoolOptions, open_store: OpenStore, most: u64
         moved += moved_here;
         cleaned += cleaned_here;
     }
-    eprintln!(
-        "{:?}: {crashes} crashes, {moved} blocks moved, {cleaned} emptied",
-        options.backend
-    );
+    eprintln!("{:?}: {crashes} crashes, {moved} blocks moved, {cleaned} emptied", options.backend);
     assert!(moved > 0 || most < ROUNDS, "the arranger has moved nothing");
     cleaned
 }
