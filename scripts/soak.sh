@@ -5,7 +5,7 @@
 #   scripts/soak.sh [MINUTES [DIRECTORY]]     60 minutes and a temporary directory, unless given
 #
 # GEMELO names the program, RATE the operations a second of each of the two volumes of a pool (150),
-# BACKENDS the backends. The figures of each minute are in DIRECTORY/BACKEND.csv. It needs 8 GB of
+# BACKENDS the backends. The figures of each minute are in DIRECTORY/BACKEND.csv. It needs 4 GB of
 # disk.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ minutes=${1:-60}
 work=$(realpath -m "${2:-$(mktemp -d "${TMPDIR:-/tmp}/gemelo-soak.XXXXXX")}")
 gemelo=$(realpath "${GEMELO:-target/release/gemelo}")
 rate=${RATE:-150}
-read -ra backends <<<"${BACKENDS:-log ram table btree}"
+read -ra backends <<<"${BACKENDS:-log ram table btree compact}"
 # The last minutes are compared with as many before them.
 window=$((minutes < 60 ? minutes / 3 : 20))
 
@@ -23,6 +23,7 @@ say() { printf '%s %s\n' "$(date +%T)" "$*"; }
 # A command that fails is in the log, and fails the soak.
 run() { "$gemelo" --quiet "$@" >>"$pool.log" 2>&1 || echo "status $?: gemelo $*" >>"$pool.failed"; }
 
+# The run begins with volumes that are full: it writes all blocks of a mixed load before.
 load() {
     run bench --target "nbd+unix:///$1?socket=$pool.sock" --operation mixed --pattern nurand \
         --rate "$rate" --time "${minutes}m" --sync fsync --fsync-every 100 --verify both \
@@ -52,15 +53,23 @@ commands() {
     done
 }
 
+# What the pool itself knows of its size: numbers of `pool stat`, in this order.
+figures="used_blocks index_entries metadata_memory_bytes metadata_used_bytes"
+
 watch() {
-    local minute memory descriptors threads
-    echo "minute,anonymous_kib,descriptors,threads" >"$pool.csv"
+    local minute memory descriptors threads name stat
+    echo "minute,anonymous_kib,descriptors,threads,${figures// /,}" >"$pool.csv"
     for ((minute = 1; minute <= minutes; minute++)); do
         sleep 60
         memory=$(awk '/^RssAnon/ { print $2 }' "/proc/$1/status")
         descriptors=("/proc/$1/fd"/*)
         threads=("/proc/$1/task"/*)
-        echo "$minute,$memory,${#descriptors[@]},${#threads[@]}" >>"$pool.csv"
+        printf '%s' "$minute,$memory,${#descriptors[@]},${#threads[@]}" >>"$pool.csv"
+        stat=$("$gemelo" --quiet pool stat "$pool" --json -)
+        for name in $figures; do
+            printf ',%s' "$(grep -om1 "\"$name\": *[0-9]*" <<<"$stat" | tr -dc 0-9)" >>"$pool.csv"
+        done
+        echo >>"$pool.csv"
     done
 }
 
@@ -84,13 +93,14 @@ judge() {
 soak() {
     pool=$work/$1
     rm -rf "$pool" "$pool".*
-    "$gemelo" --quiet pool create "$pool" --backend "$1" --capacity 2g --cache 8m
+    # Writes go once round so small a data store in 20 minutes. Until then `log` and `ram` make
+    # records of blocks that were never used before.
+    "$gemelo" --quiet pool create "$pool" --backend "$1" --capacity 768m --cache 8m
     "$gemelo" --quiet volume create "$pool/online" --size 256m
     "$gemelo" --quiet volume create "$pool/later" --size 256m --dedup offline
-    # Small caches are full within minutes. glibc keeps freed memory in many arenas, each at the
-    # most that it ever held; few of them show what the server itself keeps.
-    MALLOC_ARENA_MAX=2 "$gemelo" serve "$pool" --listen "unix:$pool.sock" --metrics 127.0.0.1:0 \
-        --finder-memory 1m >"$pool.serve" 2>&1 &
+    # Small caches are full within minutes.
+    "$gemelo" serve "$pool" --listen "unix:$pool.sock" --metrics 127.0.0.1:0 --finder-memory 1m \
+        >"$pool.serve" 2>&1 &
     local server=$! loads=()
     until [ -S "$pool.sock" ]; do
         kill -0 "$server"

@@ -180,3 +180,8 @@ fn what_was_flushed_survives_every_take_over_of_table() {
 fn what_was_flushed_survives_every_take_over_of_btree() {
     take_over_again_and_again(BackendKind::BTree);
 }
+
+#[test]
+fn what_was_flushed_survives_every_take_over_of_compact() {
+    take_over_again_and_again(BackendKind::Compact);
+}

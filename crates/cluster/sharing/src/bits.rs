@@ -44,6 +44,15 @@ impl Bits {
         self.words.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
+    /// Returns all PBNs in ascending order.
+    pub(crate) fn all(&self) -> Vec<Pbn> {
+        let in_word = |(word, bits): (usize, &u64)| {
+            let set = (0..64).filter(move |bit| bits >> bit & 1 == 1);
+            set.filter_map(move |bit| Pbn::new(word as u32 * 64 + bit)).collect::<Vec<Pbn>>()
+        };
+        self.words.iter().enumerate().filter(|(_, bits)| **bits != 0).flat_map(in_word).collect()
+    }
+
     pub(crate) const fn len(&self) -> u64 {
         self.count
     }
@@ -106,6 +115,7 @@ mod tests {
                 prop_assert_eq!(bits.len(), set.len() as u64);
                 prop_assert_eq!(bits.contains(pbn), set.contains(&pbn));
             }
+            prop_assert!(bits.all().into_iter().eq(set.iter().copied()));
             bits.cursor = 0;
             prop_assert!(bits.take(usize::MAX).into_iter().eq(set));
         }

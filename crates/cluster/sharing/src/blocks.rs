@@ -48,6 +48,9 @@ pub(crate) struct Blocks {
     lent: Bits,
     /// Kept blocks whose contents were found damaged, or good again.
     doubted: Bits,
+    /// Blocks that were not published, or whose references were not released, for a reason that may
+    /// pass.
+    postponed: Bits,
     borrowed: Borrowed,
     aside: BTreeMap<Pbn, Aside>,
     /// Blocks that are being published.
@@ -114,6 +117,8 @@ impl Blocks {
         let is_kept = self.kept.contains(pbn);
         if is_kept {
             self.lose_last_reference(pbn);
+        } else {
+            self.postponed.remove(pbn);
         }
         is_kept
     }
@@ -256,11 +261,22 @@ impl Blocks {
         }
     }
 
-    /// Ends the publishing of a block that is not shared at present. It is tried again when the
-    /// pool is opened.
-    pub(crate) fn set_aside(&mut self, pbn: Pbn) {
-        self.give_up(pbn, false);
-        self.candidates.remove(pbn);
+    /// Ends the publishing of a block that is not shared at present. [`Self::retry`] tries again.
+    /// Returns whether it is the first time.
+    pub(crate) fn set_aside(&mut self, pbn: Pbn) -> bool {
+        self.give_up(pbn, true);
+        // A block without a reference is free now, and no candidate.
+        self.candidates.remove(pbn) && self.postponed.insert(pbn)
+    }
+
+    /// Has the postponed blocks published and their references released with the next ones.
+    pub(crate) fn retry(&mut self) {
+        for pbn in self.postponed.all() {
+            match self.kept.contains(pbn) {
+                true => self.note_due(pbn),
+                false => drop(self.candidates.insert(pbn)),
+            }
+        }
     }
 
     /// Returns the blocks that no intent has and that are being published.
@@ -279,6 +295,7 @@ impl Blocks {
     /// Ends the publishing of a block whose relation was set.
     pub(crate) fn end_publishing(&mut self, pbn: Pbn) {
         self.publishing.remove(&pbn);
+        self.postponed.remove(pbn);
         self.note_due(pbn);
     }
 
@@ -326,15 +343,16 @@ impl Blocks {
     pub(crate) fn end_release(&mut self, fingerprint: Fingerprint) {
         if let Some(pbn) = self.by_content.remove(&fingerprint.to_bytes()) {
             self.releasing.remove(&pbn);
+            self.postponed.remove(pbn);
         }
     }
 
-    /// Ends the release of a reference that could not be decided. It is tried again when
-    /// the pool is opened.
+    /// Ends the release of a reference that could not be decided. [`Self::retry`] tries again.
     pub(crate) fn postpone_release(&mut self, fingerprint: Fingerprint) {
-        let pbn = self.released(fingerprint);
-        if pbn.is_some_and(|pbn| self.releasing.get(&pbn) == Some(&Progress::Planned)) {
+        let Some(pbn) = self.released(fingerprint) else { return };
+        if self.releasing.get(&pbn) == Some(&Progress::Planned) {
             self.end_release(fingerprint);
+            self.postponed.insert(pbn);
         }
     }
 
@@ -357,6 +375,7 @@ impl Blocks {
         self.lent.remove(pbn);
         self.due.remove(pbn);
         self.doubted.remove(pbn);
+        self.postponed.remove(pbn);
         if self.unreferenced.remove(pbn) {
             self.freed.push(pbn);
         }
@@ -376,6 +395,7 @@ impl Blocks {
             &self.due,
             &self.lent,
             &self.doubted,
+            &self.postponed,
         ];
         BlockStats {
             kept: self.kept.len(),

@@ -53,7 +53,7 @@ impl Sharing {
         self.add_told(worker, &doubts, &mut doubted)?;
         let doubted: Vec<Doubted> = doubted.into_values().collect();
         let changes = self.judge(worker, pool, &doubted)?;
-        let Worker { index, figures } = &mut *worker;
+        let Worker { index, figures, .. } = &mut *worker;
         let mut journal = LedgerJournal { shared: &self.shared, figures };
         index.submit(&changes, &mut journal)?;
         if !doubts.is_empty() {

@@ -31,6 +31,10 @@ const SPARE_ROUNDS: u64 = 4;
 /// Most rounds of [`Sharing::drain`] that are full of letters: a million letters.
 const MAX_LETTER_ROUNDS: u64 = 1000;
 
+/// Time after which a member tries again what it has postponed. The home of a damaged content is
+/// told of a good copy, and what a repair of the index has brought back is used.
+const RETRY_INTERVAL: Duration = Duration::from_secs(600);
+
 /// A member, as this process serves it. The caller has its tenure.
 pub struct SharingParts {
     /// The store of the domain.
@@ -109,6 +113,7 @@ struct PlannedReleases {
 pub struct Sharing {
     pub(crate) shared: Arc<Shared>,
     objects: Arc<dyn Objects>,
+    clock: Arc<dyn Clock>,
     config: DomainConfig,
     pub(crate) options: SharingOptions,
     worker: Mutex<Worker>,
@@ -122,6 +127,8 @@ pub struct Sharing {
 pub(crate) struct Worker {
     pub(crate) index: Index,
     pub(crate) figures: Stats,
+    /// Time of the last attempt at what was postponed, by the clock of the member.
+    retried_ns: u64,
 }
 
 impl Sharing {
@@ -137,7 +144,8 @@ impl Sharing {
         let (ledger, orphans) =
             Ledger::load(stored, timer, member, |pbn, kind| blocks.load(pbn, kind))?;
         blocks.load_in_flight(&orphans);
-        let index = Index::new(Arc::clone(&objects), clock, &config, member);
+        let retried_ns = clock.now_ns();
+        let index = Index::new(Arc::clone(&objects), Arc::clone(&clock), &config, member);
         let index = match options.split_above {
             Some(entries) => index.with_split_above(entries),
             None => index,
@@ -145,10 +153,10 @@ impl Sharing {
         let compares = options.compares;
         let shared =
             Shared::new(SharedParts { member, ledger, blocks, orphans, foreign, compares });
-        let worker = Mutex::new(Worker { index, figures: Stats::default() });
+        let worker = Mutex::new(Worker { index, figures: Stats::default(), retried_ns });
         let shared = Arc::new(shared);
         let (figures, damage) = (Mutex::default(), Mutex::default());
-        Ok(Self { shared, objects, config, options, worker, figures, damage })
+        Ok(Self { shared, objects, clock, config, options, worker, figures, damage })
     }
 
     /// Returns the free_veto with which the member's pool has to be opened.
@@ -219,6 +227,7 @@ impl Sharing {
 
     fn round(&self, worker: &mut Worker, pool: &Pool) -> Result<Round> {
         self.resume(worker)?;
+        self.retry_postponed(worker);
         let released = self.release(worker)?;
         // Blocks become free before more are published, because a full pool waits for them.
         self.free(pool);
@@ -229,9 +238,17 @@ impl Sharing {
         Ok(Round { published, released, letters, examined })
     }
 
+    fn retry_postponed(&self, worker: &mut Worker) {
+        let now_ns = self.clock.now_ns();
+        if now_ns.saturating_sub(worker.retried_ns) >= RETRY_INTERVAL.as_nanos() as u64 {
+            worker.retried_ns = now_ns;
+            self.shared.blocks.write().retry();
+        }
+    }
+
     /// Settles intents that the ledger has and the index does not know of.
     fn resume(&self, worker: &mut Worker) -> Result<()> {
-        let Worker { index, figures } = worker;
+        let Worker { index, figures, .. } = worker;
         self.shared.ledger.lock().resolve()?;
         let orphans: Vec<_> = self.shared.orphans.lock().drain(..).map(|one| one.intent).collect();
         let resumed = index.resume(orphans, &mut LedgerJournal { shared: &self.shared, figures });
@@ -242,7 +259,7 @@ impl Sharing {
 
     /// Releases references that are due, and frees blocks that only the ledger keeps.
     fn release(&self, worker: &mut Worker) -> Result<usize> {
-        let Worker { index, figures } = worker;
+        let Worker { index, figures, .. } = worker;
         let due = self.shared.blocks.write().take_due(self.at_once(index));
         if due.is_empty() {
             return Ok(0);
@@ -312,7 +329,7 @@ impl Sharing {
 
     /// Publishes contents that are identified durably.
     fn publish(&self, worker: &mut Worker, pool: &Pool) -> Result<usize> {
-        let Worker { index, figures } = worker;
+        let Worker { index, figures, .. } = worker;
         // They are kept from here on, so that their records in the pool stay as they are.
         let pbns = self.shared.blocks.write().take_candidates(self.at_once(index));
         if pbns.is_empty() {
@@ -330,7 +347,7 @@ impl Sharing {
     }
 
     /// Sets contents aside that are not shared at present, and tells their homes of the good
-    /// copies. Returns how many there are.
+    /// copies. Returns how many there are that were not set aside before.
     fn set_aside(&self, index: &Index, changes: &[Change], effects: &[Effect]) -> Result<u64> {
         assert_eq!(effects.len(), changes.len(), "each content has an effect");
         let (mut told, mut count) = (Told::new(), 0);
@@ -342,8 +359,7 @@ impl Sharing {
                 told.entry(*home).or_default().push(doubt);
             }
             if matches!(effect, Effect::Refused { .. } | Effect::Undecided) {
-                self.shared.blocks.write().set_aside(pbn);
-                count += 1;
+                count += u64::from(self.shared.blocks.write().set_aside(pbn));
             }
         }
         index.doubt(&told)?;
@@ -372,7 +388,7 @@ impl Sharing {
     }
 
     fn collect(&self, worker: &mut Worker) -> Result<usize> {
-        let Worker { index, figures } = worker;
+        let Worker { index, figures, .. } = worker;
         let mut journal = LedgerJournal { shared: &self.shared, figures };
         Ok(index.collect(self.options.letters, &mut journal)?)
     }

@@ -1,4 +1,5 @@
-//! The trees of the backends `table` and `btree`, read page by page with code of its own.
+//! The trees of the backends `table`, `btree` and `compact`, read page by page with code of its
+//! own.
 
 use crate::pages::Pages;
 use gemelo_format::{

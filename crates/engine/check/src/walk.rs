@@ -9,7 +9,7 @@ use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MapEntry, Part, PoolSeed,
     RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, Superblock, Table, VolumeId,
-    VolumeRecord, find_roots, read_chain, read_superblock, replay_journal,
+    VolumeRecord, find_roots, read_chain, replay_journal,
 };
 use gemelo_store::{Contents, PoolDisks};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -65,7 +65,7 @@ impl Walk {
     /// Fails if the disks hold no pool, or if a disk cannot be read.
     pub fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>, FormatError> {
         let mut damage = Vec::new();
-        let superblock = read_superblock(&*disks.metadata, &mut damage)?;
+        let superblock = disks.read_superblock(&mut damage)?;
         for what in damage {
             report.add(false, format!("{what} is damaged; another copy is whole"));
         }
@@ -143,7 +143,7 @@ impl Walk {
     ) -> Result<bool, FormatError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let mut reader = TreeReader {
-            is_table: self.superblock.backend.layout() == Layout::Arrays,
+            is_table: self.superblock.backend.layout() != Layout::Trees,
             buckets: table.buckets,
             pages,
         };
@@ -193,7 +193,11 @@ impl Walk {
         if is_whole && counts.lost.is_empty() {
             compare_counts(&counts.values, &references, pages);
         }
-        if is_whole && index.lost.is_empty() && fingerprints.lost.is_empty() {
+        if self.superblock.backend.layout() == Layout::Records {
+            if table.index.root.is_some() || (table.buckets, table.index_entries) != (0, 0) {
+                pages.report.add(false, "the table names an index, which is not stored".into());
+            }
+        } else if is_whole && index.lost.is_empty() && fingerprints.lost.is_empty() {
             compare_index(&index.values, table, &self.fingerprints, &references, pages);
         }
         Ok(is_whole)

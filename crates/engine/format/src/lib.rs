@@ -51,7 +51,8 @@ pub use store::{
     set_array_value,
 };
 pub use superblock::{
-    DATA_MAGIC, SUPERBLOCK_MAGIC, Superblock, data_header, is_block_size, read_superblock,
+    DATA_MAGIC, SUPERBLOCK_MAGIC, Superblock, data_header, is_block_size, is_data_store,
+    read_superblock,
 };
 pub use table::{
     Chain, PageRef, ReadChain, SlotWrite, Table, TableVolume, build_chain, read_chain,

@@ -179,13 +179,27 @@ pub fn read_superblock(disk: &dyn Disk, damage: &mut Vec<String>) -> Result<Supe
 /// The header of the data store of this pool: the first bytes of block 0, and of its copy.
 #[must_use]
 pub fn data_header(superblock: &Superblock) -> [u8; DATA_HEADER_BYTES] {
+    header_with_id(&superblock.pool_id)
+}
+
+fn header_with_id(pool_id: &[u8; 16]) -> [u8; DATA_HEADER_BYTES] {
     let mut header = [0; DATA_HEADER_BYTES];
     let (body, checksum) = header.split_at_mut(24);
     let (magic, id) = body.split_at_mut(8);
     magic.copy_from_slice(DATA_MAGIC);
-    id.copy_from_slice(&superblock.pool_id);
+    id.copy_from_slice(pool_id);
     checksum.copy_from_slice(&XxHash3_64::oneshot(body).to_le_bytes());
     header
+}
+
+/// Returns whether a disk begins with the header of a data store, of whatever pool. A disk that
+/// cannot be read does not.
+#[must_use]
+pub fn is_data_store(disk: &dyn Disk) -> bool {
+    let mut header = [0; DATA_HEADER_BYTES];
+    let is_read = disk.read_at(0, &mut header).is_ok();
+    let [_, _, _, _, _, _, _, _, id @ .., _, _, _, _, _, _, _, _] = header;
+    is_read && header == header_with_id(&id)
 }
 
 #[cfg(test)]

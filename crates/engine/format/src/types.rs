@@ -299,11 +299,13 @@ pub enum BackendKind {
     /// Copy-on-write B-trees on disk, behind a cache of a fixed size.
     #[serde(rename = "btree")]
     BTree,
+    /// The arrays of [`Self::Table`], with the index in memory in some 4.5 bytes for each block.
+    Compact,
 }
 
 impl BackendKind {
     /// All backends.
-    pub const ALL: [Self; 4] = [Self::Log, Self::Ram, Self::Table, Self::BTree];
+    pub const ALL: [Self; 5] = [Self::Log, Self::Ram, Self::Table, Self::BTree, Self::Compact];
 
     /// The layout of the metadata disk.
     #[must_use]
@@ -312,6 +314,7 @@ impl BackendKind {
             Self::Log | Self::Ram => Layout::Pages,
             Self::Table => Layout::Arrays,
             Self::BTree => Layout::Trees,
+            Self::Compact => Layout::Records,
         }
     }
 
@@ -329,6 +332,7 @@ impl BackendKind {
             Self::Ram => 1,
             Self::Table => 2,
             Self::BTree => 3,
+            Self::Compact => 4,
         }
     }
 
@@ -340,6 +344,7 @@ impl BackendKind {
             Self::Ram => "ram",
             Self::Table => "table",
             Self::BTree => "btree",
+            Self::Compact => "compact",
         }
     }
 
@@ -360,6 +365,8 @@ pub enum Layout {
     Arrays,
     /// B-trees, read page by page when they are needed.
     Trees,
+    /// Arrays of pages without an index, which is computed from the records.
+    Records,
 }
 
 /// The longest name of a volume in bytes.

@@ -9,6 +9,7 @@
 
 mod cached;
 mod error;
+mod estimate;
 mod figures;
 mod log;
 mod registry;
@@ -18,6 +19,7 @@ mod tests;
 mod traits;
 
 pub use error::MetadataError;
+pub use estimate::{Needs, PlannedPool, estimate};
 pub use figures::{CacheStats, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use registry::{BackendContext, LoadOptions, about_backend, empty, load};
 pub use traits::{

@@ -48,6 +48,7 @@ const fn registration(kind: BackendKind) -> &'static Registration {
         BackendKind::Ram => &log::RAM,
         BackendKind::Table => &cached::TABLE,
         BackendKind::BTree => &cached::BTREE,
+        BackendKind::Compact => &cached::COMPACT,
     }
 }
 

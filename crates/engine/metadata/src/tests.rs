@@ -1,6 +1,7 @@
 //! Conformance of every backend: it gets the same random changes as a plain model. Checkpoints in
 //! between succeed, fail, or are the state that the next process begins with.
 
+mod estimate;
 mod pair;
 
 use crate::error::MetadataError;
@@ -111,6 +112,48 @@ fn table_conforms() {
 #[test]
 fn btree_conforms() {
     conform(BackendKind::BTree);
+}
+
+#[test]
+fn compact_conforms() {
+    conform(BackendKind::Compact);
+}
+
+/// An index in memory is computed while the metadata change. Parts of the reading come before,
+/// during and after merges.
+#[test]
+fn an_index_that_catches_up_while_changes_go_on_has_every_block_once() {
+    for seed in 0..2 {
+        let mut pair = Pair::new(BackendKind::Compact, seed);
+        pair.create(1);
+        (0..30_000).for_each(|_| pair.step(false));
+        pair.backend.freeze();
+        let root = pair.write();
+        pair.backend.finish();
+        pair.reload(&root);
+        pair.free_unused();
+        let (mut parts, mut is_behind) = (0, true);
+        while is_behind {
+            for turn in 0..3 {
+                (0..700).for_each(|_| pair.step(false));
+                match turn {
+                    0 => pair.backend.freeze(),
+                    1 => drop(pair.write()),
+                    _ => drop(pair.backend.finish()),
+                }
+                if (parts + turn + seed) % 2 == 0 {
+                    is_behind = pair.backend.catch_up().unwrap();
+                }
+            }
+            parts += 1;
+        }
+        assert!(parts > 3, "the index was complete after {parts} parts");
+        pair.backend.freeze();
+        pair.write();
+        pair.backend.finish();
+        assert_eq!(pair.backend.totals().index_entries, pair.live_fingerprints());
+        pair.compare();
+    }
 }
 
 #[test]

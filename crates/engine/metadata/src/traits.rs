@@ -64,6 +64,13 @@ pub trait Index {
     fn prefetch(&self, _places: &[MapEntry]) -> Result<()> {
         Ok(())
     }
+
+    /// Reads a part of what the index of an opened pool needs to lead to every block, for a few
+    /// milliseconds. Returns `true` if more is left; until then a duplicate may be stored again. A
+    /// backend whose index is complete when the pool is open has nothing to read.
+    fn catch_up(&self) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 /// The list of volumes, which every backend keeps in memory.

@@ -6,7 +6,7 @@ use crate::{
     write_blocks,
 };
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
-use gemelo_format::{DiskRole, FormatError, Pbn, Superblock, data_header};
+use gemelo_format::{DiskRole, FormatError, Pbn, Superblock, data_header, is_data_store};
 use std::io;
 use std::sync::Arc;
 
@@ -105,9 +105,15 @@ impl StoreSetUp for BlockStore {
         }
         let mut label = right;
         self.disk.read_at(0, &mut label).map_err(FormatError::io(DiskRole::Data, "read"))?;
-        Err(FormatError::NotAPool {
-            why: "the data store belongs to another pool than the metadata",
-        })
+        match is_data_store(&*self.disk) {
+            true => Err(FormatError::NotAPool {
+                why: "the data store belongs to another pool than the metadata",
+            }),
+            false => Err(FormatError::damaged(
+                "no header of the data store passes its checksum: if it is the right disk, restore \
+                 it and the metadata from a backup",
+            )),
+        }
     }
 
     fn content_of_form(&self, _: Pbn, form: &[u8]) -> Option<Vec<u8>> {

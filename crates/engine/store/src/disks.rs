@@ -2,7 +2,7 @@
 
 use crate::{BlockStore, Copies, FreeVeto, OpenStore, PackedStore, Store};
 use gemelo_disk::Disk;
-use gemelo_format::{StoreKind, Superblock};
+use gemelo_format::{FormatError, StoreKind, Superblock, is_data_store, read_superblock};
 use std::sync::Arc;
 
 /// Returns the store of the kind that the superblock names, over the store of its blocks.
@@ -68,6 +68,23 @@ impl PoolDisks {
     #[must_use]
     pub fn with_metadata(self, metadata: Arc<dyn Disk>) -> Self {
         Self { metadata, ..self }
+    }
+
+    /// Reads the superblock, and adds descriptions of damaged copies to `damage`. Disks whose data
+    /// store has a header are those of a damaged pool, and not of none.
+    ///
+    /// # Errors
+    /// Fails as [`read_superblock`] does, or if the pool has lost all copies of its superblock.
+    pub fn read_superblock(&self, damage: &mut Vec<String>) -> Result<Superblock, FormatError> {
+        match read_superblock(&*self.metadata, damage) {
+            Err(FormatError::NotAPool { .. }) if is_data_store(&*self.data) => {
+                Err(FormatError::damaged(
+                    "no copy of the superblock passes its checksum, but the data store is that of \
+                     a pool: restore both from a backup",
+                ))
+            }
+            other => other,
+        }
     }
 
     /// Opens the store of the pool with this superblock.

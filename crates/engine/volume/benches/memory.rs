@@ -129,7 +129,7 @@ fn main() {
         None => BackendKind::ALL.to_vec(),
     };
     let cache_mib = arguments.get(3).map_or(USUAL_CACHE_MIB, |text| text.parse().unwrap());
-    println!("cache of table and btree: {cache_mib} MiB");
+    println!("cache of the backends on disk: {cache_mib} MiB");
     for backend in backends {
         for gb in sizes.split(',') {
             measure(directory.path(), backend, gb.parse().unwrap(), cache_mib);

@@ -130,6 +130,14 @@ counters! {
         /// Blocks that were read to be moved and then left where they are, because a request
         /// changed them meanwhile, or because they could not be read or written.
         arrange_overtaken_blocks,
+        /// Bytes that new contents took in a store that compresses, before the cleaner moved any.
+        packed_bytes,
+        /// Blocks that the cleaner has emptied.
+        cleaned_blocks,
+        /// Contents that it has moved out of them.
+        cleaner_moved_blocks,
+        /// Bytes that these took where it wrote them again.
+        cleaner_moved_bytes,
         /// Contents that had the fingerprint of another one.
         collisions,
         /// Blocks that were found damaged when they were read.

@@ -1,6 +1,6 @@
 //! Runs of garbage of up to 1 MiB, anywhere on the metadata disk of a closed pool and of one that
 //! was killed: nothing that was flushed is lost, the damage is found, and a repair restores the
-//! copies.
+//! copies. A pool that has lost all copies of its own heads is damaged.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,10 +14,10 @@ mod common;
 
 use common::repeat::Repeat;
 use common::shape::superblock_of;
-use common::simulated::{METADATA, Simulation};
+use common::simulated::{DATA, METADATA, Simulation};
 use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds, tuning, write};
 use gemelo_base::random::Random;
-use gemelo_base::{Silent, StopFlag};
+use gemelo_base::{Classified, FailureKind, Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_format::{BackendKind, DedupMode, MAX_DAMAGED_BYTES, PAGE_BYTES, Superblock};
 use gemelo_store::PoolDisks;
@@ -174,4 +174,56 @@ fn no_burst_in_the_metadata_of_table_loses_what_was_flushed() {
 #[test]
 fn no_burst_in_the_metadata_of_btree_loses_what_was_flushed() {
     bursts(BackendKind::BTree);
+}
+
+/// The bytes of the disks at which the pool's own heads are: of the superblock, and of the header
+/// of the data store.
+fn heads(images: &[Vec<u8>; 2]) -> [Vec<usize>; 2] {
+    let superblock = superblock_of(&images[METADATA]);
+    let copy = superblock.header_copy.map(|pbn| pbn.index() * BLOCK);
+    let superblocks = Superblock::offsets().map(|offset| offset as usize);
+    [std::iter::once(0).chain(copy).collect(), superblocks.to_vec()]
+}
+
+/// Either disk tells that there is a pool. Without all heads of one disk the pool is damaged and
+/// nothing is written to it, whether these are overwritten or cut off; without all heads of both
+/// there is no pool.
+#[test]
+fn a_pool_without_all_heads_of_a_disk_is_damaged_and_not_absent() {
+    let kinds = |images: &[Vec<u8>; 2]| {
+        let simulation = Simulation::of_images(1, images.clone());
+        let (disks, stop) = (simulation.disks(), StopFlag::new());
+        let options = RepairOptions { data: true, choice: LossChoice::RollBack };
+        let all = [
+            open(&disks, tuning()).map(drop).unwrap_err().kind(),
+            check(&disks, CheckOptions { data: true }, &Silent, &stop).unwrap_err().kind(),
+            repair(&disks, options, &Silent, &stop).unwrap_err().kind(),
+        ];
+        assert!(simulation.images() == *images, "nothing is written");
+        all
+    };
+    for backend in BackendKind::ALL {
+        let whole = images(backend, true);
+        let heads = heads(&whole);
+        let without = |which: usize, images: &mut [Vec<u8>; 2]| {
+            for at in &heads[which] {
+                images[which][*at..*at + 100].fill(0xA5);
+            }
+        };
+        for which in [DATA, METADATA] {
+            let mut images = whole.clone();
+            without(which, &mut images);
+            assert_eq!(kinds(&images), [FailureKind::Damaged; 3], "{backend:?}, disk {which}");
+            images[which].truncate(100);
+            assert_eq!(kinds(&images), [FailureKind::Damaged; 3], "{backend:?}, cut off {which}");
+        }
+        let mut images = whole.clone();
+        [DATA, METADATA].into_iter().for_each(|which| without(which, &mut images));
+        assert_eq!(kinds(&images), [FailureKind::BadInput; 3], "{backend:?}, neither");
+    }
+}
+
+#[test]
+fn no_burst_in_the_metadata_of_compact_loses_what_was_flushed() {
+    bursts(BackendKind::Compact);
 }

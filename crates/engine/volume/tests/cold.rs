@@ -95,7 +95,7 @@ fn nobody_waits_for_the_pages_that_a_command_reads() {
         ("resize", |pool, _| pool.resize_volume("a", 64 * BLOCK as u64).unwrap()),
         ("remove", |pool, _| pool.remove_volume("a").unwrap()),
     ];
-    for backend in [BackendKind::Table, BackendKind::BTree] {
+    for backend in [BackendKind::Table, BackendKind::BTree, BackendKind::Compact] {
         for (name, work) in works {
             let (simulation, pool, b) = cold_pool(backend);
             let a = pool.volume("a").unwrap();
@@ -110,7 +110,7 @@ fn nobody_waits_for_the_pages_that_a_command_reads() {
 /// While a copy is being made, its name is taken, and its source can neither be removed nor cut.
 #[test]
 fn a_copy_that_is_being_made_has_its_name_and_keeps_its_source() {
-    for backend in [BackendKind::Table, BackendKind::BTree] {
+    for backend in [BackendKind::Table, BackendKind::BTree, BackendKind::Compact] {
         let (simulation, pool, _b) = cold_pool(backend);
         let hold = simulation.hold(METADATA, Call::Read);
         let (taken, is_removed) = thread::scope(|scope| {

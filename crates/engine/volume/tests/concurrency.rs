@@ -197,7 +197,7 @@ fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
             &path,
             &PoolOptions {
                 journal_bytes: Some(64 << 10),
-                ..options_with(BackendKind::ALL[seed as usize % 4], 140)
+                ..options_with(BackendKind::ALL[seed as usize % BackendKind::ALL.len()], 140)
             },
         )
         .unwrap();
@@ -257,8 +257,11 @@ fn a_crash_under_many_threads_keeps_what_was_flushed() {
     for seed in first_seed()..first_seed() + rounds(80) {
         let _repeat = Repeat::of(seed);
         let simulation = Simulation::new(seed);
-        Pool::format(&simulation.disks(), &options_with(BackendKind::ALL[seed as usize % 4], 120))
-            .unwrap();
+        Pool::format(
+            &simulation.disks(),
+            &options_with(BackendKind::ALL[seed as usize % BackendKind::ALL.len()], 120),
+        )
+        .unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         pool.create_volume(
             "a",

@@ -11,6 +11,7 @@
 
 mod common;
 
+use common::aged::age;
 use common::driver::{Driver, Model, check_recovered};
 use common::repeat::Repeat;
 use common::scatter::ScatterStore;
@@ -25,6 +26,8 @@ use gemelo_volume::{InlineOverload, Pool, PoolOptions, Tuning};
 
 /// Blocks of the data store. It is small enough to be full now and then.
 const POOL_BLOCKS: u64 = 150;
+/// The same of one that compresses, so that the cleaner has to make room.
+const PACKED_BLOCKS: u64 = 80;
 /// Successive crashes of one pool.
 const CRASHES: u64 = 5;
 /// Pools of each backend.
@@ -36,9 +39,9 @@ fn pool_of(backend: BackendKind) -> PoolOptions {
     options_with(backend, POOL_BLOCKS)
 }
 
-/// Runs a pool until it has crashed several times. Returns the number of crashes, and of blocks
-/// that the arranger has moved.
-fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> (u64, u64) {
+/// Runs a pool until it has crashed several times. Returns the number of crashes, of blocks that
+/// the arranger has moved, and of those that the cleaner has emptied.
+fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 3] {
     let mut random = Random::new(seed);
     let mut simulation = Simulation::new(random.next_u64()).with_store(open_store);
     // Half of the journals are long, so that nearly all commits carry their contents.
@@ -52,7 +55,10 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> (u64, u64) {
         [None, Some(0), Some(3 * BLOCK as u64), None][(seed / 2 % 4) as usize];
     let tuning = Tuning { inline_overload, max_journal_data_bytes, ..tuning() };
     let mut model = Model::default();
-    let mut crashes = 0;
+    if seed % 8 == 7 {
+        age(&simulation, &mut model, &mut random, tuning);
+    }
+    let (mut crashes, mut cleaned) = (0, 0);
     for _ in 0..CRASHES {
         check_from_outside(&simulation);
         let pool = open_ticking(&simulation.disks(), tuning).unwrap();
@@ -64,6 +70,7 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> (u64, u64) {
         driver.may_fail = true;
         let is_down = (0..steps).any(|_| driver.step().is_err());
         crashes += 1;
+        cleaned += pool.stat().map_or(0, |stat| stat.activity.cleaned_blocks);
         simulation = if !is_down && random.below(3) == 0 {
             simulation.after_kill()
         } else {
@@ -76,7 +83,7 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> (u64, u64) {
     pool.close().unwrap();
     let pool = open_ticking(&simulation.disks(), tuning).unwrap();
     check_recovered(&pool, &mut model);
-    (crashes, model.moved_blocks)
+    [crashes, model.moved_blocks, cleaned]
 }
 
 fn check_from_outside(simulation: &Simulation) {
@@ -97,17 +104,20 @@ fn crash_while_opening(simulation: Simulation, tuning: Tuning, random: &mut Rand
     simulation.after_crash(random.next_u64())
 }
 
-fn crash_again_and_again(options: &PoolOptions, open_store: OpenStore, most: u64) {
+/// Returns the number of blocks that the cleaner has emptied.
+fn crash_again_and_again(options: &PoolOptions, open_store: OpenStore, most: u64) -> u64 {
     let first = first_seed();
-    let (mut crashes, mut moved) = (0, 0);
+    let (mut crashes, mut moved, mut cleaned) = (0, 0, 0);
     for seed in first..first + rounds(most) {
         let _repeat = Repeat::of(seed);
-        let (count, blocks) = live(options, open_store, seed);
+        let [count, moved_here, cleaned_here] = live(options, open_store, seed);
         crashes += count;
-        moved += blocks;
+        moved += moved_here;
+        cleaned += cleaned_here;
     }
-    eprintln!("{:?}: {crashes} crashes, {moved} blocks moved", options.backend);
+    eprintln!("{:?}: {crashes} crashes, {moved} blocks moved, {cleaned} emptied", options.backend);
     assert!(moved > 0 || most < ROUNDS, "the arranger has moved nothing");
+    cleaned
 }
 
 #[test]
@@ -130,6 +140,11 @@ fn what_was_flushed_survives_every_crash_of_btree() {
     crash_again_and_again(&pool_of(BackendKind::BTree), BlockStore::open, ROUNDS);
 }
 
+#[test]
+fn what_was_flushed_survives_every_crash_of_compact() {
+    crash_again_and_again(&pool_of(BackendKind::Compact), BlockStore::open, ROUNDS);
+}
+
 /// Neither the engine nor the checker may assume the place or the form of a content.
 #[test]
 fn what_was_flushed_survives_crashes_over_another_store() {
@@ -138,13 +153,16 @@ fn what_was_flushed_survives_crashes_over_another_store() {
     }
 }
 
-/// Contents that share blocks survive as others do.
+/// Contents that share blocks survive as others do, also while they are moved.
 #[test]
 fn what_was_flushed_survives_crashes_where_contents_are_compressed() {
+    let mut cleaned = 0;
     for backend in BackendKind::ALL {
         for compression in COMPRESSIONS {
-            let options = PoolOptions { compression: Some(compression), ..pool_of(backend) };
-            crash_again_and_again(&options, BlockStore::open, ROUNDS / 40);
+            let compression = Some(compression);
+            let options = PoolOptions { compression, ..options_with(backend, PACKED_BLOCKS) };
+            cleaned += crash_again_and_again(&options, BlockStore::open, ROUNDS / 40);
         }
     }
+    assert!(cleaned > 0 || rounds(ROUNDS) < ROUNDS, "the cleaner has emptied nothing");
 }

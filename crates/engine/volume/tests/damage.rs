@@ -11,6 +11,7 @@
 
 mod common;
 
+use common::aged::age;
 use common::driver::{Driver, Model, check_recovered};
 use common::shape::{twins, used_pages};
 use common::simulated::Simulation;
@@ -59,6 +60,9 @@ fn worked_pool(backend: BackendKind, seed: u64, is_closed: bool) -> (Simulation,
     let simulation = Simulation::new(seed);
     Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();
     let mut model = Model::default();
+    if seed % 2 == 1 {
+        age(&simulation, &mut model, &mut random, tuning());
+    }
     let pool = open(&simulation.disks(), tuning()).unwrap();
     let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
     driver.may_fail = true;

@@ -219,7 +219,7 @@ fn a_full_tmpfs_takes_removals() {
             let bytes = (room() - level) * BLOCK as u64;
             rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
         };
-        get_out(&disks, BackendKind::ALL[number % 4], make_full, room);
+        get_out(&disks, BackendKind::ALL[number % BackendKind::ALL.len()], make_full, room);
         drop(disks);
         std::fs::remove_dir_all(&pool).unwrap();
     }

@@ -241,3 +241,25 @@ fn a_writer_shares_a_content_whose_block_is_moved_meanwhile() {
     assert_eq!(world.pool.stat().unwrap().physical_blocks, SCATTERED);
     world.assert_intact();
 }
+
+/// The references are collected before the blocks are moved. One of them is in a volume that is
+/// removed in between, and another volume still refers to the blocks.
+#[test]
+fn blocks_that_a_removed_volume_had_as_well_are_left_alone() {
+    for backend in BackendKind::ALL {
+        let world = World::new(&PoolOptions { backend, ..options(300) });
+        for name in ["b", "gone", "c"] {
+            world.pool.create_volume(name, BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+            let volume = world.pool.volume(name).unwrap();
+            for lbn in (0..SCATTERED).rev() {
+                write(&volume, at(lbn), &fresh(500 + lbn)).unwrap();
+            }
+            flush(&volume).unwrap();
+        }
+        let (report, ()) = world.while_arranging(|| world.pool.remove_volume("gone").unwrap());
+        assert_eq!((report.moved_blocks, report.overtaken_blocks), (SCATTERED, SCATTERED));
+        world.assert_intact();
+        assert_eq!(arrange(&world.pool).moved_blocks, SCATTERED, "{backend:?}");
+        world.assert_intact();
+    }
+}

@@ -11,6 +11,7 @@
 
 mod common;
 
+use common::aged::age;
 use common::driver::{Driver, Model, check_recovered};
 use common::repeat::Repeat;
 use common::scatter::ScatterStore;
@@ -32,6 +33,9 @@ fn work(seed: u64, options: &PoolOptions, tuning: &Tuning, open_store: OpenStore
     let simulation = Simulation::new(seed).with_store(open_store);
     Pool::format(&simulation.disks(), options).unwrap();
     let mut model = Model::default();
+    if seed % 2 == 1 {
+        age(&simulation, &mut model, &mut random, *tuning);
+    }
     for _ in 0..3 {
         let pool = open(&simulation.disks(), *tuning).unwrap();
         let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
@@ -60,7 +64,7 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
     ];
     for seed in first_seed()..first_seed() + rounds(40) {
         let _repeat = Repeat::of(seed);
-        let backend = BackendKind::ALL[seed as usize / 4 % 4];
+        let backend = BackendKind::ALL[seed as usize / 4 % BackendKind::ALL.len()];
         let options =
             PoolOptions { fingerprint: kinds[seed as usize % 4], backend, ..options(180) };
         let tuning = match seed % 5 {

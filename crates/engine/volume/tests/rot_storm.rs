@@ -352,3 +352,8 @@ fn rot_in_a_pool_at_work_on_table_gives_no_wrong_content() {
 fn rot_in_a_pool_at_work_on_btree_gives_no_wrong_content() {
     rot(BackendKind::BTree);
 }
+
+#[test]
+fn rot_in_a_pool_at_work_on_compact_gives_no_wrong_content() {
+    rot(BackendKind::Compact);
+}

@@ -424,7 +424,7 @@ fn copies_and_removals_stop_nobody() {
     const BOUND: Duration = Duration::from_millis(500);
     let blocks = std::env::var("GEMELO_TEST_BLOCKS").ok().and_then(|text| text.parse().ok());
     let blocks = blocks.unwrap_or(300_000);
-    for backend in [BackendKind::Table, BackendKind::BTree] {
+    for backend in [BackendKind::Table, BackendKind::BTree, BackendKind::Compact] {
         let directory = tempfile::tempdir().unwrap();
         let disks = disks(directory.path(), 0);
         Pool::format(&disks, &options_with(backend, 4000)).unwrap();

@@ -231,3 +231,8 @@ fn threads_on_table_lose_and_mix_nothing() {
 fn threads_on_btree_lose_and_mix_nothing() {
     weather(BackendKind::BTree);
 }
+
+#[test]
+fn threads_on_compact_lose_and_mix_nothing() {
+    weather(BackendKind::Compact);
+}

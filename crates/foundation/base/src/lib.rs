@@ -17,6 +17,7 @@ mod daily;
 mod failure;
 pub mod huge_pages;
 pub mod live;
+pub mod memory;
 pub mod monitor;
 pub mod panics;
 mod permutation;

@@ -6,18 +6,23 @@
 //!
 //! [`Exports`] gives devices names. A [`FrontEnd`] lets clients reach the named devices by a
 //! protocol, such as NBD. An implementation of a front end needs this crate and no other part of
-//! the engine.
+//! the engine. The front ends of a server share one limit of [`Memory`] for the buffers of their
+//! clients, and the threads of [`Helpers`].
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod exports;
 mod front_end;
+mod helpers;
+mod memory;
 mod socket_file;
 
 pub use exports::{Export, ExportTable, Exports};
 pub use front_end::{
     Connect, ConnectError, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,
 };
+pub use helpers::{Helper, Helpers};
+pub use memory::{Buffer, Memory, RESERVED_BUFFER_BYTES};
 pub use socket_file::{SocketAccess, listen_at_file};
 
 use gemelo_base::Classified;

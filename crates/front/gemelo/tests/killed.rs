@@ -141,6 +141,11 @@ fn what_was_flushed_survives_kills_with_the_btree_backend() {
     survives_kills(BackendKind::BTree, setting("GEMELO_KILLS", KILLS) / 2);
 }
 
+#[test]
+fn what_was_flushed_survives_kills_with_the_compact_backend() {
+    survives_kills(BackendKind::Compact, setting("GEMELO_KILLS", KILLS) / 2);
+}
+
 /// fio writes one half of a volume to the end and flushes it, then the other until the server is
 /// killed. After a restart fio finds every block of the first half as it wrote it.
 #[test]

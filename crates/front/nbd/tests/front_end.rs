@@ -6,11 +6,12 @@
 mod support;
 
 use gemelo_base::{Recorder, StopFlag};
+use gemelo_device::Memory;
 use gemelo_device::{
     Export, ExportTable, FrontEnd, FrontEndError, FrontEndStats, Listening, SocketAccess,
 };
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
-use gemelo_nbd::server::{ListenAddress, Memory, NbdFrontEnd, ServerConfig};
+use gemelo_nbd::server::{ListenAddress, NbdFrontEnd, ServerConfig};
 use gemelo_nbd::wire::{InfoKind, InfoRequest, OptionCode, OptionReplyKind};
 use std::io::Write;
 use std::path::Path;

@@ -11,8 +11,9 @@
 mod support;
 
 use gemelo_device::Export;
+use gemelo_device::Memory;
 use gemelo_nbd::client::{Client, ReplyWait, Submission};
-use gemelo_nbd::server::{Memory, ServerConfig};
+use gemelo_nbd::server::ServerConfig;
 use gemelo_nbd::wire::ErrorCode;
 use std::ops::Range;
 use std::sync::Arc;

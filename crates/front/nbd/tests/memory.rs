@@ -11,8 +11,9 @@
 
 mod support;
 
+use gemelo_device::Memory;
 use gemelo_device::{BlockDevice, DeviceError, Export, Extent, Geometry, Operation, Request};
-use gemelo_nbd::server::{Memory, ServerConfig};
+use gemelo_nbd::server::ServerConfig;
 use gemelo_nbd::wire::{COMMAND_FLAG_DF, COMMAND_FLAG_FUA, Command, ErrorCode};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -5,11 +5,11 @@
 //! write between its fingerprint and its way to the disk, and others would share it.
 
 use crate::request::{Breach, Command, GuestRequest, Range, Status};
-use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use memmap2::MmapMut;
-use std::io::{self, Read, Write};
+use gemelo_device::{BlockDevice, Buffer, DeviceError, Durability, Operation, Request};
+use std::io::{Read, Write};
 
-/// Memory for the data of a batch in bytes. Longer requests are executed in pieces.
+/// Most memory for the data of a batch in bytes. Longer requests, and those for which the server has
+/// no memory, are executed in pieces.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
 /// Most requests of a batch, so that its first request does not wait long for its last.
@@ -18,15 +18,6 @@ pub(crate) const MAX_REQUESTS: usize = 128;
 /// The data of each request begins at a multiple of this. The data in guest memory begins at a page
 /// in most cases, and copies between places of equal alignment are the fastest.
 const ALIGNMENT: usize = 4096;
-
-/// The memory for the data of batches of a thread. A page takes memory from its first use on.
-pub(crate) struct Buffer(MmapMut);
-
-impl Buffer {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(MmapMut::map_anon(BATCH_BYTES)?))
-    }
-}
 
 /// Returns the room that data of this length takes in the buffer.
 pub(crate) const fn room_bytes(data_bytes: usize) -> usize {
@@ -41,11 +32,11 @@ pub(crate) fn execute(
     name: &str,
 ) -> Result<Vec<Status>, Breach> {
     if let [one] = requests
-        && one.data_bytes() > BATCH_BYTES
+        && one.data_bytes() > buffer.len()
     {
         return Ok(vec![execute_in_pieces(one, device, (buffer, durability))?]);
     }
-    let mut rest = &mut *buffer.0;
+    let mut rest = &mut **buffer;
     let mut operations = Vec::with_capacity(requests.len());
     // The number of operations of each request.
     let mut counts = Vec::with_capacity(requests.len());
@@ -140,8 +131,8 @@ fn execute_in_pieces(
         _ => return Ok(Status::Unsupported),
     };
     while left > 0 {
-        let bytes = left.min(BATCH_BYTES as u64) as usize;
-        let (piece, _) = buffer.0.split_at_mut(bytes);
+        let bytes = left.min(buffer.len() as u64) as usize;
+        let (piece, _) = buffer.split_at_mut(bytes);
         let done = match &mut request.command {
             Command::Write(_, from) => {
                 from.read_exact(piece)?;

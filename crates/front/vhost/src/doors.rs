@@ -52,7 +52,7 @@ impl Door {
     pub(crate) fn admit(&mut self, export: Export, shared: &Arc<Shared>) -> io::Result<()> {
         assert!(self.client.is_none(), "a device has one virtual machine");
         let listener = self.listener.try_clone()?;
-        let guest = Arc::new(Guest::new(export, shared.write_through())?);
+        let guest = Arc::new(Guest::new(export, shared.write_through(), shared.memory())?);
         let has_ended = Arc::new(AtomicBool::new(false));
         let body = {
             let (guest, shared, ended) =

@@ -2,10 +2,9 @@
 
 use crate::client::ClientError;
 use crate::doors::{Door, Doors};
-use crate::guest::MAX_BUFFER_BYTES;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{
-    Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, SocketAccess, Transfers,
+    Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, Memory, SocketAccess, Transfers,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeSet;
@@ -38,6 +37,8 @@ pub struct VhostFrontEnd {
     pub directory: PathBuf,
     /// Permissions of the sockets.
     pub socket_access: SocketAccess,
+    /// The memory for the data of the requests of all virtual machines.
+    pub memory: Memory,
     /// `true` if every change has to be durable before it is acknowledged.
     pub write_through: bool,
     /// `true` to log each virtual machine that connects and leaves.
@@ -110,6 +111,10 @@ struct Reports {
 }
 
 impl Shared {
+    pub(crate) fn memory(&self) -> Memory {
+        self.configured.memory.clone()
+    }
+
     fn path_of(&self, name: &str) -> PathBuf {
         self.configured.directory.join(format!("{name}{ENDING}"))
     }
@@ -285,13 +290,12 @@ impl Listening for VhostListening {
     }
 
     fn figures(&self) -> FrontEndStats {
-        let doors = self.lock().len() as u64;
         FrontEndStats {
             accepted: self.shared.accepted.load(Ordering::Relaxed),
             refused: 0,
             broken: self.shared.broken.load(Ordering::Relaxed),
-            memory_bytes: (self.connections(None) * MAX_BUFFER_BYTES) as u64,
-            memory_limit_bytes: doors * MAX_BUFFER_BYTES as u64,
+            memory_bytes: self.shared.configured.memory.used_bytes() as u64,
+            memory_limit_bytes: self.shared.configured.memory.limit_bytes() as u64,
         }
     }
 

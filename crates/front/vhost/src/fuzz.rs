@@ -1,8 +1,8 @@
 //! Serves a queue in guest memory that a fuzzer has filled.
 
-use crate::batch::{self, Buffer};
+use crate::batch;
 use crate::guest::Guest;
-use gemelo_device::{Durability, Export};
+use gemelo_device::{Buffer, Durability, Export, Memory};
 use virtio_queue::{Queue, QueueT};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
@@ -34,10 +34,11 @@ fn serve(export: Export, bytes: &[u8]) -> Option<()> {
     queue.try_set_avail_ring_address(AVAILABLE).ok()?;
     queue.try_set_used_ring_address(USED).ok()?;
     queue.set_ready(true);
-    let guest = Guest::new(export, false).ok()?;
-    let mut buffer = Buffer::new().ok()?;
+    let memory_of_buffers = Memory::default();
+    let mut buffer = Buffer::reserved(&memory_of_buffers).ok()?;
+    let guest = Guest::new(export, false, memory_of_buffers).ok()?;
     for _ in 0..MAX_BATCHES {
-        let mut requests = guest.next_requests(&mut queue, &memory).ok()?;
+        let mut requests = guest.next_requests(&mut queue, &memory, &mut buffer).ok()?;
         if requests.is_empty() {
             return Some(());
         }

@@ -2,10 +2,10 @@
 //!
 //! A guest that breaks the protocol ends its connection, and with it all queues of its device.
 
-use crate::batch::{self, BATCH_BYTES, Buffer, MAX_REQUESTS, room_bytes};
+use crate::batch::{self, BATCH_BYTES, MAX_REQUESTS, room_bytes};
 use crate::config::{self, MAX_QUEUE_SIZE, MAX_QUEUES};
 use crate::request::{Breach, Command, GuestRequest};
-use gemelo_device::{BlockDevice, DeviceError, Durability, Export, Operation};
+use gemelo_device::{BlockDevice, Buffer, DeviceError, Durability, Export, Memory, Operation};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -23,9 +23,6 @@ use vmm_sys_util::epoll::EventSet;
 
 /// Threads of a device. Thread `t` has the queues `t`, `t + 4`, and so on.
 const THREADS: usize = 4;
-
-/// Most memory for the data of a virtual machine's requests, in bytes.
-pub(crate) const MAX_BUFFER_BYTES: usize = THREADS * BATCH_BYTES;
 
 /// Number of the event that ends a thread; smaller ones are the queues.
 const END_EVENT: u64 = MAX_QUEUES as u64 + 1;
@@ -50,6 +47,8 @@ pub(crate) struct Guest {
     is_write_through: AtomicBool,
     always_write_through: bool,
     has_unflushed: AtomicBool,
+    /// The memory of all clients of the server.
+    buffer_memory: Memory,
     buffers: [Mutex<Option<Buffer>>; THREADS],
     requests: AtomicU64,
     /// Ends the connection.
@@ -60,13 +59,18 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    pub(crate) fn new(export: Export, always_write_through: bool) -> io::Result<Self> {
+    pub(crate) fn new(
+        export: Export,
+        always_write_through: bool,
+        buffer_memory: Memory,
+    ) -> io::Result<Self> {
         Ok(Self {
             export,
             memory: GuestMemoryAtomic::new(GuestMemoryMmap::new()),
             is_write_through: AtomicBool::new(true),
             always_write_through,
             has_unflushed: AtomicBool::new(false),
+            buffer_memory,
             buffers: [const { Mutex::new(None) }; THREADS],
             requests: AtomicU64::new(0),
             connection: OnceLock::new(),
@@ -145,7 +149,7 @@ impl Guest {
         let Some(buffer) = buffer else { return Ok(()) };
         let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
         if buffer.is_none() {
-            *buffer = Some(Buffer::new().map_err(Stopped::Memory)?);
+            *buffer = Some(Buffer::reserved(&self.buffer_memory).map_err(Stopped::Memory)?);
         }
         let Some(buffer) = buffer.as_mut() else { return Ok(()) };
         loop {
@@ -162,8 +166,9 @@ impl Guest {
     /// requests again from the first one that has no answer.
     fn serve_batch(&self, vring: &mut VringState, buffer: &mut Buffer) -> Result<bool, Stopped> {
         let memory = self.memory.memory();
-        let mut requests = self.next_requests(vring.get_queue_mut(), &memory)?;
+        let mut requests = self.next_requests(vring.get_queue_mut(), &memory, buffer)?;
         if requests.is_empty() {
+            buffer.shrink(0);
             return Ok(false);
         }
         for request in &requests {
@@ -194,11 +199,13 @@ impl Guest {
         Ok(true)
     }
 
-    /// Takes requests out of a queue, as many as fit into a batch.
+    /// Takes requests out of a queue, as many as fit into a batch. The buffer grows for them as far
+    /// as the server has memory.
     pub(crate) fn next_requests<'m>(
         &self,
         queue: &mut Queue,
         memory: &'m GuestMemoryMmap,
+        buffer: &mut Buffer,
     ) -> Result<Vec<GuestRequest<'m>>, Breach> {
         let geometry = self.export.geometry();
         let mut requests: Vec<GuestRequest<'m>> = Vec::new();
@@ -208,7 +215,8 @@ impl Guest {
             let Some(chain) = chains.next() else { break };
             let request = GuestRequest::parse(chain, memory, &geometry)?;
             let room = room_bytes(request.data_bytes());
-            if !requests.is_empty() && used_bytes + room > BATCH_BYTES {
+            let has_room = used_bytes + room <= buffer.len() || grow(buffer, used_bytes + room);
+            if !requests.is_empty() && !has_room {
                 chains.go_to_previous_position();
                 break;
             }
@@ -217,6 +225,12 @@ impl Guest {
         }
         Ok(requests)
     }
+}
+
+/// Grows a buffer for this many bytes, up to the size of a batch. Returns whether they fit.
+fn grow(buffer: &mut Buffer, bytes: usize) -> bool {
+    let wanted = bytes.next_power_of_two().min(BATCH_BYTES);
+    buffer.grow(wanted, 0) && bytes <= wanted
 }
 
 impl VhostUserBackend for Guest {

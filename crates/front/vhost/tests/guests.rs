@@ -9,7 +9,7 @@ mod support;
 
 use gemelo_base::{Classified, FailureKind, Silent};
 use gemelo_device::{
-    BlockDevice, Export, ExportTable, FrontEnd, Geometry, Operation, Request, SocketAccess,
+    BlockDevice, Export, ExportTable, FrontEnd, Geometry, Memory, Operation, Request, SocketAccess,
 };
 use gemelo_vhost::VhostFrontEnd;
 use memory::{Fault, MemoryDevice};
@@ -261,6 +261,7 @@ fn directories_and_sockets_that_cannot_be_used_are_refused() {
         Box::new(VhostFrontEnd {
             directory,
             socket_access: SocketAccess::default(),
+            memory: Memory::default(),
             write_through: true,
             log_connections: false,
         })

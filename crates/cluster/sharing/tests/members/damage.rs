@@ -1,15 +1,15 @@
 //! Damaged contents: a borrowed one is healed at its own place, and a content whose bytes differ is
 //! not borrowed.
 
-use crate::disk::damage;
+use crate::disk::{damage, flip_byte, raw_block};
 use crate::member::{Failure, Member, content, flush, read, trim, write};
 use crate::proof::{expect_clean, expect_nothing_left, ledgers};
 use crate::together::{BLOCKS, expect, fill};
-use crate::{domain, member};
+use crate::{RETRY_INTERVAL_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_domain::{DomainConfig, MemberId};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{BackendKind, DedupMode, Pbn};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_volume::{ScrubOptions, ScrubReport};
 
@@ -177,6 +177,43 @@ fn what_a_home_knows_to_be_damaged_is_not_shared_until_it_is_healed() {
     assert_eq!(two.sharing.block_figures().borrowed, 8);
     expect(&two, "vm", 1..=8);
     expect_clean(&client, &[&one, &two, &three]);
+}
+
+/// The copy that a home is told of cannot be read while it looks. It is told again.
+#[test]
+fn a_home_whose_heal_failed_is_told_of_a_good_copy_again() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let (_, [one, two, _]) = three(&world, &client);
+    let damaged = ledgers(&client, &[&one])[0].blocks()[0].pbn;
+    let bytes = raw_block(&client, one.id(), damaged);
+    damage(&client, one.id(), damaged);
+    assert!(!scrub(&one).is_clean());
+    one.drain().unwrap();
+    two.drain().unwrap();
+    assert_eq!(two.sharing.figures().set_aside, 1);
+    let copy =
+        (1..300).filter_map(Pbn::new).find(|pbn| raw_block(&client, two.id(), *pbn) == bytes);
+    let copy = (copy.unwrap(), 7);
+    flip_byte(&client, two.id(), copy, 1);
+    one.drain().unwrap();
+    flip_byte(&client, two.id(), copy, 1);
+    for is_time_over in [false, true] {
+        if is_time_over {
+            world.sleep_until_ns(client.clock().now_ns() + RETRY_INTERVAL_NS);
+        }
+        two.drain().unwrap();
+        one.drain().unwrap();
+        assert_eq!(one.sharing.figures().healed, u64::from(is_time_over));
+    }
+    // It is counted once, and shared now that the home is good.
+    assert_eq!(two.sharing.figures().set_aside, 1);
+    world.sleep_until_ns(client.clock().now_ns() + RETRY_INTERVAL_NS);
+    two.drain().unwrap();
+    assert_eq!(two.sharing.block_figures().borrowed, 8);
+    expect(&one, "vm", 1..=8);
+    expect(&two, "vm", 1..=8);
+    expect_clean(&client, &[&one, &two]);
 }
 
 #[test]

@@ -26,3 +26,5 @@ mod together;
 pub(crate) const BLOCK: usize = 512;
 /// The time after which a client gives up a call, where calls are lost.
 pub(crate) const TIMEOUT_NS: u64 = 40_000_000;
+/// Time after which a member tries again what it has postponed.
+pub(crate) const RETRY_INTERVAL_NS: u64 = 600 * 1_000_000_000;

@@ -13,8 +13,8 @@ use crate::member::{Member, content, flush, read, trim, write};
 use crate::proof::{expect_clean, ledgers};
 use crate::repeat::Repeat;
 use crate::simulation::{id_of, variable};
-use crate::{BLOCK, domain, member};
-use gemelo_base::{Silent, StopFlag};
+use crate::{BLOCK, RETRY_INTERVAL_NS, domain, member};
+use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_domain::{DomainConfig, MemberId};
 use gemelo_format::{BackendKind, DedupMode};
@@ -74,7 +74,7 @@ impl<'a> Run<'a> {
         let world = World::new(seed, Faults::NONE);
         let client = world.client();
         let config = domain::create(&client, MEMBERS);
-        let backends = [BackendKind::Log, BackendKind::Ram, BackendKind::Table, BackendKind::BTree];
+        let backends = BackendKind::ALL;
         let start = |number| {
             let backend = backends[(seed as usize + number as usize) % backends.len()];
             member::format(&client, MemberId(number), backend, 400);
@@ -92,13 +92,15 @@ impl<'a> Run<'a> {
     fn run(mut self) {
         (0..STEPS).for_each(|_| self.step());
         for round in 0..4 {
+            // Members try again after a while what was refused, without being opened anew.
+            if round == 1 {
+                self.world.sleep_until_ns(self.client.clock().now_ns() + RETRY_INTERVAL_NS);
+            }
             for number in 0..MEMBERS as usize {
-                // A content that was refused is tried again when the member is opened.
-                if round == 1 {
-                    self.restart(number);
-                }
                 scrub(self.member(number));
                 self.member(number).pool.find(&Silent, &StopFlag::new()).unwrap();
+                // The domain learns of what is durable.
+                self.member(number).pool.flush().unwrap();
                 self.member(number).drain().unwrap();
             }
         }

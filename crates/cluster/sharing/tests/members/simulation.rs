@@ -28,6 +28,9 @@ const SEEDS: u64 = 12;
 /// Blocks of a member's pool, and of each of its volumes.
 const POOL_BLOCKS: u64 = 400;
 const VOLUME_BLOCKS: u64 = 40;
+/// Blocks of the volume that a member of every third seed had before, and how often it was opened.
+const PAST_BLOCKS: u64 = 200;
+const PAST_OPENINGS: u64 = 3;
 const VOLUMES: [(&str, DedupMode); 2] =
     [("inline", DedupMode::Inline), ("offline", DedupMode::Offline)];
 /// Contents of all volumes: few, so that members share many of them.
@@ -53,6 +56,8 @@ struct Run<'a> {
     config: DomainConfig,
     contents: Vec<Mutex<Contents>>,
     compares: bool,
+    /// The epoch of the first host that serves a member.
+    first_epoch: u64,
     tally: &'a Tally,
 }
 
@@ -101,12 +106,21 @@ fn what_was_flushed_is_read_back_and_nothing_leaks_with_btree() {
     run_seeds(BackendKind::BTree);
 }
 
+#[test]
+fn what_was_flushed_is_read_back_and_nothing_leaks_with_compact() {
+    run_seeds(BackendKind::Compact);
+}
+
 fn run(seed: u64, backend: BackendKind, tally: &Tally) {
     let world = World::new(seed, Faults::NONE);
     let admin = world.client();
     let config = domain::create(&admin, MEMBERS);
+    let is_aged = seed % 3 == 2;
     for number in 1..=MEMBERS {
         member::format(&admin, MemberId(number), backend, POOL_BLOCKS);
+        if is_aged {
+            age(&world, &admin, config, MemberId(number));
+        }
         let member = Member::start(&admin, config, MemberId(number), false).ok().unwrap();
         for (name, mode) in VOLUMES {
             member.pool.create_volume(name, VOLUME_BLOCKS * BLOCK as u64, mode).unwrap();
@@ -121,7 +135,8 @@ fn run(seed: u64, backend: BackendKind, tally: &Tally) {
         ..Faults::NONE
     });
     let contents = (0..MEMBERS).map(|_| Mutex::default()).collect();
-    let run = Run { world, config, contents, compares: seed % 2 == 1, tally };
+    let first_epoch = if is_aged { 2 + PAST_OPENINGS } else { 2 };
+    let run = Run { world, config, contents, compares: seed % 2 == 1, first_epoch, tally };
     let clients: Vec<Client> = (0..HOSTS).map(|_| run.world.client()).collect();
     run.world.run(
         clients
@@ -136,6 +151,31 @@ fn run(seed: u64, backend: BackendKind, tally: &Tally) {
     // All leases are over, and all late calls have arrived.
     run.world.sleep_until_ns(run.world.now_ns() + 60_000_000_000);
     run.finish();
+}
+
+/// Gives a member a past: half of its store had contents that it shared with others, which were
+/// overwritten at random, and released after it was opened twice again.
+fn age(world: &World, admin: &Client, config: DomainConfig, id: MemberId) {
+    for opening in 1..=PAST_OPENINGS {
+        let member = Member::start(admin, config, id, false).ok().unwrap();
+        if opening == 1 {
+            let bytes = PAST_BLOCKS * BLOCK as u64;
+            member.pool.create_volume("past", bytes, DedupMode::Inline).unwrap();
+        }
+        let volume = member.pool.volume("past").unwrap();
+        for lbn in (0..PAST_BLOCKS).filter(|_| opening == 1 || world.draw(4) == 0) {
+            write(&volume, lbn, &content(CONTENTS + 1 + world.draw(PAST_BLOCKS))).unwrap();
+        }
+        flush(&volume).unwrap();
+        drop(volume);
+        member.drain().unwrap();
+        if opening == PAST_OPENINGS {
+            member.pool.remove_volume("past").unwrap();
+            member.pool.flush().unwrap();
+            member.drain().unwrap();
+        }
+        member.hand_over().ok().unwrap();
+    }
 }
 
 impl Run<'_> {
@@ -171,7 +211,10 @@ impl Run<'_> {
             let settings = (self.compares, journal_data());
             match Member::start_with(client, self.config, member, settings) {
                 Ok(member) => {
-                    count(&self.tally.taken_over, u64::from(member.tenure.epoch() > 2));
+                    count(
+                        &self.tally.taken_over,
+                        u64::from(member.tenure.epoch() > self.first_epoch),
+                    );
                     let worked = self.work(member);
                     return worked;
                 }

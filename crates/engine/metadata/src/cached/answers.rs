@@ -1,6 +1,6 @@
 //! Answers the engine's questions from the deltas and the pages.
 
-use super::layout::{Layout, Values};
+use super::layout::{IndexState, Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
 use crate::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
@@ -100,6 +100,10 @@ impl<L: Layout> Index for CachedBackend<L> {
         }
         Ok(())
     }
+
+    fn catch_up(&self) -> Result<bool> {
+        self.catch_up_a_part()
+    }
 }
 
 impl<L: Layout> Volumes for CachedBackend<L> {
@@ -151,8 +155,10 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
             physical: self.physical,
             data_blocks: self.data_blocks,
             next_volume: self.next_volume,
-            index_entries: self.version.index.entries + recent,
-            memory_bytes: deltas.map(Delta::bytes).sum::<u64>() + self.pages.cache().memory_bytes(),
+            index_entries: self.version.index.entries() + recent,
+            memory_bytes: deltas.map(Delta::bytes).sum::<u64>()
+                + self.pages.cache().memory_bytes()
+                + self.version.index.bytes(),
             pages: self.pages.in_use(),
             cache: self.pages.cache().figures(),
         }

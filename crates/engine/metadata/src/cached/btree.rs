@@ -1,7 +1,7 @@
 //! The layout `btree`: copy-on-write B-trees. A checkpoint writes each changed node once, with all
 //! changes to it.
 
-use super::layout::{IndexEdit, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor};
+use super::layout::{IndexEdit, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor, tag};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{MAX_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
@@ -217,6 +217,8 @@ fn check(pages: &Pages, page: Arc<Page>, at: NodeRef, part: Part, level: u8) -> 
 }
 
 impl Layout for BTreeLayout {
+    type Index = StoredIndex;
+
     fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
         let mut keys = 0..u64::MAX;
         let Some(mut at) = tree.root else { return Ok(Leaf { keys, page: None }) };
@@ -273,7 +275,7 @@ impl Layout for BTreeLayout {
     fn candidates(
         pages: &Pages,
         index: &StoredIndex,
-        tag: u32,
+        hash: u64,
         found: &mut Vec<u32>,
     ) -> Result<()> {
         struct OfTag<'f>(u32, &'f mut Vec<u32>);
@@ -286,14 +288,17 @@ impl Layout for BTreeLayout {
                 ControlFlow::Continue(())
             }
         }
+        let tag = tag(hash);
         Self::walk(pages, &index.tree, Part::Index, index_entry(tag, 0), &mut OfTag(tag, found))
     }
 
     fn merge_index(
         pages: &Pages,
         index: &StoredIndex,
-        mut edits: Vec<IndexEdit>,
+        edits: Vec<IndexEdit>,
     ) -> Result<StoredIndex> {
+        let edits = edits.into_iter().map(|edit| (edit.entry(), edit.comes));
+        let mut edits: Vec<(u64, bool)> = edits.collect();
         edits.sort_unstable();
         let come = edits.iter().filter(|(_, comes)| *comes).count() as u64;
         let entries = index.entries.saturating_add(come).saturating_sub(edits.len() as u64 - come);

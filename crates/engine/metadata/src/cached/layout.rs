@@ -1,9 +1,10 @@
-//! The differences between the backends `table` and `btree`: the layout of numbers and index
-//! entries in pages.
+//! The differences between the backends of this module: the layout of numbers and index entries in
+//! pages, and the place of the index.
 
+use super::compact::MemoryIndex;
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{NodeRef, Page, Part, Tree};
+use gemelo_format::{NodeRef, Page, Part, Tree, index_entry};
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -15,6 +16,53 @@ pub(crate) struct StoredIndex {
     /// The number of buckets. Only the hash table uses it.
     pub(super) buckets: u32,
     pub(super) entries: u64,
+}
+
+/// The index of a state of the metadata, as each state has it.
+pub(crate) trait IndexState: Clone + Send + Sync {
+    /// Makes the index of an empty pool whose PBNs are below this one.
+    fn empty(pbn_end: u64) -> Self;
+
+    /// Returns the index that the table of a checkpoint names.
+    fn load(stored: StoredIndex, pbn_end: u64) -> Result<Self>;
+
+    /// Returns the index as the table of a checkpoint names it.
+    fn stored(&self) -> StoredIndex;
+
+    /// The number of entries.
+    fn entries(&self) -> u64;
+
+    /// Bytes of memory beside the cache.
+    fn bytes(&self) -> u64;
+
+    /// The index, if it is in memory. After an opening it is computed from the records.
+    fn in_memory(&self) -> Option<&MemoryIndex>;
+}
+
+impl IndexState for StoredIndex {
+    fn empty(_pbn_end: u64) -> Self {
+        Self::default()
+    }
+
+    fn load(stored: StoredIndex, _pbn_end: u64) -> Result<Self> {
+        Ok(stored)
+    }
+
+    fn stored(&self) -> StoredIndex {
+        *self
+    }
+
+    fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn in_memory(&self) -> Option<&MemoryIndex> {
+        None
+    }
 }
 
 /// A leaf and its range of keys. There may be no leaf for these keys.
@@ -48,8 +96,22 @@ impl<'c, L: Layout> Cursor<'c, L> {
     }
 }
 
-/// An index entry, and `true` if it is added or `false` if it is removed.
-pub(crate) type IndexEdit = (u64, bool);
+/// An index entry that is added or removed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IndexEdit {
+    /// The lower half of the fingerprint.
+    pub(super) hash: u64,
+    pub(super) pbn: u32,
+    /// `true` if the entry is added.
+    pub(super) comes: bool,
+}
+
+impl IndexEdit {
+    /// The entry of an index on disk.
+    pub(super) const fn entry(&self) -> u64 {
+        index_entry(tag(self.hash), self.pbn)
+    }
+}
 
 /// Receives the contents of a tree in order.
 pub(crate) trait Visitor {
@@ -77,6 +139,9 @@ pub(crate) trait Visitor {
 /// A layout of two kinds of data in pages: numbers by key, where 0 stands for an absent key, and
 /// index entries.
 pub(crate) trait Layout: Send + Sync + 'static {
+    /// The index of a state of the metadata.
+    type Index: IndexState;
+
     /// Returns the leaf of a key, if it is stored, and the range of keys of that leaf.
     fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf>;
 
@@ -100,16 +165,21 @@ pub(crate) trait Layout: Send + Sync + 'static {
         edits: &mut dyn Iterator<Item = (u64, u128)>,
     ) -> Result<Tree>;
 
-    /// Adds the PBNs that the index has for a tag, at most [`MAX_CANDIDATES`].
-    fn candidates(pages: &Pages, index: &StoredIndex, tag: u32, found: &mut Vec<u32>)
-    -> Result<()>;
+    /// Adds the PBNs that the index has for the lower half of a fingerprint, at most
+    /// [`MAX_CANDIDATES`]. Their records decide.
+    fn candidates(
+        pages: &Pages,
+        index: &Self::Index,
+        hash: u64,
+        found: &mut Vec<u32>,
+    ) -> Result<()>;
 
     /// Returns the index after these edits, which may be in any order.
     fn merge_index(
         pages: &Pages,
-        index: &StoredIndex,
+        index: &Self::Index,
         edits: Vec<IndexEdit>,
-    ) -> Result<StoredIndex>;
+    ) -> Result<Self::Index>;
 }
 
 /// PBNs that are looked at for one fingerprint. A pool of 2^32 blocks has by chance two with the
@@ -160,4 +230,9 @@ impl Visitor for Retire<'_> {
     fn wants_values(&self) -> bool {
         false
     }
+}
+
+/// The upper half of the lower half of a fingerprint, which the index on disk has.
+pub(super) const fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32
 }

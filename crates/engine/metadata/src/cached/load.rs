@@ -1,7 +1,8 @@
 //! Reads a checkpoint. Usually only the pages that say which slots are in use are read. Salvage of
 //! a damaged pool reads all pages.
 
-use super::layout::{Layout, StoredIndex, Visitor};
+use super::catch_up::Unread;
+use super::layout::{IndexState, Layout, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::{CachedBackend, CachedVolume, Version};
 use crate::error::{MetadataError, Result};
@@ -11,6 +12,7 @@ use gemelo_format::{
     Fingerprint, Identity, Lbn, MapEntry, NodeRef, Part, Pbn, PoolSeed, Root, Slot, StoreTable,
     Tree, read_chain,
 };
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 
@@ -156,16 +158,17 @@ impl<L: Layout> CachedBackend<L> {
         claim(&table.counts, Part::Counts, "the reference counts".into())?;
         claim(&table.fingerprints, Part::Fingerprints, "the fingerprints".into())?;
         claim(&table.index, Part::Index, "the index".into())?;
+        let stored =
+            StoredIndex { tree: table.index, buckets: table.buckets, entries: table.index_entries };
         self.version = Version {
             maps: table.volumes.iter().map(|volume| (volume.record.id, volume.map)).collect(),
             counts: table.counts,
             fingerprints: table.fingerprints,
-            index: StoredIndex {
-                tree: table.index,
-                buckets: table.buckets,
-                entries: table.index_entries,
-            },
+            index: L::Index::load(stored, self.pbn_end())?,
         };
+        if self.version.index.in_memory().is_some() {
+            self.unread = Mutex::new(Unread::From(0));
+        }
         Ok(())
     }
 

@@ -3,16 +3,16 @@
 
 use super::layout::{Cursor, IndexEdit, Layout, Retire};
 use super::pages::Pages;
-use super::{Frozen, Version, tag};
+use super::{Frozen, Version};
 use crate::error::Result;
-use gemelo_format::{Fingerprint, Identity, Part, index_entry};
+use gemelo_format::{Fingerprint, Identity, Part};
 use std::collections::BTreeMap;
 
 pub(super) fn merge<L: Layout>(
     pages: &Pages,
-    before: &Version,
+    before: &Version<L::Index>,
     frozen: &Frozen,
-) -> Result<Version> {
+) -> Result<Version<L::Index>> {
     let delta = &frozen.delta;
     let mut after = Version { maps: BTreeMap::new(), ..before.clone() };
     for (id, map) in &before.maps {
@@ -47,7 +47,7 @@ pub(super) fn merge<L: Layout>(
 /// a fingerprint.
 fn index_edits<L: Layout>(
     pages: &Pages,
-    before: &Version,
+    before: &Version<L::Index>,
     frozen: &Frozen,
 ) -> Result<Vec<IndexEdit>> {
     let delta = &frozen.delta;
@@ -74,7 +74,7 @@ fn index_edits<L: Layout>(
         };
         if old != new {
             let edit = |found: Fingerprint, comes| {
-                (!found.is_none()).then(|| (index_entry(tag(found), *pbn), comes))
+                (!found.is_none()).then(|| IndexEdit { hash: found.low(), pbn: *pbn, comes })
             };
             edits.extend([edit(old, false), edit(new, true)].into_iter().flatten());
         }

@@ -1,4 +1,4 @@
-//! The backends `table` and `btree`: metadata on disk, behind a cache of a fixed size.
+//! The backends `table`, `btree` and `compact`: metadata on disk, behind a cache of a fixed size.
 //!
 //! Changes gather in a delta in memory. A checkpoint freezes the delta, and a new one begins to
 //! fill. The checkpoint merges the frozen delta into the pages on disk in the order of the keys, so
@@ -10,7 +10,9 @@ mod apply;
 mod array;
 mod btree;
 mod cache;
+mod catch_up;
 mod checkpoint;
+mod compact;
 mod delta;
 mod layout;
 mod load;
@@ -23,12 +25,15 @@ mod validate;
 use super::registry::{BackendContext, Registration};
 use crate::error::{MetadataError, Result};
 use btree::BTreeLayout;
+use catch_up::Unread;
+use compact::CompactLayout;
+pub(super) use compact::bytes_of as compact_index_bytes;
 use delta::{Delta, Words};
 use gemelo_format::{
     Fingerprint, Identity, Lbn, Part, Pbn, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume,
     Tree, VolumeId, VolumeRecord,
 };
-use layout::{Cursor, Layout, MAX_CANDIDATES, StoredIndex};
+use layout::{Cursor, IndexState, Layout, MAX_CANDIDATES};
 use pages::Pages;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -55,6 +60,15 @@ pub(super) const BTREE: Registration = Registration {
     },
 };
 
+/// The backend `compact`.
+pub(super) const COMPACT: Registration = Registration {
+    about: "Arrays on disk, with a cache, and an index of 5 bytes a block in memory",
+    empty: |home, data_blocks| Box::new(CachedBackend::<CompactLayout>::new(home, data_blocks, 0)),
+    load: |home, root, options, damage| {
+        Ok(Box::new(CachedBackend::<CompactLayout>::load(home, root, options, damage)?))
+    },
+};
+
 /// Shares of the configured memory: one half is for cached pages, an eighth each for the delta and
 /// the frozen delta. The rest is for a merge, and for maps in memory while they grow.
 const CACHE_SHARE: u64 = 2;
@@ -73,12 +87,20 @@ struct CachedVolume {
 }
 
 /// The state on disk as of a checkpoint.
-#[derive(Debug, Clone, Default)]
-struct Version {
+#[derive(Clone)]
+struct Version<I> {
     maps: BTreeMap<VolumeId, Tree>,
     counts: Tree,
     fingerprints: Tree,
-    index: StoredIndex,
+    index: I,
+}
+
+impl<I> Version<I> {
+    /// The state of an empty pool.
+    const fn empty(index: I) -> Self {
+        let none = Tree { root: None, height: 0 };
+        Self { maps: BTreeMap::new(), counts: none, fingerprints: none, index }
+    }
 }
 
 /// The state that a checkpoint writes.
@@ -88,7 +110,7 @@ struct Frozen {
 }
 
 /// A backend that keeps its metadata on disk in the layout `L`.
-pub(super) struct CachedBackend<L> {
+pub(super) struct CachedBackend<L: Layout> {
     block_bytes: u64,
     data_blocks: u64,
     store: StoreKind,
@@ -100,9 +122,9 @@ pub(super) struct CachedBackend<L> {
     /// Words of volumes that were removed. They are freed after a checkpoint.
     forgotten: Vec<Words>,
     frozen: Option<Arc<Frozen>>,
-    version: Version,
+    version: Version<L::Index>,
     /// The state that the checkpoint under way has written.
-    merged: Arc<Mutex<Option<Version>>>,
+    merged: Arc<Mutex<Option<Version<L::Index>>>>,
     pages: Arc<Pages>,
     /// The slots of the durable table, and of the table that the checkpoint under way has written.
     table: Vec<Slot>,
@@ -113,11 +135,9 @@ pub(super) struct CachedBackend<L> {
     is_counting: bool,
     /// Ranges of PBNs whose fingerprints were lost. Only a salvaged pool has any.
     lost_fingerprints: Vec<Range<u64>>,
+    /// The records that the index in memory has not been told of.
+    unread: Mutex<Unread>,
     layout: PhantomData<L>,
-}
-
-const fn tag(fingerprint: Fingerprint) -> u32 {
-    (fingerprint.low() >> 32) as u32
 }
 
 impl<L: Layout> CachedBackend<L> {
@@ -142,7 +162,7 @@ impl<L: Layout> CachedBackend<L> {
             active: Delta::default(),
             forgotten: Vec::new(),
             frozen: None,
-            version: Version::default(),
+            version: Version::empty(L::Index::empty(superblock.store.pbn_end(data_blocks))),
             merged: Arc::default(),
             pages: Arc::new(Pages::new(
                 Arc::clone(&home.disk),
@@ -155,6 +175,7 @@ impl<L: Layout> CachedBackend<L> {
             max_delta_bytes: cache_bytes / DELTA_SHARE,
             is_counting: true,
             lost_fingerprints: Vec::new(),
+            unread: Mutex::new(Unread::Nothing),
             layout: PhantomData,
         }
     }
@@ -239,17 +260,17 @@ impl<L: Layout> CachedBackend<L> {
         candidates.clear();
         candidates.extend(recent);
         candidates.extend(self.frozen().and_then(|delta| delta.find(wanted)));
-        L::candidates(&self.pages, &self.version.index, tag(wanted), candidates)?;
+        L::candidates(&self.pages, &self.version.index, wanted.low(), candidates)?;
         let mut best: Option<(bool, u32, u32)> = None;
         for pbn in candidates.iter().take(MAX_CANDIDATES + 2) {
-            // An index entry on disk may be older than the deltas.
-            let count = self.count(*pbn)?;
-            if count == 0 {
+            let identity = self.identity(*pbn)?;
+            if identity.fingerprint() != wanted {
                 continue;
             }
-            let identity = self.identity(*pbn)?;
+            let count = self.count(*pbn)?;
             let rank = (identity.is_suspect(), count, *pbn);
-            if identity.fingerprint() == wanted && best.is_none_or(|best| rank < best) {
+            // An entry of the index may be older than the deltas.
+            if count > 0 && best.is_none_or(|best| rank < best) {
                 best = Some(rank);
             }
         }
@@ -299,13 +320,14 @@ impl<L: Layout> CachedBackend<L> {
             mapped: volume.mapped,
             map: version.maps.get(id).copied().unwrap_or_default(),
         };
+        let index = version.index.stored();
         StoreTable {
             volumes: volumes.iter().map(volume).collect(),
             counts: version.counts,
             fingerprints: version.fingerprints,
-            index: version.index.tree,
-            buckets: version.index.buckets,
-            index_entries: version.index.entries,
+            index: index.tree,
+            buckets: index.buckets,
+            index_entries: index.entries,
         }
     }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 impl<L: Layout> CachedBackend<L> {
     pub(super) fn prove_counts(&self, most: usize) -> Result<Vec<String>> {
+        while self.catch_up_a_part()? {}
         let mut wrong = Vec::new();
         let mut counted: BTreeMap<u32, u32> = BTreeMap::new();
         let mut references = 0;

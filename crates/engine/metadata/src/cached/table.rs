@@ -4,7 +4,7 @@
 //! full. Entries that fit in neither are not indexed, which costs a duplicate and nothing else.
 
 use super::array::{self, LeafEdits, LeafShape};
-use super::layout::{IndexEdit, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor};
+use super::layout::{IndexEdit, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor, tag};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
@@ -149,6 +149,8 @@ fn read_leaf(
 }
 
 impl Layout for TableLayout {
+    type Index = StoredIndex;
+
     fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
         let entries = part.array_entries() as u64;
         let first = key / entries * entries;
@@ -204,9 +206,10 @@ impl Layout for TableLayout {
     fn candidates(
         pages: &Pages,
         index: &StoredIndex,
-        tag: u32,
+        hash: u64,
         found: &mut Vec<u32>,
     ) -> Result<()> {
+        let tag = tag(hash);
         let bucket = u64::from(bucket_of(tag, index.buckets));
         for number in [bucket * 2, bucket * 2 + 1] {
             let Some(page) = array::leaf(pages, &index.tree, number)? else { break };
@@ -231,13 +234,13 @@ impl Layout for TableLayout {
         if edits.is_empty() {
             return Ok(*index);
         }
-        let come = edits.iter().filter(|(_, comes)| *comes).count() as u64;
+        let come = edits.iter().filter(|edit| edit.comes).count() as u64;
         let entries = index.entries.saturating_add(come).saturating_sub(edits.len() as u64 - come);
         let wanted = u32::try_from(entries / MEAN_ENTRIES + 1).unwrap_or(u32::MAX);
         let buckets = wanted.max(index.buckets);
-        let by_bucket = |(entry, comes): IndexEdit| {
-            let bucket = bucket_of((entry >> 32) as u32, buckets);
-            BucketEdit { bucket, entry, comes }
+        let by_bucket = |edit: IndexEdit| {
+            let bucket = bucket_of(tag(edit.hash), buckets);
+            BucketEdit { bucket, entry: edit.entry(), comes: edit.comes }
         };
         let mut edits: Vec<BucketEdit> = edits.into_iter().map(by_bucket).collect();
         edits.sort_unstable();

@@ -68,7 +68,7 @@ impl Pair {
         }
     }
 
-    fn apply(&mut self, change: &Change) -> Vec<u32> {
+    pub(super) fn apply(&mut self, change: &Change) -> Vec<u32> {
         let mut freed = Vec::new();
         self.backend.apply(std::slice::from_ref(change), &mut freed).unwrap();
         freed.into_iter().map(Pbn::number).collect()
@@ -229,13 +229,24 @@ impl Pair {
     }
 
     pub(super) fn reload(&mut self, root: &Root) {
-        let options = LoadOptions { cache_bytes: CACHE_BYTES, salvages: false };
+        self.reload_with(root, CACHE_BYTES);
+    }
+
+    pub(super) fn reload_with(&mut self, root: &Root, cache_bytes: u64) {
+        let options = LoadOptions { cache_bytes, salvages: false };
         let mut damage = Damage::default();
         let disk = Arc::clone(&self.disks.metadata);
         let home = BackendContext { disk, superblock: &self.superblock };
         self.backend = load(&home, root, options, &mut damage).unwrap();
         self.backend.settle().unwrap();
         assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
+    }
+
+    /// The number of blocks that have a reference and a fingerprint.
+    pub(super) fn live_fingerprints(&self) -> u64 {
+        let references = self.model.references();
+        let live = references.keys().filter(|pbn| !self.model.fingerprints[pbn].is_none());
+        live.count() as u64
     }
 
     /// Frees the blocks that neither the present state nor a state on disk refers to.

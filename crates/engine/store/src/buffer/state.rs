@@ -4,7 +4,7 @@ use super::kept::Kept;
 use super::memory::{Memory, Slot};
 use super::queue::Queue;
 use super::unseen::Written;
-use super::unwritten::is_full;
+use crate::is_no_space;
 use gemelo_base::random::mix_pair;
 use gemelo_format::Pbn;
 use hashbrown::HashTable;
@@ -179,7 +179,7 @@ impl State {
     /// Returns an error of a content that could not be written, if there is one. One that is not
     /// for lack of space comes first.
     pub(super) fn failure(&self) -> Option<io::Error> {
-        let worst = self.failed.values().find(|error| !is_full(error));
+        let worst = self.failed.values().find(|error| !is_no_space(error));
         let error = worst.or_else(|| self.failed.values().next())?;
         Some(match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),

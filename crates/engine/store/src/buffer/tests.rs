@@ -20,10 +20,8 @@ struct Below {
     durable: BTreeMap<u32, Vec<u8>>,
     /// PBNs that are being written at this moment.
     writing: BTreeSet<u32>,
-    /// Writes of these fail, this often.
-    failing: BTreeMap<u32, u32>,
-    /// They fail because the medium is bad, and not for lack of space.
-    is_bad: bool,
+    /// Writes of these fail, this often and in this way.
+    failing: BTreeMap<u32, (u32, io::ErrorKind)>,
     /// The next write panics.
     panics: bool,
     /// The PBNs of each list of writes.
@@ -47,8 +45,13 @@ struct TestStore {
 }
 
 impl TestStore {
+    /// Fails writes of a PBN for lack of space.
     fn fail(&self, pbn: u32, times: u32) {
-        self.below.lock().failing.insert(pbn, times);
+        self.fail_with(pbn, times, io::ErrorKind::StorageFull);
+    }
+
+    fn fail_with(&self, pbn: u32, times: u32, kind: io::ErrorKind) {
+        self.below.lock().failing.insert(pbn, (times, kind));
     }
 
     fn hold(&self, is_held: bool) {
@@ -161,13 +164,10 @@ impl Store for TestStore {
         for write in writes {
             let pbn = write.pbn.number();
             below.writing.remove(&pbn);
-            match below.failing.get_mut(&pbn).filter(|times| **times > 0) {
-                Some(times) => {
+            match below.failing.get_mut(&pbn).filter(|(times, _)| *times > 0) {
+                Some((times, kind)) => {
                     *times -= 1;
-                    write.outcome = Err(io::Error::from(match below.is_bad {
-                        true => io::ErrorKind::Other,
-                        false => io::ErrorKind::StorageFull,
-                    }));
+                    write.outcome = Err(io::Error::from(*kind));
                 }
                 None => drop(below.contents.insert(pbn, write.content.to_vec())),
             }
@@ -347,8 +347,7 @@ fn what_is_kept_is_forgotten_when_it_is_discarded_or_written_past_the_buffer() {
     buffer.sync().unwrap();
     buffer.discard(pbn(2), 1).unwrap();
     assert_eq!(read(&buffer, &[1, 2, 3]), [10, 0, 30]);
-    store.fail(7, 9);
-    store.below.lock().is_bad = true;
+    store.fail_with(7, 9, io::ErrorKind::Other);
     write(&buffer, &[(7, 70)]);
     assert!(buffer.sync().is_err());
     assert_eq!(write(&buffer, &[(3, 31)]), [true]);

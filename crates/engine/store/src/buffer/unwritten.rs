@@ -1,5 +1,6 @@
 //! The reasons why contents are not written out.
 
+use crate::is_no_space;
 use std::io;
 use thiserror::Error;
 
@@ -20,7 +21,7 @@ impl Unwritten {
     /// Returns whether there was no space, which may change.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::Failed(error) if is_full(error))
+        matches!(self, Self::Failed(error) if is_no_space(error))
     }
 
     /// Returns the error of the store below.
@@ -31,11 +32,6 @@ impl Unwritten {
             broken @ Self::Broken => io::Error::other(broken.to_string()),
         }
     }
-}
-
-/// Returns whether an error means that there is no space.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The error of callers that would wait for a broken buffer.

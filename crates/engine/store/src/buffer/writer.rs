@@ -3,8 +3,8 @@
 use super::memory::Slot;
 use super::shared::{Guarded, Locked, Shared};
 use super::state::Run;
-use super::unwritten::{Unwritten, is_full};
-use crate::ContentWrite;
+use super::unwritten::Unwritten;
+use crate::{ContentWrite, is_no_space};
 use gemelo_base::scheduling::let_others_interrupt;
 use parking_lot::MutexGuard;
 use std::io;
@@ -46,7 +46,7 @@ impl Shared {
                 break Room::Broken;
             }
             match guarded.state.failure() {
-                Some(error) if is_full(&error) => break Room::Full,
+                Some(error) if is_no_space(&error) => break Room::Full,
                 Some(_) => break Room::None,
                 None => {}
             }

@@ -1,6 +1,8 @@
 //! Compressing contents, and the reverse.
 
-use gemelo_format::Compression;
+use super::OFFSET_BYTES;
+use super::image::split_form;
+use gemelo_format::{Compression, PackedPlace, Pbn, SLOT_HEAD_BYTES};
 use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
@@ -26,6 +28,35 @@ pub struct Compressed {
 }
 
 impl Compressed {
+    /// Takes contents from the forms that [`super::PackedStore::form_in`] returns for them; [`None`]
+    /// if one of these makes no sense.
+    #[must_use]
+    pub fn of_forms<'f>(forms: impl Iterator<Item = (Pbn, &'f [u8])>) -> Option<Self> {
+        let mut compressed = Self::default();
+        for (pbn, form) in forms {
+            if PackedPlace::of(pbn).is_whole() {
+                compressed.parts.push(None);
+                continue;
+            }
+            let (_, form) = form.split_first_chunk::<OFFSET_BYTES>()?;
+            let (head, bytes) = split_form(form)?;
+            let start = compressed.bytes.len();
+            compressed.bytes.extend_from_slice(bytes);
+            compressed.parts.push(Some((head.algorithm, start..compressed.bytes.len())));
+        }
+        Some(compressed)
+    }
+
+    /// Bytes that the contents take in blocks of this size.
+    #[must_use]
+    pub fn stored_bytes(&self, block_bytes: usize) -> u64 {
+        let bytes_of = |part: &Option<(u8, Range<usize>)>| match part {
+            Some((_, bytes)) => SLOT_HEAD_BYTES + bytes.len(),
+            None => block_bytes,
+        };
+        self.parts.iter().map(|part| bytes_of(part) as u64).sum()
+    }
+
     /// The algorithm and the bytes of each content; [`None`] for one that stays as it is.
     pub fn parts(&self) -> impl Iterator<Item = Option<(u8, &[u8])>> {
         self.parts.iter().map(|part| {

@@ -3,7 +3,8 @@
 //! A block is filled in memory and written to a write buffer, where it waits. The last one stays
 //! open: later contents are added to it as long as it still waits there. A block that the buffer
 //! has begun to write is never changed, so a torn write damages contents alone that no sync has
-//! covered.
+//! covered. Some blocks behind it are taken as well if they are free, so that contents can go on
+//! there whatever else is written meanwhile.
 
 use super::block_number;
 use super::codec::Compressed;
@@ -12,13 +13,16 @@ use crate::{ContentWrite, Store, WriteBuffer};
 use gemelo_format::{PackedPlace, Pbn, PoolSeed, SPANNING_SLOT, WHOLE_SLOT};
 use std::io;
 
+/// Blocks that are taken ahead.
+const AHEAD_BLOCKS: u32 = 8;
+
 /// The free blocks of a store.
 pub trait FreeBlocks {
     /// Takes a free block; [`None`] if there is none.
     fn take(&mut self) -> Option<u32>;
 
-    /// Takes this block, if it is free.
-    fn take_this(&mut self, block: u32) -> bool;
+    /// Takes this block, if it is free. One that is taken `ahead` is not needed yet.
+    fn take_this(&mut self, block: u32, ahead: bool) -> bool;
 }
 
 /// Places of a list of contents.
@@ -26,8 +30,8 @@ pub trait FreeBlocks {
 pub struct Placed {
     /// The PBNs, in the order of the contents.
     pub pbns: Vec<Pbn>,
-    /// The block to which the packer may still add contents.
-    pub open: Option<u32>,
+    /// The blocks to which the packer may still add contents.
+    pub open: Vec<u32>,
 }
 
 /// The block that is being filled.
@@ -36,6 +40,8 @@ struct Open {
     image: BlockImage,
     /// `true` once the write buffer has a version of it.
     is_written: bool,
+    /// Blocks behind it that are taken as well.
+    ahead: u32,
 }
 
 /// Gives new contents their places; see the module.
@@ -65,10 +71,11 @@ impl Packer {
         Self { block_bytes, seed, open: None, form: Vec::new() }
     }
 
-    /// The block to which contents may still be added.
+    /// The blocks to which contents may still be added.
     #[must_use]
-    pub fn open_block(&self) -> Option<u32> {
-        self.open.as_ref().map(|open| open.block)
+    pub fn open_blocks(&self) -> Vec<u32> {
+        let blocks = |open: &Open| open.block..=open.block + open.ahead;
+        self.open.as_ref().map(blocks).into_iter().flatten().collect()
     }
 
     /// Gives each content a place, and writes the compressed ones. The caller writes the contents
@@ -103,7 +110,7 @@ impl Packer {
         let wanted = pbns.len();
         let pbns: Vec<Pbn> = pbns.into_iter().flatten().collect();
         assert_eq!(pbns.len(), wanted, "each content has a place");
-        Ok(Placed { pbns, open: self.open_block() })
+        Ok(Placed { pbns, open: self.open_blocks() })
     }
 
     /// Fills the open block, or a fresh one. Returns the contents that are left.
@@ -115,14 +122,14 @@ impl Packer {
     ) -> Result<&'l [Unplaced<'c>], NotPlaced> {
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => self.fresh(free.take().ok_or(NotPlaced::Full)?, &[]),
+            None => self.fresh((free.take().ok_or(NotPlaced::Full)?, 0), &[], free),
         };
         let (mut next, mut added) = (None, 0);
         for (at, part) in contents {
             let fit = open.image.fit(part.1.len());
             let slot = match fit {
                 Fit::Slot(slot) => slot,
-                Fit::Spanning if free.take_this(open.block + 1) => SPANNING_SLOT,
+                Fit::Spanning if open.ahead > 0 => SPANNING_SLOT,
                 Fit::Spanning | Fit::None => break,
             };
             let pbn = PackedPlace { block: open.block, slot }.pbn();
@@ -130,7 +137,7 @@ impl Packer {
             form_into(&mut self.form, self.seed, pbn, *part);
             if fit == Fit::Spanning {
                 let rest = open.image.add_start(&self.form).to_vec();
-                next = Some(self.fresh(open.block + 1, &rest));
+                next = Some(self.fresh((open.block + 1, open.ahead - 1), &rest, free));
             } else {
                 open.image.add(slot, &self.form);
             }
@@ -147,7 +154,9 @@ impl Packer {
         if (added > 0 || !was_open) && !write(&mut open, buffer)? {
             // The buffer has begun to write the block, so the contents go to another one.
             done.iter().for_each(|(at, _)| pbns.get_mut(*at).into_iter().for_each(|to| *to = None));
-            self.open = next.map(|next| self.fresh(next.block, &[]));
+            let emptied =
+                next.map(|next| Open { image: BlockImage::new(self.block_bytes, &[]), ..next });
+            self.open = emptied.or_else(|| self.after(&open, free));
             return Ok(contents);
         }
         assert!(added > 0 || was_open, "a content fits in an empty block");
@@ -155,12 +164,32 @@ impl Packer {
             write(next, buffer)?;
         }
         let is_full = added < contents.len();
-        self.open = if next.is_some() { next } else { Some(open).filter(|_| !is_full) };
+        self.open = match next {
+            Some(next) => Some(next),
+            None if is_full => self.after(&open, free),
+            None => Some(open),
+        };
         Ok(left)
     }
 
-    fn fresh(&self, block: u32, tail: &[u8]) -> Open {
-        Open { block, image: BlockImage::new(self.block_bytes, tail), is_written: false }
+    /// Opens the block that was taken for the one before.
+    fn after(&self, full: &Open, free: &mut dyn FreeBlocks) -> Option<Open> {
+        let ahead = full.ahead.checked_sub(1)?;
+        Some(self.fresh((full.block + 1, ahead), &[], free))
+    }
+
+    /// Opens a block behind which so many are taken already.
+    fn fresh(
+        &self,
+        (block, mut ahead): (u32, u32),
+        tail: &[u8],
+        free: &mut dyn FreeBlocks,
+    ) -> Open {
+        while ahead < AHEAD_BLOCKS && free.take_this(block + 1 + ahead, ahead > 0) {
+            ahead += 1;
+        }
+        let image = BlockImage::new(self.block_bytes, tail);
+        Open { block, image, is_written: false, ahead }
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) enum Rank {
     Gate,
     /// Partial writes of a block.
     Patch,
+    /// The work of the cleaner.
+    Cleaning,
     /// Free blocks that the collector has taken to discard them.
     Discarding,
     /// The lead of a group commit.
@@ -202,10 +204,17 @@ impl<T> OrderedMutex<T> {
         let guard = self.lock.lock();
         Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
     }
+
+    /// Locks it if no other thread has.
+    pub(crate) fn try_lock(&self) -> Option<OrderedGuard<'_, T>> {
+        self.place.assert_next();
+        let guard = self.lock.try_lock()?;
+        Some(Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() })
+    }
 }
 
-/// A lock for readers and writers with a rank. A thread never holds it twice, because a reader
-/// that comes again waits for a writer that waits for the reader.
+/// A lock for readers and writers with a rank. A thread that waits for it never holds it already,
+/// because a reader that comes again waits for a writer that waits for the reader.
 pub(crate) struct OrderedRwLock<T> {
     lock: RwLock<T>,
     place: LockPosition,
@@ -240,6 +249,13 @@ impl<T> OrderedRwLock<T> {
     /// Waits for the lock no longer than `most`. It may come out of order.
     pub(crate) fn try_write_for(&self, most: Duration) -> Option<OrderedWrite<'_, T>> {
         let guard = self.lock.try_write_for(most)?;
+        Some(Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() })
+    }
+
+    /// Locks it for a reader unless a writer holds it. It may come out of order, and again to a
+    /// thread that reads already.
+    pub(crate) fn try_read(&self) -> Option<OrderedRead<'_, T>> {
+        let guard = self.lock.try_read_recursive()?;
         Some(Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() })
     }
 

@@ -1,5 +1,5 @@
 //! Maintenance in the background: commits at an interval, checkpoints before the journal is full,
-//! the collector, and the clearing of volumes that were removed.
+//! the collector, the clearing of volumes that were removed, and the completion of the index.
 
 use super::Engine;
 use super::collector::Collector;
@@ -34,6 +34,12 @@ fn maintain(engine: &Engine, is_due: bool) -> Result<()> {
         engine.data.free_retired();
     }
     if engine.log.is_checkpoint_due() { engine.checkpoint() } else { Ok(()) }
+}
+
+/// The work of the thread that completes the index of an opened pool.
+pub(super) fn catch_up(engine: &Engine, stop: &StopSignal) {
+    // What cannot be read now is not found as a duplicate until the next opening.
+    let _ = engine.complete_index(&|| stop.is_raised());
 }
 
 /// The work of the thread that clears volumes. It takes as long as the volumes are large, and

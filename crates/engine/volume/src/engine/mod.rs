@@ -61,8 +61,8 @@ use gemelo_format::{DiskRole, Fingerprinter, Pbn, PoolSeed, Superblock, VolumeRe
 use gemelo_metadata::MetadataBackend;
 use gemelo_store::{BufferStats, FreeVeto};
 pub(crate) use health::{Health, PanicWatch};
-use layout::Ticker;
-use locks::{OrderedRead, OrderedWrite};
+use layout::{Cleaner, Ticker};
+use locks::{OrderedMutex, OrderedRead, OrderedWrite, Rank};
 use log::{Log, LogParts, State};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,6 +83,7 @@ pub(crate) struct Engine {
     catalogue: Catalogue,
     damages: Damages,
     finder: FinderControl,
+    cleaner: OrderedMutex<Cleaner>,
 }
 
 /// The parts of an engine and the state that it begins with.
@@ -126,7 +127,7 @@ impl Engine {
         let data = Arc::new(DataPath::new(
             (parts.contents, parts.remembered),
             (parts.space, parts.free_veto),
-            Arc::clone(&health),
+            (Arc::clone(&health), Arc::clone(&counters)),
         ));
         data.hold_unused(&parts.held);
         let log = Log::new(LogParts {
@@ -155,6 +156,7 @@ impl Engine {
             log,
             catalogue,
             damages: Damages::new(&health),
+            cleaner: OrderedMutex::new(Rank::Cleaning, &health, Cleaner::default()),
             health,
             finder: FinderControl::default(),
         }
@@ -226,6 +228,13 @@ impl Engine {
     /// The metadata, to be read.
     pub(crate) fn state(&self) -> OrderedRead<'_, State> {
         self.log.read()
+    }
+
+    /// Completes the index of a pool that was opened, unless `is_stopped` ends it before. A
+    /// duplicate of a block that the index does not lead to yet is stored again.
+    pub(crate) fn complete_index(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
+        while !is_stopped() && self.state().backend().catch_up()? {}
+        Ok(())
     }
 
     /// The metadata, to be changed by [`Log::apply`].

@@ -135,6 +135,12 @@ impl VolumeShared {
         self.gate.read()
     }
 
+    /// Enters the gate without waiting; [`None`] during a change of the whole volume. The caller
+    /// may be in a request of the volume.
+    pub(super) fn try_enter(&self) -> Option<OrderedRead<'_, bool>> {
+        self.gate.try_read()
+    }
+
     /// Waits until the requests have ended, and lets none begin.
     pub(super) fn close_gate(&self) -> OrderedWrite<'_, bool> {
         self.gate.write()

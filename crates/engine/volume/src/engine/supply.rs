@@ -1,6 +1,7 @@
 //! Waiting for free blocks when the data store has too few.
 
 use super::Engine;
+use super::layout::{Effort, Step};
 use crate::error::Result;
 use std::time::Duration;
 
@@ -14,6 +15,13 @@ const WAIT: Duration = Duration::from_millis(1);
 /// Waits of the collector for requests that still read freed blocks: 0.1 s in all. Its next round
 /// finds blocks that are freed later.
 const MAX_COLLECTOR_WAITS: u32 = 100;
+/// A write fails after the cleaner has worked for it as often in a row and no block became free.
+const MAX_FUTILE_CLEANINGS: u32 = 16;
+/// Blocks that a write cleans beyond those that it needs, so that the next ones find some.
+const CLEANED_AHEAD: u64 = 64;
+/// A pass of the cleaner for a write aims at this part of the store, because it walks over all
+/// maps.
+const CLEANED_PART: u64 = 64;
 
 /// Counts of blocks that are free, or may soon be.
 struct Supply {
@@ -25,6 +33,16 @@ struct Supply {
     others: u64,
     /// The commit that frees the last of the uncommitted ones.
     last: u64,
+}
+
+/// The outcome of the cleaner's work for a write.
+enum Cleaning {
+    /// Blocks were emptied, and are free when that is durable.
+    Done,
+    /// Another thread empties blocks.
+    Waited,
+    /// No more can be saved.
+    Nothing,
 }
 
 impl Engine {
@@ -47,14 +65,28 @@ impl Engine {
 
     /// Waits until `wanted` blocks are free, or all that can become free if those are fewer.
     /// Returns their number. Changes that free blocks are made durable; requests that read freed
-    /// blocks, or write to taken ones, are waited for. The caller holds no pin.
+    /// blocks, or write to taken ones, are waited for. Then blocks that are used in part are
+    /// emptied. The caller holds no pin.
     pub(super) fn reclaim(&self, wanted: usize) -> Result<usize> {
         let wanted = wanted as u64;
+        let (mut most_free, mut futile) = (0, 0);
         for number in 0..MAX_WAITS {
             self.check_writable()?;
             let supply = self.supply();
             let goal = wanted.min(supply.free + supply.uncommitted + supply.others);
             if supply.free >= goal {
+                // A long write can be made in parts.
+                let is_enough = goal == wanted || goal >= CLEANED_AHEAD;
+                futile = if supply.free > most_free { 0 } else { futile };
+                most_free = most_free.max(supply.free);
+                if !is_enough && futile < MAX_FUTILE_CLEANINGS {
+                    match self.clean_for(wanted.min(CLEANED_AHEAD))? {
+                        Cleaning::Done => futile += 1,
+                        Cleaning::Waited => {}
+                        Cleaning::Nothing => return Ok(goal as usize),
+                    }
+                    continue;
+                }
                 return Ok(usize::try_from(goal).unwrap_or(usize::MAX));
             }
             if supply.uncommitted > 0 {
@@ -64,6 +96,34 @@ impl Engine {
             }
         }
         Ok(0)
+    }
+
+    /// Empties blocks that are used in part until about `wanted` are saved, or waits a little for the
+    /// thread that does.
+    fn clean_for(&self, wanted: u64) -> Result<Cleaning> {
+        if !self.data.is_packed() {
+            return Ok(Cleaning::Nothing);
+        }
+        let Some(mut cleaner) = self.cleaner.try_lock() else {
+            gemelo_base::pause(WAIT);
+            return Ok(Cleaning::Waited);
+        };
+        let (_, blocks) = self.data.free_of_all();
+        let goal_bytes = (wanted + CLEANED_AHEAD) * self.block_bytes() as u64;
+        let (aim, mut saved_bytes) = (wanted.max(blocks / CLEANED_PART), 0);
+        while saved_bytes < goal_bytes {
+            match self.clean_step(&mut cleaner, Effort::Full, aim)? {
+                Step::Saved(bytes) => saved_bytes += bytes,
+                Step::End(true) => return Ok(Cleaning::Done),
+                // A pass of the background looks at fewer blocks than one for a write.
+                Step::End(false) => {}
+                // There may be room for a smaller one.
+                Step::NoRoom if saved_bytes == 0 => cleaner.skip_window(),
+                Step::Futile if saved_bytes == 0 => return Ok(Cleaning::Nothing),
+                Step::NoRoom | Step::Futile => return Ok(Cleaning::Done),
+            }
+        }
+        Ok(Cleaning::Done)
     }
 
     /// Waits for a limited time until no request reads freed blocks any more.

@@ -58,8 +58,8 @@ pub struct Tuning {
     pub read_only: bool,
     /// The most references to a block. Beyond it a content gets a fresh copy.
     pub max_references: u32,
-    /// Memory in bytes for the metadata of a pool with the backend `table` or `btree`: at least 64
-    /// KiB.
+    /// Memory in bytes for pages and changes of the metadata of a pool with the backend `table`,
+    /// `btree` or `compact`: at least 64 KiB. The index of `compact` is not in it.
     pub cache_bytes: u64,
     /// `true` if commits, checkpoints and the search for duplicates run in the background.
     /// Otherwise each runs only when it is asked for or a request needs it.

@@ -11,7 +11,7 @@ use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, MapEntry,
     PackedPlace, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock, VolumeId,
-    WHOLE_SLOT, find_roots, read_superblock, replay_journal,
+    WHOLE_SLOT, find_roots, replay_journal,
 };
 use gemelo_metadata::{
     BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
@@ -23,6 +23,9 @@ use std::sync::Arc;
 
 /// LBNs that are looked up at once.
 const LBNS_AT_ONCE: u64 = 4096;
+
+/// The most nanoseconds for which an opening waits for the index; the background completes it.
+const MAX_INDEX_NS: u64 = 1_000_000_000;
 
 /// The number of the first commit of a pool.
 const FIRST_COMMIT: u64 = 1;
@@ -69,7 +72,7 @@ pub(crate) fn recover(
 ) -> Result<Recovered> {
     let is_salvaged = salvage.is_some();
     let mut damage = Damage::default();
-    let superblock = read_superblock(&*disks.metadata, &mut damage.harmless)?;
+    let superblock = disks.read_superblock(&mut damage.harmless)?;
     let seed = PoolSeed::of(&superblock);
     let store = disks.store(&superblock);
     damage.harmless.extend(store.check_labels()?);
@@ -325,6 +328,10 @@ fn space_of(
 fn start(engine: &Arc<Engine>) -> Result<Vec<Worker>> {
     // On a file system that is full already, the pool uses the room that it has.
     let _ = engine.reserve_slots();
+    let end_ns = engine.now_ns().saturating_add(MAX_INDEX_NS);
+    let is_late = || engine.has_background() && engine.now_ns() >= end_ns;
+    // A page that cannot be read keeps the pool from taking writes, and nothing else.
+    let _ = engine.complete_index(&is_late);
     if !engine.has_background() {
         // A clean-up that fails here is done at the next opening.
         let _ = engine.clear_left(&|| false);

@@ -12,7 +12,7 @@ use super::{Pool, Tuning};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_format::{
-    DiskRole, Fingerprint, Lbn, MapEntry, Pbn, Superblock, VolumeId, VolumeRecord, read_superblock,
+    DiskRole, Fingerprint, Lbn, MapEntry, Pbn, Superblock, VolumeId, VolumeRecord,
 };
 use gemelo_metadata::Map;
 use gemelo_store::PoolDisks;
@@ -153,7 +153,7 @@ fn lost_in_map(backend: &dyn Map, volume: VolumeId) -> u64 {
 /// whose end was lost gets back the length that it was made with.
 fn rewrite_headers(disks: &PoolDisks) -> Result<()> {
     let io = |action| VolumeError::io(DiskRole::Metadata, action);
-    let superblock = read_superblock(&*disks.metadata, &mut Vec::new())?;
+    let superblock = disks.read_superblock(&mut Vec::new())?;
     let length = superblock.regions().fixed_bytes();
     if disks.metadata.len().map_err(io("measure"))? < length {
         disks.metadata.set_len(length).map_err(io("enlarge"))?;

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of this module")]
 
+pub mod aged;
 pub mod bytes;
 pub mod collide;
 pub mod driver;

@@ -8,8 +8,9 @@ use crate::values::{OnOff, inline_overload_parser, io_mode_parser, pool_place_pa
 use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::DailyWindow;
+use gemelo_base::memory::limit_arenas;
 use gemelo_base::values::{Percent, Size, Span};
-use gemelo_device::{FrontEnd, SocketAccess};
+use gemelo_device::{FrontEnd, Memory, SocketAccess};
 use gemelo_disk::IoMode;
 use gemelo_nbd::server::{
     ListenAddress, Listener, NbdFrontEnd, ServerConfig, TlsPolicy, tls_from_files,
@@ -96,8 +97,8 @@ pub(crate) struct Arguments {
     /// ends the oldest
     #[arg(long, help_heading = TUNING, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_handshakes: u32,
-    /// Most memory for the requests and replies of all clients together [default: 256m, more for
-    /// many clients]
+    /// Most memory for the requests and replies of all clients of a protocol together [default:
+    /// 256m, more for many clients]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     memory: Option<Size>,
     /// End connections that send no request for this time; 0s for never
@@ -136,7 +137,7 @@ pub(crate) struct Arguments {
     /// Most time after a write before the finder looks at the block: the delay of a volume grows up
     /// to it while blocks are overwritten soon after the finder looked at them [default: 1m]
     #[arg(long, help_heading = TUNING, value_name = "DURATION")]
-    finder_most_delay: Option<Span>,
+    finder_max_delay: Option<Span>,
     /// Time from the beginning of a round of the finder to that of the next one; 0s to work as soon
     /// as blocks are due [default: 0s]
     #[arg(long, help_heading = BACKGROUND, value_name = "DURATION")]
@@ -164,8 +165,8 @@ pub(crate) struct Arguments {
     /// Most data that such a scrub reads a second [default: 50m]
     #[arg(long, help_heading = BACKGROUND, value_name = "SIZE")]
     scrub_rate: Option<Size>,
-    /// Memory for the metadata of the backends table and btree [default: as the pool was made,
-    /// 256m]
+    /// Memory for pages and changes of the metadata of the backends table, btree and compact
+    /// [default: as the pool was made, 256m]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     cache: Option<Size>,
     /// Memory for contents that were written: until they are on the disk, and afterwards for
@@ -176,7 +177,7 @@ pub(crate) struct Arguments {
     /// two; 0 for none, more than 16m count as 16m [default: as the pool was made, 64k, or 256k
     /// for a member of a domain]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
-    carry: Option<Size>,
+    journal_data: Option<Size>,
     /// Make writes durable after this time at the latest, even if no client flushes [default: as
     /// the pool was made, 5s]
     #[arg(long, help_heading = TUNING, value_name = "DURATION")]
@@ -237,7 +238,7 @@ impl Arguments {
             verify_bytes: self.verify_bytes.then_some(true),
             io: self.io,
             finder_delay_ms: self.finder_delay.map(milliseconds),
-            finder_most_delay_ms: self.finder_most_delay.map(milliseconds),
+            finder_max_delay_ms: self.finder_max_delay.map(milliseconds),
             finder_bytes_per_s: self.finder_rate.map(|rate| rate.0),
             finder_interval_ms: self.finder_interval.map(milliseconds),
             finder_window: self.finder_window,
@@ -248,7 +249,7 @@ impl Arguments {
             scrub_bytes_per_s: self.scrub_rate.map(|rate| rate.0),
             cache_bytes: self.cache.map(|cache| cache.0),
             write_buffer_bytes: self.write_buffer.map(|memory| memory.0),
-            max_journal_data_bytes: self.carry.map(|contents| contents.0),
+            max_journal_data_bytes: self.journal_data.map(|contents| contents.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
             layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
         };
@@ -286,9 +287,16 @@ impl Arguments {
         Some(VhostFrontEnd {
             directory: self.vhost_user.clone()?,
             socket_access: self.socket_access(),
+            memory: self.memory_of_machines(),
             write_through: self.write_through,
             log_connections: self.log_connections,
         })
+    }
+
+    /// The memory of all virtual machines. None of it is reserved: a thread always has a small buffer.
+    fn memory_of_machines(&self) -> Memory {
+        let given = self.memory.map(|memory| usize::try_from(memory.0).unwrap_or(usize::MAX));
+        Memory::new(given.unwrap_or_else(|| Memory::usual_bytes(0)), 0)
     }
 
     fn nbd(&self) -> anyhow::Result<NbdFrontEnd> {
@@ -331,6 +339,7 @@ fn unless_zero(span: Span) -> Option<Duration> {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    limit_arenas();
     let place = arguments.place()?;
     let monitor = Arc::clone(&context.monitor);
     gemelo_serve::await_store(&place, &*monitor, &context.stop)?;

@@ -46,6 +46,7 @@ pub(crate) fn kinds(capacity_bytes: u64) -> Vec<(&'static str, PoolOptions, Dedu
         ("sha1, btree", of(4096, Kind::Sha1, Backend::BTree), DedupMode::Inline),
         ("off", of(4096, Kind::Blake3, Backend::Log), DedupMode::Off),
         ("offline", of(4096, Kind::Blake3, Backend::BTree), DedupMode::Offline),
+        ("compact", of(4096, Kind::Blake3, Backend::Compact), DedupMode::Inline),
     ]
 }
 

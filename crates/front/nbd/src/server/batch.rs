@@ -10,14 +10,14 @@ mod entry;
 use super::check::{Rules, check};
 use super::connection_log::Traffic;
 use super::intake::LONGEST_WHOLE_BYTES;
-use super::memory::{Buffer, Memory};
+
 use super::status::{MAX_STATUS_BYTES, put_block_status};
 use crate::wire::{
     COMMAND_FLAG_FUA, Command, ErrorCode, OFFSET_DATA_HEADER_BYTES, RequestHeader, SimpleReply,
     encode_error_chunk, encode_offset_data_header,
 };
 use entry::{Entry, Shape};
-use gemelo_device::{BlockDevice, Request};
+use gemelo_device::{BlockDevice, Buffer, Memory, Request};
 use std::io;
 use std::ops::Range;
 

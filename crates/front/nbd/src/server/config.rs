@@ -1,7 +1,7 @@
 //! The limits and options of a server.
 
-use super::memory::Memory;
 use super::tls::TlsPolicy;
+use gemelo_device::Memory;
 use std::time::Duration;
 
 /// Usual number of threads beside those of connections: enough for eight busy clients. Threads that

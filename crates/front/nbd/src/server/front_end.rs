@@ -1,12 +1,10 @@
 //! NBD as a front end of a server of exports.
 
-use super::{
-    ListenAddress, ListenError, Listener, Memory, Server, ServerConfig, ServerCounts, TlsPolicy,
-};
+use super::{ListenAddress, ListenError, Listener, Server, ServerConfig, ServerCounts, TlsPolicy};
 use gemelo_base::units::format_size;
 use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
 use gemelo_device::{
-    Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, SocketAccess, Transfers,
+    Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, Memory, SocketAccess, Transfers,
 };
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};

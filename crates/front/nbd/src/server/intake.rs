@@ -4,11 +4,11 @@
 //! The buffer grows with the bytes that arrive, never with the length that a header announces. It
 //! shrinks when its connection is silent, or has not used the space for a while.
 
-use super::memory::{Buffer, Memory};
 use crate::wire::{
     COMMAND_FLAG_FUA, Command, LONGEST_PAYLOAD_BYTES, REQUEST_BYTES, RequestHeader, Truncated,
     WireError,
 };
+use gemelo_device::{Buffer, Memory};
 use std::io;
 use std::ops::Range;
 

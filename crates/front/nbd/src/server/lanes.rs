@@ -15,10 +15,9 @@ use super::batch::{Batch, Waiting};
 use super::connection_log::Traffic;
 use super::counters::Counters;
 use super::error::SessionError;
-use super::helpers::{Helper, Helpers};
-use super::memory::{Buffer, Memory};
+
 use crate::socket::Socket;
-use gemelo_device::BlockDevice;
+use gemelo_device::{BlockDevice, Buffer, Helper, Helpers, Memory};
 use late::LateReads;
 use std::io::{self, Write};
 use std::ops::Range;

@@ -3,12 +3,11 @@
 use super::config::ServerConfig;
 use super::connection_log::ConnectionLog;
 use super::counters::Counters;
-use super::helpers::Helpers;
 use super::registry::Registry;
 use super::reports::Reports;
 use super::session::ClientReport;
 use gemelo_base::Monitor;
-use gemelo_device::Exports;
+use gemelo_device::{Exports, Helpers};
 use std::sync::Arc;
 
 pub(super) struct Shared {

@@ -67,7 +67,7 @@ impl BlockDevice for FileDevice {
         &self,
         _offset: u64,
         length: u64,
-        _most_extents: usize,
+        _max_extents: usize,
     ) -> Result<Vec<Extent>, DeviceError> {
         Ok(vec![Extent { length, allocated: true, zero: false }])
     }

@@ -19,7 +19,7 @@ struct Read {
     #[serde(deserialize_with = "span")]
     finder_delay: Option<u64>,
     #[serde(deserialize_with = "span")]
-    finder_most_delay: Option<u64>,
+    finder_max_delay: Option<u64>,
     #[serde(deserialize_with = "size")]
     finder_rate: Option<u64>,
     #[serde(deserialize_with = "span")]
@@ -43,7 +43,7 @@ struct Read {
     #[serde(deserialize_with = "size")]
     write_buffer: Option<u64>,
     #[serde(deserialize_with = "size")]
-    carry: Option<u64>,
+    journal_data: Option<u64>,
     #[serde(deserialize_with = "size")]
     collect_rate: Option<u64>,
     #[serde(deserialize_with = "io_mode")]
@@ -58,7 +58,7 @@ struct Written {
     verify_reads: Option<bool>,
     verify_bytes: Option<bool>,
     finder_delay: Option<String>,
-    finder_most_delay: Option<String>,
+    finder_max_delay: Option<String>,
     finder_rate: Option<u64>,
     finder_interval: Option<String>,
     finder_window: Option<String>,
@@ -70,7 +70,7 @@ struct Written {
     layout_rate: Option<u64>,
     cache: Option<u64>,
     write_buffer: Option<u64>,
-    carry: Option<u64>,
+    journal_data: Option<u64>,
     collect_rate: Option<u64>,
     io: Option<&'static str>,
 }
@@ -170,7 +170,7 @@ impl From<Settings> for Written {
             verify_reads: settings.verify_reads,
             verify_bytes: settings.verify_bytes,
             finder_delay: settings.finder_delay_ms.map(span_text),
-            finder_most_delay: settings.finder_most_delay_ms.map(span_text),
+            finder_max_delay: settings.finder_max_delay_ms.map(span_text),
             finder_rate: settings.finder_bytes_per_s,
             finder_interval: settings.finder_interval_ms.map(span_text),
             finder_window: settings.finder_window.map(|window| window.to_string()),
@@ -182,7 +182,7 @@ impl From<Settings> for Written {
             layout_rate: settings.layout_bytes_per_s,
             cache: settings.cache_bytes,
             write_buffer: settings.write_buffer_bytes,
-            carry: settings.max_journal_data_bytes,
+            journal_data: settings.max_journal_data_bytes,
             collect_rate: settings.collect_bytes_per_s,
             io: settings.io.map(IoMode::name),
         }
@@ -196,7 +196,7 @@ impl From<Read> for Settings {
             verify_reads: read.verify_reads,
             verify_bytes: read.verify_bytes,
             finder_delay_ms: read.finder_delay,
-            finder_most_delay_ms: read.finder_most_delay,
+            finder_max_delay_ms: read.finder_max_delay,
             finder_bytes_per_s: read.finder_rate,
             finder_interval_ms: read.finder_interval,
             finder_window: read.finder_window,
@@ -208,7 +208,7 @@ impl From<Read> for Settings {
             layout_bytes_per_s: read.layout_rate,
             cache_bytes: read.cache,
             write_buffer_bytes: read.write_buffer,
-            max_journal_data_bytes: read.carry,
+            max_journal_data_bytes: read.journal_data,
             collect_bytes_per_s: read.collect_rate,
             io: read.io,
         }

@@ -34,7 +34,7 @@ pub struct Settings {
     /// Time in milliseconds after a write before the finder reads the block.
     pub finder_delay_ms: Option<u64>,
     /// Most time in milliseconds to which that time grows.
-    pub finder_most_delay_ms: Option<u64>,
+    pub finder_max_delay_ms: Option<u64>,
     /// Most bytes a second that the finder reads.
     pub finder_bytes_per_s: Option<u64>,
     /// Time in milliseconds from the beginning of a round of the finder to that of the next one.
@@ -51,7 +51,8 @@ pub struct Settings {
     pub scrub_interval_ms: Option<u64>,
     /// Most bytes a second that a scrub by schedule reads.
     pub scrub_bytes_per_s: Option<u64>,
-    /// Bytes of memory for the metadata of the backends `table` and `btree`.
+    /// Bytes of memory for pages and changes of the metadata of the backends `table`, `btree` and
+    /// `compact`.
     pub cache_bytes: Option<u64>,
     /// Bytes of memory for contents that were written: until they are on the disk, and afterwards
     /// for readers.
@@ -160,7 +161,7 @@ impl Settings {
             verify_reads: self.verify_reads.or(other.verify_reads),
             verify_bytes: self.verify_bytes.or(other.verify_bytes),
             finder_delay_ms: self.finder_delay_ms.or(other.finder_delay_ms),
-            finder_most_delay_ms: self.finder_most_delay_ms.or(other.finder_most_delay_ms),
+            finder_max_delay_ms: self.finder_max_delay_ms.or(other.finder_max_delay_ms),
             finder_bytes_per_s: self.finder_bytes_per_s.or(other.finder_bytes_per_s),
             finder_interval_ms: self.finder_interval_ms.or(other.finder_interval_ms),
             finder_window: self.finder_window.or(other.finder_window),
@@ -219,7 +220,7 @@ impl Settings {
         let span = |span_ms: Option<u64>, usual| span_ms.map_or(usual, Duration::from_millis);
         FinderTuning {
             delay: span(self.finder_delay_ms, usual.delay),
-            max_delay: span(self.finder_most_delay_ms, usual.max_delay),
+            max_delay: span(self.finder_max_delay_ms, usual.max_delay),
             interval: span(self.finder_interval_ms, usual.interval),
             window: self.finder_window.or(usual.window),
             bytes_per_s: self.finder_bytes_per_s.or(usual.bytes_per_s),
@@ -239,7 +240,7 @@ mod tests {
             verify_reads: Some(false),
             verify_bytes: Some(true),
             finder_delay_ms: Some(60_000),
-            finder_most_delay_ms: Some(120_000),
+            finder_max_delay_ms: Some(120_000),
             finder_bytes_per_s: Some(1 << 20),
             finder_interval_ms: Some(600_000),
             finder_window: Some("22:00-06:00".parse().unwrap()),
@@ -291,7 +292,7 @@ mod tests {
                        finder-delay = \"1m\"\nfinder-max-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
                        finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
                        scrub-interval = \"7d\"\nscrub-rate = \"8m\"\nlayout-rate = \"20m\"\n\
-                       finder-memory = \"8m\"\ncache = \"64m\"\nwrite-buffer = \"32m\"\ncarry = \"128k\"\n\
+                       finder-memory = \"8m\"\ncache = \"64m\"\nwrite-buffer = \"32m\"\njournal-data = \"128k\"\n\
                        collect-rate = 0\ninline-overload = \"defer\"\n";
         assert_eq!(parse(options).unwrap(), all());
     }

@@ -1,7 +1,7 @@
 //! A virtual machine for the tests: its memory, one driver queue, and its connection.
 
 use gemelo_base::{Recorder, StopFlag};
-use gemelo_device::{BlockDevice, Export, ExportTable, FrontEnd, Listening, SocketAccess};
+use gemelo_device::{BlockDevice, Export, ExportTable, FrontEnd, Listening, Memory, SocketAccess};
 use gemelo_vhost::VhostFrontEnd;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -57,6 +57,7 @@ impl Served {
         let front_end = Box::new(VhostFrontEnd {
             directory: directory.path().to_owned(),
             socket_access: SocketAccess { mode: Some(0o600), group: None },
+            memory: Memory::default(),
             write_through,
             log_connections: true,
         });

@@ -37,6 +37,22 @@ fn a_content_that_is_given_up_is_read_but_not_tried_until_it_is_forgotten() {
 }
 
 #[test]
+fn an_exceeded_quota_is_a_full_disk_and_any_other_error_is_told_first() {
+    for full in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+        for bad in [None, Some(4), Some(6)] {
+            let (store, buffer) = buffer(8, false);
+            store.fail_with(5, 99, full);
+            bad.into_iter().for_each(|pbn| store.fail_with(pbn, 99, io::ErrorKind::Other));
+            write(&buffer, &[(4, 40), (5, 50), (6, 60)]);
+            let error = buffer.write_out().unwrap_err();
+            assert_eq!(error.is_full(), bad.is_none(), "{full:?}, {bad:?}: {error}");
+            // Whoever has no space may remove something, and nobody waits for it.
+            assert_eq!(write(&buffer, &[(7, 70)]), [bad.is_some()], "{full:?}, {bad:?}");
+        }
+    }
+}
+
+#[test]
 fn what_could_not_be_written_is_not_tried_while_somebody_goes_on_without_it() {
     let (store, buffer) = buffer(8, false);
     store.fail(1, 99);

@@ -4,9 +4,12 @@
 //! a part in it. The number of a PBN names its blocks, so a byte for each block tells everything:
 //! a bit for each of its slots.
 
+mod windows;
+
 use super::space::Space;
 use gemelo_format::{PackedPlace, Pbn, StoreKind};
 use gemelo_store::{FreeBlocks, block_number};
+pub(crate) use windows::{CONTENT, MAX_CONTENTS, Rule, Window};
 
 /// The PBNs that are in use; see the module.
 #[derive(Debug)]
@@ -23,8 +26,10 @@ struct Slots {
     used: Vec<u8>,
     /// Bits that are set.
     contents: u64,
-    /// The block to which contents are still added, which is not free whatever it has.
-    open: Option<u32>,
+    /// Bits that were cleared since the pool was opened.
+    released: u64,
+    /// The blocks to which contents are still added, which are not free whatever they have.
+    open: Vec<u32>,
 }
 
 const SPANNING_BIT: u8 = 1 << gemelo_format::SPANNING_SLOT;
@@ -49,6 +54,7 @@ impl Slots {
         if has_changed {
             *used ^= bit;
             self.contents = if is_used { self.contents + 1 } else { self.contents - 1 };
+            self.released += u64::from(!is_used);
         }
         has_changed
     }
@@ -101,6 +107,15 @@ impl ContentSpace {
         self.blocks.claim(number);
     }
 
+    /// Blocks that are free, and those that are kept for contents and have none yet.
+    pub(crate) fn free_blocks(&self) -> u64 {
+        let open = self
+            .slots
+            .iter()
+            .flat_map(|slots| slots.open.iter().filter(|block| !slots.has_contents(**block)));
+        self.blocks.free() + open.count() as u64
+    }
+
     /// Returns whether a PBN is in use, or out of range.
     pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
         match &self.slots {
@@ -137,7 +152,7 @@ impl ContentSpace {
     fn free_if_empty(&mut self, block: u32, freed: &mut impl FnMut(Pbn)) {
         let Some(slots) = &self.slots else { return };
         if !slots.has_contents(block)
-            && slots.open != Some(block)
+            && !slots.open.contains(&block)
             && let Some(number) = block_number(block)
             && self.blocks.is_used(number)
         {
@@ -147,8 +162,8 @@ impl ContentSpace {
     }
 
     /// Marks contents as used that a packer has placed. `taken` has the blocks that it took for
-    /// them, and `open` the one to which it adds contents from now on.
-    pub(crate) fn settle(&mut self, placed: &[Pbn], taken: &[u32], open: Option<u32>) {
+    /// them, and `open` those to which it adds contents from now on.
+    pub(crate) fn settle(&mut self, placed: &[Pbn], taken: &[u32], open: Vec<u32>) {
         let Some(slots) = &mut self.slots else { return };
         for pbn in placed {
             let was_free = slots.set(PackedPlace::of(*pbn), true);
@@ -195,18 +210,24 @@ fn parts_of(place: PackedPlace) -> impl Iterator<Item = u32> {
     place.block..=place.block + u32::from(place.is_spanning())
 }
 
+/// With fewer free blocks none is taken ahead.
+const MIN_FREE_AHEAD: u64 = 32;
+
 /// Free blocks that a packer takes.
 pub(super) struct Taking<F> {
     /// Calls with the locked space.
     pub(super) with: F,
+    /// Blocks that stay free.
+    pub(super) kept: u64,
     pub(super) taken: Vec<u32>,
 }
 
 impl<F: FnMut(&mut dyn FnMut(&mut ContentSpace))> FreeBlocks for Taking<F> {
     fn take(&mut self) -> Option<u32> {
         let mut pbns = Vec::new();
+        let kept = self.kept;
         (self.with)(&mut |space| {
-            if space.blocks.free() > 0 {
+            if space.blocks.free() > kept {
                 space.blocks.take(1, &mut pbns);
             }
         });
@@ -215,10 +236,12 @@ impl<F: FnMut(&mut dyn FnMut(&mut ContentSpace))> FreeBlocks for Taking<F> {
         Some(block)
     }
 
-    fn take_this(&mut self, block: u32) -> bool {
+    fn take_this(&mut self, block: u32, ahead: bool) -> bool {
+        let kept = self.kept + if ahead { MIN_FREE_AHEAD } else { 0 };
         let mut was_free = false;
         (self.with)(&mut |space| {
             was_free = u64::from(block) < space.blocks.blocks()
+                && space.blocks.free() > kept
                 && block_number(block).is_some_and(|number| space.blocks.claim(number));
         });
         if was_free {

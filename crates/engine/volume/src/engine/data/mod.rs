@@ -10,6 +10,7 @@
 mod content_space;
 mod contents;
 mod owners;
+mod packing;
 mod readers;
 mod remembered;
 mod space;
@@ -17,14 +18,15 @@ mod syncing;
 
 use super::health::{Health, Syncs};
 use super::locks::{OrderedGuard, OrderedMutex, Rank};
+use crate::counters::PoolCounters;
 use crate::error::{Result, VolumeError};
 pub(crate) use content_space::ContentSpace;
 use content_space::Taking;
+pub(crate) use content_space::{CONTENT, MAX_CONTENTS, Rule, Window};
 pub(crate) use contents::ContentStore;
 use gemelo_format::{DiskRole, PackedPlace, Pbn};
 use gemelo_store::{
-    BufferStats, ContentComparison, ContentRead, ContentWrite, FreeVeto, NotPlaced, Store,
-    WriteBuffer,
+    BufferStats, ContentComparison, ContentRead, ContentWrite, FreeVeto, Store, WriteBuffer,
 };
 use owners::Owners;
 pub(crate) use readers::Pin;
@@ -56,11 +58,13 @@ pub(crate) struct DataPath {
     /// Locked while free blocks are discarded, because they are not in `space` then.
     discarding: OrderedMutex<()>,
     remembered: Arc<Remembered>,
+    counters: Arc<PoolCounters>,
 }
 
 /// Blocks that no durable state refers to, counted at one instant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unmapped {
+    /// Free blocks for writers.
     pub(crate) free: u64,
     pub(crate) retired: u64,
     pub(crate) taken: u64,
@@ -74,7 +78,7 @@ impl DataPath {
     pub(crate) fn new(
         (contents, remembered): (ContentStore, Arc<Remembered>),
         (space, free_veto): (ContentSpace, Option<Arc<dyn FreeVeto>>),
-        health: Arc<Health>,
+        (health, counters): (Arc<Health>, Arc<PoolCounters>),
     ) -> Self {
         Self {
             free_veto,
@@ -89,6 +93,7 @@ impl DataPath {
             discarding: OrderedMutex::new(Rank::Discarding, &health, ()),
             health,
             remembered,
+            counters,
         }
     }
 
@@ -155,47 +160,6 @@ impl DataPath {
     /// dropped.
     pub(crate) fn pin(&self) -> Pin<'_> {
         self.readers.pin()
-    }
-
-    /// Takes a free PBN for each content; `None` if there are too few blocks. They count as taken
-    /// until the guard is dropped. Contents that share blocks are written as well, as
-    /// [`Self::is_written`] tells.
-    pub(crate) fn take(&self, contents: &[&[u8]]) -> Result<Option<(Vec<Pbn>, Taken<'_>)>> {
-        let wanted = contents.len();
-        let (Some(packing), Some(buffer)) = (&self.contents.packing, self.contents.buffer()) else {
-            return Ok(self.take_blocks(wanted));
-        };
-        if wanted == 0 {
-            return Ok(self.take_blocks(0));
-        }
-        let compressed = packing.codec.compress(packing.compression, contents);
-        let mut packer = packing.packer.lock();
-        let with = |act: &mut dyn FnMut(&mut ContentSpace)| act(&mut self.space.lock());
-        let mut taking = Taking { with, taken: Vec::new() };
-        let placed = packer.place(&compressed, buffer, &mut taking);
-        let taken = taking.taken;
-        let mut space = self.space.lock();
-        let placed = match placed {
-            Ok(placed) => placed,
-            Err(reason) => {
-                space.settle(&[], &taken, packer.open_block());
-                return match reason {
-                    NotPlaced::Full => Ok(None),
-                    NotPlaced::Failed(error) => {
-                        Err(VolumeError::io(DiskRole::Data, "write")(error))
-                    }
-                };
-            }
-        };
-        let pbns = placed.pbns;
-        assert_eq!(pbns.len(), wanted, "each content has a place");
-        space.settle(&pbns, &taken, placed.open);
-        pbns.iter().for_each(|pbn| self.owners.take(*pbn));
-        self.taken.fetch_add(wanted as u64, Ordering::Relaxed);
-        drop(space);
-        drop(packer);
-        self.remembered.forget(&pbns);
-        Ok(Some((pbns, Taken { all: &self.taken, count: wanted as u64 })))
     }
 
     /// Returns whether the content of a PBN was written when it was taken.
@@ -355,7 +319,7 @@ impl DataPath {
 
     /// Blocks that can be taken at once.
     pub(crate) fn free_blocks(&self) -> u64 {
-        self.space.lock().blocks().free()
+        self.space.lock().free_blocks()
     }
 
     /// Free blocks whose space on disk was used before and was not given back.
@@ -370,7 +334,8 @@ impl DataPath {
         let taken = self.taken.load(Ordering::Relaxed);
         let held = self.held.load(Ordering::Relaxed);
         let due = self.free_veto.as_ref().map_or(0, |free_veto| free_veto.due_blocks()).min(held);
-        Unmapped { free: space.blocks().free(), retired: retired.len() as u64, taken, held, due }
+        let free = space.blocks().free().saturating_sub(space.spare_blocks());
+        Unmapped { free, retired: retired.len() as u64, taken, held, due }
     }
 
     /// Waits until no free block is being discarded, and lets no discard begin meanwhile.

@@ -6,12 +6,12 @@ use super::references::References;
 use crate::engine::read::wanted_at;
 use crate::engine::{Engine, State, VolumeShared, Wanted};
 use crate::error::Result;
-use gemelo_format::{Lbn, Pbn, StoreKind};
+use gemelo_format::{Lbn, Pbn, StoreKind, VolumeId};
 use gemelo_metadata::Record;
 
 /// Most map entries that are changed for a chunk, as many as for a long write: they are in one
 /// commit.
-const MAX_CHANGES: u32 = 1024;
+pub(super) const MAX_CHANGES: u32 = 1024;
 
 /// A block of a chunk.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +113,7 @@ impl Engine {
             let Wanted { lbn, pbn, .. } = block.wanted;
             let is_owner = || references.others(pbn, (volume.id(), lbn), record.references);
             // The old place of a kept block would not become free.
-            let is_movable = is_movable(&state, volume, lbn, record)
+            let is_movable = is_movable(&state, volume.id(), lbn, record)
                 && (record.references == 1 || is_owner().is_some())
                 && !self.data.is_kept(pbn);
             block.is_movable = is_movable && !is_unexamined;
@@ -133,10 +133,8 @@ impl Engine {
 
 /// Returns whether the block of this LBN is intact, and its references can be changed one by one:
 /// those of a part of a map that volumes share are counted once.
-pub(super) fn is_movable(state: &State, volume: &VolumeShared, lbn: Lbn, record: &Record) -> bool {
-    record.references > 0
-        && !record.is_suspect
-        && !state.backend().is_in_shared_part(volume.id(), lbn)
+pub(super) fn is_movable(state: &State, volume: VolumeId, lbn: Lbn, record: &Record) -> bool {
+    record.references > 0 && !record.is_suspect && !state.backend().is_in_shared_part(volume, lbn)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 //! several references moves with all of them ([`references`]), by the command alone.
 
 mod chunk;
+mod clean;
 mod marks;
 mod references;
 mod room;
@@ -21,6 +22,7 @@ mod sample;
 mod walk;
 pub(super) mod work;
 
+pub(super) use clean::{Cleaner, Effort, Step, clean};
 pub(crate) use marks::{Marks, Tick, Ticker};
 pub use sample::VolumeLayout;
 
@@ -270,7 +272,7 @@ impl Engine {
                 let is_same = *place == MapEntry::Stored(pbn, checksum);
                 if one.state != MoveState::Planned
                     || !is_same
-                    || !is_movable(&state, volume, lbn, record)
+                    || !is_movable(&state, volume.id(), lbn, record)
                 {
                     continue;
                 }
@@ -281,7 +283,7 @@ impl Engine {
                 if let Some(others) = others
                     && others_are_same(&state, (others, open), one.from)?
                 {
-                    self.settle_move(&mut state, volume, one, record.fingerprint)?;
+                    self.settle_move(&mut state, volume.id(), one, record.fingerprint)?;
                     self.settle_others(&mut state, others, one)?;
                 }
             }
@@ -313,12 +315,12 @@ impl Engine {
     fn settle_move(
         &self,
         state: &mut State,
-        volume: &VolumeShared,
+        volume: VolumeId,
         one: &mut Move,
         fingerprint: Fingerprint,
     ) -> Result<()> {
         let Wanted { lbn, checksum, .. } = one.from;
-        let change = Change::Store { volume: volume.id(), lbn, pbn: one.to, fingerprint, checksum };
+        let change = Change::Store { volume, lbn, pbn: one.to, fingerprint, checksum };
         self.log.apply(state, &change)?;
         one.state = MoveState::Made;
         Ok(())
@@ -333,12 +335,15 @@ fn others_are_same(
 ) -> Result<bool> {
     let mut places = Vec::with_capacity(1);
     for other in others {
+        // The volume of one that is not open may have been removed.
+        if !open.iter().any(|open| open.has(other)) {
+            return Ok(false);
+        }
         let Reference { volume, lbn, .. } = other;
         places.clear();
         state.backend().look_up(*volume, &[*lbn], &mut places)?;
         let is_same = places == [MapEntry::Stored(from.pbn, from.checksum)];
-        let is_open = open.iter().any(|open| open.has(other));
-        if !is_same || !is_open || state.backend().is_in_shared_part(*volume, *lbn) {
+        if !is_same || state.backend().is_in_shared_part(*volume, *lbn) {
             return Ok(false);
         }
     }

@@ -16,15 +16,15 @@ use std::sync::Arc;
 /// LBNs looked up in one hold of the state's lock.
 const PIECE_BLOCKS: u64 = 64;
 /// Most references of a block that is moved: its map entries are changed in one hold of the lock.
-const MAX_OF_BLOCK: u32 = 16;
+pub(super) const MAX_OF_BLOCK: u32 = 16;
 /// Most references that are remembered: 64 MiB. Blocks whose references are not all among them stay
 /// where they are.
-const MAX_REFERENCES: usize = 4 << 20;
+pub(super) const MAX_REFERENCES: usize = 4 << 20;
 
 /// A reference to a shared block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Reference {
-    pbn: Pbn,
+    pub(super) pbn: Pbn,
     pub(super) volume: VolumeId,
     pub(super) lbn: Lbn,
 }
@@ -36,9 +36,17 @@ pub(super) struct References {
 }
 
 impl References {
-    fn new(mut all: Vec<Reference>) -> Self {
+    pub(super) fn new(mut all: Vec<Reference>) -> Self {
         all.sort_unstable();
         Self { sorted: all }
+    }
+
+    /// Returns all references of a block that are known.
+    pub(super) fn of(&self, pbn: Pbn) -> &[Reference] {
+        let first = self.sorted.partition_point(|reference| reference.pbn < pbn);
+        let rest = self.sorted.get(first..).unwrap_or_default();
+        let count = rest.partition_point(|reference| reference.pbn == pbn);
+        rest.get(..count).unwrap_or_default()
     }
 
     /// Returns the other references of a block, if this one is the first of them and all are known.
@@ -65,14 +73,17 @@ impl References {
         blocks: &[Wanted],
     ) -> impl Iterator<Item = &Reference> {
         blocks.iter().flat_map(move |block| {
-            let first = self.sorted.partition_point(|reference| reference.pbn < block.pbn);
-            let rest = self.sorted.get(first..).unwrap_or_default();
-            let count = rest.iter().take_while(|reference| reference.pbn == block.pbn).count();
-            let others = self.others(block.pbn, (volume, block.lbn), count as u32);
+            let count = self.of(block.pbn).len() as u32;
+            let others = self.others(block.pbn, (volume, block.lbn), count);
             others.unwrap_or_default()
         })
     }
 }
+
+/// The list that references are added to, and the rules by which blocks are looked at: by their
+/// PBNs, and then by the numbers of their references.
+pub(super) type AddTo<'a> =
+    (&'a mut Vec<Reference>, &'a dyn Fn(Pbn) -> bool, &'a dyn Fn(u32) -> bool);
 
 impl Engine {
     /// Collects the references of shared blocks of all volumes, until `go_on` returns an error.
@@ -89,20 +100,20 @@ impl Engine {
                 if *is_removed {
                     break;
                 }
-                next = self.add_shared_references(&volume, from, &mut all)?;
+                let shared = |count| (2..=MAX_OF_BLOCK).contains(&count);
+                next = self.add_references(&volume, from, (&mut all, &|_| true, &shared))?;
             }
         }
         Ok(References::new(all))
     }
 
-    /// Adds the references to shared blocks in the next piece of a map. Returns the LBN at which
-    /// the following piece begins. The references of a part of a map that volumes share are counted
-    /// once, so they are left out.
-    fn add_shared_references(
+    /// Adds the references in the next piece of a map to blocks that are wanted. Returns the LBN at which the following piece begins. The
+    /// references of a part of a map that volumes share are counted once, so they are left out.
+    pub(super) fn add_references(
         &self,
         volume: &VolumeShared,
         from: Lbn,
-        all: &mut Vec<Reference>,
+        (all, is_looked_at, is_wanted): AddTo<'_>,
     ) -> Result<Option<Lbn>> {
         let state = self.state();
         let backend = state.backend();
@@ -119,13 +130,14 @@ impl Engine {
             .into_iter()
             .zip(&places)
             .filter_map(|(lbn, place)| Some((lbn, place.pbn()?)))
+            .filter(|(_, pbn)| is_looked_at(*pbn))
             .collect();
         let numbers: Vec<Pbn> = pbns.iter().map(|(_, pbn)| *pbn).collect();
         backend.counts(&numbers, &mut counts)?;
-        let shared = pbns.into_iter().zip(counts).filter(|((lbn, _), count)| {
-            (2..=MAX_OF_BLOCK).contains(count) && !backend.is_in_shared_part(volume.id(), *lbn)
+        let wanted = pbns.into_iter().zip(counts).filter(|((lbn, _), count)| {
+            is_wanted(*count) && !backend.is_in_shared_part(volume.id(), *lbn)
         });
-        all.extend(shared.map(|((lbn, pbn), _)| Reference { pbn, volume: volume.id(), lbn }));
+        all.extend(wanted.map(|((lbn, pbn), _)| Reference { pbn, volume: volume.id(), lbn }));
         Ok(Some(Lbn(next)))
     }
 

@@ -206,7 +206,8 @@ fn write_buffer(report: &StatReport) -> Table {
     table
 }
 
-/// Describes the work of the arranger, and the stretches of all volumes that wait for it.
+/// Describes the work of the arranger, the stretches of all volumes that wait for it, and the work
+/// of the cleaner.
 fn layout(report: &StatReport) -> Table {
     let activity = &report.pool.activity;
     let waiting = report.volumes.iter().map(|volume| volume.summary.layout.waiting_stretches).sum();
@@ -220,6 +221,17 @@ fn layout(report: &StatReport) -> Table {
             format_counted_as(waiting, "stretch", "stretches")
         ),
     ]);
+    if activity.packed_bytes > 0 {
+        table.row([
+            "cleaned".to_owned(),
+            format!(
+                "{}, {} moved for {} of new contents",
+                format_counted(activity.cleaned_blocks, "block"),
+                format_size(activity.cleaner_moved_bytes),
+                format_size(activity.packed_bytes)
+            ),
+        ]);
+    }
     table
 }
 

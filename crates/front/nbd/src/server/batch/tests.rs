@@ -79,7 +79,7 @@ impl BlockDevice for Sectors {
         &self,
         offset: u64,
         length: u64,
-        _most_extents: usize,
+        _max_extents: usize,
     ) -> Result<Vec<Extent>, DeviceError> {
         if fails(offset) {
             return Err(DeviceError::Damaged { offset });

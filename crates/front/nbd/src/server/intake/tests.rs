@@ -1,8 +1,8 @@
 //! Tests that a stream gives the same requests in whatever pieces it arrives, and that the buffer
 //! grows only with the bytes that arrive.
 
-use super::super::memory::RESERVED_BUFFER_BYTES;
 use super::*;
+use gemelo_device::RESERVED_BUFFER_BYTES;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -8,7 +8,8 @@ use super::{EndedLane, Lanes, State};
 use crate::server::batch::{Batch, Waiting};
 use crate::server::check::Rules;
 use crate::server::error::SessionError;
-use crate::server::helpers::Helper;
+use gemelo_device::Helper;
+
 use crate::wire::RequestHeader;
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Size in bytes of the buffer that every connection always has: some dozen small requests.
-pub(super) const RESERVED_BUFFER_BYTES: usize = 64 << 10;
+pub const RESERVED_BUFFER_BYTES: usize = 64 << 10;
 
 /// Reserved share of a connection in bytes: one buffer for receiving and one for replies.
-pub(super) const RESERVED_CONNECTION_BYTES: usize = 2 * RESERVED_BUFFER_BYTES;
+const RESERVED_CONNECTION_BYTES: usize = 2 * RESERVED_BUFFER_BYTES;
 
 /// Usual limit of a server in bytes: a hundred connections with requests of 2 MiB each.
 const USUAL_BYTES: usize = 256 << 20;
@@ -127,7 +127,7 @@ enum Share {
 /// A buffer within a [`Memory`]. It is a memory mapping of its own: the system gets its pages back
 /// as soon as it is dropped, and a page takes memory only from its first use on.
 #[derive(Debug)]
-pub(super) struct Buffer {
+pub struct Buffer {
     bytes: MmapMut,
     memory: Memory,
     share: Share,
@@ -138,7 +138,7 @@ impl Buffer {
     ///
     /// # Errors
     /// Fails if the system lacks memory.
-    pub(super) fn reserved(memory: &Memory) -> io::Result<Self> {
+    pub fn reserved(memory: &Memory) -> io::Result<Self> {
         let bytes = MmapMut::map_anon(RESERVED_BUFFER_BYTES)?;
         let share = Share::Reserved;
         memory.take(share, RESERVED_BUFFER_BYTES);
@@ -147,19 +147,22 @@ impl Buffer {
 
     /// Makes one more buffer of the same size, beside those of the reserved share, if it is
     /// granted.
-    pub(super) fn granted(memory: &Memory) -> Option<Self> {
+    #[must_use]
+    pub fn granted(memory: &Memory) -> Option<Self> {
         let bytes = MmapMut::map_anon(RESERVED_BUFFER_BYTES).ok()?;
         let is_granted = memory.grant(RESERVED_BUFFER_BYTES);
         is_granted.then(|| Self { bytes, memory: memory.clone(), share: Share::Granted })
     }
 
-    pub(super) fn is_grown(&self) -> bool {
+    /// Returns whether the buffer is larger than the reserved size.
+    #[must_use]
+    pub fn is_grown(&self) -> bool {
         self.bytes.len() > RESERVED_BUFFER_BYTES
     }
 
     /// Grows the buffer to this size, and keeps its first `kept` bytes. Returns `false` if that is
     /// not granted.
-    pub(super) fn grow(&mut self, bytes: usize, kept: usize) -> bool {
+    pub fn grow(&mut self, bytes: usize, kept: usize) -> bool {
         if bytes <= self.bytes.len() {
             return true;
         }
@@ -175,7 +178,7 @@ impl Buffer {
 
     /// Shrinks to the reserved size, and keeps the first `kept` bytes. A buffer in which they would
     /// not fit stays as it is.
-    pub(super) fn shrink(&mut self, kept: usize) {
+    pub fn shrink(&mut self, kept: usize) {
         if self.is_grown() && kept <= RESERVED_BUFFER_BYTES {
             self.memory.take(self.share, RESERVED_BUFFER_BYTES);
             if !self.replace(RESERVED_BUFFER_BYTES, kept) {

@@ -16,7 +16,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// The threads of a server.
 #[derive(Debug)]
-pub(super) struct Helpers {
+pub struct Helpers {
     inner: Arc<Inner>,
 }
 
@@ -44,19 +44,21 @@ struct State {
 
 /// A thread that is granted, until it has done its work or this is dropped.
 #[derive(Debug)]
-pub(super) struct Helper {
+pub struct Helper {
     inner: Arc<Inner>,
 }
 
 impl Helpers {
     /// Makes a pool of at most this many threads. They start when they are needed.
-    pub(super) fn new(most: usize) -> Self {
+    #[must_use]
+    pub fn new(most: usize) -> Self {
         let (state, called) = (Mutex::default(), Condvar::new());
         Self { inner: Arc::new(Inner { most, state, called }) }
     }
 
     /// Grants a thread to a connection that has `held` of them.
-    pub(super) fn grant(&self, held: usize) -> Option<Helper> {
+    #[must_use]
+    pub fn grant(&self, held: usize) -> Option<Helper> {
         let mut state = self.inner.lock();
         let left = self.inner.most.checked_sub(state.granted + 1)?;
         if held + 1 > left.max(1) {
@@ -64,7 +66,7 @@ impl Helpers {
         }
         if state.granted == state.threads {
             let inner = Arc::clone(&self.inner);
-            let thread = std::thread::Builder::new().name("nbd-helper".to_owned());
+            let thread = std::thread::Builder::new().name("helper".to_owned());
             thread.spawn(move || inner.work()).ok()?;
             state.threads += 1;
         }
@@ -87,7 +89,7 @@ impl Drop for Helpers {
 impl Helper {
     /// Has the thread do this work, which must not panic. The work drops the helper when another
     /// connection may have the thread: it must end soon after.
-    pub(super) fn run(self, work: impl FnOnce(Self) + Send + 'static) {
+    pub fn run(self, work: impl FnOnce(Self) + Send + 'static) {
         let inner = Arc::clone(&self.inner);
         let mut state = inner.lock();
         assert!(state.work.len() < state.granted, "work is only for threads that are granted");

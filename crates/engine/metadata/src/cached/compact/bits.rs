@@ -1,0 +1,125 @@
+//! Numbers of any width in an array of words. Bit n is bit n mod 64 of word n / 64.
+
+/// Bits of a word.
+pub(super) const WORD_BITS: usize = u64::BITS as usize;
+
+/// The number whose lowest `width` bits are set.
+const fn mask(width: usize) -> u64 {
+    if width == 0 { 0 } else { u64::MAX >> (WORD_BITS - width) }
+}
+
+/// Reads a number of at most 64 bits.
+pub(super) fn get(words: &[u64], at: usize, width: usize) -> u64 {
+    assert!(width <= WORD_BITS, "a number has at most 64 bits, not {width}");
+    let (word, shift) = (at / WORD_BITS, at % WORD_BITS);
+    let low = words[word] >> shift;
+    let is_whole = shift + width <= WORD_BITS;
+    let value = if is_whole { low } else { low | words[word + 1] << (WORD_BITS - shift) };
+    value & mask(width)
+}
+
+/// Writes a number of at most 64 bits.
+pub(super) fn set(words: &mut [u64], at: usize, width: usize, value: u64) {
+    assert!(value & !mask(width) == 0, "{value} has at most {width} bits");
+    let (word, shift) = (at / WORD_BITS, at % WORD_BITS);
+    words[word] = words[word] & !(mask(width) << shift) | value << shift;
+    if shift + width > WORD_BITS {
+        let done = WORD_BITS - shift;
+        words[word + 1] = words[word + 1] & !(mask(width) >> done) | value >> done;
+    }
+}
+
+/// Moves the bits from `from` to `end` up by this number of bits.
+pub(super) fn move_up(words: &mut [u64], from: usize, end: usize, by: usize) {
+    let mut at = end;
+    while at > from {
+        let width = WORD_BITS.min(at - from);
+        at -= width;
+        let value = get(words, at, width);
+        set(words, at + by, width, value);
+    }
+}
+
+/// Moves the bits from `from` to `end` down by this number of bits.
+pub(super) fn move_down(words: &mut [u64], from: usize, end: usize, by: usize) {
+    let mut at = from;
+    while at < end {
+        let width = WORD_BITS.min(end - at);
+        let value = get(words, at, width);
+        set(words, at - by, width, value);
+        at += width;
+    }
+}
+
+/// The position after the zero number `zeros` (from 1) of the bits from `from` to `end`; `from` for
+/// 0.
+pub(super) fn after_zero(words: &[u64], from: usize, end: usize, zeros: usize) -> usize {
+    let (mut at, mut left) = (from, zeros);
+    while left > 0 {
+        assert!(at < end, "the bits have {zeros} zeros");
+        let width = WORD_BITS.min(end - at);
+        let mut unset = !get(words, at, width) & mask(width);
+        let found = unset.count_ones() as usize;
+        if found < left {
+            left -= found;
+            at += width;
+            continue;
+        }
+        (1..left).for_each(|_| unset &= unset - 1);
+        return at + unset.trailing_zeros() as usize + 1;
+    }
+    at
+}
+
+/// The number of ones from `from` on, before the next zero.
+pub(super) fn ones(words: &[u64], from: usize, end: usize) -> usize {
+    let mut at = from;
+    while at < end {
+        let width = WORD_BITS.min(end - at);
+        let found = (get(words, at, width) | !mask(width)).trailing_ones() as usize;
+        at += found.min(width);
+        if found < width {
+            break;
+        }
+    }
+    at - from
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_base::random::Random;
+
+    #[test]
+    fn bits_move_as_those_of_a_vector_do() {
+        let mut random = Random::new(7);
+        for _ in 0..3000 {
+            let mut words: Vec<u64> = (0..8).map(|_| random.below(u64::MAX)).collect();
+            let bit = |words: &[u64], at| get(words, at, 1);
+            let all = |words: &[u64]| (0..512).map(|at| bit(words, at)).collect::<Vec<_>>();
+            let (by, width) = (random.below(80) as usize, random.below(65) as usize);
+            let from = random.below(200) as usize;
+            let end = from + random.below(200) as usize;
+            let before = all(&words);
+            move_up(&mut words, from, end, by);
+            let mut right = before.clone();
+            right.copy_within(from..end, from + by);
+            assert_eq!(all(&words), right, "up");
+            move_down(&mut words, from + by, end + by, by);
+            right.copy_within(from + by..end + by, from);
+            assert_eq!(all(&words), right, "down");
+            let value = random.below(u64::MAX) & mask(width);
+            set(&mut words, from, width, value);
+            assert_eq!(get(&words, from, width), value);
+            let after = all(&words);
+            assert_eq!(after[from + width..], right[from + width..], "the bits above stay");
+            let zeros = after[from..end].iter().filter(|bit| **bit == 0).count();
+            let wanted = random.below(zeros as u64 + 1) as usize;
+            let place = after_zero(&words, from, end, wanted);
+            assert_eq!(after[from..place].iter().filter(|bit| **bit == 0).count(), wanted);
+            assert!(wanted == 0 || after[place - 1] == 0);
+            let run = after[from..end].iter().take_while(|bit| **bit == 1).count();
+            assert_eq!(ones(&words, from, end), run);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The layout `compact`: the arrays of `table`, and an index in memory that is computed from the
+//! records.
+//!
+//! The index has a PBN and some bits of the fingerprint for each block, so that one in 16 to 32
+//! look-ups of an unknown content reads a record for nothing, and no content is missed. An entry
+//! may be out of date; the record of its PBN decides. Changes of the index come from merges, and
+//! from the reading of the records after an opening ([`super::catch_up`]).
+
+mod bits;
+mod bucket;
+mod room;
+mod table;
+
+use super::layout::{IndexEdit, IndexState, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor};
+use super::pages::Pages;
+use super::table::TableLayout;
+use crate::error::{MetadataError, Result};
+use gemelo_format::{Page, Part, Tree};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use table::Table;
+
+/// Bits of a hash beyond those that number the PBNs of the data store. A full store has 16 entries
+/// for an unknown content in 2^8 look-ups, a store that is half full 8.
+const SPARE_BITS: u32 = 4;
+/// The least bits of a hash.
+const MIN_HASH_BITS: u32 = 16;
+/// Changes that are made in one hold of the lock: some 50 us.
+const EDITS_AT_ONCE: usize = 64;
+
+/// The layout of arrays with an index in memory.
+pub(crate) struct CompactLayout;
+
+/// An index in memory, which all states of the metadata share.
+#[derive(Clone)]
+pub(crate) struct MemoryIndex {
+    table: Arc<RwLock<Table>>,
+}
+
+impl MemoryIndex {
+    /// Adds and removes entries. One that is there is not added again.
+    pub(super) fn edit(&self, edits: &[IndexEdit]) {
+        for some in edits.chunks(EDITS_AT_ONCE) {
+            let mut table = self.table.write();
+            for IndexEdit { hash, pbn, comes } in some {
+                if *comes { table.add(*hash, *pbn) } else { table.remove(*hash, *pbn) }
+            }
+        }
+    }
+
+    fn candidates(&self, hash: u64, found: &mut Vec<u32>) {
+        self.table.read().candidates(hash, MAX_CANDIDATES, found);
+    }
+}
+
+/// Bits of a hash, for PBNs below this one.
+const fn hash_bits(pbn_end: u64) -> u32 {
+    let bits = u64::BITS - pbn_end.saturating_sub(1).leading_zeros();
+    // A PBN has 32 bits, whatever a damaged root says.
+    let bits = if bits > u32::BITS { u32::BITS } else { bits } + SPARE_BITS;
+    if bits < MIN_HASH_BITS { MIN_HASH_BITS } else { bits }
+}
+
+/// Bytes that an index of this many entries takes, about, in a store of this many blocks. An entry
+/// has its PBN, its tag, and some 2 bits of its run; a twentieth more is not used in the slots and
+/// segments, and some sizes of slots have a segment that is filled in part.
+pub(in super::super) fn bytes_of(entries: u64, pbn_end: u64) -> u64 {
+    const OPEN_BYTES: u64 = 1 << 20;
+    let entry_bits = u64::BITS - entries.leading_zeros();
+    let tag_and_run =
+        u64::from(hash_bits(pbn_end.max(2))).saturating_sub(u64::from(entry_bits)) + 3;
+    entries * (u64::from(entry_bits) + tag_and_run) * 21 / 20 / 8 + OPEN_BYTES
+}
+
+impl IndexState for MemoryIndex {
+    fn empty(pbn_end: u64) -> Self {
+        let hash_bits = hash_bits(pbn_end);
+        Self { table: Arc::new(RwLock::new(Table::new(hash_bits))) }
+    }
+
+    fn load(stored: StoredIndex, pbn_end: u64) -> Result<Self> {
+        if stored == StoredIndex::default() {
+            return Ok(Self::empty(pbn_end));
+        }
+        Err(MetadataError::damaged(
+            "the checkpoint's table names an index, which `compact` has not",
+        ))
+    }
+
+    fn stored(&self) -> StoredIndex {
+        StoredIndex::default()
+    }
+
+    fn entries(&self) -> u64 {
+        self.table.read().entries()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.table.read().bytes()
+    }
+
+    fn in_memory(&self) -> Option<&MemoryIndex> {
+        Some(self)
+    }
+}
+
+impl Layout for CompactLayout {
+    type Index = MemoryIndex;
+
+    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
+        TableLayout::leaf(pages, tree, part, key)
+    }
+
+    fn value(leaf: &Page, part: Part, key: u64) -> u128 {
+        TableLayout::value(leaf, part, key)
+    }
+
+    fn walk(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        from: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()> {
+        TableLayout::walk(pages, tree, part, from, visitor)
+    }
+
+    fn merge(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        edits: &mut dyn Iterator<Item = (u64, u128)>,
+    ) -> Result<Tree> {
+        TableLayout::merge(pages, tree, part, edits)
+    }
+
+    fn candidates(
+        _pages: &Pages,
+        index: &MemoryIndex,
+        hash: u64,
+        found: &mut Vec<u32>,
+    ) -> Result<()> {
+        index.candidates(hash, found);
+        Ok(())
+    }
+
+    fn merge_index(
+        _pages: &Pages,
+        index: &MemoryIndex,
+        edits: Vec<IndexEdit>,
+    ) -> Result<MemoryIndex> {
+        index.edit(&edits);
+        Ok(index.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_base::random::mix64;
+
+    /// The bytes of an entry in a store of 2^28 blocks, from those in a smaller one.
+    const fn at_a_tebibyte(bytes: f64, pbn_bits: u32) -> f64 {
+        bytes + (28 - pbn_bits) as f64 / 8.0
+    }
+
+    #[test]
+    fn an_entry_takes_less_than_five_bytes_at_any_fill() {
+        // A store of 2^28 blocks has tags of the same lengths as this one, and longer PBNs.
+        const PBN_BITS: u32 = 20;
+        let index = MemoryIndex::empty(1 << PBN_BITS);
+        let edit = |pbn| IndexEdit { hash: mix64(u64::from(pbn)), pbn, comes: true };
+        for first in (0..1 << PBN_BITS).step_by(4096) {
+            index.edit(&(first..first + 4096).map(edit).collect::<Vec<_>>());
+            let entries = index.entries();
+            assert_eq!(entries, u64::from(first) + 4096, "none is missing");
+            let used = index.bytes() - index.table.read().open_bytes();
+            let each = at_a_tebibyte(used as f64 / entries as f64, PBN_BITS);
+            assert!(entries < 1 << (PBN_BITS - 1) || each < 4.8, "{each} bytes at {entries}");
+        }
+        let (mut found, mut reads) = (Vec::new(), 0);
+        for pbn in (0..1 << PBN_BITS).step_by(101) {
+            found.clear();
+            index.candidates(mix64(u64::from(pbn)), &mut found);
+            assert!(found.contains(&pbn), "{pbn} is found by its hash");
+            found.clear();
+            index.candidates(mix64(u64::from(pbn) | 1 << 40), &mut found);
+            reads += found.len();
+        }
+        let share = reads as f64 / f64::from((1u32 << PBN_BITS).div_ceil(101));
+        assert!(share < 1.2 / 16.0, "{share} records are read for an unknown content");
+    }
+}

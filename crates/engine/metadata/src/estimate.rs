@@ -1,0 +1,114 @@
+//! The memory and the space on disk that each backend takes, computed before a pool is made.
+//!
+//! The figures follow from the forms of the metadata, and a test compares them with filled backends.
+
+use crate::cached;
+use gemelo_format::{
+    BUCKET_ENTRIES, BackendKind, COPIES, MAP_PAGE_ENTRIES, PAGE_BYTES, Part, RECORD_PAGE_ENTRIES,
+};
+use serde::Serialize;
+
+/// The size of a pool that is planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlannedPool {
+    /// Blocks that the data store has room for.
+    pub data_blocks: u64,
+    /// Blocks of these that hold contents.
+    pub used_blocks: u64,
+    /// LBNs of all volumes that refer to them.
+    pub mapped_blocks: u64,
+    /// The same as [`super::LoadOptions::cache_bytes`].
+    pub cache_bytes: u64,
+}
+
+/// What the metadata of a pool need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Needs {
+    /// Bytes of memory, at most.
+    pub memory_bytes: u64,
+    /// Bytes of a checkpoint on disk, both copies of every page. The next checkpoint needs room
+    /// for the pages that it changes before it gives back the old ones.
+    pub disk_bytes: u64,
+    /// Pages that an overwrite of a block at a random place reads, if none of the leaves is in the
+    /// cache.
+    pub overwrite_page_reads: u32,
+    /// Pages that it adds to a checkpoint, if no other change falls in them.
+    pub overwrite_page_writes: u32,
+}
+
+/// Tables of the index of `log`, and bytes of one of its buckets: a PBN and a byte of the hash.
+const LOG_SHARDS: u64 = 256;
+const LOG_BUCKET_BYTES: u64 = 5;
+/// Bytes of a leaf of a map of `log` in memory, beside its entries.
+const LOG_LEAF_BYTES: u64 = 128;
+/// Bytes of a PBN's record in memory: identity, count, and its share of the list of pages.
+const LOG_RECORD_BYTES: u64 = 21;
+/// Entries that a bucket page of `table` has on average.
+const MEAN_BUCKET_ENTRIES: u64 = BUCKET_ENTRIES as u64 / 2 + 1;
+/// The share of a B-tree's leaves that is in use after inserts in order, which fill them, and at
+/// random, which leave them between half and full, in hundredths.
+const LEAF_USE_PERCENT: u64 = 70;
+
+/// The capacity of a hash table for this many entries, of which it has an eighth more than it uses.
+const fn hash_buckets(entries: u64) -> u64 {
+    (entries * 8 / 7 + 1).next_power_of_two()
+}
+
+const fn log_memory_bytes(pool: &PlannedPool) -> u64 {
+    let leaves = pool.mapped_blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
+    let index = hash_buckets(pool.used_blocks / LOG_SHARDS) * LOG_SHARDS * LOG_BUCKET_BYTES;
+    leaves * (PAGE_BYTES as u64 + LOG_LEAF_BYTES) + pool.used_blocks * LOG_RECORD_BYTES + index
+}
+
+/// Pages of arrays of the map, the counts and the fingerprints, with their directories.
+fn array_pages(pool: &PlannedPool) -> u64 {
+    let leaves = |keys: u64, part: Part| keys.div_ceil(part.array_entries() as u64);
+    let leaves = leaves(pool.mapped_blocks, Part::Map)
+        + leaves(pool.used_blocks, Part::Counts)
+        + leaves(pool.used_blocks, Part::Fingerprints);
+    with_directories(leaves)
+}
+
+const fn with_directories(leaves: u64) -> u64 {
+    leaves + leaves / 300 + 3
+}
+
+fn tree_pages(pool: &PlannedPool) -> u64 {
+    let leaves = |keys: u64, part: Part| {
+        let bytes = keys * (part.key_bytes() + part.value_bytes()) as u64;
+        (bytes * 100 / LEAF_USE_PERCENT).div_ceil(PAGE_BYTES as u64)
+    };
+    let leaves = leaves(pool.mapped_blocks, Part::Map)
+        + leaves(pool.used_blocks, Part::Counts)
+        + leaves(pool.used_blocks, Part::Fingerprints)
+        + leaves(pool.used_blocks, Part::Index);
+    leaves + leaves / 100 + 4
+}
+
+/// Computes what the metadata of a pool need.
+#[must_use]
+pub fn estimate(backend: BackendKind, pool: &PlannedPool) -> Needs {
+    let (memory_bytes, pages, overwrite_page_reads, overwrite_page_writes) = match backend {
+        BackendKind::Log | BackendKind::Ram => {
+            let maps = pool.mapped_blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
+            let records = pool.used_blocks.div_ceil(RECORD_PAGE_ENTRIES as u64);
+            (log_memory_bytes(pool), with_directories(maps + records), 0, 1)
+        }
+        // The page of the map, that of the old block's count, and the buckets of the new and the
+        // old fingerprint. The old fingerprint is read as well.
+        BackendKind::Table | BackendKind::BTree => {
+            let pages = if backend == BackendKind::BTree {
+                tree_pages(pool)
+            } else {
+                array_pages(pool) + with_directories(pool.used_blocks / MEAN_BUCKET_ENTRIES + 1)
+            };
+            (pool.cache_bytes, pages, 5, 4)
+        }
+        BackendKind::Compact => {
+            let index = cached::compact_index_bytes(pool.used_blocks, pool.data_blocks);
+            (pool.cache_bytes + index, array_pages(pool), 3, 2)
+        }
+    };
+    let disk_bytes = pages * (PAGE_BYTES * COPIES) as u64;
+    Needs { memory_bytes, disk_bytes, overwrite_page_reads, overwrite_page_writes }
+}

@@ -1,0 +1,185 @@
+//! The data path of a store that compresses: places for contents, and the moving of contents out of
+//! blocks that are used in part.
+
+use super::{CONTENT, ContentSpace, DataPath, MAX_CONTENTS, Rule, Taken, Taking, Window};
+use crate::counters::add;
+use crate::error::{Result, VolumeError};
+use gemelo_format::{DiskRole, PACKED_TABLE_BYTES, PackedPlace, Pbn};
+use gemelo_store::{Compressed, ContentRead, NotPlaced, PackedStore, Store, block_number};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// Blocks that are looked at while writers wait for the lock of the space.
+const LOOKED_AT: u32 = 1 << 16;
+/// Blocks of which the contents are measured.
+const SAMPLED_BLOCKS: u64 = 64;
+/// Blocks that are looked at to find one of them.
+const SAMPLED_FROM: u32 = 1024;
+
+/// PBNs that count as taken until the guard is dropped.
+type Places<'e> = (Vec<Pbn>, Taken<'e>);
+
+impl DataPath {
+    /// Takes a free PBN for each content; `None` if there are too few blocks. They count as taken
+    /// until the guard is dropped. Contents that share blocks are written as well, as
+    /// [`Self::is_written`] tells.
+    pub(crate) fn take(&self, contents: &[&[u8]]) -> Result<Option<Places<'_>>> {
+        let Some(packing) = self.contents.packing.as_ref().filter(|_| !contents.is_empty()) else {
+            return Ok(self.take_blocks(contents.len()));
+        };
+        let compressed = packing.codec.compress(packing.compression, contents);
+        let kept = self.space.lock().spare_blocks();
+        let placed = self.place(&compressed, (contents.len(), kept))?;
+        if placed.is_some() {
+            let bytes = compressed.stored_bytes(self.store().block_bytes());
+            add(&self.counters.packed_bytes, bytes);
+        }
+        Ok(placed)
+    }
+
+    /// Takes a free PBN for each content of a list that was read in its form, also where
+    /// [`Self::take`] would leave no room. Returns the bytes that they take as well.
+    pub(crate) fn take_for_forms(
+        &self,
+        compressed: &Compressed,
+    ) -> Result<Option<(Places<'_>, u64)>> {
+        let block_bytes = self.store().block_bytes();
+        let bytes = compressed.stored_bytes(block_bytes);
+        // What is placed before the last free block is used would be placed for nothing.
+        if self.space.lock().free_blocks() <= bytes.div_ceil(block_bytes as u64) {
+            return Ok(None);
+        }
+        let placed = self.place(compressed, (compressed.parts().count(), 0))?;
+        Ok(placed.map(|places| (places, bytes)))
+    }
+
+    /// Takes PBNs for some contents, and leaves a number of blocks free.
+    fn place(
+        &self,
+        compressed: &Compressed,
+        (wanted, kept): (usize, u64),
+    ) -> Result<Option<Places<'_>>> {
+        let (Some(packing), Some(buffer)) = (&self.contents.packing, self.contents.buffer()) else {
+            return Ok(None);
+        };
+        let mut packer = packing.packer.lock();
+        let with = |act: &mut dyn FnMut(&mut ContentSpace)| act(&mut self.space.lock());
+        let mut taking = Taking { with, kept, taken: Vec::new() };
+        let placed = packer.place(compressed, buffer, &mut taking);
+        let taken = taking.taken;
+        let mut space = self.space.lock();
+        let placed = match placed {
+            Ok(placed) => placed,
+            Err(reason) => {
+                space.settle(&[], &taken, packer.open_blocks());
+                return match reason {
+                    NotPlaced::Full => Ok(None),
+                    NotPlaced::Failed(error) => {
+                        Err(VolumeError::io(DiskRole::Data, "write")(error))
+                    }
+                };
+            }
+        };
+        let pbns = placed.pbns;
+        assert_eq!(pbns.len(), wanted, "each content has a place");
+        space.settle(&pbns, &taken, placed.open);
+        pbns.iter().for_each(|pbn| self.owners.take(*pbn));
+        self.taken.fetch_add(wanted as u64, Ordering::Relaxed);
+        drop(space);
+        drop(packer);
+        self.remembered.forget(&pbns);
+        Ok(Some((pbns, Taken { all: &self.taken, count: wanted as u64 })))
+    }
+
+    /// Free blocks for writers, and all blocks of the store.
+    pub(crate) fn free_of_all(&self) -> (u64, u64) {
+        let space = self.space.lock();
+        let free = space.blocks().free();
+        (free.saturating_sub(space.spare_blocks()), space.blocks().blocks())
+    }
+
+    /// Contents that were freed since the pool was opened, and those in use.
+    pub(crate) fn released_and_used(&self) -> (u64, u64) {
+        let space = self.space.lock();
+        (space.released(), space.contents(0))
+    }
+
+    /// Finds windows in the next blocks; see [`ContentSpace::windows`]. Returns where to go on, or
+    /// [`None`] at the end of the store.
+    pub(crate) fn windows(&self, from: u32, rule: Rule, found: &mut Vec<Window>) -> Option<u32> {
+        let space = self.space.lock();
+        let all = u32::try_from(space.blocks().blocks()).unwrap_or(u32::MAX);
+        let end = all.min(from.saturating_add(LOOKED_AT));
+        space.windows(from..end, rule, found);
+        (end < all).then_some(end)
+    }
+
+    /// The contents that have a part in a block of this range.
+    pub(crate) fn contents_of_blocks(&self, blocks: Range<u32>) -> Vec<Pbn> {
+        let numbers: Vec<Pbn> = blocks.filter_map(block_number).collect();
+        self.space.lock().contents_of(&numbers)
+    }
+
+    /// Reads the forms of compressed contents; [`None`] for one that cannot be read.
+    pub(crate) fn read_forms(&self, pbns: &[Pbn]) -> Vec<Option<Vec<u8>>> {
+        let Some(buffer) = self.contents.buffer() else { return vec![None; pbns.len()] };
+        let parts = |place: PackedPlace| place.block..=place.block + u32::from(place.is_spanning());
+        let mut numbers: Vec<u32> =
+            pbns.iter().flat_map(|pbn| parts(PackedPlace::of(*pbn))).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let block_bytes = self.store().block_bytes();
+        let mut bytes = vec![0; numbers.len() * block_bytes];
+        let blocks = numbers.iter().filter_map(|number| block_number(*number));
+        let buffers = bytes.chunks_exact_mut(block_bytes);
+        let mut reads: Vec<ContentRead<'_>> = blocks
+            .zip(buffers)
+            .map(|(number, buffer)| ContentRead::new(number, 0, buffer))
+            .collect();
+        assert_eq!(reads.len(), numbers.len(), "each block is read once");
+        buffer.read(&mut reads);
+        let block = |number: u32| {
+            let read = numbers.binary_search(&number).ok().and_then(|at| reads.get(at));
+            read.filter(|read| read.outcome.is_ok()).map(|read| &*read.buffer)
+        };
+        let form = |pbn: &Pbn| {
+            let place = PackedPlace::of(*pbn);
+            let next = if place.is_spanning() { Some(block(place.block + 1)?) } else { None };
+            PackedStore::form_in(*pbn, block(place.block)?, next)
+        };
+        pbns.iter().map(form).collect()
+    }
+
+    /// The content of a form, if it passes its checksum.
+    pub(crate) fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
+        self.store().content_of_form(pbn, form)
+    }
+
+    /// The contents that a full block has in the mean, in units of which a content has [`CONTENT`],
+    /// by a sample of the store.
+    pub(crate) fn contents_per_block(&self) -> u64 {
+        let blocks = self.space.lock().blocks().blocks();
+        let mut pbns = Vec::new();
+        for number in 0..SAMPLED_BLOCKS {
+            let first = u32::try_from(blocks * number / SAMPLED_BLOCKS).unwrap_or(u32::MAX);
+            let end = u64::from(first.saturating_add(SAMPLED_FROM)).min(blocks);
+            let range = first..u32::try_from(end).unwrap_or(u32::MAX);
+            let block = self.space.lock().packed_block(range);
+            pbns.extend(
+                block.into_iter().flat_map(|block| self.contents_of_blocks(block..block + 1)),
+            );
+        }
+        pbns.sort_unstable();
+        pbns.dedup();
+        pbns.retain(|pbn| !PackedPlace::of(*pbn).is_whole());
+        let forms = self.read_forms(&pbns);
+        let block_bytes = self.store().block_bytes();
+        let pairs = pbns.iter().zip(&forms);
+        let known = pairs.filter_map(|(pbn, form)| Some((*pbn, form.as_deref()?)));
+        let Some(compressed) = Compressed::of_forms(known) else { return CONTENT };
+        let bytes = compressed.stored_bytes(block_bytes).max(1);
+        let room = (block_bytes - PACKED_TABLE_BYTES) as u64;
+        let contents = compressed.parts().count() as u64;
+        (CONTENT * room * contents / bytes).clamp(CONTENT, CONTENT * MAX_CONTENTS)
+    }
+}

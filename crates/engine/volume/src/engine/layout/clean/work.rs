@@ -1,0 +1,80 @@
+//! The cleaner's thread: works when few blocks are free.
+
+use super::{Effort, Step};
+use crate::engine::Engine;
+use crate::engine::worker::StopSignal;
+use crate::error::Result;
+use gemelo_base::scheduling::use_spare_time;
+
+/// The thread works while less than this part of the blocks is free, until twice as many are.
+const FREE_PART: u64 = 32;
+/// Most blocks that are kept free in that way: 256 MiB of blocks of 4 KiB.
+const MAX_FREE_BLOCKS: u64 = 1 << 16;
+/// Bytes that are saved before the moves are made durable, which frees the old places.
+const SAVED_AT_ONCE: u64 = 8 << 20;
+/// Pause after a pass that has saved nothing, or a failure: 10 s.
+const REST_NS: u64 = 10_000_000_000;
+
+/// The work of the thread.
+pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
+    use_spare_time();
+    let mut rest_until_ns = 0;
+    while !stop.wait() {
+        let now_ns = engine.clock.now_ns();
+        if now_ns >= rest_until_ns && !engine.clean_if_short(stop).unwrap_or(false) {
+            rest_until_ns = now_ns.saturating_add(REST_NS);
+        }
+    }
+}
+
+impl Engine {
+    /// Cleans if few blocks are free. Returns `false` if that is of no use at present.
+    fn clean_if_short(&self, stop: &StopSignal) -> Result<bool> {
+        let (free, blocks) = self.data.free_of_all();
+        let least = (blocks / FREE_PART).min(MAX_FREE_BLOCKS);
+        if free >= least {
+            self.forget_pass(free >= 2 * least);
+            return Ok(true);
+        }
+        // Contents that were freed and are not usable yet may be enough.
+        self.flush()?;
+        self.data.free_retired();
+        let mut is_short = false;
+        while self.data.free_of_all().0 < 2 * least && !stop.is_raised() {
+            let was_short = is_short;
+            is_short = false;
+            match self.clean_a_part(2 * least, stop)? {
+                Step::NoRoom if was_short => return Ok(false),
+                Step::NoRoom => is_short = true,
+                Step::Futile | Step::End(false) => return Ok(false),
+                Step::End(true) | Step::Saved(_) => {}
+            }
+            self.flush()?;
+            self.reclaim_all();
+        }
+        Ok(true)
+    }
+
+    /// Gives the memory of an unfinished pass back that is not needed any more.
+    fn forget_pass(&self, is_done: bool) {
+        if is_done && let Some(mut cleaner) = self.cleaner.try_lock() {
+            cleaner.forget();
+        }
+    }
+
+    /// Makes steps until enough is saved to make it durable. A write that waits for blocks takes
+    /// part, so the lock is given back after each step.
+    fn clean_a_part(&self, wanted: u64, stop: &StopSignal) -> Result<Step> {
+        let mut saved = 0;
+        loop {
+            let step = self.clean_step(&mut self.cleaner.lock(), Effort::Background, wanted)?;
+            match step {
+                Step::Saved(bytes) => saved += bytes,
+                other => return Ok(other),
+            }
+            if saved >= SAVED_AT_ONCE || stop.is_raised() {
+                return Ok(step);
+            }
+        }
+    }
+}
