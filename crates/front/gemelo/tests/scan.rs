@@ -307,30 +307,3 @@ fn fio_dedupe_counts_the_same() {
     assert_eq!(size["blocks"], figure("Extents="));
     assert_eq!(size["distinct"], figure("Unique extents="));
 }
-
-#[test]
-fn duckdb_reads_a_set_with_one_statement() {
-    let available = Command::new("python3").args(["-c", "import duckdb"]).output();
-    if !available.is_ok_and(|output| output.status.success()) {
-        eprintln!("not tested: the Python module duckdb is not installed");
-        return;
-    }
-    let data = Data::new();
-    let file = data.blocks("file", (1..=50).chain([1, 2, 2]).chain([0; 4]), b"tail");
-    let set = data.text("set.parquet");
-    done(&["scan", "--save", &set, "--distribution", &data.text("d"), &file]);
-    // The statement of docs/reference/scan-format.md.
-    let document = include_str!("../../../../docs/reference/scan-format.md");
-    let statement =
-        document.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let statement = statement.replace("host1.set", &set);
-    let program =
-        "import duckdb, sys\nfor row in duckdb.sql(sys.argv[1]).fetchall(): print(row[0], row[1])";
-    let output = Command::new("python3").args(["-c", program, &statement]).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        fs::read_to_string(data.path("d")).unwrap(),
-        "{errors}"
-    );
-}
