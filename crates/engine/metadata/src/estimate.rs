@@ -1,6 +1,7 @@
 //! The memory and the space on disk that each backend takes, computed before a pool is made.
 //!
-//! The figures follow from the forms of the metadata, and a test compares them with filled backends.
+//! The figures follow from the forms of the metadata, and a test compares them with backends that
+//! were filled.
 
 use crate::cached;
 use gemelo_format::{

@@ -27,10 +27,10 @@ pub use engine::{
     VolumeSpace, VolumesActivity,
 };
 pub use error::{StopReason, VolumeError};
-pub use gemelo_metadata::{CacheStats, about_backend};
+pub use gemelo_metadata::{CacheStats, Needs, about_backend};
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    DamagedContent, FindEstimate, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions,
+    DamagedContent, FindEstimate, FullPool, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions,
     PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook,
     RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary, record_damage, repair,
     repair_outlook,

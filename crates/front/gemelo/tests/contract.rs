@@ -128,6 +128,7 @@ const OTHERS: &[&[&str]] = &[
     &["domain", "stat"],
     &["manual"],
     &["pool", "create"],
+    &["pool", "estimate"],
 ];
 
 /// The commands that do something, as the words that call them.

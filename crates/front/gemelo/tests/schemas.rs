@@ -64,6 +64,7 @@ const COMMANDS: &[&str] = &[
     "pool stat DIR/pool",
     "pool stat DIR/scrubbed",
     "pool ls DIR",
+    "pool estimate --capacity 1t",
     "pool check DIR/pool",
     "pool check DIR/pool --data",
     "pool stat DIR/pool --space",

@@ -10,7 +10,7 @@ use gemelo_format::{
     MAX_PACKED_BLOCK_BYTES, PAGE_BYTES, Page, Pbn, PoolSeed, Regions, Root, SlotWrite, StoreKind,
     Superblock, is_block_size,
 };
-use gemelo_metadata::{BackendContext, Sealed};
+use gemelo_metadata::{BackendContext, Needs, PlannedPool, Sealed};
 use gemelo_store::PoolDisks;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,6 +53,17 @@ pub struct PoolOptions {
     pub key: Option<[u8; 32]>,
 }
 
+/// A pool whose data store is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FullPool {
+    /// Contents that are stored.
+    pub stored_blocks: u64,
+    /// LBNs that refer to them.
+    pub mapped_blocks: u64,
+    /// What the metadata need.
+    pub needs: Needs,
+}
+
 impl Default for PoolOptions {
     fn default() -> Self {
         Self {
@@ -69,6 +80,11 @@ impl Default for PoolOptions {
         }
     }
 }
+
+/// The block of the header and that of its copy.
+const RESERVED_BLOCKS: u64 = 2;
+/// Bits of memory for each block in the map of free blocks.
+const FREE_BITS: u64 = 2;
 
 impl PoolOptions {
     pub(super) fn check(&self) -> Result<()> {
@@ -123,6 +139,32 @@ impl PoolOptions {
         } else {
             Regions::new(self.ring_pages()).fixed_bytes()
         }
+    }
+
+    /// Estimates the memory and the space that the metadata of such a pool need when it is full,
+    /// with the journal and the map of free blocks. Each stored content has `dedup_ratio`
+    /// references on average, and the cache has `cache_bytes`.
+    ///
+    /// # Errors
+    /// Fails if an option is out of range.
+    pub fn needs(&self, dedup_ratio: f64, cache_bytes: u64) -> Result<FullPool> {
+        self.check()?;
+        let data_blocks = self.data_blocks();
+        let stored_blocks = data_blocks - RESERVED_BLOCKS;
+        let mapped_blocks = (stored_blocks as f64 * dedup_ratio) as u64;
+        let pool = PlannedPool {
+            data_blocks: self.store().pbn_end(data_blocks),
+            used_blocks: stored_blocks,
+            mapped_blocks,
+            cache_bytes,
+        };
+        let needs = gemelo_metadata::estimate(self.backend, &pool);
+        let needs = Needs {
+            memory_bytes: needs.memory_bytes + data_blocks * FREE_BITS / 8,
+            disk_bytes: needs.disk_bytes + Regions::new(self.ring_pages()).fixed_bytes(),
+            ..needs
+        };
+        Ok(FullPool { stored_blocks, mapped_blocks, needs })
     }
 
     fn store(&self) -> StoreKind {

@@ -18,7 +18,7 @@ mod replayed_data;
 mod scrub;
 mod stat;
 
-pub use create::PoolOptions;
+pub use create::{FullPool, PoolOptions};
 pub use directory::PoolDirectory;
 pub use estimate::FindEstimate;
 pub use make::NewPool;

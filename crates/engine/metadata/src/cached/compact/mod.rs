@@ -20,8 +20,8 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use table::Table;
 
-/// Bits of a hash beyond those that number the PBNs of the data store. A full store has 16 entries
-/// for an unknown content in 2^8 look-ups, a store that is half full 8.
+/// Bits of a hash beyond those that number the PBNs of the data store. An unknown content finds an
+/// entry in one of 16 look-ups of a full store, and in one of 32 of a store that is half full.
 const SPARE_BITS: u32 = 4;
 /// The least bits of a hash.
 const MIN_HASH_BITS: u32 = 16;

@@ -40,8 +40,8 @@ pub(crate) struct Arguments {
     /// Backend that keeps the metadata
     #[arg(long, value_name = "KIND", default_value = "log", value_parser = backend_parser())]
     backend: BackendKind,
-    /// Memory for pages and changes of metadata with the backends table, btree and compact [default:
-    /// 256m]
+    /// Memory for pages and changes of metadata with the backends table, btree and compact
+    /// [default: 256m]
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
     /// Hash by which equal contents are found [default: blake3, or as the domain was created]

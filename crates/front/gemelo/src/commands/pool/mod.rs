@@ -4,6 +4,7 @@ mod arrange;
 mod check;
 mod check_findings;
 pub(crate) mod create;
+mod estimate;
 mod find;
 mod finder_text;
 mod gc;
@@ -31,6 +32,8 @@ pub(crate) struct Arguments {
 enum Action {
     /// Create a pool
     Create(create::Arguments),
+    /// Estimate the memory and the metadata of a full pool with each backend, before it is created
+    Estimate(estimate::Arguments),
     /// Show the space, the metadata and the counters of a pool
     Stat(stat::Arguments),
     /// Make freed blocks usable, and return free space to the file system or device
@@ -96,6 +99,7 @@ enum Action {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     match &arguments.action {
         Action::Create(arguments) => create::run(arguments, context),
+        Action::Estimate(arguments) => estimate::run(arguments, context),
         Action::Stat(arguments) => stat::run(arguments, context),
         Action::Gc(arguments) => gc::run(arguments, context),
         Action::Find(arguments) => find::run(arguments, context),

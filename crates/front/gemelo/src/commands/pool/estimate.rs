@@ -1,0 +1,157 @@
+//! `gemelo pool estimate`.
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::json::{JsonOutput, Made};
+use crate::table::Table;
+use clap::Args;
+use gemelo_base::units::{format_count, format_percent, format_size};
+use gemelo_base::values::Size;
+use gemelo_format::BackendKind;
+use gemelo_volume::{FullPool, Needs, PoolOptions, Tuning};
+use serde::Serialize;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Size of the data store
+    #[arg(long, value_name = "SIZE")]
+    capacity: Size,
+    /// Size of a block, the unit of deduplication: a power of two from 512 bytes to 1m
+    #[arg(long, value_name = "SIZE", default_value = "4k")]
+    block_size: Size,
+    /// Blocks of volumes for each block that is stored, at least 1
+    #[arg(long, value_name = "RATIO", default_value = "1", value_parser = dedup_ratio)]
+    dedup_ratio: f64,
+    /// Memory for pages and changes of metadata with the backends table, btree and compact
+    /// [default: 256m]
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<Size>,
+    #[command(flatten)]
+    json: JsonOutput,
+}
+
+const SCHEMA: &str = "gemelo.pool-estimate/1";
+/// References of a block on average, above which no pool is planned.
+const MAX_DEDUP_RATIO: f64 = 1e6;
+
+fn dedup_ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse::<f64>().ok().filter(|ratio| (1.0..=MAX_DEDUP_RATIO).contains(ratio));
+    ratio.ok_or_else(|| "give a number from 1 to 1000000".to_owned())
+}
+
+#[derive(Serialize)]
+struct Input {
+    capacity_bytes: u64,
+    block_bytes: u32,
+    dedup_ratio: f64,
+    cache_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Estimate {
+    stored_blocks: u64,
+    mapped_blocks: u64,
+    backends: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    backend: BackendKind,
+    #[serde(flatten)]
+    needs: Needs,
+}
+
+impl Arguments {
+    fn input(&self) -> Input {
+        Input {
+            capacity_bytes: self.capacity.0,
+            // The greatest value is refused as a block size.
+            block_bytes: u32::try_from(self.block_size.0).unwrap_or(u32::MAX),
+            dedup_ratio: self.dedup_ratio,
+            cache_bytes: self.cache.map_or(Tuning::default().cache_bytes, |cache| cache.0),
+        }
+    }
+}
+
+impl Estimate {
+    fn of(input: &Input) -> anyhow::Result<Self> {
+        let mut estimate = Self { stored_blocks: 0, mapped_blocks: 0, backends: Vec::new() };
+        for backend in BackendKind::ALL {
+            let options = PoolOptions {
+                capacity_bytes: input.capacity_bytes,
+                block_bytes: input.block_bytes,
+                backend,
+                ..PoolOptions::default()
+            };
+            let FullPool { stored_blocks, mapped_blocks, needs } =
+                options.needs(input.dedup_ratio, input.cache_bytes)?;
+            (estimate.stored_blocks, estimate.mapped_blocks) = (stored_blocks, mapped_blocks);
+            estimate.backends.push(Row { backend, needs });
+        }
+        Ok(estimate)
+    }
+
+    fn to_text(&self, input: &Input) -> String {
+        let mut table = Table::new();
+        table.row(["backend", "memory", "metadata", "of the data", "overwrite reads", "writes"]);
+        for Row { backend, needs } in &self.backends {
+            table.row([
+                backend.name().to_owned(),
+                format_size(needs.memory_bytes),
+                format_size(needs.disk_bytes),
+                format_percent(needs.disk_bytes as f64 / input.capacity_bytes as f64),
+                format!("{} pages", needs.overwrite_page_reads),
+                format!("{} pages", needs.overwrite_page_writes),
+            ]);
+        }
+        format!(
+            "{}, full: {} blocks of {} are stored, and volumes have {}\n\n{}\n\
+             The last columns are for one block at a random place, without its metadata in the \
+             cache.\n",
+            format_size(input.capacity_bytes),
+            format_count(self.stored_blocks),
+            format_size(input.block_bytes.into()),
+            format_count(self.mapped_blocks),
+            table.render(0),
+        )
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.json.check()?;
+    let input = arguments.input();
+    let estimate = Estimate::of(&input)?;
+    let text = estimate.to_text(&input);
+    let made = Made { schema: SCHEMA, input, result: estimate, warnings: Vec::new() };
+    arguments.json.finish(context, made, &text)?;
+    Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(capacity_bytes: u64, block_bytes: u32) -> Input {
+        Input { capacity_bytes, block_bytes, dedup_ratio: 1.0, cache_bytes: 256 << 20 }
+    }
+
+    #[test]
+    fn a_tebibyte_takes_a_gigabyte_and_a_quarter_beside_the_cache_of_compact() {
+        let input = input(1 << 40, 4096);
+        let estimate = Estimate::of(&input).unwrap();
+        let of = |kind| estimate.backends.iter().find(|row| row.backend == kind).unwrap().needs;
+        let index = of(BackendKind::Compact).memory_bytes - of(BackendKind::Table).memory_bytes;
+        assert!((1 << 30..5 << 28).contains(&index), "{index} bytes of index");
+        assert!(of(BackendKind::Log).memory_bytes > 8 << 30);
+        assert!(of(BackendKind::Compact).disk_bytes < 16 << 30);
+        assert!(estimate.to_text(&input).contains("\ncompact  "));
+    }
+
+    #[test]
+    fn a_pool_that_cannot_be_made_has_no_estimate() {
+        for (capacity_bytes, block_bytes) in [(1 << 40, 1000), (1 << 50, 4096), (4096, 4096)] {
+            assert!(Estimate::of(&input(capacity_bytes, block_bytes)).is_err());
+        }
+        assert!(dedup_ratio("0.5").is_err() && dedup_ratio("2.5").is_ok());
+    }
+}
