@@ -73,14 +73,14 @@ watch() {
     done
 }
 
-# Most memory of the last window, and of the one before it. Snapshots and commands come and go, so
+# Mean memory of the last window, and of the one before it. Snapshots and commands come and go, so
 # single minutes vary.
 judge() {
     awk -F, -v window="$window" -v minutes="$minutes" '
         NR == 1 { next }
-        $1 > minutes - window { if ($2 > last) last = $2; if ($3 > files) files = $3 }
+        $1 > minutes - window { last += $2 / window; if ($3 > files) files = $3 }
         $1 > minutes - 2 * window && $1 <= minutes - window {
-            if ($2 > before) before = $2
+            before += $2 / window
             if ($3 > old) old = $3
         }
         END {

@@ -35,22 +35,21 @@ mod tests {
     /// More threads than there are arenas in any case.
     const THREADS: usize = 64;
 
-    /// Returns the number of arenas that the process has.
-    fn arenas() -> usize {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let path = std::ffi::CString::new(file.path().to_str().unwrap()).unwrap();
-        // SAFETY: both strings end with a zero byte, and the stream is closed once, after its use.
-        unsafe {
-            let stream = libc::fopen(path.as_ptr(), c"w".as_ptr());
-            assert!(!stream.is_null());
-            assert_eq!(libc::malloc_info(0, stream), 0);
-            assert_eq!(libc::fclose(stream), 0);
-        }
-        std::fs::read_to_string(file.path()).unwrap().matches("<heap nr=").count()
-    }
-
     #[test]
     fn many_threads_share_the_arenas() {
+        let arenas = || {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let path = std::ffi::CString::new(file.path().to_str().unwrap()).unwrap();
+            // SAFETY: both strings end with a zero byte, and the stream is closed once, after its
+            // use.
+            unsafe {
+                let stream = libc::fopen(path.as_ptr(), c"w".as_ptr());
+                assert!(!stream.is_null());
+                assert_eq!(libc::malloc_info(0, stream), 0);
+                assert_eq!(libc::fclose(stream), 0);
+            }
+            std::fs::read_to_string(file.path()).unwrap().matches("<heap nr=").count()
+        };
         limit_arenas();
         let before = arenas();
         let everybody_has_memory = Arc::new(Barrier::new(THREADS));
