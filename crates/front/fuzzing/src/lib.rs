@@ -12,6 +12,7 @@
 mod disk;
 mod domain;
 mod nbd;
+mod packed;
 mod pool;
 mod vhost;
 
@@ -228,6 +229,7 @@ pub const TARGETS: &[FuzzTarget] = &[
         seeds: &[],
         run: Made(pool::superblock, pool::patch_seeds),
     },
+    FuzzTarget { name: "packed_block", seeds: &[], run: Made(packed::block, packed::seeds) },
     FuzzTarget { name: "pool_root", seeds: &[], run: Made(pool::root, pool::patch_seeds) },
     FuzzTarget { name: "pool_table", seeds: &[], run: Made(pool::table, pool::table_seeds) },
     FuzzTarget { name: "pool_pages", seeds: &[], run: Made(pool::pages, pool::patch_seeds) },

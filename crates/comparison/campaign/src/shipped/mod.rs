@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Name and text of each plan.
-const PLANS: [(&str, &str); 7] = [
+const PLANS: [(&str, &str); 8] = [
     ("quick", include_str!("../../../../../plans/quick.toml")),
     ("peers", include_str!("../../../../../plans/peers.toml")),
+    ("compression", include_str!("../../../../../plans/compression.toml")),
     ("dedisbench-2012", include_str!("../../../../../plans/dedisbench-2012.toml")),
     ("entropy-2010", include_str!("../../../../../plans/entropy-2010.toml")),
     ("dmdedup-2014", include_str!("../../../../../plans/dmdedup-2014.toml")),

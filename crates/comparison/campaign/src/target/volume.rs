@@ -31,8 +31,9 @@ const VOLUME: &str = "v";
 /// Options of `gemelo pool create` and of `gemelo serve` that a plan passes on by their own names.
 /// The options of the server hold for a volume in the process of the load as far as the pool keeps
 /// them.
-const POOL_OPTIONS: [&str; 10] = [
+const POOL_OPTIONS: [&str; 11] = [
     "backend",
+    "compression",
     "fingerprint",
     "block-size",
     "cache",
@@ -252,6 +253,7 @@ struct PoolStat {
     block_bytes: u64,
     logical_blocks: u64,
     physical_blocks: u64,
+    used_blocks: u64,
     metadata_used_bytes: u64,
     /// Changes that the metadata do not have yet.
     journal_used_bytes: u64,
@@ -290,8 +292,10 @@ impl Made for MadeVolume {
             })?
             .result
             .pool;
+        // Freed blocks may still count as used. Compressed contents share blocks.
+        let data_blocks = stat.physical_blocks.min(stat.used_blocks);
         Ok(Some(Space {
-            data_bytes: stat.physical_blocks.saturating_mul(stat.block_bytes),
+            data_bytes: data_blocks.saturating_mul(stat.block_bytes),
             metadata_bytes: Some(stat.metadata_used_bytes.saturating_add(stat.journal_used_bytes)),
             logical_bytes: Some(stat.logical_blocks.saturating_mul(stat.block_bytes)),
         }))

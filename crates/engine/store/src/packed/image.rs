@@ -120,7 +120,8 @@ pub(super) fn find_form<'b>(
     if !place.is_spanning() {
         return Some((offset, Cow::Borrowed(start.get(..length)?)));
     }
-    let rest = length.checked_sub(start.len())?;
+    // A content that ends with its block has another slot.
+    let rest = length.checked_sub(start.len()).filter(|rest| *rest > 0)?;
     let rest = next?.get(PACKED_TABLE_BYTES..PACKED_TABLE_BYTES + rest)?;
     Some((offset, Cow::Owned([start, rest].concat())))
 }
