@@ -19,7 +19,9 @@ use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{BackendKind, DedupMode, FlushMarks, PoolSeed, find_roots, read_superblock};
+use gemelo_format::{
+    BackendKind, Compression, DedupMode, FlushMarks, PoolSeed, find_roots, read_superblock,
+};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
     LossChoice, Pool, PoolOptions, RepairOptions, RepairPlan, Tuning, VolumeError, repair,
@@ -32,6 +34,8 @@ use story::{Story, roll_back, skip};
 
 const PAGE: usize = 4096;
 const SECOND_NS: u64 = 1_000_000_000;
+/// Blocks of the pool of a story.
+const STORY_BLOCKS: u64 = 72;
 /// Room for all commits of a test.
 const JOURNAL_BYTES: usize = 512 << 10;
 
@@ -267,14 +271,15 @@ fn a_mark_goes_with_the_next_commit_once_a_second_and_takes_no_sync() {
     assert!(even.min(odd) >= second, "marks take turns: {even} and {odd}");
 }
 
-#[test]
-fn both_repairs_of_a_lost_commit_keep_their_promises() {
+/// Loses each commit of stories in turn, and repairs the pools in both ways.
+fn lose_commits(compression: Option<Compression>, count: u64) {
     let first = first_seed();
     let (mut skipped, mut exact) = (0, 0);
     for backend in BackendKind::ALL {
-        for seed in first..first + rounds(20) {
+        let options = PoolOptions { compression, ..options(backend, STORY_BLOCKS) };
+        for seed in first..first + rounds(count) {
             let _repeat = Repeat::of(seed);
-            let story = Story::tell(backend, seed);
+            let story = Story::tell(&options, seed);
             for number in story.can_be_lost() {
                 let what = format!("{backend:?}, seed {seed}, commit {number}");
                 let mut images = story.simulation.images();
@@ -297,9 +302,20 @@ fn both_repairs_of_a_lost_commit_keep_their_promises() {
 }
 
 #[test]
+fn both_repairs_of_a_lost_commit_keep_their_promises() {
+    lose_commits(None, 20);
+}
+
+/// Blocks have several contents, and a lost commit may have given some of a block away.
+#[test]
+fn both_repairs_of_a_lost_commit_keep_their_promises_where_contents_are_compressed() {
+    lose_commits(Some(Compression::Lz4), 20);
+}
+
+#[test]
 fn a_repair_that_is_cut_off_can_be_begun_again_with_the_other_choice() {
     for backend in BackendKind::ALL {
-        let story = Story::tell(backend, 3);
+        let story = Story::tell(&options(backend, STORY_BLOCKS), 3);
         let number = *story.can_be_lost().last().unwrap();
         let mut images = story.simulation.images();
         lose(&mut images, number);

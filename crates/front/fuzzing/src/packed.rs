@@ -3,7 +3,7 @@
 //! The input changes bytes of two blocks with three contents. A fuzzer does not guess checksums, so
 //! those of contents that end in their block are made correct, if the input asks for it.
 
-use crate::disk::{BLOCK_BYTES, MemoryDisk};
+use crate::disk::{BLOCK_BYTES, disk_of};
 use gemelo_format::{
     BackendKind, Compression, FingerprintKind, PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace, Pbn,
     PoolSeed, SLOT_HEAD_BYTES, SPANNING_SLOT, SlotHead, StoreKind, Superblock, slot_offset,
@@ -96,7 +96,7 @@ pub(crate) fn block(bytes: &[u8]) {
         let (first, _) = blocks.split_at_mut(BLOCK_BYTES);
         (1..=SPANNING_SLOT).for_each(|slot| correct(first, slot));
     }
-    let disk = MemoryDisk::of([&[0; BLOCK_BYTES][..], &blocks].concat());
+    let disk = disk_of([&[0; BLOCK_BYTES][..], &blocks].concat());
     let below = BlockStore::open(disk, &superblock());
     let store = PackedStore::over(Arc::clone(&below), &superblock());
     (0..=SPANNING_SLOT).filter_map(pbn_of).for_each(|pbn| read(&store, pbn, &blocks));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_unchanged_blocks_have_three_contents() {
-        let disk = MemoryDisk::of([&[0; BLOCK_BYTES][..], &blocks()].concat());
+        let disk = disk_of([&[0; BLOCK_BYTES][..], &blocks()].concat());
         let below = BlockStore::open(disk, &superblock());
         let store = PackedStore::over(below, &superblock());
         let found =

@@ -30,9 +30,9 @@ pub(crate) const VOLUME_BLOCKS: u64 = 24;
 pub(crate) const STEPS: usize = 9;
 
 impl Story {
-    pub(crate) fn tell(backend: BackendKind, seed: u64) -> Self {
+    pub(crate) fn tell(options: &PoolOptions, seed: u64) -> Self {
         let simulation = Simulation::new(seed);
-        Pool::format(&simulation.disks(), &options(backend, 72)).unwrap();
+        Pool::format(&simulation.disks(), options).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         let mut story = Self { simulation, volumes: Vec::new(), steps: Vec::new() };
         let mut random = Random::new(seed);
