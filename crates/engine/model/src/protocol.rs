@@ -1,5 +1,5 @@
-//! The protocol within bounds, and a step of it: the state that is being changed, and the changes of
-//! the metadata that were made on the way.
+//! The protocol within bounds, and a step of it: the state that is being changed, and the changes
+//! of the metadata that were made on the way.
 
 use crate::action::Action;
 use crate::bounds::Bounds;

@@ -1,11 +1,11 @@
 //! The speed of the engine in one process, beside `pwrite` and `pread` to a plain file in the same
 //! run.
 //!
-//! Usage: `cargo bench -p gemelo-volume --bench engine [-- DIRECTORY [WORD [JOURNAL_DATA]]]`. The data are
-//! in DIRECTORY, or in the directory for temporary files; with WORD, only the lines that contain it
-//! are measured; with JOURNAL_DATA, a flush puts at most this many bytes of contents into the journal.
-//! Every line is the median of rounds in which the candidates take turns, on files
-//! that have been written before. The second line has the processor time of all threads per
+//! Usage: `cargo bench -p gemelo-volume --bench engine [-- DIRECTORY [WORD [JOURNAL_DATA]]]`. The
+//! data are in DIRECTORY, or in the directory for temporary files; with WORD, only the lines that
+//! contain it are measured; with JOURNAL_DATA, a flush puts at most this many bytes of contents
+//! into the journal. Every line is the median of rounds in which the candidates take turns, on
+//! files that have been written before. The second line has the processor time of all threads per
 //! operation.
 
 #![allow(

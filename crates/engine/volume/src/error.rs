@@ -164,7 +164,8 @@ pub enum VolumeError {
     #[kind(Damaged)]
     #[error(
         "{contents} damaged contents have another copy and could not be written again: the data \
-         store fails. They are not given up; try again"
+         store fails, or has lost their places in blocks of compressed contents. They are not \
+         given up; writing them anew heals them"
     )]
     Unhealed {
         /// The number of these contents.

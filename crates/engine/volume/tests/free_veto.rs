@@ -1,5 +1,5 @@
-//! The free_veto of a pool's blocks: it learns of contents whose fingerprints are durable, and blocks
-//! that it keeps are not free until it gives them back.
+//! The free_veto of a pool's blocks: it learns of contents whose fingerprints are durable, and
+//! blocks that it keeps are not free until it gives them back.
 
 #![allow(
     clippy::unwrap_used,
@@ -153,8 +153,8 @@ fn a_veto_learns_of_a_content_once_its_fingerprint_is_durable() {
     assert_eq!(known.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
 }
 
-/// Others read a content in the data store as soon as the free_veto knows of it. So it must be there,
-/// and not in the journal alone.
+/// Others read a content in the data store as soon as the free_veto knows of it. So it must be
+/// there, and not in the journal alone.
 #[test]
 fn a_veto_learns_of_a_content_in_the_journal_after_a_sync_of_the_data_store() {
     let world = World::with(tuning());
@@ -270,7 +270,8 @@ fn what_a_veto_holds_at_an_opening_is_not_free() {
     assert!(read(&volume, 2 * BLOCK as u64, BLOCK).unwrap() == content(2, BLOCK));
 }
 
-/// A full pool has one kept block. A write waits for it while the free_veto is about to give it back.
+/// A full pool has one kept block. A write waits for it while the free_veto is about to give it
+/// back.
 #[test]
 fn a_writer_waits_for_blocks_that_are_soon_given_back() {
     let world = World::new();
@@ -297,8 +298,8 @@ fn a_writer_waits_for_blocks_that_are_soon_given_back() {
     assert!(read(&volume, 40 * BLOCK as u64, BLOCK).unwrap() == content(40, BLOCK));
 }
 
-/// Others read a content in the data store, so the free_veto does not learn of one that has no space
-/// there, although commits and checkpoints keep it.
+/// Others read a content in the data store, so the free_veto does not learn of one that has no
+/// space there, although commits and checkpoints keep it.
 #[test]
 fn a_veto_learns_of_a_content_without_space_once_there_is_some() {
     let world = World::new();

@@ -1,5 +1,7 @@
 //! The derives of the crate `base`: the kind of an error, and the table of a struct of stats.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod kinds;
 mod tables;
 
@@ -20,8 +22,8 @@ pub fn derive_classified(input: TokenStream) -> TokenStream {
 /// Derives `gemelo_base::StatTable` for a struct of numbers. The documentation of a field is its
 /// description, in all places where the figure is shown.
 ///
-/// `#[stat(counter)]` or `#[stat(gauge)]` stands before a field, or before the struct for all fields
-/// that have none. `#[stat(skip)]` leaves a field out.
+/// `#[stat(counter)]` or `#[stat(gauge)]` stands before a field, or before the struct for all
+/// fields that have none. `#[stat(skip)]` leaves a field out.
 #[proc_macro_derive(StatTable, attributes(stat))]
 pub fn derive_stat_table(input: TokenStream) -> TokenStream {
     derive(input, tables::expand)

@@ -111,7 +111,7 @@ pub struct ServerStat {
     /// Most bytes of memory that requests and replies of clients may take.
     #[stat(gauge)]
     pub memory_limit_bytes: u64,
-    /// Processor time in nanoseconds that the serving process has used.
+    /// Processor time that the serving process has used.
     pub process_cpu_ns: u64,
     /// Bytes of memory that the serving process has at present.
     #[stat(gauge)]

@@ -8,8 +8,8 @@ use crate::request::{Breach, Command, GuestRequest, Range, Status};
 use gemelo_device::{BlockDevice, Buffer, DeviceError, Durability, Operation, Request};
 use std::io::{Read, Write};
 
-/// Most memory for the data of a batch in bytes. Longer requests, and those for which the server has
-/// no memory, are executed in pieces.
+/// Most memory for the data of a batch in bytes. Longer requests, and those for which the server
+/// has no memory, are executed in pieces.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
 /// Most requests of a batch, so that its first request does not wait long for its last.

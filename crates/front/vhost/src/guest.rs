@@ -168,7 +168,6 @@ impl Guest {
         let memory = self.memory.memory();
         let mut requests = self.next_requests(vring.get_queue_mut(), &memory, buffer)?;
         if requests.is_empty() {
-            buffer.shrink(0);
             return Ok(false);
         }
         for request in &requests {

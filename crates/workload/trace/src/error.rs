@@ -1,7 +1,7 @@
 //! Errors in reading a trace. Messages begin with file and line.
 
 use crate::trace_format::TraceFormat;
-use gemelo_base::Classified;
+use gemelo_base::{Classified, FailureKind};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -22,11 +22,9 @@ impl Malformed {
 }
 
 /// The reason why a trace cannot be read.
-#[derive(Debug, Error, Classified)]
-#[kind(BadInput)]
+#[derive(Debug, Error)]
 pub enum TraceError {
     /// Opening or reading the file failed.
-    #[kind(source)]
     #[error("cannot {action} {}", path.display())]
     Io {
         /// Operation that failed, as a verb.
@@ -100,6 +98,17 @@ pub enum TraceError {
         /// Names of the devices in the trace.
         found: String,
     },
+}
+
+impl Classified for TraceError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            // Nothing of the trace was read yet.
+            Self::Io { action: Self::OPEN, source, .. } => FailureKind::of_io(source).untouched(),
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            _ => FailureKind::BadInput,
+        }
+    }
 }
 
 impl TraceError {

@@ -147,8 +147,8 @@ impl Made for MadeZfs {
     fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
         let mounted = super::file_system::space_of_mount(site, &self.mount)?;
         let pool = self.pool.as_str();
-        // Flushed data are in the log until the open transaction group is written, up to 30 s later,
-        // and not yet at their places. Both steps wait for that.
+        // Flushed data are in the log until the open transaction group is written, up to 30 s
+        // later, and not yet at their places. Both steps wait for that.
         let snapshot = format!("{pool}@space");
         site.run(Command::new("zfs").args(["snapshot", &snapshot]))?;
         site.run(Command::new("zfs").args(["destroy", &snapshot]))?;

@@ -23,13 +23,13 @@ pub struct BufferStats {
     pub kept_misses: u64,
     /// Number of times that a writer found no room and waited.
     pub waits: u64,
-    /// Nanoseconds that writers waited for room, all together.
+    /// Time for which writers waited for room, all together.
     pub wait_ns: u64,
     /// Syncs that succeeded.
     pub syncs: u64,
-    /// Nanoseconds of all syncs together.
+    /// Time of all syncs together.
     pub sync_ns: u64,
-    /// Nanoseconds of the longest sync.
+    /// Time of the longest sync.
     #[stat(gauge)]
     pub longest_sync_ns: u64,
     /// Runs of neighbouring contents that were written out.

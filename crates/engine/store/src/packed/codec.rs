@@ -28,8 +28,8 @@ pub struct Compressed {
 }
 
 impl Compressed {
-    /// Takes contents from the forms that [`super::PackedStore::form_in`] returns for them; [`None`]
-    /// if one of these makes no sense.
+    /// Takes contents from the forms that [`super::PackedStore::form_in`] returns for them;
+    /// [`None`] if one of these makes no sense.
     #[must_use]
     pub fn of_forms<'f>(forms: impl Iterator<Item = (Pbn, &'f [u8])>) -> Option<Self> {
         let mut compressed = Self::default();

@@ -98,8 +98,8 @@ impl Engine {
         Ok(0)
     }
 
-    /// Empties blocks that are used in part until about `wanted` are saved, or waits a little for the
-    /// thread that does.
+    /// Empties blocks that are used in part until about `wanted` are saved, or waits a little for
+    /// the thread that does.
     fn clean_for(&self, wanted: u64) -> Result<Cleaning> {
         if !self.data.is_packed() {
             return Ok(Cleaning::Nothing);

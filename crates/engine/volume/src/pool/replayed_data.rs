@@ -5,8 +5,7 @@
 
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
-    Change, Checksum, DiskRole, FormatError, PackedPlace, Pbn, PoolSeed, ReplayedCommit, StoreKind,
-    Superblock,
+    Change, Checksum, DiskRole, FormatError, Pbn, PoolSeed, ReplayedCommit, Superblock,
 };
 use gemelo_store::{ContentRead, OverlaidStore, Store, WriteBuffer};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -21,8 +20,6 @@ pub(crate) struct ReplayedData {
     doubtful: HashSet<Pbn>,
     /// `true` once a commit was replayed that follows a lost one.
     is_past_loss: bool,
-    /// Whether contents share blocks.
-    is_packed: bool,
     /// Contents that commits after a lost one expect.
     expected: BTreeSet<(Pbn, Checksum)>,
 }
@@ -35,7 +32,6 @@ impl ReplayedData {
             seed: PoolSeed::of(superblock),
             doubtful: HashSet::new(),
             is_past_loss: false,
-            is_packed: superblock.store != StoreKind::Plain,
             expected: BTreeSet::new(),
         }
     }
@@ -95,32 +91,10 @@ impl ReplayedData {
             self.store.read(&mut reads);
             let [read] = reads;
             let present = self.seed.of_content(read.buffer);
-            let is_reused = read.outcome.is_ok() && self.expected.contains(&(pbn, present));
-            if is_reused || self.is_beside_expected(pbn, &mut block) {
+            if read.outcome.is_ok() && self.expected.contains(&(pbn, present)) {
                 self.forms.remove(&pbn);
             }
         }
-    }
-
-    /// Returns whether a block that this content would be written to has others that commits after
-    /// the lost one expect. If they were written with this content, the store has it as well.
-    fn is_beside_expected(&self, pbn: Pbn, block: &mut [u8]) -> bool {
-        if !self.is_packed {
-            return false;
-        }
-        let place = PackedPlace::of(pbn);
-        let end = place.block + u32::from(place.is_spanning());
-        self.expected.iter().any(|(other, checksum)| {
-            let at = PackedPlace::of(*other);
-            let other_end = at.block + u32::from(at.is_spanning());
-            let meets = at.block <= end && place.block <= other_end && *other != pbn;
-            meets && !self.forms.contains_key(other) && {
-                let mut reads = [ContentRead::new(*other, 0, &mut *block)];
-                self.store.read(&mut reads);
-                let [read] = reads;
-                read.outcome.is_ok() && self.seed.of_content(read.buffer) == *checksum
-            }
-        })
     }
 
     /// Returns the content in the journal of a block.

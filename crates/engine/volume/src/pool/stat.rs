@@ -29,11 +29,11 @@ pub struct VolumeSummary {
     pub dirty_groups: u64,
     /// These blocks.
     pub backlog_blocks: u64,
-    /// Nanoseconds since the oldest of these groups was marked or looked at last.
+    /// Time since the oldest of these groups was marked or looked at last.
     pub oldest_ns: u64,
     /// `true` if the finder has to examine the whole volume.
     pub is_swept: bool,
-    /// The time in nanoseconds that the finder leaves a block alone after a write at present.
+    /// The time for which the finder leaves a block alone after a write at present.
     pub delay_ns: u64,
     /// Blocks that were written again before the finder examined them.
     pub rewritten_blocks: u64,

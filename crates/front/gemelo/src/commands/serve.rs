@@ -293,7 +293,8 @@ impl Arguments {
         })
     }
 
-    /// The memory of all virtual machines. None of it is reserved: a thread always has a small buffer.
+    /// The memory of all virtual machines. None of it is reserved: a thread always has a small
+    /// buffer.
     fn memory_of_machines(&self) -> Memory {
         let given = self.memory.map(|memory| usize::try_from(memory.0).unwrap_or(usize::MAX));
         Memory::new(given.unwrap_or_else(|| Memory::usual_bytes(0)), 0)

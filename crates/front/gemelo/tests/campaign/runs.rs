@@ -53,7 +53,7 @@ fn a_campaign_is_not_overwritten_and_another_plan_does_not_go_on_with_it() {
 #[test]
 fn repetitions_go_on_while_a_comparison_is_undecided_and_end_at_the_limit() {
     let place = Place::with(
-        "[campaign]\nname = 'x'\nrepetitions = 3\nmost-repetitions = 6\n\
+        "[campaign]\nname = 'x'\nrepetitions = 3\nmax-repetitions = 6\n\
          [[target]]\nname = 'a'\ndirectory = {}\n[[target]]\nname = 'b'\ndirectory = {}\n\
          [[workload]]\nname = 'noisy'\nmain-figure = 'x/y_ns'\n\
          command = 'case $RESULTS in *-b-r*) echo x/y_ns=$((100 + SEED % 2 * 100)) ;; *) echo x/y_ns=100 ;; esac'\n\

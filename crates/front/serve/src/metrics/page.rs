@@ -83,10 +83,11 @@ impl Page {
     }
 }
 
-/// Returns the name of a figure's metric. Prometheus wants seconds, and tells counters by their ends.
+/// Returns the name of a figure's metric. Prometheus wants seconds, and tells counters by their
+/// ends.
 fn metric_of(prefix: &str, stat: &Stat) -> String {
-    let name = match stat.name.strip_suffix("ns") {
-        Some(name) => format!("{prefix}_{name}seconds"),
+    let name = match stat.name.strip_suffix("_ns") {
+        Some(name) => format!("{prefix}_{name}_seconds"),
         None => format!("{prefix}_{}", stat.name),
     };
     match stat.kind {
@@ -116,6 +117,18 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_in_seconds_and_counters_have_their_ending() {
+        let stat = |name, kind| Stat { name, help: "", kind, value: 1_500_000_000 };
+        let connections = stat("connections", StatKind::Counter);
+        assert_eq!(metric_of("x", &connections), "x_connections_total");
+        let longest = stat("longest_ns", StatKind::Gauge);
+        assert_eq!(
+            (&*metric_of("x", &longest), &*value_of(&longest)),
+            ("x_longest_seconds", "1.5")
+        );
+    }
 
     #[test]
     fn labels_are_escaped() {

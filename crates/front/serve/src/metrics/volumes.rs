@@ -31,8 +31,8 @@ pub(crate) fn volumes_page(volumes: &[VolumeReport]) -> String {
     page.text
 }
 
-/// Adds the figures of all volumes. The values of a metric have to follow each other, so volumes are
-/// the inner loop.
+/// Adds the figures of all volumes. The values of a metric have to follow each other, so volumes
+/// are the inner loop.
 fn tables(page: &mut Page, volumes: &[VolumeReport]) {
     let mut add = |prefix: &str, table: fn(&VolumeSummary) -> Vec<Stat>| {
         let of = |volume: &'_ VolumeReport| table(&volume.summary);

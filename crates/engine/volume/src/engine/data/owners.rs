@@ -1,9 +1,9 @@
 //! A debug build's check that each block has one owner at a time; nothing in a release build.
 //!
 //! A block goes from free to taken, from taken to mapped or back to free, from mapped to retired,
-//! and from retired to free. A free_veto may hold a retired block before it is free. The bitmap of the
-//! space knows free blocks from others. This keeps the taken, the retired and the held ones apart
-//! from the mapped ones.
+//! and from retired to free. A free_veto may hold a retired block before it is free. The bitmap of
+//! the space knows free blocks from others. This keeps the taken, the retired and the held ones
+//! apart from the mapped ones.
 
 use gemelo_format::Pbn;
 

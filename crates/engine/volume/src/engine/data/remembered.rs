@@ -45,7 +45,7 @@ pub struct RememberedStats {
     pub hits: u64,
     /// Blocks that the finder had to read.
     pub misses: u64,
-    /// Processor time in nanoseconds of taking the fingerprints.
+    /// Processor time of taking the fingerprints.
     pub cpu_ns: u64,
 }
 

@@ -112,14 +112,14 @@ pub struct FinderStats {
     /// through as a whole are not among them.
     #[stat(gauge)]
     pub backlog_blocks: u64,
-    /// Nanoseconds since the oldest group of these blocks was marked or looked at last.
+    /// Time since the oldest group of these blocks was marked or looked at last.
     #[stat(gauge)]
     pub oldest_ns: u64,
     /// Volumes that are searched as a whole, because it is not known which of their blocks were
     /// written.
     #[stat(gauge)]
     pub swept_volumes: u64,
-    /// The longest delay of an off-line volume at present, in nanoseconds.
+    /// The longest delay of an off-line volume at present.
     #[stat(gauge)]
     pub longest_delay_ns: u64,
     /// Blocks that were written again before they were examined, which the delay has avoided.
@@ -129,10 +129,10 @@ pub struct FinderStats {
     /// Blocks of that sample whose examination was wasted: they were overwritten within the longest
     /// delay of the settings.
     pub wasted_blocks: u64,
-    /// Nanoseconds in which the finder has examined blocks, commands included. Blocks divided by
+    /// Time in which the finder has examined blocks, commands included. Blocks divided by
     /// this time are its throughput.
     pub working_ns: u64,
-    /// Processor time in nanoseconds that the finder has used, commands included.
+    /// Processor time that the finder has used, commands included.
     pub cpu_ns: u64,
     /// Nanoseconds for which it waited although blocks were due.
     #[stat(skip)]

@@ -107,8 +107,9 @@ impl Engine {
         Ok(References::new(all))
     }
 
-    /// Adds the references in the next piece of a map to blocks that are wanted. Returns the LBN at which the following piece begins. The
-    /// references of a part of a map that volumes share are counted once, so they are left out.
+    /// Adds the references in the next piece of a map to blocks that are wanted. Returns the LBN at
+    /// which the following piece begins. The references of a part of a map that volumes share are
+    /// counted once, so they are left out.
     pub(super) fn add_references(
         &self,
         volume: &VolumeShared,

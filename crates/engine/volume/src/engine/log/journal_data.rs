@@ -2,16 +2,16 @@
 //! store.
 //!
 //! The contents stay in the write buffer as well, and go to the data store with the others. The
-//! journal is the only durable place of a content in the journal until the data store is synced after the
-//! commit. So a checkpoint, which gives the journal up, syncs the data store first.
+//! journal is the only durable place of a content in the journal until the data store is synced
+//! after the commit. So a checkpoint, which gives the journal up, syncs the data store first.
 //!
 //! On a full disk a commit carries the contents that have no space in the data store, so that
 //! changes which free space become durable although a content waits for it. A replay takes a commit
 //! that does not carry all of its contents as the proof of a sync of everything before it. Such a
 //! commit therefore carries each content that has no space, also those of earlier commits. A
-//! content to which nothing refers after the waiting commits is not replayed_data: they become one commit
-//! then, which refers to it at no time. A checkpoint that contains contents without space leaves
-//! the journal from its own state on, and there is a commit then that carries them.
+//! content to which nothing refers after the waiting commits is not replayed_data: they become one
+//! commit then, which refers to it at no time. A checkpoint that contains contents without space
+//! leaves the journal from its own state on, and there is a commit then that carries them.
 
 use super::Log;
 use super::commit::{ClosedCommit, Committer, Written};
@@ -90,8 +90,8 @@ pub(super) struct JournalData {
     bytes: u64,
     /// Bytes of these that a sync under way covers.
     syncing_bytes: u64,
-    /// Blocks that the free_veto learns about after the next sync of the data store: others read their
-    /// contents there.
+    /// Blocks that the free_veto learns about after the next sync of the data store: others read
+    /// their contents there.
     held_back: HashSet<Pbn>,
     /// The same, after the sync that is under way.
     syncing: HashSet<Pbn>,
@@ -142,8 +142,8 @@ impl JournalData {
         learnt
     }
 
-    /// Notes that a sync begins which covers all contents so far, while others may be replayed_data.
-    /// Returns whether there are any.
+    /// Notes that a sync begins which covers all contents so far, while others may be
+    /// replayed_data. Returns whether there are any.
     pub(super) fn begin_sync(&mut self) -> bool {
         self.syncing_bytes += std::mem::take(&mut self.bytes);
         self.syncing.extend(self.held_back.drain());

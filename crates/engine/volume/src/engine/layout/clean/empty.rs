@@ -141,8 +141,8 @@ impl Engine {
         Ok(others_are_same(state, (references, open), from)?.then_some(from))
     }
 
-    /// Reads the contents that have a part in these blocks. A damaged one stays where it is, because
-    /// its new place would count as good.
+    /// Reads the contents that have a part in these blocks. A damaged one stays where it is,
+    /// because its new place would count as good.
     fn contents_to_move<'r>(
         &self,
         mut movable: Vec<Content<'r>>,
