@@ -41,7 +41,7 @@ fn tables(page: &mut Page, volumes: &[VolumeReport]) {
         page.tables(prefix, "volume", &tables);
     };
     add("volume", |volume| volume.record.table());
-    add("volume", |volume| volume.table());
+    add("volume", StatTable::table);
     add("volume", |volume| volume.load.table());
     add("volume", |volume| volume.stat.table());
     add("volume_layout", |volume| volume.layout.table());
