@@ -309,7 +309,7 @@ impl DomainClient {
         let context = DiskContext {
             index: self.objects(),
             member: look.member,
-            standing: Arc::new(LeaseState::until(Arc::new(ManualClock::new()), u64::MAX)),
+            lease_state: Arc::new(LeaseState::until(Arc::new(ManualClock::new()), u64::MAX)),
             flight: Flight::default(),
             read_only: true,
         };

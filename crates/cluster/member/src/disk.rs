@@ -2,7 +2,7 @@
 //!
 //! Byte b lies in the object `<disk>.<member>.<b / 4 MiB>`. A missing object, and the part of an
 //! object beyond its end, read as zeros. The store acknowledges what is durable, so a sync has
-//! nothing to send. A change whose fate is unknown ends the standing of the process: the store may
+//! nothing to send. A change whose fate is unknown ends the lease of the process: the store may
 //! apply it later, over a newer one, so nothing is written afterwards.
 
 use crate::cut::{OBJECT_BYTES, Requested, cut};
@@ -65,7 +65,7 @@ pub(crate) struct DiskContext {
     /// The store that has keys.
     pub(crate) index: Arc<dyn Objects>,
     pub(crate) member: MemberId,
-    pub(crate) standing: Arc<LeaseState>,
+    pub(crate) lease_state: Arc<LeaseState>,
     pub(crate) flight: Flight,
     pub(crate) read_only: bool,
 }
@@ -76,7 +76,7 @@ impl DiskContext {
             let why = "the member is opened for reading only";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        self.standing.check().map_err(io::Error::other)
+        self.lease_state.check().map_err(io::Error::other)
     }
 }
 
@@ -141,7 +141,7 @@ impl ObjectDisk {
                 Ok(())
             }
             Err(DomainError::Object(error)) => {
-                self.context.standing.judge("write the length of", key, &error);
+                self.context.lease_state.judge("write the length of", key, &error);
                 Err(to_io(&error))
             }
             Err(error) => Err(io::Error::other(error)),
@@ -165,7 +165,7 @@ impl ObjectDisk {
                 match request.outcome {
                     Ok(()) | Err(ObjectError::Exists { .. }) => {}
                     Err(error) => {
-                        self.context.standing.judge("create", request.object, &error);
+                        self.context.lease_state.judge("create", request.object, &error);
                         return Err(to_io(&error));
                     }
                 }
@@ -221,7 +221,7 @@ impl ObjectDisk {
                     Ok(()) | Err(ObjectError::NotFound { .. }) => {}
                     Err(error) => {
                         let verb = request.operation.verb();
-                        self.context.standing.judge(verb, request.object, &error);
+                        self.context.lease_state.judge(verb, request.object, &error);
                         return Err(to_io(&error));
                     }
                 }
@@ -284,7 +284,7 @@ impl Disk for ObjectDisk {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // A write returns when it is durable. After the end of the standing another process may
+        // A write returns when it is durable. After the end of the lease another process may
         // have changed the disk, and a write may not be there.
         self.context.check_writable()
     }

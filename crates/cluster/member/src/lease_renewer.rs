@@ -47,7 +47,7 @@ impl LeaseRenewer {
         renewer.threads.push(thread.spawn(renew)?);
         let watch = move || {
             while wait(&stop, LOOKED_EVERY) {
-                match held_lease.standing().check() {
+                match held_lease.lease_state().check() {
                     Ok(()) | Err(Ended::Released) => {}
                     // The caller, which is opening the pool, gets the error and may try again.
                     Err(_) if !held_lease.is_in_use() => {}

@@ -1,4 +1,4 @@
-//! The standing of this process: whether it may act for a member, and why not any more.
+//! The state of the lease: whether this process may act for a member, and why not any more.
 
 use gemelo_base::Clock;
 use gemelo_objects::ObjectError;
@@ -36,7 +36,7 @@ pub enum Ended {
     Released,
 }
 
-/// The standing of a process, which its disks, its renewer and its server share.
+/// The lease of a process, which its disks, its renewer and its server share.
 pub struct LeaseState {
     clock: Arc<dyn Clock>,
     ends_ns: AtomicU64,
@@ -46,29 +46,29 @@ pub struct LeaseState {
 }
 
 impl LeaseState {
-    /// Returns a standing that ends at this time of the clock unless it is prolonged.
+    /// Returns a lease that ends at this time of the clock unless it is prolonged.
     pub(crate) fn until(clock: Arc<dyn Clock>, ends_ns: u64) -> Self {
         let (ends_ns, ended) = (AtomicU64::new(ends_ns), OnceLock::new());
         Self { clock, ends_ns, ended, is_fenced: Arc::default() }
     }
 
-    /// Returns the same standing, which also ends when the flag is set.
+    /// Returns the same lease, which also ends when the flag is set.
     pub(crate) fn unless_fenced(self, is_fenced: &Arc<AtomicBool>) -> Self {
         Self { is_fenced: Arc::clone(is_fenced), ..self }
     }
 
-    /// Prolongs the standing. One that has ended stays so.
+    /// Prolongs the lease. One that has ended stays so.
     pub(crate) fn prolong(&self, ends_ns: u64) {
         self.ends_ns.fetch_max(ends_ns, Ordering::AcqRel);
     }
 
-    /// Ends the standing for good. The first reason stays.
+    /// Ends the lease for good. The first reason stays.
     pub(crate) fn end(&self, why: Ended) {
         // A second reason follows from the first.
         let _ = self.ended.set(why);
     }
 
-    /// Ends the standing if the fate of a change is unknown, or if this client is fenced.
+    /// Ends the lease if the fate of a change is unknown, or if this client is fenced.
     pub(crate) fn judge(&self, action: &'static str, object: &str, error: &ObjectError) {
         match error {
             ObjectError::Fenced { .. } => self.end(Ended::Fenced),
@@ -102,27 +102,27 @@ mod tests {
     use gemelo_base::ManualClock;
 
     #[test]
-    fn a_standing_ends_with_its_time_and_never_comes_back() {
+    fn a_lease_ends_with_its_time_and_never_comes_back() {
         let clock = Arc::new(ManualClock::new());
-        let standing = LeaseState::until(clock.clone(), 10);
+        let lease_state = LeaseState::until(clock.clone(), 10);
         clock.advance_ns(9);
-        assert_eq!(standing.check(), Ok(()));
-        standing.prolong(20);
+        assert_eq!(lease_state.check(), Ok(()));
+        lease_state.prolong(20);
         clock.advance_ns(10);
-        assert_eq!(standing.check(), Ok(()));
+        assert_eq!(lease_state.check(), Ok(()));
         clock.advance_ns(1);
-        assert_eq!(standing.check(), Err(Ended::LeaseOver));
-        standing.prolong(1000);
-        assert_eq!(standing.check(), Err(Ended::LeaseOver));
+        assert_eq!(lease_state.check(), Err(Ended::LeaseOver));
+        lease_state.prolong(1000);
+        assert_eq!(lease_state.check(), Err(Ended::LeaseOver));
     }
 
     #[test]
     fn a_change_of_unknown_fate_ends_it_and_a_full_store_does_not() {
-        let standing = LeaseState::until(Arc::new(ManualClock::new()), 10);
-        standing.judge("write", "data", &ObjectError::Full { object: "data".into() });
-        assert_eq!(standing.check(), Ok(()));
+        let lease_state = LeaseState::until(Arc::new(ManualClock::new()), 10);
+        lease_state.judge("write", "data", &ObjectError::Full { object: "data".into() });
+        assert_eq!(lease_state.check(), Ok(()));
         let late = ObjectError::TimedOut { action: "write", object: "data".into() };
-        standing.judge("write", "data", &late);
-        assert!(matches!(standing.check(), Err(Ended::Unknown { .. })));
+        lease_state.judge("write", "data", &late);
+        assert!(matches!(lease_state.check(), Err(Ended::Unknown { .. })));
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Objects removed at once.
 const REMOVED_AT_ONCE: usize = 256;
 
-/// The tenure of a member, which a renewer renews.
+/// The lease of a member, and what renews it.
 pub(crate) struct HeldLease {
     client: Arc<DomainClient>,
     clock: Arc<dyn Clock>,
@@ -33,18 +33,18 @@ impl HeldLease {
         self.is_in_use.load(Ordering::Acquire)
     }
 
-    pub(crate) fn standing(&self) -> &LeaseState {
-        &self.context.standing
+    pub(crate) fn lease_state(&self) -> &LeaseState {
+        &self.context.lease_state
     }
 
-    /// Renews the lease once. It ends the standing if another client has the member.
+    /// Renews the lease once. It ends the lease if another client has the member.
     pub(crate) fn renew(&self) {
         let mut tenure = self.tenure.lock();
-        let standing = self.standing();
+        let lease_state = self.lease_state();
         match tenure.renew(&*self.client.index, &*self.clock) {
-            Ok(()) => standing.prolong(tenure.ends_ns()),
-            Err(DomainError::NotHeld) => standing.end(Ended::LeaseOver),
-            Err(DomainError::Object(ObjectError::Fenced { .. })) => standing.end(Ended::Fenced),
+            Ok(()) => lease_state.prolong(tenure.ends_ns()),
+            Err(DomainError::NotHeld) => lease_state.end(Ended::LeaseOver),
+            Err(DomainError::Object(ObjectError::Fenced { .. })) => lease_state.end(Ended::Fenced),
             // The store may answer in time yet. If it does not, the lease is over.
             Err(_) => {}
         }
@@ -52,12 +52,12 @@ impl HeldLease {
 
     /// Waits for what is in flight and gives the member back. Nothing is written afterwards.
     fn release(&self) -> Result<()> {
-        let standing = self.standing();
-        let may = standing.check();
-        standing.end(Ended::Released);
+        let lease_state = self.lease_state();
+        let may = lease_state.check();
+        lease_state.end(Ended::Released);
         self.context.flight.wait_for_none();
-        let may = may.and_then(|()| match standing.check() {
-            // A call in flight may have ended the standing for another reason.
+        let may = may.and_then(|()| match lease_state.check() {
+            // A call in flight may have ended the lease for another reason.
             Err(Ended::Released) => Ok(()),
             other => other,
         });
@@ -102,12 +102,12 @@ impl Service {
         client.shorten_fences(member);
         let tenure = Tenure::take(&*client.index, &**clock, member, lease)?;
         assert_eq!(tenure.member(), member, "the tenure is that of the member");
-        let standing = LeaseState::until(Arc::clone(clock), tenure.ends_ns());
-        let standing = Arc::new(standing.unless_fenced(client.is_fenced()));
+        let lease_state = LeaseState::until(Arc::clone(clock), tenure.ends_ns());
+        let lease_state = Arc::new(lease_state.unless_fenced(client.is_fenced()));
         let context = Arc::new(DiskContext {
             index: Arc::clone(&client.index) as Arc<dyn Objects>,
             member,
-            standing,
+            lease_state,
             flight: Flight::default(),
             read_only: false,
         });
@@ -158,10 +158,10 @@ impl Service {
         self.held_lease.tenure.lock().epoch()
     }
 
-    /// Returns the standing of this process.
+    /// Returns the lease of this process.
     #[must_use]
-    pub fn standing(&self) -> Arc<LeaseState> {
-        Arc::clone(&self.held_lease.context.standing)
+    pub fn lease_state(&self) -> Arc<LeaseState> {
+        Arc::clone(&self.held_lease.context.lease_state)
     }
 
     /// Returns the data and metadata disks of the member.
@@ -201,7 +201,7 @@ impl Service {
     /// # Errors
     /// Fails if the store does. The creation can then be repeated.
     pub fn finish_creation(&self) -> Result<()> {
-        self.held_lease.standing().check()?;
+        self.held_lease.lease_state().check()?;
         let values = MemberValues::new(&*self.held_lease.client.index, self.member());
         Ok(values.remove(&[CREATING_KEY])?)
     }
@@ -217,11 +217,11 @@ impl Service {
     /// # Errors
     /// Fails if this process may not act for the member, or if the store fails.
     pub fn set_value(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.held_lease.standing().check()?;
+        self.held_lease.lease_state().check()?;
         let values = MemberValues::new(&*self.held_lease.client.index, self.member());
         values.set(&[(key, value)]).map_err(|error| {
             if let DomainError::Object(cause) = &error {
-                self.held_lease.standing().judge("write a value of", key, cause);
+                self.held_lease.lease_state().judge("write a value of", key, cause);
             }
             error.into()
         })
@@ -240,7 +240,7 @@ impl Service {
         ];
         for (disk, objects) in stores {
             for names in objects.list(&disk.prefix(self.member()))?.chunks(REMOVED_AT_ONCE) {
-                self.held_lease.standing().check()?;
+                self.held_lease.lease_state().check()?;
                 let remove = |name| Request::new(name, Operation::Remove);
                 let mut requests: Vec<_> = names.iter().map(String::as_str).map(remove).collect();
                 objects.execute(&mut requests);
@@ -257,7 +257,7 @@ impl Service {
         Ok(values.remove(&[CREATING_KEY])?)
     }
 
-    /// Sets what has to hold when the member is given back. If it fails, the standing ends without
+    /// Sets what has to hold when the member is given back. If it fails, the lease ends without
     /// a hand-over, and the next client fences this one.
     pub fn before_release(
         &mut self,
@@ -282,7 +282,7 @@ impl Service {
         // The lease is kept while the requests in flight end.
         if let Some(Err(cause)) = self.condition.take().map(|condition| condition()) {
             let (action, object) = ("record what is shared in", "ledger".to_owned());
-            self.held_lease.standing().end(Ended::Unknown { action, object, cause });
+            self.held_lease.lease_state().end(Ended::Unknown { action, object, cause });
         }
         let released = self.held_lease.release();
         self.renewer = None;

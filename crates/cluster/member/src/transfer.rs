@@ -62,7 +62,7 @@ fn write_list(
     objects.execute(&mut requests);
     let judge = |request: Request<'_>| {
         request.outcome.map_err(|error| {
-            context.standing.judge("write", request.object, &error);
+            context.lease_state.judge("write", request.object, &error);
             (kind_of(&error), text_of(&error))
         })
     };

@@ -1,5 +1,5 @@
 //! The store as a client of a domain reaches it, which notes that the client was fenced. A fence is
-//! noticed by any call, also by a read, and ends the standing of the process at once.
+//! noticed by any call, also by a read, and ends the lease of the process at once.
 
 use gemelo_objects::{
     Fenced, Holder, Instance, LockName, Locks, ObjectError, Objects, Request, Result,

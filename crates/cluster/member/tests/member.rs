@@ -262,7 +262,7 @@ fn after_a_write_of_unknown_fate_nothing_is_written_and_the_next_host_fences() {
     ] {
         assert!(outcome.unwrap_err().to_string().contains("acknowledge"));
     }
-    assert!(matches!(service.standing().check(), Err(Ended::Unknown { .. })));
+    assert!(matches!(service.lease_state().check(), Err(Ended::Unknown { .. })));
     // Reading changes nothing, and is answered.
     let mut buffer = [0; 3];
     disk.read_at(0, &mut buffer).unwrap();
@@ -340,7 +340,7 @@ fn a_lease_that_is_over_ends_syncs_and_another_host_takes_the_member() {
     assert_eq!(taken.epoch(), 2);
     // The lease cannot be prolonged any more, and the release does not harm the new holder.
     service.renew();
-    assert_eq!(service.standing().check(), Err(Ended::LeaseOver));
+    assert_eq!(service.lease_state().check(), Err(Ended::LeaseOver));
     assert!(service.release().is_err());
     let look = domain.host().domain.look("one").unwrap();
     assert_eq!(look.holder.unwrap().instance, other.client.instance());

@@ -23,7 +23,7 @@ pub const MAX_KEY_BYTES: usize = 256;
 /// configured otherwise.
 pub const MAX_PAGE_KEYS: usize = 1000;
 
-/// What holds of a request that was executed.
+/// The rules for a request that was executed.
 const SAME: &str = "a request keeps its operation";
 
 /// The result of one operation.

@@ -85,7 +85,7 @@ impl DomainCheck {
         let repaired = repaired.map_err(MemberError::from)?;
         let found = Self::look(client)?;
         for service in services {
-            service.standing().check().map_err(MemberError::from)?;
+            service.lease_state().check().map_err(MemberError::from)?;
             service.release()?;
         }
         Ok((found, repaired))

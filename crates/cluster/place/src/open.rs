@@ -46,7 +46,7 @@ impl Hold {
         match self {
             Self::Locks => Ok(()),
             Self::Inspection(inspection) => inspection.check(),
-            Self::Service(service) => Ok(service.standing().check()?),
+            Self::Service(service) => Ok(service.lease_state().check()?),
         }
     }
 
@@ -66,7 +66,7 @@ pub struct HeldDisks {
 }
 
 impl HeldDisks {
-    /// Returns the data and metadata disks, with the renewer of shared blocks.
+    /// Returns the data and metadata disks, with the veto of shared blocks.
     #[must_use]
     pub fn disks(&self) -> PoolDisks {
         self.disks.clone()
@@ -99,12 +99,12 @@ impl PlacedPool {
         &self.pool
     }
 
-    /// Returns the standing of this process, if the pool is a member. Nothing may be answered when
+    /// Returns the lease of this process, if the pool is a member. Nothing may be answered when
     /// it has ended.
     #[must_use]
-    pub fn standing(&self) -> Option<Arc<LeaseState>> {
+    pub fn lease_state(&self) -> Option<Arc<LeaseState>> {
         match &self.hold {
-            Hold::Service(service) => Some(service.standing()),
+            Hold::Service(service) => Some(service.lease_state()),
             Hold::Locks | Hold::Inspection(_) => None,
         }
     }
@@ -201,7 +201,7 @@ impl PoolPlace {
         let shares = tuning.background && !pool.is_read_only();
         let worker = match (&sharing, &hold) {
             (Some(sharing), Hold::Service(service)) if shares => {
-                Some(sharing.start(&pool, service.standing())?)
+                Some(sharing.start(&pool, service.lease_state())?)
             }
             _ => None,
         };

@@ -13,7 +13,7 @@ use gemelo_volume::Pool;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Stats of what a member shares with its domain.
+/// Figures of what a member shares with its domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharingStat {
     /// Counts since the member was opened.
@@ -53,18 +53,18 @@ impl MemberSharing {
         Ok(Self { sharing: Arc::new(sharing) })
     }
 
-    /// Returns the disks with the renewer of the member's blocks, and the copies of the domain.
+    /// Returns the disks with the veto of the member's blocks, and the copies of the domain.
     pub(crate) fn keep(&self, disks: PoolDisks) -> PoolDisks {
         disks.with_free_veto(self.sharing.free_veto()).with_copies(self.sharing.copies())
     }
 
-    /// Starts the thread that shares, until the value is dropped or the standing ends.
+    /// Starts the thread that shares, until the value is dropped or the lease ends.
     pub(crate) fn start(
         &self,
         pool: &Arc<Pool>,
-        standing: Arc<LeaseState>,
+        lease_state: Arc<LeaseState>,
     ) -> Result<SharingWorker> {
-        let may_work = move || standing.check().is_ok();
+        let may_work = move || lease_state.check().is_ok();
         let (sharing, pool) = (Arc::clone(&self.sharing), Arc::clone(pool));
         SharingWorker::start(sharing, pool, may_work).map_err(PlaceError::Thread)
     }

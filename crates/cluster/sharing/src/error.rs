@@ -30,7 +30,7 @@ pub enum SharingError {
         /// The error of the store.
         source: io::Error,
     },
-    /// The ledger refers to a pool that was not opened with its free_veto.
+    /// The ledger refers to a pool that was not opened with its veto.
     #[kind(Bug)]
     #[error("the pool of this member was not opened with the member's ledger")]
     NoPool,

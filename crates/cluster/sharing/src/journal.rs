@@ -3,10 +3,10 @@
 use crate::blocks::{Blocks, Progress};
 use crate::compare::Comparison;
 use crate::error::Result;
-use crate::figures::Stats;
 use crate::in_flight::InFlight;
 use crate::record::{BlockState, Record};
 use crate::shared::Shared;
+use crate::stats::Stats;
 use gemelo_domain::{Action, Change, Effect, Intent, Journal, JournalError, Settled, Verdict};
 use gemelo_format::{Fingerprint, Pbn};
 use std::collections::BTreeMap;

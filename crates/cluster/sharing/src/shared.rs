@@ -1,4 +1,4 @@
-//! The state that the store, the free_veto and the worker of a member share.
+//! The state that the store, the veto and the worker of a member share.
 
 use crate::blocks::Blocks;
 use crate::error::{Result, SharingError};

@@ -5,12 +5,12 @@ use crate::blocks::{BlockStats, Blocks};
 use crate::copies::DomainCopies;
 use crate::error::Result;
 use crate::examine::Told;
-use crate::figures::Stats;
 use crate::foreign::ForeignContents;
 use crate::journal::LedgerJournal;
 use crate::ledger::Ledger;
 use crate::record::{BlockState, Record};
 use crate::shared::{Shared, SharedParts};
+use crate::stats::Stats;
 use crate::store::LedgerVeto;
 use gemelo_base::{Clock, StopFlag};
 use gemelo_domain::{
@@ -159,7 +159,7 @@ impl Sharing {
         Ok(Self { shared, objects, clock, config, options, worker, figures, damage })
     }
 
-    /// Returns the free_veto with which the member's pool has to be opened.
+    /// Returns the veto with which the member's pool has to be opened.
     #[must_use]
     pub fn free_veto(&self) -> Arc<dyn FreeVeto> {
         Arc::new(LedgerVeto { shared: Arc::clone(&self.shared) })

@@ -173,7 +173,7 @@ impl Store for SharedStore {
     }
 }
 
-/// The free_veto of a member's blocks.
+/// The veto of a member's blocks.
 pub(crate) struct LedgerVeto {
     pub(crate) shared: Arc<Shared>,
 }

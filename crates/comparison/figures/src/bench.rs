@@ -1,4 +1,4 @@
-//! Stats of `bench` and `suite`.
+//! Figures of `bench` and `suite`.
 
 use crate::prefix::{Prefixes, append};
 use crate::{timing, written};

@@ -1,4 +1,4 @@
-//! Stats of `filebench`.
+//! Figures of `filebench`.
 
 use crate::prefix::{Prefixes, append, plain};
 use gemelo_filebench::WorkloadResult;

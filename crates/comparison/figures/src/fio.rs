@@ -1,4 +1,4 @@
-//! Stats of the JSON output of `fio` 3 (`--output-format=json` or `json+`).
+//! Figures of the JSON output of `fio` 3 (`--output-format=json` or `json+`).
 //!
 //! Latencies are those from the submission of an operation to its completion, as those of `bench`.
 //! `fio` gives percentiles of them only with `lat_percentiles=1`; without it, the percentiles are

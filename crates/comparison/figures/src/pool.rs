@@ -1,4 +1,4 @@
-//! Stats of `pool stat`.
+//! Figures of `pool stat`.
 
 use gemelo_record::{Better, Stats};
 use serde::Deserialize;

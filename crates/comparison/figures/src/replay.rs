@@ -1,4 +1,4 @@
-//! Stats of `replay`.
+//! Figures of `replay`.
 
 use crate::{bench, timing};
 use gemelo_record::{Better, Stats};

@@ -1,4 +1,4 @@
-//! Stats of `scan`. The result of a scan describes data, so most of its figures are no merits.
+//! Figures of `scan`. The result of a scan describes data, so most of its figures are no merits.
 
 use gemelo_record::{Better, Stats};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Stats of the contents that were written, under the names of the DEDISbench paper's table 1.
+//! Figures of the contents that were written, under the names of the DEDISbench paper's table 1.
 
 use gemelo_load::WrittenDistribution;
 use gemelo_record::{Better, Stats};

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is below a node.
+/// The entries below a node.
 #[derive(Default)]
 pub(crate) struct Below {
     pub(crate) regions: Vec<(u64, Arc<Region>)>,

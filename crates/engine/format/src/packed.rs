@@ -39,7 +39,7 @@ const REGION_BLOCKS: u32 = 4096;
 /// The level of Zstandard if none is given: the fastest.
 const DEFAULT_LEVEL: u8 = 1;
 
-/// How contents are compressed.
+/// The algorithm that compresses contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
     /// Contents stay as they are.

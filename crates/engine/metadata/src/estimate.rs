@@ -22,7 +22,7 @@ pub struct PlannedPool {
     pub cache_bytes: u64,
 }
 
-/// What the metadata of a pool need.
+/// The memory and the space on disk that the metadata of a pool need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Needs {
     /// Bytes of memory, at most.

@@ -10,18 +10,18 @@
 mod cached;
 mod error;
 mod estimate;
-mod figures;
 mod log;
 mod registry;
 mod slots;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod traits;
 
 pub use error::MetadataError;
 pub use estimate::{Needs, PlannedPool, estimate};
-pub use figures::{CacheStats, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use registry::{BackendContext, LoadOptions, about_backend, empty, load};
+pub use stats::{CacheStats, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use traits::{
     Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,
 };

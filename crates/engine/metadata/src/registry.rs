@@ -1,6 +1,6 @@
 //! The table of backends: how each is described to people and how it is made.
 
-use super::figures::Damage;
+use super::stats::Damage;
 use super::traits::MetadataBackend;
 use super::{cached, log};
 use crate::error::Result;

@@ -7,7 +7,7 @@
 //! read. A method without a [`Result`] answers from memory. Look-ups run at the same time as each
 //! other; changes run alone.
 
-use super::figures::{Garbage, Pressure, Record, SlotNeed, Totals};
+use super::stats::{Garbage, Pressure, Record, SlotNeed, Totals};
 use crate::error::Result;
 use gemelo_format::{
     Change, Fingerprint, Lbn, MapEntry, NodeRef, Pbn, SlotWrite, VolumeId, VolumeRecord,

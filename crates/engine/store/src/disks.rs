@@ -1,4 +1,4 @@
-//! The two disks of a pool, the kind of store on one of them, and the free_veto of its blocks.
+//! The two disks of a pool, the kind of store on one of them, and the veto of its blocks.
 
 use crate::{BlockStore, Copies, FreeVeto, OpenStore, PackedStore, Store};
 use gemelo_disk::Disk;
@@ -40,13 +40,13 @@ impl PoolDisks {
     }
 
     /// Returns the same disks of a pool that shares contents with others. The pool is used with its
-    /// free_veto alone: without one, blocks that others use would be overwritten.
+    /// veto alone: without one, blocks that others use would be overwritten.
     #[must_use]
     pub fn with_free_veto(self, free_veto: Arc<dyn FreeVeto>) -> Self {
         Self { free_veto: Some(free_veto), ..self }
     }
 
-    /// Returns the free_veto of the pool's blocks, if there is one.
+    /// Returns the veto of the pool's blocks, if there is one.
     #[must_use]
     pub fn free_veto(&self) -> Option<Arc<dyn FreeVeto>> {
         self.free_veto.clone()

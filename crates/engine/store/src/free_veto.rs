@@ -1,4 +1,4 @@
-//! The free_veto of blocks whose contents other pools use, or that lie in other pools.
+//! The veto of blocks whose contents other pools use, or that lie in other pools.
 
 use crate::Store;
 use gemelo_format::Pbn;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Keeps blocks of a pool from being given to other contents, beyond the pool's own references.
 ///
-/// An open pool tells its free_veto which blocks have known contents, and asks it before it frees a
+/// An open pool tells its veto which blocks have known contents, and asks it before it frees a
 /// block. The calls come from the threads that make commits durable, with locks held: they answer
 /// from memory and call nothing of the pool.
 pub trait FreeVeto: Send + Sync {
@@ -26,7 +26,7 @@ pub trait FreeVeto: Send + Sync {
     fn doubt(&self, pbn: Pbn);
 
     /// Decides about a block that has lost its last reference, durably, and that no request reads
-    /// any more. `true` keeps it, until the free_veto's owner gives it back to the pool.
+    /// any more. `true` keeps it, until the veto's owner gives it back to the pool.
     fn keep(&self, pbn: Pbn) -> bool;
 
     /// Returns the number of kept blocks without references that are soon given back, unless others

@@ -1,4 +1,4 @@
-//! Stats of the load of a volume: numbers of requests, batch lengths and latencies. They are
+//! Figures of the load of a volume: numbers of requests, batch lengths and latencies. They are
 //! counted once per batch, so a batch costs two readings of the clock and a few additions, whatever
 //! its number of requests.
 
@@ -154,7 +154,7 @@ impl Load {
     }
 }
 
-/// Stats of a volume's load since the pool was opened.
+/// Figures of a volume's load since the pool was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, StatTable)]
 #[stat(gauge)]
 pub struct LoadStat {

@@ -110,7 +110,7 @@ fn try_writes(pool: &Pool, model: &Model, what: &str) {
     compare(pool, model, what);
 }
 
-/// How damage to a closed pool was noticed.
+/// The ways in which damage to a closed pool was noticed.
 #[derive(Debug, PartialEq, Eq)]
 enum Noticed {
     No,

@@ -1,4 +1,4 @@
-//! The free_veto of a pool's blocks: it learns of contents whose fingerprints are durable, and
+//! The veto of a pool's blocks: it learns of contents whose fingerprints are durable, and
 //! blocks that it keeps are not free until it gives them back.
 
 #![allow(
@@ -81,7 +81,7 @@ impl FreeVeto for TestVeto {
     }
 }
 
-/// A pool with a free_veto, and a volume of each mode.
+/// A pool with a veto, and a volume of each mode.
 struct World {
     simulation: Simulation,
     free_veto: Arc<TestVeto>,
@@ -153,7 +153,7 @@ fn a_veto_learns_of_a_content_once_its_fingerprint_is_durable() {
     assert_eq!(known.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, true]);
 }
 
-/// Others read a content in the data store as soon as the free_veto knows of it. So it must be
+/// Others read a content in the data store as soon as the veto knows of it. So it must be
 /// there, and not in the journal alone.
 #[test]
 fn a_veto_learns_of_a_content_in_the_journal_after_a_sync_of_the_data_store() {
@@ -178,7 +178,7 @@ fn a_veto_learns_of_a_content_in_the_journal_after_a_sync_of_the_data_store() {
     }));
 }
 
-/// The background syncs the data store for the free_veto, also in a pool that is otherwise idle.
+/// The background syncs the data store for the veto, also in a pool that is otherwise idle.
 #[test]
 fn a_veto_learns_of_a_content_in_the_journal_within_the_commit_interval() {
     let (simulation, free_veto) = (Simulation::new(1), Arc::new(TestVeto::default()));
@@ -270,7 +270,7 @@ fn what_a_veto_holds_at_an_opening_is_not_free() {
     assert!(read(&volume, 2 * BLOCK as u64, BLOCK).unwrap() == content(2, BLOCK));
 }
 
-/// A full pool has one kept block. A write waits for it while the free_veto is about to give it
+/// A full pool has one kept block. A write waits for it while the veto is about to give it
 /// back.
 #[test]
 fn a_writer_waits_for_blocks_that_are_soon_given_back() {
@@ -298,7 +298,7 @@ fn a_writer_waits_for_blocks_that_are_soon_given_back() {
     assert!(read(&volume, 40 * BLOCK as u64, BLOCK).unwrap() == content(40, BLOCK));
 }
 
-/// Others read a content in the data store, so the free_veto does not learn of one that has no
+/// Others read a content in the data store, so the veto does not learn of one that has no
 /// space there, although commits and checkpoints keep it.
 #[test]
 fn a_veto_learns_of_a_content_without_space_once_there_is_some() {

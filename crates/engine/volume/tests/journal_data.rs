@@ -119,7 +119,7 @@ fn a_flush_of_many_blocks_or_with_the_bound_0_syncs_both_disks() {
     assert_eq!(world.pool.stat().unwrap().activity.journal_data_bytes, 4 * BLOCK as u64);
 }
 
-/// A PBN is carried, freed, and given to a content that was synced and is not replayed_data.
+/// A PBN is carried, freed, and given to a content that was synced and is not in the journal.
 #[test]
 fn a_replay_writes_no_carried_content_over_a_newer_one() {
     for backend in BackendKind::ALL {

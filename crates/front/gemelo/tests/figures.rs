@@ -1,4 +1,4 @@
-//! Stats of speed and size in `README.md` and `docs/guide`: each is marked with its entry in
+//! Figures of speed and size in `README.md` and `docs/guide`: each is marked with its entry in
 //! `docs/results/figures.toml`, which the benchmarks write, and equals it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]

@@ -56,7 +56,7 @@ fn options() -> Options {
     }
 }
 
-/// Stats of a server: requests per second, and microseconds of processor time per request.
+/// Figures of a server: requests per second, and microseconds of processor time per request.
 #[derive(Default)]
 struct Stats {
     per_s: Vec<f64>,

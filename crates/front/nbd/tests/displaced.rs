@@ -19,7 +19,7 @@ use support::TestServer;
 use support::memory::MemoryDevice;
 use support::raw::{negotiated, read_simple_reply, request};
 
-/// A device whose standing ends while it executes a request, which then fails.
+/// A device that loses its lease while it executes a request, which then fails.
 struct Displaced {
     device: MemoryDevice,
     is_remote: bool,

@@ -9,16 +9,16 @@ use std::sync::Arc;
 /// A volume of a member.
 pub(crate) struct LeasedVolume {
     volume: Volume,
-    standing: Arc<LeaseState>,
+    lease_state: Arc<LeaseState>,
 }
 
 impl LeasedVolume {
-    pub(crate) const fn new(volume: Volume, standing: Arc<LeaseState>) -> Self {
-        Self { volume, standing }
+    pub(crate) const fn new(volume: Volume, lease_state: Arc<LeaseState>) -> Self {
+        Self { volume, lease_state }
     }
 
     fn check(&self) -> Result<(), DeviceError> {
-        Ok(self.standing.check().map_err(io::Error::other)?)
+        Ok(self.lease_state.check().map_err(io::Error::other)?)
     }
 }
 
@@ -32,14 +32,14 @@ impl BlockDevice for LeasedVolume {
     }
 
     fn may_answer(&self) -> bool {
-        self.standing.check().is_ok()
+        self.lease_state.check().is_ok()
     }
 
-    /// The standing is checked after the requests, and by a server again before it answers. After
+    /// The lease is checked after the requests, and by a server again before it answers. After
     /// its end the outcomes are for callers in this process: no client gets them.
     fn execute(&self, batch: &mut [Request<'_>]) {
         self.volume.execute(batch);
-        if self.standing.check().is_ok() {
+        if self.lease_state.check().is_ok() {
             return;
         }
         for request in batch {

@@ -117,15 +117,15 @@ impl OpenPool {
 
     pub(crate) fn device(&self, name: &str) -> Result<Arc<dyn BlockDevice>, VolumeError> {
         let volume = self.pool().volume(name)?;
-        Ok(match self.placed.standing() {
+        Ok(match self.placed.lease_state() {
             None => Arc::new(volume),
-            Some(standing) => Arc::new(LeasedVolume::new(volume, standing)),
+            Some(lease_state) => Arc::new(LeasedVolume::new(volume, lease_state)),
         })
     }
 
     /// Returns whether this process has the tenure of a member, so that no other one serves it.
     pub(crate) fn is_leased(&self) -> bool {
-        self.placed.standing().is_some()
+        self.placed.lease_state().is_some()
     }
 
     /// Performs a request. A member that another process may have taken by now answers nothing.
@@ -136,7 +136,7 @@ impl OpenPool {
         stop: &StopFlag,
     ) -> Result<Reply, RequestFailure> {
         let reply = self.perform_here(request, monitor, stop);
-        match self.placed.standing().map(|standing| standing.check()) {
+        match self.placed.lease_state().map(|lease_state| lease_state.check()) {
             Some(Err(why)) => Err(RequestFailure::of_error(&MemberError::from(why))),
             _ => reply,
         }
@@ -227,7 +227,7 @@ impl OpenPool {
         Ok(FoundReport { blocks, domain })
     }
 
-    /// Stats of the sharing of this member with its domain since it was opened.
+    /// Figures of the sharing of this member with its domain since it was opened.
     fn domain_share(&self) -> Option<DomainShare> {
         let counts = self.placed.sharing_stat()?.counts;
         Some(DomainShare { shared: counts.shared, published: counts.published })

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// of each volume, which take long to collect if there are many.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatReport<V = Vec<VolumeReport>> {
-    /// Stats of the whole pool.
+    /// Figures of the whole pool.
     pub pool: PoolStat,
     /// Logical blocks divided by physical blocks.
     pub dedup_ratio: f64,
@@ -21,7 +21,7 @@ pub struct StatReport<V = Vec<VolumeReport>> {
     pub file_system_free_bytes: Option<u64>,
     /// Blocks in use as a share of the blocks that can be stored, 0 to 1.
     pub used_share: f64,
-    /// Stats of the server; [`None`] if the pool is not served.
+    /// Figures of the server; [`None`] if the pool is not served.
     pub server: Option<ServerStat>,
     /// Id of the process that has the pool without serving it, if another process asks.
     #[serde(default)]
@@ -34,7 +34,7 @@ pub struct StatReport<V = Vec<VolumeReport>> {
     /// The scrub that runs, and the last one that ended.
     #[serde(default)]
     pub scrub: ScrubStat,
-    /// Stats of what a member shares with its domain; [`None`] for a pool that is no member.
+    /// Figures of what a member shares with its domain; [`None`] for a pool that is no member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<SharingStat>,
     /// `true` if the pool refuses changes.

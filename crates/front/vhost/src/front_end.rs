@@ -92,7 +92,7 @@ impl FrontEnd for VhostFrontEnd {
     }
 }
 
-/// What the threads of all virtual machines use.
+/// The state that the threads of all virtual machines share.
 pub(crate) struct Shared {
     configured: VhostFrontEnd,
     monitor: Arc<dyn Monitor>,

@@ -18,11 +18,11 @@ pub struct RunResult {
     pub elapsed_ns: u64,
     /// Length of the measured part: the elapsed time without ramp-up and cool-down.
     pub measured_ns: u64,
-    /// Stats of all processes together.
+    /// Figures of all processes together.
     pub total: Measured,
-    /// Stats of each process.
+    /// Figures of each process.
     pub processes: Vec<ProcessResult>,
-    /// Stats of each interval, ramp-up and cool-down included.
+    /// Figures of each interval, ramp-up and cool-down included.
     pub intervals: Vec<Interval>,
     /// Histograms of the intervals, for a host whose results are merged with those of others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -31,7 +31,7 @@ pub struct RunResult {
     pub populated: Option<Populated>,
     /// Duplicates among the blocks written by populating and by the run.
     pub written: Option<WrittenDistribution>,
-    /// Stats of the pool before and after the run; `None` if the target is not on a pool.
+    /// Figures of the pool before and after the run; `None` if the target is not on a pool.
     #[serde(default)]
     pub stored: Option<Stored>,
     /// Result of verification, if the job asked for it.
@@ -156,9 +156,9 @@ impl std::fmt::Display for OperationFailure {
 /// The figures of one process, or of all of them together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Stats of the reads; `None` if there were none.
+    /// Figures of the reads; `None` if there were none.
     pub reads: Option<OperationStats>,
-    /// Stats of the writes; `None` if there were none.
+    /// Figures of the writes; `None` if there were none.
     pub writes: Option<OperationStats>,
     /// Times of `fdatasync`. The latency of the writes that waited for it includes them.
     pub syncs: Option<Timing>,
@@ -215,7 +215,7 @@ pub struct ProcessResult {
     pub place: String,
     /// Time at which the process ended, since the run began.
     pub ended_ns: u64,
-    /// Stats of the measured part.
+    /// Figures of the measured part.
     pub measured: Measured,
     /// Reads started in the whole run.
     pub reads: u64,

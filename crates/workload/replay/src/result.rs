@@ -11,9 +11,9 @@ pub struct ReplayResult {
     pub records: u64,
     /// Time from the start to the last completion.
     pub duration_ns: u64,
-    /// Stats of the reads.
+    /// Figures of the reads.
     pub reads: ReplayStats,
-    /// Stats of the writes.
+    /// Figures of the writes.
     pub writes: ReplayStats,
     /// Number of flushes.
     pub flushes: u64,
@@ -27,7 +27,7 @@ pub struct ReplayResult {
     pub generating_ns: u64,
     /// Late starts of operations; `None` at unlimited speed.
     pub lateness: Option<Lateness>,
-    /// Stats of the pool, and its blocks predicted from the contents of the trace; `None` if the
+    /// Figures of the pool, and its blocks predicted from the contents of the trace; `None` if the
     /// target is not on a pool.
     pub stored: Option<Stored>,
     /// Result of checking reads.
@@ -50,7 +50,7 @@ pub struct ReplayStats {
     /// Time from the due time of an operation to its end. At unlimited speed it is the service
     /// time.
     pub response_ns: LatencyHistogram,
-    /// Stats of the response time.
+    /// Figures of the response time.
     pub response_summary: Option<LatencySummary>,
 }
 
@@ -63,7 +63,7 @@ pub struct Lateness {
     pub late_after_ns: u64,
     /// Delays of the late operations.
     pub by_ns: LatencyHistogram,
-    /// Stats of these delays.
+    /// Figures of these delays.
     pub summary: Option<LatencySummary>,
 }
 

@@ -1,4 +1,4 @@
-//! Stats of a volume and its pool, taken before and after a run.
+//! Figures of a volume and its pool, taken before and after a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub enum DedupPolicy {
     Offline,
 }
 
-/// Stats of a volume and its pool. Counts of writes start at zero when the pool is opened.
+/// Figures of a volume and its pool. Counts of writes start at zero when the pool is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolStats {
     /// Bytes of a block of the pool.

@@ -54,7 +54,7 @@ fn nothing_is_sent_that_the_journal_does_not_hold() {
     index.submit(&[publish(7, 3)], &mut journal).unwrap();
 }
 
-/// What follows for neighbouring blocks follows at the same time, in however many shards they are.
+/// Neighbouring blocks are shared in one call, whatever the number of their shards.
 #[test]
 fn all_shards_of_a_batch_are_settled_together() {
     let domain = Domain::new(6);

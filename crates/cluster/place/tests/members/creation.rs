@@ -112,12 +112,12 @@ fn a_fenced_process_knows_it_from_any_call() {
     let domain = Domain::new();
     let (first, second) = (domain.process(), domain.process());
     let one = first.filled("one", 1..=8);
-    let standing = one.standing().unwrap();
-    assert_eq!(standing.check(), Ok(()));
+    let lease_state = one.lease_state().unwrap();
+    assert_eq!(lease_state.check(), Ok(()));
     second.store.fence(&first.store.instance(), gemelo_objects::Fenced::Lost).unwrap();
     // Each server learns of the fence by a call of a client that knows it.
     second.store.update("member.00000001", &Update::default()).unwrap();
     assert!(first.client.look("one").is_err());
-    assert_eq!(standing.check(), Err(gemelo_member::Ended::Fenced));
+    assert_eq!(lease_state.check(), Err(gemelo_member::Ended::Fenced));
     drop(one);
 }

@@ -2,8 +2,8 @@
 //! step.
 
 use super::*;
-use crate::figures::Stats;
 use crate::journal::LedgerJournal;
+use crate::stats::Stats;
 use crate::store::LedgerVeto;
 use crate::{ForeignContents, ForeignRead};
 use gemelo_domain::{

@@ -91,7 +91,7 @@ pub(crate) fn tuning() -> Tuning {
         write_buffer_bytes: 24 * BLOCK as u64,
         // Tests damage contents in the store, and read them.
         keeps_written: false,
-        // The free_veto knows of a content as soon as it is flushed.
+        // The veto knows of a content as soon as it is flushed.
         max_journal_data_bytes: Some(0),
         layout: LayoutTuning { run_bytes: 8 * BLOCK as u64, ..LayoutTuning::default() },
         ..Tuning::default()

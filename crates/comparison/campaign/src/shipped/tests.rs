@@ -139,7 +139,7 @@ const OF_EVERY_RUN: [&str; 8] = [
     "target/memory_bytes",
 ];
 
-/// Stats of jobs, replays and Filebench scripts.
+/// Figures of jobs, replays and Filebench scripts.
 const OF_LOADS: [&str; 23] = [
     "pool/cow_shared_blocks",
     "write/bytes_per_s",

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Stats of a host that the table shows.
+/// Figures of a host that the table shows.
 const FIGURES: [&str; 8] = [
     "write/operations_per_s",
     "write/bytes_per_s",
@@ -78,7 +78,7 @@ fn figures(sources: &[Source<'_>]) -> Table {
         .collect();
     let mut columns = vec![Column::text("host")];
     columns.extend(shown.iter().map(|figure| Column::number(figure_title(figure))));
-    let mut table = Table::new("Stats of each host", columns);
+    let mut table = Table::new("Figures of each host", columns);
     for source in sources {
         let mut cells = vec![Cell::new(source.label.clone())];
         cells.extend(

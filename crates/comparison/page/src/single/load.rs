@@ -84,7 +84,7 @@ pub(super) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
     if !drawn.is_empty() {
         pictures.items.push(Item::Pictures(drawn));
     }
-    let mut figures = Section::new("figures", "Stats");
+    let mut figures = Section::new("figures", "Figures");
     figures.items.push(Item::Table(table(sources)));
     [answer, pictures, figures].into_iter().filter(|section| !section.items.is_empty()).collect()
 }

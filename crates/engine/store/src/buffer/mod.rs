@@ -21,7 +21,6 @@
 //! write and every sync fails. Reads go on.
 
 mod ahead;
-mod figures;
 mod kept;
 mod memory;
 mod observe;
@@ -29,15 +28,16 @@ mod options;
 mod queue;
 mod shared;
 mod state;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod unseen;
 mod unwritten;
 mod writer;
 
-pub use figures::BufferStats;
 pub use options::{BufferOptions, WriteObserver, WrittenContent};
 pub use shared::ToldOfPanic;
+pub use stats::BufferStats;
 pub use unwritten::Unwritten;
 pub use writer::Untried;
 

@@ -1,10 +1,10 @@
 //! The part of a write buffer that its threads share with it, and its lock.
 
 use super::ahead::Ahead;
-use super::figures::{BufferStats, Counts};
 use super::memory::{Memory, Slot};
 use super::options::BufferOptions;
 use super::state::{ContentKey, State};
+use super::stats::{BufferStats, Counts};
 use super::unseen::Unseen;
 use super::unwritten::broken;
 use crate::{ContentWrite, Store, WriteObserver};

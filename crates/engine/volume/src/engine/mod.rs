@@ -98,7 +98,7 @@ pub(crate) struct EngineParts {
     pub(crate) tuning: Tuning,
     pub(crate) backend: Box<dyn MetadataBackend>,
     pub(crate) space: ContentSpace,
-    /// The free_veto of the blocks, and those that it holds and nothing refers to.
+    /// The veto of the blocks, and those that it holds and nothing refers to.
     pub(crate) free_veto: Option<Arc<dyn FreeVeto>>,
     pub(crate) held: Vec<Pbn>,
     pub(crate) journal: Journal,
@@ -291,22 +291,22 @@ impl Engine {
         self.data.contents_in_use(self.superblock.reserved_blocks())
     }
 
-    /// Frees blocks that the free_veto held.
+    /// Frees blocks that the veto held.
     pub(crate) fn free_kept(&self, pbns: &[Pbn]) {
         self.data.free_held(pbns);
     }
 
-    /// Blocks that the free_veto holds and nothing refers to.
+    /// Blocks that the veto holds and nothing refers to.
     pub(crate) fn held_blocks(&self) -> u64 {
         self.data.unmapped().held
     }
 
-    /// Stats of the journal.
+    /// Figures of the journal.
     pub(crate) fn journal_figures(&self) -> JournalStats {
         self.log.journal_figures()
     }
 
-    /// Stats of the write buffer; zeros for a pool that takes no changes.
+    /// Figures of the write buffer; zeros for a pool that takes no changes.
     pub(crate) fn buffer_figures(&self) -> BufferStats {
         self.data.buffer_figures()
     }

@@ -28,7 +28,7 @@ struct Supply {
     free: u64,
     /// Blocks freed by changes that are not durable yet.
     uncommitted: u64,
-    /// Retired, about to be given back by the free_veto, or taken by writes under way, which mostly
+    /// Retired, about to be given back by the veto, or taken by writes under way, which mostly
     /// free as many as they take.
     others: u64,
     /// The commit that frees the last of the uncommitted ones.

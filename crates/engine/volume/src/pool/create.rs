@@ -47,7 +47,7 @@ pub struct PoolOptions {
     pub metadata: Option<PathBuf>,
     /// `true` to use a device even if it holds data.
     pub force: bool,
-    /// How contents are compressed; `None` for a store that cannot compress any.
+    /// The algorithm that compresses contents; `None` for a store that cannot compress any.
     pub compression: Option<Compression>,
     /// The key of the fingerprints; a random one by default.
     pub key: Option<[u8; 32]>,
@@ -60,7 +60,7 @@ pub struct FullPool {
     pub stored_blocks: u64,
     /// LBNs that refer to them.
     pub mapped_blocks: u64,
-    /// What the metadata need.
+    /// The memory and the space on disk that the metadata need.
     pub needs: Needs,
 }
 

@@ -1,4 +1,4 @@
-//! The part of a pool that the owner of its free_veto uses; see [`gemelo_store::FreeVeto`].
+//! The part of a pool that the owner of its veto uses; see [`gemelo_store::FreeVeto`].
 
 use super::Pool;
 use crate::error::Result;
@@ -28,7 +28,7 @@ impl Pool {
         self.engine.fingerprinter()
     }
 
-    /// Writes the content of a damaged block that the free_veto keeps to that block again. Returns
+    /// Writes the content of a damaged block that the veto keeps to that block again. Returns
     /// `false` if the pool takes no changes, or if the block cannot be written. It is durable after
     /// [`Self::sync_healed`].
     ///
@@ -54,12 +54,12 @@ impl Pool {
         self.engine.fingerprints_prove_equality()
     }
 
-    /// Frees blocks that the free_veto held and that nothing refers to.
+    /// Frees blocks that the veto held and that nothing refers to.
     pub fn free_kept(&self, pbns: &[Pbn]) {
         self.engine.free_kept(pbns);
     }
 
-    /// Returns the number of blocks that the free_veto holds and that nothing refers to.
+    /// Returns the number of blocks that the veto holds and that nothing refers to.
     #[must_use]
     pub fn held_blocks(&self) -> u64 {
         self.engine.held_blocks()

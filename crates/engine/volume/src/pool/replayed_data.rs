@@ -102,7 +102,7 @@ impl ReplayedData {
         self.store.content_of_form(pbn, self.forms.get(&pbn)?)
     }
 
-    /// Returns whether the content of a block is replayed_data.
+    /// Returns whether the journal has a content of this block.
     pub(crate) fn has(&self, pbn: Pbn) -> bool {
         self.forms.contains_key(&pbn)
     }

@@ -1,4 +1,4 @@
-//! Stats of a pool and its volumes.
+//! Figures of a pool and its volumes.
 
 use super::Pool;
 use crate::counters::{PoolActivity, VolumeStat};
@@ -43,7 +43,7 @@ pub struct VolumeSummary {
     /// Counts of the volume's activity since the pool was opened.
     #[stat(skip)]
     pub stat: VolumeStat,
-    /// Stats of the volume's load.
+    /// Figures of the volume's load.
     #[stat(skip)]
     pub load: LoadStat,
 }
@@ -100,10 +100,10 @@ pub struct PoolStat {
     #[stat(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
-    /// Stats of the write buffer since the pool was opened.
+    /// Figures of the write buffer since the pool was opened.
     #[stat(skip)]
     pub write_buffer: BufferStats,
-    /// Stats of the finder since the pool was opened.
+    /// Figures of the finder since the pool was opened.
     #[stat(skip)]
     pub finder: FinderStats,
     /// Counts of the pool's activity since it was opened.

@@ -248,7 +248,7 @@ impl<'a> Transmission<'a> {
             self.counters.count_batch(answered);
         }
         self.traffic += self.batch.traffic();
-        self.check_standing()?;
+        self.check_may_answer()?;
         match &self.lanes {
             _ if answered == 0 => Ok(()),
             Some(lanes) => lanes.send(self.batch.replies()),
@@ -260,7 +260,7 @@ impl<'a> Transmission<'a> {
     }
 
     /// Checks, right before anything is sent, that it may be.
-    fn check_standing(&self) -> Result<(), SessionError> {
+    fn check_may_answer(&self) -> Result<(), SessionError> {
         if self.chosen.export.device.may_answer() {
             Ok(())
         } else {
@@ -270,7 +270,7 @@ impl<'a> Transmission<'a> {
 
     /// Sends bytes while no lane is in execution.
     fn send(&mut self, bytes: &[u8]) -> Result<(), SessionError> {
-        self.check_standing()?;
+        self.check_may_answer()?;
         let sent = self.stream.write_all(bytes);
         sent.map_err(|error| SessionError::of_send(error, self.send_timeout))
     }

@@ -21,7 +21,7 @@ pub(crate) fn pool_page(report: &StatReport<()>, volumes: &VolumesActivity) -> S
     page.text
 }
 
-/// Stats of the scrub that runs and of the last one.
+/// Figures of the scrub that runs and of the last one.
 fn scrub_stats(page: &mut Page, scrub: &ScrubStat) {
     let running = scrub.running.unwrap_or_default();
     let is_running = u8::from(scrub.running.is_some());

@@ -89,7 +89,7 @@ pub struct WorkloadInterval {
     /// Bytes a second of I/O time, which is the time that a thread spent, on average, in operations
     /// on files.
     pub data_bytes_per_io_s: f64,
-    /// Stats of every flowop, in the order of the script.
+    /// Figures of every flowop, in the order of the script.
     pub flowops: Vec<FlowopResult>,
 }
 

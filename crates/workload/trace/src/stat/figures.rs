@@ -76,7 +76,7 @@ pub struct Stats {
     pub hot_reads: Vec<Concentration>,
     /// The places with the most reads and writes.
     pub hottest: Vec<HotPlace>,
-    /// Stats of each device, in the order of their first record.
+    /// Figures of each device, in the order of their first record.
     pub devices: Vec<DeviceStats>,
     /// Bytes of the tables that were needed for counting.
     pub memory_bytes: u64,

@@ -16,7 +16,7 @@ pub(crate) struct ContentStore {
     pub(super) packing: Option<Packing>,
 }
 
-/// What a packed store needs for new contents.
+/// The parts of a packed store that give new contents their places.
 pub(super) struct Packing {
     pub(super) packer: OrderedMutex<Packer>,
     pub(super) codec: Codec,

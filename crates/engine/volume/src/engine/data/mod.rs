@@ -3,7 +3,7 @@
 //! A block of the data store is owned in one way at a time. It is *free*; *taken* by a write that
 //! has not made its change yet, or by the collector; *mapped*, when the metadata refer to it;
 //! freed by a change that is not durable yet, which the log keeps; *retired*, when no durable state
-//! refers to it and a request may still read it; or *held* by the free_veto of a pool that shares
+//! refers to it and a request may still read it; or *held* by the veto of a pool that shares
 //! contents with others. [`DataPath`] has the free, the taken, the retired and the held ones. Debug
 //! builds check the owner at each step.
 
@@ -53,7 +53,7 @@ pub(crate) struct DataPath {
     /// sum of these and the free blocks is known at one instant.
     taken: AtomicU64,
     free_veto: Option<Arc<dyn FreeVeto>>,
-    /// Blocks that the free_veto holds and nothing refers to. It changes with the space locked.
+    /// Blocks that the veto holds and nothing refers to. It changes with the space locked.
     held: AtomicU64,
     /// Locked while free blocks are discarded, because they are not in `space` then.
     discarding: OrderedMutex<()>,
@@ -69,7 +69,7 @@ pub(crate) struct Unmapped {
     pub(crate) retired: u64,
     pub(crate) taken: u64,
     pub(crate) held: u64,
-    /// Held blocks that the free_veto is about to give back.
+    /// Held blocks that the veto is about to give back.
     pub(crate) due: u64,
 }
 
@@ -131,7 +131,7 @@ impl DataPath {
         self.store().compare(comparisons);
     }
 
-    /// Stats of the write buffer; zeros without one.
+    /// Figures of the write buffer; zeros without one.
     pub(crate) fn buffer_figures(&self) -> BufferStats {
         self.contents.buffer().map(WriteBuffer::figures).unwrap_or_default()
     }
@@ -266,7 +266,7 @@ impl DataPath {
         self.forget_given_up(&freed);
     }
 
-    /// Keeps blocks that nothing refers to, and that the free_veto holds since the pool was opened.
+    /// Keeps blocks that nothing refers to, and that the veto holds since the pool was opened.
     pub(crate) fn hold_unused(&self, pbns: &[Pbn]) {
         let mut space = self.space.lock();
         for pbn in pbns {
@@ -277,7 +277,7 @@ impl DataPath {
         self.held.fetch_add(pbns.len() as u64, Ordering::Relaxed);
     }
 
-    /// Frees blocks that the free_veto held.
+    /// Frees blocks that the veto held.
     pub(crate) fn free_held(&self, pbns: &[Pbn]) {
         let mut space = self.space.lock();
         for pbn in pbns {
@@ -287,7 +287,7 @@ impl DataPath {
         self.held.fetch_sub(pbns.len() as u64, Ordering::Relaxed);
     }
 
-    /// Tells the free_veto of blocks whose contents and fingerprints are durable.
+    /// Tells the veto of blocks whose contents and fingerprints are durable.
     pub(crate) fn note_identified(&self, pbns: &[Pbn]) {
         if let Some(free_veto) = &self.free_veto
             && !pbns.is_empty()
@@ -296,7 +296,7 @@ impl DataPath {
         }
     }
 
-    /// Tells the free_veto that a content was found damaged, or is good again.
+    /// Tells the veto that a content was found damaged, or is good again.
     pub(crate) fn doubt(&self, pbn: Pbn) {
         self.free_veto.iter().for_each(|free_veto| free_veto.doubt(pbn));
     }

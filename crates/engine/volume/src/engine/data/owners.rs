@@ -1,7 +1,7 @@
 //! A debug build's check that each block has one owner at a time; nothing in a release build.
 //!
 //! A block goes from free to taken, from taken to mapped or back to free, from mapped to retired,
-//! and from retired to free. A free_veto may hold a retired block before it is free. The bitmap of
+//! and from retired to free. A veto may hold a retired block before it is free. The bitmap of
 //! the space knows free blocks from others. This keeps the taken, the retired and the held ones
 //! apart from the mapped ones.
 
@@ -50,19 +50,19 @@ impl Owners {
         self.leave(pbn, Owner::Retired);
     }
 
-    /// The free_veto holds a block that was retired.
+    /// The veto holds a block that was retired.
     pub(super) fn hold(&self, pbn: Pbn) {
         self.leave(pbn, Owner::Retired);
         self.hold_unused(pbn);
     }
 
-    /// The free_veto holds a block that nothing refers to since the pool was opened.
+    /// The veto holds a block that nothing refers to since the pool was opened.
     pub(super) fn hold_unused(&self, pbn: Pbn) {
         let before = self.owners.lock().insert(pbn, Owner::Held);
         assert!(before.is_none(), "block {} is held and {before:?}", pbn.number());
     }
 
-    /// A block that the free_veto held is free.
+    /// A block that the veto held is free.
     pub(super) fn free_held(&self, pbn: Pbn) {
         self.leave(pbn, Owner::Held);
     }

@@ -24,7 +24,7 @@ const PLACE_BYTES: u64 = size_of::<Place>() as u64;
 /// Fingerprints that go to their places in one hold of the lock, which writers need: some 3 µs.
 const SET_AT_ONCE: usize = 32;
 
-/// Stats of the remembered fingerprints since the pool was opened.
+/// Figures of the remembered fingerprints since the pool was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
 #[stat(counter)]
 pub struct RememberedStats {

@@ -101,7 +101,7 @@ impl HeldBack {
     }
 }
 
-/// Stats of the finder since the pool was opened.
+/// Figures of the finder since the pool was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, StatTable)]
 #[stat(counter)]
 pub struct FinderStats {
@@ -137,7 +137,7 @@ pub struct FinderStats {
     /// Nanoseconds for which it waited although blocks were due.
     #[stat(skip)]
     pub held_back: HeldBack,
-    /// Stats of the fingerprints that are taken while contents are written.
+    /// Figures of the fingerprints that are taken while contents are written.
     #[stat(skip)]
     pub remembered: RememberedStats,
 }

@@ -244,7 +244,7 @@ impl Engine {
         &self.finder
     }
 
-    /// Stats of the finder.
+    /// Figures of the finder.
     pub(crate) fn finder_figures(&self) -> FinderStats {
         let mut figures =
             FinderStats { remembered: self.data.remembered().figures(), ..self.finder.figures() };

@@ -36,7 +36,7 @@ pub(super) struct OpenCommit {
     unsynced: Unsynced,
     /// Most contents that the commit may carry.
     max_journal_data_blocks: usize,
-    /// `true` if the identified blocks are noted, for a free_veto.
+    /// `true` if the identified blocks are noted, for a veto.
     notes_identified: bool,
 }
 

@@ -9,7 +9,7 @@
 //! changes which free space become durable although a content waits for it. A replay takes a commit
 //! that does not carry all of its contents as the proof of a sync of everything before it. Such a
 //! commit therefore carries each content that has no space, also those of earlier commits. A
-//! content to which nothing refers after the waiting commits is not replayed_data: they become one
+//! content to which nothing refers after the waiting commits is not taken along: they become one
 //! commit then, which refers to it at no time. A checkpoint that contains contents without space
 //! leaves the journal from its own state on, and there is a commit then that carries them.
 
@@ -28,7 +28,7 @@ const JOURNAL_PER_DATA: u64 = 4;
 /// Most bytes that commits carry between two syncs of the data store. An opening holds as much in
 /// memory and writes it.
 const MAX_JOURNAL_DATA_BYTES: u64 = 16 << 20;
-/// Most blocks that the free_veto does not learn about before the next sync of the data store.
+/// Most blocks that the veto does not learn about before the next sync of the data store.
 const MAX_HELD_BACK: usize = 65_536;
 
 /// Returns the most bytes of contents that a commit may carry: the setting, or as many as the disk
@@ -90,7 +90,7 @@ pub(super) struct JournalData {
     bytes: u64,
     /// Bytes of these that a sync under way covers.
     syncing_bytes: u64,
-    /// Blocks that the free_veto learns about after the next sync of the data store: others read
+    /// Blocks that the veto learns about after the next sync of the data store: others read
     /// their contents there.
     held_back: HashSet<Pbn>,
     /// The same, after the sync that is under way.
@@ -107,7 +107,7 @@ impl JournalData {
         self.bytes > 0 || self.syncing_bytes > 0
     }
 
-    /// Returns the blocks that the free_veto may learn about after a durable commit, and holds the
+    /// Returns the blocks that the veto may learn about after a durable commit, and holds the
     /// others back.
     pub(super) fn hold_back(&mut self, identified: Vec<Pbn>, freed: &[Pbn]) -> Vec<Pbn> {
         if !self.is_any() {
@@ -124,7 +124,7 @@ impl JournalData {
     }
 
     /// Notes that a sync of the data store has covered all contents so far. Returns the blocks of
-    /// which the free_veto may learn.
+    /// which the veto may learn.
     fn settle(&mut self) -> Vec<Pbn> {
         self.settle_except(&[], 0)
     }
@@ -143,14 +143,14 @@ impl JournalData {
     }
 
     /// Notes that a sync begins which covers all contents so far, while others may be
-    /// replayed_data. Returns whether there are any.
+    /// taken along. Returns whether there are any.
     pub(super) fn begin_sync(&mut self) -> bool {
         self.syncing_bytes += std::mem::take(&mut self.bytes);
         self.syncing.extend(self.held_back.drain());
         self.syncing_bytes > 0
     }
 
-    /// Notes that this sync has succeeded. Returns the blocks that the free_veto may learn about.
+    /// Notes that this sync has succeeded. Returns the blocks that the veto may learn about.
     fn end_sync(&mut self) -> Vec<Pbn> {
         self.syncing_bytes = 0;
         if self.bytes == 0 {
@@ -315,7 +315,7 @@ impl Log {
         }
     }
 
-    /// Syncs the data store if the free_veto waits for that.
+    /// Syncs the data store if the veto waits for that.
     pub(crate) fn tell_free_veto(&self) -> Result<()> {
         if !self.data.has_free_veto() {
             return Ok(());

@@ -84,7 +84,7 @@ pub(crate) struct LogParts {
     pub(crate) generation: u64,
 }
 
-/// Stats of a journal.
+/// Figures of a journal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JournalStats {
     pub(crate) used_bytes: u64,
@@ -152,7 +152,7 @@ impl Log {
         LogSnapshot { committer, state }
     }
 
-    /// Stats of the journal. It does not wait for a commit that is being written.
+    /// Figures of the journal. It does not wait for a commit that is being written.
     pub(crate) fn journal_figures(&self) -> JournalStats {
         *self.figures.lock()
     }

@@ -173,7 +173,7 @@ impl Transmission<'_> {
             // A piece is not longer than its request, whose length has 32 bits.
             let head =
                 encode_offset_data_part(header.cookie, piece.offset, piece.bytes as u32, flags);
-            self.check_standing()?;
+            self.check_may_answer()?;
             let data = self.batch.piece_buffer().get(..piece.bytes).unwrap_or_default();
             assert!(data.len() == piece.bytes, "a header is followed by all of its data");
             let sent = match sending {

@@ -27,7 +27,7 @@ pub(super) struct Choosing {
     per_block: u64,
     /// The rules that are tried, one after another, until the windows save enough.
     rules: Vec<Rule>,
-    /// Where the search goes on.
+    /// The block at which the search goes on.
     next: u32,
     windows: Vec<Window>,
 }

@@ -1,4 +1,4 @@
-//! Stats of a write buffer.
+//! Figures of a write buffer.
 
 use gemelo_base::StatTable;
 use serde::{Deserialize, Serialize};
