@@ -263,8 +263,8 @@ fn stand_by(
             Err(OpenError::Pool(error)) if error.is_in_use() => {
                 if !std::mem::replace(&mut is_told, true) {
                     let holder = error.holder().unwrap_or_default();
-                    monitor.log(&format!("{place}: lease_state by while {holder} serves"));
-                    systemd::notify("READY=1\nSTATUS=lease_state by");
+                    monitor.log(&format!("{place}: standing by while {holder} serves"));
+                    systemd::notify("READY=1\nSTATUS=standing by");
                 }
             }
             // A standby that is told to end while the store does not answer has not failed.
