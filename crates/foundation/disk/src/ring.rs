@@ -136,7 +136,7 @@ fn write_together(
                 in_flight -= ring.submission().len();
             }
         } else {
-            std::thread::sleep(POLL_INTERVAL);
+            gemelo_base::pause(POLL_INTERVAL);
         }
         for done in ring.completion() {
             in_flight -= 1;
