@@ -4,6 +4,7 @@
 //! nothing shares it any more. A write of its content goes to that block again, which mends it for
 //! every reference to it.
 
+mod elsewhere;
 mod mend;
 
 use super::health::Health;

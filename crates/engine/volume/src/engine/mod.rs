@@ -44,7 +44,7 @@ pub(crate) use data::{ContentSpace, ContentStore, Pin, Remembered};
 pub(crate) use finder::{FinderPolicy, SampledBlocks, Scope};
 pub use finder::{FinderReport, FinderState, FinderStats, FinderTuning, HeldBack};
 pub(crate) use health::Health;
-pub use layout::{ArrangeReport, LayoutTuning, VolumeLayout};
+pub use layout::{ArrangeReport, LayoutTuning, RecompressReport, VolumeLayout};
 pub(crate) use log::{MIN_RESERVE_SLOTS, State};
 pub use overload::InlineOverload;
 pub(crate) use parts::{Engine, EngineParts};

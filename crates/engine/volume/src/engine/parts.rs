@@ -9,6 +9,7 @@ use super::health::{Health, PanicWatch};
 use super::layout::{Cleaner, Ticker};
 use super::locks::{OrderedMutex, OrderedRead, OrderedWrite, Rank};
 use super::log::{JournalStats, Log, LogParts, State};
+use super::shared::VolumeSettings;
 use crate::counters::{PoolActivity, PoolCounters};
 use crate::error::{Result, StopReason};
 use crate::journal::Journal;
@@ -73,9 +74,10 @@ impl Engine {
         let volumes = backend.volumes();
         let hidden = volumes.iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
         let shown = volumes.into_iter().filter(|info| !info.is_hidden).map(|info| {
+            let VolumeRecord { id, name, size_bytes, mode, compression, read_only, .. } = info;
+            let settings = VolumeSettings { mode, compression, read_only };
             let policy = tuning.finder_policy();
-            let VolumeRecord { id, name, size_bytes, mode, read_only, .. } = info;
-            (name, VolumeShared::new(id, size_bytes, mode, read_only, policy, &health))
+            (name, VolumeShared::new((id, size_bytes), settings, policy, &health))
         });
         let catalogue = Catalogue::new(shown.collect(), hidden, &health);
         let counters = Arc::new(PoolCounters::default());

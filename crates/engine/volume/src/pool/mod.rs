@@ -13,10 +13,12 @@ mod open;
 mod opened;
 mod past_loss;
 mod plan;
+mod recompress;
 mod remove;
 mod repair;
 mod replayed_data;
 mod scrub;
+mod set_apart;
 mod stat;
 mod tuning;
 

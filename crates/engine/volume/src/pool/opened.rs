@@ -7,7 +7,7 @@ use crate::volume::Volume;
 use gemelo_base::panics::Panicked;
 use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::DiskAccess;
-use gemelo_format::{DedupMode, DiskRole, Origin, Pbn};
+use gemelo_format::{Compression, DedupMode, DiskRole, Origin, Pbn};
 use gemelo_store::PoolDisks;
 use parking_lot::Mutex;
 use std::path::Path;
@@ -155,6 +155,16 @@ impl Pool {
     pub fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
         let _watch = self.engine.watch();
         self.engine.set_mode(name, mode)
+    }
+
+    /// Sets the compression of a volume's further writes. [`Self::recompress`] moves its earlier
+    /// contents.
+    ///
+    /// # Errors
+    /// Fails if the pool has no volume of this name, or stores its contents as they are.
+    pub fn set_compression(&self, name: &str, compression: Compression) -> Result<()> {
+        let _watch = self.engine.watch();
+        self.engine.set_compression(name, compression)
     }
 
     /// Creates a volume with the present contents of another. The new volume takes no writes.

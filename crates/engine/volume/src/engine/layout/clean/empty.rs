@@ -2,10 +2,8 @@
 
 use crate::counters::add;
 use crate::engine::data::{MAX_CONTENTS, Window};
-use crate::engine::layout::arrange::{
-    Move, MoveState, OpenVolume, SETTLED_BLOCKS, others_are_same,
-};
 use crate::engine::layout::chunk::{MAX_CHANGES, is_movable};
+use crate::engine::layout::moves::{Move, MoveState, OpenVolume, SETTLED_BLOCKS, others_are_same};
 use crate::engine::layout::references::{Reference, References};
 use crate::engine::{Engine, State, VolumeShared, Wanted};
 use crate::error::Result;
