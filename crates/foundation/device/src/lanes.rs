@@ -3,8 +3,8 @@
 //! A lane is a thread that executes requests of one client as a batch, and answers them. It has
 //! memory of its own for their data. There are two ways into a lane:
 //!
-//! - A read that its device has left is kept without memory for its data. Lanes take kept reads from
-//!   the front of the list, some at a time, until none is left ([`Lanes::read_later`]).
+//! - A read that its device has left is kept without memory for its data. Lanes take kept reads
+//!   from the front of the list, some at a time, until none is left ([`Lanes::read_later`]).
 //! - A batch that must keep its data, such as one of writes, has a lane of its own
 //!   ([`Lanes::open`], [`Lanes::start`]).
 //!

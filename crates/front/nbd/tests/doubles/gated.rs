@@ -2,7 +2,7 @@
 
 use super::memory::MemoryDevice;
 use gemelo_device::{
-    BlockDevice, DeviceError, Durability, Extent, Geometry, Operation, Request, Waiting,
+    BlockDevice, Claim, DeviceError, Durability, Extent, Geometry, Operation, Request, Waiting,
 };
 use std::ops::Range;
 use std::sync::{Condvar, Mutex};
@@ -160,6 +160,16 @@ impl Gated {
     }
 }
 
+/// Returns whether a request and another one of its batch have to keep their order.
+fn has_order(claims: &[Claim], place: usize) -> bool {
+    let is_ordered = |(at, other): (usize, &Claim)| {
+        let both = [&claims[place], other];
+        let is_flush = both.contains(&&Claim::Flush);
+        at != place && !is_flush && (both[0].waits_for(both[1]) || both[1].waits_for(both[0]))
+    };
+    claims.iter().enumerate().any(is_ordered)
+}
+
 fn read_range(request: &Request<'_>) -> Option<Range<u64>> {
     match &request.operation {
         Operation::Read { offset, buffer } => Some(*offset..*offset + buffer.len() as u64),
@@ -204,11 +214,12 @@ impl BlockDevice for Gated {
             Waiting::First | Waiting::All => batch.len(),
             Waiting::None => 0,
         };
+        let claims: Vec<Claim> = batch.iter().map(|request| request.operation.claim()).collect();
         let (first, others) = batch.split_at_mut(waited);
         self.execute(first);
         let mut left = Vec::new();
         for (place, request) in (waited..).zip(others) {
-            if self.leaves(request) {
+            if self.leaves(request) && !has_order(&claims, place) {
                 left.push(place);
             } else {
                 self.execute(std::slice::from_mut(request));
