@@ -3,6 +3,7 @@
 
 mod estimate;
 mod pair;
+mod sharing;
 
 use crate::error::MetadataError;
 use gemelo_base::random::mix64;

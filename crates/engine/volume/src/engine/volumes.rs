@@ -143,7 +143,7 @@ impl Engine {
         read_only: bool,
     ) -> Result<bool> {
         let (name, created_s) = (name.to_owned(), self.clock.utc_s());
-        if Self::needs_pieces(state, source) {
+        if state.backend().clones_add_references() && Self::needs_pieces(state, source) {
             self.log.apply(state, &Change::Begin { source, volume, name, read_only, created_s })?;
             Log::begin_copy(state, source, volume);
             return Ok(false);
