@@ -111,15 +111,17 @@ impl StoreSetUp for BlockStore {
             return Ok(damaged);
         }
         let mut label = right;
-        self.disk.read_at(0, &mut label).map_err(FormatError::io(DiskRole::Data, "read"))?;
-        match is_data_store(&*self.disk) {
-            true => Err(FormatError::NotAPool {
+        match self.disk.read_at(0, &mut label) {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                Err(FormatError::io(DiskRole::Data, "read")(error))
+            }
+            Ok(()) if is_data_store(&*self.disk) => Err(FormatError::NotAPool {
                 why: "the data store belongs to another pool than the metadata",
             }),
-            false => Err(FormatError::damaged(
-                "no header of the data store passes its checksum: if it is the right disk, restore \
-                 it and the metadata from a backup",
-            )),
+            Ok(()) | Err(_) => Err(FormatError::LostHeads {
+                what: "no header of the data store is whole: if it is the right disk, restore it \
+                       and the metadata from a backup",
+            }),
         }
     }
 

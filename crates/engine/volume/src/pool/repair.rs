@@ -108,7 +108,7 @@ pub fn record_damage(disks: &PoolDisks, blocks: &[u32]) -> Result<()> {
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = match Pool::open_disks(disks.clone(), tuning, Arc::new(SystemClock::new())) {
         Ok(pool) => pool,
-        Err(VolumeError::Damaged { .. }) => return Ok(()),
+        Err(VolumeError::Damaged { .. } | VolumeError::LostHeads { .. }) => return Ok(()),
         Err(error) => return Err(error),
     };
     if pool.is_read_only() {

@@ -1,8 +1,10 @@
 //! Scrubs a pool while it is served: reads all contents from the medium, compares them with the
 //! checksums in the maps, and heals damaged ones from other copies.
 //!
-//! [`super::copies`] says which copies heal a block. A volume that is removed meanwhile is
+//! [`super::copies`] says which copies heal a block, and `lent` checks those of no volume. A volume that is removed meanwhile is
 //! left out from there on.
+
+mod lent;
 
 use super::Pool;
 use super::copies::{Expected, Wound, Wounds};
@@ -103,6 +105,7 @@ impl Pool {
         }
         monitor.finish();
         scrub.look_for_copies(self.disks.copies().as_deref())?;
+        scrub.check_lent()?;
         Ok(scrub.finish())
     }
 
@@ -423,11 +426,11 @@ impl<'e> Scrub<'e> {
     }
 
     fn finish(self) -> ScrubReport {
-        let more = self.damaged.len().saturating_sub(MAX_LISTED) as u64;
-        let listed = self.damaged.into_iter().take(MAX_LISTED);
         let mut report = self.report;
-        report.problems = listed.map(|(expected, damage)| damage.describe(expected)).collect();
-        report.more_problems += more;
+        let room = MAX_LISTED.saturating_sub(report.problems.len());
+        report.more_problems += self.damaged.len().saturating_sub(room) as u64;
+        let listed = self.damaged.into_iter().take(room);
+        report.problems.extend(listed.map(|(expected, damage)| damage.describe(expected)));
         report
     }
 }

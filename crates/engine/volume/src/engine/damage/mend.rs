@@ -5,6 +5,7 @@ use crate::counters::add;
 use crate::engine::{Engine, State, Wanted};
 use crate::error::Result;
 use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
+use gemelo_store::ContentRead;
 
 /// Damaged blocks that are listed.
 const MAX_LISTED: usize = 1000;
@@ -22,7 +23,7 @@ impl Engine {
     /// Makes a block suspect, if it could be shared. A pool that takes no changes cannot share
     /// either.
     pub(crate) fn suspect(&self, pbn: Pbn) {
-        self.data.doubt(pbn);
+        self.data.doubt(pbn, None);
         if self.check_writable().is_err() {
             return;
         }
@@ -38,19 +39,34 @@ impl Engine {
         }
     }
 
+    /// Tells the owner of the veto that the content of a block was found damaged, and of a copy.
+    pub(crate) fn doubt(&self, pbn: Pbn, copy: Option<Pbn>) {
+        self.data.doubt(pbn, copy);
+    }
+
+    /// Returns blocks that only others use; see [`gemelo_store::FreeVeto::lent`].
+    pub(crate) fn lent(&self, after: Option<Pbn>, most: usize) -> Result<Vec<(Pbn, Fingerprint)>> {
+        self.data.lent(after, most)
+    }
+
+    /// Reads contents from the medium, without their checksums.
+    pub(crate) fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.data.read_medium(reads);
+    }
+
     /// Clears the mark of a suspect block that turned out to be good.
     pub(crate) fn acquit(&self, pbn: Pbn) -> Result<()> {
         if self.check_writable().is_err() {
             return Ok(());
         }
-        self.data.doubt(pbn);
+        self.data.doubt(pbn, None);
         self.log.apply(&mut self.state_to_change(), &Change::Suspect { pbn, is_suspect: false })
     }
 
     /// Clears the mark of a suspect block whose content was written again.
     pub(in crate::engine) fn mend(&self, state: &mut State, pbn: Pbn) -> Result<()> {
         self.log.apply(state, &Change::Suspect { pbn, is_suspect: false })?;
-        self.data.doubt(pbn);
+        self.data.doubt(pbn, None);
         self.damages.forget(pbn);
         add(&self.counters.healed_blocks, 1);
         Ok(())
