@@ -4,7 +4,9 @@ use super::log::Log;
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
-use gemelo_format::{Birth, Change, DedupMode, MAX_VOLUME_BLOCKS, Origin, VolumeId, VolumeRecord};
+use gemelo_format::{
+    Birth, Change, DedupMode, MAX_VOLUME_BLOCKS, Origin, Pbn, VolumeId, VolumeRecord,
+};
 use std::time::Duration;
 
 /// The first try to close a gate waits this long for requests under way; each later try waits twice
@@ -163,7 +165,7 @@ impl Engine {
             return Ok(());
         }
         let mut pbns = Vec::new();
-        state.backend().visit_used(&mut |pbn| pbns.push(pbn))?;
+        state.backend().visit_used(Pbn::FIRST, &mut |pbn| pbns.push(pbn))?;
         let mut records = Vec::new();
         state.backend().records(&pbns, &mut records)?;
         let fits = records.iter().all(|record| u64::from(record.references) * 2 <= most);
