@@ -7,7 +7,7 @@ use crate::store::{KnownNodes, TreeReader, compare_counts, compare_index};
 use crate::tree::{LostLbns, MapReader};
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MapEntry, Part, PoolSeed,
+    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MapEntry, Part, Pbn, PoolSeed,
     RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, StoreVolume, Superblock,
     Table, VolumeId, VolumeRecord, find_roots, read_chain, replay_journal,
 };
@@ -57,6 +57,8 @@ pub struct Walk {
     pub(crate) suspects: HashSet<u32>,
     /// Contents that the journal carries, and that the data store may lack.
     pub(crate) replayed_data: Arc<Contents>,
+    /// The bytes that these take in the data store.
+    pub(crate) replayed_bytes: HashMap<Pbn, u64>,
 }
 
 impl Walk {
@@ -113,6 +115,7 @@ impl Walk {
             leaving: 0,
             suspects: HashSet::new(),
             replayed_data: Arc::default(),
+            replayed_bytes: HashMap::new(),
         };
         let makes_no_sense =
             || FormatError::damaged("the table of the checkpoint cannot be decoded");

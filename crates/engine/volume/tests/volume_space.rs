@@ -11,12 +11,15 @@ mod common;
 
 use common::repeat::Repeat;
 use common::simulated::Simulation;
-use common::{BLOCK, content, first_seed, open, options_with, read, rounds, trim, tuning, write};
+use common::{
+    BLOCK, any_compression, content, first_seed, open, options_with, read, rounds, trim, tuning,
+    write,
+};
 use gemelo_base::StopFlag;
 use gemelo_base::random::Random;
 use gemelo_check::{CheckReport, Walk, WalkVolume};
-use gemelo_format::{BackendKind, DedupMode, Pbn};
-use gemelo_volume::{Pool, SnapshotSpace, Tuning, VolumeError, VolumeSpace};
+use gemelo_format::{BackendKind, DedupMode, Pbn, StoreKind};
+use gemelo_volume::{Pool, PoolOptions, SnapshotSpace, Tuning, VolumeError, VolumeSpace};
 use std::collections::BTreeSet;
 
 /// More LBNs than a map page of the backends in memory has.
@@ -27,6 +30,11 @@ const DATA_BLOCKS: u64 = 8000;
 fn pbns<'v>(volumes: impl IntoIterator<Item = &'v WalkVolume>) -> BTreeSet<Pbn> {
     let places = volumes.into_iter().flat_map(|volume| volume.map.values());
     places.filter_map(gemelo_format::MapEntry::pbn).collect()
+}
+
+/// The blocks of the data store that have a part of these contents.
+fn blocks_of(kind: StoreKind, pbns: &BTreeSet<Pbn>) -> BTreeSet<u32> {
+    pbns.iter().flat_map(|pbn| kind.first_block(*pbn)..=kind.last_block(*pbn)).collect()
 }
 
 fn references<'v>(volumes: impl Iterator<Item = &'v WalkVolume>) -> u64 {
@@ -87,6 +95,8 @@ fn compare(simulation: &Simulation, pool: &Pool, what: &str) {
         let id = summary.record.id;
         let own = pbns([&walk.volumes[&id]]);
         let others = pbns(all.iter().copied().filter(|volume| volume.record.id != id));
+        let kind = walk.superblock.store;
+        let (own, others) = (blocks_of(kind, &own), blocks_of(kind, &others));
         let expected = VolumeSpace {
             exclusive_blocks: own.difference(&others).count() as u64,
             shared_blocks: own.intersection(&others).count() as u64,
@@ -100,6 +110,8 @@ fn compare(simulation: &Simulation, pool: &Pool, what: &str) {
         physical_blocks: pbns(all.iter().copied()).len() as u64,
         logical_blocks_without_snapshots: references(live()),
         physical_blocks_without_snapshots: pbns(live()).len() as u64,
+        used_blocks: blocks_of(walk.superblock.store, &pbns(all.iter().copied())).len() as u64,
+        used_blocks_without_snapshots: blocks_of(walk.superblock.store, &pbns(live())).len() as u64,
     };
     assert_eq!(pool.snapshot_space(&StopFlag::new()).unwrap(), expected, "{what}");
 }
@@ -111,7 +123,10 @@ fn the_space_of_volumes_is_what_a_count_of_everything_gives() {
         let backend = BackendKind::ALL[seed as usize % BackendKind::ALL.len()];
         let mut random = Random::new(seed);
         let simulation = Simulation::new(seed);
-        Pool::format(&simulation.disks(), &options_with(backend, DATA_BLOCKS)).unwrap();
+        // Half of the pools compress.
+        let compression = (seed % 2 == 1).then(|| any_compression(&mut random));
+        let options = PoolOptions { compression, ..options_with(backend, DATA_BLOCKS) };
+        Pool::format(&simulation.disks(), &options).unwrap();
         let mut made = 0;
         for life in 0..2 {
             let pool = open(&simulation.disks(), tuning()).unwrap();

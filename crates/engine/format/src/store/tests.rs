@@ -1,6 +1,7 @@
 //! Buckets, nodes and tables can be encoded and decoded.
 
 use super::*;
+use crate::packed::Compression;
 use crate::types::{DedupMode, VolumeId};
 use crate::volume::{Birth, Origin};
 use proptest::prelude::*;
@@ -36,6 +37,7 @@ fn a_table_comes_back_and_no_cut_one_does() {
         name: "größer".into(),
         size_bytes: 1 << 40,
         mode: DedupMode::Inline,
+        compression: Compression::Off,
         read_only: true,
         is_hidden: true,
         birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Imported },

@@ -88,6 +88,7 @@ impl<L: Layout> CachedBackend<L> {
             Change::Lose { volume, first, count } => self.lose(*volume, *first, *count, freed),
             Change::Rename { .. }
             | Change::SetMode { .. }
+            | Change::SetCompression { .. }
             | Change::Hide { .. }
             | Change::Show { .. }
             | Change::Shrink { .. } => self.describe(change),
@@ -101,6 +102,9 @@ impl<L: Layout> CachedBackend<L> {
                 self.volume_mut(*volume)?.record.name.clone_from(name);
             }
             Change::SetMode { volume, mode } => self.volume_mut(*volume)?.record.mode = *mode,
+            Change::SetCompression { volume, compression } => {
+                self.volume_mut(*volume)?.record.compression = *compression;
+            }
             Change::Hide { volume } => self.volume_mut(*volume)?.record.is_hidden = true,
             Change::Show { volume } => self.volume_mut(*volume)?.record.is_hidden = false,
             Change::Shrink { volume, size_bytes } => {

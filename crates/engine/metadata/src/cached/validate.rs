@@ -31,6 +31,7 @@ impl<L: Layout> CachedBackend<L> {
             },
             Change::Rename { volume, .. }
             | Change::SetMode { volume, .. }
+            | Change::SetCompression { volume, .. }
             | Change::Hide { volume }
             | Change::Show { volume }
             | Change::Lose { volume, .. } => self.volume(*volume).map(drop),

@@ -6,8 +6,8 @@ mod carry_out;
 pub(super) use carry_out::{Fate, Shared};
 
 use super::checked::FingerprintMatch;
+use super::item::{Item, Source};
 use super::patch::Patches;
-use super::write::{Item, Source};
 use super::{Engine, VolumeShared};
 use crate::error::Result;
 use gemelo_base::is_zero;
