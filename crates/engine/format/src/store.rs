@@ -100,7 +100,10 @@ impl Part {
 /// Reads a little-endian number of at most 16 bytes.
 #[must_use]
 fn number_at(bytes: &[u8]) -> u128 {
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u128::from(*byte))
+    let mut all = [0; size_of::<u128>()];
+    let (number, _) = all.split_at_mut(bytes.len());
+    number.copy_from_slice(bytes);
+    u128::from_le_bytes(all)
 }
 
 /// Writes a number, little-endian. It fits in the bytes.

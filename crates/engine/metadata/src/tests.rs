@@ -3,6 +3,7 @@
 
 mod estimate;
 mod pair;
+mod reading;
 mod sharing;
 
 use crate::error::MetadataError;

@@ -55,8 +55,8 @@ pub trait Index {
     /// Adds the reference count of every PBN to `counts`, as the PBN's record has it.
     fn counts(&self, pbns: &[Pbn], counts: &mut Vec<u32>) -> Result<()>;
 
-    /// Calls `visit` with every PBN that has a reference.
-    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()>;
+    /// Calls `visit` with every PBN from `first` on that has a reference.
+    fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()>;
 
     /// Brings into memory, or into the processor's caches, the counts that changes of these LBNs
     /// will need, which have these places. Fails also if any page was found damaged since the pool

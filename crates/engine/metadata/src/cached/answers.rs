@@ -77,7 +77,7 @@ impl<L: Layout> Index for CachedBackend<L> {
         Ok(())
     }
 
-    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
+    fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
         let mut stored = Values(|pbn: u64, _| {
             if let Some(pbn) =
                 Pbn::new(pbn as u32).filter(|pbn| !self.has_recent_count(pbn.number()))
@@ -85,9 +85,10 @@ impl<L: Layout> Index for CachedBackend<L> {
                 visit(pbn);
             }
         });
-        L::walk(&self.pages, &self.version.counts, Part::Counts, 0, &mut stored)?;
+        let from = u64::from(first.number());
+        L::walk(&self.pages, &self.version.counts, Part::Counts, from, &mut stored)?;
         for delta in self.frozen().into_iter().chain([&self.active]) {
-            for pbn in delta.counts.keys() {
+            for (pbn, _) in delta.counts.range(first.number()..) {
                 let is_shown = std::ptr::eq(delta, &raw const self.active)
                     || !self.active.counts.contains_key(pbn);
                 if is_shown && self.count(*pbn)? > 0 {

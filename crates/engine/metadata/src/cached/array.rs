@@ -122,15 +122,17 @@ pub(super) fn walk(
     visitor: &mut dyn Visitor,
 ) -> Result<()> {
     if let Some(root) = tree.root {
-        let _ = walk_node(pages, root, (tree.height, 0), from / shape.keys, shape, visitor)?;
+        let root = (root, tree.height, 0);
+        let _ = walk_node(pages, root, None, from / shape.keys, shape, visitor)?;
     }
     Ok(())
 }
 
+/// Visits a node, of which the page may have been read.
 fn walk_node(
     pages: &Pages,
-    at: NodeRef,
-    (level, first): (u8, u64),
+    (at, level, first): (NodeRef, u8, u64),
+    ahead: Option<Arc<Page>>,
     from: u64,
     shape: &mut LeafShape<'_>,
     visitor: &mut dyn Visitor,
@@ -141,7 +143,7 @@ fn walk_node(
     if level == 0 && !visitor.wants_values() {
         return Ok(ControlFlow::Continue(()));
     }
-    let page = match pages.read(at) {
+    let page = match ahead.map_or_else(|| pages.read(at), Ok) {
         Ok(page) => page,
         Err(error @ MetadataError::Damaged { .. }) => {
             visitor.lost(keys(level, first, shape.keys), error)?;
@@ -154,10 +156,15 @@ fn walk_node(
     }
     let each = span(level - 1);
     let start = from.saturating_sub(first) / each;
-    for place in start..FANOUT {
-        let Some(below) = child(&page, place) else { continue };
-        let flow =
-            walk_node(pages, below, (level - 1, first + place * each), from, shape, visitor)?;
+    let children = || (start..FANOUT).filter_map(|at| Some((at, child(&page, at)?)));
+    let mut read = Vec::new();
+    if level == 1 && visitor.reads_ahead() {
+        read = pages.read_ahead(&children().map(|(_, leaf)| leaf).collect::<Vec<_>>());
+    }
+    let mut read = read.into_iter();
+    for (place, below) in children() {
+        let at = (below, level - 1, first + place * each);
+        let flow = walk_node(pages, at, read.next().flatten(), from, shape, visitor)?;
         if flow.is_break() {
             return Ok(flow);
         }

@@ -127,6 +127,12 @@ pub(crate) trait Visitor {
         true
     }
 
+    /// Returns whether the walk reads leaves in lists, past the cache. It is for a walk over a
+    /// large part of a tree.
+    fn reads_ahead(&self) -> bool {
+        false
+    }
+
     /// Receives a key whose value is not 0.
     fn value(&mut self, _key: u64, _value: u128) -> ControlFlow<()> {
         ControlFlow::Continue(())
@@ -222,10 +228,14 @@ pub(super) fn next<L: Layout>(
     Ok(first.0)
 }
 
-/// Calls a function with every value.
+/// Calls a function with every value, and reads ahead.
 pub(super) struct Values<F>(pub(super) F);
 
 impl<F: FnMut(u64, u128)> Visitor for Values<F> {
+    fn reads_ahead(&self) -> bool {
+        true
+    }
+
     fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
         self.0(key, value);
         ControlFlow::Continue(())

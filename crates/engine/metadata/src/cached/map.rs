@@ -5,8 +5,9 @@ use super::layer::{FANOUT, LEAF_LBNS, Layer, LayerId, Position};
 use super::layout::{self, Cursor, Layout};
 use super::pages::Pages;
 use crate::error::Result;
-use gemelo_format::{MAP_PAGE_ENTRIES, NodeRef, PAGE_BYTES, Part, Slot, Tree, array_value};
+use gemelo_format::{MAP_PAGE_ENTRIES, NodeRef, Part, Slot, Tree};
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A map.
@@ -137,17 +138,29 @@ impl<'m> MapView<'m> {
 
     /// The children of an inner node, in order.
     pub(super) fn children(self, node: &MapNode) -> Result<Vec<MapNode>> {
+        self.children_with(node, &node.at.lbns())
+    }
+
+    /// The children of an inner node that have some of these LBNs below them, in order.
+    pub(super) fn children_with(self, node: &MapNode, lbns: &Range<u64>) -> Result<Vec<MapNode>> {
+        let own = node.at.lbns();
+        let lbns = own.start.max(lbns.start)..own.end.min(lbns.end);
+        if lbns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let number = |lbn: u64| node.at.towards(lbn / LEAF_LBNS).number % FANOUT;
+        let within = number(lbns.start)..=number(lbns.end - 1);
         let page = node.page.map(|page| self.pages.read(page)).transpose()?;
         let mut numbers = BTreeSet::new();
         match &page {
             Some(page) => {
-                numbers.extend((0..FANOUT).filter(|at| array::child(page, *at).is_some()));
+                numbers.extend(within.filter(|at| array::child(page, *at).is_some()));
             }
-            None if self.is_above_base(node.at) => drop(numbers.insert(0)),
+            None if self.is_above_base(node.at) && *within.start() == 0 => drop(numbers.insert(0)),
             None => {}
         }
         for (layer, _) in self.layers() {
-            add_touched(layer, node.at, &mut numbers);
+            add_touched(layer, node.at, lbns.clone(), &mut numbers);
         }
         let mut children = Vec::with_capacity(numbers.len());
         for number in numbers {
@@ -171,8 +184,8 @@ impl<'m> MapView<'m> {
         let mut words = [0; MAP_PAGE_ENTRIES];
         if let Some(page) = leaf.page {
             let page = self.pages.read(page)?;
-            for (at, word) in words.iter_mut().enumerate() {
-                *word = array_value(&page, at, PAGE_BYTES / MAP_PAGE_ENTRIES) as u64;
+            for (word, bytes) in words.iter_mut().zip(page.as_chunks::<8>().0) {
+                *word = u64::from_le_bytes(*bytes);
             }
         }
         let layers: Vec<&Layer> = self.map.layers().collect();
@@ -204,11 +217,10 @@ impl<'m> MapView<'m> {
     }
 }
 
-/// Adds the numbers of the children of a node that have words in a layer.
-fn add_touched(layer: &Layer, at: Position, numbers: &mut BTreeSet<u64>) {
-    let lbns = at.lbns();
+/// Adds the numbers of the children of a node that have words in a layer for some of these LBNs.
+fn add_touched(layer: &Layer, at: Position, lbns: Range<u64>, numbers: &mut BTreeSet<u64>) {
     let mut next = lbns.start;
-    while let Some((lbn, _)) = layer.words.range(next..lbns.end).next() {
+    while let Some((lbn, _)) = layer.words.range(next..lbns.end.max(next)).next() {
         let child = at.towards(lbn / LEAF_LBNS);
         numbers.insert(child.number % FANOUT);
         next = child.lbns().end;

@@ -5,7 +5,7 @@ use super::CachedBackend;
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
 use crate::error::Result;
-use gemelo_format::{Lbn, MapEntry, VolumeId};
+use gemelo_format::{Lbn, MapEntry, Pbn, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 
 impl<L: Layout> CachedBackend<L> {
@@ -89,7 +89,7 @@ impl<L: Layout> CachedBackend<L> {
 
     fn visit(&self, visit: &mut dyn FnMut(u32)) -> Result<()> {
         use crate::Index;
-        self.visit_used(&mut |pbn| visit(pbn.number()))
+        self.visit_used(Pbn::FIRST, &mut |pbn| visit(pbn.number()))
     }
 
     /// Checks that the index leads from a block's fingerprint to it, or to another block with the

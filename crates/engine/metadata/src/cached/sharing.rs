@@ -263,12 +263,13 @@ impl<L: Layout> CachedBackend<L> {
         if self.next_word(id, next, Lbn(within.end))?.is_none() {
             return Ok(());
         }
-        let children = self.view_of(id)?.children(node)?;
         if self.parents.is_shared(node.key) {
+            let children = self.view_of(id)?.children(node)?;
             let keys = children.iter().map(|child| child.key).collect();
             let copy = CopiedNode { key: node.key, at: node.at, children: keys };
             self.copy_nodes(id, Copies { nodes: vec![copy], ..Copies::default() })?;
         }
+        let children = self.view_of(id)?.children_with(node, lbns)?;
         children.iter().try_for_each(|child| self.cut_node(id, child, lbns, freed))
     }
 
@@ -350,7 +351,7 @@ impl<L: Layout> CachedBackend<L> {
         }
         if node.at.level > 0 {
             let below = (is_shared, counts_all);
-            let mut children = view.children(node)?.into_iter();
+            let mut children = view.children_with(node, lbns)?.into_iter();
             return children.try_for_each(|child| self.read_node(view, &child, below, lbns));
         }
         let words = view.words(node)?;
@@ -443,7 +444,8 @@ impl<L: Layout> CachedBackend<L> {
             *left = left.saturating_sub(1);
             return Ok((*left == 0).then_some(leaves.end));
         }
-        for child in view.children(node)? {
+        let after = from.saturating_mul(LEAF_LBNS)..u64::MAX;
+        for child in view.children_with(node, &after)? {
             if let Some(end) = self.end_of_own(view, &child, from, left)? {
                 return Ok(Some(end));
             }

@@ -182,9 +182,9 @@ impl Index for LogBackend {
         Ok(())
     }
 
-    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
+    fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
         self.blocks.records.visit(&mut |pbn, record| {
-            if record.references > 0 {
+            if record.references > 0 && pbn >= first {
                 visit(pbn);
             }
         });

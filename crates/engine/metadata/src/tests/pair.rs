@@ -5,7 +5,7 @@ use crate::{
     BackendContext, Damage, LoadOptions, MetadataBackend, PageWrites, Sealed, empty, load,
 };
 use gemelo_base::random::{Random, mix64};
-use gemelo_disk::FileDisk;
+use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
     BackendKind, Change, Fingerprint, Layout, Lbn, MapEntry, Pbn, Root, Superblock, VolumeId,
 };
@@ -269,9 +269,16 @@ impl Pair {
     }
 
     pub(super) fn reload_with(&mut self, root: &Root, cache_bytes: u64) {
+        self.reload_from(Arc::clone(&self.disks.metadata), root, cache_bytes);
+    }
+
+    pub(super) fn metadata(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disks.metadata)
+    }
+
+    pub(super) fn reload_from(&mut self, disk: Arc<dyn Disk>, root: &Root, cache_bytes: u64) {
         let options = LoadOptions { cache_bytes, salvages: false };
         let mut damage = Damage::default();
-        let disk = Arc::clone(&self.disks.metadata);
         let home = BackendContext { disk, superblock: &self.superblock };
         self.backend = load(&home, root, options, &mut damage).unwrap();
         self.backend.settle().unwrap();
@@ -299,8 +306,12 @@ impl Pair {
         let sum: u64 = references.values().map(|count| u64::from(*count)).sum();
         assert_eq!((totals.references, totals.physical), (sum, references.len() as u64));
         let mut used = BTreeSet::new();
-        self.backend.visit_used(&mut |pbn| assert!(used.insert(pbn.number()))).unwrap();
+        let mut visit = |pbn: Pbn| assert!(used.insert(pbn.number()));
+        self.backend.visit_used(Pbn::FIRST, &mut visit).unwrap();
         assert!(used.iter().eq(references.keys()));
+        let (first, mut later) = (Pbn::new(self.next_pbn / 2 + 1).unwrap(), BTreeSet::new());
+        self.backend.visit_used(first, &mut |pbn| assert!(later.insert(pbn.number()))).unwrap();
+        assert!(later.iter().eq(used.range(first.number()..)));
         for (id, map) in &self.model.maps {
             self.compare_map(VolumeId(*id), map);
         }

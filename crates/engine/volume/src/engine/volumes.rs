@@ -6,7 +6,7 @@ use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
 use gemelo_format::{
-    Birth, Change, Compression, DedupMode, MAX_VOLUME_BLOCKS, Origin, VolumeId, VolumeRecord,
+    Birth, Change, Compression, DedupMode, MAX_VOLUME_BLOCKS, Origin, Pbn, VolumeId, VolumeRecord,
 };
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ impl Engine {
             return Ok(());
         }
         let mut pbns = Vec::new();
-        state.backend().visit_used(&mut |pbn| pbns.push(pbn))?;
+        state.backend().visit_used(Pbn::FIRST, &mut |pbn| pbns.push(pbn))?;
         let mut records = Vec::new();
         state.backend().records(&pbns, &mut records)?;
         let fits = records.iter().all(|record| u64::from(record.references) * 2 <= most);
