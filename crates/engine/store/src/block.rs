@@ -35,8 +35,15 @@ impl BlockStore {
         Arc::new(Self::new(disk, superblock))
     }
 
-    fn offset(&self, pbn: Pbn) -> u64 {
-        u64::from(pbn.number()) * u64::from(self.superblock.block_bytes)
+    /// Returns the byte of the disk at which the content of a PBN begins, in a store of blocks of
+    /// this size.
+    #[must_use]
+    pub const fn offset_of(pbn: Pbn, block_bytes: u32) -> u64 {
+        pbn.number() as u64 * block_bytes as u64
+    }
+
+    const fn offset(&self, pbn: Pbn) -> u64 {
+        Self::offset_of(pbn, self.superblock.block_bytes)
     }
 
     /// Reads by a list of requests to the disk.

@@ -2,7 +2,7 @@
 
 use crate::counters::VolumeStat;
 use crate::engine::{Engine, Range, VolumeShared};
-use gemelo_device::{BlockDevice, DeviceError, Extent, Geometry, Request};
+use gemelo_device::{BlockDevice, DeviceError, Extent, Geometry, Request, Waiting};
 use std::sync::Arc;
 
 /// The longest request that a volume announces: 32 MiB, as NBD servers and clients agree on.
@@ -44,11 +44,25 @@ impl BlockDevice for Volume {
         self.shared.load().end(&began, self.engine.now_ns());
     }
 
-    fn execute_ready(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
-        let mut began = self.shared.load().begin(batch, self.engine.now_ns());
-        let left = self.engine.execute_ready(&self.shared, batch);
+    /// Leaves reads whose contents are not in memory. Their disk reads ahead.
+    fn submit(&self, batch: &mut [Request<'_>], waiting: Waiting) -> Vec<usize> {
+        let waited = match waiting {
+            Waiting::All => batch.len(),
+            Waiting::First => batch.len().min(1),
+            Waiting::None => 0,
+        };
+        let (waited, others) = batch.split_at_mut(waited);
+        if !waited.is_empty() {
+            self.execute(waited);
+        }
+        if others.is_empty() {
+            return Vec::new();
+        }
+        let mut began = self.shared.load().begin(others, self.engine.now_ns());
+        let mut left = self.engine.execute_ready(&self.shared, others);
         began.leave_reads(left.len());
         self.shared.load().end(&began, self.engine.now_ns());
+        left.iter_mut().for_each(|place| *place += waited.len());
         left
     }
 

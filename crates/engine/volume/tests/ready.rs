@@ -13,7 +13,7 @@ mod common;
 use common::simulated::Simulation;
 use common::{BLOCK, content, options, read, tuning_on_disk, write};
 use gemelo_base::ManualClock;
-use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
+use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request, Waiting};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
 use gemelo_format::DedupMode;
@@ -104,7 +104,7 @@ fn read_ready(
             outcome: Ok(()),
         })
         .collect();
-    let left = volume.execute_ready(&mut batch);
+    let left = volume.submit(&mut batch, Waiting::None);
     let outcomes: Vec<_> = batch.into_iter().map(|request| request.outcome).collect();
     let done = outcomes.into_iter().zip(buffers).map(|(outcome, data)| outcome.map(|()| data));
     (left, done.collect())
@@ -143,6 +143,14 @@ fn a_batch_leaves_reads_that_would_wait_and_does_the_others() {
         assert!(data == all[range], "{place}");
     }
     assert_eq!(cold.counted(), [6, bytes(&[0, 1, 2, 3, 4, 5]), 0, 6]);
+    let mut buffers = [[0; BLOCK]; 3];
+    let [first, second, third] = &mut buffers;
+    let read = |block: usize, buffer| {
+        request(Operation::Read { offset: (block * BLOCK) as u64, buffer })
+    };
+    let mut batch = [read(1, first), read(0, second), read(4, third)];
+    assert_eq!(cold.volume.submit(&mut batch, Waiting::First), [2], "the first one is waited for");
+    assert!(buffers[0] == content(2, BLOCK)[..] && buffers[1] == content(1, BLOCK)[..]);
     cold.data.cold.lock().unwrap().clear();
     let (left, done) = read_ready(&cold.volume, &ranges);
     assert!(left.is_empty() && done.iter().all(Result::is_ok));
@@ -160,7 +168,7 @@ fn requests_of_the_same_place_keep_their_order() {
         request(write(offset)),
         request(Operation::Read { offset, buffer: &mut new }),
     ];
-    assert!(cold.volume.execute_ready(&mut batch).is_empty());
+    assert!(cold.volume.submit(&mut batch, Waiting::None).is_empty());
     assert!(batch.iter().all(|request| request.outcome.is_ok()));
     assert!(old[..] == content(2, BLOCK) && new[..] == fresh);
     // Here nothing conflicts with the read, and a flush needs no read.
@@ -169,7 +177,7 @@ fn requests_of_the_same_place_keep_their_order() {
         request(write(0)),
         request(Operation::Read { offset: 4 * offset, buffer: &mut old }),
     ];
-    assert_eq!(cold.volume.execute_ready(&mut batch), [2]);
+    assert_eq!(cold.volume.submit(&mut batch, Waiting::None), [2]);
     assert!(read(&cold.volume, 0, BLOCK).unwrap() == fresh);
 }
 

@@ -4,6 +4,19 @@
 //! Requests come in batches: a server passes on all requests that a connection has sent. A device
 //! can then make one system call, take one lock or do one look-up for many requests.
 //!
+//! # Requests that complete later
+//!
+//! [`BlockDevice::submit`] executes the requests of a batch that do not have to wait, and leaves
+//! the others. A client gets the replies to the first ones at once. Those that are left complete
+//! later: [`Lanes`] keep them, and threads of [`Helpers`] execute and answer them, in any order,
+//! while the thread of the client goes on with its next requests. This is the only path of
+//! requests. Devices differ in what they leave: a volume leaves reads that are not in memory, and a
+//! volume of a member all that waits for other machines. A caller without threads submits what is
+//! left again, and waits for the first of it ([`Waiting::First`]).
+//!
+//! Requests of one range keep their order if one of them changes it. A front end whose protocol
+//! asks for more keeps its replies until their turn.
+//!
 //! [`Exports`] gives devices names. A [`FrontEnd`] lets clients reach the named devices by a
 //! protocol, such as NBD. An implementation of a front end needs this crate and no other part of
 //! the engine. The front ends of a server share one limit of [`Memory`] for the buffers of their
@@ -14,6 +27,7 @@
 mod exports;
 mod front_end;
 mod helpers;
+mod lanes;
 mod memory;
 mod socket_file;
 
@@ -22,6 +36,7 @@ pub use front_end::{
     Connect, ConnectError, FrontEnd, FrontEndError, FrontEndStats, Listening, Transfers,
 };
 pub use helpers::{Helper, Helpers};
+pub use lanes::{Claim, KeptRead, LaneClient, Lanes, OpenLane};
 pub use memory::{Buffer, Memory, RESERVED_BUFFER_BYTES};
 pub use socket_file::{SocketAccess, listen_at_file};
 
@@ -82,6 +97,26 @@ pub enum Operation<'a> {
     Flush,
 }
 
+impl Operation<'_> {
+    /// Returns what the operation reads or changes.
+    #[must_use]
+    pub fn claim(&self) -> Claim {
+        let range = |offset: u64, length: u64| offset..offset.saturating_add(length);
+        let (range, durability) = match self {
+            Self::Read { offset, buffer } => {
+                return Claim::Read(range(*offset, buffer.len() as u64));
+            }
+            Self::Write { offset, data, durability } => {
+                (range(*offset, data.len() as u64), durability)
+            }
+            Self::WriteZeroes { offset, length, durability, .. }
+            | Self::Trim { offset, length, durability } => (range(*offset, *length), durability),
+            Self::Flush => return Claim::Flush,
+        };
+        Claim::Change { range, is_durable: *durability == Durability::Immediate }
+    }
+}
+
 /// A request and its result. A device may execute the requests of a batch in any order, with two
 /// exceptions: overlapping requests keep the order of the batch, and a flush comes after all
 /// requests before it.
@@ -91,6 +126,18 @@ pub struct Request<'a> {
     pub operation: Operation<'a>,
     /// The result. It is [`Ok`] until [`BlockDevice::execute`] sets it.
     pub outcome: Result<(), DeviceError>,
+}
+
+/// The requests of a batch that the caller waits for, among those that have to wait for a medium or
+/// another machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// All of them.
+    All,
+    /// The first request of the batch, and others that take no longer.
+    First,
+    /// None of them.
+    None,
 }
 
 /// The reason why a request failed.
@@ -159,13 +206,6 @@ pub trait BlockDevice: Send + Sync {
     /// Returns the device's size and limits. The size may change between calls.
     fn geometry(&self) -> Geometry;
 
-    /// Returns `true` if reads and flushes mostly wait for other machines. A server then has
-    /// several batches of a client in execution at once. On other devices that would cost more
-    /// time of the processor than it saves.
-    fn is_remote(&self) -> bool {
-        false
-    }
-
     /// Returns `false` if nothing may be answered for the device any more, because another host may
     /// serve it by now. A server then ends the connections without a reply: a client connects
     /// again, and takes no error for one of the device.
@@ -176,13 +216,23 @@ pub trait BlockDevice: Send + Sync {
     /// Executes every request of the batch and sets its outcome.
     fn execute(&self, batch: &mut [Request<'_>]);
 
-    /// Executes the batch as [`Self::execute`] does, but may leave reads that would have to wait
-    /// for the medium. It starts these, so that they may soon be executed without a wait. Returns
-    /// their places in the batch, in order; their buffers are undefined. The caller executes them
-    /// later, after all other requests of the batch. A device that cannot tell leaves none.
-    fn execute_ready(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
+    /// Executes a batch, and may leave requests that would have to wait and are not waited for.
+    /// Returns their places in the batch, in order; the buffers of reads that are left are
+    /// undefined. The device may have begun to work on them. The caller submits them again later:
+    /// none of them has bytes in common with another request of the batch, if one of both changes
+    /// these. The first request is not left if it is waited for. A device that cannot tell leaves
+    /// none.
+    fn submit(&self, batch: &mut [Request<'_>], waiting: Waiting) -> Vec<usize> {
+        let _ = waiting;
         self.execute(batch);
         Vec::new()
+    }
+
+    /// Returns the most threads that should wait together for requests of one client that the
+    /// device has left. One is enough for a device that has begun to work on all of them, and whose
+    /// waits are about as long as it takes to hand a request to another thread.
+    fn waiters(&self) -> usize {
+        1
     }
 
     /// Describes the range as a list of at most `max_extents` extents, in order of their offsets.

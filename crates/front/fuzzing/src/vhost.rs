@@ -43,7 +43,7 @@ impl BlockDevice for Zeros {
 
 /// Serves the queue of a guest whose memory begins with these bytes.
 pub(crate) fn queue(bytes: &[u8]) {
-    gemelo_vhost::fuzz_queue(Export::new("fuzzed", Arc::new(Zeros)), bytes);
+    gemelo_vhost::fuzz_queue(&Export::new("fuzzed", Arc::new(Zeros)), bytes);
 }
 
 /// Returns memory with one request of each type.

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use anyhow::anyhow;
-use gemelo_adapters::{NbdAdapter, PoolAdapter, PoolHost};
+use gemelo_adapters::{NbdAdapter, PoolAdapter, PoolHost, VhostAdapter};
 use gemelo_place::PoolPlace;
 use gemelo_serve::{PoolAccess, PoolRequest, Purpose, Reply, Settings, StatReport};
 use gemelo_target::{AdapterError, Targets};
@@ -22,7 +22,7 @@ pub(crate) fn open(
 /// Returns the kinds of storage that load can run against. While a target has a pool open, other
 /// commands can ask this process for the pool's figures.
 pub(crate) fn targets() -> Targets {
-    Targets::new().with(PoolAdapter::new(CommandLine)).with(NbdAdapter)
+    Targets::new().with(PoolAdapter::new(CommandLine)).with(NbdAdapter).with(VhostAdapter)
 }
 
 /// This program as the host of pools that are targets.

@@ -97,6 +97,19 @@ impl Socket {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
+    /// Waits until bytes have arrived or the stream has ended, as [`Self::receive`] does, and
+    /// receives nothing.
+    pub(crate) fn wait_for_bytes(&self) -> io::Result<()> {
+        self.wait_before_deadline(PollFlags::IN)?;
+        loop {
+            match recv(&self.descriptor, &mut [0; 1], RecvFlags::PEEK) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// Receives available bytes without waiting; [`None`] means that there are none.
     pub(crate) fn receive_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.receive_with(buffer, RecvFlags::DONTWAIT) {
@@ -208,6 +221,37 @@ impl Write for Socket {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// A socket in non-blocking use: an operation that would wait fails with `WouldBlock`.
+pub(crate) struct Now<'a>(pub(crate) &'a mut Socket);
+
+fn would_block<T>(moved: Option<T>) -> io::Result<T> {
+    moved.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+}
+
+impl Read for Now<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        would_block(self.0.receive_now(buffer)?)
+    }
+}
+
+impl Write for Now<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        would_block(self.0.send_now(bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns [`None`] for an operation that would have waited.
+pub(crate) fn unless_blocked<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        other => other.map(Some),
     }
 }
 

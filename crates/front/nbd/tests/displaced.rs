@@ -9,7 +9,7 @@
 
 mod support;
 
-use gemelo_device::{BlockDevice, DeviceError, Export, Extent, Geometry, Request};
+use gemelo_device::{BlockDevice, DeviceError, Export, Extent, Geometry, Request, Waiting};
 use gemelo_nbd::server::ServerConfig;
 use gemelo_nbd::wire::{COMMAND_FLAG_FUA, Command, ErrorCode};
 use std::io::{Read, Write};
@@ -32,10 +32,6 @@ impl BlockDevice for Displaced {
         self.device.geometry()
     }
 
-    fn is_remote(&self) -> bool {
-        self.is_remote
-    }
-
     fn may_answer(&self) -> bool {
         self.may_answer.load(Ordering::Relaxed)
     }
@@ -48,6 +44,19 @@ impl BlockDevice for Displaced {
                 request.outcome = Err(std::io::Error::other("the lease is over").into());
             }
         }
+    }
+
+    /// A remote device leaves all requests.
+    fn submit(&self, batch: &mut [Request<'_>], waiting: Waiting) -> Vec<usize> {
+        if self.is_remote && waiting == Waiting::None {
+            return (0..batch.len()).collect();
+        }
+        self.execute(batch);
+        Vec::new()
+    }
+
+    fn waiters(&self) -> usize {
+        if self.is_remote { 16 } else { 1 }
     }
 
     fn extents(&self, at: u64, length: u64, most: usize) -> Result<Vec<Extent>, DeviceError> {

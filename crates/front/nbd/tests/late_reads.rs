@@ -27,17 +27,13 @@ const BLOCK_BYTES: u64 = 4096;
 /// Time in which something happens that must not happen.
 const TIME_TO_FAIL: Duration = Duration::from_millis(100);
 
-fn served_with(config: ServerConfig) -> Option<(Arc<Gated>, TestServer)> {
-    if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("not tested: a machine with one core has no lanes");
-        return None;
-    }
+fn served_with(config: ServerConfig) -> (Arc<Gated>, TestServer) {
     let device = Arc::new(Gated::over_medium(SIZE_BYTES));
     let export = Export::new("disk", Arc::clone(&device) as _);
-    Some((device, TestServer::start(vec![export], config, &[])))
+    (device, TestServer::start(vec![export], config, &[]))
 }
 
-fn served() -> Option<(Arc<Gated>, TestServer)> {
+fn served() -> (Arc<Gated>, TestServer) {
     served_with(ServerConfig::default())
 }
 
@@ -129,7 +125,7 @@ fn assert_right(data: &[u8], replies: &[Reply]) {
 
 #[test]
 fn reads_of_data_in_memory_do_not_wait_for_others() {
-    let Some((device, server)) = served() else { return };
+    let (device, server) = served();
     let mut client = Asker::new(&server, 64);
     let data = fill_and_hold(&device, &mut client, 3..20);
     client.send((0..24).map(|block| (block, read(block))));
@@ -150,7 +146,7 @@ fn reads_of_data_in_memory_do_not_wait_for_others() {
 
 #[test]
 fn the_oldest_read_waits_alone() {
-    let Some((device, server)) = served() else { return };
+    let (device, server) = served();
     let mut client = Asker::new(&server, 64);
     let data = fill_and_hold(&device, &mut client, 0..10);
     client.send((0..12).map(|block| (block, read(block))));
@@ -167,7 +163,7 @@ fn the_oldest_read_waits_alone() {
 
 #[test]
 fn changes_wait_for_reads_of_the_same_place_alone() {
-    let Some((device, server)) = served() else { return };
+    let (device, server) = served();
     let mut client = Asker::new(&server, 64);
     let data = fill_and_hold(&device, &mut client, 3..4);
     let other = bytes(2, 1 << 20);
@@ -191,7 +187,7 @@ fn changes_wait_for_reads_of_the_same_place_alone() {
 
 #[test]
 fn a_client_that_waits_for_each_reply_needs_no_thread() {
-    let Some((device, server)) = served() else { return };
+    let (device, server) = served();
     let mut client = Asker::new(&server, 1);
     let data = fill_and_hold(&device, &mut client, 0..32);
     for block in 0..32 {
@@ -206,7 +202,7 @@ fn a_client_that_waits_for_each_reply_needs_no_thread() {
 
 #[test]
 fn a_client_that_sends_one_by_one_is_not_kept_from_data_in_memory_for_long() {
-    let Some((device, server)) = served() else { return };
+    let (device, server) = served();
     let mut client = Asker::new(&server, 2);
     fill_and_hold(&device, &mut client, 0..1);
     // The connection waits for the first read, and finds the second one after it.
@@ -227,7 +223,7 @@ fn a_client_that_sends_one_by_one_is_not_kept_from_data_in_memory_for_long() {
 
 #[test]
 fn errors_and_long_reads_that_wait_are_answered_right() {
-    let Some((device, server)) = served() else { return };
+    let (device, server) = served();
     let mut client = Asker::new(&server, 64);
     let data = fill_and_hold(&device, &mut client, 0..48);
     device.memory.fail(blocks(5..6), Fault::Io);
@@ -247,7 +243,7 @@ fn errors_and_long_reads_that_wait_are_answered_right() {
 
 #[test]
 fn many_reads_that_wait_hold_the_client_up_and_are_answered() {
-    let Some((device, server)) = served() else { return };
+    let (device, server) = served();
     let mut client = Asker::new(&server, 1024);
     let data = fill_and_hold(&device, &mut client, 0..64);
     for round in 0..8 {
@@ -271,7 +267,7 @@ fn without_threads_and_memory_the_connection_waits_itself() {
         ServerConfig { max_helpers: 0, ..ServerConfig::default() },
         ServerConfig { memory: Memory::new(0, 1), ..ServerConfig::default() },
     ] {
-        let Some((device, server)) = served_with(config) else { return };
+        let (device, server) = served_with(config);
         let mut client = Asker::new(&server, 64);
         let data = fill_and_hold(&device, &mut client, 3..20);
         client.send((0..24).map(|block| (block, read(block))));
@@ -284,7 +280,7 @@ fn without_threads_and_memory_the_connection_waits_itself() {
 
 #[test]
 fn a_panic_of_a_read_that_waits_ends_the_connection() {
-    let Some((device, server)) = served() else { return };
+    let (device, server) = served();
     let mut client = Asker::new(&server, 64);
     fill_and_hold(&device, &mut client, 0..8);
     device.memory.fail(blocks(0..1), Fault::Panic);
@@ -300,7 +296,7 @@ fn a_panic_of_a_read_that_waits_ends_the_connection() {
 
 #[test]
 fn stopping_and_disconnecting_wait_for_reads_that_wait() {
-    let Some((device, mut server)) = served() else { return };
+    let (device, mut server) = served();
     let mut client = Asker::new(&server, 64);
     let data = fill_and_hold(&device, &mut client, 0..8);
     client.send((0..12).map(|block| (block, read(block))));

@@ -127,10 +127,14 @@ fn a_flush_covers_what_was_answered_and_holds_nothing_up() {
     let second = Submission::Write { offset: BLOCK_BYTES, data: &[2; 512], durable: false };
     client.submit(1, second).unwrap();
     client.submit(2, Submission::Flush).unwrap();
-    send(&mut client);
+    let mut answered = Vec::new();
+    client.reap(ReplyWait::Not, |done| answered.push(done.handle)).unwrap();
     assert!(device.has_flushes_waiting(1));
     assert_eq!(device.flushes(), [2]);
-    assert_eq!(receive(&mut client, 1)[0].0, 1, "the write is answered before the flush");
+    if answered.is_empty() {
+        answered.push(receive(&mut client, 1)[0].0);
+    }
+    assert_eq!(answered, [1], "the write is answered before the flush");
     write(&mut client, 2, &[3; BLOCK_BYTES as usize]);
     let read = client.run(read(2), |done| done.data.to_vec()).unwrap();
     assert_eq!(read, [3; BLOCK_BYTES as usize]);

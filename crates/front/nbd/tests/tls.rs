@@ -22,6 +22,7 @@ use rustls::pki_types::pem::PemObject;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use support::gated::Gated;
 use support::memory::MemoryDevice;
 use support::raw::greeted;
 use support::{PATIENCE, TestServer, all_of, bytes, python_with_libnbd, run, tool};
@@ -398,5 +399,60 @@ fn what_was_agreed_on_without_encryption_is_forgotten() {
         let replies = ask(&mut encrypted, OptionCode::INFO, &asked);
         let (_, export) = replies.iter().find(|(_, data)| data.starts_with(&[0, 0])).unwrap();
         assert_eq!(u16::from_be_bytes([export[10], export[11]]) & SEND_DF, expected);
+    }
+}
+
+/// The lanes of an encrypted connection and its thread send on one stream.
+#[test]
+fn requests_complete_later_on_an_encrypted_connection_as_well() {
+    const READS: u64 = 64;
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    for is_remote in [false, true] {
+        let device = Arc::new(match is_remote {
+            false => Gated::over_medium(8 << 20),
+            true => Gated::new(8 << 20, true),
+        });
+        let tls = policy(directory.path(), false);
+        let export = Export::new("disk", Arc::clone(&device) as _);
+        let config = ServerConfig { tls, ..ServerConfig::default() };
+        let server = TestServer::start(vec![export], config, &[]);
+        let uri = server.uri().replace("nbd+unix", "nbds+unix");
+        let uri = with_certificates(&format!("{uri}&tls-hostname=localhost"), directory.path());
+        let mut client = Client::connect(&uri, READS as usize, PATIENCE).unwrap();
+        let data = bytes(7, READS as usize * 4096);
+        let write = Submission::Write { offset: 0, data: &data, durable: false };
+        assert!(client.run(write, |done| done.error.is_none()).unwrap());
+        let held = 8;
+        device.hold_reads(0..held * 4096);
+        for round in 0..20 {
+            for block in 0..READS {
+                let read = Submission::Read { offset: block * 4096, length: 4096 };
+                client.submit(block, read).unwrap();
+            }
+            let mut answered = 0;
+            let mut take = |done: gemelo_nbd::client::CompletedRequest<'_>| {
+                let expected = &data[done.handle as usize * 4096..][..4096];
+                assert!(done.error.is_none() && done.data == expected, "block {}", done.handle);
+                answered += 1;
+            };
+            // A remote device has 16 lanes, of which two wait.
+            let first = READS - held;
+            let mut received = 0;
+            while received < first {
+                let some = client.reap(ReplyWait::AtMost(PATIENCE), &mut take).unwrap() as u64;
+                assert!(some > 0, "no reply in time");
+                received += some;
+            }
+            device.open();
+            while received < READS {
+                received += client.reap(ReplyWait::AtMost(PATIENCE), &mut take).unwrap() as u64;
+            }
+            assert_eq!(answered, READS, "round {round}");
+            device.hold_reads(0..held * 4096);
+        }
+        device.open();
+        assert!(server.server.counts().overlapping >= 20);
+        client.disconnect().unwrap();
     }
 }

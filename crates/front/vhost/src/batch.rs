@@ -4,9 +4,11 @@
 //! into guest memory after the device has checked it. Otherwise a guest could change the data of a
 //! write between its fingerprint and its way to the disk, and others would share it.
 
+use crate::chain::{copy_from, copy_to};
 use crate::request::{Breach, Command, GuestRequest, Range, Status};
-use gemelo_device::{BlockDevice, Buffer, DeviceError, Durability, Operation, Request};
-use std::io::{Read, Write};
+use gemelo_device::{BlockDevice, Buffer, DeviceError, Durability, Operation, Request, Waiting};
+use std::borrow::Borrow;
+use vm_memory::GuestMemoryMmap;
 
 /// Most memory for the data of a batch in bytes. Longer requests, and those for which the server
 /// has no memory, are executed in pieces.
@@ -24,136 +26,161 @@ pub(crate) const fn room_bytes(data_bytes: usize) -> usize {
     data_bytes.next_multiple_of(ALIGNMENT)
 }
 
-/// Executes requests, and writes data into guest memory. Returns the status of each.
-pub(crate) fn execute(
-    requests: &mut [GuestRequest<'_>],
-    device: &dyn BlockDevice,
-    (buffer, durability): (&mut Buffer, Durability),
-    name: &str,
-) -> Result<Vec<Status>, Breach> {
-    if let [one] = requests
-        && one.data_bytes() > buffer.len()
-    {
-        return Ok(vec![execute_in_pieces(one, device, (buffer, durability))?]);
+/// A device as the batches of a guest use it.
+#[derive(Clone, Copy)]
+pub(crate) struct Side<'a> {
+    pub(crate) device: &'a dyn BlockDevice,
+    /// The name of the export, by which the device identifies itself.
+    pub(crate) name: &'a str,
+    pub(crate) memory: &'a GuestMemoryMmap,
+    pub(crate) durability: Durability,
+}
+
+impl Side<'_> {
+    /// Executes requests, and writes data into guest memory. Returns the status of each, and
+    /// [`None`] for those that the device leaves.
+    pub(crate) fn execute<R: Borrow<GuestRequest>>(
+        self,
+        requests: &[R],
+        buffer: &mut Buffer,
+        waiting: Waiting,
+    ) -> Result<Vec<Option<Status>>, Breach> {
+        if let [one] = requests
+            && one.borrow().data_bytes() > buffer.len()
+        {
+            return Ok(vec![Some(self.execute_in_pieces(one.borrow(), buffer)?)]);
+        }
+        let mut rest = &mut **buffer;
+        let mut executed = Vec::with_capacity(requests.len());
+        // The number of operations of each request.
+        let mut counts = Vec::with_capacity(requests.len());
+        for request in requests {
+            let request = request.borrow();
+            let room = room_bytes(request.data_bytes());
+            assert!(room <= rest.len(), "a batch has room for its data");
+            let (place, after) = rest.split_at_mut(room);
+            rest = after;
+            let before = executed.len();
+            self.add_operations(request, place, &mut executed)?;
+            counts.push(executed.len() - before);
+        }
+        let left = match executed.as_mut_slice() {
+            [] => Vec::new(),
+            operations => self.device.submit(operations, waiting),
+        };
+        let mut executed = (0..).zip(executed);
+        let finished = requests.iter().zip(counts);
+        let finish = |(request, count): (&R, usize)| {
+            self.finish(request.borrow(), executed.by_ref().take(count), &left)
+        };
+        finished.map(finish).collect()
     }
-    let mut rest = &mut **buffer;
-    let mut operations = Vec::with_capacity(requests.len());
-    // The number of operations of each request.
-    let mut counts = Vec::with_capacity(requests.len());
-    for request in requests.iter_mut() {
-        let room = room_bytes(request.data_bytes());
-        assert!(room <= rest.len(), "a batch has room for its data");
-        let (place, after) = rest.split_at_mut(room);
-        rest = after;
-        let before = operations.len();
-        add_operations(request, place, durability, &mut operations)?;
-        counts.push(operations.len() - before);
+
+    /// Adds the operations of a request. `place` is the memory for its data.
+    fn add_operations<'b>(
+        self,
+        request: &GuestRequest,
+        place: &'b mut [u8],
+        executed: &mut Vec<Request<'b>>,
+    ) -> Result<(), Breach> {
+        let durability = self.durability;
+        let (place, _) = place.split_at_mut(request.data_bytes());
+        match &request.command {
+            Command::Read(Range { offset, .. }, _) => {
+                executed.push(request_of(Operation::Read { offset: *offset, buffer: place }));
+            }
+            Command::Write(Range { offset, .. }, from) => {
+                copy_from(self.memory, from, 0, place)?;
+                let write = Operation::Write { offset: *offset, data: place, durability };
+                executed.push(request_of(write));
+            }
+            Command::Discard(ranges) => {
+                let trim = |&Range { offset, length }| {
+                    request_of(Operation::Trim { offset, length, durability })
+                };
+                executed.extend(ranges.iter().map(trim));
+            }
+            Command::WriteZeroes { ranges } => {
+                executed.extend(ranges.iter().map(|&(Range { offset, length }, may_free)| {
+                    request_of(Operation::WriteZeroes { offset, length, may_free, durability })
+                }));
+            }
+            Command::Flush => executed.push(request_of(Operation::Flush)),
+            Command::GetId(_) | Command::Refused(_) => {}
+        }
+        Ok(())
     }
-    let mut executed: Vec<_> = operations.into_iter().map(request_of).collect();
-    if !executed.is_empty() {
-        device.execute(&mut executed);
+
+    /// Returns the status of a request whose operations were executed, and gives the guest its
+    /// data. A request is left if an operation of it is.
+    fn finish<'b>(
+        self,
+        request: &GuestRequest,
+        executed: impl Iterator<Item = (usize, Request<'b>)>,
+        left: &[usize],
+    ) -> Result<Option<Status>, Breach> {
+        if let Command::Refused(status) = request.command {
+            return Ok(Some(status));
+        }
+        if let Command::GetId(to) = &request.command {
+            let mut id = [0; crate::config::ID_BYTES];
+            id.iter_mut().zip(self.name.bytes()).for_each(|(to, from)| *to = from);
+            copy_to(self.memory, to, 0, &id)?;
+        }
+        let (mut status, mut is_left) = (Status::Done, false);
+        for (place, Request { operation, outcome }) in executed {
+            if left.binary_search(&place).is_ok() {
+                is_left = true;
+                continue;
+            }
+            match (outcome, operation, &request.command) {
+                (Err(_), ..) => status = Status::Failed,
+                (Ok(()), Operation::Read { buffer, .. }, Command::Read(_, to)) => {
+                    copy_to(self.memory, to, 0, buffer)?;
+                }
+                _ => {}
+            }
+        }
+        Ok((!is_left).then_some(status))
     }
-    let mut executed = executed.into_iter();
-    let finished = requests.iter_mut().zip(counts);
-    finished.map(|(request, count)| finish(request, executed.by_ref().take(count), name)).collect()
+
+    /// Executes a read or a write that is longer than the buffer, up to its first failure.
+    fn execute_in_pieces(
+        self,
+        request: &GuestRequest,
+        buffer: &mut Buffer,
+    ) -> Result<Status, Breach> {
+        let (range, places) = match &request.command {
+            Command::Read(range, places) | Command::Write(range, places) => (*range, places),
+            _ => return Ok(Status::Unsupported),
+        };
+        let durability = self.durability;
+        let mut done = 0;
+        while done < range.length {
+            let bytes = (range.length - done).min(buffer.len() as u64) as usize;
+            let (piece, _) = buffer.split_at_mut(bytes);
+            let offset = range.offset + done;
+            let outcome = if request.changes() {
+                copy_from(self.memory, places, done, piece)?;
+                ask(self.device, Operation::Write { offset, data: piece, durability })
+            } else {
+                let read = ask(self.device, Operation::Read { offset, buffer: &mut *piece });
+                if read.is_ok() {
+                    copy_to(self.memory, places, done, piece)?;
+                }
+                read
+            };
+            if outcome.is_err() {
+                return Ok(Status::Failed);
+            }
+            done += bytes as u64;
+        }
+        Ok(Status::Done)
+    }
 }
 
 fn request_of(operation: Operation<'_>) -> Request<'_> {
     Request { operation, outcome: Ok(()) }
-}
-
-/// Adds the operations of a request. `place` is the memory for its data.
-fn add_operations<'b>(
-    request: &mut GuestRequest<'_>,
-    place: &'b mut [u8],
-    durability: Durability,
-    operations: &mut Vec<Operation<'b>>,
-) -> Result<(), Breach> {
-    let (place, _) = place.split_at_mut(request.data_bytes());
-    match &mut request.command {
-        Command::Read(Range { offset, .. }, _) => {
-            operations.push(Operation::Read { offset: *offset, buffer: place });
-        }
-        Command::Write(Range { offset, .. }, from) => {
-            from.read_exact(place)?;
-            operations.push(Operation::Write { offset: *offset, data: place, durability });
-        }
-        Command::Discard(ranges) => {
-            let trim = |&Range { offset, length }| Operation::Trim { offset, length, durability };
-            operations.extend(ranges.iter().map(trim));
-        }
-        Command::WriteZeroes { ranges } => {
-            operations.extend(ranges.iter().map(|&(Range { offset, length }, may_free)| {
-                Operation::WriteZeroes { offset, length, may_free, durability }
-            }));
-        }
-        Command::Flush => operations.push(Operation::Flush),
-        Command::GetId(_) | Command::Refused(_) => {}
-    }
-    Ok(())
-}
-
-/// Returns the status of a request whose operations were executed, and gives the guest its data.
-fn finish<'b>(
-    request: &mut GuestRequest<'_>,
-    executed: impl Iterator<Item = Request<'b>>,
-    name: &str,
-) -> Result<Status, Breach> {
-    if let Command::Refused(status) = request.command {
-        return Ok(status);
-    }
-    if let Command::GetId(to) = &mut request.command {
-        let mut id = [0; crate::config::ID_BYTES];
-        id.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-        to.write_all(&id)?;
-    }
-    let mut status = Status::Done;
-    for Request { operation, outcome } in executed {
-        match (outcome, operation, &mut request.command) {
-            (Err(_), ..) => status = Status::Failed,
-            (Ok(()), Operation::Read { buffer, .. }, Command::Read(_, to)) => {
-                to.write_all(buffer)?;
-            }
-            _ => {}
-        }
-    }
-    Ok(status)
-}
-
-/// Executes a read or a write that is longer than the buffer, up to its first failure.
-fn execute_in_pieces(
-    request: &mut GuestRequest<'_>,
-    device: &dyn BlockDevice,
-    (buffer, durability): (&mut Buffer, Durability),
-) -> Result<Status, Breach> {
-    let (mut offset, mut left) = match &request.command {
-        Command::Read(range, _) | Command::Write(range, _) => (range.offset, range.length),
-        _ => return Ok(Status::Unsupported),
-    };
-    while left > 0 {
-        let bytes = left.min(buffer.len() as u64) as usize;
-        let (piece, _) = buffer.split_at_mut(bytes);
-        let done = match &mut request.command {
-            Command::Write(_, from) => {
-                from.read_exact(piece)?;
-                ask(device, Operation::Write { offset, data: piece, durability })
-            }
-            Command::Read(_, to) => {
-                let done = ask(device, Operation::Read { offset, buffer: &mut *piece });
-                if done.is_ok() {
-                    to.write_all(piece)?;
-                }
-                done
-            }
-            _ => return Ok(Status::Unsupported),
-        };
-        if done.is_err() {
-            return Ok(Status::Failed);
-        }
-        offset += bytes as u64;
-        left -= bytes as u64;
-    }
-    Ok(Status::Done)
 }
 
 /// Executes one operation.

@@ -1,14 +1,22 @@
 //! A virtual machine that is connected, from its first message to its last request.
 
 use crate::guest::Guest;
+use crate::session::Session;
 use gemelo_device::DeviceError;
-use std::io;
-use std::os::unix::net::UnixListener;
-use std::sync::Arc;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex};
 use thiserror::Error;
-use vhost::vhost_user::Error as MessageError;
-use vhost::vhost_user::Listener;
-use vhost_user_backend::{Error as DaemonError, VhostUserDaemon};
+use vhost::vhost_user::{BackendReqHandler, Error as MessageError};
+
+/// The message that gives the device a channel for notices (`VHOST_USER_SET_BACKEND_REQ_FD`).
+const SET_CHANNEL: u32 = 21;
+
+/// Length in bytes of the type of a message, with which it begins.
+const TYPE_BYTES: usize = 4;
 
 /// The reason why a virtual machine was not served to its end.
 #[derive(Debug, Error)]
@@ -16,7 +24,7 @@ pub(crate) enum ClientError {
     #[error("its device was stopped: {0}")]
     Stopped(String),
     #[error("it breaks the protocol: {0}")]
-    Protocol(DaemonError),
+    Protocol(MessageError),
     #[error("cannot serve it")]
     System(#[from] io::Error),
     #[error("its last writes cannot be flushed")]
@@ -27,7 +35,7 @@ pub(crate) enum ClientError {
 /// [`Guest::end_connection`] has an effect.
 pub(crate) fn serve(
     guest: &Arc<Guest>,
-    listener: UnixListener,
+    listener: &UnixListener,
     attached: impl FnOnce(),
 ) -> Result<(), ClientError> {
     let ended = run(guest, listener, attached);
@@ -41,36 +49,55 @@ pub(crate) fn serve(
 /// When this returns, no thread serves the queues of the guest.
 fn run(
     guest: &Arc<Guest>,
-    listener: UnixListener,
+    listener: &UnixListener,
     attached: impl FnOnce(),
 ) -> Result<(), ClientError> {
-    let name = "gemelo-vhost".to_owned();
-    let mut daemon = VhostUserDaemon::new(name, Arc::clone(guest), guest.memory())
-        .map_err(ClientError::Protocol)?;
-    if let Err(error) = guest.attach_threads(&daemon) {
-        // Its threads cannot be ended, and a drop would wait for them.
-        std::mem::forget(daemon);
-        return Err(error.into());
-    }
-    let mut ended = daemon.start(&mut Listener::from(listener)).map_err(ClientError::Protocol);
-    guest.attach_connection(&daemon);
+    let (stream, _) = listener.accept()?;
+    guest.attach(stream.try_clone()?);
     attached();
-    if ended.is_ok() {
-        ended = daemon.wait().or_else(of_end);
+    let session = Arc::new(Mutex::new(Session::new(Arc::clone(guest))));
+    let mut messages = BackendReqHandler::from_stream(stream.try_clone()?, session);
+    loop {
+        if let Some(channel) = channel_in_next_message(&stream)? {
+            guest.set_channel(channel)?;
+        }
+        if let Err(error) = messages.handle_request() {
+            return of_end(error);
+        }
     }
-    guest.end_threads();
-    ended
+}
+
+/// Waits for the next message, and returns a copy of the channel that it gives, if it does. The
+/// message stays, because the handler of messages must have it. That handler keeps the channel to
+/// itself, and sends no notices of changes.
+fn channel_in_next_message(stream: &UnixStream) -> io::Result<Option<UnixStream>> {
+    let mut kind = [0; TYPE_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut attached = RecvAncillaryBuffer::new(&mut space);
+    let mut buffers = [IoSliceMut::new(&mut kind)];
+    let flags = RecvFlags::PEEK | RecvFlags::CMSG_CLOEXEC;
+    let received = loop {
+        match recvmsg(stream, &mut buffers, &mut attached, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    let mut descriptors = attached.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let descriptor: Option<OwnedFd> = descriptors.next();
+    let is_channel = received.bytes == TYPE_BYTES && u32::from_ne_bytes(kind) == SET_CHANNEL;
+    Ok(descriptor.filter(|_| is_channel).map(UnixStream::from))
 }
 
 /// A virtual machine ends its connection in any place.
-fn of_end(error: DaemonError) -> Result<(), ClientError> {
+fn of_end(error: MessageError) -> Result<(), ClientError> {
     match error {
-        DaemonError::HandleRequest(
-            MessageError::Disconnected
-            | MessageError::PartialMessage
-            | MessageError::SocketBroken(_)
-            | MessageError::SocketError(_),
-        ) => Ok(()),
+        MessageError::Disconnected
+        | MessageError::PartialMessage
+        | MessageError::SocketBroken(_)
+        | MessageError::SocketError(_) => Ok(()),
         other => Err(ClientError::Protocol(other)),
     }
 }

@@ -27,16 +27,17 @@ pub(crate) const ID_BYTES: usize = 20;
 
 /// Bits of features: virtio 1.2, 5.2.3 and 6.
 const SEGMENTS_MAXIMUM: u64 = 1 << 2;
-const READ_ONLY: u64 = 1 << 5;
+pub(crate) const READ_ONLY: u64 = 1 << 5;
 const BLOCK_SIZE: u64 = 1 << 6;
 pub(crate) const FLUSH: u64 = 1 << 9;
 const TOPOLOGY: u64 = 1 << 10;
-const SEVERAL_QUEUES: u64 = 1 << 12;
-const DISCARD: u64 = 1 << 13;
+pub(crate) const SEVERAL_QUEUES: u64 = 1 << 12;
+pub(crate) const DISCARD: u64 = 1 << 13;
 const WRITE_ZEROES: u64 = 1 << 14;
 const INDIRECT_DESCRIPTORS: u64 = 1 << 28;
-const EVENT_INDEX: u64 = 1 << 29;
-const VERSION_1: u64 = 1 << 32;
+pub(crate) const EVENT_INDEX: u64 = 1 << 29;
+pub(crate) const VERSION_1: u64 = 1 << 32;
+pub(crate) const PROTOCOL_FEATURES: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
 
 /// Returns the features that the device offers.
 pub(crate) fn features(geometry: &Geometry) -> u64 {
@@ -48,7 +49,7 @@ pub(crate) fn features(geometry: &Geometry) -> u64 {
         | INDIRECT_DESCRIPTORS
         | EVENT_INDEX
         | VERSION_1
-        | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
+        | PROTOCOL_FEATURES;
     common | if geometry.read_only { READ_ONLY } else { DISCARD | WRITE_ZEROES }
 }
 

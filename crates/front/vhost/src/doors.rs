@@ -52,14 +52,14 @@ impl Door {
     pub(crate) fn admit(&mut self, export: Export, shared: &Arc<Shared>) -> io::Result<()> {
         assert!(self.client.is_none(), "a device has one virtual machine");
         let listener = self.listener.try_clone()?;
-        let guest = Arc::new(Guest::new(export, shared.write_through(), shared.memory())?);
+        let guest = Arc::new(Guest::new(export, shared.resources()));
         let has_ended = Arc::new(AtomicBool::new(false));
         let body = {
             let (guest, shared, ended) =
                 (Arc::clone(&guest), Arc::clone(shared), Ended(Arc::clone(&has_ended)));
             let path = self.path.clone();
             move || {
-                serve(&shared, guest, listener, &path);
+                serve(&shared, guest, &listener, &path);
                 // The thread has no part of the device any more.
                 drop(ended);
             }
@@ -69,9 +69,10 @@ impl Door {
         Ok(())
     }
 
-    /// Forgets the virtual machine if it has left.
-    pub(crate) fn reap(&mut self) {
+    /// Forgets the virtual machine if it has left, and tells it of the size of its device if not.
+    pub(crate) fn look(&mut self) {
         self.client.take_if(|client| client.has_ended());
+        self.client.iter().for_each(|client| client.guest.tell_size());
     }
 
     /// Ends the connection, and waits until the requests in execution have ended and are flushed.
@@ -105,7 +106,7 @@ impl Drop for Door {
 
 /// Serves a virtual machine until it leaves, and reports its end.
 #[expect(clippy::needless_pass_by_value, reason = "the device is given up at the end")]
-fn serve(shared: &Shared, guest: Arc<Guest>, listener: UnixListener, path: &Path) {
+fn serve(shared: &Shared, guest: Arc<Guest>, listener: &UnixListener, path: &Path) {
     shared.count_accepted();
     let attached = || {
         if shared.is_stopping() {

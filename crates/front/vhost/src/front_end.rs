@@ -2,9 +2,11 @@
 
 use crate::client::ClientError;
 use crate::doors::{Door, Doors};
+use crate::guest::Resources;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{
-    Exports, FrontEnd, FrontEndError, FrontEndStats, Listening, Memory, SocketAccess, Transfers,
+    Exports, FrontEnd, FrontEndError, FrontEndStats, Helpers, Listening, Memory, SocketAccess,
+    Transfers,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeSet;
@@ -16,13 +18,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Time after which the list of exports and the stop flag are looked at again.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
+/// Most threads beside those of queues. They execute requests that complete later.
+const MAX_HELPERS: usize = 128;
+
 /// Most reports about virtual machines in a minute.
 const MAX_REPORTS: u64 = 20;
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// Files that a connection has open: itself twice, three for each of 16 queues, the memory of the
-/// guest, and those of its threads.
-const FILES_OF_CLIENT: u64 = 2 + 3 * 16 + 32 + 12;
+/// Files that a connection has open: itself three times, the channel for notices twice, four for
+/// each of 16 queues, the memory of the guest, and the region for requests in flight.
+const FILES_OF_CLIENT: u64 = 3 + 2 + 4 * 16 + 32 + 1;
 
 /// The report on a virtual machine whose requests do not end with its connection.
 const NOT_ENDED: &str = "requests of a virtual machine do not end";
@@ -67,6 +72,7 @@ impl FrontEnd for VhostFrontEnd {
     ) -> Result<Arc<dyn Listening>, FrontEndError> {
         let shared = Arc::new(Shared {
             configured: *self,
+            helpers: Arc::new(Helpers::new(MAX_HELPERS)),
             monitor,
             clock: SystemClock::new(),
             reports: Mutex::default(),
@@ -95,6 +101,7 @@ impl FrontEnd for VhostFrontEnd {
 /// The state that the threads of all virtual machines share.
 pub(crate) struct Shared {
     configured: VhostFrontEnd,
+    helpers: Arc<Helpers>,
     monitor: Arc<dyn Monitor>,
     clock: SystemClock,
     reports: Mutex<Reports>,
@@ -111,8 +118,13 @@ struct Reports {
 }
 
 impl Shared {
-    pub(crate) fn memory(&self) -> Memory {
-        self.configured.memory.clone()
+    /// Returns the resources of a virtual machine.
+    pub(crate) fn resources(&self) -> Resources {
+        Resources {
+            memory: self.configured.memory.clone(),
+            helpers: Arc::clone(&self.helpers),
+            write_through: self.configured.write_through,
+        }
     }
 
     fn path_of(&self, name: &str) -> PathBuf {
@@ -125,10 +137,6 @@ impl Shared {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         Door::open(self.path_of(name), &self.configured.socket_access)
-    }
-
-    pub(crate) fn write_through(&self) -> bool {
-        self.configured.write_through
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -211,7 +219,7 @@ impl VhostListening {
                 }
             }
         }
-        doors.values_mut().for_each(Door::reap);
+        doors.values_mut().for_each(Door::look);
     }
 
     /// Closes the socket of an export, if it has one.

@@ -4,13 +4,12 @@
 //! status) is an error, and stops the device. A request that the device cannot execute gets a
 //! status.
 
+use crate::chain::{self, Chain, Place};
 use crate::config::{ID_BYTES, MAX_RANGE_SECTORS, MAX_RANGES, SECTOR_BYTES};
-use gemelo_device::Geometry;
-use std::io::{self, Read, Write};
-use std::ops::Deref;
+use gemelo_device::{Claim, Geometry};
+use std::io;
 use thiserror::Error;
-use virtio_queue::{DescriptorChain, Reader, Writer};
-use vm_memory::GuestMemoryMmap;
+use vm_memory::{Bytes, GuestAddress, GuestMemoryError, GuestMemoryMmap};
 
 /// Length in bytes of a header: type, a number that is not used, and the first sector.
 const HEADER_BYTES: usize = 16;
@@ -35,11 +34,13 @@ pub(crate) enum Breach {
     #[error("a queue of the guest is invalid: {0}")]
     Queue(virtio_queue::Error),
     #[error("a request of the guest has invalid places in its memory: {0}")]
-    Places(virtio_queue::Error),
+    Places(GuestMemoryError),
     #[error("a request of the guest has no {0}")]
     Incomplete(&'static str),
     #[error("the memory of the guest cannot be used")]
     Memory(#[from] io::Error),
+    #[error("the region for requests in flight is invalid: {0}")]
+    InFlight(&'static str),
 }
 
 /// The result of a request as the guest learns it.
@@ -58,63 +59,58 @@ pub(crate) struct Range {
     pub(crate) length: u64,
 }
 
-pub(crate) enum Command<'m> {
-    Read(Range, Writer<'m>),
-    Write(Range, Reader<'m>),
+#[derive(Debug)]
+pub(crate) enum Command {
+    Read(Range, Vec<Place>),
+    Write(Range, Vec<Place>),
     Discard(Vec<Range>),
     WriteZeroes {
         ranges: Vec<(Range, bool)>,
     },
     Flush,
-    GetId(Writer<'m>),
+    GetId(Vec<Place>),
     /// The request is not executed.
     Refused(Status),
 }
 
-pub(crate) struct GuestRequest<'m> {
+#[derive(Debug)]
+pub(crate) struct GuestRequest {
     /// The number of the chain's first descriptor, which identifies the request.
     pub(crate) head: u16,
-    pub(crate) command: Command<'m>,
-    status: Writer<'m>,
+    pub(crate) command: Command,
+    status: GuestAddress,
 }
 
-impl<'m> GuestRequest<'m> {
-    /// Reads the request that a chain describes. Its places are checked once, and the chain is not
-    /// looked at again.
-    pub(crate) fn parse<M>(
-        chain: DescriptorChain<M>,
-        memory: &'m GuestMemoryMmap,
+impl GuestRequest {
+    /// Reads the request that a chain describes. Its descriptors are not looked at again.
+    pub(crate) fn parse(
+        memory: &GuestMemoryMmap,
+        (head, chain): (u16, Chain),
         geometry: &Geometry,
-    ) -> Result<Self, Breach>
-    where
-        M: Clone + Deref<Target = GuestMemoryMmap>,
-    {
-        let head = chain.head_index();
-        let mut given = Reader::new(memory, chain.clone()).map_err(Breach::Places)?;
-        let mut wanted = Writer::new(memory, chain).map_err(Breach::Places)?;
-        if given.available_bytes() < HEADER_BYTES {
+    ) -> Result<Self, Breach> {
+        let Chain { mut given, mut wanted } = chain;
+        if chain::bytes_of(&given) < HEADER_BYTES as u64 {
             return Err(Breach::Incomplete("header"));
         }
         let mut header = [0; HEADER_BYTES];
-        given.read_exact(&mut header)?;
-        let Some(data_bytes) = wanted.available_bytes().checked_sub(1) else {
+        chain::take_front(memory, &mut given, &mut header)?;
+        let Some(status) = chain::take_last_byte(&mut wanted) else {
             return Err(Breach::Incomplete("place for its status"));
         };
-        let status = wanted.split_at(data_bytes).map_err(Breach::Places)?;
         let number = |at: usize| little_endian(&header, at);
         let sector = u64::from(number(8)) | u64::from(number(12)) << 32;
         let command = match number(0) {
-            READ => match data_range(sector, data_bytes, geometry) {
+            READ => match data_range(sector, chain::bytes_of(&wanted), geometry) {
                 Some(range) => Command::Read(range, wanted),
                 None => Command::Refused(Status::Failed),
             },
-            WRITE => match data_range(sector, given.available_bytes(), geometry) {
+            WRITE => match data_range(sector, chain::bytes_of(&given), geometry) {
                 Some(range) if !geometry.read_only => Command::Write(range, given),
                 _ => Command::Refused(Status::Failed),
             },
             FLUSH => Command::Flush,
-            GET_ID if data_bytes >= ID_BYTES => Command::GetId(wanted),
-            kind @ (DISCARD | WRITE_ZEROES) => ranges_of(kind, &mut given, geometry)?,
+            GET_ID if chain::bytes_of(&wanted) >= ID_BYTES as u64 => Command::GetId(wanted),
+            kind @ (DISCARD | WRITE_ZEROES) => ranges_of(memory, kind, &mut given, geometry)?,
             _ => Command::Refused(Status::Unsupported),
         };
         Ok(Self { head, command, status })
@@ -129,14 +125,53 @@ impl<'m> GuestRequest<'m> {
         }
     }
 
+    /// Returns the range of a read.
+    pub(crate) fn read_range(&self) -> Option<std::ops::Range<u64>> {
+        match &self.command {
+            Command::Read(range, _) => Some(range.bytes()),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the request changes the device.
+    pub(crate) fn changes(&self) -> bool {
+        matches!(
+            self.command,
+            Command::Write(..) | Command::Discard(_) | Command::WriteZeroes { .. }
+        )
+    }
+
+    /// Returns what the request reads and changes.
+    pub(crate) fn claims(&self, is_durable: bool) -> impl Iterator<Item = Claim> {
+        let change = move |range: &Range| Claim::Change { range: range.bytes(), is_durable };
+        let (mut one, mut discarded, mut zeroed) = (None, [].as_slice(), [].as_slice());
+        match &self.command {
+            Command::Read(range, _) => one = Some(Claim::Read(range.bytes())),
+            Command::Write(range, _) => one = Some(change(range)),
+            Command::Discard(ranges) => discarded = ranges,
+            Command::WriteZeroes { ranges } => zeroed = ranges,
+            Command::Flush => one = Some(Claim::Flush),
+            Command::GetId(_) | Command::Refused(_) => {}
+        }
+        let discarded = discarded.iter().map(change);
+        one.into_iter().chain(discarded).chain(zeroed.iter().map(move |(range, _)| change(range)))
+    }
+
     /// Writes the status. Returns the number of bytes that the guest's memory got.
-    pub(crate) fn answer(mut self, status: Status) -> Result<u32, Breach> {
-        self.status.write_all(&[status as u8])?;
-        let data_bytes = match self.command {
-            Command::Read(_, writer) | Command::GetId(writer) => writer.bytes_written(),
+    pub(crate) fn answer(&self, memory: &GuestMemoryMmap, status: Status) -> Result<u32, Breach> {
+        memory.write_obj(status as u8, self.status).map_err(Breach::Places)?;
+        let data_bytes = match (&self.command, status) {
+            (Command::Read(..), Status::Done) => self.data_bytes(),
+            (Command::GetId(_), Status::Done) => ID_BYTES,
             _ => 0,
         };
         Ok(u32::try_from(data_bytes + 1).unwrap_or(u32::MAX))
+    }
+}
+
+impl Range {
+    fn bytes(&self) -> std::ops::Range<u64> {
+        self.offset..self.offset.saturating_add(self.length)
     }
 }
 
@@ -155,26 +190,28 @@ fn range_of(sector: u64, length: u64, geometry: &Geometry) -> Option<Range> {
 }
 
 /// Returns the range of a read or a write, if it is on the device and not too long.
-fn data_range(sector: u64, bytes: usize, geometry: &Geometry) -> Option<Range> {
-    let range = range_of(sector, bytes as u64, geometry)?;
+fn data_range(sector: u64, bytes: u64, geometry: &Geometry) -> Option<Range> {
+    let range = range_of(sector, bytes, geometry)?;
     (range.length <= u64::from(geometry.maximum_request_bytes)).then_some(range)
 }
 
 /// Reads the ranges of a request that discards or zeroes.
-fn ranges_of<'m>(
+fn ranges_of(
+    memory: &GuestMemoryMmap,
     kind: u32,
-    given: &mut Reader<'m>,
+    given: &mut Vec<Place>,
     geometry: &Geometry,
-) -> Result<Command<'m>, Breach> {
-    let count = given.available_bytes() / RANGE_BYTES;
-    let is_whole = given.available_bytes().is_multiple_of(RANGE_BYTES);
-    if !is_whole || count == 0 || count > MAX_RANGES as usize || geometry.read_only {
+) -> Result<Command, Breach> {
+    let bytes = chain::bytes_of(given);
+    let count = bytes / RANGE_BYTES as u64;
+    let is_whole = bytes.is_multiple_of(RANGE_BYTES as u64);
+    if !is_whole || count == 0 || count > u64::from(MAX_RANGES) || geometry.read_only {
         return Ok(Command::Refused(Status::Failed));
     }
-    let mut ranges = Vec::with_capacity(count);
+    let mut ranges = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let mut bytes = [0; RANGE_BYTES];
-        given.read_exact(&mut bytes)?;
+        chain::take_front(memory, given, &mut bytes)?;
         let number = |at: usize| little_endian(&bytes, at);
         let (sectors, flags) = (number(8), number(12));
         if flags & !MAY_FREE != 0 || (kind == DISCARD && flags != 0) {

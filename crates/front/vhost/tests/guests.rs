@@ -5,6 +5,7 @@
 #[path = "../../nbd/tests/doubles/memory.rs"]
 #[expect(dead_code, reason = "the tests of NBD use the rest of the module")]
 mod memory;
+#[expect(dead_code, reason = "the other tests use the rest of the module")]
 mod support;
 
 use gemelo_base::{Classified, FailureKind, Silent};

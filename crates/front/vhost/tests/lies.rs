@@ -16,6 +16,9 @@ use std::sync::Arc;
 use support::{
     AVAILABLE, DATA, DESCRIPTORS, INDIRECT, MEMORY_BYTES, Segment, Served, Vm, wait_until,
 };
+use vhost::vhost_user::VhostUserFrontend;
+use vhost::vhost_user::message::VhostUserInflight;
+use vhost::{VhostBackend, VhostUserMemoryRegionInfo};
 use vm_memory::{Bytes, GuestAddress};
 
 const READ: u32 = 0;
@@ -82,7 +85,7 @@ fn requests_without_header_or_status_stop_the_device() {
         vm.put_descriptor(DESCRIPTORS, segment(DATA, 16, false), 1, 60_000);
         vm.offer_head(0);
     });
-    attack("an indirect table of indirect tables", "no header", |vm| {
+    attack("an indirect table of indirect tables", "no valid table", |vm| {
         let table = DATA + 0x10_0000;
         vm.put_descriptor(table, segment(table, 16, false), INDIRECT, 0);
         vm.put_descriptor(DESCRIPTORS, segment(table, 16, false), INDIRECT, 0);
@@ -96,7 +99,46 @@ fn indices_that_jump_stop_the_device() {
         let index = vm.available.wrapping_add(5000);
         vm.memory.write_obj(index, GuestAddress(AVAILABLE + 2)).unwrap();
     });
-    attack("a head that is no descriptor", "no header", |vm| vm.offer_head(50_000));
+    attack("a head that is no descriptor", "no descriptor", |vm| vm.offer_head(50_000));
+}
+
+#[test]
+fn regions_for_requests_in_flight_that_do_not_fit_end_the_connection() {
+    let served = Served::new(Arc::new(MemoryDevice::new(1 << 20)));
+    let lies =
+        [(64, 16, 256), (4096, 16, 256), (1 << 20, 16, 256), (1 << 20, 17, 8), (1 << 20, 1, 2000)];
+    for (number, (bytes, queues, size)) in (1..).zip(lies) {
+        let mut vm = Vm::connect(&served.socket(), 0, 0);
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let lie = VhostUserInflight::new(bytes, 0, queues, size);
+        // The message itself may be refused, or the answer to the next one does not come.
+        let _ = vm.frontend.set_inflight_fd(&lie, std::os::fd::AsRawFd::as_raw_fd(&file));
+        assert!(vm.is_cut_off(), "lie {number}");
+        drop(vm);
+        wait_until("it is cut off", || served.front_end.figures().accepted >= number);
+    }
+    let mut tracked = Vm::connect_tracked(&served.socket(), 0, 0);
+    assert_eq!(tracked.execute(READ, 0, &[segment(DATA, 512, true)]), 0);
+}
+
+#[test]
+fn memory_beyond_the_end_of_its_file_ends_the_connection() {
+    let served = Served::new(Arc::new(MemoryDevice::new(1 << 20)));
+    let mut vm = Vm::connect(&served.socket(), 0, 0);
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(1 << 20).unwrap();
+    let lie = VhostUserMemoryRegionInfo {
+        guest_phys_addr: 0,
+        memory_size: 2 << 20,
+        userspace_addr: 0,
+        mmap_offset: 0,
+        mmap_handle: std::os::fd::AsRawFd::as_raw_fd(&file),
+    };
+    let _ = vm.frontend.set_mem_table(&[lie]);
+    assert!(vm.is_cut_off());
+    let mut next = Vm::connect(&served.socket(), 0, 0);
+    assert_eq!(next.execute(READ, 0, &[segment(DATA, 512, true)]), 0);
 }
 
 #[test]

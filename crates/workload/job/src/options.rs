@@ -164,8 +164,8 @@ options!(
     /// The target, the load and the measurement.
     LoadOptions {
         /// Target of the load: a directory (with a file for each process), a file, a block device,
-        /// pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT or nbd+unix:///EXPORT?socket=PATH (with a
-        /// region for each process), or null:
+        /// pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or
+        /// vhost-user:SOCKET (with a region for each process), or null:
         #[arg(long, value_name = "URI", help_heading = "Target")]
         target: TargetUri,
         /// Size of each process's file or region [default: 1g, or an equal share of the device,

@@ -13,15 +13,16 @@ use std::sync::Arc;
 const FANOUT: u64 = DIRECTORY_ENTRIES as u64;
 
 /// Leaves below one page of this level.
-const fn span(level: u8) -> u64 {
+pub(super) const fn span(level: u8) -> u64 {
     FANOUT.saturating_pow(level as u32)
 }
 
-fn child(directory: &Page, at: u64) -> Option<NodeRef> {
+/// The page that a directory page names at this place.
+pub(super) fn child(directory: &Page, at: u64) -> Option<NodeRef> {
     NodeRef::from_bits(array_value(directory, at as usize, NODE_REF_BYTES))
 }
 
-fn set_child(directory: &mut Page, at: u64, child: Option<NodeRef>) {
+pub(super) fn set_child(directory: &mut Page, at: u64, child: Option<NodeRef>) {
     set_array_value(directory, at as usize, NODE_REF_BYTES, child.map_or(0, NodeRef::to_bits));
 }
 
@@ -134,7 +135,9 @@ fn walk_node(
     shape: &mut LeafShape<'_>,
     visitor: &mut dyn Visitor,
 ) -> Result<ControlFlow<()>> {
-    visitor.node(at)?;
+    if !visitor.node(at)? {
+        return Ok(ControlFlow::Continue(()));
+    }
     if level == 0 && !visitor.wants_values() {
         return Ok(ControlFlow::Continue(()));
     }

@@ -191,7 +191,7 @@ impl Index for LogBackend {
         Ok(())
     }
 
-    fn prefetch(&self, places: &[MapEntry]) -> Result<()> {
+    fn prefetch(&self, _volume: VolumeId, _lbns: &[Lbn], places: &[MapEntry]) -> Result<()> {
         let stored = |place: &MapEntry| place.pbn().map(|pbn| self.blocks.records.get(pbn));
         for record in places.iter().filter_map(stored) {
             if record.references == 1 {

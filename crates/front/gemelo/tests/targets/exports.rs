@@ -11,7 +11,7 @@ fn uri(name: &str, socket: &Path) -> String {
 }
 
 /// Writes, rewrites and reads, verified, with several processes where the server allows that.
-fn use_all(target: &str, processes: u32) {
+pub(crate) fn use_all(target: &str, processes: u32) {
     let words = format!(
         "bench --processes {processes} --file-size 4m --queue-depth 16 --sync fsync --fsync-every 50"
     );

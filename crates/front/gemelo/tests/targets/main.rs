@@ -1,5 +1,5 @@
-//! Tests of `gemelo bench`, `suite`, `verify` and `replay` on volumes of a pool and on exports of
-//! NBD servers.
+//! Tests of `gemelo bench`, `suite`, `verify` and `replay` on volumes of a pool, exports of NBD
+//! servers and vhost-user-blk devices.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +10,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod devices;
 mod directory;
 mod exports;
 mod traces;

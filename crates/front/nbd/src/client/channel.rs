@@ -1,7 +1,7 @@
 //! The byte stream of a connection: a socket, or TLS over a socket. It can send and receive without
 //! waiting.
 
-use crate::socket::Socket;
+use crate::socket::{Now, Socket, unless_blocked};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::io::{self, Read, Write};
@@ -18,37 +18,6 @@ pub(super) enum Channel {
 pub(super) struct Tls {
     socket: Socket,
     connection: ClientConnection,
-}
-
-/// A socket in non-blocking use: an operation that would wait fails with `WouldBlock`.
-struct Now<'a>(&'a mut Socket);
-
-fn would_block<T>(moved: Option<T>) -> io::Result<T> {
-    moved.ok_or_else(|| io::ErrorKind::WouldBlock.into())
-}
-
-impl Read for Now<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        would_block(self.0.receive_now(buffer)?)
-    }
-}
-
-impl Write for Now<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        would_block(self.0.send_now(bytes)?)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Returns [`None`] for an operation that would have waited.
-fn unless_blocked<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
-    match outcome {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        other => other.map(Some),
-    }
 }
 
 fn broken(error: rustls::Error) -> io::Error {

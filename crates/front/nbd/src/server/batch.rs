@@ -17,7 +17,7 @@ use crate::wire::{
     encode_error_chunk, encode_offset_data_header,
 };
 use entry::{Entry, Shape};
-use gemelo_device::{BlockDevice, Buffer, Memory, Request};
+use gemelo_device::{BlockDevice, Buffer, Claim, Memory, Request, Waiting};
 use std::io;
 use std::ops::Range;
 
@@ -48,16 +48,8 @@ const ROOMY_BATCHES: u32 = 1024;
 /// a long send copies begins at a multiple of 64 (docs/internals/copies.md).
 const REPLIES_AT: usize = 64;
 
-/// The reads of a batch that wait for the medium, if the device can tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
-    /// All that have to.
-    All,
-    /// The first request. Others that have to are left.
-    First,
-    /// None. All that have to are left.
-    None,
-}
+/// A request that the device has left, and the place of its data in the received bytes.
+pub(crate) type Left = (RequestHeader, Range<usize>);
 
 /// A batch under construction with its replies. It is reused, so that its buffers are allocated
 /// once.
@@ -255,46 +247,34 @@ impl Batch {
     /// Returns whether a write succeeded after the last flush, and [`None`] if the batch has
     /// neither.
     pub(crate) fn leaves_unflushed(&self) -> Option<bool> {
-        self.entries.iter().rev().filter(|entry| entry.error.is_none()).find_map(
-            |entry| match entry.request.command {
-                Command::FLUSH => Some(false),
-                Command::WRITE | Command::WRITE_ZEROES | Command::TRIM => Some(true),
-                _ => None,
-            },
-        )
+        let done = self.entries.iter().rev().filter(|entry| entry.is_done_right());
+        done.into_iter().find_map(|entry| match entry.request.command {
+            Command::FLUSH => Some(false),
+            Command::WRITE | Command::WRITE_ZEROES | Command::TRIM => Some(true),
+            _ => None,
+        })
     }
 
-    /// Returns the ranges of a batch of long writes: so much data that receiving the next batch
+    /// Returns whether this is a batch of long writes: so much data that receiving the next batch
     /// meanwhile saves time, and no other requests.
-    pub(crate) fn long_writes(&self) -> Option<Vec<Range<u64>>> {
-        if self.data_bytes < LONG_WRITE_BYTES {
-            return None;
-        }
-        let range = |entry: &Entry| {
+    pub(crate) fn has_long_writes(&self) -> bool {
+        let is_plain = |entry: &Entry| {
             let is_write = entry.request.command == Command::WRITE && entry.error.is_none();
-            let is_plain = is_write && !entry.request.has(COMMAND_FLAG_FUA);
-            is_plain.then(|| entry.request.range())
+            is_write && !entry.request.has(COMMAND_FLAG_FUA)
         };
-        self.entries.iter().map(range).collect()
+        self.data_bytes >= LONG_WRITE_BYTES && self.entries.iter().all(is_plain)
     }
 
-    /// Returns the ranges that the requests change.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = Range<u64>> {
-        let changes = self.entries.iter().filter(|entry| {
-            let command = entry.request.command;
-            matches!(command, Command::WRITE | Command::WRITE_ZEROES | Command::TRIM)
-        });
-        changes.map(|entry| entry.request.range())
+    /// Returns what the requests read and change.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = Claim> {
+        self.entries.iter().filter_map(Entry::claim)
     }
 
-    /// Returns the reads that the device has left, and that the batch therefore does not answer.
-    pub(crate) fn left(&self) -> impl Iterator<Item = RequestHeader> {
-        self.entries.iter().filter(|entry| entry.is_left).map(|entry| entry.request)
-    }
-
-    /// Returns for each request whether the device has left it.
-    pub(crate) fn are_left(&self) -> impl Iterator<Item = bool> {
-        self.entries.iter().map(|entry| entry.is_left)
+    /// Returns the requests that the device has left, and that the batch therefore does not answer,
+    /// with their places in the batch.
+    pub(crate) fn left(&self) -> impl Iterator<Item = (usize, Left)> {
+        let left = self.entries.iter().enumerate().filter(|(_, entry)| entry.is_left);
+        left.map(|(place, entry)| (place, (entry.request, entry.payload.clone())))
     }
 
     /// Returns the number of requests that the batch answers, after [`Self::execute`].
@@ -304,14 +284,14 @@ impl Batch {
 
     /// Returns whether a flush succeeded.
     pub(crate) fn has_flushed(&self) -> bool {
-        let mut entries = self.entries.iter();
-        entries.any(|entry| entry.request.command == Command::FLUSH && entry.error.is_none())
+        let mut done = self.entries.iter().filter(|entry| entry.is_done_right());
+        done.any(|entry| entry.request.command == Command::FLUSH)
     }
 
     /// Returns the requests and their data, after [`Self::execute`].
     pub(crate) fn traffic(&self) -> Traffic {
         let mut traffic = Traffic { requests: self.answered() as u64, ..Traffic::default() };
-        for entry in self.entries.iter().filter(|entry| entry.error.is_none() && !entry.is_left) {
+        for entry in self.entries.iter().filter(|entry| entry.is_done_right()) {
             match entry.request.command {
                 Command::READ => traffic.read_bytes += u64::from(entry.request.length),
                 Command::WRITE => traffic.written_bytes += u64::from(entry.request.length),
@@ -348,7 +328,11 @@ impl Batch {
         if requests.is_empty() {
             return;
         }
-        let left = execute(&mut requests, device, waiting);
+        let left = device.submit(&mut requests, waiting);
+        assert!(
+            left.is_sorted_by(|one, next| one < next) && left.last() < Some(&requests.len()),
+            "a device leaves requests of the batch, each once"
+        );
         let asked = self.entries.iter().filter(|entry| entry.is_asked).count();
         assert!(
             asked == requests.len(),
@@ -357,10 +341,6 @@ impl Batch {
         let asked = self.entries.iter_mut().filter(|entry| entry.is_asked);
         for (entry, (place, request)) in asked.zip(requests.into_iter().enumerate()) {
             entry.is_left = left.binary_search(&place).is_ok();
-            assert!(
-                !entry.is_left || matches!(entry.request.command, Command::READ | Command::CACHE),
-                "a device leaves only reads"
-            );
             if let Err(error) = request.outcome {
                 entry.error = ErrorCode::of_device(&error);
             }
@@ -450,29 +430,6 @@ impl Batch {
         self.roomy_batches = 0;
         self.replies.shrink(0);
     }
-}
-
-/// Executes requests. Returns the places of the reads that the device has left, in order.
-fn execute(requests: &mut [Request<'_>], device: &dyn BlockDevice, waiting: Waiting) -> Vec<usize> {
-    let waited = match waiting {
-        Waiting::All => requests.len(),
-        Waiting::First => 1.min(requests.len()),
-        Waiting::None => 0,
-    };
-    let (first, others) = requests.split_at_mut(waited);
-    if !first.is_empty() {
-        device.execute(first);
-    }
-    if others.is_empty() {
-        return Vec::new();
-    }
-    let mut left = device.execute_ready(others);
-    assert!(
-        left.is_sorted_by(|one, next| one < next) && left.last() < Some(&others.len()),
-        "a device leaves requests of the list, each once"
-    );
-    left.iter_mut().for_each(|place| *place += waited);
-    left
 }
 
 /// Copies bytes to their place among the replies. A reply without its head would take another

@@ -19,8 +19,7 @@ pub struct ServerConfig {
     pub max_handshakes: usize,
     /// The memory of all connections' buffers.
     pub memory: Memory,
-    /// Most threads beside those of connections. They execute batches of devices that wait for
-    /// other machines.
+    /// Most threads beside those of connections. They execute requests that complete later.
     pub max_helpers: usize,
     /// Longest time for selecting an export.
     pub handshake_timeout: Duration,

@@ -3,11 +3,12 @@
 //!
 //! Each connection has a thread. The thread receives all that its client has sent with one system
 //! call, executes it on the device as one batch, and sends all replies with one more system call.
-//! If the device waits for other machines, reads and flushes are executed by further threads
-//! meanwhile ([`lanes`]).
+//! Requests that the device leaves, because they would wait for the medium or for other machines,
+//! are executed by further threads meanwhile (`gemelo_device::Lanes`).
 //! The device decides how a request is carried out (`gemelo_device`), and [`Exports`] names the
 //! devices. [`NbdFrontEnd`] makes a front end of the server.
 
+mod answers;
 mod batch;
 mod busy_wait;
 mod check;
@@ -19,8 +20,8 @@ mod exports;
 mod front_end;
 mod handshake;
 mod intake;
-mod lanes;
 mod listener;
+mod records;
 mod registry;
 mod reports;
 mod session;

@@ -1,14 +1,15 @@
 //! A connection from its handshake to its end. It reports sessions that do not end at the client's
 //! wish.
 
+use super::answers::Answers;
 use super::connection_log::{LoggedConnection, Traffic};
 use super::error::SessionError;
 use super::handshake::{Chosen, Handshake};
-use super::lanes::{Lanes, Setting};
 use super::shared::Shared;
 use super::stream::Stream;
 use super::transmission::{End, Transmission};
 use crate::socket::Socket;
+use gemelo_device::Lanes;
 use std::io;
 use std::mem::{Discriminant, discriminant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -125,25 +126,18 @@ impl Session {
         }
     }
 
-    /// Makes the lanes of a connection. The records of an encrypted stream are made by one thread,
-    /// so such a connection has none. A machine with one core gains nothing by lanes of a device
-    /// that does not wait.
-    fn lanes(&self, stream: &Stream, chosen: &Chosen) -> Option<Lanes> {
+    /// Makes the lanes of a connection.
+    fn lanes(&self, stream: &Stream, chosen: &Chosen) -> Lanes<Answers> {
         let device = &chosen.export.device;
-        let is_remote = device.is_remote();
-        let has_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
-        let socket = stream.plain_socket().filter(|_| is_remote || has_cores)?;
         let Shared { config, counters, helpers, .. } = &*self.shared;
-        let setting = Setting {
-            device: Arc::clone(device),
-            is_remote,
-            structured_replies: chosen.agreed.structured_replies,
-            memory: config.memory.clone(),
-            helpers: Arc::clone(helpers),
-            counters: Arc::clone(counters),
-            send_timeout: config.send_timeout,
-        };
-        Some(Lanes::new(setting, socket))
+        let answers = Answers::new(
+            Arc::clone(device),
+            chosen.agreed.structured_replies,
+            (config.memory.clone(), Arc::clone(counters)),
+            stream.to_send(),
+            config.send_timeout,
+        );
+        Lanes::new(answers, Arc::clone(helpers), device.waiters())
     }
 }
 

@@ -1,16 +1,17 @@
 //! The byte stream of a session: a socket, or TLS over a socket.
 
+use super::records::Records;
 use crate::socket::Socket;
 use rustix::net::UCred;
-use rustls::{ProtocolVersion, ServerConfig, ServerConnection, StreamOwned};
-use std::io::{self, Read, Write};
+use rustls::ServerConfig;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A plain or encrypted stream.
+/// A plain or encrypted stream. One thread reads from it, and others may send by their own copies.
 pub(crate) enum Stream {
     Plain(Socket),
-    Tls(Box<StreamOwned<ServerConnection, Socket>>),
+    Tls(Records),
 }
 
 impl Stream {
@@ -21,19 +22,25 @@ impl Stream {
     /// Starts TLS. The handshake reads exactly the bytes that it needs, so no unencrypted bytes are
     /// buffered and used as encrypted ones.
     pub(crate) fn start_tls(self, config: Arc<ServerConfig>) -> io::Result<Self> {
-        let Self::Plain(mut socket) = self else { return Err(io::ErrorKind::InvalidInput.into()) };
-        let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
-        while connection.is_handshaking() {
-            connection.complete_io(&mut socket)?;
-        }
-        Ok(Self::Tls(Box::new(StreamOwned::new(connection, socket))))
+        let Self::Plain(socket) = self else { return Err(io::ErrorKind::InvalidInput.into()) };
+        Ok(Self::Tls(Records::accept(socket, config)?))
+    }
+
+    /// Returns a copy for other threads to send by, without a deadline.
+    pub(crate) fn to_send(&self) -> Self {
+        let mut copy = match self {
+            Self::Plain(socket) => Self::Plain(socket.clone()),
+            Self::Tls(records) => Self::Tls(records.clone()),
+        };
+        copy.set_deadline_after(None);
+        copy
     }
 
     /// As [`Socket::set_deadline_after`].
     pub(crate) fn set_deadline_after(&mut self, after_ns: Option<u64>) {
         match self {
             Self::Plain(socket) => socket.set_deadline_after(after_ns),
-            Self::Tls(stream) => stream.sock.set_deadline_after(after_ns),
+            Self::Tls(records) => records.socket.set_deadline_after(after_ns),
         }
     }
 
@@ -60,26 +67,14 @@ impl Stream {
 
     /// Returns the version of TLS, and [`None`] if the stream is not encrypted.
     pub(crate) fn tls_version(&self) -> Option<&'static str> {
-        let Self::Tls(stream) = self else { return None };
-        Some(match stream.conn.protocol_version() {
-            Some(ProtocolVersion::TLSv1_2) => "TLS 1.2",
-            Some(ProtocolVersion::TLSv1_3) => "TLS 1.3",
-            _ => "TLS",
-        })
+        let Self::Tls(records) = self else { return None };
+        Some(records.version())
     }
 
-    /// Returns the socket of a stream that is not encrypted, for other threads to send on.
-    pub(crate) fn plain_socket(&self) -> Option<Socket> {
-        let Self::Plain(socket) = self else { return None };
-        let mut socket = socket.clone();
-        socket.set_deadline_after(None);
-        Some(socket)
-    }
-
-    fn socket(&self) -> &Socket {
+    pub(crate) fn socket(&self) -> &Socket {
         match self {
             Self::Plain(socket) => socket,
-            Self::Tls(stream) => &stream.sock,
+            Self::Tls(records) => &records.socket,
         }
     }
 
@@ -87,42 +82,41 @@ impl Stream {
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.receive(buffer),
-            Self::Tls(stream) => stream.read(buffer),
+            Self::Tls(records) => records.read(buffer),
         }
     }
 
-    /// Reads available bytes without waiting. Returns [`None`] if there are none, or if the stream
-    /// cannot tell without waiting.
+    /// Reads available bytes without waiting. Returns [`None`] if there are none.
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Self::Plain(socket) => socket.receive_now(buffer),
-            Self::Tls(_) => Ok(None),
+            Self::Tls(records) => records.read_now(buffer),
         }
     }
 
-    pub(crate) fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        match self {
-            Self::Plain(socket) => socket.read_exact(buffer),
-            Self::Tls(stream) => stream.read_exact(buffer),
+    /// Reads as many bytes as the buffer has.
+    pub(crate) fn read_exact(&mut self, mut buffer: &mut [u8]) -> io::Result<()> {
+        while !buffer.is_empty() {
+            let read = self.read(buffer)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            buffer = buffer.split_at_mut(read).1;
         }
+        Ok(())
     }
 
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Self::Plain(socket) => socket.write_all(bytes),
-            Self::Tls(stream) => {
-                stream.write_all(bytes)?;
-                stream.flush()
-            }
+            Self::Plain(socket) => io::Write::write_all(socket, bytes),
+            Self::Tls(records) => records.write_all(bytes),
         }
     }
 
     /// Tells the peer that the stream ends.
     pub(crate) fn close(&mut self) {
-        if let Self::Tls(stream) = self {
-            stream.conn.send_close_notify();
-            // The peer may be gone already, so a failure does not matter.
-            let _ = stream.flush();
+        if let Self::Tls(records) = self {
+            records.close();
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The transmission phase of a connection. In a loop, it receives all that the client has sent,
 //! executes it as one batch, and sends all replies. Whatever the client sends meanwhile waits in
-//! the socket, which slows the client down. On a remote device, requests that wait are executed
-//! beside this loop (`overlap`).
+//! the socket, which slows the client down. Requests that would keep it waiting complete later
+//! (`later`).
 
 mod large;
-mod overlap;
+mod later;
 
-use super::batch::{Batch, Waiting};
+use super::answers::Answers;
+use super::batch::Batch;
 use super::busy_wait::BusyWait;
 use super::check::Rules;
 use super::config::ServerConfig;
@@ -15,11 +16,10 @@ use super::counters::Counters;
 use super::error::{LONGEST_DROPPED_BYTES, SessionError};
 use super::handshake::Chosen;
 use super::intake::{Next, ReceiveBuffer};
-use super::lanes::Lanes;
 use super::silence::{Silence, Verdict};
 use super::stream::Stream;
 use crate::wire::{Command, ErrorCode, REQUEST_BYTES, RequestHeader};
-use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
+use gemelo_device::{BlockDevice, DeviceError, Lanes, Operation, Request, Waiting};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,12 +46,10 @@ pub(crate) struct Transmission<'a> {
     silence: Silence,
     send_timeout: Option<Duration>,
     counters: &'a Counters,
-    /// [`None`] if all batches are executed here.
-    lanes: Option<Arc<Lanes>>,
-    /// `true` if long writes may be in execution in lanes.
-    has_long_writes: bool,
-    /// Number of batches to come in which reads that wait for the medium are left to a thread of
-    /// their own, even if nothing else is in execution.
+    lanes: Arc<Lanes<Answers>>,
+    /// `true` if this machine has several cores.
+    has_cores: bool,
+    /// Number of batches to come in which a lone request that the device leaves goes to a lane.
     deep_batches: u32,
     /// Number of lanes that had ended when the client was last found silent.
     lanes_ended: u64,
@@ -70,7 +68,7 @@ impl<'a> Transmission<'a> {
         mut stream: Stream,
         chosen: Chosen,
         config: &ServerConfig,
-        (counters, lanes): (&'a Counters, Option<Lanes>),
+        (counters, lanes): (&'a Counters, Lanes<Answers>),
     ) -> io::Result<Self> {
         stream.set_deadline_after(None);
         stream.set_send_timeout(config.send_timeout)?;
@@ -83,8 +81,8 @@ impl<'a> Transmission<'a> {
             stream,
             chosen,
             counters,
-            lanes: lanes.map(Arc::new),
-            has_long_writes: false,
+            lanes: Arc::new(lanes),
+            has_cores: std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
             deep_batches: 0,
             lanes_ended: 0,
             traffic: Traffic::default(),
@@ -109,7 +107,7 @@ impl<'a> Transmission<'a> {
     }
 
     fn serve(&mut self) -> Result<(), SessionError> {
-        while !self.lanes.as_ref().is_some_and(|lanes| lanes.have_failed()) {
+        while !self.lanes.have_failed() {
             let goes_on = match self.intake.peek()? {
                 Next::Incomplete => self.receive()?,
                 Next::TooLong(header) => self.refuse(header)?,
@@ -131,8 +129,8 @@ impl<'a> Transmission<'a> {
     /// stream, or if the client has been idle for too long.
     fn receive(&mut self) -> Result<bool, SessionError> {
         loop {
-            let lanes_hold = self.lanes.as_ref().is_some_and(|lanes| lanes.hold_memory());
-            let holds_memory = lanes_hold || self.intake.is_grown() || self.batch.is_grown();
+            let holds_memory =
+                self.lanes.hold_memory() || self.intake.is_grown() || self.batch.is_grown();
             if let Some(tick) = self.silence.new_tick(holds_memory) {
                 self.stream.set_receive_timeout(tick)?;
             }
@@ -173,7 +171,8 @@ impl<'a> Transmission<'a> {
             Verdict::Shrink => {
                 self.intake.shrink();
                 self.batch.shrink();
-                self.lanes.iter().for_each(|lanes| lanes.shrink());
+                self.lanes.shrink();
+                self.lanes.client().shrink();
             }
             Verdict::Idle => {
                 self.end = End::Idle;
@@ -191,10 +190,6 @@ impl<'a> Transmission<'a> {
     /// Executes the received requests, as many as fit into a batch. `first` is the request at the
     /// front.
     fn perform(&mut self, first: RequestHeader) -> Result<bool, SessionError> {
-        if let Some(lanes) = self.lanes.as_ref().filter(|lanes| lanes.are_for_waits()) {
-            let lanes = Arc::clone(lanes);
-            return self.perform_overlapping(&lanes, first);
-        }
         let rules = self.rules();
         while !self.batch.is_full() {
             let Some((header, payload)) = self.next_request() else { break };
@@ -208,7 +203,7 @@ impl<'a> Transmission<'a> {
             return self.perform_large(first);
         }
         if !self.start_long_writes() {
-            self.execute_ready()?;
+            self.submit_batch()?;
         }
         Ok(true)
     }
@@ -229,11 +224,12 @@ impl<'a> Transmission<'a> {
         self.batch.execute(self.intake.all(), &*self.chosen.export.device, Waiting::All);
         let sent = self.answer_batch();
         self.batch.clear();
-        sent
+        sent.map(|_| ())
     }
 
-    /// Counts the requests of the batch that was executed, and sends their replies.
-    fn answer_batch(&mut self) -> Result<(), SessionError> {
+    /// Counts the requests of the batch that was executed, and sends their replies. Returns their
+    /// number.
+    fn answer_batch(&mut self) -> Result<usize, SessionError> {
         match self.batch.leaves_unflushed() {
             Some(true) => self.written += 1,
             Some(false) => self.flushed = self.written,
@@ -244,19 +240,12 @@ impl<'a> Transmission<'a> {
             answered <= self.batch.requests() && self.flushed <= self.written,
             "no more is answered than was asked, nor flushed than written"
         );
+        self.traffic += self.batch.traffic();
         if answered > 0 {
             self.counters.count_batch(answered);
+            self.lanes.client().send(self.batch.replies())?;
         }
-        self.traffic += self.batch.traffic();
-        self.check_may_answer()?;
-        match &self.lanes {
-            _ if answered == 0 => Ok(()),
-            Some(lanes) => lanes.send(self.batch.replies()),
-            None => self
-                .stream
-                .write_all(self.batch.replies())
-                .map_err(|error| SessionError::of_send(error, self.send_timeout)),
-        }
+        Ok(answered)
     }
 
     /// Checks, right before anything is sent, that it may be.

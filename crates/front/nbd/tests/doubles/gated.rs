@@ -1,7 +1,9 @@
 //! A device in memory whose reads, writes and flushes wait at gates that the test closes and opens.
 
 use super::memory::MemoryDevice;
-use gemelo_device::{BlockDevice, DeviceError, Durability, Extent, Geometry, Operation, Request};
+use gemelo_device::{
+    BlockDevice, Claim, DeviceError, Durability, Extent, Geometry, Operation, Request, Waiting,
+};
 use std::ops::Range;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -133,6 +135,15 @@ impl Gated {
         self.change(|gates| gates.reads_waiting -= ranges.len());
     }
 
+    /// Returns whether a batch that does not wait leaves a request. A remote device leaves all
+    /// reads, and all that must be durable.
+    fn leaves(&self, request: &Request<'_>) -> bool {
+        match read_range(request) {
+            Some(range) => self.is_remote || self.can_tell && self.is_held(&range),
+            None => self.is_remote && is_flushed(request),
+        }
+    }
+
     fn pass_write(&self) {
         self.change(|gates| gates.writes_waiting += 1);
         self.wait_while(|gates| gates.writes_wait);
@@ -147,6 +158,16 @@ impl Gated {
         self.wait_while(|gates| gates.flushes_wait);
         self.change(|gates| gates.flushes_waiting -= 1);
     }
+}
+
+/// Returns whether a request and another one of its batch have to keep their order.
+fn has_order(claims: &[Claim], place: usize) -> bool {
+    let is_ordered = |(at, other): (usize, &Claim)| {
+        let both = [&claims[place], other];
+        let is_flush = both.contains(&&Claim::Flush);
+        at != place && !is_flush && (both[0].waits_for(both[1]) || both[1].waits_for(both[0]))
+    };
+    claims.iter().enumerate().any(is_ordered)
 }
 
 fn read_range(request: &Request<'_>) -> Option<Range<u64>> {
@@ -171,10 +192,6 @@ impl BlockDevice for Gated {
         self.memory.geometry()
     }
 
-    fn is_remote(&self) -> bool {
-        self.is_remote
-    }
-
     fn execute(&self, batch: &mut [Request<'_>]) {
         let ranges: Vec<_> = batch.iter().filter_map(read_range).collect();
         self.pass_reads(&ranges);
@@ -191,10 +208,18 @@ impl BlockDevice for Gated {
         }
     }
 
-    fn execute_ready(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
+    fn submit(&self, batch: &mut [Request<'_>], waiting: Waiting) -> Vec<usize> {
+        let waited = match waiting {
+            Waiting::First if !self.is_remote => batch.len().min(1),
+            Waiting::First | Waiting::All => batch.len(),
+            Waiting::None => 0,
+        };
+        let claims: Vec<Claim> = batch.iter().map(|request| request.operation.claim()).collect();
+        let (first, others) = batch.split_at_mut(waited);
+        self.execute(first);
         let mut left = Vec::new();
-        for (place, request) in batch.iter_mut().enumerate() {
-            if self.can_tell && read_range(request).is_some_and(|range| self.is_held(&range)) {
+        for (place, request) in (waited..).zip(others) {
+            if self.leaves(request) && !has_order(&claims, place) {
                 left.push(place);
             } else {
                 self.execute(std::slice::from_mut(request));
@@ -202,6 +227,10 @@ impl BlockDevice for Gated {
         }
         self.change(|gates| gates.reads_left += left.len());
         left
+    }
+
+    fn waiters(&self) -> usize {
+        if self.is_remote { 16 } else { 1 }
     }
 
     fn extents(

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserProtocolFeatures};
+use vhost::vhost_user::message::{
+    VhostUserConfigFlags, VhostUserInflight, VhostUserProtocolFeatures,
+};
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
@@ -110,6 +112,7 @@ pub(crate) struct Segment {
 pub(crate) struct Vm {
     pub(crate) memory: GuestMemoryMmap,
     file: File,
+    in_flight: Option<(VhostUserInflight, File)>,
     pub(crate) frontend: Frontend,
     pub(crate) kick: EventFd,
     call: EventFd,
@@ -117,6 +120,13 @@ pub(crate) struct Vm {
     pub(crate) available: u16,
     pub(crate) used: u16,
     next_descriptor: u16,
+}
+
+/// The region for requests in flight of a virtual machine.
+enum InFlight {
+    None,
+    New,
+    Kept(VhostUserInflight, File),
 }
 
 impl Vm {
@@ -127,9 +137,33 @@ impl Vm {
         Self::with_memory(socket, queue, features, file)
     }
 
+    /// Connects with a region for requests in flight.
+    pub(crate) fn connect_tracked(socket: &Path, queue: usize, features: u64) -> Self {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(MEMORY_BYTES).unwrap();
+        Self::with(socket, (queue, features), file, InFlight::New)
+    }
+
     /// Connects with the memory of a guest that had started its queue before. Its requests that
     /// have no answer are sent again.
     pub(crate) fn with_memory(socket: &Path, queue: usize, features: u64, file: File) -> Self {
+        Self::with(socket, (queue, features), file, InFlight::None)
+    }
+
+    /// Connects to another server with the memory and the region of this guest, as if the server
+    /// so far had been killed.
+    pub(crate) fn connect_again(&self, socket: &Path, features: u64) -> Self {
+        let Some((region, file)) = &self.in_flight else { panic!("it has no region") };
+        let kept = InFlight::Kept(*region, file.try_clone().unwrap());
+        Self::with(socket, (self.queue, features), self.file.try_clone().unwrap(), kept)
+    }
+
+    fn with(
+        socket: &Path,
+        (queue, features): (usize, u64),
+        file: File,
+        in_flight: InFlight,
+    ) -> Self {
         let mapped = FileOffset::new(file.try_clone().unwrap(), 0);
         let range = (GuestAddress(0), MEMORY_BYTES as usize, Some(mapped));
         let memory = GuestMemoryMmap::from_ranges_with_files([range]).unwrap();
@@ -140,9 +174,23 @@ impl Vm {
         assert_eq!(offered & wanted, wanted, "the features are offered");
         frontend.set_features(wanted).unwrap();
         let protocol = frontend.get_protocol_features().unwrap();
-        let config = VhostUserProtocolFeatures::CONFIG | VhostUserProtocolFeatures::MQ;
+        let config = VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::BACKEND_REQ
+            | VhostUserProtocolFeatures::INFLIGHT_SHMFD;
         assert!(protocol.contains(config));
         frontend.set_protocol_features(config).unwrap();
+        let in_flight = match in_flight {
+            InFlight::None => None,
+            InFlight::New => {
+                let wanted = VhostUserInflight::new(0, 0, 16, QUEUE_SIZE);
+                Some(frontend.get_inflight_fd(&wanted).unwrap())
+            }
+            InFlight::Kept(region, file) => Some((region, file)),
+        };
+        if let Some((region, file)) = &in_flight {
+            frontend.set_inflight_fd(region, file.as_raw_fd()).unwrap();
+        }
         frontend
             .set_mem_table(&[VhostUserMemoryRegionInfo {
                 guest_phys_addr: 0,
@@ -170,7 +218,18 @@ impl Vm {
         frontend.set_vring_call(queue, &call).unwrap();
         frontend.set_vring_kick(queue, &kick).unwrap();
         frontend.set_vring_enable(queue, true).unwrap();
-        Self { memory, file, frontend, kick, call, queue, available, used, next_descriptor: 0 }
+        Self {
+            memory,
+            file,
+            in_flight,
+            frontend,
+            kick,
+            call,
+            queue,
+            available,
+            used,
+            next_descriptor: 0,
+        }
     }
 
     /// Ends the connection, and keeps the memory.

@@ -15,7 +15,7 @@ pub struct ReplayJobOptions {
     #[command(flatten)]
     pub trace: TraceInput,
     /// Target of the replay: a file, a block device, pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT,
-    /// nbd+unix:///EXPORT?socket=PATH or null:
+    /// nbd+unix:///EXPORT?socket=PATH, vhost-user:SOCKET or null:
     #[arg(long, value_name = "URI", help_heading = "Target")]
     pub target: TargetUri,
     /// Size of the target [default: that of the device, volume or export, or the size that the

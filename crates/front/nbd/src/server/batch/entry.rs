@@ -4,7 +4,7 @@ use crate::wire::{
     COMMAND_FLAG_FUA, COMMAND_FLAG_NO_HOLE, Command, ERROR_CHUNK_BYTES, ErrorCode,
     OFFSET_DATA_HEADER_BYTES, RequestHeader, SIMPLE_REPLY_BYTES,
 };
-use gemelo_device::{Durability, Operation};
+use gemelo_device::{Claim, Durability, Operation};
 use std::ops::Range;
 
 /// The format of a reply.
@@ -37,7 +37,7 @@ pub(super) struct Entry {
     pub(super) is_done: bool,
     /// `true` once the device was asked to execute the request.
     pub(super) is_asked: bool,
-    /// `true` if the device has left the read, so that it has no reply yet.
+    /// `true` if the device has left the request, so that it has no reply yet.
     pub(super) is_left: bool,
 }
 
@@ -59,6 +59,26 @@ impl Entry {
         }
         let sends_data = self.request.command == Command::READ && self.error.is_none();
         Self::head_bytes(self.shape, self.error) + if sends_data { self.data_bytes } else { 0 }
+    }
+
+    /// Returns whether the request was executed without an error.
+    pub(super) fn is_done_right(&self) -> bool {
+        self.error.is_none() && !self.is_left
+    }
+
+    /// Returns what the request reads or changes, unless it was refused.
+    pub(super) fn claim(&self) -> Option<Claim> {
+        let range = self.request.range();
+        match self.request.command {
+            _ if !self.error.is_none() => None,
+            Command::READ | Command::CACHE => Some(Claim::Read(range)),
+            Command::WRITE | Command::WRITE_ZEROES | Command::TRIM => {
+                let is_durable = self.request.has(COMMAND_FLAG_FUA);
+                Some(Claim::Change { range, is_durable })
+            }
+            Command::FLUSH => Some(Claim::Flush),
+            _ => None,
+        }
     }
 
     fn durability(&self) -> Durability {

@@ -59,14 +59,16 @@ impl BlockDevice for Sectors {
         }
     }
 
-    /// Leaves each third read, as long as it is not the first of a batch.
-    fn execute_ready(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
-        let is_left = |place: usize, request: &Request<'_>| {
-            place % 3 == 1 && matches!(request.operation, Operation::Read { .. })
-        };
+    /// Leaves each third request that is not waited for.
+    fn submit(&self, batch: &mut [Request<'_>], waiting: Waiting) -> Vec<usize> {
         let mut left = Vec::new();
         for (place, request) in batch.iter_mut().enumerate() {
-            if is_left(place, request) {
+            let is_left = match waiting {
+                Waiting::All => false,
+                Waiting::First => place % 3 == 1,
+                Waiting::None => place % 3 == 0,
+            };
+            if is_left {
                 left.push(place);
             } else {
                 self.execute(std::slice::from_mut(request));
@@ -176,13 +178,15 @@ proptest! {
             let mut replies = batch.replies().to_vec();
             prop_assert_eq!(batch.answered() + batch.left().count(), requests.len());
             loop {
-                let left: Vec<_> = batch.left().collect();
+                let left: Vec<_> = batch.left().map(|(_, left)| left).collect();
                 if left.is_empty() {
                     break;
                 }
                 batch.empty();
-                left.iter().for_each(|read| assert!(batch.push(*read, 0..0, &rules)));
-                batch.execute(&[], &device, Waiting::First);
+                for (request, payload) in left {
+                    assert!(batch.push(request, payload, &rules));
+                }
+                batch.execute(&received, &device, Waiting::First);
                 prop_assert!(batch.answered() > 0, "the first one is not left");
                 replies.extend_from_slice(batch.replies());
             }
@@ -202,13 +206,17 @@ proptest! {
             }
             prop_assert!(answered.iter().all(|is_answered| *is_answered));
 
-            let written = device.written.lock().unwrap();
-            let accepted = requests.iter().filter(|request| request.command == Command::WRITE && check(request, &rules).is_ok());
-            prop_assert_eq!(written.len(), accepted.clone().count());
-            for (request, (offset, data)) in accepted.zip(&*written) {
-                prop_assert_eq!(request.offset, *offset);
-                prop_assert_eq!(data, &vec![request.cookie as u8 ^ round; request.length as usize]);
-            }
+            let is_accepted = |request: &&RequestHeader| {
+                request.command == Command::WRITE && check(request, &rules).is_ok()
+            };
+            let mut accepted: Vec<_> = requests.iter().filter(is_accepted).map(|request| {
+                (request.offset, vec![request.cookie as u8 ^ round; request.length as usize])
+            }).collect();
+            // Requests that were left are executed later.
+            let mut written = std::mem::take(&mut *device.written.lock().unwrap());
+            accepted.sort_unstable();
+            written.sort_unstable();
+            prop_assert_eq!(written, accepted);
         }
     }
 }

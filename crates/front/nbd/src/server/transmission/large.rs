@@ -57,7 +57,7 @@ impl Transmission<'_> {
     /// at the end of the stream.
     pub(super) fn perform_large(&mut self, header: RequestHeader) -> Result<bool, SessionError> {
         // The pieces of a reply must not mix with other replies.
-        self.lanes.iter().for_each(|lanes| lanes.wait_for_all());
+        self.lanes.wait_for_all();
         let rules = self.rules();
         self.intake.discard(REQUEST_BYTES);
         let checked = check(&header, &rules);
