@@ -54,9 +54,10 @@ fn stats<'a>(parts: impl Iterator<Item = &'a ReplayStats>) -> ReplayStats {
 }
 
 fn both_late(mut one: Lateness, other: Lateness) -> Lateness {
-    assert_eq!(one.late_after_ns, other.late_after_ns, "both count the same operations as late");
-    one.late += other.late;
-    one.by_ns.merge(&other.by_ns);
+    let Lateness { late, late_after_ns, by_ns, summary: _ } = other;
+    assert_eq!(one.late_after_ns, late_after_ns, "both count the same operations as late");
+    one.late += late;
+    one.by_ns.merge(&by_ns);
     one.summary = one.by_ns.summary();
     one
 }
