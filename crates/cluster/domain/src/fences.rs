@@ -149,7 +149,7 @@ pub(crate) mod tests {
         let running = FencedHolder { instance: one.instance(), process: own, ended_ns: None };
         remember(&two, &running);
         assert_eq!(tend_fences(&two, &world, MEMBER).unwrap(), 0);
-        assert_eq!(remembered(&two), [running.clone()]);
+        assert_eq!(remembered(&two), std::slice::from_ref(&running));
         world.sleep_until_ns(10 * QUIET_NS);
         assert_eq!(tend_fences(&two, &world, MEMBER).unwrap(), 0);
         assert!(is_fenced(&one), "the process still runs");

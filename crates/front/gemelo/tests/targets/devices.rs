@@ -60,15 +60,18 @@ impl Drop for OwnDevice {
 fn this_programs_devices_take_load() {
     let directory = TestDirectory::new();
     directory.volume("pool", 8 * MIB, DedupMode::Inline);
-    let mut device =
-        OwnDevice::start(&directory.path("pool"), &directory.path("."), false);
+    let mut device = OwnDevice::start(&directory.path("pool"), &directory.path("."), false);
     let target = target(&directory.path("disk.sock"));
     use_all(&target, 2);
     let target = ["--target", &*target];
     refused("bench", &target, "use --force");
     refused("bench --force --file-size 16m", &target, "but the job needs 16.00 MiB");
     refused("bench --force --sync both", &target, "does not support direct I/O");
-    refused("bench --force --queue-depth 400 --file-size 4m", &target, "holds at most 341 requests");
+    refused(
+        "bench --force --queue-depth 400 --file-size 4m",
+        &target,
+        "holds at most 341 requests",
+    );
     refused("bench --force --processes 17 --file-size 256k", &target, "has 16 queues");
     let pool = device.pool.take().unwrap();
     assert!(pool.prove(10).unwrap().is_empty());
