@@ -356,14 +356,15 @@ impl Change {
                 count: reader.varint()?,
             },
             15 => Self::Shrink { volume, size_bytes: reader.varint()? },
-            20 => {
-                let compression = Compression::from_bytes(reader.array()?)?;
-                Self::SetCompression { volume, compression }
-            }
+            20 => Self::SetCompression { volume, compression: compression_from(reader)? },
             18 => Self::Lose { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
             _ => return None,
         })
     }
+}
+
+fn compression_from(reader: &mut Reader<'_>) -> Option<Compression> {
+    Compression::from_bytes(reader.array()?)
 }
 
 fn put_head(out: &mut Vec<u8>, tag: u8, volume: VolumeId) {

@@ -141,6 +141,7 @@ impl Story {
             targets: Mutex::new(targets(&pool, &contents)),
             next_volume: contents.volumes.len(),
             modes: self.modes,
+            compresses: false,
             max_blocks: MAX_BLOCKS,
             clients: 2 + self.random.below(2),
             steps: 60 + self.random.below(80),

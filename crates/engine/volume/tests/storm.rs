@@ -26,7 +26,7 @@ use common::judge::{Contents, History};
 use common::repeat::Repeat;
 use common::simulated::{Fault, Nature, Shot, Simulation};
 use common::storm::{Storm, targets};
-use common::{BLOCK, first_seed, open_ticking, options_with, rounds, tuning};
+use common::{BLOCK, any_compression, first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -60,6 +60,7 @@ struct Life<'a> {
     random: &'a mut Random,
     tuning: Tuning,
     collider: Option<Collider>,
+    compresses: bool,
     max_blocks: u64,
     /// The number of images that were checked.
     points: u64,
@@ -123,6 +124,7 @@ impl Life<'_> {
             targets: Mutex::new(targets(pool, contents)),
             next_volume: contents.volumes.len(),
             modes: &MODES,
+            compresses: self.compresses,
             max_blocks: self.max_blocks,
             clients: 2 + self.random.below(3),
             steps: 60 + self.random.below(120),
@@ -174,7 +176,15 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     let (pool_blocks, max_blocks) = SIZES[usize::from(random.below(4) == 0)];
     // A long journal has room for commits that carry all their contents.
     let journal_bytes = Some([64 << 10, 1 << 20][random.below(2) as usize]);
-    let options = PoolOptions { fingerprint, journal_bytes, ..options_with(backend, pool_blocks) };
+    // A third of the pools compress.
+    let compression = (seed % 3 == 2).then(|| any_compression(&mut random));
+    let compresses = compression.is_some();
+    let options = PoolOptions {
+        fingerprint,
+        journal_bytes,
+        compression,
+        ..options_with(backend, pool_blocks)
+    };
     Pool::format(&simulation.disks(), &options).unwrap();
     let max_references = if random.below(4) == 0 { 3 } else { u32::MAX };
     let inline_overload = InlineOverload::ALL[random.below(2) as usize];
@@ -188,7 +198,8 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
         ..tuning()
     };
     let collider = collides.then(|| Collider::of(&simulation.disks()));
-    let mut life = Life { random: &mut random, tuning, collider, max_blocks, points: 0 };
+    let mut life =
+        Life { random: &mut random, tuning, collider, compresses, max_blocks, points: 0 };
     let mut history = History::new(&Contents::default());
     for _ in 0..LIVES {
         (simulation, history) = life.live(&simulation, &mut history);

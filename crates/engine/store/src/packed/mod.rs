@@ -99,7 +99,7 @@ impl PackedStore {
     ) -> io::Result<Vec<(u32, Vec<u8>)>> {
         let mut patches = Patches { block_bytes, read, blocks: BTreeMap::new() };
         patches.put(pbn, form)?;
-        Ok(patches.blocks.into_iter().map(|(number, block)| (number, block.bytes)).collect())
+        Ok(patches.blocks.into_iter().collect())
     }
 
     fn read_block(&self, block: u32, bytes: &mut [u8]) -> io::Result<()> {
@@ -178,8 +178,9 @@ impl StoreSetUp for PackedStore {
         open_form(self.seed, pbn, form, &mut content).ok().map(|()| content)
     }
 
-    /// Other contents of a block stay as they are. A block that has its forms already is not
-    /// written: it may have contents that no commit carries.
+    /// Other contents of a block stay as they are. A block that has its forms already is written as
+    /// well: after a failed sync it may be in the page cache alone. The other contents have the same
+    /// bytes on the medium, so a torn write does not harm them.
     fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
         let _alone = self.patching.lock();
         let read = |number: u32| {
@@ -191,9 +192,10 @@ impl StoreSetUp for PackedStore {
         for (pbn, form) in forms {
             patches.put(*pbn, form)?;
         }
-        let changed = patches.blocks.iter().filter(|(_, block)| block.is_changed);
-        let blocks: Vec<(Pbn, &[u8])> = changed
-            .filter_map(|(number, block)| Some((block_number(*number)?, &*block.bytes)))
+        let blocks: Vec<(Pbn, &[u8])> = patches
+            .blocks
+            .iter()
+            .filter_map(|(number, bytes)| Some((block_number(*number)?, &**bytes)))
             .collect();
         write_blocks(&*self.below, &blocks)
     }

@@ -6,18 +6,12 @@ use gemelo_format::{PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace, Pbn};
 use std::collections::BTreeMap;
 use std::io;
 
-/// A block that gets contents.
-pub(super) struct Patched {
-    pub(super) bytes: Vec<u8>,
-    pub(super) is_changed: bool,
-}
-
 /// Blocks that get contents, by their numbers.
 pub(super) struct Patches<'s> {
     pub(super) block_bytes: usize,
     /// Returns the present bytes of a block, if it can be read.
     pub(super) read: &'s dyn Fn(u32) -> Option<Vec<u8>>,
-    pub(super) blocks: BTreeMap<u32, Patched>,
+    pub(super) blocks: BTreeMap<u32, Vec<u8>>,
 }
 
 impl Patches<'_> {
@@ -29,7 +23,7 @@ impl Patches<'_> {
             if form.len() != block_bytes {
                 return Err(no_sense());
             }
-            self.blocks.insert(place.block, Patched { bytes: form.to_vec(), is_changed: true });
+            self.blocks.insert(place.block, form.to_vec());
             return Ok(());
         }
         let (offset, form) = form.split_first_chunk::<OFFSET_BYTES>().ok_or_else(no_sense)?;
@@ -54,19 +48,14 @@ impl Patches<'_> {
         let (read, block_bytes) = (self.read, self.block_bytes);
         let block = self.blocks.entry(number).or_insert_with(|| {
             let present = read(number).filter(|bytes| bytes.starts_with(&PACKED_MAGIC));
-            let is_changed = present.is_none();
-            let bytes = present.unwrap_or_else(|| {
+            present.unwrap_or_else(|| {
                 let mut bytes = vec![0; block_bytes];
                 put(&mut bytes, 0, &PACKED_MAGIC);
                 bytes
-            });
-            Patched { bytes, is_changed }
+            })
         });
         for (at, part) in parts {
-            if block.bytes.get(*at..*at + part.len()) != Some(*part) {
-                put(&mut block.bytes, *at, part);
-                block.is_changed = true;
-            }
+            put(block, *at, part);
         }
     }
 }

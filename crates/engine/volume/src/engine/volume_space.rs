@@ -38,7 +38,8 @@ pub struct VolumeSpace {
     /// Blocks of the data store with contents of this volume alone. Removing the volume frees them.
     pub exclusive_blocks: u64,
     /// Blocks of the data store with contents of this volume and others: other volumes refer to
-    /// the same contents, or compressed contents of others are in the same blocks. Each counts once.
+    /// the same contents, or compressed contents of others are in the same blocks. Each block
+    /// counts once.
     pub shared_blocks: u64,
 }
 

@@ -49,7 +49,7 @@ pub(super) fn set_apart(
 /// What becomes of a content in the journal.
 enum Fate {
     PutBack,
-    /// No map expects it, or the data store has it already.
+    /// No map expects it.
     Needless,
     Displaced(Vec<u8>, Checksum),
 }
@@ -127,7 +127,8 @@ impl Images {
         let checksum = self.seed.of_content(&content);
         match self.kept.get(&pbn) {
             _ if !self.expects(pbn, checksum) => return Fate::Needless,
-            Some(there) if *there == checksum => return Fate::Needless,
+            // What was read may be in the page cache alone.
+            Some(there) if *there == checksum => return Fate::PutBack,
             Some(_) => return Fate::Displaced(content, checksum),
             None => {}
         }

@@ -109,6 +109,8 @@ pub struct Storm<'a> {
     pub next_volume: usize,
     /// The modes that volumes get. A mode that is listed twice is chosen twice as often.
     pub modes: &'static [DedupMode],
+    /// `true` if volumes get any compression.
+    pub compresses: bool,
     /// Blocks of the largest volume.
     pub max_blocks: u64,
     pub clients: u64,
@@ -157,6 +159,7 @@ impl Storm<'_> {
             let (result, is_flush) = match random.below(20) {
                 0..6 => (self.pool.checkpoint(), true),
                 6..13 => (self.pool.find(&Silent, &StopFlag::new()).map(drop), false),
+                13 if self.compresses => (self.recompress(), false),
                 13..15 => (self.pool.arrange(None, &Silent, &StopFlag::new()).map(drop), false),
                 15 => (self.pool.gc(None, &Silent, &StopFlag::new()).map(drop), false),
                 16 if random.below(2) == 0 => (self.grow(&mut random), false),
@@ -171,6 +174,10 @@ impl Storm<'_> {
             std::thread::sleep(Duration::from_micros(random.below(2000)));
         }
         log
+    }
+
+    fn recompress(&self) -> Result<(), VolumeError> {
+        self.pool.recompress(None, &Silent, &StopFlag::new()).map(drop)
     }
 
     fn scrub(&self) -> Result<(), VolumeError> {

@@ -27,8 +27,8 @@ struct Elsewhere {
 }
 
 impl Engine {
-    /// Stores contents at other PBNs, each given by the PBN and the checksum that maps expect. Tells
-    /// of each whether a map entry refers to its new place. A pool whose contents have blocks of
+    /// Stores contents at other PBNs, each given by the PBN and the checksum that maps expect. Says
+    /// for each whether a map entry refers to its new place. A pool whose contents have blocks of
     /// their own leaves them all.
     pub(crate) fn store_elsewhere(&self, contents: &[(Pbn, Checksum, &[u8])]) -> Result<Vec<bool>> {
         let mut moved = vec![false; contents.len()];

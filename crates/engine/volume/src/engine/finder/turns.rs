@@ -31,8 +31,8 @@ impl Turn {
         self.get().max(last.get())
     }
 
-    /// Notes that the volume of this turn was served. One thread serves volumes at a time, apart from commands,
-    /// whose work may then count a little less.
+    /// Notes that the volume of this turn was served. One thread serves volumes at a time, apart
+    /// from commands, whose work may then count a little less.
     pub(super) fn note_served(last: &Self, turn: &Self, found: Found) {
         let began = turn.begin(last);
         turn.set(began.saturating_add(cost(found)));

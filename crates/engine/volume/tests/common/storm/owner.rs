@@ -1,5 +1,7 @@
-//! The thread that creates, copies, resizes, renames and removes volumes, and changes their modes.
+//! The thread that creates, copies, resizes, renames and removes volumes, and changes their
+//! settings.
 
+use super::super::any_compression;
 use super::*;
 
 /// The thread that creates, copies, renames and removes volumes.
@@ -30,6 +32,7 @@ impl<'a> Owner<'a> {
                     0..2 => self.remove(&target),
                     2..4 => self.resize(target),
                     4 => self.rename(target),
+                    5 if self.storm.compresses => self.set_compression(&target),
                     _ => self.set_mode(&target),
                 }
             }
@@ -135,7 +138,20 @@ impl<'a> Owner<'a> {
     fn set_mode(&mut self, target: &Target) {
         let mode = self.mode();
         let start = self.storm.now();
-        if self.storm.pool.set_mode(&target.name, mode).is_ok() {
+        let is_set = self.storm.pool.set_mode(&target.name, mode).is_ok();
+        self.note_flush(start, is_set);
+    }
+
+    fn set_compression(&mut self, target: &Target) {
+        let compression = any_compression(&mut self.random);
+        let start = self.storm.now();
+        let is_set = self.storm.pool.set_compression(&target.name, compression).is_ok();
+        self.note_flush(start, is_set);
+    }
+
+    /// A setting that was changed is durable, and so is everything before it.
+    fn note_flush(&mut self, start: Time, is_set: bool) {
+        if is_set {
             let end = self.storm.now();
             self.log.flushes.push(Flush { start, end });
         }
