@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Sequential reads of volumes that were overwritten at random, before and after "gemelo pool arrange", where volumes share their
-# blocks: each block has as many references as there are volumes. The peer is a lone volume whose blocks nobody shares. The
-# reads are cold. About two minutes with one round.
+# Sequential reads of volumes that were overwritten at random, before and after "gemelo pool
+# arrange", where volumes share their blocks: each block has as many references as there are
+# volumes. The peer is a lone volume whose blocks nobody shares. The reads are cold. About two
+# minutes with one round.
 #
 #   benches/arrange.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
-# BENCH_DIR is the file system of the pools (default /var/tmp; a disk). REFERENCES are the numbers of volumes (1 2 4 16), MB the
-# size of each (256), RUN_MS the length of a measurement (2000). The words after ROUNDS are options of gemelo serve. GEMELO is
-# the program to measure.
+# BENCH_DIR is the file system of the pools (default /var/tmp; a disk). REFERENCES are the numbers
+# of volumes (1 2 4 16), MB the size of each (256), RUN_MS the length of a measurement (2000). The
+# words after ROUNDS are options of gemelo serve. GEMELO is the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}
@@ -17,7 +18,8 @@ size=${MB:-256}m
 . benches/lib/server.bash
 begin arrange fio python3
 
-# use NUMBER OPTIONS...: runs fio on a volume. The seed is fixed: the same blocks with the same contents in the same order.
+# use NUMBER OPTIONS...: runs fio on a volume. The seed is fixed: the same blocks with the same
+# contents in the same order.
 use() {
     local number=$1
     shift
@@ -25,12 +27,14 @@ use() {
         --allrandrepeat=1 --randseed=7 --output-format=json "$@" 2>/dev/null
 }
 
-# serve OPTIONS...: serves the pool. The arranger of the background would work before it is measured.
+# serve OPTIONS...: serves the pool. The arranger of the background would work before it is
+# measured.
 serve() {
     start "$gemelo" serve "$directory/pool" --listen "unix:$socket" --layout-rate 0 "$@"
 }
 
-# sequential REFERENCES WHEN NUMBER OPTIONS...: appends a line of figures. A new server has nothing in its write buffer.
+# sequential REFERENCES WHEN NUMBER OPTIONS...: appends a line of figures. A new server has nothing
+# in its write buffer.
 sequential() {
     local references=$1 when=$2
     kill "$server"

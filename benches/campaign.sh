@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The cost of a campaign beside its runs: the time outside of making, loading, asking and giving back the target, as a
-# share of the whole, and the processor time of the monitor. Goals: at most 2 %, and below 1 % of a core.
+# The cost of a campaign beside its runs: the time outside of making, loading, asking and giving
+# back the target, as a share of the whole, and the processor time of the monitor. Goals: at most 2
+# %, and below 1 % of a core.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What checked reads cost: the same volume served with --verify-reads on and off, in turn; 4 KiB random reads by fio
-# --ioengine=nbd, all of them in the page cache, at depths 1 and 32. "off2" is off once more: the difference between equal
-# programs. About a minute and a half with five rounds.
+# What checked reads cost: the same volume served with --verify-reads on and off, in turn; 4 KiB
+# random reads by fio --ioengine=nbd, all of them in the page cache, at depths 1 and 32. "off2" is
+# off once more: the difference between equal programs. About a minute and a half with five rounds.
 #
 #   benches/checked.sh [ROUNDS]     rounds, default 5; each figure is the median of its rounds
 #
-# BENCH_DIR is the file system of the pool (default /var/tmp). RUN_MS is the length of a measurement (2000), MB the size of the
-# volume (512). GEMELO is the program to measure.
+# BENCH_DIR is the file system of the pool (default /var/tmp). RUN_MS is the length of a measurement
+# (2000), MB the size of the volume (512). GEMELO is the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-5}
@@ -28,7 +28,8 @@ end() {
     rm -f "$socket"
 }
 
-# load NAME DEPTH: appends one line of figures: reads a second, and processor time of the server for each, in microseconds.
+# load NAME DEPTH: appends one line of figures: reads a second, and processor time of the server for
+# each, in microseconds.
 load() {
     local before after
     before=$(awk '{ print $14 + $15 }' "/proc/$server/stat")

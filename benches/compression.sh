@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Writes and reads of volumes in pools that compress with LZ4 and zstd:1, beside a pool that does not
-# and `nbdkit file`: unique blocks of 4 KiB, at random, over NBD, of which half can be compressed
-# away, and of which nothing can. Goals with half of them: LZ4 writes at 0.8 of the rate without
-# compression and at that of nbdkit, in at most 0.55 of the space; zstd:1 writes at 0.5; reads at 0.9
-# of those without, cold ones at 1.0. Contents that cannot be compressed: all within 3 %. About four
-# minutes with one round.
+# Writes and reads of volumes in pools that compress with LZ4 and zstd:1, beside a pool that does
+# not and `nbdkit file`: unique blocks of 4 KiB, at random, over NBD, of which half can be
+# compressed away, and of which nothing can. Goals with half of them: LZ4 writes at 0.8 of the rate
+# without compression and at that of nbdkit, in at most 0.55 of the space; zstd:1 writes at 0.5;
+# reads at 0.9 of those without, cold ones at 1.0. Contents that cannot be compressed: all within 3
+# %. About four minutes with one round.
 #
 #   benches/compression.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Copies of a whole disk image: gemelo volume import and export beside cp --sparse=always, and nbdcopy in and out of a served
-# volume beside nbdkit file, on a disk, in turn. The image has the contents of the distribution "personal". The source is in the
-# page cache, each copy ends with a sync of its file system, and what was copied is compared. Copies out are made three times:
-# as the copy in has left the page cache (the peers leave everything there, gemelo nothing), cold (nothing cached) and warm (all
-# of it). About four minutes with one round.
+# Copies of a whole disk image: gemelo volume import and export beside cp --sparse=always, and
+# nbdcopy in and out of a served volume beside nbdkit file, on a disk, in turn. The image has the
+# contents of the distribution "personal". The source is in the page cache, each copy ends with a
+# sync of its file system, and what was copied is compared. Copies out are made three times: as the
+# copy in has left the page cache (the peers leave everything there, gemelo nothing), cold (nothing
+# cached) and warm (all of it). About four minutes with one round.
 #
 #   benches/copy.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
-# BENCH_DIR is the file system for everything (default /var/tmp), MB the size of the image (1024). MODES are the modes of
-# deduplication (off inline offline). GEMELO is the program to measure.
+# BENCH_DIR is the file system for everything (default /var/tmp), MB the size of the image (1024).
+# MODES are the modes of deduplication (off inline offline). GEMELO is the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}
@@ -37,7 +38,8 @@ create() {
     "$gemelo" volume set "$pool/disk" --dedup "$1" >/dev/null
 }
 
-# out WHO WHAT FILE PROGRAM...: copies out as the page cache is, cold and warm. FILE holds the data of the server.
+# out WHO WHAT FILE PROGRAM...: copies out as the page cache is, cold and warm. FILE holds the data
+# of the server.
 out() {
     local who=$1 what=$2 file=$3 state
     shift 3

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# A member of a domain beside an RBD image, on a Ceph cluster that the script starts: fio --ioengine=nbd to gemelo serve, and
-# fio --ioengine=rbd, in turn. The loads are sequential writes and reads of 1 MiB at depth 16, and random writes (with a flush
-# after every 64) and reads of 4 KiB at depth 32. Then it measures two members under the same load together, the index
-# (contents published and shared a second, by pool find), and a fail-over. About four minutes with one round. The part
-# "mapped" is another fail-over, of a member with CLONES volumes of 4 GiB (25) that have few different contents, and "published"
-# one of a member whose contents (IMAGE) are all different and published.
+# A member of a domain beside an RBD image, on a Ceph cluster that the script starts: fio
+# --ioengine=nbd to gemelo serve, and fio --ioengine=rbd, in turn. The loads are sequential writes
+# and reads of 1 MiB at depth 16, and random writes (with a flush after every 64) and reads of 4 KiB
+# at depth 32. Then it measures two members under the same load together, the index (contents
+# published and shared a second, by pool find), and a fail-over. About four minutes with one round.
+# The part "mapped" is another fail-over, of a member with CLONES volumes of 4 GiB (25) that have
+# few different contents, and "published" one of a member whose contents (IMAGE) are all different
+# and published.
 #
 #   benches/domain.sh [ROUNDS]     rounds, default 1; each figure is the median of its rounds
 #
-# SECONDS_EACH is the length of a measurement (10), SIZE that of the volumes (1g), IMAGE that of the image for the index
-# (256m), LEASE the lease at the fail-over (4s). MODES are the modes of deduplication (off inline offline). PARTS are the parts
-# to measure (load members index failover, or mapped, published). Words after ROUNDS are options of gemelo serve under the
-# loads. GEMELO is the program to measure.
+# SECONDS_EACH is the length of a measurement (10), SIZE that of the volumes (1g), IMAGE that of the
+# image for the index (256m), LEASE the lease at the fail-over (4s). MODES are the modes of
+# deduplication (off inline offline). PARTS are the parts to measure (load members index failover,
+# or mapped, published). Words after ROUNDS are options of gemelo serve under the loads. GEMELO is
+# the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-1}

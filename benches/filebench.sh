@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Operation rates of three workloads: gemelo filebench and, where it is installed, the original on the same scripts.
-# Usage: benches/filebench.sh [DIR...]
-# DIR: directories to run in, each on the file system to measure [a temporary one, /dev/shm]
-# GEMELO: the binary [target/release/gemelo]; FILEBENCH: the original [filebench]; SECONDS_EACH: length of a run [10];
-# ROUNDS: alternations, of which the median counts [3].
+# Operation rates of three workloads: gemelo filebench and, where it is installed, the original on
+# the same scripts. Usage: benches/filebench.sh [DIR...] DIR: directories to run in, each on the
+# file system to measure [a temporary one, /dev/shm] GEMELO: the binary [target/release/gemelo];
+# FILEBENCH: the original [filebench]; SECONDS_EACH: length of a run [10]; ROUNDS: alternations, of
+# which the median counts [3].
 set -euo pipefail
 
 gemelo=${GEMELO:-target/release/gemelo}

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# Latency and large writes of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the servers in turn. The
-# loads are 4 KiB hot-spot writes at a fixed rate (Zipf, 1.1), 1 MiB writes at depth 4, and 128 KiB writes at depth 8, all of
-# unique contents; and the long writes of the same few contents again and again. The peer has its file in the page cache then,
-# and writes nothing to the disk meanwhile. "Fresh" writes are the first ones of 1 GiB, with a flush at the end; "null" is
-# nbdkit null, which drops what it receives: what fio can send. A mode with "-aged" is the same in a pool of which two thirds
-# are in use and were overwritten at random with twice their size, and that was opened twice since. About ten minutes with
-# three rounds.
+# Latency and large writes of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the
+# servers in turn. The loads are 4 KiB hot-spot writes at a fixed rate (Zipf, 1.1), 1 MiB writes at
+# depth 4, and 128 KiB writes at depth 8, all of unique contents; and the long writes of the same
+# few contents again and again. The peer has its file in the page cache then, and writes nothing to
+# the disk meanwhile. "Fresh" writes are the first ones of 1 GiB, with a flush at the end; "null" is
+# nbdkit null, which drops what it receives: what fio can send. A mode with "-aged" is the same in a
+# pool of which two thirds are in use and were overwritten at random with twice their size, and that
+# was opened twice since. About ten minutes with three rounds.
 #
 #   benches/latency.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
-# BENCH_DIR is the file system that all servers store on (default /var/tmp). RATE is the rate of the hot-spot writes (20000),
-# SECONDS_LOW and SECONDS_LARGE the lengths of the measurements (8 and 3). MODES are the modes of deduplication (off inline
-# offline), and AGED those that are measured in an aged pool as well (inline); further words after ROUNDS are options of gemelo serve. GEMELO is the program to measure.
+# BENCH_DIR is the file system that all servers store on (default /var/tmp). RATE is the rate of the
+# hot-spot writes (20000), SECONDS_LOW and SECONDS_LARGE the lengths of the measurements (8 and 3).
+# MODES are the modes of deduplication (off inline offline), and AGED those that are measured in an
+# aged pool as well (inline); further words after ROUNDS are options of gemelo serve. GEMELO is the
+# program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}

@@ -32,7 +32,8 @@ job = json.load(sys.stdin)["jobs"][0]
 print(round(job["read"]["iops"] + job["write"]["iops"]))'
 }
 
-# pair NAME 'gemelo options' 'fio options' [FIGURE]: FIGURE is the entry in docs/results/figures.toml for the ratio.
+# pair NAME 'gemelo options' 'fio options' [FIGURE]: FIGURE is the entry in
+# docs/results/figures.toml for the ratio.
 pair() {
     local mine=() peer=()
     for _ in $(seq "$rounds"); do

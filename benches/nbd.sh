@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The NBD server over memory and over a file, beside `nbdkit memory` and `nbdkit file`: 4 KiB random reads and writes by
-# `fio`, one connection. Goal over a file: 1.2 times nbdkit at depth 32, 0.9 at depth 1.
+# The NBD server over memory and over a file, beside `nbdkit memory` and `nbdkit file`: 4 KiB random
+# reads and writes by `fio`, one connection. Goal over a file: 1.2 times nbdkit at depth 32, 0.9 at
+# depth 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -3,14 +3,15 @@
 #
 #   benches/offline.sh [ROUNDS]     rounds in turn, default 3; each figure is the median of its rounds
 #
-# 1. Hot-spot 4 KiB random writes of personal contents over NBD, finder and collector always on: throughput and latencies at
-#    peak and at half of the peak of --dedup off; what the finder has done meanwhile, and its share of a core.
-# 2. Deduplication with nothing else to do: from remembered fingerprints and from the page cache, in MB of examined blocks a
-#    second of time and of processor time.
+# 1. Hot-spot 4 KiB random writes of personal contents over NBD, finder and collector always on:
+#    throughput and latencies at peak and at half of the peak of --dedup off; what the finder has
+#    done meanwhile, and its share of a core.
+# 2. Deduplication with nothing else to do: from remembered fingerprints and from the page cache, in
+#    MB of examined blocks a second of time and of processor time.
 #
-# BENCH_DIR is the file system of the pools (default /var/tmp). SECONDS_LOAD is the length of a load (5), MB the size of the
-# volume (512). Words after ROUNDS are options of gemelo serve; DELAY is the delay of the finder (1s). GEMELO is the program
-# to measure.
+# BENCH_DIR is the file system of the pools (default /var/tmp). SECONDS_LOAD is the length of a load
+# (5), MB the size of the volume (512). Words after ROUNDS are options of gemelo serve; DELAY is the
+# delay of the finder (1s). GEMELO is the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}

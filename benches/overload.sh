@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# In-line writes of unique contents at peak, over NBD, with the two policies of --inline-overload. About a minute.
+# In-line writes of unique contents at peak, over NBD, with the two policies of --inline-overload.
+# About a minute.
 #
 #   benches/overload.sh [ROUNDS]     rounds in turn, default 3; each figure is the median of its rounds
 #
-# "deferred" is the share of the written blocks that was left to the finder. BENCH_DIR is the file system of the pools (default
-# /var/tmp), SECONDS_LOAD the length of a load (4), MB the size of the volume (2048). Words after ROUNDS are options of gemelo
-# serve. GEMELO is the program to measure.
+# "deferred" is the share of the written blocks that was left to the finder. BENCH_DIR is the file
+# system of the pools (default /var/tmp), SECONDS_LOAD the length of a load (4), MB the size of the
+# volume (2048). Words after ROUNDS are options of gemelo serve. GEMELO is the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}

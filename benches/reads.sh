@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Reads of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the servers in turn. Cold reads find nothing in
-# the page cache, warm ones everything. "Arranged" reads follow on "gemelo pool arrange", and nbdkit reads the same file again.
-# About three minutes with one round.
+# Reads of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the servers in turn.
+# Cold reads find nothing in the page cache, warm ones everything. "Arranged" reads follow on
+# "gemelo pool arrange", and nbdkit reads the same file again. About three minutes with one round.
 #
 #   benches/reads.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
-# BENCH_DIR is the file system that all servers store on (default /var/tmp; not tmpfs, which has nothing cold). RUN_MS is the
-# length of a measurement (2000), MB the size of the volume (512). MODES are the modes of deduplication (off inline offline);
-# further words after ROUNDS are options of gemelo serve. GEMELO is the program to measure.
+# BENCH_DIR is the file system that all servers store on (default /var/tmp; not tmpfs, which has
+# nothing cold). RUN_MS is the length of a measurement (2000), MB the size of the volume (512).
+# MODES are the modes of deduplication (off inline offline); further words after ROUNDS are options
+# of gemelo serve. GEMELO is the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}
@@ -38,7 +39,8 @@ print(sys.argv[1], sys.argv[2], read["iops"], read["bw_bytes"] / 1e6, *latencies
 ' "$who" "$name" >>"$directory/figures"
 }
 
-# arrange SERVER: brings the blocks of a pool together again, after the finder has examined them. Prints what it did.
+# arrange SERVER: brings the blocks of a pool together again, after the finder has examined them.
+# Prints what it did.
 arrange() {
     [ "$1" = nbdkit ] && return
     "$gemelo" pool find "$directory/pool" >/dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The benchmarks in Rust whose figures README.md shows: the contents of load, and a pool of 100 GB that opens after a crash.
-# The metadata of the pool take 1.2 GB of the temporary directory.
+# The benchmarks in Rust whose figures README.md shows: the contents of load, and a pool of 100 GB
+# that opens after a crash. The metadata of the pool take 1.2 GB of the temporary directory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 output=$(mktemp)

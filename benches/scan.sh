@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# `gemelo scan` beside its peers on the same data, in alternation; medians. Goals: of a cached file at least 0.6 of the
-# rate of `cat` and 4 times that of `fio-dedupe -B 0`; small files at least as fast as `find` plus `cat` of them.
-# BYTES, FILES, RUNS and GEMELO change the data, the repetitions and the program; data is made below TMPDIR or /dev/shm.
+# `gemelo scan` beside its peers on the same data, in alternation; medians. Goals: of a cached file
+# at least 0.6 of the rate of `cat` and 4 times that of `fio-dedupe -B 0`; small files at least as
+# fast as `find` plus `cat` of them. BYTES, FILES, RUNS and GEMELO change the data, the repetitions
+# and the program; data is made below TMPDIR or /dev/shm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,8 +26,9 @@ median() {
     sort -n | sed -n "$((runs / 2 + 1))p"
 }
 
-# compare NAME OURS PEER GOAL AMOUNT UNIT [FIGURE]: alternates both, prints both medians and the ratio of rates. Both are
-# functions. FIGURE is the entry in docs/results/figures.toml for the ratio.
+# compare NAME OURS PEER GOAL AMOUNT UNIT [FIGURE]: alternates both, prints both medians and the
+# ratio of rates. Both are functions. FIGURE is the entry in docs/results/figures.toml for the
+# ratio.
 compare() {
     local name=$1 ours=$2 peer=$3 goal=$4 amount=$5 unit=$6 run
     : >"$data/ours"

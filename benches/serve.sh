@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Volumes over NBD: gemelo serve beside nbdkit file, qemu-nbd on qcow2 and, where installed, zfs-fuse with dedup; 4 KiB by
-# fio --ioengine=nbd on one connection, the servers in turn; medians, and the median of the rounds' ratios. About four minutes.
+# Volumes over NBD: gemelo serve beside nbdkit file, qemu-nbd on qcow2 and, where installed,
+# zfs-fuse with dedup; 4 KiB by fio --ioengine=nbd on one connection, the servers in turn; medians,
+# and the median of the rounds' ratios. About four minutes.
 #
 #   benches/serve.sh [ROUNDS]     rounds of each pair, default 5
 #
-# BENCH_DIR is the file system that all servers store on (default /dev/shm: the page cache without a disk behind it), SYNC_DIR
-# the one for writes with a flush after each (default /var/tmp). RUN_MS is the length of a measurement (1500). Words in
-# ONLY choose legs by a part of their names. GEMELO is the program to measure, if not the one of this checkout.
+# BENCH_DIR is the file system that all servers store on (default /dev/shm: the page cache without a
+# disk behind it), SYNC_DIR the one for writes with a flush after each (default /var/tmp). RUN_MS is
+# the length of a measurement (1500). Words in ONLY choose legs by a part of their names. GEMELO is
+# the program to measure, if not the one of this checkout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-5}

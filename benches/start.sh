@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# How long commands take that do no work: the median of many starts, beside that of /bin/true. Goal: under 20 ms.
+# How long commands take that do no work: the median of many starts, beside that of /bin/true. Goal:
+# under 20 ms.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Many volumes in one server: hot-spot 4 KiB writes of personal contents to all of them at once, each over a connection of its
-# own, beside the same volumes with --dedup off. About a minute with one round.
+# Many volumes in one server: hot-spot 4 KiB writes of personal contents to all of them at once,
+# each over a connection of its own, beside the same volumes with --dedup off. About a minute with
+# one round.
 #
 #   benches/volumes.sh [ROUNDS]     rounds in turn, default 3; each figure is the median of its rounds
 #
-# The goals: the sum of all volumes within 10 % of that without deduplication, and the slowest volume at least 0.77 of the
-# fastest. BENCH_DIR is the file system of the pools (default /var/tmp). VOLUMES is the number of volumes (8), MB the size of
-# each (128), SECONDS_LOAD the length of a load (5), MODES the modes of deduplication (off inline offline). Words after ROUNDS
-# are options of gemelo serve; DELAY is the delay of the finder (1s). GEMELO is the program to measure.
+# The goals: the sum of all volumes within 10 % of that without deduplication, and the slowest
+# volume at least 0.77 of the fastest. BENCH_DIR is the file system of the pools (default /var/tmp).
+# VOLUMES is the number of volumes (8), MB the size of each (128), SECONDS_LOAD the length of a load
+# (5), MODES the modes of deduplication (off inline offline). Words after ROUNDS are options of
+# gemelo serve; DELAY is the delay of the finder (1s). GEMELO is the program to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-3}

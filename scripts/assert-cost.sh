@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Measures what the assertions of the engine cost in a release build: the benchmark `engine` as it is
-# and built from a copy of the tree without assertions, in turn.
+# Measures what the assertions of the engine cost in a release build: the benchmark `engine` as it
+# is and built from a copy of the tree without assertions, in turn.
 #
 #   scripts/assert-cost.sh [PAIRS [DIRECTORY [WORD]]]     5 pairs, in the directory for temporary files
 #
-# The data are in DIRECTORY; with WORD, only the lines of the benchmark that contain it are measured.
-# Each line says how much more processor time an operation takes with assertions: the median of all
-# pairs, and the least and the most. It needs 5 GB in DIRECTORY and a machine without other work.
+# The data are in DIRECTORY; with WORD, only the lines of the benchmark that contain it are
+# measured. Each line says how much more processor time an operation takes with assertions: the
+# median of all pairs, and the least and the most. It needs 5 GB in DIRECTORY and a machine without
+# other work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

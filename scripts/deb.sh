@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds a Debian package in the directory of the first argument (target/debian) and prints its path.
+# Builds a Debian package in the directory of the first argument (target/debian) and prints its
+# path.
 #
-# dpkg-deb packs what scripts/install.sh installs, so that both install the same files.
-# Variable: BINARY (target/release/gemelo).
+# dpkg-deb packs what scripts/install.sh installs, so that both install the same files. Variable:
+# BINARY (target/release/gemelo).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

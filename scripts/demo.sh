@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The main job on real data: find its duplicates, write load with the same ones, find them again, compare; beside what
-# the sampled algorithm of DEDISbench gives at that size. Then the same load on a volume that stores each block once.
-# At the end a short campaign compares volumes with a plain directory; its report is kept in target/demo.
-# The arguments are what to scan (default: /usr).
+# The main job on real data: find its duplicates, write load with the same ones, find them again,
+# compare; beside what the sampled algorithm of DEDISbench gives at that size. Then the same load on
+# a volume that stores each block once. At the end a short campaign compares volumes with a plain
+# directory; its report is kept in target/demo. The arguments are what to scan (default: /usr).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

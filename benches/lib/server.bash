@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# One server at a time, for the benchmarks of served volumes, which source this file from the top of the checkout.
+# One server at a time, for the benchmarks of served volumes, which source this file from the top of
+# the checkout.
 #
-# It sets `gemelo`, the program to measure; after `begin`, `directory` is a new directory that goes away at the end, and
-# `socket` the place at which servers listen.
+# It sets `gemelo`, the program to measure; after `begin`, `directory` is a new directory that goes
+# away at the end, and `socket` the place at which servers listen.
 gemelo="${GEMELO:-$PWD/target/release/gemelo}"
 server=
 

@@ -50,6 +50,13 @@ pub enum DomainError {
         /// The name that was asked for.
         name: String,
     },
+    /// The domain is being repaired, so the list of members must not change.
+    #[kind(InUse)]
+    #[error(
+        "the domain is being repaired and takes no new members: wait, or, if that process was \
+         killed, run 'gemelo domain check --repair' again"
+    )]
+    BeingRepaired,
     /// There is no member of this name.
     #[kind(BadInput)]
     #[error(

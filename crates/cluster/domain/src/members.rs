@@ -10,6 +10,8 @@ use gemelo_objects::{Guard, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Updat
 const MEMBERS_OBJECT: &str = "members";
 /// The key of the number of the next member.
 const NEXT_KEY: &str = "next";
+/// The key that is there while no member may be registered.
+const CLOSED_KEY: &str = "closed";
 const NAME_PREFIX: &str = "name.";
 /// The longest name: a key has 256 bytes.
 const MAX_NAME_BYTES: usize = 200;
@@ -50,7 +52,7 @@ impl<'a> Members<'a> {
     /// the same token.
     ///
     /// # Errors
-    /// Fails if the name is taken, or if the store fails.
+    /// Fails if the name is taken, if the list is closed, or if the store fails.
     pub fn add(&self, new: &NewMember<'_>) -> Result<MemberId> {
         if new.name.is_empty() || new.name.len() > MAX_NAME_BYTES || new.name.contains('\0') {
             let reason =
@@ -61,14 +63,17 @@ impl<'a> Members<'a> {
         // Without guards the update creates the object.
         self.objects.update(MEMBERS_OBJECT, &Update::default())?;
         for _ in 0..MAX_ATTEMPTS {
-            let keys = [NEXT_KEY.to_owned(), key.clone()];
+            let keys = [NEXT_KEY.to_owned(), key.clone(), CLOSED_KEY.to_owned()];
             let values = self.objects.get_keys(MEMBERS_OBJECT, &keys)?;
-            let [next, present] = values.as_slice() else { continue };
+            let [next, present, closed] = values.as_slice() else { continue };
             if let Some(value) = present {
                 let record = Record::decode(&key, value)?;
                 let is_mine = record.token == new.token;
                 let taken = DomainError::MemberExists { name: new.name.into() };
                 return if is_mine { Ok(record.member) } else { Err(taken) };
+            }
+            if closed.is_some() {
+                return Err(DomainError::BeingRepaired);
             }
             if next.is_none() {
                 // Without the number of the next member, an old one would be given out again.
@@ -77,7 +82,10 @@ impl<'a> Members<'a> {
             let member = MemberId(next.as_ref().map_or(Ok(1), |value| decode_next(value))?);
             let record = Record { member, token: new.token };
             let update = Update {
-                guards: vec![Guard { key: NEXT_KEY.into(), expected: next.clone() }],
+                guards: vec![
+                    Guard { key: NEXT_KEY.into(), expected: next.clone() },
+                    Guard { key: CLOSED_KEY.into(), expected: None },
+                ],
                 set: vec![(NEXT_KEY.into(), encode_next(member.0 + 1)), record.encode(key.clone())],
                 ..Update::default()
             };
@@ -88,6 +96,24 @@ impl<'a> Members<'a> {
             }
         }
         Err(DomainError::Contended { changes: 1, rounds: MAX_ATTEMPTS })
+    }
+
+    /// Closes the list: no member is registered before [`Self::open`].
+    ///
+    /// # Errors
+    /// Fails if the store does. The list may then be closed.
+    pub fn close(&self) -> Result<()> {
+        let set = vec![(CLOSED_KEY.into(), Writer::new(0).finish(CLOSED_KEY))];
+        Ok(self.objects.update(MEMBERS_OBJECT, &Update { set, ..Update::default() })?)
+    }
+
+    /// Opens the list again.
+    ///
+    /// # Errors
+    /// Fails if the store does. The list may then be closed still.
+    pub fn open(&self) -> Result<()> {
+        let remove = vec![CLOSED_KEY.into()];
+        Ok(self.objects.update(MEMBERS_OBJECT, &Update { remove, ..Update::default() })?)
     }
 
     /// Returns the number of a member.

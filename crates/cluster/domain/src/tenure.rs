@@ -8,19 +8,17 @@ use crate::codec::{Reader, Reason, Writer};
 use crate::config::damaged;
 use crate::entry::MemberId;
 use crate::error::{DomainError, Result};
+use crate::fences::FencedHolder;
 use gemelo_base::Clock;
 use gemelo_base::process::ProcessIdentity;
 use gemelo_objects::{
-    Fenced, Guard, Holder, Instance, KeyRange, LockName, Locks, MAX_PAGE_KEYS, ObjectError,
-    Objects, Update,
+    Fenced, Guard, Holder, Instance, LockName, Locks, ObjectError, Objects, Update,
 };
 use std::time::Duration;
 
 const LOCK: &str = "serve";
 /// The key of the last holder.
 const HOLDER_KEY: &str = "holder";
-/// The prefix of the keys of clients that are fenced and whose processes may still run.
-const FENCED_PREFIX: &str = "fenced.";
 /// Parts the address of a holder from the identity of its process.
 const PROCESS_MARK: char = '\n';
 /// Attempts to write the record while others try to take the member, or while answers are lost.
@@ -51,7 +49,7 @@ impl<T: Objects + Locks + ?Sized> Client for T {}
 
 impl Tenure {
     /// Takes a member that no host serves, or whose holder's lease is over. The last holder is
-    /// fenced unless it handed the member over.
+    /// fenced unless it handed the member over. The clock counts from the start of the machine.
     ///
     /// # Errors
     /// Fails with [`DomainError::InUse`] if another client serves the member.
@@ -71,7 +69,7 @@ impl Tenure {
                 Err(ObjectError::TimedOut { .. }) => continue,
                 outcome => outcome?,
             }
-            if let Some(epoch) = register(client, &object)? {
+            if let Some(epoch) = register(client, clock, &object)? {
                 let ends_ns = begun_ns.saturating_add(nanoseconds(lease));
                 return Ok(Self { member, epoch, lease, ends_ns });
             }
@@ -139,35 +137,6 @@ impl Tenure {
         }
     }
 
-    /// Shortens the fences of earlier holders of the member whose processes have ended since, as
-    /// far as this machine knows.
-    ///
-    /// # Errors
-    /// Fails if the store does. The fences then last for longer.
-    pub fn shorten_fences(client: &(impl Client + ?Sized), member: MemberId) -> Result<usize> {
-        let object = member_object(member);
-        let range = KeyRange { after: "", prefix: FENCED_PREFIX, limit: MAX_PAGE_KEYS };
-        let page = match client.list_keys(&object, range) {
-            Err(ObjectError::NotFound { .. }) => return Ok(0),
-            page => page?,
-        };
-        let mut remove = Vec::new();
-        for (key, value) in page.entries {
-            let address = key.strip_prefix(FENCED_PREFIX).unwrap_or_default();
-            let process =
-                Reader::new(&key, &value).ok().and_then(|reader| process_of(reader.rest()));
-            if process.is_some_and(|process| process.has_ended()) {
-                client.fence(&Instance(address.to_owned()), Fenced::Ended)?;
-                remove.push(key);
-            }
-        }
-        let count = remove.len();
-        if count > 0 {
-            client.update(&object, &Update { remove, ..Update::default() })?;
-        }
-        Ok(count)
-    }
-
     /// Returns whether the lease is valid. A host whose lease is over must not answer requests: a
     /// new holder may have changed the volumes.
     #[must_use]
@@ -225,7 +194,11 @@ fn nanoseconds(lease: Duration) -> u64 {
 
 /// Fences the last holder and writes this client as the holder. Returns `None` if the attempt must
 /// be repeated: another client wrote the record, or the answer was lost.
-fn register(client: &(impl Client + ?Sized), object: &str) -> Result<Option<u64>> {
+fn register(
+    client: &(impl Client + ?Sized),
+    clock: &dyn Clock,
+    object: &str,
+) -> Result<Option<u64>> {
     let me = client.instance();
     let values = match client.get_keys(object, &[HOLDER_KEY.into()]) {
         Err(ObjectError::TimedOut { .. }) => return Ok(None),
@@ -240,12 +213,13 @@ fn register(client: &(impl Client + ?Sized), object: &str) -> Result<Option<u64>
         Some((instance, _)) if instance == me => return Ok(Some(epoch)),
         Some((instance, process)) => {
             let has_ended = process.as_ref().is_some_and(ProcessIdentity::has_ended);
+            let ended_ns = has_ended.then(|| clock.now_ns());
             let fenced = if has_ended { Fenced::Ended } else { Fenced::Lost };
             match client.fence(&instance, fenced) {
                 Err(ObjectError::TimedOut { .. }) => return Ok(None),
                 outcome => outcome?,
             }
-            kept = process.filter(|_| !has_ended).map(|process| fenced_key(&instance, &process));
+            kept = process.map(|process| FencedHolder { instance, process, ended_ns }.entry());
         }
         None => {}
     }
@@ -262,17 +236,6 @@ fn register(client: &(impl Client + ?Sized), object: &str) -> Result<Option<u64>
 fn replace(expected: Option<Vec<u8>>, record: &Record) -> Update {
     let guards = vec![Guard { key: HOLDER_KEY.into(), expected }];
     Update { guards, set: vec![(HOLDER_KEY.into(), record.encode())], ..Update::default() }
-}
-
-/// Returns the key and the value that remember a fenced client, so that its fence can be shortened.
-fn fenced_key(instance: &Instance, process: &ProcessIdentity) -> (String, Vec<u8>) {
-    let key = format!("{FENCED_PREFIX}{instance}");
-    let value = Writer::new(0).bytes(process.text().as_bytes()).finish(&key);
-    (key, value)
-}
-
-fn process_of(text: &[u8]) -> Option<ProcessIdentity> {
-    std::str::from_utf8(text).ok().and_then(ProcessIdentity::parse)
 }
 
 impl Record {
@@ -300,5 +263,33 @@ impl Record {
         };
         let instance = (!address.is_empty()).then(|| Instance(address.into()));
         Ok(Self { epoch, instance, process })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fences::tests::{MEMBER, ended_process};
+    use crate::fences::{QUIET_NS, tend_fences};
+    use gemelo_objects::simulated::{Faults, World};
+
+    #[test]
+    fn a_holder_whose_process_has_ended_is_fenced_for_a_while_only() {
+        let world = World::new(1, Faults::NONE);
+        let (one, two) = (world.client(), world.client());
+        let lease = Duration::from_secs(10);
+        Tenure::take(&one, &one.clock(), MEMBER, lease).unwrap();
+        let mut record = Record::of_this_process(1, one.instance());
+        let held = Some(record.encode());
+        record.process = Some(ended_process());
+        one.update(&member_object(MEMBER), &replace(held, &record)).unwrap();
+        world.sleep_until_ns(20_000_000_000);
+        Tenure::take(&two, &two.clock(), MEMBER, lease).unwrap();
+        assert!(one.stat(&member_object(MEMBER)).is_err(), "it is fenced");
+        let taken_ns = world.now_ns();
+        assert_eq!(tend_fences(&two, &world, MEMBER).unwrap(), 0);
+        world.sleep_until_ns(taken_ns + QUIET_NS);
+        assert_eq!(tend_fences(&two, &world, MEMBER).unwrap(), 1);
+        one.stat(&member_object(MEMBER)).unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! A domain on a Ceph cluster: two hosts, a take-over in the middle of a change, and the check.
+//! A domain on a Ceph cluster: two hosts, a take-over in the middle of a change, the check, and the
+//! end of a fence.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,18 +10,20 @@
 )]
 
 #[path = "../../objects/tests/conformance/ceph.rs"]
-#[expect(dead_code, reason = "other tests use the rest of the module")]
 mod ceph;
 
 use ceph::Ceph;
-use gemelo_base::SystemClock;
+use gemelo_base::{ManualClock, SystemClock};
 use gemelo_domain::{
     Action, Change, Claim, Claims, DomainConfig, DomainError, Effect, Index, Intent, Journal,
     JournalError, MemberId, Members, NewMember, Result, Settled, Shard, Tenure, Verdict, check,
+    tend_fences,
 };
 use gemelo_format::{Fingerprint, Pbn};
-use gemelo_objects::rados::Rados;
+use gemelo_objects::rados::{Rados, RadosOptions};
 use gemelo_objects::{Locks, ObjectError};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,8 +92,15 @@ fn findings(client: &Rados, home: MemberId, sharer: MemberId, is_shared: bool) -
     check(client, &config, &mut [&mut home, &mut sharer]).unwrap().list.len()
 }
 
+/// The variable by which a process of this test knows that it is to take a member and die.
+const DIES_IN: &str = "GEMELO_TEST_DIES_IN";
+const SHORT_LEASE: Duration = Duration::from_secs(5);
+
 #[test]
 fn a_domain_on_ceph_survives_a_take_over() {
+    if let Some(directory) = std::env::var_os(DIES_IN) {
+        take_and_die(Path::new(&directory));
+    }
     let Some(ceph) = Ceph::start() else { return };
     let connect = || Arc::new(ceph.connect("gemelo", "domain", Duration::from_secs(20)).unwrap());
     let (one, two) = (connect(), connect());
@@ -135,4 +145,45 @@ fn a_domain_on_ceph_survives_a_take_over() {
     three.try_fence().unwrap();
     three.try_fence().unwrap();
     seized.end(two.as_ref()).unwrap();
+    the_fence_of_an_ended_process_ends(&ceph, three.as_ref());
+}
+
+fn take_and_die(directory: &Path) -> ! {
+    let client = Rados::connect(&RadosOptions {
+        configuration: Some(&directory.join("ceph.conf")),
+        user: "admin",
+        pool: "gemelo",
+        namespace: "domain",
+        timeout: Duration::from_secs(20),
+    });
+    Tenure::take(&client.unwrap(), &SystemClock::new(), MemberId(9), SHORT_LEASE).unwrap();
+    std::process::abort()
+}
+
+/// The time of the machine is the test's, so that nobody has to wait.
+fn the_fence_of_an_ended_process_ends(ceph: &Ceph, client: &Rados) {
+    let (member, clock) = (MemberId(9), ManualClock::new());
+    let mut other = Command::new(std::env::current_exe().unwrap());
+    other.args(["--exact", "a_domain_on_ceph_survives_a_take_over"]);
+    let output = other.env(DIES_IN, ceph.directory()).output().unwrap();
+    assert!(!output.status.success());
+    let holder = Tenure::look(client, member).unwrap().0;
+    let instance = holder.unwrap_or_else(|| panic!("nobody took it: {output:?}")).instance;
+    let excluded = || {
+        let mut command = Command::new("ceph");
+        command.arg("--conf").arg(ceph.directory().join("ceph.conf"));
+        let output = command.args(["osd", "blocklist", "ls"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().contains(&instance.0)
+    };
+    std::thread::sleep(SHORT_LEASE);
+    let tenure = Tenure::take(client, &clock, member, SHORT_LEASE).unwrap();
+    assert!(excluded(), "{instance}");
+    clock.advance_ns(20 * 60 * 1_000_000_000 - 1);
+    assert_eq!(tend_fences(client, &clock, member).unwrap(), 0);
+    assert!(excluded(), "{instance}");
+    clock.advance_ns(1);
+    assert_eq!(tend_fences(client, &clock, member).unwrap(), 1);
+    assert!(!excluded(), "{instance}");
+    tenure.end(client).unwrap();
 }

@@ -1,4 +1,5 @@
-//! The threads that renew the lease of a member, and that end the process when it is over.
+//! The threads that renew the lease of a member, look after the fences of earlier clients, and end
+//! the process when the lease is over.
 
 use crate::lease_state::Ended;
 use crate::service::HeldLease;
@@ -35,34 +36,47 @@ pub(crate) struct LeaseRenewer {
 
 impl LeaseRenewer {
     pub(crate) fn start(held_lease: Arc<HeldLease>) -> io::Result<Self> {
-        let stop = StopFlag::new();
-        let mut renewer = Self { stop: stop.clone(), threads: Vec::new() };
-        let (renewed, renewing) = (Arc::clone(&held_lease), stop.clone());
-        let renew = move || {
-            while wait(&renewing, RENEWED_EVERY) {
-                renewed.renew();
-            }
-        };
-        let thread = std::thread::Builder::new().name("gemelo-lease".into());
-        renewer.threads.push(thread.spawn(renew)?);
-        let watch = move || {
-            while wait(&stop, LOOKED_EVERY) {
-                match held_lease.lease_state().check() {
-                    Ok(()) | Err(Ended::Released) => {}
-                    // The caller, which is opening the pool, gets the error and may try again.
-                    Err(_) if !held_lease.is_in_use() => {}
-                    Err(why) => {
-                        if let Some(call) = ON_LOSS.get() {
-                            call(&why);
-                        }
-                        return;
-                    }
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("gemelo-watch-lease".into());
-        renewer.threads.push(thread.spawn(watch)?);
+        let mut renewer = Self { stop: StopFlag::new(), threads: Vec::new() };
+        let renewed = Arc::clone(&held_lease);
+        renewer.repeat("gemelo-lease", RENEWED_EVERY, move || {
+            renewed.renew();
+            true
+        })?;
+        let fenced = Arc::clone(&held_lease);
+        renewer.repeat("gemelo-fences", RENEWED_EVERY, move || {
+            fenced.tend_fences();
+            true
+        })?;
+        renewer.repeat("gemelo-watch-lease", LOOKED_EVERY, move || is_kept(&held_lease))?;
         Ok(renewer)
+    }
+
+    /// Starts a thread that calls a function at an interval, until it returns `false`.
+    fn repeat(
+        &mut self,
+        name: &str,
+        interval: Duration,
+        mut call: impl FnMut() -> bool + Send + 'static,
+    ) -> io::Result<()> {
+        let stop = self.stop.clone();
+        let thread = std::thread::Builder::new().name(name.into());
+        self.threads.push(thread.spawn(move || while wait(&stop, interval) && call() {})?);
+        Ok(())
+    }
+}
+
+/// Returns whether the lease is to be watched on. A loss of a member that is in use is reported.
+fn is_kept(held_lease: &HeldLease) -> bool {
+    match held_lease.lease_state().check() {
+        Ok(()) | Err(Ended::Released) => true,
+        // The caller, which is opening the pool, gets the error and may try again.
+        Err(_) if !held_lease.is_in_use() => true,
+        Err(why) => {
+            if let Some(call) = ON_LOSS.get() {
+                call(&why);
+            }
+            false
+        }
     }
 }
 

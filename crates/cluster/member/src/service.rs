@@ -50,6 +50,11 @@ impl HeldLease {
         }
     }
 
+    /// Looks after the fences of earlier clients of the member, if it is time.
+    pub(crate) fn tend_fences(&self) {
+        self.client.tend_fences(&*self.clock, self.context.member);
+    }
+
     /// Waits for what is in flight and gives the member back. Nothing is written afterwards.
     fn release(&self) -> Result<()> {
         let lease_state = self.lease_state();
@@ -99,7 +104,7 @@ impl Service {
             return Err(Ended::Fenced.into());
         }
         let member = Members::new(&*client.index).find(name)?;
-        client.shorten_fences(member);
+        client.tend_fences(&**clock, member);
         let tenure = Tenure::take(&*client.index, &**clock, member, lease)?;
         assert_eq!(tenure.member(), member, "the tenure is that of the member");
         let lease_state = LeaseState::until(Arc::clone(clock), tenure.ends_ns());

@@ -71,6 +71,10 @@ impl<T: Locks + ?Sized> Locks for Watched<T> {
         self.note(self.inner.fence(instance, fenced))
     }
 
+    fn unfence(&self, instance: &Instance) -> Result<()> {
+        self.note(self.inner.unfence(instance))
+    }
+
     fn try_fence(&self) -> Result<()> {
         self.note(self.inner.try_fence())
     }

@@ -94,6 +94,13 @@ pub trait Locks: Send + Sync {
     /// Fails if the store does not answer.
     fn fence(&self, instance: &Instance, fenced: Fenced) -> Result<()>;
 
+    /// Ends the fence of a client. What that client still sends may take effect again, so nothing
+    /// of it may be on its way. There need not be a fence.
+    ///
+    /// # Errors
+    /// Fails if this client may not end fences, or if the store does not answer.
+    fn unfence(&self, instance: &Instance) -> Result<()>;
+
     /// Finds out if this client may fence others, without fencing one.
     ///
     /// # Errors

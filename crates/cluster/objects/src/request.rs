@@ -116,9 +116,9 @@ impl KeyRange<'_> {
 /// A part of an object's keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyPage {
-    /// Keys and values, sorted by key.
+    /// Keys and values, sorted by key, without keys that are no text.
     pub entries: Vec<(String, Vec<u8>)>,
-    /// `true` if more keys follow.
+    /// `true` if more keys follow. Then there is an entry.
     pub has_more: bool,
 }
 

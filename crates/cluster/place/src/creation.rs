@@ -105,9 +105,12 @@ impl MemberPlace {
         let name = self.uri().name.clone();
         let disks = service.disks();
         match read_superblock(&*disks.metadata, &mut Vec::new()) {
-            Ok(_) | Err(FormatError::Damaged { .. } | FormatError::Unknown { .. }) => {
-                MemberError::PoolExists { name }
-            }
+            Ok(_)
+            | Err(
+                FormatError::Damaged { .. }
+                | FormatError::LostHeads { .. }
+                | FormatError::Unknown { .. },
+            ) => MemberError::PoolExists { name },
             Err(FormatError::NotAPool { .. } | FormatError::Io { .. }) => {
                 MemberError::Remains { name, remains: remains.to_string() }
             }

@@ -3,7 +3,9 @@
 
 use crate::error::{PlaceError, Result};
 use gemelo_base::{BootClock, Clock, SystemClock};
-use gemelo_domain::{Claims, DomainError, Finding, Findings, MemberId, Repaired, check, repair};
+use gemelo_domain::{
+    Claims, DomainError, Finding, Findings, MemberId, Members, Repaired, check, repair,
+};
 use gemelo_member::{DomainClient, MemberError, Service};
 use gemelo_sharing::LedgerClaims;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,13 +63,33 @@ impl DomainCheck {
     }
 
     /// Rebuilds the shards of the index that contradict the ledgers, and checks the domain again.
-    /// Takes all members meanwhile, so that nothing changes.
+    /// Takes all members meanwhile, and lets no new ones be registered, so that nothing changes.
     ///
     /// # Errors
     /// Fails if another process serves a member, if a ledger is damaged or a member is lost, so
     /// that its references are not known, or if the store fails.
     pub fn repair(client: &Arc<DomainClient>, lease: Duration) -> Result<(Self, Repaired)> {
-        let services = take_all(client, lease)?;
+        let mut services = Vec::new();
+        take_all(client, lease, &mut services)?;
+        let members = Members::new(client.index());
+        let closed = members.close().map_err(MemberError::from);
+        // Before the list was closed, others may have been registered.
+        let repaired = closed
+            .map_err(PlaceError::from)
+            .and_then(|()| take_all(client, lease, &mut services))
+            .and_then(|()| Self::repair_held(client));
+        let opened = members.open().map_err(MemberError::from);
+        let repaired = repaired?;
+        opened?;
+        for service in services {
+            service.lease_state().check().map_err(MemberError::from)?;
+            service.release()?;
+        }
+        Ok(repaired)
+    }
+
+    /// Does the same for a domain all of whose members this process has.
+    fn repair_held(client: &Arc<DomainClient>) -> Result<(Self, Repaired)> {
         let (mut looked, mut findings) = ledgers(client)?;
         findings.extend(lost(client, &looked)?);
         let unknown = findings.iter().find(|finding| !matches!(finding, Finding::Lost { .. }));
@@ -83,12 +105,7 @@ impl DomainCheck {
             looked.iter_mut().map(|one| &mut one.ledger as &mut dyn Claims).collect();
         let repaired = repair(client.index(), client.config(), &mut claims, version);
         let repaired = repaired.map_err(MemberError::from)?;
-        let found = Self::look(client)?;
-        for service in services {
-            service.lease_state().check().map_err(MemberError::from)?;
-            service.release()?;
-        }
-        Ok((found, repaired))
+        Ok((Self::look(client)?, repaired))
     }
 
     /// Looks once.
@@ -116,11 +133,17 @@ impl DomainCheck {
     }
 }
 
-/// Takes all members, which nobody may serve.
-fn take_all(client: &Arc<DomainClient>, lease: Duration) -> Result<Vec<Service>> {
+/// Takes all members that are not taken yet, and that nobody may serve.
+fn take_all(
+    client: &Arc<DomainClient>,
+    lease: Duration,
+    services: &mut Vec<Service>,
+) -> Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(BootClock);
-    let mut services = Vec::new();
-    for (name, _) in client.members()? {
+    for (name, member) in client.members()? {
+        if services.iter().any(|service| service.member() == member) {
+            continue;
+        }
         let mut service = match Service::take(client, &name, &clock, lease) {
             Err(MemberError::Domain(DomainError::InUse { holder })) => {
                 let holder = holder.to_string();
@@ -132,7 +155,7 @@ fn take_all(client: &Arc<DomainClient>, lease: Duration) -> Result<Vec<Service>>
         service.keep()?;
         services.push(service);
     }
-    Ok(services)
+    Ok(())
 }
 
 /// Reads the ledgers of all members that are registered. Returns what is damaged as well.

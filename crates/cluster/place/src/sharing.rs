@@ -38,7 +38,7 @@ impl MemberSharing {
         let config = client.config();
         let foreign = Arc::new(ObjectContents {
             objects: client.data_objects(),
-            block_bytes: config.block_bytes as usize,
+            block_bytes: config.block_bytes,
             object_bytes: OBJECT_BYTES,
             name: |member, number| MemberDisk::Data.object(member, number),
         });

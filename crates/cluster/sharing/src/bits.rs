@@ -53,6 +53,17 @@ impl Bits {
         self.words.iter().enumerate().filter(|(_, bits)| **bits != 0).flat_map(in_word).collect()
     }
 
+    /// Returns the next PBNs in ascending order, at most `most`.
+    pub(crate) fn after(&self, pbn: Option<Pbn>, most: usize) -> Vec<Pbn> {
+        let first = pbn.map_or(0, |pbn| pbn.index() + 1);
+        let words = self.words.iter().enumerate().skip(first / 64).filter(|(_, bits)| **bits != 0);
+        let numbers = words.flat_map(|(word, bits)| {
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
+        });
+        let numbers = numbers.filter(|number| *number >= first);
+        numbers.filter_map(|number| Pbn::new(number as u32)).take(most).collect()
+    }
+
     pub(crate) const fn len(&self) -> u64 {
         self.count
     }
@@ -116,6 +127,13 @@ mod tests {
                 prop_assert_eq!(bits.contains(pbn), set.contains(&pbn));
             }
             prop_assert!(bits.all().into_iter().eq(set.iter().copied()));
+            let (mut listed, mut last) = (Vec::new(), None);
+            while let some @ [.., end] = bits.after(last, 3).as_slice() {
+                prop_assert!(some.len() <= 3);
+                last = Some(*end);
+                listed.extend_from_slice(some);
+            }
+            prop_assert_eq!(listed, bits.all());
             bits.cursor = 0;
             prop_assert!(bits.take(usize::MAX).into_iter().eq(set));
         }

@@ -32,6 +32,14 @@ pub(crate) enum Progress {
     Recorded,
 }
 
+/// A block whose content this member has found damaged, or good again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Noticed {
+    pub(crate) pbn: Pbn,
+    /// Another block of this member that may have the content.
+    pub(crate) copy: Option<Pbn>,
+}
+
 /// The state of a member's blocks; see the module. A block that is kept and in no other table is
 /// published.
 #[derive(Debug, Default)]
@@ -48,6 +56,8 @@ pub(crate) struct Blocks {
     lent: Bits,
     /// Kept blocks whose contents were found damaged, or good again.
     doubted: Bits,
+    /// Other blocks that may have the contents of doubted ones.
+    copies: BTreeMap<Pbn, Pbn>,
     /// Blocks that were not published, or whose references were not released, for a reason that may
     /// pass.
     postponed: Bits,
@@ -142,16 +152,23 @@ impl Blocks {
         }
     }
 
-    /// Notes that the content of a block has to be looked at.
-    pub(crate) fn doubt(&mut self, pbn: Pbn) {
+    /// Notes that the content of a block has to be looked at, and another block that may have it.
+    pub(crate) fn doubt(&mut self, Noticed { pbn, copy }: Noticed) {
         if self.kept.contains(pbn) {
             self.doubted.insert(pbn);
+            self.copies.extend(copy.map(|copy| (pbn, copy)));
         }
     }
 
     /// Takes blocks whose contents have to be looked at.
-    pub(crate) fn take_doubted(&mut self, most: usize) -> Vec<Pbn> {
-        self.doubted.take(most)
+    pub(crate) fn take_doubted(&mut self, most: usize) -> Vec<Noticed> {
+        let pbns = self.doubted.take(most);
+        pbns.into_iter().map(|pbn| Noticed { pbn, copy: self.copies.remove(&pbn) }).collect()
+    }
+
+    /// Returns the next blocks that other members use, and this one does not.
+    pub(crate) fn lent_after(&self, pbn: Option<Pbn>, most: usize) -> Vec<Pbn> {
+        self.lent.after(pbn, most)
     }
 
     pub(crate) fn is_kept(&self, pbn: Pbn) -> bool {
@@ -375,6 +392,7 @@ impl Blocks {
         self.lent.remove(pbn);
         self.due.remove(pbn);
         self.doubted.remove(pbn);
+        self.copies.remove(&pbn);
         self.postponed.remove(pbn);
         if self.unreferenced.remove(pbn) {
             self.freed.push(pbn);

@@ -2,12 +2,12 @@
 
 use crate::group::{Fingerprints, Kinds};
 use crate::in_flight::{INTENT_PREFIX, InFlight};
-use crate::ledger::{decode_version, head_of};
+use crate::ledger::{decode_version, head_of, named_page, page_name};
 use crate::record::BlockState;
 use gemelo_domain::{Claim, Claims, Damage, DomainError, Intent, MemberId, Shard};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::{KeyPage, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Attempts of a request whose answer is lost.
 const ATTEMPTS: u32 = 3;
@@ -42,6 +42,8 @@ struct Reading {
     kinds: BTreeMap<Pbn, BlockState>,
     fingerprints: BTreeMap<Pbn, Fingerprint>,
     intents: Vec<Intent>,
+    /// The pages that the head names.
+    named: BTreeSet<u32>,
     damage: Vec<Damage>,
 }
 
@@ -61,7 +63,16 @@ impl LedgerClaims {
         }
         // The intents come first: a change that is settled later is seen as an intent.
         let pages = names.iter().filter(|name| **name != head);
-        for name in std::iter::once(&head).filter(|_| names.contains(&head)).chain(pages) {
+        let has_head = names.contains(&head);
+        if has_head {
+            reading.read_object(objects, &head)?;
+        }
+        let named: BTreeSet<String> =
+            reading.named.iter().map(|page| page_name(&head, *page)).collect();
+        for name in pages {
+            if has_head && !named.contains(name) {
+                reading.note(name, "version", "the member does not know of this page");
+            }
             reading.read_object(objects, name)?;
         }
         Ok(reading.finish(member))
@@ -131,7 +142,7 @@ impl Reading {
         } else if key == "version" {
             decode_version(value)?;
         } else {
-            return Err("it is no block");
+            self.named.insert(named_page(key, value)?);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! copy is good if it has the fingerprint, so it does not matter what has become of the block that
 //! a doubt names.
 
+use crate::blocks::Noticed;
 use crate::error::{Result, SharingError};
 use crate::journal::LedgerJournal;
 use crate::places::State;
@@ -38,12 +39,17 @@ impl Sharing {
         let examined = self.examine_noticed(worker, pool, &noticed);
         if examined.is_err() {
             let mut blocks = self.shared.blocks.write();
-            noticed.iter().for_each(|pbn| blocks.doubt(*pbn));
+            noticed.iter().for_each(|noticed| blocks.doubt(*noticed));
         }
         examined
     }
 
-    fn examine_noticed(&self, worker: &mut Worker, pool: &Pool, noticed: &[Pbn]) -> Result<usize> {
+    fn examine_noticed(
+        &self,
+        worker: &mut Worker,
+        pool: &Pool,
+        noticed: &[Noticed],
+    ) -> Result<usize> {
         let doubts = worker.index.doubts(DOUBTS_AT_ONCE)?;
         if noticed.is_empty() && doubts.is_empty() {
             return Ok(0);
@@ -64,15 +70,17 @@ impl Sharing {
 
     /// Parts blocks that this member doubts into own ones, and into borrowed ones, of which their
     /// homes are told.
-    fn sort_noticed(&self, noticed: &[Pbn]) -> Result<(BTreeMap<Pbn, Doubted>, Told)> {
-        let records = self.shared.ledger.lock().read(noticed)?;
+    fn sort_noticed(&self, noticed: &[Noticed]) -> Result<(BTreeMap<Pbn, Doubted>, Told)> {
+        let pbns: Vec<Pbn> = noticed.iter().map(|noticed| noticed.pbn).collect();
+        let records = self.shared.ledger.lock().read(&pbns)?;
         assert_eq!(records.len(), noticed.len(), "each block has a record or none");
         let (mut doubted, mut told) = (BTreeMap::new(), Told::new());
-        for (pbn, record) in noticed.iter().copied().zip(records) {
+        for (Noticed { pbn, copy }, record) in noticed.iter().copied().zip(records) {
             let Some(Record { fingerprint, kind }) = record else { continue };
             match kind {
                 BlockState::Published | BlockState::Lent => {
-                    doubted.insert(pbn, Doubted { pbn, fingerprint, copies: Vec::new() });
+                    let copies = copy.map(|copy| (self.shared.member, copy)).into_iter().collect();
+                    doubted.insert(pbn, Doubted { pbn, fingerprint, copies });
                 }
                 BlockState::Borrowed((home, _)) => {
                     let doubt = Doubt { fingerprint, from: self.shared.member, copy: None };

@@ -1,8 +1,9 @@
 //! The durable ledger of a member: the records of its blocks, and its intents in flight.
 //!
 //! Records are in page objects, `ledger.<member>.<page>`, a key for each group of neighbouring
-//! blocks; intents are keys of the head object, `ledger.<member>`. Each object has a version that
-//! every update raises and is guarded by. The member's holder is the only writer, so an update
+//! blocks; intents are keys of the head object, `ledger.<member>`, which also names each page before
+//! it is created, so that nobody has to look for pages. Each object has a version that every update
+//! raises and is guarded by. The member's holder is the only writer, so an update
 //! whose answer was lost can be sent again: if its guard fails and the version is the one that it
 //! sets, it was applied. A copy of it that arrives later changes nothing.
 
@@ -31,8 +32,11 @@ const MAX_ATTEMPTS: u32 = 20;
 const FIRST_PAUSE_NS: u64 = 1_000_000;
 const MAX_PAUSE_NS: u64 = 128_000_000;
 const VERSION_KEY: &str = "version";
-/// The form of the records, in the version of each object. Form 0 had a key for each block.
-const FORM: u8 = 1;
+/// The prefix of the keys that name pages, in the head object.
+const PAGE_PREFIX: &str = "p.";
+/// The form of the records, in the version of each object. Form 0 had a key for each block, and the
+/// head of form 1 named no pages.
+const FORM: u8 = 2;
 
 /// The changes of one object.
 #[derive(Debug, Default)]
@@ -48,6 +52,8 @@ pub(crate) struct Ledger {
     member: MemberId,
     /// The version of each object that exists.
     versions: BTreeMap<String, u64>,
+    /// The pages that the head names. Others do not exist.
+    named: BTreeSet<u32>,
     /// Updates that were sent, and may or may not have been applied. They come first in
     /// the next change.
     doubtful: Vec<(String, Update)>,
@@ -83,15 +89,20 @@ impl Ledger {
         member: MemberId,
         mut take_kind: impl FnMut(Pbn, BlockState),
     ) -> Result<(Self, Vec<InFlight>)> {
-        let mut ledger =
-            Self { objects, clock, member, versions: BTreeMap::new(), doubtful: Vec::new() };
-        let mut names = ledger.retry(|objects| objects.list(&ledger.head()))?;
-        if !names.contains(&ledger.head()) {
-            // It is asked for all the same, so that no late call of the fenced holder creates it.
-            names.push(ledger.head());
-        }
+        let mut ledger = Self {
+            objects,
+            clock,
+            member,
+            versions: BTreeMap::new(),
+            named: BTreeSet::new(),
+            doubtful: Vec::new(),
+        };
         let mut in_flight = Vec::new();
-        for names in names.chunks(OBJECTS_AT_ONCE) {
+        // Also what does not exist is asked for, so that no late call of the fenced holder creates
+        // it.
+        ledger.load_some(&[ledger.head()], &mut in_flight, &mut take_kind)?;
+        let pages: Vec<String> = ledger.named.iter().map(|page| ledger.page(*page)).collect();
+        for names in pages.chunks(OBJECTS_AT_ONCE) {
             ledger.load_some(names, &mut in_flight, &mut take_kind)?;
         }
         Ok((ledger, in_flight))
@@ -144,7 +155,7 @@ impl Ledger {
         } else if key.starts_with(INTENT_PREFIX) {
             in_flight.push(InFlight::decode(value)?);
         } else {
-            return Err("it is no block");
+            self.named.insert(named_page(key, value)?);
         }
         Ok(())
     }
@@ -167,6 +178,7 @@ impl Ledger {
         // by the version of the page, so that no record of a group is lost.
         self.resolve()?;
         let pages: BTreeSet<u32> = records.keys().map(|pbn| page_of_block(*pbn)).collect();
+        self.name_pages(&pages)?;
         for page in &pages {
             self.look_at_missing(&self.page(*page))?;
         }
@@ -184,6 +196,18 @@ impl Ledger {
             }
         }
         self.send_changes(changes.into_iter().map(|(page, one)| (self.page(page), one)).collect())
+    }
+
+    /// Has the head name these pages, before they are created.
+    fn name_pages(&mut self, pages: &BTreeSet<u32>) -> Result<()> {
+        let new: Vec<u32> = pages.difference(&self.named).copied().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let set = new.iter().map(|page| page_entry(*page)).collect();
+        self.change(BTreeMap::from([(self.head(), Changes { set, remove: Vec::new() })]))?;
+        self.named.extend(new);
+        Ok(())
     }
 
     /// Records intents. They are durable when this returns.
@@ -212,7 +236,7 @@ impl Ledger {
     }
 
     fn page(&self, page: u32) -> String {
-        format!("{}.{page:04x}", self.head())
+        page_name(&self.head(), page)
     }
 
     /// Finds out about the updates whose outcome is unknown.
@@ -374,6 +398,26 @@ const fn is_unknown(error: &SharingError) -> bool {
 fn list_after<'a>((name, after): &'a (&String, String)) -> Request<'a> {
     let range = KeyRange { after, prefix: "", limit: MAX_PAGE_KEYS };
     Request::new(name, Operation::ListKeys { range, page: KeyPage::default() })
+}
+
+/// Returns the name of a page of the ledger with this head.
+pub(crate) fn page_name(head: &str, page: u32) -> String {
+    format!("{head}.{page:04x}")
+}
+
+/// Returns the key of the head that names a page, and its value.
+fn page_entry(page: u32) -> (String, Vec<u8>) {
+    let key = format!("{PAGE_PREFIX}{page:04x}");
+    let value = Writer::new(0).finish(&key);
+    (key, value)
+}
+
+/// Returns the page that an entry of the head names.
+pub(crate) fn named_page(key: &str, value: &[u8]) -> std::result::Result<u32, Reason> {
+    let digits = key.strip_prefix(PAGE_PREFIX).filter(|digits| digits.len() == 4);
+    let page = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let page = page.ok_or("it is no block")?;
+    Reader::new(key, value)?.finish().map(|()| page)
 }
 
 const fn page_of_block(pbn: Pbn) -> u32 {

@@ -3,6 +3,7 @@
 use crate::foreign::{ForeignContents, ForeignRead};
 use gemelo_domain::MemberId;
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
+use gemelo_store::BlockStore;
 use std::io;
 use std::sync::Arc;
 
@@ -11,13 +12,12 @@ const ATTEMPTS: u32 = 3;
 /// Most bytes that are read together.
 const BYTES_AT_ONCE: usize = 16 << 20;
 
-/// The data disks of all members: the content of PBN p begins at byte p times the block size, in
-/// an object of its member.
+/// The data disks of all members, which hold a [`BlockStore`] each.
 pub struct ObjectContents {
     /// The store that has the objects.
     pub objects: Arc<dyn Objects>,
     /// Bytes of a block.
-    pub block_bytes: usize,
+    pub block_bytes: u32,
     /// Bytes of an object, a multiple of the bytes of a block.
     pub object_bytes: u64,
     /// Returns the name of a member's object by its number.
@@ -51,7 +51,7 @@ impl ForeignContents for ObjectContents {
 impl ObjectContents {
     /// Returns the object of a read, and its first byte there.
     fn place(&self, read: &ForeignRead<'_>) -> (u64, u64) {
-        let at = u64::from(read.pbn.number()) * self.block_bytes as u64 + read.within as u64;
+        let at = BlockStore::offset_of(read.pbn, self.block_bytes) + read.within as u64;
         (at / self.object_bytes, at % self.object_bytes)
     }
 

@@ -1,10 +1,11 @@
 //! The store of a member: contents that lie in the stores of other members are read there.
 
+use crate::blocks::Noticed;
 use crate::foreign::ForeignRead;
-use crate::record::Place;
+use crate::record::{BlockState, Place};
 use crate::shared::Shared;
 use gemelo_base::{Classified, FailureKind};
-use gemelo_format::{FormatError, Pbn};
+use gemelo_format::{Fingerprint, FormatError, Pbn};
 use gemelo_store::{
     ContentComparison, ContentRead, ContentWrite, FreeVeto, Store, StoreRoom, StoreSetUp,
     compare_by_reading,
@@ -193,8 +194,28 @@ impl FreeVeto for LedgerVeto {
         pbns.iter().for_each(|pbn| blocks.identify(*pbn));
     }
 
-    fn doubt(&self, pbn: Pbn) {
-        self.shared.blocks.write().doubt(pbn);
+    fn doubt(&self, pbn: Pbn, copy: Option<Pbn>) {
+        self.shared.blocks.write().doubt(Noticed { pbn, copy });
+    }
+
+    fn lent(&self, after: Option<Pbn>, most: usize) -> io::Result<Vec<(Pbn, Fingerprint)>> {
+        let mut after = after;
+        loop {
+            let ledger = self.shared.ledger.lock();
+            let pbns = self.shared.blocks.read().lent_after(after, most);
+            let records = ledger.read(&pbns).map_err(io::Error::other)?;
+            drop(ledger);
+            assert_eq!(records.len(), pbns.len(), "each block has a record or none");
+            after = pbns.last().copied();
+            let lent = pbns.into_iter().zip(records).filter_map(|(pbn, record)| {
+                let lent = record.filter(|record| record.kind == BlockState::Lent);
+                Some((pbn, lent?.fingerprint))
+            });
+            let lent: Vec<(Pbn, Fingerprint)> = lent.collect();
+            if !lent.is_empty() || after.is_none() {
+                return Ok(lent);
+            }
+        }
     }
 
     fn keep(&self, pbn: Pbn) -> bool {

@@ -10,7 +10,7 @@ impl Walk {
     /// Compares the root's totals at the checkpoint with those counted here.
     pub(crate) fn compare_totals(&self, root: &Root, report: &mut CheckReport) {
         let counts = self.reference_counts();
-        let references: u64 = counts.values().sum();
+        let references = counts.values().sum::<u64>() + self.leaving;
         if (references, counts.len() as u64) != (root.references, root.physical) {
             let what = format!(
                 "the checkpoint has {references} references to {} blocks, but its root says {} to {}",
@@ -28,6 +28,17 @@ impl Walk {
         for (region, maps) in distinct(self.maps()) {
             for pbn in region.values().filter_map(|place| place.pbn()) {
                 *counts.entry(pbn.number()).or_default() += maps;
+            }
+        }
+        counts
+    }
+
+    /// References to each PBN, those of a leaf that maps share counted once.
+    pub(crate) fn leaf_counts(&self) -> HashMap<u32, u64> {
+        let mut counts = HashMap::new();
+        for (region, _) in distinct(self.maps()) {
+            for pbn in region.values().filter_map(|place| place.pbn()) {
+                *counts.entry(pbn.number()).or_default() += 1;
             }
         }
         counts

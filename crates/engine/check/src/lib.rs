@@ -72,6 +72,8 @@ pub struct CheckReport {
     pub commits: u64,
     /// Contents compared with their fingerprints.
     pub checked_contents: u64,
+    /// The space that the contents take, if they were read.
+    pub space: Option<StoredSpace>,
     /// LBNs whose content is lost, by fresh damage or by damage that a repair has marked.
     pub lost_blocks: u64,
     /// Blocks of the data store whose contents were found damaged.
@@ -79,6 +81,37 @@ pub struct CheckReport {
     /// Blocks in use that the metadata mark as damaged; 0 if the contents were read, because each
     /// block was then judged by its content.
     pub marked_blocks: u64,
+}
+
+/// The space that volumes take, after each step that makes it smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredSpace {
+    /// Bytes of all references. A block counts once for each reference.
+    pub logical_bytes: u64,
+    /// Bytes of the contents after deduplication.
+    pub deduplicated_bytes: u64,
+    /// Bytes that these take in the data store. A damaged content counts as none.
+    pub compressed_bytes: u64,
+    /// The other bytes of the blocks that they are in: tables of these blocks, ends that no content
+    /// fits in, and the space of contents that were freed beside others.
+    pub unused_bytes: u64,
+}
+
+impl StoredSpace {
+    fn of(report: &CheckReport, block_bytes: u64, compressed_bytes: u64) -> Self {
+        Self {
+            logical_bytes: report.references * block_bytes,
+            deduplicated_bytes: report.physical_blocks * block_bytes,
+            compressed_bytes,
+            unused_bytes: (report.used_blocks * block_bytes).saturating_sub(compressed_bytes),
+        }
+    }
+
+    /// Bytes of the blocks of the data store that have contents.
+    #[must_use]
+    pub const fn used_bytes(&self) -> u64 {
+        self.compressed_bytes + self.unused_bytes
+    }
 }
 
 impl CheckReport {

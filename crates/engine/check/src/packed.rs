@@ -12,14 +12,18 @@ use std::sync::Arc;
 /// Bytes of the offset before a compressed content that a commit carries.
 const OFFSET_BYTES: usize = 2;
 
+/// A content, and the bytes that it takes in the data store.
+pub(crate) type SizedContent = (Vec<u8>, u64);
+
 /// Returns the content that a commit carries in this form.
 pub(crate) fn content_in_the_journal(
     superblock: &Superblock,
     pbn: Pbn,
     form: Vec<u8>,
-) -> Option<Vec<u8>> {
+) -> Option<SizedContent> {
     if is_whole(superblock, pbn) {
-        return (form.len() == superblock.block_bytes as usize).then_some(form);
+        let bytes = form.len() as u64;
+        return (bytes == u64::from(superblock.block_bytes)).then_some((form, bytes));
     }
     let (_, stored) = form.split_at_checked(OFFSET_BYTES)?;
     unpack(superblock, pbn, stored)
@@ -29,30 +33,41 @@ fn is_whole(superblock: &Superblock, pbn: Pbn) -> bool {
     superblock.store == StoreKind::Plain || PackedPlace::of(pbn).is_whole()
 }
 
-/// Returns a function that reads whole contents.
-pub(crate) fn reader(blocks: Arc<dyn Store>, walk: &Walk) -> impl Fn(&mut [ContentRead<'_>]) {
+/// Returns a function that reads whole contents, and returns the bytes that each of them takes in
+/// the data store, if it can be read.
+pub(crate) fn reader(
+    blocks: Arc<dyn Store>,
+    walk: &Walk,
+) -> impl Fn(&mut [ContentRead<'_>]) -> Vec<u64> {
     let superblock = &walk.superblock;
     let plain = OverlaidStore::over(Arc::clone(&blocks), Arc::clone(&walk.replayed_data));
     move |reads| {
         if superblock.store == StoreKind::Plain {
-            return plain.read(reads);
+            plain.read(reads);
+            return vec![u64::from(superblock.block_bytes); reads.len()];
         }
-        for read in reads {
-            let read_content = || match walk.replayed_data.get(&read.pbn) {
-                Some(content) => Ok(content.clone()),
+        let read_one = |read: &mut ContentRead<'_>| {
+            let replayed = walk.replayed_data.get(&read.pbn).cloned();
+            let bytes = walk.replayed_bytes.get(&read.pbn).copied();
+            let content = match replayed.zip(bytes) {
+                Some(sized) => Ok(sized),
                 None => content_of(&*blocks, superblock, read.pbn),
             };
-            read.outcome = read_content().map(|content| read.buffer.copy_from_slice(&content));
-        }
+            let bytes = content.as_ref().map_or(0, |(_, bytes)| *bytes);
+            read.outcome = content.map(|(content, _)| read.buffer.copy_from_slice(&content));
+            bytes
+        };
+        reads.iter_mut().map(read_one).collect()
     }
 }
 
 /// Reads the content of a packed store.
-fn content_of(blocks: &dyn Store, superblock: &Superblock, pbn: Pbn) -> io::Result<Vec<u8>> {
+fn content_of(blocks: &dyn Store, superblock: &Superblock, pbn: Pbn) -> io::Result<SizedContent> {
     let place = PackedPlace::of(pbn);
     let block = block_of(blocks, superblock, place.block)?;
     if place.is_whole() {
-        return Ok(block);
+        let bytes = block.len() as u64;
+        return Ok((block, bytes));
     }
     let wrong = || io::Error::from(io::ErrorKind::InvalidData);
     let offset = slot_offset(&block, place.slot).ok_or_else(wrong)?;
@@ -74,7 +89,7 @@ fn block_of(blocks: &dyn Store, superblock: &Superblock, block: u32) -> io::Resu
 }
 
 /// Decompresses what begins with a head.
-fn unpack(superblock: &Superblock, pbn: Pbn, stored: &[u8]) -> Option<Vec<u8>> {
+fn unpack(superblock: &Superblock, pbn: Pbn, stored: &[u8]) -> Option<SizedContent> {
     let (head, rest) = stored.split_first_chunk::<SLOT_HEAD_BYTES>()?;
     let head = SlotHead::decode(*head);
     let bytes = rest.get(..usize::from(head.length))?;
@@ -87,5 +102,6 @@ fn unpack(superblock: &Superblock, pbn: Pbn, stored: &[u8]) -> Option<Vec<u8>> {
         }
         _ => zstd::bulk::decompress_to_buffer(bytes, &mut content).ok(),
     };
-    (length == Some(content.len())).then_some(content)
+    let taken = (SLOT_HEAD_BYTES + bytes.len()) as u64;
+    (length == Some(content.len())).then_some((content, taken))
 }

@@ -72,6 +72,9 @@ impl Walk {
                 self.volume(volume)?.record.size_bytes = size_bytes;
             }
             Change::SetMode { volume, mode } => self.volume(volume)?.record.mode = mode,
+            Change::SetCompression { volume, compression } => {
+                self.volume(volume)?.record.compression = compression;
+            }
             Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
             Change::Show { volume } => self.volume(volume)?.record.is_hidden = false,
             Change::Suspect { pbn, is_suspect } => {
@@ -94,12 +97,13 @@ impl Walk {
     }
 
     fn journal_contents(&mut self, pbn: Pbn, content: Vec<u8>) -> Result<(), FormatError> {
-        let content =
-            packed::content_in_the_journal(&self.superblock, pbn, content).ok_or_else(|| {
+        let (content, bytes) = packed::content_in_the_journal(&self.superblock, pbn, content)
+            .ok_or_else(|| {
                 let number = pbn.number();
                 FormatError::damaged(format!("a commit carries bytes for block {number} in vain"))
             })?;
         Arc::make_mut(&mut self.replayed_data).insert(pbn, content);
+        self.replayed_bytes.insert(pbn, bytes);
         Ok(())
     }
 

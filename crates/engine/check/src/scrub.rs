@@ -3,7 +3,7 @@
 use crate::map::distinct;
 use crate::packed;
 use crate::walk::Walk;
-use crate::{CheckError, CheckReport, Problem};
+use crate::{CheckError, CheckReport, Problem, StoredSpace};
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_format::{Checksum, Fingerprinter, MapEntry, Pbn, PoolSeed};
 use gemelo_store::{ContentRead, PoolDisks};
@@ -35,6 +35,7 @@ pub(crate) fn scrub(
     let at_once = (BYTES_AT_ONCE / block_bytes).max(1);
     let mut buffer = vec![0; at_once.min(contents.len()) * block_bytes];
     let mut damaged: BTreeMap<Pbn, Vec<Checksum>> = BTreeMap::new();
+    let mut compressed_bytes = 0;
     for some in contents.chunks(at_once) {
         if stop.is_raised() {
             return Err(CheckError::Interrupted);
@@ -46,12 +47,14 @@ pub(crate) fn scrub(
             .map(|((pbn, _), block)| ContentRead::new(*pbn, 0, block))
             .collect();
         assert_eq!(reads.len(), some.len(), "each content has a buffer");
-        store(&mut reads);
-        for ((pbn, checksum), read) in some.iter().zip(&reads) {
+        let sizes = store(&mut reads);
+        assert_eq!(sizes.len(), reads.len(), "each content has a size");
+        for (((pbn, checksum), read), bytes) in some.iter().zip(&reads).zip(sizes) {
             if read.outcome.is_err() || seed.of_content(read.buffer) != *checksum {
                 damaged.entry(*pbn).or_default().push(*checksum);
                 continue;
             }
+            compressed_bytes += bytes;
             let fingerprint = walk.fingerprints.get(&pbn.number());
             if fingerprint.is_some_and(|right| *right != fingerprinter.of(read.buffer)) {
                 let what = format!(
@@ -66,6 +69,7 @@ pub(crate) fn scrub(
     monitor.finish();
     assert!(damaged.len() <= contents.len(), "only contents that were read are damaged");
     report.checked_contents = contents.len() as u64;
+    report.space = Some(StoredSpace::of(report, block_bytes as u64, compressed_bytes));
     for (pbn, checksums) in &damaged {
         let users = named_users(walk, *pbn, checksums);
         report.add_problem(Problem {

@@ -2,12 +2,14 @@
 //! own.
 
 use crate::pages::Pages;
+use crate::tree::{Below as BelowMap, LostLbns};
 use gemelo_format::{
-    DIRECTORY_ENTRIES, Fingerprint, FormatError, NODE_REF_BYTES, Node, NodeRef, Page, Part,
-    StoreTable, Tree, array_value, bucket_entries, bucket_of, index_entry,
+    DIRECTORY_ENTRIES, Fingerprint, FormatError, MapEntry, NODE_REF_BYTES, Node, NodeRef, Page,
+    Part, Slot, StoreTable, Tree, array_value, bucket_entries, bucket_of, index_entry,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The values of a tree by key, and the keys of pages that are lost.
 #[derive(Default)]
@@ -15,6 +17,10 @@ pub(crate) struct TreeContent {
     pub(crate) values: Vec<(u64, u128)>,
     pub(crate) lost: Vec<Range<u64>>,
 }
+
+/// The nodes of maps that were read, by slot: the node's address, its level and its first LBN.
+/// Several maps may have a node at one place.
+pub(crate) type KnownNodes = HashMap<Slot, ((NodeRef, u8, u64), Arc<BelowMap>)>;
 
 /// Reads the trees of a checkpoint.
 pub(crate) struct TreeReader<'r, 's> {
@@ -30,6 +36,65 @@ impl TreeReader<'_, '_> {
             self.node(root, tree.height, 0..u64::MAX, part, &mut found)?;
         }
         Ok(found)
+    }
+
+    /// Reads a map. The nodes of arrays may be shared by maps, and are read once.
+    pub(crate) fn map(
+        &mut self,
+        tree: Tree,
+        known: &mut KnownNodes,
+    ) -> Result<Arc<BelowMap>, FormatError> {
+        match tree.root {
+            Some(root) if self.is_table => self.map_node((root, tree.height, 0), known),
+            _ => {
+                let found = self.read(tree, Part::Map)?;
+                let mut below = BelowMap::of(places(&found.values));
+                below.lost = found.lost.into_iter().map(fresh_loss).collect();
+                Ok(Arc::new(below))
+            }
+        }
+    }
+
+    fn map_node(
+        &mut self,
+        node: (NodeRef, u8, u64),
+        known: &mut KnownNodes,
+    ) -> Result<Arc<BelowMap>, FormatError> {
+        let (at, level, first) = node;
+        let span = |level: u8| {
+            let leaf = Part::Map.array_entries() as u64;
+            leaf.saturating_mul((DIRECTORY_ENTRIES as u64).saturating_pow(level.into()))
+        };
+        let lost = || {
+            let lost = vec![fresh_loss(first..first.saturating_add(span(level)))];
+            Arc::new(BelowMap { regions: Vec::new(), lost })
+        };
+        if let Some((same, below)) = known.get(&at.slot) {
+            if *same == node {
+                return Ok(Arc::clone(below));
+            }
+            let what = format!("slot {} is used in two ways", at.slot.number());
+            self.pages.report.add(true, what);
+            return Ok(lost());
+        }
+        let below = match self.pages.read(at)? {
+            None => lost(),
+            Some(page) if level == 0 => {
+                let values = self.array_leaf(&page, first, Part::Map).unwrap_or_default();
+                Arc::new(BelowMap::of(places(&values)))
+            }
+            Some(page) => {
+                let mut all = BelowMap::default();
+                for (child, keys) in directory(&page, first, span(level - 1)) {
+                    let below = self.map_node((child, level - 1, keys.start), known)?;
+                    all.regions.extend(below.regions.iter().cloned());
+                    all.lost.extend(below.lost.iter().cloned());
+                }
+                Arc::new(all)
+            }
+        };
+        known.insert(at.slot, (node, Arc::clone(&below)));
+        Ok(below)
     }
 
     /// Reads a node. `keys` is the range of keys below it; a page of an array has as many of them
@@ -78,6 +143,14 @@ impl TreeReader<'_, '_> {
             |entry: &u64| u64::from(bucket_of((entry >> 32) as u32, self.buckets)) == bucket;
         entries.iter().all(belongs).then(|| entries.into_iter().map(|entry| (entry, 1)).collect())
     }
+}
+
+fn places(values: &[(u64, u128)]) -> impl Iterator<Item = (u64, MapEntry)> {
+    values.iter().map(|(lbn, word)| (*lbn, MapEntry::from_word(*word as u64)))
+}
+
+fn fresh_loss(lbns: Range<u64>) -> LostLbns {
+    LostLbns { lbns, is_known: false }
 }
 
 /// The contents of a page.

@@ -87,7 +87,7 @@ impl MapReader {
 }
 
 impl Below {
-    fn of(places: impl Iterator<Item = (u64, MapEntry)>) -> Self {
+    pub(crate) fn of(places: impl Iterator<Item = (u64, MapEntry)>) -> Self {
         Self { regions: WalkMap::cut(places), lost: Vec::new() }
     }
 }

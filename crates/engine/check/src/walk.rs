@@ -3,13 +3,13 @@
 use crate::CheckReport;
 use crate::map::WalkMap;
 use crate::pages::Pages;
-use crate::store::{TreeReader, compare_counts, compare_index};
-use crate::tree::MapReader;
+use crate::store::{KnownNodes, TreeReader, compare_counts, compare_index};
+use crate::tree::{LostLbns, MapReader};
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MapEntry, Part, PoolSeed,
-    RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, Superblock, Table, VolumeId,
-    VolumeRecord, find_roots, read_chain, replay_journal,
+    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MapEntry, Part, Pbn, PoolSeed,
+    RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, StoreVolume, Superblock,
+    Table, VolumeId, VolumeRecord, find_roots, read_chain, replay_journal,
 };
 use gemelo_store::{Contents, PoolDisks};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -51,10 +51,14 @@ pub struct Walk {
     pub volumes: BTreeMap<VolumeId, WalkVolume>,
     /// Fingerprints by PBN.
     pub fingerprints: HashMap<u32, Fingerprint>,
+    /// References of volumes that are being removed which the totals have and the maps do not.
+    pub(crate) leaving: u64,
     /// Blocks that are marked as damaged.
     pub(crate) suspects: HashSet<u32>,
     /// Contents that the journal carries, and that the data store may lack.
     pub(crate) replayed_data: Arc<Contents>,
+    /// The bytes that these take in the data store.
+    pub(crate) replayed_bytes: HashMap<Pbn, u64>,
 }
 
 impl Walk {
@@ -108,8 +112,10 @@ impl Walk {
             superblock,
             volumes: BTreeMap::new(),
             fingerprints: HashMap::new(),
+            leaving: 0,
             suspects: HashSet::new(),
             replayed_data: Arc::default(),
+            replayed_bytes: HashMap::new(),
         };
         let makes_no_sense =
             || FormatError::damaged("the table of the checkpoint cannot be decoded");
@@ -142,34 +148,31 @@ impl Walk {
         pages: &mut Pages<'_>,
     ) -> Result<bool, FormatError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
-        let mut reader = TreeReader {
-            is_table: self.superblock.backend.layout() != Layout::Trees,
-            buckets: table.buckets,
-            pages,
-        };
+        let layout = self.superblock.backend.layout();
+        let mut reader =
+            TreeReader { is_table: layout != Layout::Trees, buckets: table.buckets, pages };
         let mut is_whole = true;
+        let (mut known, mut maps) = (KnownNodes::new(), HashMap::new());
         for volume in &table.volumes {
             let blocks = volume.record.size_bytes / block_bytes;
-            let found = reader.read(volume.map, Part::Map)?;
-            let places = found.values.iter();
-            let places = places.map(|(lbn, word)| (*lbn, MapEntry::from_word(*word as u64)));
-            let mut map = WalkMap::of(WalkMap::cut(places));
-            let mapped = found.values.len();
-            if found.lost.is_empty() && mapped as u64 != volume.mapped {
-                let what = format!(
-                    "volume '{}' maps {mapped} blocks, not {}",
-                    volume.record.name, volume.mapped
-                );
-                reader.pages.report.add(false, what);
-            }
-            for lost in found.lost {
+            let below = reader.map(volume.map, &mut known)?;
+            // Maps with one root are one map in memory as well.
+            let same = maps.entry(Arc::as_ptr(&below)).or_insert_with(|| {
+                (WalkMap::of(below.regions.iter().cloned()), Arc::clone(&below))
+            });
+            let mut map = same.0.clone();
+            for LostLbns { lbns, .. } in &below.lost {
                 is_whole = false;
                 let what = format!(
                     "the map of blocks {} and after of volume '{}' is lost",
-                    lost.start, volume.record.name
+                    lbns.start, volume.record.name
                 );
                 reader.pages.report.add(true, what);
-                lose(&mut map, lost, blocks);
+                lose(&mut map, lbns.clone(), blocks);
+            }
+            if below.lost.is_empty() {
+                let is_leaving = volume.record.is_hidden && layout != Layout::Trees;
+                self.leaving += compare_mapped(volume, &map, is_leaving, reader.pages);
             }
             let record = volume.record.clone();
             self.volumes.insert(record.id, WalkVolume { record, map });
@@ -191,9 +194,10 @@ impl Walk {
         }
         let references = self.reference_counts();
         if is_whole && counts.lost.is_empty() {
-            compare_counts(&counts.values, &references, pages);
+            let right = if layout == Layout::Trees { &references } else { &self.leaf_counts() };
+            compare_counts(&counts.values, right, pages);
         }
-        if self.superblock.backend.layout() == Layout::Records {
+        if layout == Layout::Records {
             if table.index.root.is_some() || (table.buckets, table.index_entries) != (0, 0) {
                 pages.report.add(false, "the table names an index, which is not stored".into());
             }
@@ -272,6 +276,32 @@ impl Walk {
             self.suspects.remove(&pbn);
         }
     }
+}
+
+/// Compares the numbers that the table has for a map with those counted here. Those of a volume that
+/// is being removed, and whose map may share pages, are from before the removal began. Returns the
+/// number of references by which they are larger.
+fn compare_mapped(
+    volume: &StoreVolume,
+    map: &WalkMap,
+    is_leaving: bool,
+    pages: &mut Pages<'_>,
+) -> u64 {
+    let mapped = map.iter().count() as u64;
+    let stored = map.values().filter(|place| place.pbn().is_some()).count() as u64;
+    let is_right = match is_leaving {
+        true => mapped <= volume.mapped && stored <= volume.stored,
+        false => (mapped, stored) == (volume.mapped, volume.stored),
+    };
+    if is_right {
+        return volume.stored - stored;
+    }
+    let what = format!(
+        "volume '{}' maps {mapped} blocks, {stored} of them stored, not {} and {}",
+        volume.record.name, volume.mapped, volume.stored
+    );
+    pages.report.add(false, what);
+    0
 }
 
 /// Marks the LBNs of a volume whose places are lost, up to a bound.

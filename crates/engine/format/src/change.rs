@@ -2,6 +2,7 @@
 //! commit.
 
 use super::codec::{Reader, put_text, put_varint};
+use crate::packed::Compression;
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
 use crate::volume::VolumeRecord;
 
@@ -81,6 +82,13 @@ pub enum Change {
         volume: VolumeId,
         /// The mode that the volume gets.
         mode: DedupMode,
+    },
+    /// Sets the compression of a volume's further writes.
+    SetCompression {
+        /// The id of the volume.
+        volume: VolumeId,
+        /// The compression that the volume gets.
+        compression: Compression,
     },
     /// Enlarges the data store.
     Grow {
@@ -206,6 +214,10 @@ impl Change {
             Self::SetMode { volume, mode } => {
                 put_head(out, 9, *volume);
                 out.push(mode.byte());
+            }
+            Self::SetCompression { volume, compression } => {
+                put_head(out, 20, *volume);
+                out.extend_from_slice(&compression.bytes());
             }
             Self::Grow { data_blocks } => {
                 out.push(10);
@@ -344,6 +356,10 @@ impl Change {
                 count: reader.varint()?,
             },
             15 => Self::Shrink { volume, size_bytes: reader.varint()? },
+            20 => {
+                let compression = Compression::from_bytes(reader.array()?)?;
+                Self::SetCompression { volume, compression }
+            }
             18 => Self::Lose { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
             _ => return None,
         })

@@ -33,6 +33,14 @@ pub enum FormatError {
         /// The version or the feature.
         what: String,
     },
+    /// A disk has lost all heads that tell the kind of its pool, so that nothing can be checked or
+    /// repaired.
+    #[kind(Damaged)]
+    #[error("{what}")]
+    LostHeads {
+        /// The heads, and what helps.
+        what: &'static str,
+    },
     /// Metadata fails its checksum, or contradicts itself.
     #[kind(Damaged)]
     #[error("the metadata is damaged: {what}")]

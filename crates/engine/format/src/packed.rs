@@ -15,6 +15,8 @@
 
 use crate::types::Pbn;
 use crate::{PoolSeed, Superblock};
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::ops::RangeInclusive;
 
 /// The slot of a content that fills its block.
@@ -40,7 +42,8 @@ const REGION_BLOCKS: u32 = 4096;
 const DEFAULT_LEVEL: u8 = 1;
 
 /// The algorithm that compresses contents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Compression {
     /// Contents stay as they are.
     #[default]
@@ -73,7 +76,9 @@ impl Compression {
         }
     }
 
-    pub(crate) const fn bytes(self) -> [u8; 2] {
+    /// Encodes the algorithm and its level.
+    #[must_use]
+    pub const fn bytes(self) -> [u8; 2] {
         match self {
             Self::Off => [0, 0],
             Self::Lz4 => [1, 0],
@@ -81,7 +86,9 @@ impl Compression {
         }
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 2]) -> Option<Self> {
+    /// Returns what [`Self::bytes`] has encoded; [`None`] if the bytes mean nothing.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 2]) -> Option<Self> {
         match bytes {
             [0, 0] => Some(Self::Off),
             [1, 0] => Some(Self::Lz4),
@@ -95,6 +102,31 @@ impl Compression {
     pub const fn algorithm(self) -> u8 {
         let [algorithm, _] = self.bytes();
         algorithm
+    }
+}
+
+/// The name by which [`Compression::from_name`] knows it.
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Lz4 => f.write_str("lz4"),
+            Self::Zstd(level) => write!(f, "zstd:{level}"),
+        }
+    }
+}
+
+impl From<Compression> for String {
+    fn from(compression: Compression) -> Self {
+        compression.to_string()
+    }
+}
+
+impl TryFrom<String> for Compression {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        Self::from_name(&name).ok_or_else(|| format!("'{name}' is no compression"))
     }
 }
 
@@ -166,6 +198,15 @@ impl StoreKind {
                 let is_behind = PackedPlace::of(one).is_spanning() || slots.0 < slots.1;
                 (end == start && is_behind) || (end + 1 == start && slots.1 <= 1)
             }
+        }
+    }
+
+    /// The compression of new contents, unless their volume says otherwise.
+    #[must_use]
+    pub const fn compression(self) -> Compression {
+        match self {
+            Self::Plain => Compression::Off,
+            Self::Packed(compression) => compression,
         }
     }
 
@@ -329,6 +370,10 @@ mod tests {
         ];
         for (name, compression) in named {
             assert_eq!(Compression::from_name(name), compression, "{name}");
+            if let Some(compression) = compression {
+                assert_eq!(Compression::from_name(&compression.to_string()), Some(compression));
+                assert_eq!(Compression::from_bytes(compression.bytes()), Some(compression));
+            }
         }
     }
 

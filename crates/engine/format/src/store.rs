@@ -100,7 +100,10 @@ impl Part {
 /// Reads a little-endian number of at most 16 bytes.
 #[must_use]
 fn number_at(bytes: &[u8]) -> u128 {
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u128::from(*byte))
+    let mut all = [0; size_of::<u128>()];
+    let (number, _) = all.split_at_mut(bytes.len());
+    number.copy_from_slice(bytes);
+    u128::from_le_bytes(all)
 }
 
 /// Writes a number, little-endian. It fits in the bytes.
@@ -265,6 +268,8 @@ pub struct StoreVolume {
     pub record: VolumeRecord,
     /// The number of LBNs that are not unmapped.
     pub mapped: u64,
+    /// The number of LBNs that have a block.
+    pub stored: u64,
     /// The map of the volume.
     pub map: Tree,
 }
@@ -308,6 +313,7 @@ impl StoreTable {
         for volume in &self.volumes {
             volume.record.encode(&mut out);
             out.extend_from_slice(&volume.mapped.to_le_bytes());
+            out.extend_from_slice(&volume.stored.to_le_bytes());
             put_tree(&mut out, volume.map);
         }
         for tree in [self.counts, self.fingerprints, self.index] {
@@ -326,8 +332,8 @@ impl StoreTable {
         let mut table = Self::default();
         for _ in 0..volumes {
             let record = VolumeRecord::decode(&mut reader)?;
-            let (mapped, map) = (reader.u64()?, tree_from(&mut reader)?);
-            table.volumes.push(StoreVolume { record, mapped, map });
+            let (mapped, stored, map) = (reader.u64()?, reader.u64()?, tree_from(&mut reader)?);
+            table.volumes.push(StoreVolume { record, mapped, stored, map });
         }
         table.counts = tree_from(&mut reader)?;
         table.fingerprints = tree_from(&mut reader)?;

@@ -196,6 +196,7 @@ pub fn read_chain(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packed::Compression;
     use crate::types::{DedupMode, VolumeId};
     use crate::volume::{Birth, Origin};
     use proptest::prelude::*;
@@ -210,6 +211,7 @@ mod tests {
                     name: "größer".into(),
                     size_bytes: 1 << 40,
                     mode: DedupMode::Inline,
+                    compression: Compression::Off,
                     read_only: true,
                     is_hidden: true,
                     birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Imported },

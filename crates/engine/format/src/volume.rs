@@ -1,6 +1,7 @@
 //! The record of a volume: all of its metadata except the map.
 
 use super::codec::{Reader, put_text};
+use crate::packed::Compression;
 use crate::types::{DedupMode, VolumeId};
 use gemelo_base::StatTable;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,9 @@ pub struct VolumeRecord {
     /// The time at which writes are deduplicated.
     #[stat(skip)]
     pub mode: DedupMode,
+    /// The compression of further writes.
+    #[stat(skip)]
+    pub compression: Compression,
     /// Whether the volume takes no writes: it is a snapshot.
     pub read_only: bool,
     /// `true` if the volume is being made or removed, so that no client sees it.
@@ -111,6 +115,7 @@ impl VolumeRecord {
         put_text(out, &self.name);
         out.extend_from_slice(&self.size_bytes.to_le_bytes());
         out.push(self.mode.byte());
+        out.extend_from_slice(&self.compression.bytes());
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
         out.push(flag(self.read_only, READ_ONLY) | flag(self.is_hidden, HIDDEN));
         self.birth.encode(out);
@@ -122,10 +127,11 @@ impl VolumeRecord {
         let name = reader.text()?.to_owned();
         let size_bytes = reader.u64()?;
         let mode = DedupMode::from_byte(reader.u8()?)?;
+        let compression = Compression::from_bytes(reader.array()?)?;
         let flags = reader.u8().filter(|flags| *flags <= READ_ONLY | HIDDEN)?;
         let birth = Birth::decode(reader)?;
         let (read_only, is_hidden) = (flags & READ_ONLY != 0, flags & HIDDEN != 0);
-        Some(Self { id, name, size_bytes, mode, read_only, is_hidden, birth })
+        Some(Self { id, name, size_bytes, mode, compression, read_only, is_hidden, birth })
     }
 }
 
@@ -139,6 +145,7 @@ mod tests {
             name: "größer".into(),
             size_bytes: 1 << 40,
             mode: DedupMode::Offline,
+            compression: Compression::Zstd(7),
             read_only: true,
             is_hidden: true,
             birth,

@@ -3,12 +3,14 @@
 
 mod estimate;
 mod pair;
+mod reading;
+mod sharing;
 
 use crate::error::MetadataError;
 use gemelo_base::random::mix64;
 use gemelo_format::{
-    BackendKind, Birth, Change, Checksum, DedupMode, FingerprintKind, Lbn, MapEntry, Origin, Pbn,
-    PoolSeed, Superblock, VolumeId, VolumeRecord,
+    BackendKind, Birth, Change, Checksum, Compression, DedupMode, FingerprintKind, Lbn, MapEntry,
+    Origin, Pbn, PoolSeed, Superblock, VolumeId, VolumeRecord,
 };
 use pair::Pair;
 
@@ -38,6 +40,7 @@ pub(super) fn record(id: u32, size_bytes: u64) -> VolumeRecord {
         name: format!("v{id}"),
         size_bytes,
         mode: DedupMode::Inline,
+        compression: Compression::Off,
         read_only: false,
         is_hidden: false,
         birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Empty },

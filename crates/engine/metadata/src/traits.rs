@@ -55,13 +55,13 @@ pub trait Index {
     /// Adds the reference count of every PBN to `counts`, as the PBN's record has it.
     fn counts(&self, pbns: &[Pbn], counts: &mut Vec<u32>) -> Result<()>;
 
-    /// Calls `visit` with every PBN that has a reference.
-    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()>;
+    /// Calls `visit` with every PBN from `first` on that has a reference.
+    fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()>;
 
-    /// Brings the counts of these places into memory, or into the processor's caches, because
-    /// changes of the places will need them. Fails also if any page was found damaged since the
-    /// pool was opened: a pool with a damaged page takes no writes.
-    fn prefetch(&self, _places: &[MapEntry]) -> Result<()> {
+    /// Brings into memory, or into the processor's caches, the counts that changes of these LBNs
+    /// will need, which have these places. Fails also if any page was found damaged since the pool
+    /// was opened: a pool with a damaged page takes no writes.
+    fn prefetch(&self, _volume: VolumeId, _lbns: &[Lbn], _places: &[MapEntry]) -> Result<()> {
         Ok(())
     }
 
@@ -87,8 +87,8 @@ pub trait Volumes {
         true
     }
 
-    /// The most LBNs that one change may unmap or copy. The engine clones and cuts larger volumes
-    /// piece by piece. `None` if a change of a whole volume is cheap and takes no memory.
+    /// The most LBNs that one change may unmap or copy. The engine cuts larger volumes piece by
+    /// piece, and clones them so if a clone adds references. `None` if a change of a whole volume is cheap and takes no memory.
     fn piece_blocks(&self) -> Option<u64> {
         None
     }

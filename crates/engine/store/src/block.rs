@@ -35,8 +35,15 @@ impl BlockStore {
         Arc::new(Self::new(disk, superblock))
     }
 
-    fn offset(&self, pbn: Pbn) -> u64 {
-        u64::from(pbn.number()) * u64::from(self.superblock.block_bytes)
+    /// Returns the byte of the disk at which the content of a PBN begins, in a store of blocks of
+    /// this size.
+    #[must_use]
+    pub const fn offset_of(pbn: Pbn, block_bytes: u32) -> u64 {
+        pbn.number() as u64 * block_bytes as u64
+    }
+
+    const fn offset(&self, pbn: Pbn) -> u64 {
+        Self::offset_of(pbn, self.superblock.block_bytes)
     }
 
     /// Reads by a list of requests to the disk.
@@ -104,15 +111,17 @@ impl StoreSetUp for BlockStore {
             return Ok(damaged);
         }
         let mut label = right;
-        self.disk.read_at(0, &mut label).map_err(FormatError::io(DiskRole::Data, "read"))?;
-        match is_data_store(&*self.disk) {
-            true => Err(FormatError::NotAPool {
+        match self.disk.read_at(0, &mut label) {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                Err(FormatError::io(DiskRole::Data, "read")(error))
+            }
+            Ok(()) if is_data_store(&*self.disk) => Err(FormatError::NotAPool {
                 why: "the data store belongs to another pool than the metadata",
             }),
-            false => Err(FormatError::damaged(
-                "no header of the data store passes its checksum: if it is the right disk, restore \
-                 it and the metadata from a backup",
-            )),
+            Ok(()) | Err(_) => Err(FormatError::LostHeads {
+                what: "no header of the data store is whole: if it is the right disk, restore it \
+                       and the metadata from a backup",
+            }),
         }
     }
 

@@ -77,11 +77,13 @@ impl PoolDisks {
     /// Fails as [`read_superblock`] does, or if the pool has lost all copies of its superblock.
     pub fn read_superblock(&self, damage: &mut Vec<String>) -> Result<Superblock, FormatError> {
         match read_superblock(&*self.metadata, damage) {
-            Err(FormatError::NotAPool { .. }) if is_data_store(&*self.data) => {
-                Err(FormatError::damaged(
-                    "no copy of the superblock passes its checksum, but the data store is that of \
-                     a pool: restore both from a backup",
-                ))
+            Err(FormatError::NotAPool { .. } | FormatError::Damaged { .. })
+                if is_data_store(&*self.data) =>
+            {
+                Err(FormatError::LostHeads {
+                    what: "no copy of the superblock is whole, but the data store is that of a \
+                           pool: restore both from a backup",
+                })
             }
             other => other,
         }

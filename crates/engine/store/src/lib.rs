@@ -30,6 +30,7 @@ pub use free_veto::FreeVeto;
 pub use overlaid::{Contents, OverlaidStore};
 pub use packed::{
     Codec, Compressed, FreeBlocks, NotPlaced, PackedStore, Packer, Placed, block_number,
+    packed_blocks,
 };
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 

@@ -95,6 +95,14 @@ pub enum VolumeError {
         /// The rule that the value breaks, with its limits.
         rule: String,
     },
+    /// A disk has lost all heads that tell the kind of its pool, so that nothing can be checked or
+    /// repaired.
+    #[kind(Damaged)]
+    #[error("{what}")]
+    LostHeads {
+        /// The heads, and what helps.
+        what: &'static str,
+    },
     /// The metadata does not match its checksum, or contradicts itself.
     #[kind(Damaged)]
     #[error("the metadata is damaged: {what}")]
@@ -268,6 +276,7 @@ impl From<FormatError> for VolumeError {
             FormatError::Io { disk, action, source } => Self::io(disk, action)(source),
             FormatError::NotAPool { why } => Self::NotAPool { why },
             FormatError::Unknown { what } => Self::Unknown { what },
+            FormatError::LostHeads { what } => Self::LostHeads { what },
             FormatError::Damaged { what } => Self::Damaged { what },
         }
     }

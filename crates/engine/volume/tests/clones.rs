@@ -23,8 +23,15 @@ use std::time::Duration;
 const BLOCKS: u64 = 4000;
 const PAGE: u64 = 4096;
 
-fn sharing() -> [BackendKind; 2] {
-    [BackendKind::Log, BackendKind::Ram]
+/// Bytes that a page in the cache takes.
+const CACHED_PAGE: u64 = 4096 + 64;
+
+fn sharing() -> [BackendKind; 4] {
+    [BackendKind::Log, BackendKind::Ram, BackendKind::Table, BackendKind::Compact]
+}
+
+fn is_cached(backend: BackendKind) -> bool {
+    matches!(backend, BackendKind::Table | BackendKind::Compact)
 }
 
 fn bytes(first: u64, blocks: u64) -> Vec<u8> {
@@ -58,7 +65,10 @@ fn a_hundred_snapshots_cost_their_records_before_and_after_a_restart() {
         }
         pool.checkpoint().unwrap();
         let with = pool.stat().unwrap();
-        assert_eq!(with.metadata_memory_bytes, before.metadata_memory_bytes, "{backend:?}");
+        // A few pages of the map may come into a cache.
+        let most = if is_cached(backend) { 8 * CACHED_PAGE + 100 * 100 } else { 0 };
+        let more = with.metadata_memory_bytes.saturating_sub(before.metadata_memory_bytes);
+        assert!(more <= most, "{backend:?}: {more} bytes");
         // A record has less than 100 bytes and is in the table, whose pages are kept twice.
         let added = with.metadata_used_bytes - before.metadata_used_bytes;
         assert!(added <= 2 * (100 * 100 + PAGE), "{backend:?}: {added} bytes");
@@ -118,8 +128,12 @@ fn a_large_volume_is_cleared_in_the_background() {
 
 #[test]
 fn check_counts_the_references_of_many_clones() {
+    sharing().into_iter().for_each(check_counts);
+}
+
+fn check_counts(backend: BackendKind) {
     let simulation = Simulation::new(1);
-    let pool = pool_of(BackendKind::Log, &simulation, tuning());
+    let pool = pool_of(backend, &simulation, tuning());
     for number in 0..500 {
         pool.clone_volume("a", &format!("c{number}")).unwrap();
     }

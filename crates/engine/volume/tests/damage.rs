@@ -16,7 +16,8 @@ use common::driver::{Driver, Model, check_recovered};
 use common::shape::{twins, used_pages};
 use common::simulated::Simulation;
 use common::{
-    BLOCK, content, flush, open, options, options_with, read, rounds, tuning, tuning_on_disk, write,
+    BLOCK, any_compression, content, flush, open, options, options_with, read, rounds, tuning,
+    tuning_on_disk, write,
 };
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
@@ -28,7 +29,8 @@ use gemelo_format::{
 };
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
-    LossChoice, Pool, RepairCost, RepairOptions, Tuning, VolumeError, repair, repair_outlook,
+    LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, Tuning, VolumeError, repair,
+    repair_outlook,
 };
 
 const PAGE: usize = 4096;
@@ -58,7 +60,10 @@ fn repair_with(disks: &PoolDisks, data: bool) -> Result<Vec<RepairCost>, VolumeE
 fn worked_pool(backend: BackendKind, seed: u64, is_closed: bool) -> (Simulation, Model) {
     let mut random = Random::new(seed);
     let simulation = Simulation::new(seed);
-    Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();
+    // A third of the pools compress.
+    let compression = (seed % 3 == 2).then(|| any_compression(&mut random));
+    let options = PoolOptions { compression, ..options_with(backend, 300) };
+    Pool::format(&simulation.disks(), &options).unwrap();
     let mut model = Model::default();
     if seed % 2 == 1 {
         age(&simulation, &mut model, &mut random, tuning());

@@ -15,10 +15,11 @@ use common::simulated::{METADATA, Simulation};
 use common::{BLOCK, content, flush, open, options, read, tuning, tuning_on_disk, write};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::DeviceError;
-use gemelo_format::{DedupMode, Pbn};
+use gemelo_format::{DedupMode, Fingerprint, Pbn};
 use gemelo_store::{FreeVeto, PoolDisks, Store};
 use gemelo_volume::{Pool, Tuning, Volume};
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -60,8 +61,12 @@ impl FreeVeto for TestVeto {
         self.identified.lock().unwrap().extend(pbns);
     }
 
-    fn doubt(&self, pbn: Pbn) {
+    fn doubt(&self, pbn: Pbn, _copy: Option<Pbn>) {
         self.doubted.lock().unwrap().push(pbn);
+    }
+
+    fn lent(&self, _after: Option<Pbn>, _most: usize) -> io::Result<Vec<(Pbn, Fingerprint)>> {
+        Ok(Vec::new())
     }
 
     fn keep(&self, pbn: Pbn) -> bool {

@@ -366,3 +366,53 @@ fn a_repair_that_was_cut_off_has_overwritten_no_content_of_the_other_choice() {
         }
     }
 }
+
+/// A lost commit frees a block, and another one stores a content in it. The first content has a
+/// copy, with which going back heals the block: not before that choice is durable, because the other
+/// one needs the content that is there.
+#[test]
+fn a_repair_that_was_cut_off_has_healed_no_block_of_the_other_choice() {
+    for backend in BackendKind::ALL {
+        let world = world(backend, 21);
+        let pool = &world.pool;
+        pool.create_volume("copy", BLOCK as u64, DedupMode::Off).unwrap();
+        write(&pool.volume("copy").unwrap(), 0, &content(1, BLOCK)).unwrap();
+        world.put(0, 1);
+        pool.checkpoint().unwrap();
+        let number = || world.pool.stat().unwrap().activity.commits;
+        let before = number();
+        world.put_now(0, 0);
+        assert_eq!(number(), before + 1);
+        (0..20).for_each(|lbn| world.put(lbn, 100 + lbn));
+        flush(&world.volume).unwrap();
+        let mut images = world.simulation.after_worst_crash().images();
+        lose(&mut images, before + 1);
+        let (mut cut_off, mut healed) = (0, 0);
+        for call in 1.. {
+            let damaged = Simulation::of_images(call, images.clone());
+            assert!(open(&damaged.disks(), tuning()).is_err(), "{backend:?}: a commit is lost");
+            damaged.set_fault(common::simulated::Fault::CrashAt(call));
+            let with = |choice| RepairOptions { data: false, choice };
+            let first =
+                repair(&damaged.disks(), with(LossChoice::RollBack), &Silent, &StopFlag::new());
+            let after = damaged.after_crash(call);
+            if let Ok(pool) = open(&after.disks(), tuning()) {
+                // The choice is durable before the block is healed.
+                let found = read(&pool.volume("a").unwrap(), 0, BLOCK);
+                healed += u64::from(found.is_ok_and(|found| found == content(1, BLOCK)));
+                if first.is_ok() {
+                    break;
+                }
+                continue;
+            }
+            assert!(first.is_err(), "{backend:?}, call {call}");
+            cut_off += 1;
+            repair(&after.disks(), with(LossChoice::Skip), &Silent, &StopFlag::new()).unwrap();
+            let pool = open(&after.disks(), tuning()).unwrap();
+            for lbn in 0..20 {
+                assert!(block(&pool, lbn) == content(100 + lbn, BLOCK), "{backend:?} {call}");
+            }
+        }
+        assert!(cut_off > 0 && healed > 0, "{backend:?}: {cut_off} cut off, {healed} healed");
+    }
+}

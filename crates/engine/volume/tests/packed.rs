@@ -15,8 +15,8 @@ use common::{COMPRESSIONS, flush, open, options, read, write};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{BackendKind, Compression, DedupMode};
-use gemelo_volume::{Pool, PoolOptions, Tuning, VolumeError};
+use gemelo_format::{BackendKind, Compression, DedupMode, PACKED_MAGIC, PACKED_TABLE_BYTES};
+use gemelo_volume::{Pool, PoolOptions, ScrubOptions, Tuning, VolumeError};
 
 /// Makes a content of which this share in eighths does not compress.
 fn content(id: u64, bytes: usize, eighths: usize) -> Vec<u8> {
@@ -50,6 +50,17 @@ fn checked(simulation: &Simulation) -> CheckReport {
 
 /// Makes a pool with a volume "a" of `contents` contents. Returns the blocks that they take.
 fn fill(simulation: &Simulation, options: &PoolOptions, contents: u64, eighths: usize) -> u64 {
+    let [used, _] = filled(simulation, options, contents, eighths);
+    used
+}
+
+/// Does the same as [`fill`], and returns the bytes that were packed as well.
+fn filled(
+    simulation: &Simulation,
+    options: &PoolOptions,
+    contents: u64,
+    eighths: usize,
+) -> [u64; 2] {
     Pool::format(&simulation.disks(), options).unwrap();
     let bytes = u64::from(options.block_bytes);
     let pool = open(&simulation.disks(), tuning()).unwrap();
@@ -65,7 +76,7 @@ fn fill(simulation: &Simulation, options: &PoolOptions, contents: u64, eighths: 
     assert_eq!(stat.physical_blocks, contents);
     assert_eq!(pool.prove(9).unwrap(), Vec::<String>::new());
     pool.close().unwrap();
-    stat.used_blocks
+    [stat.used_blocks, stat.activity.packed_bytes]
 }
 
 #[test]
@@ -74,11 +85,20 @@ fn half_compressible_contents_take_little_more_than_half_the_space() {
         for (block_bytes, most) in [(512, 61), (4096, 55), (65536, 53)] {
             let simulation = Simulation::new(1);
             let options = packed(compression, block_bytes, 300);
-            let used = fill(&simulation, &options, 200, 4);
+            let [used, packed_bytes] = filled(&simulation, &options, 200, 4);
             assert!(used <= 2 * most, "{compression:?}, {block_bytes} bytes: {used} blocks");
             let report = checked(&simulation);
             assert!(report.is_clean(), "{:?}", report.problems);
             assert_eq!(report.used_blocks, used, "the checker counts the same");
+            let bytes = u64::from(block_bytes);
+            let space = report.space.unwrap();
+            assert_eq!(space.logical_bytes, 200 * bytes);
+            assert_eq!(space.deduplicated_bytes, 200 * bytes);
+            assert_eq!(space.compressed_bytes, packed_bytes, "each byte that was packed is there");
+            assert_eq!(space.used_bytes(), used * bytes);
+            // Each block has a table, and the last ones are not full.
+            let unused = space.unused_bytes - used * PACKED_TABLE_BYTES as u64;
+            assert!(unused < 10 * bytes, "{block_bytes} bytes: {unused} bytes are unused");
         }
     }
 }
@@ -181,4 +201,47 @@ fn large_blocks_are_not_compressed() {
     let simulation = Simulation::new(9);
     let refused = Pool::format(&simulation.disks(), &packed(Compression::Lz4, 1 << 17, 60));
     assert!(matches!(refused, Err(VolumeError::BadOption { .. })));
+}
+
+/// A block that lost its table has no places any more into which its contents could be written.
+#[test]
+fn contents_whose_places_are_lost_are_healed_at_others() {
+    const CONTENTS: u64 = 12;
+    for backend in BackendKind::ALL {
+        let simulation = Simulation::new(11);
+        let options = PoolOptions { backend, ..packed(Compression::Lz4, 4096, 300) };
+        Pool::format(&simulation.disks(), &options).unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        let run: Vec<u8> = (1..=CONTENTS).flat_map(|id| content(id, 4096, 4)).collect();
+        // The second volume stores the contents once more, and the third one shares the first's.
+        for (name, mode) in
+            [("a", DedupMode::Inline), ("b", DedupMode::Off), ("c", DedupMode::Inline)]
+        {
+            pool.create_volume(name, CONTENTS * 4096, mode).unwrap();
+            let volume = pool.volume(name).unwrap();
+            write(&volume, 0, &run).unwrap();
+            flush(&volume).unwrap();
+        }
+        assert_eq!(pool.stat().unwrap().physical_blocks, 2 * CONTENTS);
+        pool.close().unwrap();
+        let [mut data, metadata] = simulation.images();
+        let first = data.chunks(4096).position(|block| block.starts_with(&PACKED_MAGIC)).unwrap();
+        data[first * 4096..][..PACKED_TABLE_BYTES].fill(0);
+        let damaged = Simulation::of_images(12, [data, metadata]);
+        assert!(!checked(&damaged).is_clean());
+        let tuning = Tuning { keeps_written: false, ..tuning() };
+        let pool = open(&damaged.disks(), tuning).unwrap();
+        let scrub = ScrubOptions { heals: true, max_bytes_per_s: None };
+        let report = pool.scrub(scrub, &Silent, &StopFlag::new()).unwrap();
+        assert!(report.is_clean() && report.healed_contents > 0, "{backend:?}: {report:?}");
+        for name in ["a", "b", "c"] {
+            let volume = pool.volume(name).unwrap();
+            assert!(read(&volume, 0, run.len()).unwrap() == run, "{backend:?}: {name}");
+        }
+        assert_eq!(pool.stat().unwrap().physical_blocks, 2 * CONTENTS, "{backend:?}");
+        assert_eq!(pool.prove(9).unwrap(), Vec::<String>::new());
+        pool.close().unwrap();
+        let report = checked(&damaged);
+        assert!(report.is_sound(), "{backend:?}: {:?}", report.problems);
+    }
 }

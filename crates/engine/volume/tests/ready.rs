@@ -145,9 +145,8 @@ fn a_batch_leaves_reads_that_would_wait_and_does_the_others() {
     assert_eq!(cold.counted(), [6, bytes(&[0, 1, 2, 3, 4, 5]), 0, 6]);
     let mut buffers = [[0; BLOCK]; 3];
     let [first, second, third] = &mut buffers;
-    let read = |block: usize, buffer| {
-        request(Operation::Read { offset: (block * BLOCK) as u64, buffer })
-    };
+    let read =
+        |block: usize, buffer| request(Operation::Read { offset: (block * BLOCK) as u64, buffer });
     let mut batch = [read(1, first), read(0, second), read(4, third)];
     assert_eq!(cold.volume.submit(&mut batch, Waiting::First), [2], "the first one is waited for");
     assert!(buffers[0] == content(2, BLOCK)[..] && buffers[1] == content(1, BLOCK)[..]);

@@ -17,7 +17,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_format::{BackendKind, Compression, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
     LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, ScrubOptions, Tuning, record_damage,
@@ -42,15 +42,19 @@ fn repair_data(disks: &PoolDisks) -> Vec<RepairCost> {
     repair(disks, options, &Silent, &StopFlag::new()).unwrap().costs
 }
 
+/// A backend, and the compression of a pool that compresses.
+type Kind = (BackendKind, Option<Compression>);
+
 /// Makes a pool with a volume that was written in every way, some of it in the checkpoint and some
 /// in the journal. Returns also the flushed contents of the volume.
 fn worked_pool(
-    backend: BackendKind,
+    (backend, compression): Kind,
     mode: DedupMode,
     is_closed: bool,
 ) -> ([Vec<u8>; 2], Vec<Vec<u8>>) {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, 400)).unwrap();
+    let options = PoolOptions { compression, ..options_with(backend, 400) };
+    Pool::format(&simulation.disks(), &options).unwrap();
     let pool =
         open(&simulation.disks(), Tuning { max_journal_data_bytes: None, ..tuning() }).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, mode).unwrap();
@@ -127,10 +131,12 @@ fn read_all(images: [Vec<u8>; 2], expected: &[Vec<u8>], what: &str, tally: &mut 
 #[test]
 fn of_ten_thousand_flipped_bits_none_gives_a_wrong_content() {
     let flips = rounds(10_000);
+    let kinds = [None, Some(Compression::Lz4)];
     let lives: Vec<_> = BackendKind::ALL
         .into_iter()
-        .flat_map(|backend| MODES.map(|mode| (backend, mode)))
-        .flat_map(|(backend, mode)| [true, false].map(|is_closed| (backend, mode, is_closed)))
+        .flat_map(|backend| kinds.map(|compression| (backend, compression)))
+        .flat_map(|kind| MODES.map(|mode| (kind, mode)))
+        .flat_map(|(kind, mode)| [true, false].map(|is_closed| (kind, mode, is_closed)))
         .collect();
     let each = flips.div_ceil(lives.len() as u64);
     std::thread::scope(|scope| {
@@ -140,8 +146,8 @@ fn of_ten_thousand_flipped_bits_none_gives_a_wrong_content() {
     });
 }
 
-fn flip_in((backend, mode, is_closed): (BackendKind, DedupMode, bool), flips: u64) {
-    let (images, expected) = worked_pool(backend, mode, is_closed);
+fn flip_in((kind, mode, is_closed): (Kind, DedupMode, bool), flips: u64) {
+    let (images, expected) = worked_pool(kind, mode, is_closed);
     let mut random = Random::new(first_seed());
     let mut tally = Tally::default();
     // Only sectors in use are flipped. A flipped bit in unused zeros proves little.
@@ -156,15 +162,11 @@ fn flip_in((backend, mode, is_closed): (BackendKind, DedupMode, bool), flips: u6
         let mut damaged = images.clone();
         damaged[disk][at] ^= 1 << bit;
         let what =
-            format!("{backend:?}, {mode:?}, closed {is_closed}, disk {disk}, byte {at}, bit {bit}");
+            format!("{kind:?}, {mode:?}, closed {is_closed}, disk {disk}, byte {at}, bit {bit}");
         read_all(damaged, &expected, &what, &mut tally);
     }
-    assert!(tally.errors > 0 && tally.right > 0, "{backend:?}, {mode:?}: flips were noticed");
-    assert!(
-        tally.refused < flips / 4,
-        "{backend:?}, {mode:?}: {} of {flips} refused",
-        tally.refused
-    );
+    assert!(tally.errors > 0 && tally.right > 0, "{kind:?}, {mode:?}: flips were noticed");
+    assert!(tally.refused < flips / 4, "{kind:?}, {mode:?}: {} of {flips} refused", tally.refused);
 }
 
 /// The sectors of an image that are not all zeros.
@@ -418,7 +420,7 @@ fn a_part_written_to_a_damaged_block_is_refused_and_does_not_bless_it() {
 #[test]
 fn a_data_store_that_lost_its_end_is_damage_and_never_zeros() {
     for backend in BackendKind::ALL {
-        let (images, expected) = worked_pool(backend, DedupMode::Off, true);
+        let (images, expected) = worked_pool((backend, None), DedupMode::Off, true);
         let [mut data, metadata] = images;
         data.truncate(20 * BLOCK);
         let simulation = Simulation::of_images(1, [data, metadata]);
@@ -444,7 +446,7 @@ fn a_data_store_that_lost_its_end_is_damage_and_never_zeros() {
 
 #[test]
 fn the_header_of_the_data_store_has_a_copy() {
-    let (images, expected) = worked_pool(BackendKind::Log, DedupMode::Inline, true);
+    let (images, expected) = worked_pool((BackendKind::Log, None), DedupMode::Inline, true);
     let [mut data, metadata] = images;
     data[..BLOCK].fill(0x55);
     let simulation = Simulation::of_images(1, [data, metadata]);
@@ -459,7 +461,7 @@ fn the_header_of_the_data_store_has_a_copy() {
 
 #[test]
 fn a_flip_in_a_copy_of_a_page_that_has_one_costs_nothing() {
-    let (images, expected) = worked_pool(BackendKind::Log, DedupMode::Inline, true);
+    let (images, expected) = worked_pool((BackendKind::Log, None), DedupMode::Inline, true);
     for offset in twins(&images[1]).into_iter().flatten() {
         let mut images = images.clone();
         images[1][offset + 20] ^= 1;

@@ -271,6 +271,65 @@ fn a_short_journal_goes_round_while_contents_wait_for_space() {
     }
 }
 
+/// A commit is longer than the journal, so that only a checkpoint makes it durable. Contents without
+/// space that it frees are in the journal, which the checkpoint gives up, and need no space any more.
+#[test]
+fn a_checkpoint_gives_up_what_a_commit_without_room_frees() {
+    for backend in BackendKind::ALL {
+        let world = world_with(backend, Some(0), 64 << 10);
+        world.write_without_space(3);
+        world.pool.flush().unwrap();
+        let generation = world.pool.stat().unwrap().generation;
+        let a = world.pool.volume("a").unwrap();
+        trim(&a, 0, 3 * BLOCK as u64).unwrap();
+        for round in 0..6000 {
+            let lbn = 10 + round % 50;
+            write(&a, lbn * BLOCK as u64, &content(1000 + round % OLD, BLOCK)).unwrap();
+        }
+        let activity = world.pool.stat().unwrap().activity;
+        flush(&a).unwrap_or_else(|error| panic!("{backend:?}: {error}"));
+        let stat = world.pool.stat().unwrap();
+        assert_eq!(stat.activity.commits, activity.commits, "{backend:?}: it had no room");
+        assert_eq!(stat.generation, generation + 1, "{backend:?}");
+        drop(a);
+        let world = world.after_power_cut();
+        let a = world.pool.volume("a").unwrap();
+        assert!(read(&a, 0, 3 * BLOCK).unwrap() == content(0, 3 * BLOCK), "{backend:?}");
+        world.check_sound();
+    }
+}
+
+/// An opening holds the contents of commits in memory, also those without space.
+#[test]
+fn no_commit_takes_more_than_16_mib_of_contents_without_space() {
+    const MOST: u64 = (16 << 20) / BLOCK as u64;
+    let simulation = Simulation::new(1);
+    let options =
+        PoolOptions { journal_bytes: Some(160 << 20), ..options_with(BackendKind::Log, 50_000) };
+    Pool::format(&simulation.disks(), &options).unwrap();
+    simulation.thin_out();
+    let tuning = Tuning {
+        max_journal_data_bytes: Some(0),
+        write_buffer_bytes: 32 << 20,
+        cache_bytes: 4 << 20,
+        ..tuning()
+    };
+    let pool = open(&simulation.disks(), tuning).unwrap();
+    pool.create_volume("a", 40_000 * BLOCK as u64, DedupMode::Inline).unwrap();
+    pool.checkpoint().unwrap();
+    let a = pool.volume("a").unwrap();
+    simulation.set_full(true);
+    for lbn in 0..MOST + 1 {
+        write(&a, lbn * BLOCK as u64, &content(1 + lbn, BLOCK)).unwrap();
+    }
+    assert!(matches!(flush(&a), Err(DeviceError::NoSpace)));
+    assert_eq!(pool.stat().unwrap().activity.journal_data_bytes, 0);
+    trim(&a, 0, BLOCK as u64).unwrap();
+    flush(&a).unwrap();
+    assert_eq!(pool.stat().unwrap().activity.journal_data_bytes, MOST * BLOCK as u64);
+    assert_eq!(pool.stopped(), None);
+}
+
 /// A request that looked a block up before it was trimmed reads its content, although the buffer
 /// does not need it any more.
 #[test]

@@ -11,12 +11,15 @@ mod common;
 
 use common::repeat::Repeat;
 use common::simulated::Simulation;
-use common::{BLOCK, content, first_seed, open, options_with, read, rounds, trim, tuning, write};
+use common::{
+    BLOCK, any_compression, content, first_seed, open, options_with, read, rounds, trim, tuning,
+    write,
+};
 use gemelo_base::StopFlag;
 use gemelo_base::random::Random;
 use gemelo_check::{CheckReport, Walk, WalkVolume};
-use gemelo_format::{BackendKind, DedupMode, Pbn};
-use gemelo_volume::{Pool, SnapshotSpace, Tuning, VolumeError, VolumeSpace};
+use gemelo_format::{BackendKind, DedupMode, Pbn, StoreKind};
+use gemelo_volume::{Pool, PoolOptions, SnapshotSpace, Tuning, VolumeError, VolumeSpace};
 use std::collections::BTreeSet;
 
 /// More LBNs than a map page of the backends in memory has.
@@ -27,6 +30,11 @@ const DATA_BLOCKS: u64 = 8000;
 fn pbns<'v>(volumes: impl IntoIterator<Item = &'v WalkVolume>) -> BTreeSet<Pbn> {
     let places = volumes.into_iter().flat_map(|volume| volume.map.values());
     places.filter_map(gemelo_format::MapEntry::pbn).collect()
+}
+
+/// The blocks of the data store that have a part of these contents.
+fn blocks_of(kind: StoreKind, pbns: &BTreeSet<Pbn>) -> BTreeSet<u32> {
+    pbns.iter().flat_map(|pbn| kind.first_block(*pbn)..=kind.last_block(*pbn)).collect()
 }
 
 fn references<'v>(volumes: impl Iterator<Item = &'v WalkVolume>) -> u64 {
@@ -87,6 +95,8 @@ fn compare(simulation: &Simulation, pool: &Pool, what: &str) {
         let id = summary.record.id;
         let own = pbns([&walk.volumes[&id]]);
         let others = pbns(all.iter().copied().filter(|volume| volume.record.id != id));
+        let kind = walk.superblock.store;
+        let (own, others) = (blocks_of(kind, &own), blocks_of(kind, &others));
         let expected = VolumeSpace {
             exclusive_blocks: own.difference(&others).count() as u64,
             shared_blocks: own.intersection(&others).count() as u64,
@@ -100,6 +110,8 @@ fn compare(simulation: &Simulation, pool: &Pool, what: &str) {
         physical_blocks: pbns(all.iter().copied()).len() as u64,
         logical_blocks_without_snapshots: references(live()),
         physical_blocks_without_snapshots: pbns(live()).len() as u64,
+        used_blocks: blocks_of(walk.superblock.store, &pbns(all.iter().copied())).len() as u64,
+        used_blocks_without_snapshots: blocks_of(walk.superblock.store, &pbns(live())).len() as u64,
     };
     assert_eq!(pool.snapshot_space(&StopFlag::new()).unwrap(), expected, "{what}");
 }
@@ -111,7 +123,10 @@ fn the_space_of_volumes_is_what_a_count_of_everything_gives() {
         let backend = BackendKind::ALL[seed as usize % BackendKind::ALL.len()];
         let mut random = Random::new(seed);
         let simulation = Simulation::new(seed);
-        Pool::format(&simulation.disks(), &options_with(backend, DATA_BLOCKS)).unwrap();
+        // Half of the pools compress.
+        let compression = (seed % 2 == 1).then(|| any_compression(&mut random));
+        let options = PoolOptions { compression, ..options_with(backend, DATA_BLOCKS) };
+        Pool::format(&simulation.disks(), &options).unwrap();
         let mut made = 0;
         for life in 0..2 {
             let pool = open(&simulation.disks(), tuning()).unwrap();
@@ -171,27 +186,25 @@ fn removing_a_volume_frees_what_it_held_alone() {
 #[test]
 fn a_copy_that_cannot_be_counted_leaves_nothing() {
     const BLOCKS: u64 = 200;
-    for backend in [BackendKind::Table, BackendKind::BTree, BackendKind::Compact] {
-        let disks = Simulation::new(1).disks();
-        Pool::format(&disks, &options_with(backend, 1000)).unwrap();
-        let pool = open(&disks, Tuning { max_references: 2, ..tuning() }).unwrap();
-        pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
-        let bytes: Vec<u8> = (1..=BLOCKS).flat_map(|id| content(id, BLOCK)).collect();
-        write(&pool.volume("a").unwrap(), 0, &bytes).unwrap();
-        pool.clone_volume("a", "b").unwrap();
-        assert!(matches!(pool.clone_volume("a", "c"), Err(VolumeError::TooManyReferences)));
-        assert_eq!(pool.volumes().len(), 2);
-        assert_eq!(pool.stat().unwrap().logical_blocks, 2 * BLOCKS);
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
-        pool.remove_volume("b").unwrap();
-        pool.clone_volume("a", "c").unwrap();
-        assert!(read(&pool.volume("c").unwrap(), 0, bytes.len()).unwrap() == bytes);
-        // A volume that was cut has none of its old contents when it is made larger again.
-        pool.resize_volume("c", 10 * BLOCK as u64).unwrap();
-        pool.resize_volume("c", BLOCKS * BLOCK as u64).unwrap();
-        let rest =
-            read(&pool.volume("c").unwrap(), 10 * BLOCK as u64, bytes.len() - 10 * BLOCK).unwrap();
-        assert!(rest.iter().all(|byte| *byte == 0));
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
-    }
+    let disks = Simulation::new(1).disks();
+    Pool::format(&disks, &options_with(BackendKind::BTree, 1000)).unwrap();
+    let pool = open(&disks, Tuning { max_references: 2, ..tuning() }).unwrap();
+    pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+    let bytes: Vec<u8> = (1..=BLOCKS).flat_map(|id| content(id, BLOCK)).collect();
+    write(&pool.volume("a").unwrap(), 0, &bytes).unwrap();
+    pool.clone_volume("a", "b").unwrap();
+    assert!(matches!(pool.clone_volume("a", "c"), Err(VolumeError::TooManyReferences)));
+    assert_eq!(pool.volumes().len(), 2);
+    assert_eq!(pool.stat().unwrap().logical_blocks, 2 * BLOCKS);
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+    pool.remove_volume("b").unwrap();
+    pool.clone_volume("a", "c").unwrap();
+    assert!(read(&pool.volume("c").unwrap(), 0, bytes.len()).unwrap() == bytes);
+    // A volume that was cut has none of its old contents when it is made larger again.
+    pool.resize_volume("c", 10 * BLOCK as u64).unwrap();
+    pool.resize_volume("c", BLOCKS * BLOCK as u64).unwrap();
+    let rest =
+        read(&pool.volume("c").unwrap(), 10 * BLOCK as u64, bytes.len() - 10 * BLOCK).unwrap();
+    assert!(rest.iter().all(|byte| *byte == 0));
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }

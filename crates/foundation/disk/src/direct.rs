@@ -8,6 +8,7 @@
 
 use crate::DiskWrite;
 use crate::file::write_run;
+use crate::ring::Rings;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -52,6 +53,7 @@ pub(crate) struct DirectFile {
     file: File,
     /// `true` once the system has refused an aligned direct write.
     is_refused: AtomicBool,
+    rings: Rings,
 }
 
 impl DirectFile {
@@ -60,17 +62,40 @@ impl DirectFile {
     pub(crate) fn open(file: &File) -> Option<Self> {
         let is_writable = rustix::fs::fcntl_getfl(file).ok()?.contains(OFlags::RDWR);
         let file = is_writable.then(|| open_direct(file, OFlags::WRONLY)).flatten()?;
-        Some(Self { file, is_refused: AtomicBool::new(false) })
+        Some(Self { file, is_refused: AtomicBool::new(false), rings: Rings::default() })
     }
 
     pub(crate) fn is_taken(&self) -> bool {
         !self.is_refused.load(Ordering::Relaxed)
     }
 
+    /// Writes runs, each of ranges that follow one another, and sets the outcome of each range.
+    /// Returns those that it has not written because they are not aligned, or the system refuses
+    /// direct writes.
+    pub(crate) fn write_runs<'r, 'w>(
+        &self,
+        runs: Vec<&'r mut [DiskWrite<'w>]>,
+    ) -> Vec<&'r mut [DiskWrite<'w>]> {
+        let can_take = |run: &&mut [DiskWrite<'w>]| self.is_taken() && run.iter().all(is_aligned);
+        let (taken, mut left): (Vec<_>, Vec<_>) = runs.into_iter().partition(can_take);
+        let are_written = match taken.as_slice() {
+            [_, _, ..] => self.rings.write(&self.file, &taken),
+            _ => vec![false; taken.len()],
+        };
+        assert_eq!(are_written.len(), taken.len(), "each run has an outcome");
+        for (run, is_written) in taken.into_iter().zip(are_written) {
+            // A run that failed is written once more, so that each range has its own outcome.
+            if !is_written && !self.write(run) {
+                left.push(run);
+            }
+        }
+        left
+    }
+
     /// Writes ranges that follow one another, and sets the outcome of each. Writes nothing and
-    /// gives `false` if they are not aligned, or the system refuses direct writes.
-    pub(crate) fn write(&self, run: &mut [DiskWrite<'_>]) -> bool {
-        if !self.is_taken() || !run.iter().all(is_aligned) {
+    /// gives `false` if the system refuses direct writes.
+    fn write(&self, run: &mut [DiskWrite<'_>]) -> bool {
+        if !self.is_taken() {
             return false;
         }
         match write_run(&self.file, run) {
@@ -172,6 +197,57 @@ mod tests {
             check_lists(&disk);
             assert!(disk.has_direct_writes());
         }
+    }
+
+    /// Writes every other page of the disk, more runs than are in flight at once.
+    fn write_scattered(disk: &FileDisk, round: u8) {
+        let mut pages = Box::new(Pages([round; 4 * PAGE]));
+        pages.0[..PAGE].fill(round + 1);
+        let mut list: Vec<DiskWrite<'_>> = (0..100)
+            .map(|at| {
+                DiskWrite::new(2 * at * PAGE as u64, &pages.0[at as usize % 2 * PAGE..][..PAGE])
+            })
+            .collect();
+        disk.write_all(&mut list).unwrap();
+        for at in 0..100 {
+            let expected = if at % 2 == 0 { round + 1 } else { round };
+            assert!(read(disk, 2 * at * PAGE, PAGE).iter().all(|byte| *byte == expected));
+        }
+    }
+
+    #[test]
+    fn separate_runs_are_in_flight_together_where_there_are_rings() {
+        let Some(folder) = folder_with_direct_writes() else { return };
+        let disk = disk(folder.path());
+        let rings = &disk.direct().unwrap().rings;
+        disk.write_at(0, &Pages([1; 4 * PAGE]).0).unwrap();
+        assert_eq!(rings.kept(), 0, "one run takes no ring");
+        write_scattered(&disk, 3);
+        write_scattered(&disk, 5);
+        assert_eq!(rings.kept(), 1);
+        rings.refuse();
+        write_scattered(&disk, 7);
+    }
+
+    /// One run of a list cannot be written. The others are, and only its ranges fail.
+    #[test]
+    fn a_run_that_fails_among_others_fails_alone() {
+        let Some(folder) = folder_with_direct_writes() else { return };
+        let (disk, pages) = (disk(folder.path()), Box::new(Pages([9; 4 * PAGE])));
+        // Beyond the longest file of any common file system.
+        let too_far = 1 << 60;
+        let (one, rest) = pages.0.split_at(PAGE);
+        let mut list = [
+            DiskWrite::new(0, one),
+            DiskWrite::new(too_far, one),
+            DiskWrite::new(8 * PAGE as u64, &rest[..PAGE]),
+            DiskWrite::new(9 * PAGE as u64, &rest[PAGE..]),
+        ];
+        disk.write_many(&mut list);
+        let good: Vec<bool> = list.iter().map(|write| write.outcome.is_ok()).collect();
+        assert_eq!(good, [true, false, true, true]);
+        assert!(read(&disk, 8 * PAGE, 3 * PAGE).iter().all(|byte| *byte == 9));
+        assert!(disk.has_direct_writes());
     }
 
     #[test]

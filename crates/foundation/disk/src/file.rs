@@ -113,6 +113,11 @@ impl FileDisk {
         self.direct.as_ref().is_some_and(DirectFile::is_taken)
     }
 
+    #[cfg(test)]
+    pub(crate) const fn direct(&self) -> Option<&DirectFile> {
+        self.direct.as_ref()
+    }
+
     /// Returns whether the path is a block device and not a file.
     ///
     /// # Errors
@@ -274,11 +279,12 @@ impl Disk for FileDisk {
     /// Ranges that follow one another are written by one system call. If that fails, each is
     /// written alone, so that each outcome is its own.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        for run in writes.chunk_by_mut(DiskWrite::is_followed_by) {
-            if !self.direct.as_ref().is_some_and(|direct| direct.write(run)) {
-                self.write_buffered(run);
-            }
-        }
+        let runs = writes.chunk_by_mut(DiskWrite::is_followed_by).collect();
+        let left = match &self.direct {
+            Some(direct) => direct.write_runs(runs),
+            None => runs,
+        };
+        left.into_iter().for_each(|run| self.write_buffered(run));
     }
 
     fn sync(&self) -> io::Result<()> {

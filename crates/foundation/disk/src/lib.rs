@@ -14,6 +14,7 @@ mod lock;
 mod medium;
 mod overwrite;
 mod request;
+mod ring;
 mod signature;
 #[cfg(feature = "testing")]
 pub mod testing;

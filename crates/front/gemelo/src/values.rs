@@ -3,6 +3,7 @@
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use gemelo_base::units::{self, UnitError};
 use gemelo_disk::IoMode;
+use gemelo_format::Compression;
 use gemelo_place::{PoolPlace, VolumePath};
 use gemelo_volume::InlineOverload;
 use std::ffi::OsString;
@@ -52,6 +53,12 @@ pub(crate) fn pool_place_parser() -> impl TypedValueParser<Value = PoolPlace> {
 /// Reads the place of a pool and the name of a volume. The directory of the pool may have any name.
 pub(crate) fn volume_path_parser() -> impl TypedValueParser<Value = VolumePath> {
     OsStringValueParser::new().try_map(|text: OsString| VolumePath::from_os_text(&text))
+}
+
+/// Reads a compression.
+pub(crate) fn parse_compression(name: &str) -> Result<Compression, String> {
+    let allowed = "allowed: off, lz4, zstd, zstd:1 to zstd:19";
+    Compression::from_name(name).ok_or_else(|| allowed.to_owned())
 }
 
 // The variants have no texts, because clap would print these as an explanation of `on` and `off`.

@@ -93,6 +93,7 @@ const READERS: &[Reader] = &[
     reader(&["pool", "find", "INPUT"]),
     reader(&["pool", "scrub", "INPUT"]),
     reader(&["pool", "arrange", "INPUT"]),
+    reader(&["pool", "recompress", "INPUT"]),
     reader(&["pool", "check", "INPUT", "--repair"]),
     reader(&["pool", "grow", "INPUT", "--capacity", "1g"]),
     // A directory without pools is an answer.

@@ -102,6 +102,28 @@ fn a_pool_whose_metadata_are_damaged_is_status_4_for_every_command() {
     }
 }
 
+/// No check and no repair can begin, so none is advised.
+#[test]
+fn a_pool_whose_heads_are_lost_is_status_4_and_only_a_backup_is_named() {
+    for (name, heads) in [("metadata", &[0, 276 * 4096][..]), ("data", &[0])] {
+        let pool = pool();
+        let disk = fs::File::options().write(true).open(pool.path().join(name)).unwrap();
+        for head in heads {
+            disk.write_all_at(&[0xaa; 4096], *head).unwrap();
+        }
+        if name == "data" {
+            disk.set_len(4096).unwrap();
+        }
+        let path = pool.path().to_str().unwrap().to_owned();
+        for command in [&["pool", "stat"][..], &["pool", "check"], &["pool", "gc"]] {
+            let ran = gemelo(&[command, &[&path]].concat());
+            assert_eq!(ran.status, 4, "{command:?}: {}{}", ran.out, ran.err);
+            assert!(ran.err.contains("from a backup"), "{}", ran.err);
+            assert!(!ran.err.contains("gemelo pool check"), "{}", ran.err);
+        }
+    }
+}
+
 #[test]
 fn a_full_pool_and_a_full_disk_are_status_5() {
     let pool = TestPool::new(&small(MIB), &[("a", 4 * MIB, DedupMode::Inline)]);

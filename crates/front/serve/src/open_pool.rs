@@ -176,6 +176,9 @@ impl OpenPool {
                 pool.clone_volume(name, new_name)?;
             }
             PoolRequest::SetMode { name, mode } => pool.set_mode(name, *mode)?,
+            PoolRequest::SetCompression { name, compression } => {
+                pool.set_compression(name, *compression)?;
+            }
             PoolRequest::Collect { max_bytes_per_s } => {
                 let collected = pool.gc(*max_bytes_per_s, monitor, stop)?;
                 self.share(stop)?;
@@ -183,6 +186,10 @@ impl OpenPool {
             }
             PoolRequest::Arrange { max_bytes_per_s } => {
                 return Ok(Reply::Arranged(pool.arrange(*max_bytes_per_s, monitor, stop)?));
+            }
+            PoolRequest::Recompress { max_bytes_per_s } => {
+                let report = pool.recompress(*max_bytes_per_s, monitor, stop)?;
+                return Ok(Reply::Recompressed(report));
             }
             PoolRequest::Find => return self.find(monitor, stop).map(Reply::Found),
             PoolRequest::EstimateFind { sample_bytes, seed } => {

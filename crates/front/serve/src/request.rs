@@ -2,9 +2,10 @@
 //! control socket use the same list.
 
 use crate::report::StatReport;
-use gemelo_format::DedupMode;
+use gemelo_format::{Compression, DedupMode};
 use gemelo_volume::{
-    ArrangeReport, FindEstimate, FinderReport, GcReport, ScrubReport, SnapshotSpace, VolumeSpace,
+    ArrangeReport, FindEstimate, FinderReport, GcReport, RecompressReport, ScrubReport,
+    SnapshotSpace, VolumeSpace,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -73,6 +74,13 @@ pub enum PoolRequest {
         /// Deduplication of its further writes.
         mode: DedupMode,
     },
+    /// Sets the compression of a volume's further writes.
+    SetCompression {
+        /// Name of the volume.
+        name: String,
+        /// Compression of its further writes.
+        compression: Compression,
+    },
     /// Runs the collector.
     Collect {
         /// Most bytes a second that are given back; [`None`] for no limit.
@@ -94,6 +102,11 @@ pub enum PoolRequest {
     },
     /// Brings together what lies scattered in all volumes.
     Arrange {
+        /// Most bytes a second that are moved; [`None`] for no limit.
+        max_bytes_per_s: Option<u64>,
+    },
+    /// Stores contents again that have another form than the compression of their volume gives.
+    Recompress {
         /// Most bytes a second that are moved; [`None`] for no limit.
         max_bytes_per_s: Option<u64>,
     },
@@ -139,6 +152,8 @@ pub enum Reply {
     Estimated(FindEstimate),
     /// The reply to [`PoolRequest::Arrange`].
     Arranged(ArrangeReport),
+    /// The reply to [`PoolRequest::Recompress`].
+    Recompressed(RecompressReport),
     /// The reply to [`PoolRequest::Scrub`].
     Scrubbed(ScrubReport),
     /// The reply to [`PoolRequest::Check`].

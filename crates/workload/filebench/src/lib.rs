@@ -17,6 +17,8 @@ pub mod sources;
 
 pub use chance::{Law, RandomVariable, TableRow};
 pub use flowop::{Direction, Kind};
-pub use run::{Console, Options, Outcome, WorkloadError, WorkloadResult, execute};
+pub use run::{
+    Console, Options, Outcome, WorkloadError, WorkloadPart, WorkloadResult, execute, merge,
+};
 pub use script::syntax::QuitMode;
 pub use script::{DEFAULT_RUN_S, Program, Script, ScriptError};

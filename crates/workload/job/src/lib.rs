@@ -24,6 +24,7 @@ mod options;
 pub mod replay;
 pub mod suite;
 mod sweep;
+mod templates;
 mod trace_input;
 pub mod verify;
 
@@ -33,4 +34,5 @@ pub use options::{
     PopulateChoice, SyncChoice, VerifyChoice,
 };
 pub use sweep::Sweep;
+pub use templates::target_of;
 pub use trace_input::{ReadTrace, TraceInput};

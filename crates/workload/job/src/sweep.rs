@@ -1,12 +1,13 @@
 //! Sweeps `NAME=V1,V2,...`: one run for each value of an option, a variable or an attribute.
 
+use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
 /// Most values of one sweep. Each is a whole run.
 const MAX_VALUES: usize = 1000;
 
 /// A name and the values it takes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
     /// An option of a job, a variable of a script, or an attribute of a data source.
     pub name: String,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The traces to read, and the parts of them.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub struct TraceInput {
     /// Trace files, plain or compressed with gzip or zstd; several files are merged in order of
     /// time;

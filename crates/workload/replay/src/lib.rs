@@ -15,6 +15,7 @@ mod batch;
 mod contents;
 mod dispatch;
 mod error;
+mod merge;
 mod options;
 mod plan;
 mod populate;
@@ -25,6 +26,7 @@ mod worker;
 
 pub use contents::{ReplayContents, content_of_hash};
 pub use error::ReplayError;
+pub use merge::{ReplayPart, merge};
 pub use options::{ReplayOptions, Speed, SpeedError};
 pub use plan::{Capacity, MapRule, PlanError, PlanOptions, ReplayPlan};
 pub use result::{Lateness, ReplayMismatch, ReplayResult, ReplayStats, ReplayVerification};

@@ -92,6 +92,8 @@ pub fn replay(
             .collect();
         drop(outcomes);
         start.wait();
+        // Other hosts may still populate their targets.
+        environment.start.wait();
         environment.monitor.begin("replaying", Unit::Items, Some(plan.records));
         let handed = Dispatcher::new(&shared, lanes, populated, operation_blocks).run(source);
         let workers: Vec<WorkerOutcome> = finished.iter().collect();

@@ -22,7 +22,7 @@ const MAX_WAIT_NS: u64 = 50_000_000;
 /// completions.
 const BATCH_WAIT: Duration = Duration::from_micros(200);
 /// Mismatches that are kept. Further ones are only counted.
-const MAX_MISMATCHES: usize = 100;
+pub(crate) const MAX_MISMATCHES: usize = 100;
 
 /// The reads or the writes of a process.
 #[derive(Debug)]

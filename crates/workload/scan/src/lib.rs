@@ -44,8 +44,8 @@ pub use plan::{PlanResult, PlanSize, plan};
 pub use request::{Counting, ScanRequest, TailPolicy, ZeroPolicy};
 pub use result::{
     BlockSizeResult, ConfidenceInterval, DirectoryResult, ENTROPY_STEPS, Effort, EstimateResult,
-    FileCounts, FileGroup, LocalityResult, NatureClass, NatureResult, NatureStats, RangeInterval,
-    RangeResult, Repeated, ScanResult, SharingResult,
+    FileCounts, FileGroup, LocalityResult, NatureClass, NatureResult, NatureStats, PoolPrediction,
+    RangeInterval, RangeResult, Repeated, ScanResult, SharingResult,
 };
 pub use saved::{MAX_SETS, Saved, SavedSetError, merge_sets};
 pub use scan::{scan, scan_and_save};

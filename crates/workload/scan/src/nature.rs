@@ -8,6 +8,8 @@ use crate::fingerprint::ScanFingerprint;
 use crate::levels::{LevelSample, highest_low};
 use crate::set::locked;
 use gemelo_base::StopFlag;
+use gemelo_format::Compression;
+use gemelo_store::{Codec, packed_blocks};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -45,6 +47,8 @@ pub(crate) struct NatureSampler {
 pub(crate) struct NatureSample {
     pub(crate) level: u32,
     pub(crate) contents: Vec<(ScanFingerprint, Nature)>,
+    /// For each compression, the blocks that a pool takes for a block of distinct contents.
+    pub(crate) stored_shares: Vec<f64>,
 }
 
 impl NatureSampler {
@@ -70,13 +74,20 @@ impl NatureSampler {
 
     /// Measures the sampled contents on several threads. After a stop, contents that were not yet
     /// measured are left out.
-    pub(crate) fn measure(self, threads: usize, stop: &StopFlag) -> NatureSample {
+    ///
+    /// For each compression, it is also predicted how many blocks a pool takes for the contents.
+    pub(crate) fn measure(
+        self,
+        threads: usize,
+        (block_bytes, compressions): (u32, &[Compression]),
+        stop: &StopFlag,
+    ) -> NatureSample {
         let held = self.held.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let level = held.level();
         let contents = held.into_sorted();
         let next = AtomicUsize::new(0);
         let measure_some = || {
-            let mut measure = Measure::new();
+            let mut measure = Measure::new((block_bytes, compressions));
             let mut done = Vec::new();
             while let Some((fingerprint, content)) =
                 contents.get(next.fetch_add(1, Ordering::Relaxed))
@@ -84,7 +95,8 @@ impl NatureSampler {
                 if stop.is_raised() {
                     break;
                 }
-                done.extend(measure.nature_of(content).map(|nature| (*fingerprint, nature)));
+                let nature = measure.nature_of(content);
+                done.extend(nature.map(|nature| (*fingerprint, nature, measure.forms_of(content))));
             }
             done
         };
@@ -96,20 +108,56 @@ impl NatureSampler {
             }
             all
         });
-        measured.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
-        NatureSample { level, contents: measured }
+        measured.sort_unstable_by_key(|(fingerprint, ..)| *fingerprint);
+        let share = |number: usize| {
+            let forms = measured.iter().filter_map(|(_, _, forms)| forms.get(number).copied());
+            let blocks = packed_blocks(block_bytes as usize, forms);
+            blocks as f64 / measured.len().max(1) as f64
+        };
+        let stored_shares = (0..compressions.len()).map(share).collect();
+        let contents = measured.iter().map(|(fingerprint, nature, _)| (*fingerprint, *nature));
+        NatureSample { level, contents: contents.collect(), stored_shares }
     }
 }
+
+/// The bytes of a content in a pool with each of several compressions; [`None`] for one that fills
+/// its block.
+type Forms = Vec<Option<usize>>;
 
 /// The compressors with their working memory.
 struct Measure {
     zstd: Option<zstd::bulk::Compressor<'static>>,
     output: Vec<u8>,
+    /// A codec for each compression, as a pool has one.
+    codecs: Vec<(Codec, Compression)>,
+    /// A short content, filled up with zeros as a volume does.
+    block: Vec<u8>,
 }
 
 impl Measure {
-    fn new() -> Self {
-        Self { zstd: zstd::bulk::Compressor::new(ZSTD_LEVEL).ok(), output: Vec::new() }
+    fn new((block_bytes, compressions): (u32, &[Compression])) -> Self {
+        let codec =
+            |compression: &Compression| (Codec::thorough(block_bytes as usize), *compression);
+        Self {
+            zstd: zstd::bulk::Compressor::new(ZSTD_LEVEL).ok(),
+            output: Vec::new(),
+            codecs: compressions.iter().map(codec).collect(),
+            block: vec![0; block_bytes as usize],
+        }
+    }
+
+    /// Compresses a content as a pool does, with each compression.
+    fn forms_of(&mut self, content: &[u8]) -> Forms {
+        let Self { codecs, block, .. } = self;
+        let length = content.len().min(block.len());
+        let (start, rest) = block.split_at_mut(length);
+        start.copy_from_slice(content.get(..start.len()).unwrap_or_default());
+        rest.fill(0);
+        let form = |(codec, compression): &(Codec, Compression)| {
+            let compressed = codec.compress(*compression, &[block]);
+            compressed.parts().next().flatten().map(|(_, bytes)| bytes.len())
+        };
+        codecs.iter().map(form).collect()
     }
 
     /// Returns `None` only if zstd cannot allocate memory.
@@ -164,11 +212,35 @@ mod tests {
     fn random_bytes_do_not_shrink_and_repeated_ones_do() {
         let mut random = Random::new(1);
         let noise: Vec<u8> = (0..4096).map(|_| random.next_u64() as u8).collect();
-        let mut measure = Measure::new();
+        let mut measure = Measure::new((4096, &[]));
         let nature = measure.nature_of(&noise).unwrap();
         assert!(nature.lz4_bytes >= 4096 && nature.zstd_bytes >= 4096 && nature.entropy_bits > 7.9);
         let nature = measure.nature_of(&[b'x'; 4096]).unwrap();
         assert!(nature.lz4_bytes < 50 && nature.zstd_bytes < 50);
+    }
+
+    #[test]
+    fn the_blocks_of_a_pool_are_predicted_for_each_compression() {
+        let sampler = NatureSampler::new(1000);
+        let mut random = Random::new(1);
+        for number in 0..300u64 {
+            let mut content: Vec<u8> = (0..4096).map(|_| random.next_u64() as u8).collect();
+            // A third is noise, a third is half noise, and a third is short noise.
+            match number % 3 {
+                0 => {}
+                1 => content[2048..].fill(number as u8),
+                _ => content.truncate(1024),
+            }
+            sampler.offer(crate::ScanFingerprintKind::Xxh3.of(&content), &content);
+        }
+        let compressions = [Compression::Off, Compression::Lz4, Compression::Zstd(3)];
+        let sample = sampler.measure(2, (4096, &compressions), &StopFlag::new());
+        let [off, lz4, zstd] = sample.stored_shares[..] else { panic!("one for each") };
+        assert_eq!(off, 1.0);
+        let expected = (1.0 + 0.5 + 0.25) / 3.0;
+        for share in [lz4, zstd] {
+            assert!(share > expected && share < expected + 0.02, "{share}");
+        }
     }
 
     #[test]
@@ -179,7 +251,7 @@ mod tests {
                 let content = number.to_le_bytes();
                 sampler.offer(crate::ScanFingerprintKind::Xxh3.of(&content), &content);
             }
-            sampler.measure(threads, &StopFlag::new())
+            sampler.measure(threads, (512, &[]), &StopFlag::new())
         };
         let (one, many) = (sample(1), sample(4));
         assert!((32..=64).contains(&one.contents.len()));

@@ -4,6 +4,7 @@ use crate::budget::Budget;
 use crate::request::{Counting, ScanRequest};
 use gemelo_base::Classified;
 use gemelo_base::units::format_size;
+use gemelo_format::MAX_PACKED_BLOCK_BYTES;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use thiserror::Error;
 
@@ -56,6 +57,16 @@ pub enum OptionsError {
     ManyBlockSizes {
         /// The number of block sizes.
         found: usize,
+    },
+    /// No pool that compresses has blocks of this size.
+    #[error(
+        "no pool that compresses has blocks of {found} bytes: leave --compression out, or give \
+         powers of two from 512 bytes to {}",
+        format_size(u64::from(MAX_PACKED_BLOCK_BYTES))
+    )]
+    CompressedBlockSize {
+        /// The block size in bytes.
+        found: u32,
     },
     /// The common multiple of the block sizes exceeds the limit.
     #[error(
@@ -113,6 +124,11 @@ impl ScanOptions {
         }
         request.block_bytes.sort_unstable();
         let common_bytes = common_multiple(&request.block_bytes)?;
+        let in_pools = |bytes: &u32| bytes.is_power_of_two() && *bytes <= MAX_PACKED_BLOCK_BYTES;
+        let not_in_pools = request.block_bytes.iter().find(|bytes| !in_pools(bytes));
+        if let Some(found) = not_in_pools.filter(|_| !request.compression.is_empty()) {
+            return Err(OptionsError::CompressedBlockSize { found: *found });
+        }
         let exclude = glob_set(&request.exclude)?;
         let options = Self { request, exclude, common_bytes };
         options.check_memory()?;
@@ -221,6 +237,7 @@ fn glob_set(globs: &[String]) -> Result<GlobSet, OptionsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemelo_format::Compression;
     use std::path::PathBuf;
 
     fn request() -> ScanRequest {
@@ -261,6 +278,13 @@ mod tests {
         }
         assert!(ScanOptions::new(ScanRequest::default()).is_err());
         assert!(ScanOptions::new(ScanRequest { threads: 0, ..request() }).is_err());
+        for block_bytes in [12288, 1 << 17] {
+            let compression = vec![Compression::Lz4];
+            let block_bytes = vec![block_bytes];
+            let error = ScanOptions::new(ScanRequest { block_bytes, compression, ..request() });
+            let message = error.unwrap_err().to_string();
+            assert!(message.starts_with("no pool that compresses has blocks of"), "{message}");
+        }
         let glob = ScanOptions::new(ScanRequest { exclude: vec!["a[".to_owned()], ..request() });
         assert!(glob.unwrap_err().to_string().contains("'a['"));
         let counting = Counting::Estimate { memory_bytes: 1000 };

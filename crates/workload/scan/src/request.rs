@@ -1,6 +1,7 @@
 //! The requested paths and settings of a scan.
 
 use crate::fingerprint::ScanFingerprintKind;
+use gemelo_format::Compression;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -80,6 +81,8 @@ pub struct ScanRequest {
     /// The depth below the paths down to which directories get figures of their own; `None` for
     /// none. With 0, each path has them.
     pub directory_depth: Option<u32>,
+    /// The compressions of pools for which the stored blocks are predicted.
+    pub compression: Vec<Compression>,
     /// `true` if a second walk finds the bytes of all files while the scan reads, so that the
     /// monitor can show the remaining time. It costs one more `stat` call for every file.
     pub find_total: bool,
@@ -100,6 +103,7 @@ impl Default for ScanRequest {
             one_file_system: false,
             count_hard_links: false,
             directory_depth: None,
+            compression: Vec::new(),
             find_total: false,
         }
     }

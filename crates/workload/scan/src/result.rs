@@ -5,6 +5,7 @@ use crate::fingerprint::{ScanFingerprint, ScanFingerprintKind};
 use crate::request::{TailPolicy, ZeroPolicy};
 use crate::set::ContentLocation;
 use gemelo_content::{Distribution, DistributionError, DuplicateClass, Profile, ProfileClass};
+use gemelo_format::Compression;
 use serde::{Deserialize, Serialize};
 
 /// The result of a scan.
@@ -184,6 +185,8 @@ pub struct BlockSizeResult {
     pub max_repeated: Vec<Repeated>,
     /// The compressibility and the byte entropy, if contents could be sampled.
     pub nature: Option<NatureResult>,
+    /// The blocks of pools that compress, for each compression that was asked for.
+    pub pools: Vec<PoolPrediction>,
     /// The distances between copies, if any were sampled.
     pub locality: Option<LocalityResult>,
     /// The confidence intervals of the figures, if they are estimates.
@@ -249,6 +252,21 @@ pub struct NatureClass {
 
 /// The number of steps in the entropy histogram: each is half a bit, from 0 to 8 bits.
 pub const ENTROPY_STEPS: usize = 16;
+
+/// The space that the data would take in a pool that compresses, predicted from sampled contents.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PoolPrediction {
+    /// The compression of the pool.
+    pub compression: Compression,
+    /// The contents that the pool would store, each of the size of a block. Zeros are not stored.
+    pub physical_blocks: u64,
+    /// The blocks that they would take.
+    pub used_blocks: u64,
+    /// The used blocks for each physical one.
+    pub stored_share: f64,
+    /// The number of distinct contents that were compressed.
+    pub sampled_contents: u64,
+}
 
 /// The nature of contents. Zero contents are not part of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -10,7 +10,8 @@ use crate::nature::{Nature, NatureSample};
 use crate::options::ScanOptions;
 use crate::plan;
 use crate::read::{Counted, Queue, Session, SizeCounts, SizeState, Worker};
-use crate::result::{BlockSizeResult, Effort, FileCounts, ScanResult};
+use crate::request::ZeroPolicy;
+use crate::result::{BlockSizeResult, Effort, FileCounts, PoolPrediction, ScanResult};
 use crate::saved::{Saved, SavedSetError, Saving, SetHead, SizeHead};
 use crate::set::{self, ContentLocation, CountingSet, locked};
 use crate::sharing::sharing_result;
@@ -18,6 +19,7 @@ use crate::tally::{Row, Tally};
 use crate::trouble::Troubles;
 use crate::walk::{Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
+use gemelo_format::Compression;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
@@ -250,7 +252,11 @@ impl ReadData {
                     counts,
                     set: state.set,
                     zero_place: state.zero_place.into_inner().ok().flatten(),
-                    nature: state.nature.measure(options.budget().threads(), stop),
+                    nature: state.nature.measure(
+                        options.budget().threads(),
+                        (state.block_bytes, &request.compression),
+                        stop,
+                    ),
                     locality: state.locality.finish(&self.batch_starts),
                 }
             })
@@ -321,7 +327,27 @@ impl ReadySize<'_> {
         while let Some(zero) = zeros.pop() {
             take_up(zero);
         }
-        Ok(tally.finish(&self.counts.totals, scale))
+        let result = tally.finish(&self.counts.totals, scale);
+        Ok(BlockSizeResult { pools: self.pools(&result), ..result })
+    }
+
+    /// Predicts the blocks of a pool for each compression. It stores no zeros.
+    fn pools(&self, result: &BlockSizeResult) -> Vec<PoolPrediction> {
+        let request = self.options.request();
+        let zeros = match request.zeros {
+            ZeroPolicy::Include => self.counts.zeros.len() as u64,
+            ZeroPolicy::Exclude => 0,
+        };
+        let physical_blocks = result.distinct.saturating_sub(zeros);
+        let pairs = request.compression.iter().zip(&self.nature.stored_shares);
+        let prediction = |(compression, share): (&Compression, &f64)| PoolPrediction {
+            compression: *compression,
+            physical_blocks,
+            used_blocks: (physical_blocks as f64 * share).round() as u64,
+            stored_share: *share,
+            sampled_contents: self.nature.contents.len() as u64,
+        };
+        pairs.map(prediction).collect()
     }
 
     /// Returns the rows of the zero contents, in descending order of fingerprints.

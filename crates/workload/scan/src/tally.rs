@@ -203,6 +203,7 @@ impl Tally {
             ranges: ranges(&classes, blocks),
             max_repeated: self.max_repeated,
             nature: nature_result(&self.nature.into_sorted()),
+            pools: Vec::new(),
             locality: locality_result(
                 self.locality.into_sorted().iter().map(|(_, places)| places.as_slice()),
             ),

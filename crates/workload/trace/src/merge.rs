@@ -8,6 +8,7 @@ use crate::error::TraceError;
 use crate::reader::{Reader, Skipped};
 use crate::record::{Names, Record, RecordSource};
 use crate::trace_format::TraceFormat;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,7 @@ pub struct ReadOptions {
 }
 
 /// Takes a device, under its own name or another.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceRule {
     /// Name of the device in the trace.
     pub device: String,

@@ -21,6 +21,7 @@ use sys::{Answer, Cluster, Code, InFlight, Parts, Pool, ReadWhat, WriteWhat, c_t
 const NOT_FOUND: i32 = 2;
 const BUSY: i32 = 16;
 const EXISTS: i32 = 17;
+const INVALID: i32 = 22;
 const NO_SPACE: i32 = 28;
 const EXCLUDED: i32 = 108;
 const TIMED_OUT: i32 = 110;
@@ -34,9 +35,9 @@ const COOKIE: &str = "gemelo";
 /// that is stopped, or whose machine is paused, goes on where it was and resends what was not
 /// answered, and nothing else bounds how late. It must not be woken after this time.
 const LOST_SPAN: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The time for which a process is fenced that has ended. The system sends what is left in its
-/// sockets for up to 16 minutes (`tcp_retries2`), and a storage server holds no request for longer
-/// than that.
+/// The time for which a process is fenced that has ended, if nobody ends the fence before. The
+/// system sends what is left in its sockets for up to 16 minutes (`tcp_retries2`), and a storage
+/// server holds no request for longer than that.
 const ENDED_SPAN: Duration = Duration::from_secs(3600);
 /// An address of no client (RFC 5737), by whose fence the right to fence is tested.
 const NOBODY: &std::ffi::CStr = c"192.0.2.1:0/1";
@@ -178,6 +179,10 @@ impl Objects for Rados {
         assert_eq!(answers.len(), requests.len(), "each request has an answer");
         for (request, answer) in requests.iter_mut().zip(answers) {
             match answer {
+                Ok((Ok(()), answer)) => {
+                    let (result, answer) = self.skip_foreign_keys(request, answer);
+                    self.settle(request, result, answer);
+                }
                 Ok((result, answer)) => self.settle(request, result, answer),
                 Err(error) => request.outcome = Err(error),
             }
@@ -187,10 +192,9 @@ impl Objects for Rados {
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let listed = self.pool.list(|name| {
-            let name = String::from_utf8_lossy(name);
-            if name.starts_with(prefix) {
-                names.push(name.into_owned());
-            }
+            // No object of gemelo has a name that is no text.
+            let name = std::str::from_utf8(name).ok().filter(|name| name.starts_with(prefix));
+            names.extend(name.map(str::to_owned));
         });
         listed.map_err(|code| self.error(code, "list", prefix))?;
         names.sort_unstable();
@@ -199,6 +203,31 @@ impl Objects for Rados {
 }
 
 impl Rados {
+    /// Goes on with a listing as long as a page has nothing but keys that are no text.
+    fn skip_foreign_keys(
+        &self,
+        request: &Request<'_>,
+        mut answer: Answer,
+    ) -> (std::result::Result<(), Code>, Answer) {
+        let Operation::ListKeys { range, .. } = &request.operation else {
+            return (Ok(()), answer);
+        };
+        while answer.page.entries.is_empty() && answer.page.has_more {
+            let Ok(after) = CString::new(answer.last_key) else {
+                return (Err(Code(INVALID)), Answer::default());
+            };
+            let limit = range.bounded_limit() as u64;
+            let what = ReadWhat::Range(after, c_text(range.prefix), limit);
+            let submitted = InFlight::read(&self.pool, &c_text(request.object), what);
+            answer = match submitted.map(InFlight::finish) {
+                Ok((Ok(()), answer)) => answer,
+                Ok(failed) => return failed,
+                Err(code) => return (Err(code), Answer::default()),
+            };
+        }
+        (Ok(()), answer)
+    }
+
     fn lock_error(&self, code: Code, lock: LockName<'_>) -> ObjectError {
         match code.0 {
             NOT_FOUND => {
@@ -270,6 +299,14 @@ impl Locks for Rados {
         };
         let excluded = self.cluster.exclude(&c_text(&instance.0), span);
         excluded.map_err(|code| self.error(code, "fence a client of", "the cluster"))
+    }
+
+    fn unfence(&self, instance: &Instance) -> Result<()> {
+        match self.cluster.admit(instance) {
+            // The fence has ended by itself.
+            Err(Code(NOT_FOUND)) => Ok(()),
+            admitted => admitted.map_err(|code| self.error(code, "end a fence of", "the cluster")),
+        }
     }
 
     fn try_fence(&self) -> Result<()> {

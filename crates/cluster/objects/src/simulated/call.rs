@@ -23,6 +23,7 @@ pub(super) enum Call {
     Holder(String),
     Break { lock: String, holder: Holder },
     Fence(Instance),
+    Unfence(Instance),
 }
 
 #[derive(Debug)]

@@ -135,6 +135,11 @@ impl Locks for Client {
         assert!(*instance != self.instance, "a client does not fence itself");
         self.call("fence a client of", "the store", Call::Fence(instance.clone())).map(drop)
     }
+
+    fn unfence(&self, instance: &Instance) -> Result<()> {
+        let call = Call::Unfence(instance.clone());
+        self.call("end a fence of", "the store", call).map(drop)
+    }
 }
 
 impl Clock for ClientClock {

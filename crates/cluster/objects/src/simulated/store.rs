@@ -60,10 +60,14 @@ impl Store {
     /// by any call of a client that knows it; see [`crate::Locks::fence`].
     pub(super) fn receive(&mut self, message: Message, now_ns: u64) -> Result<Answer> {
         let Message { sender, epoch, object, call, .. } = message;
-        if let Call::Fence(instance) = call {
+        if let Call::Fence(instance) | Call::Unfence(instance) = &call {
             self.check_fence(&sender, self.epoch)?;
             self.epoch += 1;
-            self.fences.entry(instance).or_insert(self.epoch);
+            if matches!(call, Call::Fence(_)) {
+                self.fences.entry(instance.clone()).or_insert(self.epoch);
+            } else {
+                self.fences.remove(instance);
+            }
             return Ok(Answer::Epoch(self.epoch));
         }
         let server = server_of(&object);

@@ -4,7 +4,9 @@ use crate::ceph::Ceph;
 use crate::suite::{Subject, check};
 use gemelo_base::{Clock, SystemClock};
 use gemelo_objects::rados::{ConnectError, Rados, RadosOptions};
-use gemelo_objects::{Guard, LockName, Locks, ObjectError, Objects, Operation, Update};
+use gemelo_objects::{Guard, KeyRange, LockName, Locks, ObjectError, Objects, Operation, Update};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ fn ceph_keeps_the_promises() {
     let missing = ceph.connect("nothing", "test", PATIENCE);
     assert!(matches!(missing, Err(ConnectError::NoPool { .. })), "{missing:?}");
     namespaces_are_apart(&ceph);
+    keys_and_names_of_others_are_left_out(&ceph);
     a_full_cluster_lets_remove(&ceph, &clock);
     a_stopped_cluster_times_out(&ceph, &clock);
 }
@@ -65,6 +68,38 @@ fn a_full_cluster_lets_remove(ceph: &Ceph, clock: &dyn Clock) {
     client.remove("goes").unwrap();
     set_most_objects("0");
     until(false);
+}
+
+/// Keys and names that are no text come from others. They hide nothing that follows.
+fn keys_and_names_of_others_are_left_out(ceph: &Ceph) {
+    let client = ceph.connect("gemelo", "others", PATIENCE).unwrap();
+    let set = ["a", "b", "c"].map(|key| (key.to_owned(), vec![1])).to_vec();
+    client.update("keys", &Update { set, ..Update::default() }).unwrap();
+    let rados = |arguments: &[&[u8]]| {
+        let mut command = Command::new("rados");
+        command.arg("--conf").arg(ceph.directory().join("ceph.conf"));
+        command.args(["--pool", "gemelo", "--namespace", "others"]);
+        let output = command.args(arguments.iter().map(|one| OsStr::from_bytes(one))).output();
+        assert!(output.as_ref().unwrap().status.success(), "{output:?}");
+    };
+    for key in [&b"a\xff"[..], b"a\xff\xff", b"b\xfe", b"\xff"] {
+        rados(&[b"setomapval", b"keys", key, b"value"]);
+    }
+    rados(&[b"create", b"keys\xff"]);
+    for limit in [1, 2, 3, 1000] {
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let range = KeyRange { after: &after, prefix: "", limit };
+            let page = client.list_keys("keys", range).unwrap();
+            found.extend(page.entries.into_iter().map(|(key, _)| key));
+            match found.last() {
+                Some(last) if page.has_more => after.clone_from(last),
+                _ => break,
+            }
+        }
+        assert_eq!(found, ["a", "b", "c"], "limit {limit}");
+    }
+    assert_eq!(client.list("").unwrap(), ["keys"]);
 }
 
 fn namespaces_are_apart(ceph: &Ceph) {

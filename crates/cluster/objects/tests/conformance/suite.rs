@@ -263,6 +263,9 @@ fn a_fenced_client_changes_nothing(subject: &Subject<'_>) {
     assert!(matches!(outcome, Err(ObjectError::Fenced { .. })), "{outcome:?}");
     assert_eq!(content(two.as_ref(), "fenced"), b"before");
     two.write("fenced", 0, b"second").unwrap();
+    two.unfence(&one.instance()).unwrap();
+    two.unfence(&one.instance()).unwrap();
+    two.unfence(&Instance("192.0.2.1:0/2".into())).unwrap();
 }
 
 fn content(store: &dyn Client, object: &str) -> Vec<u8> {

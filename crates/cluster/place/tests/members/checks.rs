@@ -2,7 +2,7 @@
 
 use crate::domain::{Domain, LEASE, expect, trim};
 use gemelo_base::StopFlag;
-use gemelo_domain::{Finding, Findings};
+use gemelo_domain::{Finding, Findings, Members};
 use gemelo_objects::{Objects, Update};
 use gemelo_place::{DomainCheck, PlaceError};
 use parking_lot::Mutex;
@@ -112,6 +112,42 @@ fn what_is_lost_is_found_and_shards_are_rebuilt() {
     );
 }
 
+/// A member that is registered before the repair has closed the list is taken with the others, and
+/// none is registered afterwards.
+#[test]
+fn no_member_is_registered_while_a_domain_is_repaired() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    let one = first.filled("one", 1..=8);
+    one.share(&StopFlag::new()).unwrap();
+    one.close().unwrap();
+    domain.world.client().remove("index.1").unwrap();
+    let early = Arc::clone(&first.client);
+    *second.store.before_members.lock() = Some(Box::new(move || {
+        early.register("early").unwrap();
+    }));
+    let (late, outcomes) = (Arc::clone(&first.client), Arc::new(Mutex::new(Vec::new())));
+    let noted = Arc::clone(&outcomes);
+    *second.store.before_index.lock() = Some(Box::new(move || {
+        let is_held = late.look("early").unwrap().holder.is_some();
+        noted.lock().push((is_held, late.register("late").map_err(|error| error.to_string())));
+    }));
+    let (check, repaired) = DomainCheck::repair(&second.client, LEASE).unwrap();
+    assert_eq!((check.members, check.findings, repaired.shards), (2, Findings::default(), 1));
+    let outcomes = std::mem::take(&mut *outcomes.lock());
+    assert!(!outcomes.is_empty());
+    for (is_held, outcome) in outcomes {
+        assert!(is_held && outcome.unwrap_err().contains("is being repaired"));
+    }
+    first.client.register("late").unwrap();
+
+    // A repair that was killed leaves the list closed, until another one is done.
+    Members::new(second.client.index()).close().unwrap();
+    assert!(first.client.register("later").is_err());
+    DomainCheck::repair(&second.client, LEASE).unwrap();
+    first.client.register("later").unwrap();
+}
+
 #[test]
 fn changes_that_a_dead_member_left_are_no_contradictions() {
     let domain = Domain::new();
@@ -142,4 +178,10 @@ fn changes_that_a_dead_member_left_are_no_contradictions() {
     // Its references are not known, so the index is not rebuilt.
     let refused = DomainCheck::repair(&second.client, LEASE).unwrap_err();
     assert!(matches!(refused, PlaceError::UnknownReferences { .. }), "{refused:?}");
+    // A page that the head does not name is not read at an opening.
+    let head = Update { remove: vec!["p.0000".into()], ..Update::default() };
+    domain.world.client().update("ledger.00000001", &head).unwrap();
+    let check = DomainCheck::run(&second.client, Duration::ZERO).unwrap();
+    let is_page = |one: &Finding| matches!(one, Finding::Damaged { object, .. } if object == "ledger.00000001.0000");
+    assert!(check.findings.list.iter().any(is_page), "{check:?}");
 }

@@ -24,6 +24,8 @@ pub(crate) struct Store {
     pub(crate) loses_lists: AtomicBool,
     /// Called before each change of the index.
     pub(crate) before_index: Mutex<Option<Hook>>,
+    /// Called before the next change of the list of members.
+    pub(crate) before_members: Mutex<Option<Hook>>,
     /// Changes of the index.
     pub(crate) index_changes: AtomicU64,
 }
@@ -37,6 +39,7 @@ impl Store {
             loses_index: AtomicBool::new(false),
             loses_lists: AtomicBool::new(false),
             before_index: Mutex::default(),
+            before_members: Mutex::default(),
             index_changes: AtomicU64::new(0),
         })
     }
@@ -72,6 +75,13 @@ impl Store {
 impl Objects for Store {
     fn execute(&self, requests: &mut [Request<'_>]) {
         self.note_index(requests);
+        let is_members = |request: &Request<'_>| {
+            request.object == "members" && matches!(request.operation, Operation::Update(_))
+        };
+        if requests.iter().any(is_members) {
+            let hook = self.before_members.lock().take();
+            hook.into_iter().for_each(|mut hook| hook());
+        }
         let is_refused =
             |request: &Request<'_>| Self::is_change_of(request, "ledger.", &self.refuses_ledger);
         if requests.iter().any(is_refused) {

@@ -31,6 +31,10 @@ macro_rules! pass_on_locks {
             fn fence(&self, instance: &Instance, fenced: Fenced) -> Result<()> {
                 self.client.fence(instance, fenced)
             }
+
+            fn unfence(&self, instance: &Instance) -> Result<()> {
+                self.client.unfence(instance)
+            }
         }
     };
 }

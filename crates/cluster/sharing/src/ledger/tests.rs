@@ -232,3 +232,45 @@ fn a_block_with_a_kind_and_no_fingerprint_is_damage() {
     assert!(error.contains("f.00000000"), "{error}");
     assert!(ledger.write(&BTreeMap::from([(pbn(1), None)])).is_err());
 }
+
+/// A store without lists, as a namespace with very many objects is.
+struct Unlisted(Client);
+
+impl Objects for Unlisted {
+    fn execute(&self, requests: &mut [Request<'_>]) {
+        self.0.execute(requests);
+    }
+
+    fn list(&self, prefix: &str) -> std::result::Result<Vec<String>, ObjectError> {
+        panic!("the objects {prefix}* are looked for");
+    }
+}
+
+#[test]
+fn the_head_names_the_pages_so_that_nobody_looks_for_them() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let (objects, clock) = (Arc::new(Unlisted(client.clone())), Arc::new(client.clock()));
+    let load = || {
+        let mut kinds = BTreeMap::new();
+        let take = |pbn, kind| assert_eq!(kinds.insert(pbn, kind), None);
+        let loaded = Ledger::load(Arc::clone(&objects) as _, Arc::clone(&clock) as _, MEMBER, take);
+        (loaded.unwrap().0, kinds)
+    };
+    let (mut ledger, kinds) = load();
+    assert!(kinds.is_empty());
+    ledger.write(&records()).unwrap();
+    let (mut ledger, kinds) = load();
+    assert!(kinds.keys().eq(records().keys()));
+    // The pages are named before they are created.
+    let later = 100 * PAGE_BLOCKS + 1;
+    world.set_capacity(1);
+    let change = BTreeMap::from([(pbn(later), Some(record(7, BlockState::Published)))]);
+    ledger.write(&change).unwrap_err();
+    world.set_capacity(u64::MAX);
+    ledger.name_pages(&BTreeSet::from([100])).unwrap();
+    let (mut ledger, kinds) = load();
+    assert_eq!((kinds.len(), ledger.named.contains(&100)), (8, true));
+    ledger.write(&change).unwrap();
+    assert_eq!(load().1.len(), 9);
+}

@@ -264,3 +264,29 @@ fn a_lent_content_is_healed_as_well() {
     expect(&two, "vm", 1..=8);
     expect_clean(&client, &[&one, &two, &three]);
 }
+
+/// No map of the home has a lent block, and no member has the content in a block that it shares.
+#[test]
+fn a_scrub_heals_a_lent_content_from_another_block_of_the_home() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let (_, [one, two, _]) = three(&world, &client);
+    two.drain().unwrap();
+    fill(&one, "off", DedupMode::Off, 1..=8);
+    trim(&one.pool.volume("vm").unwrap(), 0, BLOCKS).unwrap();
+    one.pool.flush().unwrap();
+    one.drain().unwrap();
+    assert_eq!(one.sharing.block_figures().lent, 8);
+    assert!(scrub(&one).is_clean());
+    damage_first(&client, &one);
+    for heals in [false, true] {
+        let options = ScrubOptions { max_bytes_per_s: None, heals };
+        let report = one.pool.scrub(options, &Silent, &StopFlag::new()).unwrap();
+        assert_eq!((report.problems.len(), report.can_be_healed()), (1, true), "{report:?}");
+        one.drain().unwrap();
+        assert_eq!(one.sharing.figures().healed, u64::from(heals));
+    }
+    assert!(scrub(&one).is_clean());
+    expect(&two, "vm", 1..=8);
+    expect_clean(&client, &[&one, &two]);
+}

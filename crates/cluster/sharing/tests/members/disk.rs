@@ -268,7 +268,7 @@ impl Others {
     pub(crate) fn new(client: &Client) -> Self {
         let contents = ObjectContents {
             objects: Arc::new(client.clone()),
-            block_bytes: crate::BLOCK,
+            block_bytes: crate::BLOCK as u32,
             object_bytes: CHUNK,
             name: |member, number| chunk_name(&data_name(member), number),
         };

@@ -20,6 +20,8 @@ const OWN: [&str; 4] = ["dir", "force", "keep", "json"];
 struct Filebench {
     script: PathBuf,
     options: Vec<JobOption>,
+    /// Words of the command line for a run on several hosts.
+    hosts: Vec<String>,
 }
 
 pub(super) fn read(
@@ -29,8 +31,9 @@ pub(super) fn read(
 ) -> Result<Box<dyn Action>, PlanError> {
     let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
     let script = reading.path(&table.required_text("script")?);
+    let hosts = job_options::host_words(&table)?;
     let options = job_options::read::<FilebenchOptions>(&table, &OWN)?;
-    Ok(Box::new(Filebench { script, options }))
+    Ok(Box::new(Filebench { script, options, hosts }))
 }
 
 impl Filebench {
@@ -71,7 +74,7 @@ impl Action for Filebench {
         let mut command = stage.site.gemelo(&["filebench"]);
         command.arg(&self.script).arg("--dir").arg(stage.place.uri());
         command.args(self.options.iter().filter_map(JobOption::word));
-        command.args(job_options::seeds(&self.options, stage.site.seed));
+        command.args(job_options::seeds(&self.options, stage.site.seed)).args(&self.hosts);
         result::run(stage, command)
     }
 }

@@ -17,6 +17,8 @@ const OWN: [&str; 4] = ["target", "force", "keep", "json"];
 struct Replay {
     traces: Vec<PathBuf>,
     options: Vec<JobOption>,
+    /// Words of the command line for a run on several hosts.
+    hosts: Vec<String>,
 }
 
 pub(super) fn read(
@@ -29,8 +31,9 @@ pub(super) fn read(
     if traces.is_empty() {
         return Err(table.wrong("traces", "is missing: name one trace or a list"));
     }
+    let hosts = job_options::host_words(&table)?;
     let options = job_options::read::<ReplayJobOptions>(&table, &OWN)?;
-    Ok(Box::new(Replay { traces, options }))
+    Ok(Box::new(Replay { traces, options, hosts }))
 }
 
 impl Action for Replay {
@@ -64,7 +67,7 @@ impl Action for Replay {
         let mut command = stage.site.gemelo(&["replay"]);
         command.args(&self.traces).arg("--target").arg(target);
         command.args(self.options.iter().filter_map(JobOption::word));
-        command.args(job_options::seeds(&self.options, stage.site.seed));
+        command.args(job_options::seeds(&self.options, stage.site.seed)).args(&self.hosts);
         result::run(stage, command)
     }
 }

@@ -1,6 +1,7 @@
 //! Buckets, nodes and tables can be encoded and decoded.
 
 use super::*;
+use crate::packed::Compression;
 use crate::types::{DedupMode, VolumeId};
 use crate::volume::{Birth, Origin};
 use proptest::prelude::*;
@@ -36,11 +37,12 @@ fn a_table_comes_back_and_no_cut_one_does() {
         name: "größer".into(),
         size_bytes: 1 << 40,
         mode: DedupMode::Inline,
+        compression: Compression::Off,
         read_only: true,
         is_hidden: true,
         birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Imported },
     };
-    let volume = StoreVolume { record, mapped: 1 << 33, map: tree };
+    let volume = StoreVolume { record, mapped: 1 << 33, stored: 1 << 32, map: tree };
     let table =
         StoreTable { volumes: vec![volume], counts: tree, buckets: 3, ..StoreTable::default() };
     let stream = table.encode();

@@ -13,10 +13,9 @@ const WARM_BLOCKS: u64 = 64;
 
 impl<L: Layout> Map for CachedBackend<L> {
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<MapEntry>) -> Result<()> {
-        self.volume(volume)?;
-        let mut stored = self.map(volume);
+        let mut words = self.words(volume)?;
         for lbn in lbns {
-            places.push(match self.word_by(&mut stored, volume, *lbn) {
+            places.push(match words.get(lbn.0) {
                 Ok(word) => MapEntry::from_word(word),
                 Err(MetadataError::Damaged { .. }) => MapEntry::Damaged,
                 Err(error) => return Err(error),
@@ -26,16 +25,27 @@ impl<L: Layout> Map for CachedBackend<L> {
     }
 
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
-        self.volume(volume)?;
         self.next_word(volume, from, end)
     }
 
+    fn is_in_shared_part(&self, volume: VolumeId, lbn: Lbn) -> bool {
+        // A page that cannot be read is treated as shared, so that nothing moves its blocks.
+        self.is_shared(volume, lbn).unwrap_or(true)
+    }
+
+    fn piece_end(&self, volume: VolumeId, from: Lbn, most: u64) -> Lbn {
+        self.end_of_piece(volume, from, most)
+    }
+
     fn warm(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Lbn> {
+        if let Some(next) = self.end_of_untouched(volume, from, end)? {
+            return Ok(next);
+        }
         let next = Lbn(from.0.saturating_add(WARM_BLOCKS).min(end.0));
         let lbns: Vec<Lbn> = (from.0..next.0).map(Lbn).collect();
         let mut places = Vec::with_capacity(lbns.len());
         self.look_up(volume, &lbns, &mut places)?;
-        self.prefetch(&places)?;
+        self.prefetch(volume, &lbns, &places)?;
         Ok(next)
     }
 }
@@ -67,7 +77,7 @@ impl<L: Layout> Index for CachedBackend<L> {
         Ok(())
     }
 
-    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
+    fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
         let mut stored = Values(|pbn: u64, _| {
             if let Some(pbn) =
                 Pbn::new(pbn as u32).filter(|pbn| !self.has_recent_count(pbn.number()))
@@ -75,9 +85,10 @@ impl<L: Layout> Index for CachedBackend<L> {
                 visit(pbn);
             }
         });
-        L::walk(&self.pages, &self.version.counts, Part::Counts, 0, &mut stored)?;
+        let from = u64::from(first.number());
+        L::walk(&self.pages, &self.version.counts, Part::Counts, from, &mut stored)?;
         for delta in self.frozen().into_iter().chain([&self.active]) {
-            for pbn in delta.counts.keys() {
+            for (pbn, _) in delta.counts.range(first.number()..) {
                 let is_shown = std::ptr::eq(delta, &raw const self.active)
                     || !self.active.counts.contains_key(pbn);
                 if is_shown && self.count(*pbn)? > 0 {
@@ -88,7 +99,8 @@ impl<L: Layout> Index for CachedBackend<L> {
         Ok(())
     }
 
-    fn prefetch(&self, places: &[MapEntry]) -> Result<()> {
+    fn prefetch(&self, volume: VolumeId, lbns: &[Lbn], places: &[MapEntry]) -> Result<()> {
+        self.prefetch_shared(volume, lbns)?;
         let mut counts = self.stored_counts();
         for place in places {
             if let Some(pbn) = place.pbn() {
@@ -113,6 +125,10 @@ impl<L: Layout> Volumes for CachedBackend<L> {
 
     fn mapped_blocks(&self, volume: VolumeId) -> u64 {
         self.volumes.get(&volume).map_or(0, |volume| volume.mapped)
+    }
+
+    fn clones_add_references(&self) -> bool {
+        !L::SHARES_MAPS
     }
 
     fn piece_blocks(&self) -> Option<u64> {
@@ -149,6 +165,7 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
 
     fn totals(&self) -> Totals {
         let deltas = self.frozen().into_iter().chain([&self.active]);
+        let frozen_fresh = self.frozen.as_ref().map(|frozen| frozen.fresh).unwrap_or_default();
         let recent: u64 = deltas.clone().map(Delta::index_entries).sum();
         Totals {
             references: self.references,
@@ -157,6 +174,8 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
             next_volume: self.next_volume,
             index_entries: self.version.index.entries() + recent,
             memory_bytes: deltas.map(Delta::bytes).sum::<u64>()
+                + self.fresh.and(frozen_fresh).bytes()
+                + self.parents.bytes()
                 + self.pages.cache().memory_bytes()
                 + self.version.index.bytes(),
             pages: self.pages.in_use(),

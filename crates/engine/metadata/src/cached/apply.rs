@@ -1,7 +1,9 @@
-//! Applies changes to the delta.
+//! Applies changes to the delta and the layers.
 
 use super::layout::Layout;
-use super::{CachedBackend, CachedVolume};
+use super::map::MapState;
+use super::sharing::Copies;
+use super::{CachedBackend, CachedVolume, has_block};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
     Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId,
@@ -9,18 +11,18 @@ use gemelo_format::{
 };
 
 /// An LBN before a change.
-#[derive(Clone, Copy)]
 pub(super) struct Before {
     word: u64,
+    /// The copies of shared nodes that the change needs.
+    copies: Copies,
     /// The reference that the LBN gives up.
     dropped: Option<Dropped>,
 }
 
-/// A reference that is given up, and the number of those that are left.
-#[derive(Clone, Copy)]
+/// A reference that is given up, and the count that was read. A newer one is in the delta.
 struct Dropped {
     pbn: u32,
-    left: u32,
+    count: u32,
 }
 
 /// A bound above every LBN.
@@ -40,18 +42,9 @@ impl<L: Layout> CachedBackend<L> {
             }
             Change::Create(record) => {
                 self.check_size(record.size_bytes)?;
-                self.insert_volume(CachedVolume { record: record.clone(), mapped: 0 })
+                self.insert_volume(CachedVolume::new(record.clone(), MapState::default()))
             }
-            Change::Remove { volume } => {
-                // A volume that was cleared before maps nothing, but its delta holds a word for
-                // each cleared LBN. Walking them all would free nothing.
-                if self.volume(*volume)?.mapped > 0 {
-                    self.unmap(*volume, Lbn(0), END, freed)?;
-                }
-                self.volumes.remove(volume);
-                self.forgotten.extend(self.active.forget_words(*volume));
-                Ok(())
-            }
+            Change::Remove { volume } => self.remove(*volume, freed),
             Change::Resize { volume, size_bytes } => {
                 self.check_size(*size_bytes)?;
                 self.unmap(*volume, Lbn(size_bytes / self.block_bytes), END, freed)?;
@@ -61,10 +54,16 @@ impl<L: Layout> CachedBackend<L> {
             Change::Clone { source, volume, name, read_only, created_s } => {
                 let copy =
                     self.volume(*source)?.record.cloned(*volume, name, *read_only, *created_s);
+                if L::SHARES_MAPS && self.is_counting {
+                    return self.share_map(*source, copy);
+                }
                 self.begin(copy)?;
                 self.copy(*source, *volume, Lbn(0), END)?;
                 self.volume_mut(*volume)?.record.is_hidden = false;
                 Ok(())
+            }
+            Change::Begin { .. } | Change::Copy { .. } | Change::Show { .. } if L::SHARES_MAPS => {
+                Err(MetadataError::damaged("the journal copies a map, which this pool shares"))
             }
             Change::Begin { source, volume, name, read_only, created_s } => {
                 let copy =
@@ -89,6 +88,7 @@ impl<L: Layout> CachedBackend<L> {
             Change::Lose { volume, first, count } => self.lose(*volume, *first, *count, freed),
             Change::Rename { .. }
             | Change::SetMode { .. }
+            | Change::SetCompression { .. }
             | Change::Hide { .. }
             | Change::Show { .. }
             | Change::Shrink { .. } => self.describe(change),
@@ -102,6 +102,9 @@ impl<L: Layout> CachedBackend<L> {
                 self.volume_mut(*volume)?.record.name.clone_from(name);
             }
             Change::SetMode { volume, mode } => self.volume_mut(*volume)?.record.mode = *mode,
+            Change::SetCompression { volume, compression } => {
+                self.volume_mut(*volume)?.record.compression = *compression;
+            }
             Change::Hide { volume } => self.volume_mut(*volume)?.record.is_hidden = true,
             Change::Show { volume } => self.volume_mut(*volume)?.record.is_hidden = false,
             Change::Shrink { volume, size_bytes } => {
@@ -122,7 +125,7 @@ impl<L: Layout> CachedBackend<L> {
         )))
     }
 
-    fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
+    pub(super) fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
         self.volumes.get_mut(&id).ok_or_else(|| {
             MetadataError::damaged(format!(
                 "the metadata refer to volume {id}, which does not exist"
@@ -144,7 +147,6 @@ impl<L: Layout> CachedBackend<L> {
         if self.is_counting {
             self.active.counts.insert(pbn.number(), 1);
             self.physical = self.physical.saturating_add(1);
-            self.references = self.references.saturating_add(1);
         }
         self.put_word(at, MapEntry::Stored(pbn, checksum).word(), before, freed)
     }
@@ -197,7 +199,6 @@ impl<L: Layout> CachedBackend<L> {
         self.active
             .counts
             .insert(pbn, count.checked_add(1).ok_or(MetadataError::TooManyReferences)?);
-        self.references = self.references.saturating_add(1);
         Ok(())
     }
 
@@ -205,17 +206,20 @@ impl<L: Layout> CachedBackend<L> {
     /// so that damage refuses the change as a whole.
     pub(super) fn before(&self, (id, lbn): (VolumeId, Lbn)) -> Result<Before> {
         let word = self.word(id, lbn)?;
-        let dropped = match MapEntry::from_word(word) {
-            MapEntry::Stored(pbn, _) if self.is_counting => {
+        let copies = self.copies_for(id, lbn)?;
+        let dropped = match MapEntry::from_word(word).pbn().filter(|_| self.is_counting) {
+            Some(pbn) => {
                 let pbn = pbn.number();
-                let left = self.count(pbn)?.checked_sub(1).ok_or_else(|| {
-                    MetadataError::damaged(format!("block {pbn} has no references to drop"))
-                })?;
-                Some(Dropped { pbn, left })
+                let count = self.count(pbn)?;
+                if count == 0 {
+                    let what = format!("block {pbn} has no references to drop");
+                    return Err(MetadataError::damaged(what));
+                }
+                Some(Dropped { pbn, count })
             }
-            MapEntry::Stored(..) | MapEntry::Unmapped | MapEntry::Damaged => None,
+            None => None,
         };
-        Ok(Before { word, dropped })
+        Ok(Before { word, copies, dropped })
     }
 
     /// Changes the word of an LBN.
@@ -226,20 +230,40 @@ impl<L: Layout> CachedBackend<L> {
         before: Before,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
+        self.copy_nodes(id, before.copies)?;
+        self.put_in_layer(id, lbn, word)?;
         let volume = self.volume_mut(id)?;
-        volume.mapped = volume
-            .mapped
-            .saturating_add(u64::from(word != 0))
-            .saturating_sub(u64::from(before.word != 0));
-        self.active.set_word(id, lbn, word);
-        if let Some(Dropped { pbn, left }) = before.dropped {
-            self.active.counts.insert(pbn, left);
-            self.references = self.references.saturating_sub(1);
-            if left == 0 {
-                self.physical = self.physical.saturating_sub(1);
-                self.active.forget_identity(pbn);
-                freed.extend(Pbn::new(pbn));
-            }
+        if Self::is_counted(volume) {
+            let (is_stored, was_stored) = (has_block(word), has_block(before.word));
+            let count = |sum: u64, is: bool, was: bool| {
+                sum.saturating_add(u64::from(is)).saturating_sub(u64::from(was))
+            };
+            volume.mapped = count(volume.mapped, word != 0, before.word != 0);
+            volume.stored = count(volume.stored, is_stored, was_stored);
+            self.references = count(self.references, is_stored, was_stored);
+        }
+        match before.dropped {
+            Some(Dropped { pbn, count }) => self.drop_reference(pbn, count, freed),
+            None => Ok(()),
+        }
+    }
+
+    /// Drops a reference to a block whose count was read. A newer count is in the delta.
+    pub(super) fn drop_reference(
+        &mut self,
+        pbn: u32,
+        count: u32,
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
+        let count = self.active.counts.get(&pbn).copied().unwrap_or(count);
+        let left = count.checked_sub(1).ok_or_else(|| {
+            MetadataError::damaged(format!("block {pbn} has no references to drop"))
+        })?;
+        self.active.counts.insert(pbn, left);
+        if left == 0 {
+            self.physical = self.physical.saturating_sub(1);
+            self.active.forget_identity(pbn);
+            freed.extend(Pbn::new(pbn));
         }
         Ok(())
     }
@@ -256,6 +280,9 @@ impl<L: Layout> CachedBackend<L> {
 
     fn unmap(&mut self, id: VolumeId, first: Lbn, end: Lbn, freed: &mut Vec<Pbn>) -> Result<()> {
         self.volume(id)?;
+        if L::SHARES_MAPS && self.is_counting {
+            return self.cut(id, first.0..end.0, freed);
+        }
         let mut next = first;
         while let Some(lbn) = self.next_word(id, next, end)? {
             self.set_word((id, lbn), 0, freed)?;
@@ -264,7 +291,23 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    fn insert_volume(&mut self, volume: CachedVolume) -> Result<()> {
+    fn remove(&mut self, id: VolumeId, freed: &mut Vec<Pbn>) -> Result<()> {
+        // A volume that was cleared before maps nothing, but its layer has a word for each cleared
+        // LBN. Walking them all would free nothing.
+        let is_mapped = self.volume(id)?.mapped > 0;
+        self.volume_mut(id)?.record.is_hidden = true;
+        if L::SHARES_MAPS || is_mapped {
+            self.unmap(id, Lbn(0), END, freed)?;
+        }
+        if let Some(mut volume) = self.volumes.remove(&id) {
+            self.references = self.references.saturating_sub(volume.stored);
+            volume.map.seal();
+            self.removed.push(volume.map);
+        }
+        Ok(())
+    }
+
+    pub(super) fn insert_volume(&mut self, volume: CachedVolume) -> Result<()> {
         let id = volume.record.id;
         if self.volumes.contains_key(&id) {
             return Err(MetadataError::damaged(format!("the metadata have volume {id} twice")));
@@ -277,7 +320,7 @@ impl<L: Layout> CachedBackend<L> {
     /// Adds a hidden volume. Its map is copied into it afterwards, piece by piece.
     fn begin(&mut self, record: VolumeRecord) -> Result<()> {
         let record = VolumeRecord { is_hidden: true, ..record };
-        self.insert_volume(CachedVolume { record, mapped: 0 })
+        self.insert_volume(CachedVolume::new(record, MapState::default()))
     }
 
     fn copy(&mut self, source: VolumeId, id: VolumeId, first: Lbn, end: Lbn) -> Result<()> {

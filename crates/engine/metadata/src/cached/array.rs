@@ -13,15 +13,16 @@ use std::sync::Arc;
 const FANOUT: u64 = DIRECTORY_ENTRIES as u64;
 
 /// Leaves below one page of this level.
-const fn span(level: u8) -> u64 {
+pub(super) const fn span(level: u8) -> u64 {
     FANOUT.saturating_pow(level as u32)
 }
 
-fn child(directory: &Page, at: u64) -> Option<NodeRef> {
+/// The page that a directory page names at this place.
+pub(super) fn child(directory: &Page, at: u64) -> Option<NodeRef> {
     NodeRef::from_bits(array_value(directory, at as usize, NODE_REF_BYTES))
 }
 
-fn set_child(directory: &mut Page, at: u64, child: Option<NodeRef>) {
+pub(super) fn set_child(directory: &mut Page, at: u64, child: Option<NodeRef>) {
     set_array_value(directory, at as usize, NODE_REF_BYTES, child.map_or(0, NodeRef::to_bits));
 }
 
@@ -121,24 +122,28 @@ pub(super) fn walk(
     visitor: &mut dyn Visitor,
 ) -> Result<()> {
     if let Some(root) = tree.root {
-        let _ = walk_node(pages, root, (tree.height, 0), from / shape.keys, shape, visitor)?;
+        let root = (root, tree.height, 0);
+        let _ = walk_node(pages, root, None, from / shape.keys, shape, visitor)?;
     }
     Ok(())
 }
 
+/// Visits a node, of which the page may have been read.
 fn walk_node(
     pages: &Pages,
-    at: NodeRef,
-    (level, first): (u8, u64),
+    (at, level, first): (NodeRef, u8, u64),
+    ahead: Option<Arc<Page>>,
     from: u64,
     shape: &mut LeafShape<'_>,
     visitor: &mut dyn Visitor,
 ) -> Result<ControlFlow<()>> {
-    visitor.node(at)?;
+    if !visitor.node(at)? {
+        return Ok(ControlFlow::Continue(()));
+    }
     if level == 0 && !visitor.wants_values() {
         return Ok(ControlFlow::Continue(()));
     }
-    let page = match pages.read(at) {
+    let page = match ahead.map_or_else(|| pages.read(at), Ok) {
         Ok(page) => page,
         Err(error @ MetadataError::Damaged { .. }) => {
             visitor.lost(keys(level, first, shape.keys), error)?;
@@ -151,10 +156,15 @@ fn walk_node(
     }
     let each = span(level - 1);
     let start = from.saturating_sub(first) / each;
-    for place in start..FANOUT {
-        let Some(below) = child(&page, place) else { continue };
-        let flow =
-            walk_node(pages, below, (level - 1, first + place * each), from, shape, visitor)?;
+    let children = || (start..FANOUT).filter_map(|at| Some((at, child(&page, at)?)));
+    let mut read = Vec::new();
+    if level == 1 && visitor.reads_ahead() {
+        read = pages.read_ahead(&children().map(|(_, leaf)| leaf).collect::<Vec<_>>());
+    }
+    let mut read = read.into_iter();
+    for (place, below) in children() {
+        let at = (below, level - 1, first + place * each);
+        let flow = walk_node(pages, at, read.next().flatten(), from, shape, visitor)?;
         if flow.is_break() {
             return Ok(flow);
         }

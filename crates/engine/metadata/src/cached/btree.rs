@@ -1,10 +1,12 @@
 //! The layout `btree`: copy-on-write B-trees. A checkpoint writes each changed node once, with all
 //! changes to it.
 
+use super::layer::{Layer, Position};
 use super::layout::{IndexEdit, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor, tag};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{MAX_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
+use gemelo_format::{MAX_LEVELS, Node, NodeRef, Page, Part, Slot, Tree, index_entry};
+use std::collections::HashMap;
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -173,7 +175,9 @@ struct Walk<'w> {
 
 impl Walk<'_> {
     fn node(&mut self, at: NodeRef, level: u8, keys: (u64, u64)) -> Result<ControlFlow<()>> {
-        self.visitor.node(at)?;
+        if !self.visitor.node(at)? {
+            return Ok(ControlFlow::Continue(()));
+        }
         if level == 0 && !self.visitor.wants_values() {
             return Ok(ControlFlow::Continue(()));
         }
@@ -218,6 +222,18 @@ fn check(pages: &Pages, page: Arc<Page>, at: NodeRef, part: Part, level: u8) -> 
 
 impl Layout for BTreeLayout {
     type Index = StoredIndex;
+
+    const SHARES_MAPS: bool = false;
+
+    fn merge_map(
+        pages: &Pages,
+        tree: &Tree,
+        layer: &Layer,
+        _made: &mut HashMap<Position, Slot>,
+    ) -> Result<Tree> {
+        let mut words = layer.words.iter().map(|(lbn, word)| (*lbn, u128::from(*word)));
+        Self::merge(pages, tree, Part::Map, &mut words)
+    }
 
     fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
         let mut keys = 0..u64::MAX;

@@ -2,7 +2,8 @@
 //! durable.
 
 use super::layout::Layout;
-use super::{CachedBackend, Delta, Frozen, merge};
+use super::map::MapState;
+use super::{CachedBackend, Delta, Fresh, Frozen, merge};
 use crate::error::Result;
 use crate::{Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, Sealed, SlotNeed};
 use std::sync::Arc;
@@ -14,16 +15,25 @@ const LEAF_ENTRIES: u64 = 64;
 const ABOVE_PART: u64 = 64;
 /// Pages on the paths from the roots of all trees to a leaf, including those that split.
 const PATH_PAGES: u64 = 64;
+/// Pages on the two paths to the ends of a cut, without the leaves.
+const CUT_PAGES: u64 = 8;
+/// Layers that a look-up asks one after another. More of them ask for a checkpoint.
+const MAX_SHARED_LAYERS: u64 = 16;
 /// Upper bound of the bytes that a volume takes in the table, with the longest name.
 const TABLE_VOLUME_BYTES: u64 = 512;
 /// Lower bound of the bytes of the table in one of its pages.
 const TABLE_PIECE_BYTES: u64 = 2048;
 
 impl<L: Layout> Checkpoint for CachedBackend<L> {
+    fn allows_volume_changes(&self) -> bool {
+        true
+    }
+
     fn pressure(&self) -> Pressure {
-        match self.active.bytes() {
+        match self.active.bytes() + self.fresh.bytes() {
             bytes if bytes >= self.max_delta_bytes => Pressure::Full,
             bytes if bytes >= self.max_delta_bytes / 2 => Pressure::High,
+            _ if self.fresh.shared_layers >= MAX_SHARED_LAYERS => Pressure::High,
             _ => Pressure::Low,
         }
     }
@@ -31,9 +41,13 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     fn freeze(&mut self) {
         assert!(self.frozen.is_none(), "one checkpoint at a time");
         self.pages.begin();
-        let frozen =
-            Frozen { delta: std::mem::take(&mut self.active), volumes: self.volumes.clone() };
-        self.frozen = Some(Arc::new(frozen));
+        let volumes = self.volumes.iter_mut().map(|(id, volume)| (*id, volume.frozen())).collect();
+        self.frozen = Some(Arc::new(Frozen {
+            delta: std::mem::take(&mut self.active),
+            volumes,
+            removed: std::mem::take(&mut self.removed),
+            fresh: std::mem::take(&mut self.fresh),
+        }));
     }
 
     fn merge(&self) -> Option<Merge> {
@@ -50,15 +64,19 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     fn finish(&mut self) -> Garbage {
         assert!(self.frozen.is_some(), "a checkpoint that ends was begun");
         assert!(self.merged.lock().is_some(), "a checkpoint that ends was merged");
-        let garbage = (self.frozen.take(), std::mem::take(&mut self.forgotten));
-        if let Some(version) = self.merged.lock().take() {
-            self.version = version;
+        let frozen = self.frozen.take();
+        let merged = self.merged.lock().take();
+        if let Some(merged) = &merged {
+            self.parents.name_pages(&merged.made);
+            let maps = self.volumes.values_mut().map(|volume| &mut volume.map);
+            maps.chain(&mut self.removed).for_each(|map| map.rebase(&merged.layers));
+            self.version = merged.version.clone();
         }
         if let Some(table) = self.sealed.take() {
             self.table = table;
         }
         self.pages.finish();
-        Some(Box::new(garbage))
+        Some(Box::new((frozen, merged.map(|merged| merged.made))))
     }
 
     fn abandon(&mut self) {
@@ -66,6 +84,8 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
         self.sealed = None;
         if let Some(frozen) = self.frozen.take() {
             self.active.put_under(&frozen.delta);
+            self.removed.extend(frozen.removed.iter().map(MapState::share));
+            self.fresh = self.fresh.and(frozen.fresh);
         }
         self.pages.abandon();
     }
@@ -84,10 +104,18 @@ impl<L: Layout> LocalPages for CachedBackend<L> {
         let in_use = self.pages.in_use();
         let deltas = self.frozen().into_iter().chain([&self.active]);
         let entries: u64 = deltas.map(Delta::entries).sum();
+        let frozen = self.frozen.as_ref().map(|frozen| frozen.fresh);
+        let Fresh { leaves: map_leaves, cuts, marks, shared_layers, .. } =
+            self.fresh.and(frozen.unwrap_or_default());
         // Each entry changes one leaf, and may add to the leaves. Inner pages are few beside the
-        // leaves.
-        let leaves = entries.min(in_use) + entries / LEAF_ENTRIES;
-        let above = leaves.min(in_use / ABOVE_PART) + PATH_PAGES * u64::from(entries > 0);
+        // leaves, those that a map has copied apart. A cut changes the pages on two paths.
+        let leaves = entries.min(in_use) + entries / LEAF_ENTRIES + map_leaves;
+        let trees = 1 + shared_layers;
+        let is_changed = leaves + cuts > 0;
+        let above = leaves.min(in_use / ABOVE_PART * trees)
+            + marks
+            + cuts * CUT_PAGES
+            + PATH_PAGES * trees * u64::from(is_changed);
         let table = self.volumes.len() as u64 * TABLE_VOLUME_BYTES / TABLE_PIECE_BYTES + 1;
         SlotNeed { in_use, next: leaves + above + table }
     }

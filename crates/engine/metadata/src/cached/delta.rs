@@ -1,27 +1,21 @@
-//! The changes that are not in the pages on disk yet.
+//! The changes of counts and identities that are not in the pages on disk yet.
 
-use gemelo_format::{Fingerprint, Identity, Lbn, VolumeId};
+use gemelo_format::{Fingerprint, Identity};
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
 
 /// Memory of an entry with its share of the tree's nodes, which are two thirds full. Measured.
-const WORD_BYTES: usize = 30;
 const COUNT_BYTES: usize = 16;
 const IDENTITY_BYTES: usize = 40;
-
-/// The map words of a volume, by LBN.
-pub(super) type Words = BTreeMap<u64, u64>;
 
 /// New values by key. A key without an entry here has the value of the older layer: the frozen
 /// delta, or else the pages.
 #[derive(Default)]
 pub(super) struct Delta {
-    pub(super) words: BTreeMap<VolumeId, Words>,
     pub(super) counts: BTreeMap<u32, u32>,
     pub(super) identities: BTreeMap<u32, Identity>,
     /// PBNs by fingerprint. All of them are referenced and have their identity in `identities`.
     index: HashTable<u32>,
-    words_len: usize,
 }
 
 fn fingerprint_of(identities: &BTreeMap<u32, Identity>, pbn: u32) -> Fingerprint {
@@ -29,24 +23,6 @@ fn fingerprint_of(identities: &BTreeMap<u32, Identity>, pbn: u32) -> Fingerprint
 }
 
 impl Delta {
-    pub(super) fn word(&self, volume: VolumeId, lbn: Lbn) -> Option<u64> {
-        self.words.get(&volume)?.get(&lbn.0).copied()
-    }
-
-    pub(super) fn set_word(&mut self, volume: VolumeId, lbn: Lbn, word: u64) {
-        self.words_len +=
-            usize::from(self.words.entry(volume).or_default().insert(lbn.0, word).is_none());
-    }
-
-    /// Removes a volume. Returns its words, because freeing a large map takes too long for the
-    /// state's lock.
-    pub(super) fn forget_words(&mut self, volume: VolumeId) -> Option<Words> {
-        let words = self.words.remove(&volume)?;
-        assert!(words.len() <= self.words_len, "the words of a volume are among all");
-        self.words_len -= words.len();
-        Some(words)
-    }
-
     /// Returns a PBN that has this content, if it was stored since the delta began.
     pub(super) fn find(&self, wanted: Fingerprint) -> Option<u32> {
         let has = |pbn: &u32| fingerprint_of(&self.identities, *pbn) == wanted;
@@ -91,12 +67,11 @@ impl Delta {
 
     /// The number of keys whose values change, those of the index included.
     pub(super) fn entries(&self) -> u64 {
-        (self.words_len + 2 * self.counts.len() + 2 * self.identities.len()) as u64
+        2 * (self.counts.len() + self.identities.len()) as u64
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        let bytes = self.words_len * WORD_BYTES
-            + self.counts.len() * COUNT_BYTES
+        let bytes = self.counts.len() * COUNT_BYTES
             + self.identities.len() * IDENTITY_BYTES
             + self.index.allocation_size();
         bytes as u64
@@ -104,13 +79,6 @@ impl Delta {
 
     /// Adds the entries of an older delta where this one has none.
     pub(super) fn put_under(&mut self, older: &Self) {
-        for (volume, words) in &older.words {
-            let mine = self.words.entry(*volume).or_default();
-            for (lbn, word) in words {
-                mine.entry(*lbn).or_insert(*word);
-            }
-        }
-        self.words_len = self.words.values().map(BTreeMap::len).sum();
         for (pbn, identity) in &older.identities {
             // A block freed since then has a count of 0 here, and must not get back its
             // fingerprint.

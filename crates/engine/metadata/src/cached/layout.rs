@@ -2,9 +2,11 @@
 //! pages, and the place of the index.
 
 use super::compact::MemoryIndex;
+use super::layer::{Layer, Position};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{NodeRef, Page, Part, Tree, index_entry};
+use gemelo_format::{NodeRef, Page, Part, Slot, Tree, index_entry};
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -115,14 +117,20 @@ impl IndexEdit {
 
 /// Receives the contents of a tree in order.
 pub(crate) trait Visitor {
-    /// Receives a page before the pages below it.
-    fn node(&mut self, _at: NodeRef) -> Result<()> {
-        Ok(())
+    /// Receives a page before the pages below it. Returns whether the walk goes on below it.
+    fn node(&mut self, _at: NodeRef) -> Result<bool> {
+        Ok(true)
     }
 
     /// Returns whether the walk has to read leaves.
     fn wants_values(&self) -> bool {
         true
+    }
+
+    /// Returns whether the walk reads leaves in lists, past the cache. It is for a walk over a
+    /// large part of a tree.
+    fn reads_ahead(&self) -> bool {
+        false
     }
 
     /// Receives a key whose value is not 0.
@@ -141,6 +149,18 @@ pub(crate) trait Visitor {
 pub(crate) trait Layout: Send + Sync + 'static {
     /// The index of a state of the metadata.
     type Index: IndexState;
+
+    /// Whether the maps of volumes share pages.
+    const SHARES_MAPS: bool;
+
+    /// Returns the map after the changes of a layer, and adds the slots of the new pages, if maps
+    /// share pages.
+    fn merge_map(
+        pages: &Pages,
+        tree: &Tree,
+        layer: &Layer,
+        made: &mut HashMap<Position, Slot>,
+    ) -> Result<Tree>;
 
     /// Returns the leaf of a key, if it is stored, and the range of keys of that leaf.
     fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf>;
@@ -208,10 +228,14 @@ pub(super) fn next<L: Layout>(
     Ok(first.0)
 }
 
-/// Calls a function with every value.
+/// Calls a function with every value, and reads ahead.
 pub(super) struct Values<F>(pub(super) F);
 
 impl<F: FnMut(u64, u128)> Visitor for Values<F> {
+    fn reads_ahead(&self) -> bool {
+        true
+    }
+
     fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
         self.0(key, value);
         ControlFlow::Continue(())
@@ -222,9 +246,9 @@ impl<F: FnMut(u64, u128)> Visitor for Values<F> {
 pub(super) struct Retire<'p>(pub(super) &'p Pages);
 
 impl Visitor for Retire<'_> {
-    fn node(&mut self, at: NodeRef) -> Result<()> {
+    fn node(&mut self, at: NodeRef) -> Result<bool> {
         self.0.retire(at.slot);
-        Ok(())
+        Ok(true)
     }
 
     fn wants_values(&self) -> bool {

@@ -3,9 +3,12 @@
 
 use super::catch_up::Unread;
 use super::layout::{IndexState, Layout, StoredIndex, Visitor};
+use super::map::{MapState, NodeKey};
 use super::pages::Pages;
+use super::parents::Parents;
 use super::{CachedBackend, CachedVolume, Version};
 use crate::error::{MetadataError, Result};
+use crate::slots::Slots;
 use crate::{BackendContext, Damage, LoadOptions};
 use gemelo_base::units::format_counted;
 use gemelo_format::{
@@ -24,16 +27,40 @@ const MAX_LOST_BLOCKS: u64 = 1 << 26;
 type Values = Vec<(u64, u128)>;
 type Lost = Vec<Range<u64>>;
 
+/// The pages of maps, some of which share them.
+#[derive(Default)]
+struct MapPages {
+    slots: Slots,
+    parents: Parents,
+}
+
+impl MapPages {
+    /// Marks a page of a map as used. Returns whether it is a new one, with the pages below it.
+    fn claim(&mut self, pages: &Pages, at: NodeRef) -> Result<bool> {
+        if self.slots.claim(at.slot) {
+            claim(pages, at.slot)?;
+            return Ok(true);
+        }
+        self.parents.add(NodeKey::Page(at.slot));
+        Ok(false)
+    }
+}
+
 /// Marks the slots of a tree as used.
 struct Claim<'c> {
     pages: &'c Pages,
+    /// The pages of all maps, if the tree is a map that shares them.
+    maps: Option<&'c mut MapPages>,
     what: String,
     damage: &'c mut Damage,
 }
 
 impl Visitor for Claim<'_> {
-    fn node(&mut self, at: NodeRef) -> Result<()> {
-        claim(self.pages, at.slot)
+    fn node(&mut self, at: NodeRef) -> Result<bool> {
+        match &mut self.maps {
+            Some(maps) => maps.claim(self.pages, at),
+            None => claim(self.pages, at.slot).map(|()| true),
+        }
     }
 
     fn wants_values(&self) -> bool {
@@ -56,15 +83,22 @@ fn claim(pages: &Pages, slot: Slot) -> Result<()> {
 /// Collects every value that can be read, and retires the pages that hold them.
 struct Salvage<'s> {
     pages: &'s Pages,
+    /// The pages of all maps, if the tree is a map that shares them.
+    maps: Option<&'s mut MapPages>,
     values: Values,
     lost: Lost,
 }
 
 impl Visitor for Salvage<'_> {
-    fn node(&mut self, at: NodeRef) -> Result<()> {
-        claim(self.pages, at.slot)?;
-        self.pages.retire(at.slot);
-        Ok(())
+    fn node(&mut self, at: NodeRef) -> Result<bool> {
+        let is_new = match &mut self.maps {
+            Some(maps) => maps.claim(self.pages, at)?,
+            None => claim(self.pages, at.slot).map(|()| true)?,
+        };
+        if is_new {
+            self.pages.retire(at.slot);
+        }
+        Ok(true)
     }
 
     fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
@@ -134,7 +168,11 @@ impl<L: Layout> CachedBackend<L> {
 
     fn list_volumes(&mut self, table: &StoreTable) -> Result<()> {
         for volume in &table.volumes {
-            let new = CachedVolume { record: volume.record.clone(), mapped: volume.mapped };
+            let new = CachedVolume {
+                mapped: volume.mapped,
+                stored: volume.stored,
+                ..CachedVolume::new(volume.record.clone(), MapState::of(volume.map))
+            };
             let id = new.record.id;
             self.check_size(new.record.size_bytes)?;
             if id.0 >= self.next_volume || self.volumes.insert(id, new).is_some() {
@@ -148,8 +186,10 @@ impl<L: Layout> CachedBackend<L> {
 
     fn claim_all(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
         let pages = &self.pages;
+        let mut maps = MapPages::default();
         let mut claim = |tree: &Tree, part: Part, what: String| {
-            let mut claim = Claim { pages, what, damage: &mut *damage };
+            let maps = (part == Part::Map && L::SHARES_MAPS).then_some(&mut maps);
+            let mut claim = Claim { pages, maps, what, damage: &mut *damage };
             L::walk(pages, tree, part, 0, &mut claim)
         };
         for volume in &table.volumes {
@@ -158,10 +198,10 @@ impl<L: Layout> CachedBackend<L> {
         claim(&table.counts, Part::Counts, "the reference counts".into())?;
         claim(&table.fingerprints, Part::Fingerprints, "the fingerprints".into())?;
         claim(&table.index, Part::Index, "the index".into())?;
+        self.parents = maps.parents;
         let stored =
             StoredIndex { tree: table.index, buckets: table.buckets, entries: table.index_entries };
         self.version = Version {
-            maps: table.volumes.iter().map(|volume| (volume.record.id, volume.map)).collect(),
             counts: table.counts,
             fingerprints: table.fingerprints,
             index: L::Index::load(stored, self.pbn_end())?,
@@ -172,15 +212,21 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Copies the whole state into the delta, so that the next checkpoint writes it anew. Maps and
+    /// Copies the whole state into the delta and layers, so that the next checkpoint writes it anew. Maps and
     /// fingerprints are those that can be read; reference counts and the index are computed from
     /// them.
+    ///
+    /// Maps share nothing any more.
     fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
+        let mut maps = MapPages::default();
         for volume in &table.volumes {
-            let (values, lost) = self.read_all(&volume.map, Part::Map)?;
+            let shared = L::SHARES_MAPS.then_some(&mut maps);
+            let (values, lost) = self.read_all(&volume.map, Part::Map, shared)?;
             let blocks = volume.record.size_bytes / self.block_bytes;
+            let id = volume.record.id;
+            self.volume_mut(id)?.map = MapState::default();
             for (lbn, word) in values {
-                self.active.set_word(volume.record.id, Lbn(lbn), word as u64);
+                self.put_in_layer(id, Lbn(lbn), word as u64)?;
             }
             for keys in lost {
                 if keys.end.min(blocks).saturating_sub(keys.start) > MAX_LOST_BLOCKS {
@@ -188,12 +234,12 @@ impl<L: Layout> CachedBackend<L> {
                     return Err(MetadataError::damaged(what));
                 }
                 for lbn in keys.start..keys.end.min(blocks) {
-                    self.active.set_word(volume.record.id, Lbn(lbn), MapEntry::Damaged.word());
+                    self.put_in_layer(id, Lbn(lbn), MapEntry::Damaged.word())?;
                 }
                 damage.lost.push(format!("a part of the map of volume '{}'", volume.record.name));
             }
         }
-        let (values, lost) = self.read_all(&table.fingerprints, Part::Fingerprints)?;
+        let (values, lost) = self.read_all(&table.fingerprints, Part::Fingerprints, None)?;
         damage.harmless.extend(lost.iter().map(|_| String::from("a part of the fingerprints")));
         self.lost_fingerprints = lost;
         for (pbn, bits) in values {
@@ -204,14 +250,20 @@ impl<L: Layout> CachedBackend<L> {
             (&table.counts, Part::Counts, "reference counts"),
             (&table.index, Part::Index, "index"),
         ] {
-            let (_, lost) = self.read_all(tree, part)?;
+            let (_, lost) = self.read_all(tree, part, None)?;
             damage.harmless.extend(lost.iter().map(|_| format!("a part of the {what}")));
         }
         Ok(())
     }
 
-    fn read_all(&self, tree: &Tree, part: Part) -> Result<(Values, Lost)> {
-        let mut salvage = Salvage { pages: &self.pages, values: Vec::new(), lost: Vec::new() };
+    fn read_all(
+        &self,
+        tree: &Tree,
+        part: Part,
+        maps: Option<&mut MapPages>,
+    ) -> Result<(Values, Lost)> {
+        let mut salvage =
+            Salvage { pages: &self.pages, maps, values: Vec::new(), lost: Vec::new() };
         L::walk(&self.pages, tree, part, 0, &mut salvage)?;
         Ok((salvage.values, salvage.lost))
     }
@@ -230,15 +282,15 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Counts the references again from the words of the delta, which holds the whole state after a
-    /// salvage.
+    /// Counts the references again from the words of the layers, which hold the whole state after
+    /// a salvage.
     fn count_again(&mut self) -> Result<()> {
         self.active.counts.clear();
         (self.references, self.physical) = (0, 0);
         let pbn_end = self.pbn_end();
-        for (id, volume) in &mut self.volumes {
-            volume.mapped = 0;
-            for word in self.active.words.get(id).into_iter().flat_map(|words| words.values()) {
+        for volume in self.volumes.values_mut() {
+            (volume.mapped, volume.stored) = (0, 0);
+            for word in volume.map.open.iter().flat_map(|layer| layer.words.values()) {
                 volume.mapped += u64::from(*word != 0);
                 let Some(pbn) = MapEntry::from_word(*word).pbn() else { continue };
                 if u64::from(pbn.number()) >= pbn_end {
@@ -249,9 +301,10 @@ impl<L: Layout> CachedBackend<L> {
                 }
                 let count = self.active.counts.entry(pbn.number()).or_default();
                 self.physical += u64::from(*count == 0);
-                self.references += 1;
+                volume.stored += 1;
                 *count = count.checked_add(1).ok_or(MetadataError::TooManyReferences)?;
             }
+            self.references += volume.stored;
         }
         Ok(())
     }
@@ -265,7 +318,8 @@ impl<L: Layout> CachedBackend<L> {
         for (pbn, fingerprint) in computed {
             self.active.set_identity(pbn.number(), Identity::of(*fingerprint));
         }
-        for word in self.active.words.values_mut().flat_map(|words| words.values_mut()) {
+        let layers = self.volumes.values_mut().filter_map(|volume| volume.map.open.as_mut());
+        for word in layers.flat_map(|layer| layer.words.values_mut()) {
             if lost.contains(&MapEntry::from_word(*word)) {
                 *word = MapEntry::Damaged.word();
             }

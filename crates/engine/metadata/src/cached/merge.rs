@@ -1,36 +1,83 @@
-//! Merges a frozen delta into the pages, which is the main part of a checkpoint. It holds no lock
+//! Merges frozen layers and a frozen delta into the pages, which is the main part of a checkpoint. It holds no lock
 //! that writers need.
 
+use super::layer::LayerId;
 use super::layout::{Cursor, IndexEdit, Layout, Retire};
+use super::map::MapState;
 use super::pages::Pages;
+use super::parents::Made;
 use super::{Frozen, Version};
 use crate::error::Result;
-use gemelo_format::{Fingerprint, Identity, Part};
-use std::collections::BTreeMap;
+use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId};
+use std::collections::{BTreeMap, HashMap};
+
+/// The state that a checkpoint has written.
+pub(super) struct Merged<I> {
+    pub(super) version: Version<I>,
+    /// The maps of the volumes.
+    pub(super) maps: BTreeMap<VolumeId, Tree>,
+    /// The maps with each layer, and the pages that were made of it.
+    pub(super) layers: HashMap<LayerId, Tree>,
+    pub(super) made: Made,
+}
+
+/// Makes pages of maps and their layers. A layer that maps share is merged once.
+struct MergeMaps<'p> {
+    pages: &'p Pages,
+    layers: HashMap<LayerId, Tree>,
+    made: Made,
+}
+
+impl MergeMaps<'_> {
+    fn merge<L: Layout>(&mut self, map: &MapState) -> Result<Tree> {
+        let mut tree = map.base;
+        for layer in &map.sealed {
+            tree = match self.layers.get(&layer.id) {
+                Some(known) => *known,
+                None => {
+                    let made = self.made.entry(layer.id).or_default();
+                    let merged = L::merge_map(self.pages, &tree, layer, made)?;
+                    self.layers.insert(layer.id, merged);
+                    merged
+                }
+            };
+        }
+        Ok(tree)
+    }
+
+    /// Retires the pages that only the map of a removed volume has.
+    fn remove<L: Layout>(&mut self, map: &MapState) -> Result<()> {
+        if L::SHARES_MAPS {
+            let left = self.merge::<L>(map)?;
+            assert!(left.root.is_none(), "a volume that is removed maps nothing");
+            return Ok(());
+        }
+        L::walk(self.pages, &map.base, Part::Map, 0, &mut Retire(self.pages))
+    }
+}
 
 pub(super) fn merge<L: Layout>(
     pages: &Pages,
     before: &Version<L::Index>,
     frozen: &Frozen,
+) -> Result<Merged<L::Index>> {
+    let mut maps = MergeMaps { pages, layers: HashMap::new(), made: Made::new() };
+    let mut of_volumes = BTreeMap::new();
+    for (id, volume) in &frozen.volumes {
+        of_volumes.insert(*id, maps.merge::<L>(&volume.map)?);
+    }
+    frozen.removed.iter().try_for_each(|map| maps.remove::<L>(map))?;
+    let version = merge_records::<L>(pages, before, frozen)?;
+    Ok(Merged { version, maps: of_volumes, layers: maps.layers, made: maps.made })
+}
+
+fn merge_records<L: Layout>(
+    pages: &Pages,
+    before: &Version<L::Index>,
+    frozen: &Frozen,
 ) -> Result<Version<L::Index>> {
     let delta = &frozen.delta;
-    let mut after = Version { maps: BTreeMap::new(), ..before.clone() };
-    for (id, map) in &before.maps {
-        if frozen.volumes.contains_key(id) {
-            after.maps.insert(*id, *map);
-        } else {
-            L::walk(pages, map, Part::Map, 0, &mut Retire(pages))?;
-        }
-    }
-    for (id, words) in delta.words.iter().filter(|(id, _)| frozen.volumes.contains_key(id)) {
-        let map = after.maps.get(id).copied().unwrap_or_default();
-        let mut words = words.iter().map(|(lbn, word)| (*lbn, u128::from(*word)));
-        after.maps.insert(*id, L::merge(pages, &map, Part::Map, &mut words)?);
-    }
-    assert!(
-        after.maps.keys().all(|id| frozen.volumes.contains_key(id)),
-        "only volumes of the checkpoint have maps"
-    );
+    let mut after = before.clone();
     // Computed from the state before this checkpoint, whose pages are all still on disk.
     let edits = index_edits::<L>(pages, before, frozen)?;
     after.index = L::merge_index(pages, &before.index, edits)?;

@@ -1,9 +1,12 @@
 //! The backends `table`, `btree` and `compact`: metadata on disk, behind a cache of a fixed size.
 //!
-//! Changes gather in a delta in memory. A checkpoint freezes the delta, and a new one begins to
-//! fill. The checkpoint merges the frozen delta into the pages on disk in the order of the keys, so
-//! each page is read, changed and written once. A look-up asks the delta, the frozen delta, and
-//! then the pages. The pages on disk are exactly the state of the last checkpoint.
+//! Changes gather in memory: those of counts and identities in a delta, those of a volume's map in
+//! a layer. A checkpoint freezes both, and new ones begin to fill. The checkpoint merges them into
+//! the pages on disk in the order of the keys, so each page is read, changed and written once. A
+//! look-up asks what is in memory, the newest first, and then the pages. The pages on disk are
+//! exactly the state of the last checkpoint.
+//!
+//! The maps of `table` and `compact` share pages and layers ([`sharing`]).
 
 mod answers;
 mod apply;
@@ -14,11 +17,16 @@ mod catch_up;
 mod checkpoint;
 mod compact;
 mod delta;
+mod layer;
 mod layout;
 mod load;
+mod map;
 mod merge;
+mod merge_layer;
 mod pages;
+mod parents;
 mod prove;
+mod sharing;
 mod table;
 mod validate;
 
@@ -28,13 +36,17 @@ use btree::BTreeLayout;
 use catch_up::Unread;
 use compact::CompactLayout;
 pub(super) use compact::bytes_of as compact_index_bytes;
-use delta::{Delta, Words};
+use delta::Delta;
 use gemelo_format::{
-    Fingerprint, Identity, Lbn, Part, Pbn, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume,
-    Tree, VolumeId, VolumeRecord,
+    Fingerprint, Identity, Lbn, MapEntry, Part, Pbn, PoolSeed, Slot, StoreKind, StoreTable,
+    StoreVolume, Tree, VolumeId, VolumeRecord,
 };
+use layer::LayerId;
 use layout::{Cursor, IndexState, Layout, MAX_CANDIDATES};
+use map::{MapState, MapView, Words};
+use merge::Merged;
 use pages::Pages;
+use parents::Parents;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -75,21 +87,48 @@ const CACHE_SHARE: u64 = 2;
 const DELTA_SHARE: u64 = 8;
 /// The least memory that can be configured.
 const MIN_CACHE_BYTES: u64 = 64 << 10;
+/// Memory of a word, and of a mark or a cut, in a layer with its share of the nodes. Measured for
+/// words.
+const WORD_BYTES: u64 = 30;
+const MARK_BYTES: u64 = 40;
 /// A change unmaps or copies at most one LBN for this many bytes of the delta's memory. Each LBN
 /// takes far less, so a single change cannot fill the delta.
 const PIECE_SHARE: u64 = 512;
 
-#[derive(Debug, Clone)]
 struct CachedVolume {
     record: VolumeRecord,
-    /// The number of LBNs that are not unmapped.
+    /// The number of LBNs that are not unmapped, and of those that have a block. While a volume is
+    /// being removed, they may be too large.
     mapped: u64,
+    stored: u64,
+    map: MapState,
 }
 
-/// The state on disk as of a checkpoint.
+impl CachedVolume {
+    const fn new(record: VolumeRecord, map: MapState) -> Self {
+        Self { record, mapped: 0, stored: 0, map }
+    }
+
+    /// The volume as a checkpoint has it.
+    fn frozen(&mut self) -> Self {
+        self.map.seal();
+        Self {
+            record: self.record.clone(),
+            mapped: self.mapped,
+            stored: self.stored,
+            map: self.map.share(),
+        }
+    }
+}
+
+/// Returns whether a word of a map names a block.
+const fn has_block(word: u64) -> bool {
+    MapEntry::from_word(word).pbn().is_some()
+}
+
+/// The state on disk as of a checkpoint, without the maps.
 #[derive(Clone)]
 struct Version<I> {
-    maps: BTreeMap<VolumeId, Tree>,
     counts: Tree,
     fingerprints: Tree,
     index: I,
@@ -99,7 +138,35 @@ impl<I> Version<I> {
     /// The state of an empty pool.
     const fn empty(index: I) -> Self {
         let none = Tree { root: None, height: 0 };
-        Self { maps: BTreeMap::new(), counts: none, fingerprints: none, index }
+        Self { counts: none, fingerprints: none, index }
+    }
+}
+
+/// Changes of maps that no checkpoint has begun to write, counted.
+#[derive(Debug, Clone, Copy, Default)]
+struct Fresh {
+    words: u64,
+    /// Leaves of layers that have words.
+    leaves: u64,
+    cuts: u64,
+    marks: u64,
+    /// Layers that volumes share.
+    shared_layers: u64,
+}
+
+impl Fresh {
+    const fn bytes(&self) -> u64 {
+        self.words * WORD_BYTES + (self.cuts + self.marks) * MARK_BYTES
+    }
+
+    const fn and(self, other: Self) -> Self {
+        Self {
+            words: self.words + other.words,
+            leaves: self.leaves + other.leaves,
+            cuts: self.cuts + other.cuts,
+            marks: self.marks + other.marks,
+            shared_layers: self.shared_layers + other.shared_layers,
+        }
     }
 }
 
@@ -107,6 +174,9 @@ impl<I> Version<I> {
 struct Frozen {
     delta: Delta,
     volumes: BTreeMap<VolumeId, CachedVolume>,
+    /// The maps of removed volumes.
+    removed: Vec<MapState>,
+    fresh: Fresh,
 }
 
 /// A backend that keeps its metadata on disk in the layout `L`.
@@ -119,12 +189,15 @@ pub(super) struct CachedBackend<L: Layout> {
     references: u64,
     physical: u64,
     active: Delta,
-    /// Words of volumes that were removed. They are freed after a checkpoint.
-    forgotten: Vec<Words>,
+    fresh: Fresh,
+    next_layer: LayerId,
+    parents: Parents,
+    /// The maps of volumes that were removed. The next checkpoint retires their pages.
+    removed: Vec<MapState>,
     frozen: Option<Arc<Frozen>>,
     version: Version<L::Index>,
     /// The state that the checkpoint under way has written.
-    merged: Arc<Mutex<Option<Version<L::Index>>>>,
+    merged: Arc<Mutex<Option<Merged<L::Index>>>>,
     pages: Arc<Pages>,
     /// The slots of the durable table, and of the table that the checkpoint under way has written.
     table: Vec<Slot>,
@@ -160,7 +233,10 @@ impl<L: Layout> CachedBackend<L> {
             references: 0,
             physical: 0,
             active: Delta::default(),
-            forgotten: Vec::new(),
+            fresh: Fresh::default(),
+            next_layer: LayerId(1),
+            parents: Parents::default(),
+            removed: Vec::new(),
             frozen: None,
             version: Version::empty(L::Index::empty(superblock.store.pbn_end(data_blocks))),
             merged: Arc::default(),
@@ -196,8 +272,12 @@ impl<L: Layout> CachedBackend<L> {
         Cursor::new(&self.pages, tree, part)
     }
 
-    fn map(&self, id: VolumeId) -> Cursor<'_, L> {
-        self.cursor(Part::Map, self.version.maps.get(&id).copied().unwrap_or_default())
+    fn view<'m>(&'m self, map: &'m MapState) -> MapView<'m> {
+        MapView { pages: &self.pages, map }
+    }
+
+    fn words(&self, id: VolumeId) -> Result<Words<'_, L>> {
+        Ok(Words::new(self.view(&self.volume(id)?.map)))
     }
 
     fn stored_counts(&self) -> Cursor<'_, L> {
@@ -209,15 +289,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn word(&self, id: VolumeId, lbn: Lbn) -> Result<u64> {
-        self.word_by(&mut self.map(id), id, lbn)
-    }
-
-    fn word_by(&self, stored: &mut Cursor<'_, L>, id: VolumeId, lbn: Lbn) -> Result<u64> {
-        let recent = self.active.word(id, lbn);
-        match recent.or_else(|| self.frozen().and_then(|delta| delta.word(id, lbn))) {
-            Some(word) => Ok(word),
-            None => Ok(stored.get(lbn.0)? as u64),
-        }
+        self.words(id)?.get(lbn.0)
     }
 
     fn count(&self, pbn: u32) -> Result<u32> {
@@ -277,48 +349,23 @@ impl<L: Layout> CachedBackend<L> {
         Ok(best.and_then(|(_, _, pbn)| Pbn::new(pbn)))
     }
 
-    /// Returns the first LBN at or after `from` that has a word in a delta.
-    fn next_recent(&self, id: VolumeId, from: u64) -> Option<u64> {
-        let first = |delta: &Delta| Some(*delta.words.get(&id)?.range(from..).next()?.0);
-        [first(&self.active), self.frozen().and_then(first)].into_iter().flatten().min()
-    }
-
-    /// Returns the next LBN before `end` that has a word. It reads no page for LBNs from `end` on,
-    /// because the caller may hold a lock and has warmed the pages before.
+    /// Returns the next LBN before `end` that is mapped.
     fn next_word(&self, id: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
-        if from >= end {
-            return Ok(None);
-        }
-        let map = self.version.maps.get(&id).copied().unwrap_or_default();
-        let mut stored = layout::next::<L>(&self.pages, &map, Part::Map, from.0)?;
-        let mut next = from.0;
-        loop {
-            let recent = self.next_recent(id, next);
-            if stored.is_some_and(|stored| stored < next) {
-                stored = layout::next::<L>(&self.pages, &map, Part::Map, next)?;
-            }
-            let Some(lbn) = [recent, stored].into_iter().flatten().min().filter(|lbn| *lbn < end.0)
-            else {
-                return Ok(None);
-            };
-            if self.word(id, Lbn(lbn))? != 0 {
-                return Ok(Some(Lbn(lbn)));
-            }
-            next = lbn + 1;
-            if next >= end.0 {
-                return Ok(None);
-            }
-        }
+        let view = self.view(&self.volume(id)?.map);
+        Ok(map::next_mapped::<L>(view, from.0, end.0)?.map(Lbn))
     }
 
+    /// The table of the checkpoint that was merged.
     fn table(&self) -> StoreTable {
-        let merged = self.merged.lock();
-        let version = merged.as_ref().unwrap_or(&self.version);
-        let volumes = self.frozen.as_ref().map_or(&self.volumes, |frozen| &frozen.volumes);
+        let (merged, frozen) = (self.merged.lock(), self.frozen.as_ref());
+        let volumes = frozen.map_or(&self.volumes, |frozen| &frozen.volumes);
+        let version = merged.as_ref().map_or(&self.version, |merged| &merged.version);
+        let map = |id: &VolumeId| merged.as_ref().and_then(|merged| merged.maps.get(id)).copied();
         let volume = |(id, volume): (&VolumeId, &CachedVolume)| StoreVolume {
             record: volume.record.clone(),
             mapped: volume.mapped,
-            map: version.maps.get(id).copied().unwrap_or_default(),
+            stored: volume.stored,
+            map: map(id).unwrap_or(volume.map.base),
         };
         let index = version.index.stored();
         StoreTable {

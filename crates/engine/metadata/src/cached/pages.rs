@@ -4,10 +4,10 @@
 use super::cache::Cache;
 use crate::error::{MetadataError, Result};
 use crate::slots::Slots;
-use gemelo_disk::{Disk, DiskWrite};
+use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{
-    Chain, DiskRole, FormatError, NodeRef, Page, PoolSeed, Reading, Regions, Slot, build_chain,
-    read_slot,
+    Chain, DiskRole, FormatError, NodeRef, PAGE_BYTES, Page, PoolSeed, Reading, Regions, Slot,
+    build_chain, read_slot,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -110,6 +110,30 @@ impl Pages {
         );
         self.cache.put(at, Arc::clone(&page));
         Ok(page)
+    }
+
+    /// Reads pages in one list, past the cache, from their first copies. A page that is not good
+    /// there is `None`: [`Self::read`] tries the other copy.
+    pub(super) fn read_ahead(&self, all: &[NodeRef]) -> Vec<Option<Arc<Page>>> {
+        if all.is_empty() {
+            return Vec::new();
+        }
+        let first_copy = |at: &NodeRef| {
+            let [offset, _] = self.regions.slot(at.slot);
+            offset
+        };
+        let mut pages: Vec<Box<Page>> = all.iter().map(|_| Box::new([0; PAGE_BYTES])).collect();
+        let buffers = all.iter().map(first_copy).zip(&mut pages);
+        let mut reads: Vec<DiskRead<'_>> =
+            buffers.map(|(offset, page)| DiskRead::new(offset, page.as_mut_slice())).collect();
+        reads.sort_unstable_by_key(|read| read.offset);
+        self.disk.read_many(&mut reads);
+        drop(reads);
+        // The checksum of a page that was not read is wrong.
+        let is_good =
+            |(at, page): &(&NodeRef, Box<Page>)| self.seed.checksum(&**page) == at.checksum;
+        let pages = all.iter().zip(pages).map(|page| is_good(&page).then_some(page.1));
+        pages.map(|page| page.map(Arc::from)).collect()
     }
 
     /// Reads a page from the first of its copies that is good.

@@ -4,13 +4,16 @@
 //! full. Entries that fit in neither are not indexed, which costs a duplicate and nothing else.
 
 use super::array::{self, LeafEdits, LeafShape};
+use super::layer::{Layer, Position};
 use super::layout::{IndexEdit, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor, tag};
+use super::merge_layer::merge_layer;
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    BUCKET_ENTRIES, PAGE_BYTES, Page, Part, Tree, array_value, bucket_entries, bucket_of,
+    BUCKET_ENTRIES, PAGE_BYTES, Page, Part, Slot, Tree, array_value, bucket_entries, bucket_of,
     bucket_page, index_entry, set_array_value,
 };
+use std::collections::HashMap;
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 
@@ -150,6 +153,17 @@ fn read_leaf(
 
 impl Layout for TableLayout {
     type Index = StoredIndex;
+
+    const SHARES_MAPS: bool = true;
+
+    fn merge_map(
+        pages: &Pages,
+        tree: &Tree,
+        layer: &Layer,
+        made: &mut HashMap<Position, Slot>,
+    ) -> Result<Tree> {
+        merge_layer(pages, tree, layer, made)
+    }
 
     fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
         let entries = part.array_entries() as u64;

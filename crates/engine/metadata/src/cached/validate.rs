@@ -23,11 +23,15 @@ impl<L: Layout> CachedBackend<L> {
                 if *count > 1 { self.read_ahead_of(*volume, *first, end) } else { Ok(()) }
             }
             Change::Remove { volume } => match self.volume(*volume)?.mapped {
+                _ if L::SHARES_MAPS && self.is_counting => {
+                    self.read_ahead_of_cut(*volume, 0..END.0, true)
+                }
                 0 => Ok(()),
                 _ => self.read_ahead_of(*volume, Lbn(0), END),
             },
             Change::Rename { volume, .. }
             | Change::SetMode { volume, .. }
+            | Change::SetCompression { volume, .. }
             | Change::Hide { volume }
             | Change::Show { volume }
             | Change::Lose { volume, .. } => self.volume(*volume).map(drop),
@@ -47,7 +51,7 @@ impl<L: Layout> CachedBackend<L> {
             Change::Clone { source, volume, .. } => {
                 self.volume(*source)?;
                 self.check_unused(*volume)?;
-                self.read_ahead_of(*source, Lbn(0), END)
+                if L::SHARES_MAPS { Ok(()) } else { self.read_ahead_of(*source, Lbn(0), END) }
             }
             Change::Begin { source, volume, .. } => {
                 self.volume(*source)?;
@@ -67,6 +71,9 @@ impl<L: Layout> CachedBackend<L> {
     /// Reads everything that a change of these LBNs needs. A page that cannot be read then refuses
     /// the change as a whole, and does not leave it half made.
     fn read_ahead_of(&self, id: VolumeId, first: Lbn, end: Lbn) -> Result<()> {
+        if L::SHARES_MAPS && self.is_counting {
+            return self.read_ahead_of_cut(id, first.0..end.0, false);
+        }
         let mut next = first;
         while let Some(lbn) = self.next_word(id, next, end)? {
             self.before((id, lbn))?;
@@ -75,7 +82,7 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    fn check_unused(&self, id: VolumeId) -> Result<()> {
+    pub(super) fn check_unused(&self, id: VolumeId) -> Result<()> {
         match self.volumes.contains_key(&id) {
             false => Ok(()),
             true => Err(MetadataError::damaged(format!("the metadata have volume {id} twice"))),

@@ -38,6 +38,10 @@ impl LogBackend {
                 self.volume_mut(*volume)?.record.mode = *mode;
                 Ok(())
             }
+            Change::SetCompression { volume, compression } => {
+                self.volume_mut(*volume)?.record.compression = *compression;
+                Ok(())
+            }
             // It concerns the data store alone.
             Change::JournalData { .. } => Ok(()),
             Change::Grow { data_blocks } => {

@@ -182,16 +182,16 @@ impl Index for LogBackend {
         Ok(())
     }
 
-    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
+    fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
         self.blocks.records.visit(&mut |pbn, record| {
-            if record.references > 0 {
+            if record.references > 0 && pbn >= first {
                 visit(pbn);
             }
         });
         Ok(())
     }
 
-    fn prefetch(&self, places: &[MapEntry]) -> Result<()> {
+    fn prefetch(&self, _volume: VolumeId, _lbns: &[Lbn], places: &[MapEntry]) -> Result<()> {
         let stored = |place: &MapEntry| place.pbn().map(|pbn| self.blocks.records.get(pbn));
         for record in places.iter().filter_map(stored) {
             if record.references == 1 {

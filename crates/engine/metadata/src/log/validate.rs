@@ -17,6 +17,7 @@ impl LogBackend {
             | Change::Remove { volume }
             | Change::Rename { volume, .. }
             | Change::SetMode { volume, .. }
+            | Change::SetCompression { volume, .. }
             | Change::Hide { volume }
             | Change::Lose { volume, .. } => self.volume(*volume).map(drop),
             Change::Resize { volume, size_bytes } => {

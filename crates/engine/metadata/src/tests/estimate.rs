@@ -93,7 +93,7 @@ fn an_overwrite_reads_and_writes_as_many_pages_as_estimated() {
             let (mut places, mut found) = (Vec::new(), Vec::new());
             pair.backend.look_up(VOLUME, &[Lbn(lbn)], &mut places).unwrap();
             pair.backend.find(&[fingerprint], &mut found).unwrap();
-            pair.backend.prefetch(&places).unwrap();
+            pair.backend.prefetch(VOLUME, &[Lbn(lbn)], &places).unwrap();
             pair.apply(&store(lbn, pbn));
         }
         pair.backend.freeze();

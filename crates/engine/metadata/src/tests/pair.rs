@@ -5,7 +5,7 @@ use crate::{
     BackendContext, Damage, LoadOptions, MetadataBackend, PageWrites, Sealed, empty, load,
 };
 use gemelo_base::random::{Random, mix64};
-use gemelo_disk::FileDisk;
+use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
     BackendKind, Change, Fingerprint, Layout, Lbn, MapEntry, Pbn, Root, Superblock, VolumeId,
 };
@@ -154,12 +154,71 @@ impl Pair {
 
     fn unmap(&mut self, id: u32, first: u64) {
         let count = 1 + self.random.below(200);
+        self.unmap_count(id, first, count);
+    }
+
+    fn unmap_count(&mut self, id: u32, first: u64, count: u64) {
         self.apply(&Change::Unmap { volume: VolumeId(id), first: Lbn(first), count });
         self.model
             .maps
             .get_mut(&id)
             .unwrap()
             .retain(|lbn, _| !(first..first + count).contains(lbn));
+    }
+
+    /// A change of a whole volume, or of a large part of one.
+    pub(super) fn change_volume(&mut self) {
+        let (id, lbn, volumes) = (self.any_volume(), self.lbn(), self.model.maps.len());
+        match self.random.below(10) {
+            0..5 if volumes < 12 => self.clone_volume(id),
+            5 if volumes > 2 => self.remove(id),
+            6 if volumes > 2 => drop(self.remove_in_pieces(id)),
+            7 => {
+                let count = self.random.below(1 << 22);
+                self.unmap_count(id, lbn, count);
+            }
+            8 => self.cut(id, VOLUME_BLOCKS / 2 + 1300),
+            _ => {}
+        }
+    }
+
+    fn clone_volume(&mut self, id: u32) {
+        let volume = self.backend.totals().next_volume;
+        self.apply(&Change::Clone {
+            source: VolumeId(id),
+            volume: VolumeId(volume),
+            name: format!("v{volume}"),
+            read_only: false,
+            created_s: Some(1_700_000_000),
+        });
+        self.model.maps.insert(volume, self.model.maps[&id].clone());
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.apply(&Change::Remove { volume: VolumeId(id) });
+        self.model.maps.remove(&id);
+    }
+
+    /// Removes a volume as the engine removes a large one. Returns the number of pieces.
+    pub(super) fn remove_in_pieces(&mut self, id: u32) -> usize {
+        let volume = VolumeId(id);
+        self.apply(&Change::Hide { volume });
+        let (mut next, mut pieces) = (Lbn(0), 0);
+        while let Some(first) = self.backend.next_mapped(volume, next, Lbn(u64::MAX)).unwrap() {
+            next = self.backend.piece_end(volume, first, 1024);
+            let unmap = Change::Unmap { volume, first, count: next.0 - first.0 };
+            self.backend.check_change(&unmap).unwrap();
+            self.apply(&unmap);
+            pieces += 1;
+        }
+        self.remove(id);
+        pieces
+    }
+
+    fn cut(&mut self, id: u32, blocks: u64) {
+        self.apply(&Change::Resize { volume: VolumeId(id), size_bytes: 512 * blocks });
+        self.apply(&Change::Resize { volume: VolumeId(id), size_bytes: 512 * VOLUME_BLOCKS });
+        self.model.maps.get_mut(&id).unwrap().retain(|lbn, _| *lbn < blocks);
     }
 
     /// Volumes change as a whole during a checkpoint only if the backend allows it.
@@ -170,32 +229,9 @@ impl Pair {
             700..830 => self.share(id, lbn),
             830..850 => self.identify(id, lbn),
             850..997 => self.unmap(id, lbn),
-            997 if self.model.maps.len() < 4 => {
-                let volume = self.backend.totals().next_volume;
-                let name = format!("v{volume}");
-                let clone = Change::Clone {
-                    source: VolumeId(id),
-                    volume: VolumeId(volume),
-                    name,
-                    read_only: false,
-                    created_s: Some(1_700_000_000),
-                };
-                self.apply(&clone);
-                self.model.maps.insert(volume, self.model.maps[&id].clone());
-            }
-            998 => {
-                let size_bytes = 512 * (VOLUME_BLOCKS / 4);
-                self.apply(&Change::Resize { volume: VolumeId(id), size_bytes });
-                self.apply(&Change::Resize {
-                    volume: VolumeId(id),
-                    size_bytes: 512 * VOLUME_BLOCKS,
-                });
-                self.model.maps.get_mut(&id).unwrap().retain(|lbn, _| *lbn < VOLUME_BLOCKS / 4);
-            }
-            999 if self.model.maps.len() > 2 => {
-                self.apply(&Change::Remove { volume: VolumeId(id) });
-                self.model.maps.remove(&id);
-            }
+            997 if self.model.maps.len() < 4 => self.clone_volume(id),
+            998 => self.cut(id, VOLUME_BLOCKS / 4),
+            999 if self.model.maps.len() > 2 => self.remove(id),
             _ => {}
         }
     }
@@ -233,9 +269,16 @@ impl Pair {
     }
 
     pub(super) fn reload_with(&mut self, root: &Root, cache_bytes: u64) {
+        self.reload_from(Arc::clone(&self.disks.metadata), root, cache_bytes);
+    }
+
+    pub(super) fn metadata(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disks.metadata)
+    }
+
+    pub(super) fn reload_from(&mut self, disk: Arc<dyn Disk>, root: &Root, cache_bytes: u64) {
         let options = LoadOptions { cache_bytes, salvages: false };
         let mut damage = Damage::default();
-        let disk = Arc::clone(&self.disks.metadata);
         let home = BackendContext { disk, superblock: &self.superblock };
         self.backend = load(&home, root, options, &mut damage).unwrap();
         self.backend.settle().unwrap();
@@ -263,8 +306,12 @@ impl Pair {
         let sum: u64 = references.values().map(|count| u64::from(*count)).sum();
         assert_eq!((totals.references, totals.physical), (sum, references.len() as u64));
         let mut used = BTreeSet::new();
-        self.backend.visit_used(&mut |pbn| assert!(used.insert(pbn.number()))).unwrap();
+        let mut visit = |pbn: Pbn| assert!(used.insert(pbn.number()));
+        self.backend.visit_used(Pbn::FIRST, &mut visit).unwrap();
         assert!(used.iter().eq(references.keys()));
+        let (first, mut later) = (Pbn::new(self.next_pbn / 2 + 1).unwrap(), BTreeSet::new());
+        self.backend.visit_used(first, &mut |pbn| assert!(later.insert(pbn.number()))).unwrap();
+        assert!(later.iter().eq(used.range(first.number()..)));
         for (id, map) in &self.model.maps {
             self.compare_map(VolumeId(*id), map);
         }
@@ -277,7 +324,8 @@ impl Pair {
             let fingerprint = self.model.fingerprints[&pbn.number()];
             let right = references[&pbn.number()];
             // A page that volumes share holds one reference, in the backends that share pages.
-            let least = if self.superblock.backend.layout() == Layout::Pages { 1 } else { right };
+            let shares = self.superblock.backend.layout() != Layout::Trees;
+            let least = if shares { 1 } else { right };
             assert_eq!(record.fingerprint, fingerprint);
             assert!(
                 (least..=right).contains(&record.references),

@@ -2,7 +2,7 @@
 
 use super::WrittenContent;
 use super::shared::{Guarded, Locked, Shared};
-use super::state::Run;
+use super::state::Flight;
 use super::unseen::Written;
 use gemelo_base::scheduling::use_spare_time;
 
@@ -12,16 +12,16 @@ impl Shared {
         self.observer.is_some()
     }
 
-    /// Returns the contents of a run that the observer wants to see. It sees none while writers
+    /// Returns the contents of a flight that the observer wants to see. It sees none while writers
     /// wait for room.
-    pub(super) fn to_be_seen(&self, guarded: &Guarded, run: &Run) -> Vec<Written> {
+    pub(super) fn to_be_seen(&self, guarded: &Guarded, flight: &Flight) -> Vec<Written> {
         match &self.observer {
             Some(observer) if guarded.starving == 0 => {
-                let seen = run.ticketed();
+                let seen = flight.ticketed();
                 if seen.is_empty() || observer.wants(seen.len()) {
                     return seen;
                 }
-                // The run still has the slots.
+                // The flight still has the slots.
                 Vec::new()
             }
             _ => Vec::new(),

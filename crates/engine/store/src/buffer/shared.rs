@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Most bytes of a run. Longer ones are no faster.
+/// Most bytes that are written together. More are no faster.
 const RUN_BYTES: usize = 1 << 20;
 /// Writing out begins when this much waits: less would be slow, more would be a burst.
 const START_BYTES: usize = 256 << 10;
@@ -63,7 +63,7 @@ pub(super) struct Shared {
     pub(super) trying_again: Mutex<()>,
     /// Signalled when there may be something to write out.
     pub(super) work: Condvar,
-    /// Signalled when a run was written.
+    /// Signalled when contents were written.
     pub(super) settled: Condvar,
     /// Signalled when the observer has something to see.
     pub(super) unseen: Condvar,

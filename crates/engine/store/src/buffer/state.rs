@@ -58,14 +58,15 @@ pub(super) struct Flown {
     pub(super) outcome: io::Result<()>,
 }
 
-/// Contents of neighbouring PBNs, in order, that are being written.
+/// Contents that are being written together: runs of neighbouring PBNs, each in order.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct Flight {
     pub(super) contents: Vec<Flown>,
+    pub(super) runs: u64,
     oldest: u64,
 }
 
-impl Run {
+impl Flight {
     /// Returns the contents whose writes have tickets. The caller gives up the slots under the lock
     /// of the buffer.
     pub(super) fn ticketed(&self) -> Vec<Written> {
@@ -95,7 +96,7 @@ pub(super) struct State {
     held: HashTable<Held>,
     /// The contents that wait to be written.
     queue: Queue,
-    /// The oldest numbers of the runs that are being written.
+    /// The oldest numbers of the flights that are under way.
     flights: BTreeSet<u64>,
     /// PBNs whose content could not be written, and why. It waits, and is not in the queue.
     failed: BTreeMap<Pbn, io::Error>,
@@ -128,7 +129,7 @@ impl State {
         self.queue.waiting()
     }
 
-    /// Returns whether runs are being written.
+    /// Returns whether contents are being written.
     pub(super) fn is_writing(&self) -> bool {
         !self.flights.is_empty()
     }
@@ -261,9 +262,23 @@ impl State {
         self.is_ready(pbn)
     }
 
-    /// Begins to write the content that waits longest, with those of its neighbours.
-    pub(super) fn take_run(&mut self, most: usize) -> Option<Run> {
-        let oldest = self.queue.pbns().find(|pbn| self.is_ready(*pbn))?;
+    /// Begins to write the contents that wait longest, each with those of its neighbours. Where
+    /// free blocks lie scattered, runs are short, and a disk takes many at once.
+    pub(super) fn take_flight(&mut self, most: usize) -> Option<Flight> {
+        let (mut contents, mut runs) = (Vec::new(), 0);
+        while contents.len() < most && self.take_run(most - contents.len(), &mut contents) {
+            runs += 1;
+        }
+        let oldest = contents.iter().map(|flown: &Flown| flown.content.number).min()?;
+        assert!(self.flights.insert(oldest), "a content is in one flight only");
+        Some(Flight { contents, runs, oldest })
+    }
+
+    /// Adds the content that waits longest to a flight, with those of its neighbours. Returns
+    /// `false` if none is ready.
+    fn take_run(&mut self, most: usize, contents: &mut Vec<Flown>) -> bool {
+        let oldest = self.queue.pbns().find(|pbn| self.is_ready(*pbn));
+        let Some(oldest) = oldest else { return false };
         let (mut first, mut count) = (oldest.number(), 1);
         let is_ready = |number: u32| Pbn::new(number).is_some_and(|pbn| self.is_ready(pbn));
         while count < most && first.checked_sub(1).is_some_and(is_ready) {
@@ -275,7 +290,7 @@ impl State {
         }
         let pbns = (0..count).filter_map(|at| Pbn::new(next(at)?)).collect::<Vec<_>>();
         assert_eq!(pbns.len(), count, "a run has a PBN for each content");
-        let mut contents = Vec::with_capacity(count);
+        let before = contents.len();
         for pbn in pbns {
             let Some(held) = self.held_mut(pbn) else { continue };
             let Some(content) = held.waiting.take() else { continue };
@@ -283,18 +298,17 @@ impl State {
             self.queue.remove(content.number);
             contents.push(Flown { content, outcome: Ok(()) });
         }
-        assert_eq!(contents.len(), count, "all contents of a run were ready");
-        let oldest = contents.iter().map(|flown| flown.content.number).min()?;
-        assert!(self.flights.insert(oldest), "a content is in one run only");
-        Some(Run { contents, oldest })
+        assert_eq!(contents.len() - before, count, "all contents of a run were ready");
+        true
     }
 
-    /// Ends the writing of a run. A content that could not be written is held on, and one that is
+    /// Ends the writing of a flight. A content that could not be written is held on, and one that is
     /// the newest of its PBN is kept.
-    pub(super) fn settle(&mut self, run: Run) {
-        assert!(self.flights.remove(&run.oldest), "a run that is not being written has ended");
-        let mut written = Vec::with_capacity(run.contents.len());
-        for Flown { content, outcome } in run.contents {
+    pub(super) fn settle(&mut self, flight: Flight) {
+        let is_known = self.flights.remove(&flight.oldest);
+        assert!(is_known, "a flight that is not under way has ended");
+        let mut written = Vec::with_capacity(flight.contents.len());
+        for Flown { content, outcome } in flight.contents {
             let pbn = content.pbn;
             let held = self.held_mut(pbn);
             let flown = held.as_ref().is_some_and(|held| held.flying.is_some());
@@ -323,7 +337,7 @@ impl State {
         self.keep(written);
     }
 
-    /// Keeps contents, which are in the order of their PBNs.
+    /// Keeps contents, which are in runs of neighbouring PBNs, each in order.
     fn keep(&mut self, written: Vec<(Pbn, Slot)>) {
         let mut written = written.into_iter().peekable();
         while let Some((first, slot)) = written.next() {

@@ -64,8 +64,8 @@ impl Counts {
         self.longest_sync_ns.fetch_max(took_ns, Ordering::Relaxed);
     }
 
-    pub(super) fn add_run(&self, bytes: u64) {
-        self.runs.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn add_runs(&self, runs: u64, bytes: u64) {
+        self.runs.fetch_add(runs, Ordering::Relaxed);
         self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 

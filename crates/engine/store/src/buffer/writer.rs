@@ -2,7 +2,7 @@
 
 use super::memory::Slot;
 use super::shared::{Guarded, Locked, Shared};
-use super::state::Run;
+use super::state::Flight;
 use super::unwritten::Unwritten;
 use crate::{ContentWrite, is_no_space};
 use gemelo_base::scheduling::let_others_interrupt;
@@ -73,7 +73,7 @@ impl Shared {
             }
             waits_since.get_or_insert_with(|| self.clock.now_ns());
             self.is_overloaded.store(true, Ordering::Relaxed);
-            if self.has_threads || !self.write_run(&mut guarded) {
+            if self.has_threads || !self.write_flight(&mut guarded) {
                 guarded.starving += 1;
                 self.work.notify_one();
                 guarded.wait(&self.settled);
@@ -125,7 +125,7 @@ impl Shared {
             if guarded.is_broken {
                 return Err(Unwritten::Broken);
             }
-            if self.has_threads || !self.write_run(&mut guarded) {
+            if self.has_threads || !self.write_flight(&mut guarded) {
                 guarded.wait(&self.settled);
             }
         }
@@ -143,16 +143,16 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes out one run. Returns `false` if there is none.
-    fn write_run(&self, guarded: &mut Locked<'_>) -> bool {
-        let Some(mut run) = guarded.state.take_run(self.run_blocks) else { return false };
+    /// Writes out one flight. Returns `false` if no content is ready.
+    fn write_flight(&self, guarded: &mut Locked<'_>) -> bool {
+        let Some(mut flight) = guarded.state.take_flight(self.run_blocks) else { return false };
         if self.is_due(guarded) {
             self.work.notify_one();
         }
-        guarded.unlocked(|| self.write_contents(&mut run));
-        let is_written = run.contents.iter().all(|flown| flown.outcome.is_ok());
-        let seen = if is_written { self.to_be_seen(guarded, &run) } else { Vec::new() };
-        guarded.state.settle(run);
+        guarded.unlocked(|| self.write_contents(&mut flight));
+        let is_written = flight.contents.iter().all(|flown| flown.outcome.is_ok());
+        let seen = if is_written { self.to_be_seen(guarded, &flight) } else { Vec::new() };
+        guarded.state.settle(flight);
         self.note_contents(guarded);
         self.settled.notify_all();
         if seen.is_empty() {
@@ -168,21 +168,22 @@ impl Shared {
         true
     }
 
-    fn write_contents(&self, run: &mut Run) {
-        let contents = run.contents.iter().map(|flown| &flown.content);
+    fn write_contents(&self, flight: &mut Flight) {
+        let contents = flight.contents.iter().map(|flown| &flown.content);
         let mut writes: Vec<ContentWrite<'_>> =
             contents.map(|content| ContentWrite::new(content.pbn, &content.slot)).collect();
         self.store.write(&mut writes);
-        self.counts.add_run(writes.iter().map(|write| write.content.len() as u64).sum());
+        let bytes = writes.iter().map(|write| write.content.len() as u64).sum();
+        self.counts.add_runs(flight.runs, bytes);
         let outcomes: Vec<io::Result<()>> = writes.into_iter().map(|write| write.outcome).collect();
-        assert_eq!(outcomes.len(), run.contents.len(), "each content of a run is written once");
-        for (flown, outcome) in run.contents.iter_mut().zip(outcomes) {
+        assert_eq!(outcomes.len(), flight.contents.len(), "each content is written once");
+        for (flown, outcome) in flight.contents.iter_mut().zip(outcomes) {
             flown.outcome = outcome;
         }
     }
 
-    /// Returns whether a run should be written now. While others are being written, a short one can
-    /// grow.
+    /// Returns whether contents should be written now. While others are being written, few can
+    /// become more.
     pub(super) fn is_due(&self, guarded: &Guarded) -> bool {
         let state = &guarded.state;
         let enough = if state.is_writing() { self.run_blocks } else { self.start_blocks };
@@ -192,13 +193,13 @@ impl Shared {
             || state.is_waiting_below(guarded.urgent)
     }
 
-    /// Writes out the runs that are due, until the buffer ends and holds no content that can be
+    /// Writes out what is due, until the buffer ends and holds no content that can be
     /// written.
     pub(super) fn work(&self) {
         let_others_interrupt();
         let mut guarded = self.lock();
         loop {
-            if self.is_due(&guarded) && self.write_run(&mut guarded) {
+            if self.is_due(&guarded) && self.write_flight(&mut guarded) {
                 continue;
             }
             if guarded.is_ending || guarded.is_broken {
@@ -220,6 +221,6 @@ impl Shared {
     /// Writes out everything that can be written.
     pub(super) fn drain(&self) {
         let mut guarded = self.lock();
-        while !guarded.is_broken && self.write_run(&mut guarded) {}
+        while !guarded.is_broken && self.write_flight(&mut guarded) {}
     }
 }

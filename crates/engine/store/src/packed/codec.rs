@@ -57,6 +57,12 @@ impl Compressed {
         self.parts.iter().map(|part| bytes_of(part) as u64).sum()
     }
 
+    /// Leaves out the contents for which `keeps` returns `false`. It is called with their numbers.
+    pub fn retain(&mut self, keeps: impl Fn(usize) -> bool) {
+        let mut number = 0..;
+        self.parts.retain(|_| number.next().is_some_and(&keeps));
+    }
+
     /// The algorithm and the bytes of each content; [`None`] for one that stays as it is.
     pub fn parts(&self) -> impl Iterator<Item = Option<(u8, &[u8])>> {
         self.parts.iter().map(|part| {
@@ -107,13 +113,25 @@ pub struct Codec {
     workers: Mutex<Vec<Worker>>,
     /// Contents in a row that did not shrink.
     streak: AtomicU32,
+    /// After this many of them, only the start of the next ones is tried.
+    max_streak: u32,
 }
 
 impl Codec {
     /// Makes a codec for contents of this size.
     #[must_use]
     pub const fn new(block_bytes: usize) -> Self {
-        Self { block_bytes, workers: Mutex::new(Vec::new()), streak: AtomicU32::new(0) }
+        Self::with_streak(block_bytes, STREAK)
+    }
+
+    /// Makes a codec that tries each content as a whole, whatever became of those before it.
+    #[must_use]
+    pub const fn thorough(block_bytes: usize) -> Self {
+        Self::with_streak(block_bytes, u32::MAX)
+    }
+
+    const fn with_streak(block_bytes: usize, max_streak: u32) -> Self {
+        Self { block_bytes, workers: Mutex::new(Vec::new()), streak: AtomicU32::new(0), max_streak }
     }
 
     /// Compresses the contents of a list that shrink.
@@ -146,7 +164,7 @@ impl Codec {
         worker: &mut Worker,
     ) -> Option<usize> {
         assert_eq!(content.len(), self.block_bytes, "a whole content is compressed");
-        if self.streak.load(Ordering::Relaxed) >= STREAK {
+        if self.streak.load(Ordering::Relaxed) >= self.max_streak {
             let (start, _) = content.split_at(content.len() / START_PART);
             let length = worker.compress(Compression::Lz4, start)?;
             if !shrinks(length, start.len()) {

@@ -21,6 +21,49 @@ pub(super) enum Fit {
     None,
 }
 
+/// Returns how a content of this many compressed bytes fits in a block that is filled up to `end`
+/// and has this many slots.
+fn fit(block_bytes: usize, (end, slots): (usize, u8), length: usize) -> Fit {
+    let left = block_bytes - end;
+    if SLOT_HEAD_BYTES + length <= left && slots + 1 < SPANNING_SLOT {
+        Fit::Slot(slots + 1)
+    } else if SLOT_HEAD_BYTES + length > left && left >= block_bytes / MIN_START_PART {
+        Fit::Spanning
+    } else {
+        Fit::None
+    }
+}
+
+/// Returns the number of blocks that contents take, in the order in which they are stored. Each is
+/// given by its compressed bytes, or by [`None`] if it fills a block.
+#[must_use]
+pub fn packed_blocks(block_bytes: usize, contents: impl IntoIterator<Item = Option<usize>>) -> u64 {
+    let (mut blocks, mut open) = (0, None);
+    for content in contents {
+        let Some(length) = content else {
+            blocks += 1;
+            continue;
+        };
+        loop {
+            let (end, slots) = open.take().unwrap_or_else(|| {
+                blocks += 1;
+                (PACKED_TABLE_BYTES, 0)
+            });
+            let stored = SLOT_HEAD_BYTES + length;
+            match fit(block_bytes, (end, slots), length) {
+                Fit::Slot(slot) => open = Some((end + stored, slot)),
+                Fit::Spanning => {
+                    blocks += 1;
+                    open = Some((PACKED_TABLE_BYTES + stored - (block_bytes - end), 0));
+                }
+                Fit::None => continue,
+            }
+            break;
+        }
+    }
+    blocks
+}
+
 /// A packed block that is being filled.
 #[derive(Debug, Clone)]
 pub(super) struct BlockImage {
@@ -46,14 +89,7 @@ impl BlockImage {
 
     /// Returns how a content of this many compressed bytes fits.
     pub(super) fn fit(&self, length: usize) -> Fit {
-        let left = self.bytes.len() - self.end;
-        if SLOT_HEAD_BYTES + length <= left && self.slots + 1 < SPANNING_SLOT {
-            Fit::Slot(self.slots + 1)
-        } else if SLOT_HEAD_BYTES + length > left && left >= self.bytes.len() / MIN_START_PART {
-            Fit::Spanning
-        } else {
-            Fit::None
-        }
+        fit(self.bytes.len(), (self.end, self.slots), length)
     }
 
     /// Adds a content that fits in the next slot.
@@ -130,6 +166,19 @@ pub(super) fn find_form<'b>(
 mod tests {
     use super::*;
     use crate::packed::tests::superblock;
+
+    #[test]
+    fn blocks_are_counted_as_they_are_filled() {
+        let blocks = |contents: &[Option<usize>]| packed_blocks(4096, contents.iter().copied());
+        assert_eq!(blocks(&[]), 0);
+        assert_eq!(blocks(&[None, None]), 2);
+        assert_eq!(blocks(&[Some(10); 6]), 1);
+        assert_eq!(blocks(&[Some(10); 7]), 2, "six slots, and no seventh that ends in the block");
+        assert_eq!(blocks(&[Some(2032), Some(2032)]), 1, "two heads and the table fill it up");
+        assert_eq!(blocks(&[Some(2040), Some(2040)]), 2, "the second goes on in another block");
+        assert_eq!(blocks(&[Some(2040), None, Some(2040)]), 3);
+        assert_eq!(blocks(&[Some(2040); 200]), 101);
+    }
 
     #[test]
     fn contents_are_found_in_one_block_and_across_two() {

@@ -21,7 +21,8 @@ use crate::{
     ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
     write_blocks,
 };
-use gemelo_format::{Compression, FormatError, PackedPlace, Pbn, PoolSeed, StoreKind, Superblock};
+use gemelo_format::{Compression, FormatError, PackedPlace, Pbn, PoolSeed, Superblock};
+pub use image::packed_blocks;
 use image::{find_form, form_into};
 use parking_lot::Mutex;
 use patches::Patches;
@@ -37,7 +38,6 @@ pub struct PackedStore {
     below: Arc<dyn Store>,
     block_bytes: usize,
     seed: PoolSeed,
-    compression: Compression,
     codec: Codec,
     /// Held while contents are written to places in blocks that have other contents.
     patching: Mutex<()>,
@@ -58,18 +58,9 @@ impl PackedStore {
     #[must_use]
     pub fn over(below: Arc<dyn Store>, superblock: &Superblock) -> Self {
         let block_bytes = superblock.block_bytes as usize;
-        let compression = match superblock.store {
-            StoreKind::Plain => Compression::Off,
-            StoreKind::Packed(compression) => compression,
-        };
-        Self {
-            below,
-            block_bytes,
-            seed: PoolSeed::of(superblock),
-            compression,
-            codec: Codec::new(block_bytes),
-            patching: Mutex::new(()),
-        }
+        let seed = PoolSeed::of(superblock);
+        let codec = Codec::thorough(block_bytes);
+        Self { below, block_bytes, seed, codec, patching: Mutex::new(()) }
     }
 
     /// Decompresses a content that is in these blocks.
@@ -96,6 +87,21 @@ impl PackedStore {
         Some([&u16::try_from(offset).ok()?.to_le_bytes(), &*form].concat())
     }
 
+    /// Returns the blocks that [`StoreSetUp::write_forms`] would write for a form, where `read`
+    /// returns the present bytes of a block, if it can be read.
+    ///
+    /// # Errors
+    /// Fails if the form makes no sense.
+    pub fn patched(
+        block_bytes: usize,
+        (pbn, form): (Pbn, &[u8]),
+        read: &dyn Fn(u32) -> Option<Vec<u8>>,
+    ) -> io::Result<Vec<(u32, Vec<u8>)>> {
+        let mut patches = Patches { block_bytes, read, blocks: BTreeMap::new() };
+        patches.put(pbn, form)?;
+        Ok(patches.blocks.into_iter().map(|(number, block)| (number, block.bytes)).collect())
+    }
+
     fn read_block(&self, block: u32, bytes: &mut [u8]) -> io::Result<()> {
         let number = block_number(block).ok_or_else(|| invalid("block 0 has no content"))?;
         let mut reads = [ContentRead::new(number, 0, bytes)];
@@ -105,7 +111,8 @@ impl PackedStore {
     }
 
     /// Writes a content again to the place that it has in a packed block. It must compress to as
-    /// many bytes as before, so that the other contents of the block stay as they are.
+    /// many bytes as before, by whatever algorithm, so that the other contents of the block stay as
+    /// they are.
     fn heal(&self, pbn: Pbn, content: &[u8]) -> io::Result<()> {
         let place = PackedPlace::of(pbn);
         let (mut block, mut next) = (vec![0; self.block_bytes], vec![0; self.block_bytes]);
@@ -115,7 +122,8 @@ impl PackedStore {
         }
         let lost = || io::Error::new(io::ErrorKind::Unsupported, "its place in a block is lost");
         let (offset, old) = find_form(place, &block, Some(&next)).ok_or_else(lost)?;
-        for compression in [self.compression, Compression::Lz4] {
+        let levels = Compression::LEVELS.map(Compression::Zstd);
+        for compression in std::iter::once(Compression::Lz4).chain(levels) {
             let compressed = self.codec.compress(compression, &[content]);
             let Some(part) = compressed.parts().next().flatten() else { continue };
             let mut form = Vec::new();
@@ -174,7 +182,12 @@ impl StoreSetUp for PackedStore {
     /// written: it may have contents that no commit carries.
     fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
         let _alone = self.patching.lock();
-        let mut patches = Patches { store: self, blocks: BTreeMap::new() };
+        let read = |number: u32| {
+            let mut bytes = vec![0; self.block_bytes];
+            self.read_block(number, &mut bytes).is_ok().then_some(bytes)
+        };
+        let (block_bytes, blocks) = (self.block_bytes, BTreeMap::new());
+        let mut patches = Patches { block_bytes, read: &read, blocks };
         for (pbn, form) in forms {
             patches.put(*pbn, form)?;
         }

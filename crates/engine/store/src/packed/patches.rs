@@ -1,7 +1,7 @@
 //! Contents that are put back into blocks which have others.
 
 use super::image::put;
-use super::{OFFSET_BYTES, PackedStore, invalid};
+use super::{OFFSET_BYTES, invalid};
 use gemelo_format::{PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace, Pbn};
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,9 @@ pub(super) struct Patched {
 
 /// Blocks that get contents, by their numbers.
 pub(super) struct Patches<'s> {
-    pub(super) store: &'s PackedStore,
+    pub(super) block_bytes: usize,
+    /// Returns the present bytes of a block, if it can be read.
+    pub(super) read: &'s dyn Fn(u32) -> Option<Vec<u8>>,
     pub(super) blocks: BTreeMap<u32, Patched>,
 }
 
@@ -22,7 +24,7 @@ impl Patches<'_> {
     /// Puts a form where its PBN names.
     pub(super) fn put(&mut self, pbn: Pbn, form: &[u8]) -> io::Result<()> {
         let no_sense = || invalid("a content in the journal makes no sense");
-        let (place, block_bytes) = (PackedPlace::of(pbn), self.store.block_bytes);
+        let (place, block_bytes) = (PackedPlace::of(pbn), self.block_bytes);
         if place.is_whole() {
             if form.len() != block_bytes {
                 return Err(no_sense());
@@ -49,16 +51,16 @@ impl Patches<'_> {
 
     /// Changes parts of a packed block. One that was not written before the crash becomes one.
     fn patch(&mut self, number: u32, parts: &[(usize, &[u8])]) {
-        let store = self.store;
+        let (read, block_bytes) = (self.read, self.block_bytes);
         let block = self.blocks.entry(number).or_insert_with(|| {
-            let mut bytes = vec![0; store.block_bytes];
-            let is_read = store.read_block(number, &mut bytes).is_ok();
-            let is_packed = is_read && bytes.starts_with(&PACKED_MAGIC);
-            if !is_packed {
-                bytes.fill(0);
+            let present = read(number).filter(|bytes| bytes.starts_with(&PACKED_MAGIC));
+            let is_changed = present.is_none();
+            let bytes = present.unwrap_or_else(|| {
+                let mut bytes = vec![0; block_bytes];
                 put(&mut bytes, 0, &PACKED_MAGIC);
-            }
-            Patched { bytes, is_changed: !is_packed }
+                bytes
+            });
+            Patched { bytes, is_changed }
         });
         for (at, part) in parts {
             if block.bytes.get(*at..*at + part.len()) != Some(*part) {

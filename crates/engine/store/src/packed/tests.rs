@@ -1,7 +1,7 @@
 //! Tests of packing.
 
 use super::*;
-use gemelo_format::{BackendKind, FingerprintKind};
+use gemelo_format::{BackendKind, FingerprintKind, StoreKind};
 
 pub(crate) fn superblock(block_bytes: u32) -> Superblock {
     Superblock {

@@ -4,19 +4,11 @@
 //! be wrong where the medium is good. If it fails again it is damaged: the request gets an error,
 //! and the block is noted.
 
-use super::Engine;
+use super::{Engine, Wanted};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Checksum, DiskRole, Fingerprint, Lbn, Pbn, VolumeId};
+use gemelo_format::{DiskRole, Fingerprint, Pbn, VolumeId};
 use gemelo_store::{ContentComparison, ContentRead};
-
-/// A block to be read: where it is in a volume, which content it has, and the checksum of that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) lbn: Lbn,
-    pub(crate) pbn: Pbn,
-    pub(crate) checksum: Checksum,
-}
 
 /// A content that a block may have, because both have one fingerprint.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::collector::Collector;
-use super::worker::StopSignal;
+use super::stop_signal::StopSignal;
 use crate::error::Result;
 
 /// The work of the thread.

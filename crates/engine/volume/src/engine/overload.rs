@@ -4,10 +4,7 @@
 //! a fingerprint and without a look-up, and the finder shares them later. The signal is the write
 //! buffer: deferring begins when a writer finds no room, and ends when one finds half of it free.
 
-use super::plan::Plan;
-use super::{Engine, VolumeShared};
-use crate::counters::add;
-use gemelo_format::DedupMode;
+mod defer;
 
 /// The policy for blocks of in-line volumes while the write buffer is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,26 +33,5 @@ impl InlineOverload {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
-    }
-}
-
-impl Engine {
-    /// Returns the mode in which blocks of a volume are written at this moment.
-    pub(super) fn mode_at_present(&self, volume: &VolumeShared) -> DedupMode {
-        let mode = volume.mode();
-        let may_defer = self.tuning.inline_overload == InlineOverload::Defer;
-        if may_defer && mode == DedupMode::Inline && self.data.is_overloaded() {
-            DedupMode::Offline
-        } else {
-            mode
-        }
-    }
-
-    /// Counts the blocks of an in-line volume that were stored without a fingerprint, and tells the
-    /// finder of them.
-    pub(super) fn note_deferred(&self, volume: &VolumeShared, plan: &Plan<'_>) {
-        let lbns: Vec<_> = plan.stored().collect();
-        add(&volume.counters().deferred_blocks, lbns.len() as u64);
-        volume.dirty().mark(lbns.into_iter(), self.clock.now_ns());
     }
 }

@@ -3,8 +3,8 @@
 //! Patches of one block wait for each other. A write of the whole block does not wait, and is
 //! noticed afterwards.
 
+use super::item::{Failed, Item, Source};
 use super::read::wanted_at;
-use super::write::{Failed, Item, Source};
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Lbn, MapEntry};

@@ -6,8 +6,8 @@ mod carry_out;
 pub(super) use carry_out::{Fate, Shared};
 
 use super::checked::FingerprintMatch;
+use super::item::{Item, Source};
 use super::patch::Patches;
-use super::write::{Item, Source};
 use super::{Engine, VolumeShared};
 use crate::error::Result;
 use gemelo_base::is_zero;
@@ -176,7 +176,7 @@ impl<'p> Plan<'p> {
         let known: Vec<Pbn> = found.iter().flatten().copied().collect();
         let mut records = Vec::with_capacity(known.len());
         state.backend().records(&known, &mut records)?;
-        state.backend().prefetch(&places)?;
+        state.backend().prefetch(volume.id(), &lbns, &places)?;
         drop(state);
         assert_eq!((places.len(), found.len()), (count, count), "each block is looked up once");
         assert_eq!(records.len(), known.len(), "each block that is known has a record");

@@ -1,8 +1,7 @@
 //! Reads: one look-up and one list of contents for a whole batch.
 
 use super::checked::{BlockReads, Waiting};
-use super::segment::Range;
-use super::{Engine, VolumeShared, Wanted};
+use super::{Engine, Range, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_device::Extent;
 use gemelo_format::{Lbn, MapEntry};

@@ -2,9 +2,9 @@
 //! all of its changes are done at once.
 
 use super::checked::Waiting;
+use super::item::{Item, Source};
 use super::read::Read;
-use super::write::{Item, Source};
-use super::{Engine, VolumeShared};
+use super::{Engine, Range, VolumeShared};
 use crate::counters::add;
 use crate::error::VolumeError;
 use gemelo_device::{DeviceError, Durability, Operation, Request};
@@ -17,39 +17,6 @@ const MAX_REQUESTS: usize = 128;
 /// Most blocks that are fingerprinted, allocated and written at once. More would not make the runs
 /// much longer; the lists of a write of 4 MiB stay in the processor's cache.
 const MAX_ITEMS: usize = 1024;
-
-/// A range of bytes of a volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Range {
-    pub(crate) offset: u64,
-    pub(crate) length: u64,
-}
-
-impl Range {
-    pub(crate) const fn end(self) -> u64 {
-        self.offset + self.length
-    }
-
-    /// The blocks that the range touches.
-    pub(crate) fn blocks(self, block_bytes: u64) -> ops::Range<u64> {
-        if self.length == 0 {
-            return 0..0;
-        }
-        self.offset / block_bytes..self.end().div_ceil(block_bytes)
-    }
-
-    /// The number of bytes that the range has in these blocks.
-    pub(crate) fn part(self, blocks: ops::Range<u64>, block_bytes: u64) -> u64 {
-        let start = (blocks.start * block_bytes).max(self.offset);
-        (blocks.end * block_bytes).min(self.end()).saturating_sub(start)
-    }
-
-    /// The blocks that lie in the range as a whole.
-    fn whole_blocks(self, block_bytes: u64) -> ops::Range<u64> {
-        let start = self.offset.div_ceil(block_bytes);
-        start..(self.end() / block_bytes).max(start)
-    }
-}
 
 #[derive(Clone, Copy)]
 struct Claim {

@@ -6,19 +6,29 @@ use super::layout::Marks;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::counters::VolumeCounters;
 use crate::load::Load;
-use gemelo_format::{DedupMode, Lbn, VolumeId};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use gemelo_format::{Compression, DedupMode, Lbn, VolumeId};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Locks for blocks that are written in part, chosen by LBN.
 const PATCH_LOCKS: u64 = 64;
 
+/// The settings of a volume that its record has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct VolumeSettings {
+    pub(super) mode: DedupMode,
+    pub(super) compression: Compression,
+    pub(super) read_only: bool,
+}
+
 /// A volume of the pool. It may have been removed meanwhile.
 pub(crate) struct VolumeShared {
     id: VolumeId,
     size_bytes: AtomicU64,
     mode: AtomicU8,
+    /// The bytes of the compression.
+    compression: AtomicU16,
     read_only: bool,
     /// `true` if the finder takes blocks of the volume while it is in-line.
     takes_deferred: bool,
@@ -45,18 +55,18 @@ pub(crate) struct VolumeShared {
 const _: () = assert!(size_of::<VolumeShared>() <= 3 << 10);
 
 impl VolumeShared {
-    pub(crate) fn new(
-        id: VolumeId,
-        size_bytes: u64,
-        mode: DedupMode,
-        read_only: bool,
+    pub(super) fn new(
+        (id, size_bytes): (VolumeId, u64),
+        settings: VolumeSettings,
         policy: FinderPolicy,
         health: &Arc<Health>,
     ) -> Arc<Self> {
+        let VolumeSettings { mode, compression, read_only } = settings;
         let volume = Self {
             id,
             size_bytes: AtomicU64::new(size_bytes),
             mode: AtomicU8::new(mode.byte()),
+            compression: AtomicU16::new(u16::from_le_bytes(compression.bytes())),
             read_only,
             takes_deferred: policy.takes_deferred,
             // Several gates are closed in the order of the ids.
@@ -119,6 +129,18 @@ impl VolumeShared {
         } else {
             self.dirty().clear();
         }
+    }
+
+    /// The compression of further writes.
+    pub(crate) fn compression(&self) -> Compression {
+        let bytes = self.compression.load(Ordering::Relaxed).to_le_bytes();
+        Compression::from_bytes(bytes).unwrap_or_default()
+    }
+
+    /// Sets the compression of further writes. The caller has closed the gate.
+    pub(super) fn set_compression(&self, compression: Compression) {
+        let bytes = u16::from_le_bytes(compression.bytes());
+        self.compression.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns whether the finder examines blocks of the volume that have no fingerprint.

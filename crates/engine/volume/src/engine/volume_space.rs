@@ -7,9 +7,15 @@
 //! The maps are walked in pieces, and requests go on in between. What they change meanwhile may be
 //! counted as it was or as it is; without changes the result is exact. Memory is bounded by walking
 //! the maps once for each window of PBNs.
+//!
+//! Space is counted in blocks of the data store. Where contents share blocks ([`blocks`]), a block
+//! belongs to a volume alone if all contents in it do.
+
+mod blocks;
 
 use super::{Engine, VolumeShared};
 use crate::error::{Result, VolumeError};
+use blocks::{BlockTally, Owner};
 use gemelo_base::StopFlag;
 use gemelo_format::{Lbn, MapEntry, Pbn};
 use serde::{Deserialize, Serialize};
@@ -29,9 +35,10 @@ const END: Lbn = Lbn(u64::MAX);
 /// The space that a volume takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct VolumeSpace {
-    /// Blocks that only this volume refers to. Removing the volume frees them.
+    /// Blocks of the data store with contents of this volume alone. Removing the volume frees them.
     pub exclusive_blocks: u64,
-    /// Blocks that other volumes refer to as well. Each counts once.
+    /// Blocks of the data store with contents of this volume and others: other volumes refer to
+    /// the same contents, or compressed contents of others are in the same blocks. Each counts once.
     pub shared_blocks: u64,
 }
 
@@ -48,6 +55,10 @@ pub struct SnapshotSpace {
     /// Blocks that a volume other than a snapshot refers to. The others are stored for snapshots
     /// alone.
     pub physical_blocks_without_snapshots: u64,
+    /// Blocks of the data store that hold contents. Compressed contents share blocks.
+    pub used_blocks: u64,
+    /// Blocks of the data store with a content that a volume other than a snapshot refers to.
+    pub used_blocks_without_snapshots: u64,
 }
 
 impl SnapshotSpace {
@@ -83,11 +94,21 @@ impl Engine {
         let volume = self.volume(name)?;
         let data_blocks = self.state().backend().totals().data_blocks;
         let mut space = VolumeSpace::default();
+        let mut blocks = BlockTally::default();
         for window in windows(self.superblock.pbn_end(data_blocks), COUNTED_BLOCKS) {
-            let mut tally = Tally::new(window);
+            let mut tally = Tally::new(window.clone());
             self.each_reference((name, &volume), stop, &mut |reference| tally.add(reference))?;
             space.exclusive_blocks += tally.exclusive;
             space.shared_blocks += tally.distinct - tally.exclusive;
+            if self.data.is_packed() {
+                self.count_blocks((window, data_blocks), &mut blocks, |pbn| tally.owner(pbn));
+            }
+        }
+        if self.data.is_packed() {
+            space = VolumeSpace {
+                exclusive_blocks: blocks.exclusive,
+                shared_blocks: blocks.own - blocks.exclusive,
+            };
         }
         Ok(space)
     }
@@ -101,8 +122,9 @@ impl Engine {
             physical_blocks: totals.physical,
             ..SnapshotSpace::default()
         };
+        let mut blocks = BlockTally::default();
         for window in windows(self.superblock.pbn_end(totals.data_blocks), MARKED_BLOCKS) {
-            let mut marks = Marks::new(window);
+            let mut marks = Marks::new(window.clone());
             for (name, volume) in &volumes {
                 let mark = &mut |reference: Reference| marks.add(reference.pbn);
                 match self.each_reference((name, volume), stop, mark) {
@@ -113,8 +135,16 @@ impl Engine {
             }
             space.logical_blocks_without_snapshots += marks.references;
             space.physical_blocks_without_snapshots += marks.distinct;
+            if self.data.is_packed() {
+                let window = (window, totals.data_blocks);
+                self.count_blocks(window, &mut blocks, |pbn| marks.owner(pbn));
+            }
         }
-        Ok(space)
+        let (used, without) = match self.data.is_packed() {
+            true => (blocks.used, blocks.own),
+            false => (space.physical_blocks, space.physical_blocks_without_snapshots),
+        };
+        Ok(SnapshotSpace { used_blocks: used, used_blocks_without_snapshots: without, ..space })
     }
 
     /// Calls `each` with every reference of a volume, LBNs beyond its end included.
@@ -188,7 +218,7 @@ fn place_in(window: &Range<u64>, pbn: Pbn) -> Option<usize> {
 /// References of one volume to the blocks of a window.
 struct Tally {
     window: Range<u64>,
-    /// References found of each block, or one of the marks `MANY` and `SETTLED`.
+    /// References found of each block, or one of the marks `MANY`, `SHARED` and `EXCLUSIVE`.
     found: Vec<u8>,
     /// References found of blocks that have many.
     many: HashMap<Pbn, u32>,
@@ -200,9 +230,11 @@ struct Tally {
 
 impl Tally {
     /// Marks a block whose count of references found is in `many`.
-    const MANY: u8 = 254;
-    /// The block is known to be exclusive or shared; further references change nothing.
-    const SETTLED: u8 = 255;
+    const MANY: u8 = 253;
+    /// The block is known to be shared; further references change nothing.
+    const SHARED: u8 = 254;
+    /// All references to the block are found.
+    const EXCLUSIVE: u8 = 255;
 
     fn new(window: Range<u64>) -> Self {
         let blocks = usize::try_from(window.end - window.start).unwrap_or(0);
@@ -213,7 +245,7 @@ impl Tally {
         let Reference { pbn, count, is_in_shared_part } = reference;
         let at = place_in(&self.window, pbn);
         let Some(found) = at.and_then(|at| self.found.get_mut(at)) else { return };
-        if *found == Self::SETTLED {
+        if matches!(*found, Self::SHARED | Self::EXCLUSIVE) {
             return;
         }
         self.distinct += u64::from(*found == 0);
@@ -227,10 +259,20 @@ impl Tally {
         };
         if is_in_shared_part || references >= count {
             self.exclusive += u64::from(!is_in_shared_part);
-            *found = Self::SETTLED;
+            *found = if is_in_shared_part { Self::SHARED } else { Self::EXCLUSIVE };
             self.many.remove(&pbn);
         }
         debug_assert!(self.exclusive <= self.distinct, "a block is settled once");
+    }
+
+    /// The owner of a content of the window.
+    fn owner(&self, pbn: Pbn) -> Owner {
+        let found = place_in(&self.window, pbn).and_then(|at| self.found.get(at));
+        match found.copied() {
+            None | Some(0) => Owner::Others,
+            Some(Self::EXCLUSIVE) => Owner::Alone,
+            Some(_) => Owner::Shared,
+        }
     }
 }
 
@@ -255,6 +297,13 @@ impl Marks {
         self.references += 1;
         self.distinct += u64::from(*word & bit == 0);
         *word |= bit;
+    }
+
+    /// The owner of a content of the window: the volumes whose references were added, or others.
+    fn owner(&self, pbn: Pbn) -> Owner {
+        let at = place_in(&self.window, pbn).unwrap_or(usize::MAX);
+        let is_marked = self.words.get(at / 64).is_some_and(|word| word & 1 << (at % 64) != 0);
+        if is_marked { Owner::Alone } else { Owner::Others }
     }
 }
 

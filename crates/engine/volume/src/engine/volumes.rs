@@ -1,10 +1,13 @@
-//! Commands on whole volumes: create, copy, remove, rename, resize.
+//! Commands on whole volumes: create, copy, remove, rename, resize, set.
 
 use super::log::Log;
+use super::shared::VolumeSettings;
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
-use gemelo_format::{Birth, Change, DedupMode, MAX_VOLUME_BLOCKS, Origin, VolumeId, VolumeRecord};
+use gemelo_format::{
+    Birth, Change, Compression, DedupMode, MAX_VOLUME_BLOCKS, Origin, Pbn, VolumeId, VolumeRecord,
+};
 use std::time::Duration;
 
 /// The first try to close a gate waits this long for requests under way; each later try waits twice
@@ -78,17 +81,20 @@ impl Engine {
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
         let volume = self.next_id();
+        let compression = self.superblock.store.compression();
         self.log.change(&Change::Create(VolumeRecord {
             id: volume,
             name: name.to_owned(),
             size_bytes,
             mode,
+            compression,
             read_only: false,
             is_hidden: false,
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
         let policy = self.tuning.finder_policy();
-        let new = VolumeShared::new(volume, size_bytes, mode, false, policy, &self.health);
+        let settings = VolumeSettings { mode, compression, read_only: false };
+        let new = VolumeShared::new((volume, size_bytes), settings, policy, &self.health);
         // The volume is empty, so the finder has nothing to examine.
         new.dirty().clear();
         new.marks().end_sweep();
@@ -105,9 +111,11 @@ impl Engine {
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
         let volume = self.next_id();
-        let (mode, is_complete) = self.change_closed(&from, |state, removed| {
+        let (settings, is_complete) = self.change_closed(&from, |state, removed| {
             check_there(*removed, source)?;
-            Ok((from.mode(), self.begin_clone(state, from.id(), volume, name, read_only)?))
+            let (mode, compression) = (from.mode(), from.compression());
+            let settings = VolumeSettings { mode, compression, read_only };
+            Ok((settings, self.begin_clone(state, from.id(), volume, name, read_only)?))
         })?;
         if !is_complete {
             catalogue.reserve(name);
@@ -118,14 +126,8 @@ impl Engine {
             copied?;
             self.log.change(&Change::Show { volume })?;
         }
-        let copy = VolumeShared::new(
-            volume,
-            from.size_bytes(),
-            mode,
-            read_only,
-            self.tuning.finder_policy(),
-            &self.health,
-        );
+        let (place, policy) = ((volume, from.size_bytes()), self.tuning.finder_policy());
+        let copy = VolumeShared::new(place, settings, policy, &self.health);
         catalogue.insert(name, copy);
         drop(catalogue);
         self.flush()
@@ -141,7 +143,7 @@ impl Engine {
         read_only: bool,
     ) -> Result<bool> {
         let (name, created_s) = (name.to_owned(), self.clock.utc_s());
-        if Self::needs_pieces(state, source) {
+        if state.backend().clones_add_references() && Self::needs_pieces(state, source) {
             self.log.apply(state, &Change::Begin { source, volume, name, read_only, created_s })?;
             Log::begin_copy(state, source, volume);
             return Ok(false);
@@ -163,7 +165,7 @@ impl Engine {
             return Ok(());
         }
         let mut pbns = Vec::new();
-        state.backend().visit_used(&mut |pbn| pbns.push(pbn))?;
+        state.backend().visit_used(Pbn::FIRST, &mut |pbn| pbns.push(pbn))?;
         let mut records = Vec::new();
         state.backend().records(&pbns, &mut records)?;
         let fits = records.iter().all(|record| u64::from(record.references) * 2 <= most);
@@ -249,6 +251,22 @@ impl Engine {
             check_there(*removed, name)?;
             self.log.apply(state, &Change::SetMode { volume: volume.id(), mode })?;
             volume.set_mode(mode);
+            Ok(())
+        })?;
+        self.flush()
+    }
+
+    /// Sets the compression of a volume's further writes.
+    pub(crate) fn set_compression(&self, name: &str, compression: Compression) -> Result<()> {
+        self.check_writable()?;
+        self.log.bound_open_commit()?;
+        let volume = self.volume(name)?;
+        self.check_compresses()?;
+        self.change_closed(&volume, |state, removed| {
+            check_there(*removed, name)?;
+            let id = volume.id();
+            self.log.apply(state, &Change::SetCompression { volume: id, compression })?;
+            volume.set_compression(compression);
             Ok(())
         })?;
         self.flush()

@@ -1,42 +1,10 @@
 //! Background threads of an open pool. A thread ends when its handle is dropped.
 
 use super::Engine;
+use super::stop_signal::StopSignal;
 use gemelo_base::panics;
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-/// Interval at which a worker checks whether there is work.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Tells a worker to stop.
-#[derive(Default)]
-pub(super) struct StopSignal {
-    stop: Mutex<bool>,
-    raised: Condvar,
-}
-
-impl StopSignal {
-    /// Waits for one interval. Returns `true` if the worker has to stop.
-    pub(super) fn wait(&self) -> bool {
-        self.wait_for(POLL_INTERVAL)
-    }
-
-    /// Waits for this time. Returns `true` if the worker has to stop.
-    pub(super) fn wait_for(&self, time: Duration) -> bool {
-        let mut stop = self.stop.lock();
-        if !*stop && !time.is_zero() {
-            self.raised.wait_for(&mut stop, time);
-        }
-        *stop
-    }
-
-    /// Returns `true` if the worker has to stop.
-    pub(super) fn is_raised(&self) -> bool {
-        *self.stop.lock()
-    }
-}
 
 /// A thread of an open pool.
 pub(crate) struct Worker {
@@ -78,8 +46,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        *self.signal.stop.lock() = true;
-        self.signal.raised.notify_all();
+        self.signal.raise();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has stopped the pool.
             let _ = thread.join();

@@ -4,6 +4,7 @@
 //! and writes fresh blocks. Then, under the state's lock, it makes the changes whose assumptions
 //! still hold. Blocks that another writer has changed meanwhile go through another pass.
 
+use super::item::{Failed, Item};
 use super::plan::{Fate, Plan, Shared, Tally};
 use super::{Engine, State, VolumeShared};
 use crate::counters::add;
@@ -18,31 +19,6 @@ use std::sync::atomic::Ordering;
 /// came in between.
 const MAX_PASSES: u32 = 10_000;
 
-/// The new content of a block.
-#[derive(Debug)]
-pub(super) enum Source<'a> {
-    /// Replaces the whole block.
-    Whole(&'a [u8]),
-    /// Overwrites the block from this offset.
-    Part(usize, &'a [u8]),
-    /// Overwrites this part of the block with zeros.
-    ZeroPart(Range<usize>),
-}
-
-/// A block of a write.
-#[derive(Debug)]
-pub(super) struct Item<'a> {
-    pub(super) request: usize,
-    pub(super) lbn: Lbn,
-    pub(super) source: Source<'a>,
-}
-
-impl Item<'_> {
-    pub(super) const fn is_patch(&self) -> bool {
-        !matches!(self.source, Source::Whole(_))
-    }
-}
-
 /// The end of a pass.
 enum Pass<'i, 'a> {
     /// All blocks were done except these, which another write has overtaken.
@@ -50,9 +26,6 @@ enum Pass<'i, 'a> {
     /// Nothing was done, because fewer blocks than this number are free.
     Full(usize),
 }
-
-/// Receives the number of a request that failed, and the error.
-pub(super) type Failed<'f> = dyn FnMut(usize, &VolumeError) + 'f;
 
 impl Engine {
     /// Writes the blocks.
@@ -138,7 +111,7 @@ impl Engine {
         plan.decide(self);
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
-        let taken = self.data.take(&plan.fresh_contents())?;
+        let taken = self.data.take(&plan.fresh_contents(), volume.compression())?;
         let Some((taken, _taken)) = taken else { return Ok(Pass::Full(wanted)) };
         let ticket = self.ticket_of(mode, &taken);
         plan.place(&taken);

@@ -6,7 +6,9 @@ use super::open::{Recovered, each_place};
 use crate::engine::Wanted;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_format::{DiskRole, Fingerprint, Fingerprinter, Lbn, MapEntry, Pbn, PoolSeed, VolumeId};
+use gemelo_format::{
+    DiskRole, Fingerprint, Fingerprinter, Lbn, MapEntry, Pbn, PoolSeed, StoreKind, VolumeId,
+};
 use gemelo_metadata::MetadataBackend;
 use gemelo_store::{ContentRead, Copies, Store};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -166,7 +168,15 @@ impl Judge {
         };
         let needs_fingerprint = is_record_lost || doubtful.is_some();
         let verdict = match replayed_data {
-            Some(content) => self.judge_content(&content, wanted, needs_fingerprint),
+            Some(content) => {
+                let verdict = self.judge_content(&content, wanted, needs_fingerprint);
+                // Where contents share blocks, what is there is not overwritten.
+                let is_kept = recovered.superblock.store != StoreKind::Plain;
+                match verdict.is_good || !is_kept {
+                    true => verdict,
+                    false => self.judge(*wanted, needs_fingerprint),
+                }
+            }
             None => self.judge(*wanted, needs_fingerprint),
         };
         Ok(match verdict.fingerprint.filter(|_| needs_fingerprint) {

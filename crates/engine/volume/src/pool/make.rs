@@ -56,6 +56,17 @@ impl NewPool {
     }
 }
 
+impl Pool {
+    /// Makes a pool in a directory, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// Fails as [`NewPool::make`] does.
+    pub fn create(directory: &Path, options: &PoolOptions) -> Result<()> {
+        NewPool::make(directory, options)?.keep();
+        Ok(())
+    }
+}
+
 /// The places of a pool's disks. Each is a path elsewhere, or `None` for a file of the directory.
 struct Places<'a> {
     directory: &'a Path,

@@ -10,7 +10,7 @@ use gemelo_base::Clock;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, MapEntry,
-    PackedPlace, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock, VolumeId,
+    PackedPlace, Pbn, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock, VolumeId,
     WHOLE_SLOT, find_roots, replay_journal,
 };
 use gemelo_metadata::{
@@ -176,7 +176,13 @@ fn find_absent(
 ) -> Result<()> {
     let present = store.blocks().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
     let mut absent = 0u64;
-    let visited = backend.visit_used(&mut |pbn| {
+    // The PBNs of a packed store are not in the order of their blocks.
+    let first = match superblock.store {
+        StoreKind::Plain => u32::try_from(present).unwrap_or(u32::MAX),
+        StoreKind::Packed(_) => 0,
+    };
+    let first = Pbn::new(first).unwrap_or(Pbn::FIRST);
+    let visited = backend.visit_used(first, &mut |pbn| {
         let last_block = superblock.store.last_block(pbn);
         let is_absent = u64::from(last_block) >= present && !replayed_data.has(pbn);
         absent += u64::from(is_absent);
@@ -313,7 +319,7 @@ fn space_of(
 ) -> Result<ContentSpace> {
     let mut space = ContentSpace::new(superblock.store, backend.totals().data_blocks);
     superblock.header_copy.into_iter().for_each(|block| space.claim_block(block));
-    match backend.visit_used(&mut |pbn| {
+    match backend.visit_used(Pbn::FIRST, &mut |pbn| {
         space.claim(pbn);
     }) {
         // No block can be written while it is unknown which blocks are free.

@@ -8,6 +8,7 @@
 use super::judge::{Assessment, Judge, assess};
 use super::open::{Recovered, each_place, recover};
 use super::plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
+use super::set_apart::set_apart;
 use super::{Pool, Tuning};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock};
@@ -38,16 +39,23 @@ pub fn repair(
     let assessment = assess(&mut judge, &recovered, options.data, (monitor, stop))?;
     let plan = plan(&mut recovered, &assessment);
     let wounds = assessment.healed;
+    let blocks = disks.blocks(&recovered.superblock);
     let computed: Vec<(Pbn, Fingerprint)> = assessment.computed.into_iter().collect();
     recovered.backend.restore(&computed, &assessment.lost)?;
+    let displaced = match recovered.has_lost_history {
+        true => set_apart(&mut recovered, &blocks)?,
+        false => Vec::new(),
+    };
     rewrite_headers(disks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::of_recovered(disks.clone(), recovered, tuning, Arc::new(SystemClock::new()))?;
-    let mut unhealed = 0;
+    // The journal has them until the repaired metadata are durable, which refer to their new
+    // places.
+    let mut unhealed = pool.store_displaced(&displaced)?;
     if !wounds.is_empty() {
         // With another choice a damaged block might have been another content's.
         pool.checkpoint()?;
-        unhealed = pool.heal(&wounds, monitor, stop)?;
+        unhealed += pool.heal(&wounds, monitor, stop)?;
     }
     pool.close()?;
     match unhealed {
@@ -100,7 +108,7 @@ pub fn record_damage(disks: &PoolDisks, blocks: &[u32]) -> Result<()> {
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = match Pool::open_disks(disks.clone(), tuning, Arc::new(SystemClock::new())) {
         Ok(pool) => pool,
-        Err(VolumeError::Damaged { .. }) => return Ok(()),
+        Err(VolumeError::Damaged { .. } | VolumeError::LostHeads { .. }) => return Ok(()),
         Err(error) => return Err(error),
     };
     if pool.is_read_only() {

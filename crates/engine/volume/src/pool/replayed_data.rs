@@ -97,6 +97,18 @@ impl ReplayedData {
         }
     }
 
+    /// The forms, in the order of their blocks.
+    pub(super) fn forms(&self) -> Vec<(Pbn, Vec<u8>)> {
+        let mut forms: Vec<_> = self.forms.iter().map(|(pbn, form)| (*pbn, form.clone())).collect();
+        forms.sort_unstable();
+        forms
+    }
+
+    /// Leaves a form out.
+    pub(super) fn forget(&mut self, pbn: Pbn) {
+        self.forms.remove(&pbn);
+    }
+
     /// Returns the content in the journal of a block.
     pub(crate) fn get(&self, pbn: Pbn) -> Option<Vec<u8>> {
         self.store.content_of_form(pbn, self.forms.get(&pbn)?)

@@ -1,11 +1,14 @@
 //! Scrubs a pool while it is served: reads all contents from the medium, compares them with the
 //! checksums in the maps, and heals damaged ones from other copies.
 //!
-//! [`super::copies`] says which copies heal a block. A volume that is removed meanwhile is
+//! [`super::copies`] says which copies heal a block, and `lent` checks those of no volume. A volume that is removed meanwhile is
 //! left out from there on.
+
+mod lent;
 
 use super::Pool;
 use super::copies::{Expected, Wound, Wounds};
+use super::set_apart::{Displaced, contents_of};
 use crate::engine::{Engine, Pin, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -21,6 +24,9 @@ const MAX_LISTED: usize = 1000;
 /// Damaged contents that are remembered, so that they can be healed: 32 MiB. Further ones are
 /// counted, and healed by another scrub.
 const MAX_DAMAGED: usize = 1 << 18;
+/// Copies that are stored elsewhere at once: 4 MiB of contents of 4 KiB. Further ones are left to
+/// another scrub.
+const MAX_DISPLACED: usize = 1024;
 /// LBNs looked up at once. Their blocks are not reused until they are read.
 const LBNS_AT_ONCE: u64 = 1024;
 /// Bytes that are read in one list.
@@ -99,6 +105,7 @@ impl Pool {
         }
         monitor.finish();
         scrub.look_for_copies(self.disks.copies().as_deref())?;
+        scrub.check_lent()?;
         Ok(scrub.finish())
     }
 
@@ -195,6 +202,8 @@ struct Scrub<'e> {
     contents: Vec<u8>,
     seen: Seen,
     damaged: BTreeMap<Expected, Damage>,
+    /// Copies of damaged contents that could not be written to their places.
+    displaced: Vec<Displaced>,
     report: ScrubReport,
 }
 
@@ -214,6 +223,7 @@ impl<'e> Scrub<'e> {
             contents: vec![0; blocks * engine.block_bytes()],
             seen: Seen::default(),
             damaged: BTreeMap::new(),
+            displaced: Vec::new(),
             report: ScrubReport::default(),
         }
     }
@@ -345,8 +355,20 @@ impl<'e> Scrub<'e> {
             }
             self.monitor.finish();
         }
+        self.store_displaced()?;
         if self.report.healed_contents > 0 {
             self.engine.sync_healed()?;
+        }
+        Ok(())
+    }
+
+    /// Stores copies elsewhere that could not be written to their places.
+    fn store_displaced(&mut self) -> Result<()> {
+        let displaced = std::mem::take(&mut self.displaced);
+        let moved = self.engine.store_elsewhere(&contents_of(&displaced))?;
+        for (one, _) in displaced.iter().zip(moved).filter(|(_, is_moved)| *is_moved) {
+            self.report.healed_contents += 1;
+            self.damaged.remove(&one.expected);
         }
         Ok(())
     }
@@ -394,17 +416,21 @@ impl<'e> Scrub<'e> {
                 self.damaged.remove(expected);
             } else if let Some(damage) = self.damaged.get_mut(expected) {
                 damage.has_copy = true;
+                if self.options.heals && self.displaced.len() < MAX_DISPLACED {
+                    let content = content.to_vec();
+                    self.displaced.push(Displaced { expected: *expected, content });
+                }
             }
         }
         Ok(())
     }
 
     fn finish(self) -> ScrubReport {
-        let more = self.damaged.len().saturating_sub(MAX_LISTED) as u64;
-        let listed = self.damaged.into_iter().take(MAX_LISTED);
         let mut report = self.report;
-        report.problems = listed.map(|(expected, damage)| damage.describe(expected)).collect();
-        report.more_problems += more;
+        let room = MAX_LISTED.saturating_sub(report.problems.len());
+        report.more_problems += self.damaged.len().saturating_sub(room) as u64;
+        let listed = self.damaged.into_iter().take(room);
+        report.problems.extend(listed.map(|(expected, damage)| damage.describe(expected)));
         report
     }
 }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::load::LoadStat;
 use gemelo_base::StatTable;
 use gemelo_format::{
-    BackendKind, COPIES, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
+    BackendKind, COPIES, Compression, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
 };
 use gemelo_metadata::CacheStats;
 use gemelo_store::BufferStats;
@@ -60,6 +60,10 @@ pub struct PoolStat {
     /// The backend of the metadata.
     #[stat(skip)]
     pub backend: BackendKind,
+    /// The compression of new volumes: off, lz4 or zstd:LEVEL. Off for a pool that stores all
+    /// contents as they are.
+    #[stat(skip)]
+    pub compression: Compression,
     /// References of all volumes to blocks. A block counts once for each reference.
     pub logical_blocks: u64,
     /// Contents that are stored, each of the size of a block.
@@ -195,6 +199,7 @@ impl Pool {
             block_bytes: engine.superblock().block_bytes,
             fingerprint: engine.superblock().fingerprint,
             backend: engine.superblock().backend,
+            compression: engine.superblock().store.compression(),
             cache: totals.cache,
             logical_blocks: totals.references,
             physical_blocks: totals.physical,

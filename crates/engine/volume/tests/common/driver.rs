@@ -2,11 +2,11 @@
 //! possible states after a crash.
 
 use super::simulated::{Fault, Simulation};
-use super::{BLOCK, content, flush, read, trim, write, write_now, write_zeroes};
+use super::{BLOCK, any_compression, content, flush, read, trim, write, write_now, write_zeroes};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
-use gemelo_format::DedupMode;
+use gemelo_format::{Compression, DedupMode};
 use gemelo_volume::{Pool, ScrubOptions, VolumeError};
 use std::collections::BTreeMap;
 
@@ -49,6 +49,8 @@ pub struct Model {
     pub after_change: Option<BTreeMap<String, ModelVolume>>,
     /// Blocks that the arranger has moved.
     pub moved_blocks: u64,
+    /// Contents that were compressed again.
+    pub recompressed_blocks: u64,
 }
 
 impl Model {
@@ -87,6 +89,7 @@ pub struct Driver<'a> {
     pub random: &'a mut Random,
     /// Errors are expected. Blocks of a failed request are read back.
     pub may_fail: bool,
+    compresses: bool,
     names: u64,
 }
 
@@ -98,7 +101,8 @@ impl<'a> Driver<'a> {
         random: &'a mut Random,
     ) -> Self {
         let names = random.next_u64();
-        Self { simulation, pool, model, random, may_fail: false, names }
+        let compresses = pool.stat().is_ok_and(|stat| stat.compression != Compression::Off);
+        Self { simulation, pool, model, random, may_fail: false, compresses, names }
     }
 
     fn any_volume(&mut self) -> Option<String> {
@@ -125,6 +129,7 @@ impl<'a> Driver<'a> {
             89..91 => self.resize(),
             91..93 => self.rename(),
             93 => self.pool_call(Pool::checkpoint),
+            94 if self.compresses && self.random.below(2) == 0 => self.recompress(),
             94 => self.arrange(),
             95 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
             96 => {
@@ -133,6 +138,7 @@ impl<'a> Driver<'a> {
             }
             97 => self.done(self.pool.find(&Silent, &StopFlag::new())),
             98 => self.grow(),
+            _ if self.compresses && self.random.below(2) == 0 => self.set_compression(),
             _ => self.set_mode(),
         }
     }
@@ -314,6 +320,12 @@ impl<'a> Driver<'a> {
         self.done(done)
     }
 
+    fn recompress(&mut self) -> Result<(), Down> {
+        let done = self.pool.recompress(None, &Silent, &StopFlag::new());
+        self.model.recompressed_blocks += done.as_ref().map_or(0, |report| report.moved_blocks);
+        self.done(done)
+    }
+
     fn any_mode(&mut self) -> DedupMode {
         match self.random.below(6) {
             0 => DedupMode::Off,
@@ -430,6 +442,12 @@ impl<'a> Driver<'a> {
         let Some(name) = self.any_volume() else { return Ok(()) };
         let mode = self.any_mode();
         self.change(|pool| pool.set_mode(&name, mode), |_| {})
+    }
+
+    fn set_compression(&mut self) -> Result<(), Down> {
+        let Some(name) = self.any_volume() else { return Ok(()) };
+        let compression = any_compression(self.random);
+        self.change(|pool| pool.set_compression(&name, compression), |_| {})
     }
 
     fn grow(&mut self) -> Result<(), Down> {

@@ -18,7 +18,8 @@ pub mod shape;
 pub mod simulated;
 pub mod storm;
 
-use gemelo_base::{Clock, ManualClock, random::mix_pair};
+use gemelo_base::random::{Random, mix_pair};
+use gemelo_base::{Clock, ManualClock};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{BackendKind, Compression};
 use gemelo_store::PoolDisks;
@@ -31,6 +32,11 @@ pub const BLOCK: usize = 512;
 /// The ways in which a packed store is tested.
 pub const COMPRESSIONS: [Compression; 3] =
     [Compression::Lz4, Compression::Zstd(1), Compression::Off];
+
+/// A compression that a volume may have.
+pub fn any_compression(random: &mut Random) -> Compression {
+    COMPRESSIONS[random.below(COMPRESSIONS.len() as u64) as usize]
+}
 
 /// Options of a small pool with the shortest journal.
 pub fn options(blocks: u64) -> PoolOptions {

@@ -1,7 +1,7 @@
 //! Kinds of targets that exist before the campaign, and rates that follow from the target.
 
-use super::{Place, can_mount, figure, leftovers};
-use std::fs::File;
+use super::{Place, can_mount, figure, json, leftovers};
+use std::fs::{self, File};
 use std::process::{Child, Command};
 
 /// A file as a block device.
@@ -13,7 +13,7 @@ impl LoopDevice {
         File::create(&image).unwrap().set_len(32 << 20).unwrap();
         let out = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        std::fs::rename(&image, place.path("image")).unwrap();
+        fs::rename(&image, place.path("image")).unwrap();
         Self(String::from_utf8(out.stdout).unwrap().trim().to_owned())
     }
 }
@@ -76,7 +76,7 @@ fn devices_and_exports_are_targets() {
         device.0,
         place.path("socket").display()
     );
-    std::fs::write(place.plan(), plan).unwrap();
+    fs::write(place.plan(), plan).unwrap();
     let ran = place.run(&[]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     let records = place.records();
@@ -113,5 +113,42 @@ fn rates_follow_from_the_peak_of_the_target() {
             // Every latency keeps this limit, so only the rate itself can be too high.
             assert!(value("limit/operations_per_s") <= value("peak/operations_per_s"));
         }
+    }
+}
+
+/// "Hosts" of this machine, which a shell reaches.
+#[test]
+fn workloads_run_on_the_hosts_that_the_plan_names() {
+    let trace = "fio version 2 iolog\ndata add\ndata open\ndata write 0 4096\ndata close\n";
+    let script = "set $dir=/nowhere\nset mode quit firstdone\n\
+        define fileset name=set,path=$dir,entries=2,dirwidth=5,filesize=4k\n\
+        define process name=p { thread name=t,memsize=1m {\n\
+        flowop createfile name=new,filesetname=set,fd=1\nflowop closefile name=close,fd=1\n\
+        flowop finishoncount name=done,value=2,target=close } }\nrun 20\n";
+    let program = env!("CARGO_BIN_EXE_gemelo");
+    let reach = format!("connect = 'sh -c', program = '{program}'");
+    let workload = |name: &str, keys: &str| {
+        format!("[[workload]]\nname = '{name}'\n{name} = {{ {keys}, {reach} }}\n")
+    };
+    let place = Place::with(&format!(
+        "[campaign]\nname = 'c'\nrepetitions = 1\n[[target]]\nname = 'd'\ndirectory = {{}}\n{}{}{}{}",
+        workload("bench", "file-size = '64k', hosts = 'x,y'"),
+        workload("suite", "file-size = '64k', hosts = 'x,y'"),
+        // Both "hosts" are this machine, so only one can have a target of its own of that name.
+        workload("replay", "traces = 'trace', hosts = 'x', own-targets = true"),
+        workload("filebench", "script = 'script', hosts = 'x', own-targets = true"),
+    ));
+    fs::write(place.path("trace"), trace).unwrap();
+    fs::write(place.path("script"), script).unwrap();
+    let ran = place.run(&[]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    for (workload, count) in [("bench", 2), ("suite", 2), ("replay", 1), ("filebench", 1)] {
+        let record = place.records().into_iter().find(|record| record["workload"] == workload);
+        let id = record.unwrap()["id"].as_str().unwrap().to_owned();
+        let files = fs::read_dir(place.out().join("runs").join(id)).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        let results = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
+        let hosts = results.filter_map(|path| Some(json(&path)["hosts"].as_array()?.len()));
+        assert_eq!(hosts.collect::<Vec<_>>(), [count], "{workload}");
     }
 }

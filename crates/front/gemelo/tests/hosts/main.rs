@@ -13,10 +13,12 @@
 mod common;
 mod gone;
 mod refused;
+mod replays;
 mod results;
 mod scans;
 #[path = "../schema/mod.rs"]
 mod schema;
+mod scripts;
 mod ssh;
 
 use serde_json::Value;

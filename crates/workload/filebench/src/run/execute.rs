@@ -14,7 +14,7 @@ use crate::script::Program;
 use crate::script::syntax::QuitMode;
 use crate::sources::{Distributions, SourceSpec, Surroundings, find, open};
 use gemelo_base::random::mix_pair;
-use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
+use gemelo_base::{Clock, Monitor, StartLine, StopFlag, SystemClock};
 use std::path::{Component, Path};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ struct Executor<'a> {
     options: &'a Options,
     monitor: &'a dyn Monitor,
     stop: &'a StopFlag,
+    /// Holds the processes back until all hosts have made their files.
+    start: &'a dyn StartLine,
     distributions: Distributions<'a>,
     filesets: Option<Arc<Vec<Fileset>>>,
     made: Vec<FilesetResult>,
@@ -66,7 +68,7 @@ pub fn execute(
     options: &Options,
     console: &Arc<dyn Console>,
     monitor: &dyn Monitor,
-    stop: &StopFlag,
+    (stop, start): (&StopFlag, &dyn StartLine),
     distributions: Distributions<'_>,
 ) -> Result<Outcome, WorkloadError> {
     check(&program.plan, options, distributions)?;
@@ -75,6 +77,7 @@ pub fn execute(
         options,
         monitor,
         stop,
+        start,
         distributions,
         filesets: None,
         made: Vec::new(),
@@ -265,6 +268,10 @@ impl Executor<'_> {
     fn start(&mut self, plan: &Arc<WorkloadPlan>) -> Result<(), WorkloadError> {
         self.create_files(plan)?;
         self.stop_processes()?;
+        if self.stop.is_raised() {
+            return Ok(());
+        }
+        self.start.wait();
         if self.stop.is_raised() {
             return Ok(());
         }

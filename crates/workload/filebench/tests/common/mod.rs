@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
-use gemelo_base::{Monitor, Silent, StopFlag};
+use gemelo_base::{AtOnce, Monitor, Silent, StopFlag};
 use gemelo_filebench::{Console, Options, Outcome, Script, WorkloadError, WorkloadResult, execute};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -91,7 +91,8 @@ pub(crate) fn run_shown(
     let program = script.compile(&dir).unwrap_or_else(|error| panic!("{error}")).with_run();
     let lines = Arc::new(Lines::default());
     let console: Arc<dyn Console> = Arc::clone(&lines) as Arc<dyn Console>;
-    let outcome = execute(&program, options, &console, monitor, stop, &|_| Err("none".to_owned()));
+    let outcome =
+        execute(&program, options, &console, monitor, (stop, &AtOnce), &|_| Err("none".to_owned()));
     let lines = lines.0.lock().unwrap().clone();
     (outcome, lines)
 }

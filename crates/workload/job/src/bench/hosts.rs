@@ -6,6 +6,7 @@
 
 use super::resolve::{OfHosts, UnplacedJob};
 use super::{BenchFile, JobInput, ResolveError, ResolvedJob, SCHEMA};
+use crate::templates::{is_template, target_of};
 use crate::{JobEnvironment, JobOptions};
 use gemelo_load::{Contents, HostPart, Job, JobSpec, PartResult, RunResult, merge};
 use gemelo_record::{Provenance, ResultFile};
@@ -66,7 +67,8 @@ impl FleetJobs {
             }
             targets.push(load.target.clone().ok_or(ResolveError::NoTarget)?);
         }
-        let own_target = own_targets || targets.iter().all(is_template);
+        let own_target =
+            own_targets || targets.iter().all(|target| is_template(&target.to_string()));
         let opened_once = |target: &&TargetUri| target.parts().0 == Some("pool");
         if let Some(target) = targets.iter().find(opened_once).filter(|_| !own_target) {
             return Err(ResolveError::OneOpener { target: target.clone() });
@@ -150,18 +152,6 @@ fn merged_job(
 /// Returns the load of all hosts together.
 fn of_all(part: &JobSpec, hosts: u32) -> JobSpec {
     JobSpec { processes: part.processes * hosts, hosts, part: None, ..part.clone() }
-}
-
-fn is_template(target: &TargetUri) -> bool {
-    let text = target.to_string();
-    text.contains("{host}") || text.contains("{index}")
-}
-
-/// Returns a target with the name and the number of a host filled in.
-#[must_use]
-pub fn target_of(target: &TargetUri, host: &str, index: u32) -> TargetUri {
-    let text = target.to_string().replace("{host}", host);
-    TargetUri::from(text.replace("{index}", &index.to_string()))
 }
 
 fn on_host(job: &UnplacedJob, host: &str, index: u32) -> UnplacedJob {

@@ -20,6 +20,12 @@ pub enum FilebenchJobError {
     /// The directory of the options is invalid.
     #[error("--dir")]
     Dir(#[source] io::Error),
+    /// Several hosts would run in one directory.
+    #[error(
+        "all hosts would run in one directory: give --dir with {{host}} or {{index}}, or use \
+         --own-targets"
+    )]
+    CommonDir,
     /// The script has no variable of a name that the options define.
     #[error("-D {name}: {} has no variable ${name}", script.display())]
     NoVariable {

@@ -1,6 +1,7 @@
 //! Runs of Filebench scripts, one or a sweep of several.
 
 mod error;
+pub mod hosts;
 mod options;
 mod sweep;
 
@@ -227,9 +228,9 @@ impl Planned {
                 .map(|found| found.distribution)
                 .map_err(|error| with_causes(&error))
         };
-        let (monitor, stop) = (environment.monitor, environment.stop);
+        let (monitor, held) = (environment.monitor, (environment.stop, environment.start));
         let Self { program, options, .. } = self;
-        gemelo_filebench::execute(program, options, console, monitor, stop, &distributions)
+        gemelo_filebench::execute(program, options, console, monitor, held, &distributions)
             .map_err(FilebenchJobError::Refused)
     }
 }

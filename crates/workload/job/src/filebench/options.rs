@@ -3,10 +3,11 @@
 use crate::Sweep;
 use clap::Args;
 use gemelo_base::values::Span;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The options of a run of a Filebench script.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub struct FilebenchOptions {
     /// The script of Filebench's workload language
     pub script: PathBuf,

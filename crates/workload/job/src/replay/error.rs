@@ -33,6 +33,15 @@ pub enum ReplayJobError {
     /// The block size is outside its range.
     #[error("--block-size is {0} bytes: give a size from 512 bytes to 1 MiB")]
     BlockSize(u64),
+    /// Several hosts would replay onto one target.
+    #[error(
+        "--target {target} is the same on all hosts, and each replays the whole trace: give a \
+         target with {{host}} or {{index}}, or use --own-targets"
+    )]
+    CommonTarget {
+        /// The target of the replay.
+        target: TargetUri,
+    },
     /// The trace comes from standard input.
     #[error("cannot replay standard input, because a replay reads its trace twice: name a file")]
     StandardInput,

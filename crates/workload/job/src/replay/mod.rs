@@ -1,6 +1,7 @@
 //! Replays of traces: resolved, planned and run.
 
 mod error;
+pub mod hosts;
 mod options;
 
 pub use error::ReplayJobError;
@@ -12,6 +13,7 @@ use crate::{JobEnvironment, TraceInput, contents};
 use error::MAX_QUEUE_DEPTH;
 use gemelo_base::Unit;
 use gemelo_base::units::format_counted;
+use gemelo_content::ContentSpec;
 use gemelo_record::{Provenance, ResultFile};
 use gemelo_replay::{
     Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult,
@@ -85,6 +87,16 @@ pub fn resolve(
     job: &ReplayJobOptions,
     environment: &JobEnvironment<'_>,
 ) -> Result<ResolvedReplay, ReplayJobError> {
+    let spec = contents::resolve(&job.content, environment.monitor)?;
+    resolve_with(job, &spec, environment)
+}
+
+/// Resolves a replay whose contents are resolved.
+fn resolve_with(
+    job: &ReplayJobOptions,
+    spec: &ContentSpec,
+    environment: &JobEnvironment<'_>,
+) -> Result<ResolvedReplay, ReplayJobError> {
     let storage = environment.targets.storage(&job.target)?;
     let options = replay_options(job, storage.as_ref())?;
     let plan = plan(job, storage.as_ref(), environment)?;
@@ -102,9 +114,8 @@ pub fn resolve(
     if job.content.distribution.is_some() && plan.drawn_blocks() == 0 {
         return Err(ReplayJobError::NoDrawnBlocks);
     }
-    let spec = contents::resolve(&job.content, environment.monitor)?;
     Ok(ResolvedReplay {
-        contents: ReplayContents::new(&spec, plan.drawn_blocks())?,
+        contents: ReplayContents::new(spec, plan.drawn_blocks())?,
         plan,
         options,
         target: job.target.clone(),

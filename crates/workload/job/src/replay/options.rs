@@ -6,9 +6,10 @@ use clap::Args;
 use gemelo_base::values::Size;
 use gemelo_replay::{MapRule, Speed};
 use gemelo_target::{Engine, TargetUri};
+use serde::{Deserialize, Serialize};
 
 /// The options of a replay.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub struct ReplayJobOptions {
     /// The traces to replay.
     #[command(flatten)]

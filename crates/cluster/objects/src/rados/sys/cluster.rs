@@ -93,6 +93,33 @@ impl Cluster {
         // SAFETY: the handle is valid.
         outcome(unsafe { (self.symbols.rados_wait_for_latest_osdmap)(self.handle) })
     }
+
+    /// Ends the exclusion of a client.
+    pub(in super::super) fn admit(&self, instance: &Instance) -> Result<(), Code> {
+        let address = &instance.0;
+        let is_plain = |sign: char| sign.is_ascii_alphanumeric() || ".:/[]%-_".contains(sign);
+        if !address.chars().all(is_plain) {
+            return Err(Code(super::super::INVALID));
+        }
+        let prefix = "\"prefix\": \"osd blocklist\", \"blocklistop\": \"rm\"";
+        let command = c_text(&format!("{{{prefix}, \"addr\": \"{address}\"}}"));
+        let commands = [command.as_ptr()];
+        // SAFETY: the one command ends with a zero byte, there is no input, and librados returns
+        // no output where it is given no place for it.
+        outcome(unsafe {
+            (self.symbols.rados_mon_command)(
+                self.handle,
+                commands.as_ptr(),
+                commands.len(),
+                null(),
+                0,
+                null_mut(),
+                null_mut(),
+                null_mut(),
+                null_mut(),
+            )
+        })
+    }
 }
 
 impl Drop for Cluster {

@@ -62,6 +62,10 @@ symbols! {
     rados_getaddrs(Handle, *mut *mut c_char) -> c_int;
     rados_buffer_free(*mut c_char);
     rados_blocklist_add(Handle, *mut c_char, c_uint) -> c_int;
+    rados_mon_command(
+        Handle, *const *const c_char, usize, *const c_char, usize,
+        *mut *mut c_char, *mut usize, *mut *mut c_char, *mut usize
+    ) -> c_int;
     rados_wait_for_latest_osdmap(Handle) -> c_int;
     rados_ioctx_create(Handle, *const c_char, *mut Handle) -> c_int;
     rados_ioctx_destroy(Handle);

@@ -47,8 +47,10 @@ pub(in super::super) struct Answer {
     pub(in super::super) bytes: Vec<u8>,
     /// The length of the object.
     pub(in super::super) length: u64,
-    /// Keys and values.
+    /// Keys and values, without keys that are no text.
     pub(in super::super) page: KeyPage,
+    /// The last key of the page, also if it is no text.
+    pub(in super::super) last_key: Vec<u8>,
     /// The place of the guard that failed.
     pub(in super::super) failed_guard: Option<usize>,
 }
@@ -268,14 +270,15 @@ impl<'a> InFlight<'a> {
             ..Answer::default()
         };
         if result.is_ok() && !places.keys.is_null() {
-            answer.page.entries = self.entries();
+            (answer.page.entries, answer.last_key) = self.entries();
             answer.page.has_more = places.has_more != 0;
         }
         (result, answer)
     }
 
-    fn entries(&self) -> Vec<(String, Vec<u8>)> {
-        let mut entries = Vec::new();
+    /// Returns the entries whose keys are text, and the last key of all.
+    fn entries(&self) -> (Vec<(String, Vec<u8>)>, Vec<u8>) {
+        let (mut entries, mut last_key) = (Vec::new(), Vec::new());
         loop {
             let (mut key, mut value): (*mut c_char, *mut c_char) = (null_mut(), null_mut());
             let (mut key_length, mut value_length) = (0, 0);
@@ -290,7 +293,7 @@ impl<'a> InFlight<'a> {
                 )
             };
             if result < 0 || key.is_null() {
-                return entries;
+                return (entries, last_key);
             }
             // SAFETY: the key and the value have these lengths until the iterator ends. An empty
             // value may have no place.
@@ -302,7 +305,12 @@ impl<'a> InFlight<'a> {
                     std::slice::from_raw_parts(value.cast::<u8>(), value_length),
                 )
             };
-            entries.push((String::from_utf8_lossy(key).into_owned(), value.to_vec()));
+            // No key of gemelo is anything but text.
+            if let Ok(text) = std::str::from_utf8(key) {
+                entries.push((text.to_owned(), value.to_vec()));
+            }
+            last_key.clear();
+            last_key.extend_from_slice(key);
         }
     }
 }

@@ -11,12 +11,14 @@ mod bucket;
 mod room;
 mod table;
 
+use super::layer::{Layer, Position};
 use super::layout::{IndexEdit, IndexState, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::table::TableLayout;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{Page, Part, Tree};
+use gemelo_format::{Page, Part, Slot, Tree};
 use parking_lot::RwLock;
+use std::collections::HashMap;
 use std::sync::Arc;
 use table::Table;
 
@@ -106,6 +108,17 @@ impl IndexState for MemoryIndex {
 
 impl Layout for CompactLayout {
     type Index = MemoryIndex;
+
+    const SHARES_MAPS: bool = true;
+
+    fn merge_map(
+        pages: &Pages,
+        tree: &Tree,
+        layer: &Layer,
+        made: &mut HashMap<Position, Slot>,
+    ) -> Result<Tree> {
+        TableLayout::merge_map(pages, tree, layer, made)
+    }
 
     fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
         TableLayout::leaf(pages, tree, part, key)

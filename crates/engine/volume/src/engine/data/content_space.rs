@@ -9,6 +9,7 @@ mod windows;
 use super::space::Space;
 use gemelo_format::{PackedPlace, Pbn, StoreKind};
 use gemelo_store::{FreeBlocks, block_number};
+use std::ops::Range;
 pub(crate) use windows::{CONTENT, MAX_CONTENTS, Rule, Window};
 
 /// The PBNs that are in use; see the module.
@@ -181,6 +182,12 @@ impl ContentSpace {
             Some(slots) => slots.contents,
             None => self.blocks.blocks().saturating_sub(reserved + self.blocks.free()),
         }
+    }
+
+    /// A bit for each slot in use of these blocks of a packed store.
+    pub(crate) fn used_slots(&self, blocks: Range<u32>) -> Vec<u8> {
+        let Some(slots) = &self.slots else { return Vec::new() };
+        blocks.map(|block| slots.of(block)).collect()
     }
 
     /// The contents that have a part in these blocks.

@@ -2,7 +2,7 @@
 
 use super::super::health::Health;
 use super::super::locks::{OrderedMutex, Rank};
-use gemelo_format::{Compression, PackedPlace, Pbn, PoolSeed, StoreKind, Superblock};
+use gemelo_format::{PackedPlace, Pbn, PoolSeed, StoreKind, Superblock};
 use gemelo_store::{Codec, PackedStore, Packer, Store, WriteBuffer, block_number, store_of_kind};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,6 @@ pub(crate) struct ContentStore {
 pub(super) struct Packing {
     pub(super) packer: OrderedMutex<Packer>,
     pub(super) codec: Codec,
-    pub(super) compression: Compression,
 }
 
 impl ContentStore {
@@ -40,14 +39,13 @@ impl ContentStore {
         let block_bytes = superblock.block_bytes as usize;
         let packing = match superblock.store {
             StoreKind::Plain => None,
-            StoreKind::Packed(compression) => Some(Packing {
+            StoreKind::Packed(_) => Some(Packing {
                 packer: OrderedMutex::new(
                     Rank::Packer,
                     health,
                     Packer::new(block_bytes, PoolSeed::of(superblock)),
                 ),
                 codec: Codec::new(block_bytes),
-                compression,
             }),
         };
         Self { store, buffer: Some(buffer), packing }

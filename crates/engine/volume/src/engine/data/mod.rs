@@ -24,7 +24,7 @@ pub(crate) use content_space::ContentSpace;
 use content_space::Taking;
 pub(crate) use content_space::{CONTENT, MAX_CONTENTS, Rule, Window};
 pub(crate) use contents::ContentStore;
-use gemelo_format::{DiskRole, PackedPlace, Pbn};
+use gemelo_format::{DiskRole, Fingerprint, PackedPlace, Pbn};
 use gemelo_store::{
     BufferStats, ContentComparison, ContentRead, ContentWrite, FreeVeto, Store, WriteBuffer,
 };
@@ -296,9 +296,17 @@ impl DataPath {
         }
     }
 
-    /// Tells the veto that a content was found damaged, or is good again.
-    pub(crate) fn doubt(&self, pbn: Pbn) {
-        self.free_veto.iter().for_each(|free_veto| free_veto.doubt(pbn));
+    /// Tells the veto that a content was found damaged, or is good again, and of another block that
+    /// may have it.
+    pub(crate) fn doubt(&self, pbn: Pbn, copy: Option<Pbn>) {
+        self.free_veto.iter().for_each(|free_veto| free_veto.doubt(pbn, copy));
+    }
+
+    /// Returns blocks that only others use, with the fingerprints of their contents.
+    pub(crate) fn lent(&self, after: Option<Pbn>, most: usize) -> Result<Vec<(Pbn, Fingerprint)>> {
+        let lent = self.free_veto.as_ref().map(|free_veto| free_veto.lent(after, most));
+        let lent = lent.transpose().map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+        Ok(lent.unwrap_or_default())
     }
 
     /// Returns whether the pool shares contents with others.

@@ -4,8 +4,8 @@
 use super::{CONTENT, ContentSpace, DataPath, MAX_CONTENTS, Rule, Taken, Taking, Window};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{DiskRole, PACKED_TABLE_BYTES, PackedPlace, Pbn};
-use gemelo_store::{Compressed, ContentRead, NotPlaced, PackedStore, Store, block_number};
+use gemelo_format::{Compression, DiskRole, PACKED_TABLE_BYTES, PackedPlace, Pbn};
+use gemelo_store::{Codec, Compressed, ContentRead, NotPlaced, PackedStore, Store, block_number};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -21,13 +21,17 @@ type Places<'e> = (Vec<Pbn>, Taken<'e>);
 
 impl DataPath {
     /// Takes a free PBN for each content; `None` if there are too few blocks. They count as taken
-    /// until the guard is dropped. Contents that share blocks are written as well, as
-    /// [`Self::is_written`] tells.
-    pub(crate) fn take(&self, contents: &[&[u8]]) -> Result<Option<Places<'_>>> {
+    /// until the guard is dropped. A store whose contents may share blocks compresses them; those
+    /// that share a block are written as well, as [`Self::is_written`] tells.
+    pub(crate) fn take(
+        &self,
+        contents: &[&[u8]],
+        compression: Compression,
+    ) -> Result<Option<Places<'_>>> {
         let Some(packing) = self.contents.packing.as_ref().filter(|_| !contents.is_empty()) else {
             return Ok(self.take_blocks(contents.len()));
         };
-        let compressed = packing.codec.compress(packing.compression, contents);
+        let compressed = packing.codec.compress(compression, contents);
         let kept = self.space.lock().spare_blocks();
         let placed = self.place(&compressed, (contents.len(), kept))?;
         if placed.is_some() {
@@ -37,8 +41,8 @@ impl DataPath {
         Ok(placed)
     }
 
-    /// Takes a free PBN for each content of a list that was read in its form, also where
-    /// [`Self::take`] would leave no room. Returns the bytes that they take as well.
+    /// Takes a free PBN for each content of a list whose form is known, also where [`Self::take`]
+    /// would leave no room. Returns the bytes that they take as well.
     pub(crate) fn take_for_forms(
         &self,
         compressed: &Compressed,
@@ -91,6 +95,11 @@ impl DataPath {
         Ok(Some((pbns, Taken { all: &self.taken, count: wanted as u64 })))
     }
 
+    /// Compresses contents for [`Self::take_for_forms`], each as well as it can be.
+    pub(crate) fn compress(&self, contents: &[&[u8]], compression: Compression) -> Compressed {
+        Codec::thorough(self.store().block_bytes()).compress(compression, contents)
+    }
+
     /// Free blocks for writers, and all blocks of the store.
     pub(crate) fn free_of_all(&self) -> (u64, u64) {
         let space = self.space.lock();
@@ -112,6 +121,11 @@ impl DataPath {
         let end = all.min(from.saturating_add(LOOKED_AT));
         space.windows(from..end, rule, found);
         (end < all).then_some(end)
+    }
+
+    /// A bit for each slot in use of these blocks.
+    pub(crate) fn used_slots(&self, blocks: Range<u32>) -> Vec<u8> {
+        self.space.lock().used_slots(blocks)
     }
 
     /// The contents that have a part in a block of this range.

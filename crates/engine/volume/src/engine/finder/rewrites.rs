@@ -33,7 +33,7 @@ pub(crate) struct DelayBounds {
 
 impl Default for DelayBounds {
     fn default() -> Self {
-        super::FinderTuning::default().delay_bounds()
+        super::tuning::FinderTuning::default().delay_bounds()
     }
 }
 

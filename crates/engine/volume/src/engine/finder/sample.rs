@@ -1,7 +1,7 @@
 //! A random sample of the blocks that the finder would examine.
 
 use super::super::{Engine, VolumeShared, Wanted};
-use super::SWEPT_AT_ONCE;
+use super::search::SWEPT_AT_ONCE;
 use crate::error::{Result, VolumeError};
 use gemelo_base::random::Random;
 use gemelo_base::{Monitor, StopFlag, Unit};

@@ -6,8 +6,7 @@
 //! another one by a step, and among volumes that all have enough of it, the work is divided equally
 //! even if steps differ in size.
 
-use super::super::VolumeShared;
-use super::Found;
+use super::report::Found;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks that are looked up without being examined and count as one that is: a look-up takes some
@@ -32,11 +31,11 @@ impl Turn {
         self.get().max(last.get())
     }
 
-    /// Notes that a volume was served. One thread serves volumes at a time, apart from commands,
+    /// Notes that the volume of this turn was served. One thread serves volumes at a time, apart from commands,
     /// whose work may then count a little less.
-    pub(super) fn note_served(last: &Self, volume: &VolumeShared, found: Found) {
-        let began = volume.turn().begin(last);
-        volume.turn().set(began.saturating_add(cost(found)));
+    pub(super) fn note_served(last: &Self, turn: &Self, found: Found) {
+        let began = turn.begin(last);
+        turn.set(began.saturating_add(cost(found)));
         last.set(began);
     }
 }
@@ -57,7 +56,7 @@ mod tests {
         last.set(600);
         assert_eq!((one.begin(&last), other.begin(&last)), (700, 600), "the other one is next");
         let found = |examined_blocks, passed_blocks| Found {
-            report: super::super::FinderReport { examined_blocks, ..Default::default() },
+            report: super::super::report::FinderReport { examined_blocks, ..Default::default() },
             passed_blocks,
         };
         assert_eq!([found(0, 0), found(0, 1024), found(512, 512)].map(cost), [1, 65, 545]);

@@ -1,7 +1,7 @@
 //! The thread of the finder: examines blocks as they come due, at its pace.
 
 use super::super::Engine;
-use super::super::worker::{POLL_INTERVAL, StopSignal};
+use super::super::stop_signal::{POLL_INTERVAL, StopSignal};
 use super::Scope;
 use super::control::FinderState;
 use super::pace::{Hold, Look, Pace};

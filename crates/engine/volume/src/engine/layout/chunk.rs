@@ -2,7 +2,7 @@
 //! decision whether it is worth bringing them together.
 
 use super::marks::Stretch;
-use super::references::References;
+use super::references::{MAX_OF_BLOCK, References};
 use crate::engine::read::wanted_at;
 use crate::engine::{Engine, State, VolumeShared, Wanted};
 use crate::error::Result;
@@ -30,6 +30,8 @@ pub(super) struct Chunk {
     pub(super) blocks: Vec<ChunkBlock>,
     /// Blocks that the finder has to examine first.
     pub(super) unexamined: u64,
+    /// Blocks that cannot be moved with any of their references, if that was looked at.
+    pub(super) fixed: u64,
 }
 
 impl Chunk {
@@ -88,20 +90,56 @@ impl Engine {
         stretch: Stretch,
         references: &References,
     ) -> Result<Chunk> {
-        let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
-        let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
         let state = self.state();
+        let mut chunk = self.stored_blocks(&state, volume, stretch)?;
+        if chunk.is_scattered(self.run_blocks()) {
+            self.find_movable(&state, volume, references, &mut chunk)?;
+        }
+        Ok(chunk)
+    }
+
+    /// Looks at the blocks of a chunk as [`Self::chunk`] does, whether they are scattered or not.
+    pub(super) fn whole_chunk(
+        &self,
+        volume: &VolumeShared,
+        stretch: Stretch,
+        references: &References,
+    ) -> Result<Chunk> {
+        let state = self.state();
+        let mut chunk = self.stored_blocks(&state, volume, stretch)?;
+        self.find_movable(&state, volume, references, &mut chunk)?;
+        Ok(chunk)
+    }
+
+    /// Looks up the blocks of a chunk. None counts as movable.
+    fn stored_blocks(
+        &self,
+        state: &State,
+        volume: &VolumeShared,
+        stretch: Stretch,
+    ) -> Result<Chunk> {
+        let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
+        let mut places = Vec::with_capacity(lbns.len());
         state.backend().look_up(volume.id(), &lbns, &mut places)?;
         let stored = (stretch.first..).zip(&places).filter_map(wanted_at);
-        let mut chunk = Chunk {
+        Ok(Chunk {
             kind: self.superblock.store,
             stretch,
             blocks: stored.map(|wanted| ChunkBlock { wanted, is_movable: false }).collect(),
             unexamined: 0,
-        };
-        if !chunk.is_scattered(self.run_blocks()) {
-            return Ok(chunk);
-        }
+            fixed: 0,
+        })
+    }
+
+    /// Finds the movable blocks of a chunk by their records.
+    fn find_movable(
+        &self,
+        state: &State,
+        volume: &VolumeShared,
+        references: &References,
+        chunk: &mut Chunk,
+    ) -> Result<()> {
+        let mut records = Vec::new();
         let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
         state.backend().records(&pbns, &mut records)?;
         assert_eq!(records.len(), pbns.len(), "each block has a record");
@@ -113,9 +151,9 @@ impl Engine {
             let Wanted { lbn, pbn, .. } = block.wanted;
             let is_owner = || references.others(pbn, (volume.id(), lbn), record.references);
             // The old place of a kept block would not become free.
-            let is_movable = is_movable(&state, volume.id(), lbn, record)
-                && (record.references == 1 || is_owner().is_some())
-                && !self.data.is_kept(pbn);
+            let can_move = is_movable(state, volume.id(), lbn, record) && !self.data.is_kept(pbn);
+            let is_fixed = !can_move || is_unexamined || record.references > MAX_OF_BLOCK;
+            let is_movable = can_move && (record.references == 1 || is_owner().is_some());
             block.is_movable = is_movable && !is_unexamined;
             if block.is_movable {
                 let Some(left) = changes_left.checked_sub(record.references) else {
@@ -126,8 +164,9 @@ impl Engine {
                 changes_left = left;
             }
             chunk.unexamined += u64::from(is_movable && is_unexamined);
+            chunk.fixed += u64::from(is_fixed);
         }
-        Ok(chunk)
+        Ok(())
     }
 }
 
@@ -151,7 +190,13 @@ mod tests {
         };
         let stretch = Stretch { first: 0, end: pbns.len() as u64 };
         let kind = StoreKind::Plain;
-        Chunk { kind, stretch, blocks: (0..).zip(pbns).map(block).collect(), unexamined: 0 }
+        Chunk {
+            kind,
+            stretch,
+            blocks: (0..).zip(pbns).map(block).collect(),
+            unexamined: 0,
+            fixed: 0,
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::engine::data::{DataPath, RunSearch, Taken};
 use crate::error::Result;
-use gemelo_format::Pbn;
+use gemelo_format::{Compression, Pbn};
 
 /// The part of the data store that stays free for writes: a sixteenth.
 const KEPT_PART: u64 = 16;
@@ -34,7 +34,7 @@ impl Room {
     pub(super) fn take<'e>(
         &mut self,
         engine: &'e Engine,
-        contents: &[&[u8]],
+        (contents, compression): (&[&[u8]], Compression),
         least: usize,
     ) -> Result<Option<Places<'e>>> {
         let data_blocks = engine.state().backend().totals().data_blocks;
@@ -45,7 +45,7 @@ impl Room {
         if engine.data.free_blocks() < kept + contents.len() as u64 {
             return Ok(None);
         }
-        let taken = engine.data.take(contents)?;
+        let taken = engine.data.take(contents, compression)?;
         Ok(taken.map(|(pbns, taken)| Places { pbns, taken: vec![taken] }))
     }
 

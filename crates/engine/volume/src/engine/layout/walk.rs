@@ -1,9 +1,9 @@
 //! The order in which stretches are arranged: in the background by their marks, and by a command
 //! all of them.
 
-use super::marks::{Marks, Stretch};
-use super::{ArrangeReport, Engine, Means, Tick, is_full};
-use crate::engine::VolumeShared;
+use super::arrange::{ArrangeReport, Means, is_full};
+use super::marks::{Marks, Stretch, Tick};
+use crate::engine::{Engine, VolumeShared};
 use crate::error::Result;
 use gemelo_format::{Lbn, VolumeId};
 use std::sync::Arc;

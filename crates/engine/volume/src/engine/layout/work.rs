@@ -1,9 +1,9 @@
 //! The arranger's thread: works while the pool is idle, within its rate.
 
-use super::Tick;
+use super::marks::Tick;
 use super::walk::{Due, Walk};
 use crate::engine::Engine;
-use crate::engine::worker::StopSignal;
+use crate::engine::stop_signal::StopSignal;
 use gemelo_base::scheduling::use_spare_time;
 
 /// A pool is idle while requests were under way for less than this part of the time between two

@@ -1,32 +1,25 @@
-//! Makes changes durable: one data sync and one commit for all waiting threads.
+//! Commits: the open one, and those on their way to the journal.
+
+mod write;
 
 use super::journal_data::{JournalData, Unsynced};
-use super::{JournalStats, Log, State};
-use crate::counters::add;
 use crate::error::Result;
 use crate::journal::Journal;
 use gemelo_disk::Disk;
-use gemelo_format::{COMMIT_HEADER_BYTES, COPIES, Change, PAGE_BYTES, Pbn, build_commit};
-use gemelo_metadata::{MetadataBackend, Pressure};
+use gemelo_format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, Pbn};
+use gemelo_metadata::MetadataBackend;
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::Ordering;
 
-/// A writer that finds this much in the open commit makes it durable before it goes on, in a pool
-/// with a short journal or without a background. Less would mean more syncs; more would not fit.
-const MIN_BOUND_BYTES: u64 = 1 << 20;
-/// The same in a pool with a long journal. More would make a flush wait longer, and take memory.
-const MAX_BOUND_BYTES: u64 = 8 << 20;
-/// A commit may take this part of the journal.
-const JOURNAL_PER_COMMIT: u64 = 4;
-/// Commits that wait may take this many bounds. In a pool that works one is being written and
-/// another one may follow it. More wait only while the journal cannot be written, and then writers
-/// get its error instead of taking more memory.
-const WAITING_BOUNDS: u64 = 2;
 /// Bytes of memory of a block that a commit has freed or identified.
 const PBN_BYTES: u64 = size_of::<Pbn>() as u64;
-/// The background makes an open commit durable at this part of the bound, so that writers do not
-/// wait for syncs.
-const BOUND_PER_BACKGROUND: u64 = 4;
+/// Figures of a journal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JournalStats {
+    pub(crate) used_bytes: u64,
+    pub(crate) ring_bytes: u64,
+    /// The generation of the newest durable root.
+    pub(crate) generation: u64,
+}
 
 /// Changes that are in memory and in no closed commit yet.
 pub(super) struct OpenCommit {
@@ -278,170 +271,4 @@ impl Committer {
 pub(super) enum Written {
     All,
     NoRoom,
-}
-
-impl Log {
-    /// Makes durable all that was acknowledged so far.
-    pub(crate) fn flush(&self) -> Result<()> {
-        if self.health.is_read_only() {
-            return Ok(());
-        }
-        self.health.check_writable()?;
-        let last = self.read().open.last_number();
-        self.make_durable(last)
-    }
-
-    /// Makes commits up to this number durable. A thread that comes while another does it waits,
-    /// and often finds it done.
-    pub(crate) fn make_durable(&self, number: u64) -> Result<()> {
-        let Some(lead) = self.group.join(number) else { return Ok(()) };
-        if self.data.has_unwritten() && self.is_journal_half_full() {
-            // Later there may be no room for the commit with which a checkpoint keeps contents that
-            // have no space.
-            self.checkpoint()?;
-        }
-        loop {
-            let mut committer = self.committer.lock();
-            if committer.durable >= number {
-                return Ok(());
-            }
-            self.health.check_writable()?;
-            self.close_open(&mut committer)?;
-            let started_ns = self.clock.now_ns();
-            if self.write_waiting(&mut committer)? == Written::NoRoom {
-                drop(committer);
-                self.checkpoint()?;
-            } else {
-                lead.succeed(committer.durable, self.clock.now_ns().saturating_sub(started_ns));
-            }
-        }
-    }
-
-    /// Puts the open commit, unless it is empty, behind those that wait.
-    fn close_open(&self, committer: &mut Committer) -> Result<()> {
-        let mut state = self.write();
-        // A thread that panicked may have left the state half changed.
-        self.health.check_writable()?;
-        if !state.open.is_empty() {
-            self.close_now(&mut state, committer);
-        }
-        Ok(())
-    }
-
-    /// Puts the open commit behind those that wait, also if it is empty.
-    pub(super) fn close_even_empty(&self, committer: &mut Committer) -> Result<()> {
-        let mut state = self.write();
-        self.health.check_writable()?;
-        self.close_now(&mut state, committer);
-        Ok(())
-    }
-
-    /// Puts the open commit behind those that wait.
-    pub(super) fn close_now(&self, state: &mut State, committer: &mut Committer) {
-        committer.push(state.open.close());
-        self.open_bytes.store(0, Ordering::Relaxed);
-        self.publish(committer);
-    }
-
-    /// Tells others what has changed in the committer, which they do not wait for.
-    pub(super) fn publish(&self, committer: &Committer) {
-        self.waiting_bytes.store(committer.waiting_bytes(), Ordering::Relaxed);
-        *self.figures.lock() = committer.figures();
-    }
-
-    /// Writes the waiting commits. After an error they keep waiting.
-    pub(super) fn write_waiting(&self, committer: &mut Committer) -> Result<Written> {
-        self.settle_contents(committer)?;
-        while let Some(commit) = committer.waiting.front_mut() {
-            assert_eq!(commit.number, committer.durable + 1, "no commit is left out");
-            assert!(commit.unsynced.is_none(), "a commit refers to contents that are nowhere");
-            if !commit.is_built {
-                build_commit(&mut commit.buffer, commit.number, committer.generation, self.seed);
-                commit.is_built = true;
-            }
-            if !committer.journal.has_room(commit.buffer.len()) {
-                return Ok(Written::NoRoom);
-            }
-            let now_ns = self.clock.now_ns();
-            committer.journal.marker().write_if_due(&*self.disk, committer.durable, now_ns);
-            committer.journal.write(&*self.disk, &commit.buffer)?;
-            self.sync()?;
-            committer.journal.advance(commit.buffer.len());
-            committer.journal.marker().note_commit(now_ns);
-            committer.durable = commit.number;
-            add(&self.counters.commits, 1);
-            add(&self.counters.journal_bytes, (COPIES * commit.buffer.len()) as u64);
-            let effects = std::mem::take(&mut commit.effects);
-            committer.waiting.pop_front();
-            self.publish(committer);
-            let effects = committer.hold_back(effects);
-            self.take_effect(effects);
-        }
-        Ok(Written::All)
-    }
-
-    /// Marks the newest commit as durable if none has followed for a while. The next commit would
-    /// prove that this one existed, but it may be long in coming.
-    pub(crate) fn mark_if_idle(&self) -> Result<()> {
-        let mut committer = self.committer.lock();
-        let (durable, now_ns) = (committer.durable, self.clock.now_ns());
-        if committer.journal.marker().write_if_idle(&*self.disk, durable, now_ns) {
-            self.sync()?;
-        }
-        Ok(())
-    }
-
-    /// Tells the data path of blocks that are identified durably, and gives it those that no
-    /// durable state refers to. A block may be identified and freed by the same commits.
-    pub(super) fn take_effect(&self, effects: Effects) {
-        let Effects { mut freed, identified } = effects;
-        debug_assert!(self.is_unreferenced(&freed), "a freed block has a reference");
-        self.data.note_identified(&identified);
-        self.data.retire(&mut freed);
-    }
-
-    /// Returns whether no map entry refers to these blocks, as far as their records can be read.
-    fn is_unreferenced(&self, pbns: &[Pbn]) -> bool {
-        let mut records = Vec::with_capacity(pbns.len());
-        let is_read = self.read().backend.records(pbns, &mut records).is_ok();
-        !is_read || records.iter().all(|record| record.references == 0)
-    }
-
-    /// Returns the length from which writers make the open commit durable.
-    fn bound_bytes(&self) -> u64 {
-        if !self.tuning.background {
-            return MIN_BOUND_BYTES;
-        }
-        let part = self.journal_bytes() / JOURNAL_PER_COMMIT;
-        part.clamp(MIN_BOUND_BYTES, MAX_BOUND_BYTES)
-    }
-
-    /// Returns whether the background should make the open commit durable.
-    pub(crate) fn is_commit_long(&self) -> bool {
-        self.open_bytes.load(Ordering::Relaxed) >= self.bound_bytes() / BOUND_PER_BACKGROUND
-    }
-
-    /// Returns whether the background should write a checkpoint.
-    pub(crate) fn is_checkpoint_due(&self) -> bool {
-        self.is_journal_half_full() || self.pressure() >= Pressure::High
-    }
-
-    fn is_journal_half_full(&self) -> bool {
-        let journal = self.journal_figures();
-        journal.used_bytes > journal.ring_bytes / 2
-    }
-
-    /// Bounds the open commit, the waiting commits and the backend's memory. A caller holds no lock
-    /// except a gate. The call fails when a bound is reached and the journal cannot be written.
-    pub(crate) fn bound_open_commit(&self) -> Result<()> {
-        self.relieve()?;
-        let bound_bytes = self.bound_bytes();
-        if self.open_bytes.load(Ordering::Relaxed) < bound_bytes
-            && self.waiting_bytes.load(Ordering::Relaxed) < bound_bytes * WAITING_BOUNDS
-        {
-            return Ok(());
-        }
-        let last = self.read().open.last_number();
-        self.make_durable(last)
-    }
 }

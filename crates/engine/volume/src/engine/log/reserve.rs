@@ -5,26 +5,16 @@
 //! as the next checkpoint may take, and a reserve. Writes are refused when the reserve cannot be
 //! kept; removals, trims and the collector may use it up.
 
-use super::Log;
+mod allocate;
+
 use crate::engine::health::Health;
 use crate::engine::locks::{OrderedMutex, Rank};
-use crate::error::{Result, VolumeError};
-use gemelo_format::DiskRole;
-use gemelo_metadata::LocalPages;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reserve has as many slots as are in use, so that all could be written anew, within bounds.
 /// The least is for the table and some pages of an empty pool: 2 MiB with both copies.
 pub(crate) const MIN_RESERVE_SLOTS: u64 = 256;
-/// The most is 32 MiB with both copies, enough for the changes of the removal of a piece of a
-/// volume: a page of counts and one of the index for each of its blocks, and those above them.
-const MAX_RESERVE_SLOTS: u64 = 4096;
-/// Slots are allocated ahead by this part of the need, so that few writers wait for it.
-const AHEAD_PART: u64 = 4;
-/// A checkpoint that would make the need smaller by fewer slots is not worth it.
-const MIN_FREED_SLOTS: u64 = 256;
-
 /// Slots of the metadata disk that have their space.
 pub(super) struct Reserve {
     /// Grows with the allocator locked alone.
@@ -40,67 +30,5 @@ impl Reserve {
 
     fn has(&self, wanted: u64) -> bool {
         wanted <= self.slots.load(Ordering::Acquire)
-    }
-}
-
-impl Log {
-    /// Slots that the next checkpoint may take, and those that have to be there.
-    fn slots(&self) -> (u64, u64) {
-        let state = self.read();
-        let need = state.backend.local_pages().map(LocalPages::slots).unwrap_or_default();
-        drop(state);
-        let reserve = need.in_use.clamp(MIN_RESERVE_SLOTS, MAX_RESERVE_SLOTS);
-        (need.next, need.in_use + need.next + reserve)
-    }
-
-    /// Allocates the slots of the next checkpoint and the reserve. Called by threads that hold no
-    /// lock after a gate.
-    ///
-    /// Without room for more it writes a checkpoint now, while there are slots for it, and fails if
-    /// that is not enough.
-    pub(crate) fn reserve_slots(&self) -> Result<()> {
-        let (_, wanted) = self.slots();
-        if self.reserve.has(wanted) {
-            return Ok(());
-        }
-        let full = match self.allocate_slots(wanted) {
-            Err(error @ VolumeError::NoSpace { .. }) => error,
-            other => return other,
-        };
-        let _alone = self.checkpointer.lock();
-        // Another thread may have written a checkpoint meanwhile.
-        let (next, wanted) = self.slots();
-        if self.reserve.has(wanted) {
-            return Ok(());
-        }
-        if next < MIN_FREED_SLOTS {
-            return Err(full);
-        }
-        self.checkpoint_alone()?;
-        let (_, wanted) = self.slots();
-        self.allocate_slots(wanted)
-    }
-
-    /// Allocates slots up to this number; one thread at a time.
-    fn allocate_slots(&self, wanted: u64) -> Result<()> {
-        let _alone = self.reserve.allocator.lock();
-        let first = self.reserve.slots.load(Ordering::Acquire);
-        if wanted <= first {
-            return Ok(());
-        }
-        let mut result = Ok(());
-        for end in [wanted + wanted / AHEAD_PART, wanted] {
-            let mut ranges = self.superblock.regions().slot_ranges(first..end);
-            let allocated = ranges
-                .try_for_each(|range| self.disk.allocate(range.start, range.end - range.start));
-            result = allocated.map_err(VolumeError::io(DiskRole::Metadata, "enlarge"));
-            match result {
-                Ok(()) => self.reserve.slots.store(end, Ordering::Release),
-                Err(VolumeError::NoSpace { .. }) => continue,
-                Err(_) => {}
-            }
-            break;
-        }
-        result
     }
 }

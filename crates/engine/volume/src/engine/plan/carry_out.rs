@@ -2,7 +2,7 @@
 //! assumptions that must still hold when the change is made.
 
 use super::{Block, Plan, Step, Tally};
-use crate::engine::write::Failed;
+use crate::engine::item::Failed;
 use crate::engine::{Engine, State};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, DiskRole, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};

@@ -1,8 +1,10 @@
 //! `gemelo filebench` runs a script of Filebench's workload language.
 
 mod console;
+mod on_hosts;
 mod sweep;
 
+use super::hosts::HostOptions;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome};
 use crate::files;
@@ -18,12 +20,13 @@ use std::sync::Arc;
 /// Run a script of Filebench's workload language, with data of a chosen entropy or distribution.
 ///
 /// The processes of the script are threads of this program. Errors name the line of the script.
+/// With --hosts, each host runs the whole script in a directory of its own.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     job: FilebenchOptions,
     /// Check the script, and do not run it
-    #[arg(long, conflicts_with_all = ["json", "keep", "report"])]
+    #[arg(long, conflicts_with_all = ["json", "keep", "report", "hosts"])]
     check: bool,
     /// Write the results as JSON to this file; - writes to standard output, and the lines of the
     /// run go to standard error
@@ -31,12 +34,21 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
     #[command(flatten)]
     report: ReportOption,
+    #[command(flatten)]
+    hosts: HostOptions,
+    /// Each host has a directory of its own, although all have the same name [default: the name of
+    /// --dir has {host} or {index}]
+    #[arg(long, requires = "hosts", help_heading = "Hosts")]
+    own_targets: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let Arguments { job, check, json, report } = arguments;
+    let Arguments { job, check, json, report, hosts, .. } = arguments;
     let text = files::read_text(&job.script)?;
     files::check_all_new(json.as_deref().into_iter().chain(report.path()), job.force)?;
+    if let Some(fleet) = hosts.fleet()? {
+        return on_hosts::run(arguments, &text, &fleet, context);
+    }
     let resolved = resolve(job, text)?;
     if *check {
         context.print(&format!("{}: the script is valid\n", job.script.display()))?;

@@ -7,10 +7,13 @@ use crate::files::NewFiles;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::StartLine;
+use gemelo_filebench::Console;
 use gemelo_fleet::{Done, Refusal, Session};
 use gemelo_job::JobEnvironment;
 use gemelo_job::bench::hosts::{HostJobs, take_for_checked};
 use gemelo_job::bench::{self, BenchFile, ResolvedJob};
+use gemelo_job::filebench::hosts::HostScript;
+use gemelo_job::replay::hosts::HostReplay;
 use gemelo_job::verify;
 use gemelo_record::Provenance;
 use gemelo_scan::{ScanOptions, ScanRequest};
@@ -20,6 +23,7 @@ use serde_json::Value;
 use std::io::Seek;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Run the part of a command with --hosts that is for this host
 #[derive(Debug, Args)]
@@ -37,6 +41,16 @@ pub(crate) enum Task {
     Bench {
         /// The jobs of the host.
         jobs: Box<HostJobs>,
+    },
+    /// The replay of a trace.
+    Replay {
+        /// The replay of the host.
+        replay: Box<HostReplay>,
+    },
+    /// A script of Filebench's language.
+    Filebench {
+        /// The script of the host.
+        script: Box<HostScript>,
     },
     /// The check of the data that a run left.
     Verify {
@@ -94,6 +108,8 @@ fn perform(task: Value, session: &Session, context: &Context) -> anyhow::Result<
     };
     match Task::deserialize(task)? {
         Task::Bench { jobs } => run_jobs(*jobs, session, &environment, context),
+        Task::Replay { replay } => run_replay(&replay, session, &environment, context),
+        Task::Filebench { script } => run_script(*script, session, &environment, context),
         Task::Verify { file, target } => {
             begin(session, &Value::Null)?;
             session.wait();
@@ -130,6 +146,50 @@ fn run_jobs(
         return Err(errors.next().unwrap_or_else(|| anyhow!("stopped before the run began")));
     }
     errors.for_each(|error| environment.monitor.warn(&exit::message(&error)));
+    let file = ran.into_file(Provenance::of_this_process(context.started_at));
+    Ok(Done { result: serde_json::to_value(&file)?, is_complete })
+}
+
+fn run_replay(
+    replay: &HostReplay,
+    session: &Session,
+    environment: &JobEnvironment<'_>,
+    context: &Context,
+) -> anyhow::Result<Done> {
+    let resolved = replay.resolve(environment)?;
+    begin(session, &Value::Null)?;
+    let mut ran = resolved.run(environment)?;
+    let error = ran.error.take();
+    let is_complete = error.is_none() && ran.is_success();
+    if let Some(error) = error {
+        environment.monitor.warn(&exit::message(&error.into()));
+    }
+    let file = ran.into_file(Provenance::of_this_process(context.started_at));
+    Ok(Done { result: serde_json::to_value(&file)?, is_complete })
+}
+
+/// A console whose lines nobody reads: the result has all figures.
+struct Unread;
+
+impl Console for Unread {
+    fn line(&self, _text: &str) {}
+}
+
+fn run_script(
+    script: HostScript,
+    session: &Session,
+    environment: &JobEnvironment<'_>,
+    context: &Context,
+) -> anyhow::Result<Done> {
+    let resolved = script.resolve()?;
+    begin(session, &Value::Null)?;
+    let console: Arc<dyn Console> = Arc::new(Unread);
+    let mut ran = resolved.run(&console, environment)?;
+    let error = ran.error.take();
+    let is_complete = error.is_none() && ran.is_complete;
+    if let Some(error) = error {
+        environment.monitor.warn(&exit::message(&error.into()));
+    }
     let file = ran.into_file(Provenance::of_this_process(context.started_at));
     Ok(Done { result: serde_json::to_value(&file)?, is_complete })
 }

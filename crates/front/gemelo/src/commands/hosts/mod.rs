@@ -3,7 +3,7 @@
 
 mod text;
 
-pub(crate) use text::table;
+pub(crate) use text::{start_of, table};
 
 use super::host::Task;
 use crate::context::Context;

@@ -35,8 +35,6 @@ fn row<Input>(
     job: usize,
 ) -> [String; 8] {
     let latency = &side.latency.summary;
-    let within = host.round_trip_ns / 2;
-    let delay = host.start_delays_ns.get(job).copied().unwrap_or(0);
     let offset = host.date_offset_ns;
     let sign = if offset < 0 { "-" } else { "+" };
     [
@@ -46,7 +44,14 @@ fn row<Input>(
         format_duration_ns(latency.mean_ns.round() as u64),
         latency.percentile_ns(99.0).map_or(String::new(), format_duration_ns),
         format_duration_ns(latency.max_ns),
-        format!("+{} ± {}", format_duration_ns(delay), format_duration_ns(within)),
+        start_of(host, job),
         format!("{sign}{}", format_duration_ns(offset.unsigned_abs())),
     ]
+}
+
+/// Returns the time after the common start at which a host started a run, and its uncertainty.
+pub(crate) fn start_of<Input, Measured>(host: &HostRecord<Input, Measured>, run: usize) -> String {
+    let within = host.round_trip_ns / 2;
+    let delay = host.start_delays_ns.get(run).copied().unwrap_or(0);
+    format!("+{} ± {}", format_duration_ns(delay), format_duration_ns(within))
 }

@@ -5,8 +5,8 @@ use super::outlook::describe;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::json::{JsonOutput, Made};
-use gemelo_base::units::{format_count, format_counted};
-use gemelo_check::Problem;
+use gemelo_base::units::{format_count, format_counted, format_size};
+use gemelo_check::{Problem, StoredSpace};
 use gemelo_place::PoolPlace;
 use gemelo_serve::{CheckedReport, RequestFailure};
 use gemelo_volume::{DamagedContent, LossChoice, RepairOutlook, RepairPlan};
@@ -53,6 +53,8 @@ struct CheckFindings<'a> {
     problems: Vec<FoundProblem>,
     more_problems: u64,
     checked_contents: Option<u64>,
+    /// The space of the contents, if they were read.
+    space: Option<StoredSpace>,
     lost_blocks: Option<u64>,
     /// Blocks that were found damaged before; [`None`] if the contents were read.
     known_damaged_blocks: Option<u64>,
@@ -122,6 +124,7 @@ pub(super) fn show_idle(
     if arguments.data {
         text += &contents(report.checked_contents);
     }
+    text += &report.space.as_ref().map_or_else(String::new, space);
     if report.lost_blocks > 0 {
         let (blocks, are) = (format_counted(report.lost_blocks, "block"), are(report.lost_blocks));
         text += &format!("{blocks} of volumes {are} lost: reads fail until they are written\n");
@@ -148,6 +151,7 @@ pub(super) fn show_idle(
         problems,
         more_problems: report.more_problems,
         checked_contents: arguments.data.then_some(report.checked_contents),
+        space: report.space,
         lost_blocks: Some(report.lost_blocks),
         known_damaged_blocks: (!arguments.data).then_some(report.marked_blocks),
         repair_outlook: (!report.is_clean()).then_some(outlook),
@@ -207,6 +211,18 @@ fn contents(checked: u64) -> String {
     format!("{} compared with their checksums\n", format_counted(checked, "content"))
 }
 
+/// The line for the space that the contents take.
+fn space(space: &StoredSpace) -> String {
+    format!(
+        "{} in volumes, {} after deduplication, {} stored, in blocks of {} with {} unused\n",
+        format_size(space.logical_bytes),
+        format_size(space.deduplicated_bytes),
+        format_size(space.compressed_bytes),
+        format_size(space.used_bytes()),
+        format_size(space.unused_bytes)
+    )
+}
+
 pub(super) fn show_served(
     arguments: &Arguments,
     report: &CheckedReport,
@@ -257,6 +273,7 @@ pub(super) fn show_served(
         problems,
         more_problems,
         checked_contents: contents_found.map(|found| found.checked_contents),
+        space: None,
         lost_blocks: None,
         known_damaged_blocks: (!arguments.data).then_some(report.known_damaged),
         repair_outlook: None,

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
-use crate::values::{OnOff, io_mode_parser, pool_place_parser};
+use crate::values::{OnOff, io_mode_parser, parse_compression, pool_place_parser};
 use anyhow::anyhow;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     fingerprint: Option<FingerprintOption>,
     /// Compress contents: off, lz4, zstd or zstd:LEVEL, where LEVEL is 1 to 19. A pool made without
     /// it cannot compress later [default: off]
-    #[arg(long, value_name = "KIND", value_parser = compression_parser)]
+    #[arg(long, value_name = "KIND", value_parser = parse_compression)]
     compression: Option<Compression>,
     /// Make writes durable after this time at the latest, even if no client flushes [default: 5s]
     #[arg(long, value_name = "DURATION")]
@@ -80,11 +80,6 @@ fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
     let value = |kind: BackendKind| PossibleValue::new(kind.name()).help(about_backend(kind));
     PossibleValuesParser::new(BackendKind::ALL.map(value))
         .try_map(|name| BackendKind::from_name(&name).ok_or("unknown backend"))
-}
-
-fn compression_parser(name: &str) -> Result<Compression, String> {
-    let allowed = "allowed: off, lz4, zstd, zstd:1 to zstd:19";
-    Compression::from_name(name).ok_or_else(|| allowed.to_owned())
 }
 
 /// The kinds of fingerprints as values of options.

@@ -12,6 +12,7 @@ mod grow;
 mod hand_over;
 mod ls;
 mod outlook;
+mod recompress;
 mod rm;
 mod scrub;
 mod sharing_text;
@@ -53,6 +54,13 @@ enum Action {
     /// served pool brings them together in the background while it is idle and at a limited rate.
     /// It leaves blocks that are shared, by duplicates or snapshots, to this command.
     Arrange(arrange::Arguments),
+    /// Store the contents of all volumes again in the way in which their volumes compress now
+    ///
+    /// 'gemelo volume set --compression' changes how further writes are stored. This command does
+    /// the same for earlier contents, also while the pool is served. What was stored again stays so
+    /// if the command is stopped, and the next run goes on with the rest. It leaves contents with
+    /// more than 16 references, and those of snapshots that share their maps.
+    Recompress(recompress::Arguments),
     /// Read all contents from the medium, compare them with their checksums, and heal damaged ones
     ///
     /// A damaged content is healed if the page cache still holds it, or if another block has it: in
@@ -104,6 +112,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Gc(arguments) => gc::run(arguments, context),
         Action::Find(arguments) => find::run(arguments, context),
         Action::Arrange(arguments) => arrange::run(arguments, context),
+        Action::Recompress(arguments) => recompress::run(arguments, context),
         Action::Scrub(arguments) => scrub::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),

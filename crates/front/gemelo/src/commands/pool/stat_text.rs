@@ -8,6 +8,7 @@ use gemelo_base::units::{
     format_size,
 };
 use gemelo_base::{Stat, StatTable};
+use gemelo_format::Compression;
 use gemelo_serve::{StatReport, VolumeReport};
 use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, SnapshotSpace};
 
@@ -115,8 +116,12 @@ fn space(report: &StatReport) -> String {
     row("freed, not yet usable", pool.pending_blocks);
     row("reserved", pool.reserved_blocks);
     row("capacity", pool.capacity_blocks + pool.reserved_blocks);
+    let compression = match pool.compression {
+        Compression::Off => String::new(),
+        other => format!(", compressed with {other}"),
+    };
     format!(
-        "Blocks of {}\n{}\ndedup ratio {:.4}, {} in use, {}\n",
+        "Blocks of {}{compression}\n{}\ndedup ratio {:.4}, {} in use, {}\n",
         format_size(block_bytes),
         table.render(2),
         report.dedup_ratio,
@@ -126,8 +131,7 @@ fn space(report: &StatReport) -> String {
 }
 
 fn snapshot_space(space: &SnapshotSpace, block_bytes: u64) -> String {
-    let of_snapshots =
-        space.physical_blocks.saturating_sub(space.physical_blocks_without_snapshots);
+    let of_snapshots = space.used_blocks.saturating_sub(space.used_blocks_without_snapshots);
     format!(
         "dedup ratio without snapshots {:.4}, {} in blocks that only snapshots hold\n",
         space.dedup_ratio_without_snapshots(),

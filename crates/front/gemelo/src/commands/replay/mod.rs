@@ -1,7 +1,9 @@
 //! `gemelo replay` replays a recorded trace with its content on storage.
 
+mod on_hosts;
 mod text;
 
+use super::hosts::HostOptions;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome};
 use crate::files;
@@ -14,24 +16,33 @@ use std::path::PathBuf;
 /// Replay a trace of block I/O with its content.
 ///
 /// Blocks with equal hashes in the trace get equal contents. Traces without hashes get contents
-/// from --distribution.
+/// from --distribution. With --hosts, each host replays the whole trace onto a target of its own.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     job: ReplayJobOptions,
     /// Print the plan, and do not replay
-    #[arg(long, conflicts_with_all = ["json", "report"])]
+    #[arg(long, conflicts_with_all = ["json", "report", "hosts"])]
     dry_run: bool,
     /// Write the result as JSON to this file; - writes it to standard output in place of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
     report: ReportOption,
+    #[command(flatten)]
+    hosts: HostOptions,
+    /// Each host has a target of its own, although all have the same name [default: the name has
+    /// {host} or {index}, and so may those of traces]
+    #[arg(long, requires = "hosts", help_heading = "Hosts")]
+    own_targets: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let Arguments { job, dry_run, json, report } = arguments;
+    let Arguments { job, dry_run, json, report, hosts, .. } = arguments;
     files::check_all_new(json.as_deref().into_iter().chain(report.path()), job.force)?;
+    if let Some(fleet) = hosts.fleet()? {
+        return on_hosts::run(arguments, &fleet, context);
+    }
     let environment = context.job_environment();
     let resolved = resolve(job, &environment)?;
     let quiet = files::is_some_standard_output(json.as_deref()) || report.is_standard_output();

@@ -3,9 +3,11 @@
 use super::merge::MergeArguments;
 use super::outputs::OutputOptions;
 use crate::commands::hosts::HostOptions;
+use crate::values::parse_compression;
 use clap::{Args, Subcommand, ValueEnum};
 use gemelo_base::units::parse_size;
 use gemelo_base::values::Size;
+use gemelo_format::Compression;
 use gemelo_scan::{Counting, ScanFingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -43,6 +45,10 @@ pub(super) struct ScanArguments {
     /// Hash function of the fingerprints, which have 128 bits
     #[arg(long, value_enum, default_value_t = FingerprintOption::Xxh3)]
     fingerprint: FingerprintOption,
+    /// Predict the space that the data take in a pool with these compressions: off, lz4, zstd or
+    /// zstd:LEVEL. Block sizes are those of pools then, up to 64k
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = parse_compression, conflicts_with = "hosts")]
+    compression: Vec<Compression>,
     /// Skip files and directories that match; a glob without / matches names at any depth, a glob
     /// with / matches paths relative to PATH
     #[arg(long, value_name = "GLOB", help_heading = "Files")]
@@ -174,6 +180,7 @@ impl ScanArguments {
             one_file_system: self.one_file_system,
             count_hard_links: self.count_hard_links,
             directory_depth: self.by_directory,
+            compression: self.compression.clone(),
             // Only a progress bar shows the total.
             find_total: std::io::stderr().is_terminal(),
         }

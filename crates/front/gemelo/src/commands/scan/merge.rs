@@ -6,6 +6,8 @@ use super::outputs::{OutputOptions, Saving};
 use crate::context::Context;
 use crate::exit::Outcome;
 use clap::Args;
+use gemelo_scan::ZeroPolicy;
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Merge fingerprint sets that were saved on one host or on several.
@@ -23,6 +25,13 @@ pub(super) struct MergeArguments {
     outputs: OutputOptions,
 }
 
+/// The request of a merge, as its result file has it.
+#[derive(Serialize)]
+struct MergeRequest<'a> {
+    sets: &'a [PathBuf],
+    zeros: ZeroPolicy,
+}
+
 pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.outputs.check(&[])?;
     let saving = Saving::begin(&arguments.outputs)?;
@@ -36,5 +45,6 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Resu
     let sizes = saved.result.block_sizes.iter().map(|size| size.block_bytes).collect::<Vec<_>>();
     // The block sizes, and thus the files of distributions, are known only from the sets.
     arguments.outputs.check(&sizes)?;
-    finish(saved, saving, &arguments.sets, &arguments.outputs, context)
+    let input = MergeRequest { sets: &arguments.sets, zeros: arguments.zeros.policy() };
+    finish(saved, saving, &input, &arguments.outputs, context)
 }

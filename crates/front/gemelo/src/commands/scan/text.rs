@@ -139,6 +139,7 @@ fn block_size(size: &BlockSizeResult) -> String {
     if let Some(nature) = &size.nature {
         text += &of_nature(nature);
     }
+    text += &of_pools(size);
     if let Some(locality) = &size.locality {
         text += &of_locality(locality);
     }
@@ -279,6 +280,27 @@ fn max_repeated(size: &BlockSizeResult) -> String {
             &format!("  {:>width$} copies  {fingerprint} {notes}{place}\n", format_count(*copies));
     }
     text
+}
+
+/// Shows the space that the data would take in pools.
+fn of_pools(size: &BlockSizeResult) -> String {
+    let Some(first) = size.pools.first() else { return String::new() };
+    let mut table = Table::new();
+    table.row(["compression", "contents", "stored in", "", "of contents"]);
+    for pool in &size.pools {
+        table.row([
+            pool.compression.to_string(),
+            format_count(pool.physical_blocks),
+            format_count(pool.used_blocks),
+            format_size(pool.used_blocks * u64::from(size.block_bytes)),
+            format_percent(pool.stored_share),
+        ]);
+    }
+    format!(
+        "\n  Blocks in a pool, predicted from {}\n{}",
+        format_counted(first.sampled_contents, "distinct content"),
+        table.render(2)
+    )
 }
 
 fn of_nature(nature: &NatureResult) -> String {

@@ -4,10 +4,11 @@ use super::mode::Mode;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
-use crate::values::volume_path_parser;
+use crate::values::{parse_compression, volume_path_parser};
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
+use gemelo_format::{Compression, DedupMode};
 use gemelo_place::VolumePath;
 use gemelo_serve::PoolRequest;
 
@@ -76,18 +77,27 @@ pub(crate) struct Set {
     #[arg(value_name = "POOL/NAME", value_parser = volume_path_parser())]
     volume: VolumePath,
     /// Mode of deduplication of further writes
-    #[arg(long, value_name = "MODE")]
-    dedup: Mode,
+    #[arg(long, value_name = "MODE", required_unless_present = "compression")]
+    dedup: Option<Mode>,
+    /// Compression of further writes: off, lz4, zstd or zstd:LEVEL, where LEVEL is 1 to 19. The
+    /// pool must have been created with --compression. 'gemelo pool recompress' does the same for
+    /// earlier contents
+    #[arg(long, value_name = "KIND", value_parser = parse_compression)]
+    compression: Option<Compression>,
 }
 
 pub(super) fn set(arguments: &Set, context: &Context) -> anyhow::Result<Outcome> {
-    let Set { volume, dedup } = arguments;
-    let mode = (*dedup).into();
-    pools::change(
-        &volume.pool,
-        &PoolRequest::SetMode { name: volume.name.clone(), mode },
-        context,
-    )?;
-    context.print(&format!("{volume}: dedup {}\n", super::mode::name_of(mode)))?;
+    let Set { volume, dedup, compression } = arguments;
+    let name = || volume.name.clone();
+    // It is the one that may be refused, so it comes first.
+    if let Some(compression) = *compression {
+        let request = PoolRequest::SetCompression { name: name(), compression };
+        pools::change(&volume.pool, &request, context)?;
+        context.print(&format!("{volume}: compression {compression}\n"))?;
+    }
+    if let Some(mode) = dedup.map(DedupMode::from) {
+        pools::change(&volume.pool, &PoolRequest::SetMode { name: name(), mode }, context)?;
+        context.print(&format!("{volume}: dedup {}\n", super::mode::name_of(mode)))?;
+    }
     Ok(Outcome::Done)
 }

@@ -98,6 +98,7 @@ fn text(figures: &Stats<'_>, block_bytes: u64, is_served: bool) -> String {
         table.row(["stored in order".to_owned(), format_percent(*share)]);
     }
     table.row(["dedup", name_of(record.mode)]);
+    table.row(["compression".to_owned(), record.compression.to_string()]);
     table.row(["access", if record.read_only { "read" } else { "write" }]);
     table.row(["origin".to_owned(), birth::origin(record)]);
     table.row(["created".to_owned(), birth::created(record)]);

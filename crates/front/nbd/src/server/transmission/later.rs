@@ -97,7 +97,9 @@ impl Transmission<'_> {
                 open.take().into_iter().for_each(|lane| self.start(lane));
             }
             open = open.or_else(|| self.lanes.open());
-            let data = self.intake.all().get(payload.clone()).unwrap_or_default();
+            let data = self.intake.all().get(payload.clone());
+            assert!(data.is_some(), "the data of a request that was left is still here");
+            let data = data.unwrap_or_default();
             let is_in_lane = open
                 .as_mut()
                 .is_some_and(|lane| lane.batch.batch.push_copied(header, data, &rules));

@@ -1,6 +1,6 @@
 //! Chooses the windows of blocks that are worth emptying.
 
-use super::{Effort, Finding, Stage};
+use super::pass::{Choosing, Effort, Finding, Stage};
 use crate::engine::Engine;
 use crate::engine::data::{CONTENT, MAX_CONTENTS, Rule, Window};
 use crate::engine::layout::references::MAX_REFERENCES;
@@ -18,19 +18,6 @@ const PIECES: u32 = 16;
 /// store.
 const MIN_CONTENTS: u64 = 1 << 16;
 const CONTENTS_PART: u64 = 8;
-
-/// The choice of windows, which is under way.
-pub(super) struct Choosing {
-    /// Blocks that the windows are to save.
-    wanted: u64,
-    /// The contents of a full block, in the unit of [`CONTENT`].
-    per_block: u64,
-    /// The rules that are tried, one after another, until the windows save enough.
-    rules: Vec<Rule>,
-    /// The block at which the search goes on.
-    next: u32,
-    windows: Vec<Window>,
-}
 
 /// The rule by which the blocks of a window that are written again cost this much.
 fn rule_of(per_block: u64, cost: u64) -> Rule {

@@ -1,12 +1,11 @@
 //! Moves the contents of a window to other blocks, in the form that they have.
 
-use super::{Engine, Move, MoveState, OpenVolume, is_movable, others_are_same};
 use crate::counters::add;
 use crate::engine::data::{MAX_CONTENTS, Window};
-use crate::engine::layout::SETTLED_BLOCKS;
-use crate::engine::layout::chunk::MAX_CHANGES;
+use crate::engine::layout::chunk::{MAX_CHANGES, is_movable};
+use crate::engine::layout::moves::{Move, MoveState, OpenVolume, SETTLED_BLOCKS, others_are_same};
 use crate::engine::layout::references::{Reference, References};
-use crate::engine::{State, VolumeShared, Wanted};
+use crate::engine::{Engine, State, VolumeShared, Wanted};
 use crate::error::Result;
 use gemelo_format::{MapEntry, PACKED_TABLE_BYTES, PackedPlace, Pbn};
 use gemelo_store::Compressed;

@@ -1,26 +1,16 @@
 //! Finds the references of the contents in the chosen windows, by a walk over all maps.
 
-use super::{Moving, References, Stage};
+use super::pass::{Finding, Moving, Stage};
 use crate::engine::data::Window;
-use crate::engine::layout::references::{MAX_OF_BLOCK, MAX_REFERENCES, Reference};
+use crate::engine::layout::references::{MAX_OF_BLOCK, MAX_REFERENCES, References};
 use crate::engine::{Engine, VolumeShared};
 use crate::error::Result;
 use gemelo_format::{Lbn, PackedPlace, Pbn};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Pieces of a map that are looked at in one step: 16,384 LBNs.
 const PIECES: u32 = 256;
-
-/// The walk, which is under way.
-pub(super) struct Finding {
-    /// In the order of the blocks.
-    windows: Vec<Window>,
-    /// Volumes that are left.
-    volumes: VecDeque<Arc<VolumeShared>>,
-    next: Lbn,
-    found: Vec<Reference>,
-}
 
 impl Finding {
     pub(super) fn new(volumes: BTreeMap<String, Arc<VolumeShared>>, windows: Vec<Window>) -> Self {

@@ -1,8 +1,8 @@
 //! The cleaner's thread: works when few blocks are free.
 
-use super::{Effort, Step};
+use super::pass::{Effort, Step};
 use crate::engine::Engine;
-use crate::engine::worker::StopSignal;
+use crate::engine::stop_signal::StopSignal;
 use crate::error::Result;
 use gemelo_base::scheduling::use_spare_time;
 

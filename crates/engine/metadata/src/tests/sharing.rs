@@ -1,0 +1,236 @@
+//! Clones of the cached backends that share maps: random changes beside a model, and exact
+//! accounting of what a clone costs.
+
+use super::pair::Pair;
+use super::{VOLUME_BLOCKS, checksum_of, record, stored};
+use gemelo_base::random::{Random, mix64};
+use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, MapEntry, Pbn, Root, VolumeId};
+
+const SHARING: [BackendKind; 2] = [BackendKind::Table, BackendKind::Compact];
+const VOLUME: VolumeId = VolumeId(1);
+const BLOCKS: u64 = 5000;
+/// The most bytes of the table for a clone with a short name that is never written.
+const CLONE_BYTES: u64 = 100;
+
+/// Clones, removals and checkpoints of all outcomes come at any time, also within each other.
+fn conform(kind: BackendKind, seed: u64) {
+    let (mut pair, mut chance) = (Pair::new(kind, seed), Random::new(seed));
+    pair.create(1);
+    pair.create(2);
+    let mut steps = |pair: &mut Pair, steps: u64| {
+        for _ in 0..steps {
+            if chance.below(60) == 0 { pair.change_volume() } else { pair.step(false) }
+        }
+    };
+    for round in 0..12 {
+        steps(&mut pair, 500);
+        pair.backend.freeze();
+        let at_freeze = pair.model.clone();
+        let totals = pair.backend.totals();
+        steps(&mut pair, 150);
+        let root = Root { references: totals.references, ..pair.write() };
+        let root = Root { physical: totals.physical, next_volume: totals.next_volume, ..root };
+        steps(&mut pair, 150);
+        match (round + seed) % 4 {
+            0 => pair.backend.abandon(),
+            1 | 2 => {
+                pair.backend.finish();
+                pair.generation += 1;
+            }
+            // The next process begins with the frozen state.
+            _ => {
+                pair.model = at_freeze;
+                pair.backend.finish();
+                pair.reload(&root);
+                pair.compare();
+                pair.free_unused();
+            }
+        }
+        pair.compare();
+    }
+    // No slot is lost: what is in use is what the next process finds.
+    for _ in 0..2 {
+        checkpoint(&mut pair);
+    }
+    let root = checkpoint(&mut pair);
+    let pages = pair.backend.totals().pages;
+    pair.reload(&root);
+    assert_eq!(pair.backend.totals().pages, pages, "{kind:?} {seed}");
+    pair.compare();
+}
+
+#[test]
+fn table_shares_maps_as_the_model_does() {
+    (0..4).for_each(|seed| conform(BackendKind::Table, seed));
+}
+
+#[test]
+fn compact_shares_maps_as_the_model_does() {
+    (4..8).for_each(|seed| conform(BackendKind::Compact, seed));
+}
+
+fn checkpoint(pair: &mut Pair) -> Root {
+    pair.backend.freeze();
+    let root = pair.write();
+    pair.backend.finish();
+    pair.generation += 1;
+    root
+}
+
+fn store(volume: VolumeId, lbn: u64, pbn: u32) -> Change {
+    let bits = u128::from(mix64(u64::from(pbn)));
+    Change::Store {
+        volume,
+        lbn: Lbn(lbn),
+        pbn: Pbn::new(pbn).unwrap(),
+        fingerprint: Fingerprint::of_hash(bits << 64 | bits),
+        checksum: checksum_of(pbn),
+    }
+}
+
+fn clone_of(source: VolumeId, volume: u32) -> Change {
+    Change::Clone {
+        source,
+        volume: VolumeId(volume),
+        name: format!("clone-{volume}"),
+        read_only: true,
+        created_s: Some(1_700_000_000),
+    }
+}
+
+/// A backend with a volume of 5000 blocks, of which a checkpoint was written.
+fn filled(kind: BackendKind) -> (Pair, Root) {
+    let mut pair = Pair::new(kind, 1);
+    pair.apply(&Change::Create(record(VOLUME.0, VOLUME_BLOCKS * 512)));
+    for lbn in 0..BLOCKS {
+        pair.apply(&store(VOLUME, lbn, lbn as u32 + 1));
+    }
+    let root = checkpoint(&mut pair);
+    (pair, root)
+}
+
+fn is_sound(pair: &Pair) {
+    assert_eq!(pair.backend.prove(9).unwrap(), Vec::<String>::new());
+}
+
+fn place(pair: &Pair, volume: u32, lbn: u64) -> MapEntry {
+    let mut places = Vec::new();
+    pair.backend.look_up(VolumeId(volume), &[Lbn(lbn)], &mut places).unwrap();
+    places[0]
+}
+
+#[test]
+fn clones_that_are_never_written_cost_their_record() {
+    for (kind, clones) in SHARING.into_iter().flat_map(|kind| [(kind, 100), (kind, 10_000)]) {
+        let (mut pair, before) = filled(kind);
+        let (pages, memory) = (pair.backend.totals().pages, pair.backend.totals().memory_bytes);
+        let pages_before = pages;
+        (2..clones + 2).for_each(|volume| drop(pair.apply(&clone_of(VOLUME, volume))));
+        assert!(pair.backend.totals().memory_bytes - memory < 4096, "one page has more parents");
+        let root = checkpoint(&mut pair);
+        let table_bytes = root.table_bytes - before.table_bytes;
+        assert!(table_bytes <= u64::from(clones) * CLONE_BYTES, "{table_bytes} bytes");
+        let table_pages = |root: &Root| root.table_bytes.div_ceil(4084);
+        let added = pair.backend.totals().pages - pages;
+        assert_eq!(added, table_pages(&root) - table_pages(&before), "{kind:?}");
+        let pages = pair.backend.totals().pages;
+        pair.reload(&root);
+        let totals = pair.backend.totals();
+        assert_eq!((totals.pages, totals.physical), (pages, BLOCKS));
+        assert_eq!(totals.references, BLOCKS * u64::from(clones + 1));
+        for volume in 2..clones + 2 {
+            let remove = Change::Remove { volume: VolumeId(volume) };
+            pair.backend.check_change(&remove).unwrap();
+            assert_eq!(pair.apply(&remove), []);
+        }
+        is_sound(&pair);
+        assert_eq!(pair.apply(&Change::Remove { volume: VOLUME }).len(), BLOCKS as usize);
+        assert_eq!((pair.backend.totals().references, pair.backend.totals().physical), (0, 0));
+        checkpoint(&mut pair);
+        let root = checkpoint(&mut pair);
+        pair.reload(&root);
+        // Ten leaves of the map and five of the counts, each with the page above, are gone.
+        assert!(pair.backend.totals().pages <= pages_before - 17, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_chain_of_snapshots_costs_what_differs() {
+    const SNAPSHOTS: u32 = 1000;
+    for kind in SHARING {
+        let (mut pair, _) = filled(kind);
+        let pages = pair.backend.totals().pages;
+        let mut words = Vec::new();
+        for number in 0..SNAPSHOTS {
+            pair.apply(&clone_of(VOLUME, number + 2));
+            let lbn = u64::from(number) * 7 % BLOCKS;
+            words.push((lbn, place(&pair, VOLUME.0, lbn)));
+            pair.apply(&store(VOLUME, lbn, 5001 + number));
+            if number % 100 == 50 {
+                checkpoint(&mut pair);
+            }
+        }
+        is_sound(&pair);
+        checkpoint(&mut pair);
+        let root = checkpoint(&mut pair);
+        // A leaf and the node above it, and the pages of counts, fingerprints, index and table.
+        let added = pair.backend.totals().pages - pages;
+        assert!(added < u64::from(SNAPSHOTS) * 2 + 60, "{kind:?}: {added} pages");
+        pair.reload(&root);
+        is_sound(&pair);
+        for (number, (lbn, right)) in (2..).zip(&words) {
+            assert_eq!(place(&pair, number, *lbn), *right, "snapshot {number}");
+        }
+        for number in (2..SNAPSHOTS + 2).step_by(2) {
+            pair.apply(&Change::Remove { volume: VolumeId(number) });
+        }
+        is_sound(&pair);
+        for number in (3..SNAPSHOTS + 2).step_by(2).chain([VOLUME.0]) {
+            pair.apply(&Change::Remove { volume: VolumeId(number) });
+        }
+        is_sound(&pair);
+        assert_eq!((pair.backend.totals().references, pair.backend.totals().physical), (0, 0));
+    }
+}
+
+#[test]
+fn a_removal_gives_up_what_no_other_volume_has() {
+    for kind in SHARING {
+        let (mut pair, _) = filled(kind);
+        pair.apply(&clone_of(VOLUME, 2));
+        pair.apply(&store(VOLUME, 700, 6000));
+        pair.apply(&store(VOLUME, 1 << 30, 6001));
+        checkpoint(&mut pair);
+        let pieces = pair.remove_in_pieces(1);
+        assert!(pieces <= 4, "{kind:?}: {pieces} pieces for two leaves");
+        is_sound(&pair);
+        let totals = pair.backend.totals();
+        assert_eq!((totals.references, totals.physical), (BLOCKS, BLOCKS));
+        assert_eq!(place(&pair, 2, 700), stored(701));
+    }
+}
+
+#[test]
+fn a_shared_leaf_is_counted_once_and_its_copy_adds_a_reference_to_each_block() {
+    for kind in SHARING {
+        let (mut pair, _) = filled(kind);
+        let counts = |pair: &Pair| {
+            let (mut counts, pbns) = (Vec::new(), [1, 512, 513].map(|pbn| Pbn::new(pbn).unwrap()));
+            pair.backend.counts(&pbns, &mut counts).unwrap();
+            counts
+        };
+        (2..6).for_each(|volume| drop(pair.apply(&clone_of(VOLUME, volume))));
+        assert_eq!(counts(&pair), [1, 1, 1]);
+        assert!(pair.backend.is_in_shared_part(VOLUME, Lbn(0)));
+        pair.apply(&store(VolumeId(3), 0, 6000));
+        assert_eq!(counts(&pair), [1, 2, 1], "volume 3 has a leaf of its own");
+        assert!(!pair.backend.is_in_shared_part(VolumeId(3), Lbn(0)));
+        assert!(pair.backend.is_in_shared_part(VolumeId(3), Lbn(512)));
+        for volume in [1, 2, 4] {
+            pair.apply(&Change::Remove { volume: VolumeId(volume) });
+        }
+        assert!(!pair.backend.is_in_shared_part(VolumeId(5), Lbn(0)), "no other volume has it");
+        assert_eq!(pair.apply(&store(VolumeId(5), 0, 6001)), [1], "its last reference goes");
+        is_sound(&pair);
+    }
+}

@@ -1,0 +1,136 @@
+//! Makes damaged blocks suspect, and mends those whose contents are written again.
+
+use super::DamagedBlock;
+use crate::counters::add;
+use crate::engine::{Engine, State, Wanted};
+use crate::error::Result;
+use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
+use gemelo_store::ContentRead;
+
+/// Damaged blocks that are listed.
+const MAX_LISTED: usize = 1000;
+
+impl Engine {
+    /// Records a damaged block, and keeps it from being shared. The caller holds a pin, so the
+    /// block has not been given to another content since it was looked up.
+    #[cold]
+    pub(crate) fn note_damage(&self, volume: VolumeId, wanted: Wanted) {
+        let is_new = self.damages.note((volume, wanted.lbn.0, wanted.pbn.number()));
+        add(&self.counters.damaged_blocks, u64::from(is_new));
+        self.suspect(wanted.pbn);
+    }
+
+    /// Makes a block suspect, if it could be shared. A pool that takes no changes cannot share
+    /// either.
+    pub(crate) fn suspect(&self, pbn: Pbn) {
+        self.data.doubt(pbn, None);
+        if self.check_writable().is_err() {
+            return;
+        }
+        let mut state = self.state_to_change();
+        let mut records = Vec::new();
+        let is_shareable = state.backend().records(&[pbn], &mut records).is_ok()
+            && records.iter().all(|record| {
+                record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect
+            });
+        if is_shareable {
+            // A failure stops the pool, and the stopped pool reports the reason.
+            let _ = self.log.apply(&mut state, &Change::Suspect { pbn, is_suspect: true });
+        }
+    }
+
+    /// Tells the owner of the veto that the content of a block was found damaged, and of a copy.
+    pub(crate) fn doubt(&self, pbn: Pbn, copy: Option<Pbn>) {
+        self.data.doubt(pbn, copy);
+    }
+
+    /// Returns blocks that only others use; see [`gemelo_store::FreeVeto::lent`].
+    pub(crate) fn lent(&self, after: Option<Pbn>, most: usize) -> Result<Vec<(Pbn, Fingerprint)>> {
+        self.data.lent(after, most)
+    }
+
+    /// Reads contents from the medium, without their checksums.
+    pub(crate) fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
+        self.data.read_medium(reads);
+    }
+
+    /// Clears the mark of a suspect block that turned out to be good.
+    pub(crate) fn acquit(&self, pbn: Pbn) -> Result<()> {
+        if self.check_writable().is_err() {
+            return Ok(());
+        }
+        self.data.doubt(pbn, None);
+        self.log.apply(&mut self.state_to_change(), &Change::Suspect { pbn, is_suspect: false })
+    }
+
+    /// Clears the mark of a suspect block whose content was written again.
+    pub(in crate::engine) fn mend(&self, state: &mut State, pbn: Pbn) -> Result<()> {
+        self.log.apply(state, &Change::Suspect { pbn, is_suspect: false })?;
+        self.data.doubt(pbn, None);
+        self.damages.forget(pbn);
+        add(&self.counters.healed_blocks, 1);
+        Ok(())
+    }
+
+    /// Writes the content of a damaged block to that block again. Returns `false` if that is not
+    /// possible. The caller holds a pin since it looked the block up.
+    pub(crate) fn write_again(&self, pbn: Pbn, content: &[u8]) -> Result<bool> {
+        if self.check_writable().is_err() || !self.heal(Some(pbn), content) {
+            return Ok(false);
+        }
+        let mut state = self.state_to_change();
+        let mut records = Vec::new();
+        state.backend().records(&[pbn], &mut records)?;
+        if records.iter().any(|record| record.is_suspect) {
+            self.mend(&mut state, pbn)?;
+        } else {
+            self.damages.forget(pbn);
+            add(&self.counters.healed_blocks, 1);
+        }
+        Ok(true)
+    }
+
+    /// Makes the contents durable that were written again.
+    pub(crate) fn sync_healed(&self) -> Result<()> {
+        // A block without a fingerprint has no mark to clear, so the commit may have nothing to
+        // write and would sync no data.
+        self.data.sync()?;
+        self.flush()
+    }
+
+    /// Writes the content of a suspect block again, if the block still has this fingerprint.
+    pub(crate) fn heal_suspect(
+        &self,
+        pbn: Pbn,
+        fingerprint: Fingerprint,
+        content: &[u8],
+    ) -> Result<bool> {
+        // It keeps the block from being given to another content between the look and the write.
+        let _pin = self.pin();
+        let mut records = Vec::new();
+        self.state().backend().records(&[pbn], &mut records)?;
+        let is_suspect = records.iter().all(|record| {
+            record.references > 0 && record.is_suspect && record.fingerprint == fingerprint
+        });
+        if is_suspect { self.write_again(pbn, content) } else { Ok(false) }
+    }
+
+    /// The damaged blocks that were found and that are still in use.
+    pub(crate) fn damaged_blocks(&self) -> Vec<DamagedBlock> {
+        let noted = self.damages.noted();
+        let volumes = self.volumes();
+        let name_of = |id: VolumeId| {
+            volumes.iter().find(|(_, volume)| volume.id() == id).map(|(name, _)| name.clone())
+        };
+        let state = self.state();
+        let mut places = Vec::new();
+        let in_use = |(id, lbn, pbn): (VolumeId, u64, u32)| {
+            places.clear();
+            state.backend().look_up(id, &[Lbn(lbn)], &mut places).ok()?;
+            let is_there = places.first().and_then(|place: &MapEntry| place.pbn()).map(Pbn::number);
+            (is_there == Some(pbn)).then_some(())?;
+            Some(DamagedBlock { volume: name_of(id)?, lbn, pbn })
+        };
+        noted.into_iter().filter_map(in_use).take(MAX_LISTED).collect()
+    }
+}

@@ -1,0 +1,201 @@
+//! Takes blocks that are to be examined, volume by volume.
+
+use super::control::{FinderControl, FinderStats};
+use super::report::{FinderReport, Found, Scope};
+use super::turns::Turn;
+use crate::counters::add;
+use crate::engine::read::wanted_at;
+use crate::engine::{Engine, VolumeShared, Wanted};
+use crate::error::Result;
+use gemelo_format::{Lbn, Pbn};
+use std::sync::Arc;
+
+/// LBNs that the course through a whole volume looks up at once: two pages of a map.
+pub(super) const SWEPT_AT_ONCE: u64 = 1024;
+/// Bytes that are read and fingerprinted between two holds of the state's lock.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Rounds for the blocks of a step. Every round settles the first copy of each content, unless the
+/// index changes meanwhile. What is left after that many is marked again.
+const MAX_ROUNDS: u32 = 4;
+
+impl Engine {
+    /// Examines at most `max_blocks` blocks of the volume whose turn it is. Returns
+    /// `None` if there is nothing to examine.
+    pub(crate) fn find_next(&self, scope: Scope, max_blocks: usize) -> Result<Option<Found>> {
+        self.check_writable()?;
+        let (began_ns, began_cpu_ns) = (self.clock.now_ns(), self.clock.thread_cpu_ns());
+        let found = self.find_in_turn(scope, max_blocks);
+        if let (Some(began_ns), Some(ended_ns)) = (began_cpu_ns, self.clock.thread_cpu_ns()) {
+            self.finder.add_cpu(ended_ns.saturating_sub(began_ns));
+        }
+        if matches!(found, Ok(Some(_))) {
+            self.finder.add_working(self.clock.now_ns().saturating_sub(began_ns));
+        }
+        found
+    }
+
+    fn find_in_turn(&self, scope: Scope, max_blocks: usize) -> Result<Option<Found>> {
+        let mut volumes = self.examined_volumes();
+        let last = self.finder.last_turn();
+        volumes.sort_by_key(|volume| (volume.turn().begin(last), volume.id()));
+        for volume in volumes {
+            let removed = volume.enter();
+            if *removed {
+                continue;
+            }
+            if let Some(found) = self.find_in(&volume, scope, max_blocks)? {
+                Turn::note_served(last, volume.turn(), found);
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The volumes that may have blocks to examine.
+    pub(super) fn examined_volumes(&self) -> Vec<Arc<VolumeShared>> {
+        self.volumes().into_values().filter(|volume| volume.is_examined()).collect()
+    }
+
+    /// Returns whether the finder of the background has blocks to examine.
+    pub(super) fn has_due(&self, now_ns: u64) -> bool {
+        self.examined_volumes().iter().any(|volume| volume.dirty().is_due(now_ns))
+    }
+
+    fn find_in(
+        &self,
+        volume: &VolumeShared,
+        scope: Scope,
+        max_blocks: usize,
+    ) -> Result<Option<Found>> {
+        let marked = {
+            let mut dirty = volume.dirty();
+            match scope {
+                Scope::Due { now_ns } => dirty.take_due(now_ns, max_blocks),
+                Scope::Until { until_ns } => dirty.take_until(until_ns, max_blocks),
+            }
+        };
+        // The pin keeps all blocks that are looked up here from being reused before the end.
+        let _pin = self.pin();
+        if marked.is_empty() {
+            return self.sweep(volume, scope, max_blocks);
+        }
+        let examined =
+            self.unidentified(volume, &marked).and_then(|left| self.examine(volume, left));
+        if examined.is_err() {
+            volume.dirty().mark(marked.iter().copied(), self.clock.now_ns());
+        }
+        Ok(Some(Found { report: examined?, passed_blocks: marked.len() as u64 }))
+    }
+
+    /// Goes on with the course through a whole volume.
+    fn sweep(
+        &self,
+        volume: &VolumeShared,
+        scope: Scope,
+        max_blocks: usize,
+    ) -> Result<Option<Found>> {
+        let (Scope::Due { now_ns: until_ns } | Scope::Until { until_ns }) = scope;
+        let Some(from) = volume.dirty().sweep_from(until_ns) else { return Ok(None) };
+        let end = Lbn(volume.size_bytes() / self.block_bytes() as u64);
+        let first = self.state().backend().next_mapped(volume.id(), Lbn(from), end)?;
+        let Some(first) = first else {
+            volume.dirty().note_swept(from, None, self.clock.now_ns());
+            return Ok(Some(Found::default()));
+        };
+        let mut next = first.0 + SWEPT_AT_ONCE;
+        let lbns: Vec<Lbn> = (first.0..next.min(end.0)).map(Lbn).collect();
+        let mut left = self.unidentified(volume, &lbns)?;
+        {
+            let dirty = volume.dirty();
+            left.retain(|wanted| !dirty.is_marked(wanted.lbn));
+        }
+        if let Some(later) = left.get(max_blocks) {
+            next = later.lbn.0;
+            left.truncate(max_blocks);
+        }
+        let passed_blocks = next.min(end.0) - first.0;
+        let report = self.examine(volume, left)?;
+        volume.dirty().note_swept(from, Some(next), self.clock.now_ns());
+        Ok(Some(Found { report, passed_blocks }))
+    }
+
+    /// Examines blocks, and shares those whose contents are known.
+    fn examine(&self, volume: &VolumeShared, mut left: Vec<Wanted>) -> Result<FinderReport> {
+        let mut report = FinderReport::default();
+        let chunk_blocks = (CHUNK_BYTES / self.block_bytes()).max(1);
+        for _ in 0..MAX_ROUNDS {
+            if left.is_empty() {
+                break;
+            }
+            let mut again = Vec::new();
+            for chunk in left.chunks(chunk_blocks) {
+                self.log.bound_open_commit()?;
+                again.extend(self.examine_chunk(volume, chunk, &mut report)?);
+            }
+            left = again;
+        }
+        if !left.is_empty() {
+            let lbns = left.iter().map(|wanted| wanted.lbn);
+            volume.dirty().mark(lbns, self.now_ns());
+        }
+        report.examined_blocks += left.len() as u64;
+        report.aborted_blocks += left.len() as u64;
+        let (pool, own) = (&self.counters, volume.counters());
+        for (of_pool, of_volume, blocks) in [
+            (&pool.examined_blocks, &own.examined_blocks, report.examined_blocks),
+            (&pool.found_blocks, &own.found_blocks, report.shared_blocks),
+            (&pool.identified_blocks, &own.identified_blocks, report.identified_blocks),
+            (&pool.aborted_blocks, &own.aborted_blocks, report.aborted_blocks),
+        ] {
+            add(of_pool, blocks);
+            add(of_volume, blocks);
+        }
+        Ok(report)
+    }
+
+    /// Returns those of the blocks that are stored and have no fingerprint.
+    pub(super) fn unidentified(&self, volume: &VolumeShared, lbns: &[Lbn]) -> Result<Vec<Wanted>> {
+        let end = volume.size_bytes() / self.block_bytes() as u64;
+        let lbns: Vec<Lbn> = lbns.iter().copied().filter(|lbn| lbn.0 < end).collect();
+        let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
+        let state = self.state();
+        state.backend().look_up(volume.id(), &lbns, &mut places)?;
+        let pairs = lbns.iter().map(|lbn| lbn.0).zip(&places);
+        let mut stored: Vec<Wanted> = pairs.filter_map(wanted_at).collect();
+        let pbns: Vec<Pbn> = stored.iter().map(|wanted| wanted.pbn).collect();
+        state.backend().records(&pbns, &mut records)?;
+        drop(state);
+        let mut records = records.into_iter();
+        stored.retain(|_| records.next().is_some_and(|record| record.fingerprint.is_none()));
+        Ok(stored)
+    }
+
+    /// Pauses or resumes the finder of the background.
+    pub(crate) fn pause_finder(&self, is_paused: bool) {
+        self.finder.set_paused(is_paused);
+    }
+
+    /// The control of the finder.
+    pub(crate) const fn finder(&self) -> &FinderControl {
+        &self.finder
+    }
+
+    /// Figures of the finder.
+    pub(crate) fn finder_figures(&self) -> FinderStats {
+        let mut figures =
+            FinderStats { remembered: self.data.remembered().figures(), ..self.finder.figures() };
+        let now_ns = self.clock.now_ns();
+        for volume in self.examined_volumes() {
+            let backlog = volume.backlog();
+            let oldest_ns = backlog.oldest_ns.map_or(0, |at_ns| now_ns.saturating_sub(at_ns));
+            figures.backlog_blocks += backlog.blocks;
+            figures.oldest_ns = figures.oldest_ns.max(oldest_ns);
+            figures.swept_volumes += u64::from(backlog.is_swept);
+            figures.rewritten_blocks += backlog.rewritten_blocks;
+            figures.sampled_blocks += backlog.sampled_blocks;
+            figures.wasted_blocks += backlog.wasted_blocks;
+            figures.longest_delay_ns = figures.longest_delay_ns.max(backlog.delay_ns);
+        }
+        figures
+    }
+}

@@ -1,0 +1,91 @@
+//! A pass of the cleaner: its stages, and how far each of them has come.
+
+use crate::engine::VolumeShared;
+use crate::engine::data::{Rule, Window};
+use crate::engine::layout::references::{Reference, References};
+use gemelo_format::Lbn;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The rule by which a pass chooses blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::engine) enum Effort {
+    /// Blocks that cost little.
+    Background,
+    /// All blocks that save any space, because a write would fail.
+    Full,
+}
+
+/// The blocks that a pass is going to empty.
+pub(super) struct Moving {
+    pub(super) windows: VecDeque<Window>,
+    pub(super) references: References,
+}
+
+/// The stage of a pass.
+pub(super) enum Stage {
+    Choosing(Choosing),
+    Finding(Finding),
+    Moving(Moving),
+}
+
+/// The work of the cleaner.
+#[derive(Default)]
+pub(in crate::engine) struct Cleaner {
+    pub(super) pass: Option<(Effort, Stage)>,
+    /// Blocks that this pass has saved. A block that was emptied counts once, and a content that
+    /// was moved as its part of a block.
+    pub(super) saved_bytes: u64,
+    /// The number of freed contents when a pass of this effort last moved nothing.
+    pub(super) futile: Option<(Effort, u64)>,
+}
+
+/// The outcome of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum Step {
+    /// There is more to do. Bytes of blocks that the step has saved.
+    Saved(u64),
+    /// There is no room to move contents to before the moves so far are durable.
+    NoRoom,
+    /// The pass is over. `false` if it has saved nothing.
+    End(bool),
+    /// A pass would move nothing, as the last one.
+    Futile,
+}
+
+impl Cleaner {
+    /// Leaves out the window that is next.
+    pub(in crate::engine) fn skip_window(&mut self) {
+        if let Some((_, Stage::Moving(moving))) = &mut self.pass {
+            moving.windows.pop_front();
+        }
+    }
+
+    /// Ends a pass before its time.
+    pub(super) fn forget(&mut self) {
+        self.pass = None;
+    }
+}
+
+/// The choice of windows, which is under way.
+pub(super) struct Choosing {
+    /// Blocks that the windows are to save.
+    pub(super) wanted: u64,
+    /// The contents of a full block, in the unit of [`CONTENT`].
+    pub(super) per_block: u64,
+    /// The rules that are tried, one after another, until the windows save enough.
+    pub(super) rules: Vec<Rule>,
+    /// The block at which the search goes on.
+    pub(super) next: u32,
+    pub(super) windows: Vec<Window>,
+}
+
+/// The walk, which is under way.
+pub(super) struct Finding {
+    /// In the order of the blocks.
+    pub(super) windows: Vec<Window>,
+    /// Volumes that are left.
+    pub(super) volumes: VecDeque<Arc<VolumeShared>>,
+    pub(super) next: Lbn,
+    pub(super) found: Vec<Reference>,
+}

@@ -1,0 +1,172 @@
+//! The log itself: the state, the commits on their way, and everything they are written with.
+
+use super::commit::{Committer, JournalStats, OpenCommit};
+use super::group_commit::GroupCommit;
+use super::journal_data::{self, JournalData};
+use super::reserve::Reserve;
+use super::state::State;
+use crate::counters::PoolCounters;
+use crate::engine::data::DataPath;
+use crate::engine::health::{Health, Syncs};
+use crate::engine::locks::{
+    OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank,
+};
+use crate::error::{Result, VolumeError};
+use crate::journal::Journal;
+use crate::pool::Tuning;
+use gemelo_base::Clock;
+use gemelo_disk::Disk;
+use gemelo_format::{COPIES, DiskRole, PoolSeed, Superblock};
+use gemelo_metadata::MetadataBackend;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// The log of an open pool; see the module.
+pub(crate) struct Log {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) superblock: Superblock,
+    pub(super) seed: PoolSeed,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) tuning: Tuning,
+    pub(super) counters: Arc<PoolCounters>,
+    pub(super) health: Arc<Health>,
+    pub(super) data: Arc<DataPath>,
+    pub(super) syncs: Syncs,
+    pub(super) state: OrderedRwLock<State>,
+    pub(super) group: GroupCommit,
+    pub(super) committer: OrderedMutex<Committer>,
+    /// Held by a checkpoint, and by changes of whole volumes, which none of them may meet.
+    pub(super) checkpointer: OrderedMutex<()>,
+    pub(super) reserve: Reserve,
+    /// Most bytes of contents that a commit carries.
+    pub(super) max_journal_data_bytes: u64,
+    /// The same in blocks.
+    pub(super) max_journal_data_blocks: usize,
+    /// Bytes of the open commit, to be looked at without a lock.
+    pub(super) open_bytes: AtomicU64,
+    /// Bytes of the commits that wait, to be looked at without a lock.
+    pub(super) waiting_bytes: AtomicU64,
+    /// The committer's figures as of its last change, because the committer is held while a commit
+    /// is written. Held for a copy only.
+    pub(super) figures: Mutex<JournalStats>,
+}
+
+/// Everything that a log is opened with.
+pub(crate) struct LogParts {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) superblock: Superblock,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) tuning: Tuning,
+    pub(crate) counters: Arc<PoolCounters>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) data: Arc<DataPath>,
+    pub(crate) backend: Box<dyn MetadataBackend>,
+    pub(crate) journal: Journal,
+    /// Bytes of the contents that the journal carries.
+    pub(crate) journal_data_bytes: u64,
+    /// The number of the next commit.
+    pub(crate) next_commit: u64,
+    /// The generation of the newest durable root.
+    pub(crate) generation: u64,
+}
+
+impl Log {
+    pub(crate) fn new(parts: LogParts) -> Self {
+        let LogParts { backend, journal, next_commit, generation, .. } = parts;
+        let health = &parts.health;
+        let journal_data = JournalData::of_journal(parts.journal_data_bytes);
+        let committer = Committer::new(journal, journal_data, next_commit - 1, generation);
+        let figures = Mutex::new(committer.figures());
+        let max_journal_data_bytes = journal_data::bytes_of(&parts.tuning, &*parts.disk);
+        let blocks = max_journal_data_bytes / u64::from(parts.superblock.block_bytes);
+        let max_journal_data_blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
+        let open =
+            OpenCommit::new(next_commit, max_journal_data_blocks, parts.data.has_free_veto());
+        Self {
+            seed: PoolSeed::of(&parts.superblock),
+            disk: parts.disk,
+            superblock: parts.superblock,
+            clock: parts.clock,
+            tuning: parts.tuning,
+            counters: parts.counters,
+            data: parts.data,
+            syncs: Syncs::new(DiskRole::Metadata, health),
+            state: OrderedRwLock::new(Rank::State, health, State::new(backend, open)),
+            group: GroupCommit::default(),
+            committer: OrderedMutex::new(Rank::Committer, health, committer),
+            checkpointer: OrderedMutex::new(Rank::Checkpoint, health, ()),
+            reserve: Reserve::new(health),
+            health: Arc::clone(health),
+            max_journal_data_bytes,
+            max_journal_data_blocks,
+            open_bytes: AtomicU64::new(0),
+            waiting_bytes: AtomicU64::new(0),
+            figures,
+        }
+    }
+
+    /// The metadata, to be read.
+    pub(crate) fn read(&self) -> OrderedRead<'_, State> {
+        self.state.read()
+    }
+
+    /// The metadata, to be changed by [`Self::apply`].
+    pub(crate) fn write(&self) -> OrderedWrite<'_, State> {
+        self.state.write()
+    }
+
+    /// Keeps checkpoints out, and other changes of whole volumes, unless the backend allows volumes
+    /// to change meanwhile.
+    pub(crate) fn without_checkpoint(&self) -> Option<OrderedGuard<'_, ()>> {
+        let allows = self.read().backend.allows_volume_changes();
+        (!allows).then(|| self.checkpointer.lock())
+    }
+
+    /// Holds the log still: nothing is changed or committed until the view is dropped.
+    pub(crate) fn still(&self) -> LogSnapshot<'_> {
+        let committer = self.committer.lock();
+        let state = self.state.read();
+        LogSnapshot { committer, state }
+    }
+
+    /// Figures of the journal. It does not wait for a commit that is being written.
+    pub(crate) fn journal_figures(&self) -> JournalStats {
+        *self.figures.lock()
+    }
+
+    /// Length of the metadata disk in bytes.
+    pub(crate) fn disk_bytes(&self) -> Result<u64> {
+        self.disk.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))
+    }
+
+    pub(super) const fn journal_bytes(&self) -> u64 {
+        COPIES as u64 * self.superblock.regions().ring_bytes()
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        self.syncs.sync(|| self.disk.sync())
+    }
+}
+
+/// A log at one instant.
+pub(crate) struct LogSnapshot<'l> {
+    committer: OrderedGuard<'l, Committer>,
+    state: OrderedRead<'l, State>,
+}
+
+impl LogSnapshot<'_> {
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Blocks that were freed by changes which are not durable.
+    pub(crate) fn freed_blocks(&self) -> u64 {
+        (self.state.open().freed_blocks() + self.committer.freed_blocks()) as u64
+    }
+
+    /// The commit that has to be durable for all changes so far to be.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.state.open().last_number()
+    }
+}

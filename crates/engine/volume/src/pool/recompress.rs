@@ -1,0 +1,43 @@
+//! Compressing contents again, as a command.
+
+use super::Pool;
+use crate::engine::RecompressReport;
+use crate::error::{Result, VolumeError};
+use gemelo_base::{Monitor, StopFlag, Unit};
+
+impl Pool {
+    /// Stores the contents of all volumes again whose form is not that of their volume's present
+    /// compression, at most `max_bytes_per_s`. Requests go on meanwhile; contents that they change
+    /// may be left.
+    ///
+    /// # Errors
+    /// Fails if the pool stores its contents as they are, if metadata cannot be read or changed, or
+    /// if the work was stopped. Contents that were moved until then stay moved.
+    pub fn recompress(
+        &self,
+        max_bytes_per_s: Option<u64>,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<RecompressReport> {
+        let _watch = self.engine.watch();
+        let engine = &self.engine;
+        let block_bytes = engine.block_bytes() as u64;
+        let mut due_ns = engine.now_ns();
+        let mapped = engine.state().backend().totals().references;
+        monitor.begin("Compressing again", Unit::Items, Some(mapped));
+        let report = engine.recompress_all(|report| {
+            monitor.advance(report.examined_blocks);
+            if stop.is_raised() {
+                return Err(VolumeError::Interrupted);
+            }
+            if let Some(rate) = max_bytes_per_s {
+                let bytes = report.moved_blocks * block_bytes;
+                due_ns = due_ns.saturating_add(bytes.saturating_mul(1_000_000_000) / rate.max(1));
+                engine.sleep_until_ns(due_ns);
+            }
+            Ok(())
+        })?;
+        monitor.finish();
+        Ok(report)
+    }
+}
