@@ -20,9 +20,8 @@ use support::{Served, wait_until};
 const BLOCK: usize = 4096;
 
 fn started(served: &Served, queues: usize, depth: usize) -> (Driver, Vec<DriverQueue>) {
-    let mut driver = Driver::connect(&served.socket()).unwrap();
-    driver.share_memory(queues, (depth, 64 << 10)).unwrap();
-    let queues = (0..queues).map(|number| driver.start(number).unwrap()).collect();
+    let driver = Driver::connect(&served.socket()).unwrap();
+    let queues = (0..queues).map(|_| driver.start(depth, 64 << 10).unwrap()).collect();
     (driver, queues)
 }
 
@@ -91,6 +90,25 @@ fn data_that_queues_write_is_read_back_and_discarded() {
     assert_eq!(queues[0].reap(None, |_| panic!("nothing is in flight")).unwrap(), 0);
     let soon = Some(Some(Duration::from_millis(5)));
     assert_eq!(queues[0].reap(soon, |_| panic!("nothing is in flight")).unwrap(), 0);
+}
+
+#[test]
+fn a_queue_that_was_dropped_starts_again() {
+    let served = Served::new(Arc::new(MemoryDevice::new(1 << 20)));
+    let (driver, queues) = started(&served, 2, 4);
+    let mut other = queues.into_iter().next_back().unwrap();
+    let many: Vec<_> = (0..15).map(|_| driver.start(341, 4096).unwrap()).collect();
+    assert!(driver.start(1, 4096).is_err(), "all 16 are in use");
+    drop(many);
+    assert!(driver.start(342, 512).is_err() && driver.start(300, 1 << 20).is_err());
+    for _ in 0..3 {
+        let mut queue = driver.start(4, 4096).unwrap();
+        for _ in 0..5 {
+            assert!(run(&mut queue, DriverRequest::Read { offset: 0, bytes: BLOCK }));
+            assert!(run(&mut other, DriverRequest::Flush));
+        }
+    }
+    assert!(served.monitor.warnings().is_empty(), "{:?}", served.monitor.warnings());
 }
 
 #[test]

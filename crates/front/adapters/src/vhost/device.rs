@@ -8,7 +8,7 @@ use gemelo_target::{
 };
 use gemelo_vhost::{Driver, DriverRequest};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The unit of requests in bytes.
 const SECTOR_BYTES: u64 = 512;
@@ -58,25 +58,24 @@ impl Storage for DeviceStorage {
             return Err(VhostDeviceError::Queues { socket, queues, wanted }.into());
         }
         if layout.access == PlaceAccess::Create && !layout.force {
-            refuse_data(driver, &self.socket)?;
+            refuse_data(&driver, &self.socket)?;
         }
         Ok(Box::new(DeviceTarget {
             socket: self.socket.clone(),
             layout: *layout,
             queues,
-            driver: Mutex::new(None),
+            driver: Mutex::default(),
         }))
     }
 }
 
 /// Fails if the first [`LABEL_BYTES`] of a device are not zeros.
-fn refuse_data(mut driver: Driver, socket: &Path) -> Result<(), TargetError> {
+fn refuse_data(driver: &Driver, socket: &Path) -> Result<(), TargetError> {
     let bytes = (LABEL_BYTES.min(driver.size_bytes()) / SECTOR_BYTES * SECTOR_BYTES) as usize;
     if bytes == 0 {
         return Ok(());
     }
-    driver.share_memory(1, (1, bytes)).map_err(VhostDeviceError::from)?;
-    let mut queue = driver.start(0).map_err(VhostDeviceError::from)?;
+    let mut queue = driver.start(1, bytes).map_err(VhostDeviceError::from)?;
     let mut data = vec![0; bytes];
     let mut read = || {
         queue.submit(0, DriverRequest::Read { offset: 0, bytes })?;
@@ -102,8 +101,21 @@ struct DeviceTarget {
     socket: PathBuf,
     layout: PlaceLayout,
     queues: usize,
-    /// The connection, from the first queue on. A device has one at a time.
-    driver: Mutex<Option<Driver>>,
+    /// The connection, as long as it has queues. A device has one at a time.
+    driver: Mutex<Weak<Driver>>,
+}
+
+impl DeviceTarget {
+    /// Returns the connection, or makes it.
+    fn connected(&self) -> Result<Arc<Driver>, TargetError> {
+        let mut kept = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = kept.upgrade() {
+            return Ok(driver);
+        }
+        let driver = Arc::new(connect(&self.socket)?);
+        *kept = Arc::downgrade(&driver);
+        Ok(driver)
+    }
 }
 
 impl PlannedTarget for DeviceTarget {
@@ -130,21 +142,12 @@ impl Target for DeviceTarget {
         if wanted > most {
             return Err(VhostDeviceError::Depth { most, wanted }.into());
         }
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-        if driver.is_none() {
-            let mut connected = connect(&self.socket)?;
-            let slots = (options.depth, options.buffer_bytes);
-            let queues = self.layout.all_places() as usize;
-            connected.share_memory(queues, slots).map_err(VhostDeviceError::from)?;
-            *driver = Some(connected);
-        }
-        let queue = driver.as_ref().map(|driver| driver.start(process as usize));
-        let Some(queue) = queue.transpose().map_err(VhostDeviceError::from)? else {
-            return Err(VhostDeviceError::NoSocket.into());
-        };
+        let driver = self.connected()?;
+        let queue = driver.start(options.depth, options.buffer_bytes);
+        let queue = queue.map_err(VhostDeviceError::from)?;
         let place =
             VhostPlace { name: self.place(process), first_byte: self.layout.first_byte(process) };
-        Ok(Box::new(VhostQueue::new(queue, place, options)))
+        Ok(Box::new(VhostQueue::new((queue, driver), place, options)))
     }
 
     fn max_queues(&self) -> usize {

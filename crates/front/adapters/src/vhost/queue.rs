@@ -3,8 +3,9 @@
 use gemelo_target::{
     Buffers, Completion, IoFailure, Queue, QueueOptions, TargetOperation, TargetRequest, Wait,
 };
-use gemelo_vhost::{DriverQueue, DriverRequest, Finished};
+use gemelo_vhost::{Driver, DriverQueue, DriverRequest, Finished};
 use std::io;
+use std::sync::Arc;
 
 /// A place on a device.
 #[derive(Debug, Clone)]
@@ -31,15 +32,21 @@ impl VhostPlace {
 /// A queue with its requests.
 pub(super) struct VhostQueue {
     queue: DriverQueue,
+    /// The connection ends with its last queue.
+    _driver: Arc<Driver>,
     place: VhostPlace,
     buffers: Buffers,
     flights: Vec<Option<TargetRequest>>,
 }
 
 impl VhostQueue {
-    pub(super) fn new(queue: DriverQueue, place: VhostPlace, options: &QueueOptions) -> Self {
+    pub(super) fn new(
+        (queue, driver): (DriverQueue, Arc<Driver>),
+        place: VhostPlace,
+        options: &QueueOptions,
+    ) -> Self {
         let buffers = Buffers::new(options.depth, options.buffer_bytes);
-        Self { queue, place, buffers, flights: vec![None; options.depth] }
+        Self { queue, _driver: driver, place, buffers, flights: vec![None; options.depth] }
     }
 
     /// Sends the requests that were submitted, and takes answers.

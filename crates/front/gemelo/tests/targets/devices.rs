@@ -67,11 +67,6 @@ fn this_programs_devices_take_load() {
     refused("bench", &target, "use --force");
     refused("bench --force --file-size 16m", &target, "but the job needs 16.00 MiB");
     refused("bench --force --sync both", &target, "does not support direct I/O");
-    refused(
-        "bench --force --queue-depth 400 --file-size 4m",
-        &target,
-        "holds at most 341 requests",
-    );
     refused("bench --force --processes 17 --file-size 256k", &target, "has 16 queues");
     let pool = device.pool.take().unwrap();
     assert!(pool.prove(10).unwrap().is_empty());
@@ -104,7 +99,7 @@ fn a_device_of_qemu_takes_load() {
     std::fs::File::create(&file).unwrap().set_len(8 * MIB).unwrap();
     let file = format!("driver=file,filename={},node-name=disk", file.display());
     let export = format!(
-        "vhost-user-blk,id=disk,addr.type=unix,addr.path={},node-name=disk,writable=on,num-queues=2",
+        "vhost-user-blk,id=disk,addr.type=unix,addr.path={},node-name=disk,writable=on,num-queues=8",
         socket.display()
     );
     let arguments = ["--blockdev", &file, "--export", &export];

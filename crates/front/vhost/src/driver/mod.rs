@@ -12,6 +12,7 @@ use crate::config::{self, MAX_QUEUE_SIZE, MAX_QUEUES, SECTOR_BYTES};
 use gemelo_base::Classified;
 use layout::Layout;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -23,7 +24,7 @@ use thiserror::Error;
 use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserProtocolFeatures};
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
-use vm_memory::{FileOffset, MmapRegion};
+use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory};
 use vmm_sys_util::eventfd::EventFd;
 
 /// Longest time for an answer to a message.
@@ -35,6 +36,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The place of the shared memory in the address space of the driver, as the device learns it.
 const MACHINE_ADDRESS: u64 = 0x7000_0000_0000;
+
+/// Most bytes of the rings and the data of a queue. They take memory from their first use on.
+const QUEUE_BYTES: usize = 256 << 20;
 
 /// Bytes of the configuration space that have the size of the device.
 const SIZE_FIELD_BYTES: u32 = 8;
@@ -94,14 +98,42 @@ pub struct Driver {
     features: u64,
     size_bytes: u64,
     queues: usize,
-    shared: Option<Shared>,
+    /// The memory that is shared with the device. Each queue has a part of it.
+    memory: Arc<MmapRegion>,
+    numbers: Arc<Mutex<Numbers>>,
 }
 
-/// The memory that is shared with the device.
-#[derive(Clone)]
-struct Shared {
-    memory: Arc<MmapRegion>,
-    layout: Layout,
+/// The numbers of queues.
+#[derive(Debug, Default)]
+struct Numbers {
+    in_use: BTreeSet<usize>,
+    /// Those that the device has served.
+    started: BTreeSet<usize>,
+}
+
+/// The number of a queue, until this is dropped.
+#[derive(Debug)]
+struct Number {
+    number: usize,
+    was_started: bool,
+    numbers: Arc<Mutex<Numbers>>,
+}
+
+impl Number {
+    fn take(numbers: &Arc<Mutex<Numbers>>, queues: usize) -> Option<Self> {
+        let mut state = numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = (0..queues).find(|number| !state.in_use.contains(number))?;
+        state.in_use.insert(number);
+        let was_started = !state.started.insert(number);
+        Some(Self { number, was_started, numbers: Arc::clone(numbers) })
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        let mut state = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        state.in_use.remove(&self.number);
+    }
 }
 
 impl std::fmt::Debug for Driver {
@@ -170,14 +202,25 @@ impl Driver {
         let read = frontend.get_config(0, SIZE_FIELD_BYTES, VhostUserConfigFlags::empty(), &space);
         let (_, space) = read.map_err(answered("configuration"))?;
         let sectors: [u8; 8] = space.try_into().map_err(|_| lacks("a size"))?;
+        let queues = usize::try_from(queues).unwrap_or(MAX_QUEUES).clamp(1, MAX_QUEUES);
+        let (memory, file) = make_memory(QUEUE_BYTES * queues).map_err(DriverError::Memory)?;
+        let region = VhostUserMemoryRegionInfo {
+            guest_phys_addr: 0,
+            memory_size: (QUEUE_BYTES * queues) as u64,
+            userspace_addr: MACHINE_ADDRESS,
+            mmap_offset: 0,
+            mmap_handle: file.as_raw_fd(),
+        };
+        frontend.set_mem_table(&[region]).map_err(answered("memory"))?;
         Ok(Self {
             path: path.to_owned(),
             frontend: Mutex::new(frontend),
             stream,
             features,
             size_bytes: u64::from_le_bytes(sectors).saturating_mul(SECTOR_BYTES),
-            queues: usize::try_from(queues).unwrap_or(MAX_QUEUES).clamp(1, MAX_QUEUES),
-            shared: None,
+            queues,
+            memory: Arc::new(memory),
+            numbers: Arc::default(),
         })
     }
 
@@ -205,47 +248,21 @@ impl Driver {
         MAX_QUEUE_SIZE / layout::DESCRIPTORS_OF_SLOT
     }
 
-    /// Makes the memory of all queues, and shares it with the device. It is made once.
+    /// Starts a queue with slots of this number and of this number of bytes.
     ///
     /// # Errors
-    /// Fails if there is no memory, or if the device refuses it.
-    pub fn share_memory(
-        &mut self,
-        queues: usize,
-        (depth, buffer_bytes): (usize, usize),
-    ) -> Result<(), DriverError> {
+    /// Fails if all queues are in use, if a queue has no room for the slots, or if the device
+    /// refuses it.
+    pub fn start(&self, depth: usize, buffer_bytes: usize) -> Result<DriverQueue, DriverError> {
+        let lacks = |what| DriverError::Lacks { path: self.path.clone(), what };
         let layout = Layout::new(depth, buffer_bytes);
-        let bytes = layout.queue_bytes() * queues;
-        let file = memfd_create("gemelo-driver", MemfdFlags::CLOEXEC)
-            .map_err(|error| DriverError::Memory(error.into()))?;
-        ftruncate(&file, bytes as u64).map_err(|error| DriverError::Memory(error.into()))?;
-        let file = File::from(file);
-        let region = VhostUserMemoryRegionInfo {
-            guest_phys_addr: 0,
-            memory_size: bytes as u64,
-            userspace_addr: MACHINE_ADDRESS,
-            mmap_offset: 0,
-            mmap_handle: file.as_raw_fd(),
-        };
-        let frontend = self.frontend.get_mut().unwrap_or_else(PoisonError::into_inner);
-        frontend
-            .set_mem_table(&[region])
-            .map_err(|error| of_vhost(&self.path, "memory", &error))?;
-        let memory = MmapRegion::from_file(FileOffset::new(file, 0), bytes);
-        let memory = memory.map_err(|error| DriverError::Memory(io::Error::other(error)))?;
-        self.shared = Some(Shared { memory: Arc::new(memory), layout });
-        Ok(())
-    }
-
-    /// Starts a queue. [`Self::share_memory`] was called for at least as many.
-    ///
-    /// # Errors
-    /// Fails if the device refuses it.
-    pub fn start(&self, number: usize) -> Result<DriverQueue, DriverError> {
-        let Some(Shared { memory, layout }) = self.shared.clone() else {
-            return Err(DriverError::Memory(io::ErrorKind::NotFound.into()));
-        };
-        let first = layout.queue_bytes() * number;
+        if depth > Self::max_depth() || layout.queue_bytes() > QUEUE_BYTES {
+            return Err(lacks("room in a queue for so many requests of this size"));
+        }
+        let number = Number::take(&self.numbers, self.queues);
+        let number = number.ok_or_else(|| lacks("a further queue"))?;
+        let memory = Arc::clone(&self.memory);
+        let first = QUEUE_BYTES * number.number;
         let events = || EventFd::new(0).map_err(DriverError::Memory);
         let (kick, call) = (events()?, events()?);
         let place = |within: usize| MACHINE_ADDRESS + (first + within) as u64;
@@ -258,16 +275,21 @@ impl Driver {
             avail_ring_addr: place(layout.available()),
             log_addr: None,
         };
+        let index = number.number;
         let mut frontend = self.frontend.lock().unwrap_or_else(PoisonError::into_inner);
         let set = |frontend: &Frontend| -> vhost::Result<()> {
-            frontend.set_vring_num(number, layout.size())?;
-            frontend.set_vring_base(number, 0)?;
-            frontend.set_vring_addr(number, &rings)?;
-            frontend.set_vring_call(number, &call)?;
-            frontend.set_vring_kick(number, &kick)
+            if number.was_started {
+                frontend.get_vring_base(index)?;
+            }
+            clear_rings(&memory, &layout, first)?;
+            frontend.set_vring_num(index, layout.size())?;
+            frontend.set_vring_base(index, 0)?;
+            frontend.set_vring_addr(index, &rings)?;
+            frontend.set_vring_call(index, &call)?;
+            frontend.set_vring_kick(index, &kick)
         };
         set(&frontend).map_err(|error| of_vhost(&self.path, "queue", &error))?;
-        let enabled = frontend.set_vring_enable(number, true);
+        let enabled = frontend.set_vring_enable(index, true);
         enabled.map_err(|error| of_vhost(&self.path, "queue", &error))?;
         let stream = self.stream.try_clone().map_err(DriverError::Memory)?;
         let has_event_index = self.features & config::EVENT_INDEX != 0;
@@ -275,10 +297,31 @@ impl Driver {
         let has_discard = self.features & config::DISCARD != 0;
         Ok(DriverQueue::new(
             (memory, layout, first),
+            number,
             (kick, call, stream),
             queue::Abilities { has_event_index, has_flush, has_discard },
         ))
     }
+}
+
+/// Makes memory that can be shared.
+fn make_memory(bytes: usize) -> io::Result<(MmapRegion, File)> {
+    let file = File::from(memfd_create("gemelo-driver", MemfdFlags::CLOEXEC)?);
+    ftruncate(&file, bytes as u64)?;
+    let shared = FileOffset::new(file.try_clone()?, 0);
+    let memory = MmapRegion::from_file(shared, bytes).map_err(io::Error::other)?;
+    Ok((memory, file))
+}
+
+/// Sets the indices of the rings of a queue to their beginning. The device does not serve it.
+fn clear_rings(memory: &MmapRegion, layout: &Layout, first: usize) -> vhost::Result<()> {
+    let failed = |error| vhost::Error::IOError(io::Error::other(error));
+    let memory = memory.as_volatile_slice();
+    for ring in [layout.available(), layout.used()] {
+        memory.write_obj(0u32, first + ring).map_err(failed)?;
+    }
+    let event = layout.used() + 4 + 8 * usize::from(layout.size());
+    memory.write_obj(0u16, first + event).map_err(failed)
 }
 
 fn of_vhost(path: &Path, what: &'static str, error: &vhost::Error) -> DriverError {

@@ -1,5 +1,6 @@
 //! A queue as its driver uses it: virtio 1.2, 2.7, with the requests of a block device, 5.2.6.
 
+use super::Number;
 use super::layout::{DESCRIPTORS_OF_SLOT, Layout, RANGE_AT, STATUS_AT};
 use crate::config::SECTOR_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -79,6 +80,7 @@ pub struct DriverQueue {
     layout: Layout,
     /// First byte of the queue in the shared memory, which is its address for the device.
     first: usize,
+    _number: Number,
     kick: EventFd,
     call: EventFd,
     stream: UnixStream,
@@ -100,6 +102,7 @@ fn broken(error: VolatileMemoryError) -> io::Error {
 impl DriverQueue {
     pub(super) fn new(
         (memory, layout, first): (Arc<MmapRegion>, Layout, usize),
+        number: Number,
         (kick, call, stream): (EventFd, EventFd, UnixStream),
         abilities: Abilities,
     ) -> Self {
@@ -107,6 +110,7 @@ impl DriverQueue {
             memory,
             layout,
             first,
+            _number: number,
             kick,
             call,
             stream,
