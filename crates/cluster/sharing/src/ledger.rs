@@ -1,9 +1,9 @@
 //! The durable ledger of a member: the records of its blocks, and its intents in flight.
 //!
 //! Records are in page objects, `ledger.<member>.<page>`, a key for each group of neighbouring
-//! blocks; intents are keys of the head object, `ledger.<member>`, which also names each page before
-//! it is created, so that nobody has to look for pages. Each object has a version that every update
-//! raises and is guarded by. The member's holder is the only writer, so an update
+//! blocks; intents are keys of the head object, `ledger.<member>`, which also names each page
+//! before it is created, so that nobody has to look for pages. Each object has a version that every
+//! update raises and is guarded by. The member's holder is the only writer, so an update
 //! whose answer was lost can be sent again: if its guard fails and the version is the one that it
 //! sets, it was applied. A copy of it that arrives later changes nothing.
 

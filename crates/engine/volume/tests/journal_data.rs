@@ -368,8 +368,8 @@ fn a_repair_that_was_cut_off_has_overwritten_no_content_of_the_other_choice() {
 }
 
 /// A lost commit frees a block, and another one stores a content in it. The first content has a
-/// copy, with which going back heals the block: not before that choice is durable, because the other
-/// one needs the content that is there.
+/// copy, with which going back heals the block: not before that choice is durable, because the
+/// other one needs the content that is there.
 #[test]
 fn a_repair_that_was_cut_off_has_healed_no_block_of_the_other_choice() {
     for backend in BackendKind::ALL {

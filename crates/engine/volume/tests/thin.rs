@@ -271,8 +271,9 @@ fn a_short_journal_goes_round_while_contents_wait_for_space() {
     }
 }
 
-/// A commit is longer than the journal, so that only a checkpoint makes it durable. Contents without
-/// space that it frees are in the journal, which the checkpoint gives up, and need no space any more.
+/// A commit is longer than the journal, so that only a checkpoint makes it durable. Contents
+/// without space that it frees are in the journal, which the checkpoint gives up, and need no space
+/// any more.
 #[test]
 fn a_checkpoint_gives_up_what_a_commit_without_room_frees() {
     for backend in BackendKind::ALL {

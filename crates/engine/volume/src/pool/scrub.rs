@@ -1,8 +1,8 @@
 //! Scrubs a pool while it is served: reads all contents from the medium, compares them with the
 //! checksums in the maps, and heals damaged ones from other copies.
 //!
-//! [`super::copies`] says which copies heal a block, and `lent` checks those of no volume. A volume that is removed meanwhile is
-//! left out from there on.
+//! [`super::copies`] says which copies heal a block, and `lent` checks those of no volume. A volume
+//! that is removed meanwhile is left out from there on.
 
 mod lent;
 

@@ -1,5 +1,6 @@
-//! Replays on several hosts: each host replays the whole trace, or a trace of its own, onto a target
-//! of its own, and all begin at the same moment. Blocks with equal hashes are equal on all hosts.
+//! Replays on several hosts: each host replays the whole trace, or a trace of its own, onto a
+//! target of its own, and all begin at the same moment. Blocks with equal hashes are equal on all
+//! hosts.
 
 use super::{ReplayFile, ReplayJobError, ReplayJobOptions, ResolvedReplay, SCHEMA, resolve_with};
 use crate::templates::{is_template, path_of, target_of};
