@@ -1,7 +1,7 @@
 //! Writes a checkpoint. The delta is frozen, merged into the pages, and dropped when the root is
 //! durable.
 
-use super::layout::Layout;
+use super::layout::{IndexState, Layout};
 use super::map::MapState;
 use super::{CachedBackend, Delta, Fresh, Frozen, merge};
 use crate::error::Result;
@@ -72,6 +72,9 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             maps.chain(&mut self.removed).for_each(|map| map.rebase(&merged.layers));
             self.version = merged.version.clone();
         }
+        if let Some(index) = self.version.index.in_memory() {
+            index.finish();
+        }
         if let Some(table) = self.sealed.take() {
             self.table = table;
         }
@@ -81,6 +84,9 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
 
     fn abandon(&mut self) {
         *self.merged.lock() = None;
+        if let Some(index) = self.version.index.in_memory() {
+            index.abandon();
+        }
         self.sealed = None;
         if let Some(frozen) = self.frozen.take() {
             self.active.put_under(&frozen.delta);

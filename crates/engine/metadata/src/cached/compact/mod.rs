@@ -17,7 +17,7 @@ use super::pages::Pages;
 use super::table::TableLayout;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{Page, Part, Slot, Tree};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use table::Table;
@@ -37,6 +37,8 @@ pub(crate) struct CompactLayout;
 #[derive(Clone)]
 pub(crate) struct MemoryIndex {
     table: Arc<RwLock<Table>>,
+    /// The edits of the checkpoint that is being written.
+    unfinished: Arc<Mutex<Vec<IndexEdit>>>,
 }
 
 impl MemoryIndex {
@@ -48,6 +50,19 @@ impl MemoryIndex {
                 if *comes { table.add(*hash, *pbn) } else { table.remove(*hash, *pbn) }
             }
         }
+    }
+
+    /// Keeps the edits of a checkpoint, which has ended well.
+    pub(super) fn finish(&self) {
+        *self.unfinished.lock() = Vec::new();
+    }
+
+    /// Takes back the edits of a checkpoint that was given up. The next one does not repeat them if
+    /// a block has its earlier content again by then.
+    pub(super) fn abandon(&self) {
+        let edits = std::mem::take(&mut *self.unfinished.lock());
+        let back = edits.iter().rev().map(|edit| IndexEdit { comes: !edit.comes, ..*edit });
+        self.edit(&back.collect::<Vec<_>>());
     }
 
     fn candidates(&self, hash: u64, found: &mut Vec<u32>) {
@@ -77,7 +92,8 @@ pub(in super::super) fn bytes_of(entries: u64, pbn_end: u64) -> u64 {
 impl IndexState for MemoryIndex {
     fn empty(pbn_end: u64) -> Self {
         let hash_bits = hash_bits(pbn_end);
-        Self { table: Arc::new(RwLock::new(Table::new(hash_bits))) }
+        let table = Arc::new(RwLock::new(Table::new(hash_bits)));
+        Self { table, unfinished: Arc::default() }
     }
 
     fn load(stored: StoredIndex, pbn_end: u64) -> Result<Self> {
@@ -162,6 +178,8 @@ impl Layout for CompactLayout {
         index: &MemoryIndex,
         edits: Vec<IndexEdit>,
     ) -> Result<MemoryIndex> {
+        // Noted first, so that whatever was done can be taken back.
+        index.unfinished.lock().extend_from_slice(&edits);
         index.edit(&edits);
         Ok(index.clone())
     }
