@@ -278,9 +278,9 @@ impl Walk {
     }
 }
 
-/// Compares the numbers that the table has for a map with those counted here. Those of a volume that
-/// is being removed, and whose map may share pages, are from before the removal began. Returns the
-/// number of references by which they are larger.
+/// Compares the numbers that the table has for a map with those counted here. Those of a volume
+/// that is being removed, and whose map may share pages, are from before the removal began. Returns
+/// the number of references by which they are larger.
 fn compare_mapped(
     volume: &StoreVolume,
     map: &WalkMap,

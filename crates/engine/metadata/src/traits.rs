@@ -88,7 +88,8 @@ pub trait Volumes {
     }
 
     /// The most LBNs that one change may unmap or copy. The engine cuts larger volumes piece by
-    /// piece, and clones them so if a clone adds references. `None` if a change of a whole volume is cheap and takes no memory.
+    /// piece, and clones them so if a clone adds references. `None` if a change of a whole volume
+    /// is cheap and takes no memory.
     fn piece_blocks(&self) -> Option<u64> {
         None
     }

@@ -212,9 +212,9 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Copies the whole state into the delta and layers, so that the next checkpoint writes it anew. Maps and
-    /// fingerprints are those that can be read; reference counts and the index are computed from
-    /// them.
+    /// Copies the whole state into the delta and layers, so that the next checkpoint writes it
+    /// anew. Maps and fingerprints are those that can be read; reference counts and the index are
+    /// computed from them.
     ///
     /// Maps share nothing any more.
     fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {

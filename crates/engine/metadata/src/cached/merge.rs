@@ -1,5 +1,5 @@
-//! Merges frozen layers and a frozen delta into the pages, which is the main part of a checkpoint. It holds no lock
-//! that writers need.
+//! Merges frozen layers and a frozen delta into the pages, which is the main part of a checkpoint.
+//! It holds no lock that writers need.
 
 use super::layer::LayerId;
 use super::layout::{Cursor, IndexEdit, Layout, Retire};

@@ -273,8 +273,8 @@ impl<L: Layout> CachedBackend<L> {
         children.iter().try_for_each(|child| self.cut_node(id, child, lbns, freed))
     }
 
-    /// Gives up a node and all that is below it. Each part is cut as soon as it is given up, so that
-    /// an error leaves a part of the change that is whole.
+    /// Gives up a node and all that is below it. Each part is cut as soon as it is given up, so
+    /// that an error leaves a part of the change that is whole.
     fn drop_node(&mut self, id: VolumeId, node: &MapNode, freed: &mut Vec<Pbn>) -> Result<()> {
         if self.parents.is_shared(node.key) {
             if Self::is_counted(self.volume(id)?) {
@@ -315,8 +315,8 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Reads everything that the unmapping of these LBNs needs. If the volume is removed, nothing is
-    /// counted below the nodes that other maps have.
+    /// Reads everything that the unmapping of these LBNs needs. If the volume is removed, nothing
+    /// is counted below the nodes that other maps have.
     pub(super) fn read_ahead_of_cut(
         &self,
         id: VolumeId,

@@ -302,8 +302,8 @@ impl State {
         true
     }
 
-    /// Ends the writing of a flight. A content that could not be written is held on, and one that is
-    /// the newest of its PBN is kept.
+    /// Ends the writing of a flight. A content that could not be written is held on, and one that
+    /// is the newest of its PBN is kept.
     pub(super) fn settle(&mut self, flight: Flight) {
         let is_known = self.flights.remove(&flight.oldest);
         assert!(is_known, "a flight that is not under way has ended");

@@ -179,8 +179,8 @@ impl StoreSetUp for PackedStore {
     }
 
     /// Other contents of a block stay as they are. A block that has its forms already is written as
-    /// well: after a failed sync it may be in the page cache alone. The other contents have the same
-    /// bytes on the medium, so a torn write does not harm them.
+    /// well: after a failed sync it may be in the page cache alone. The other contents have the
+    /// same bytes on the medium, so a torn write does not harm them.
     fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
         let _alone = self.patching.lock();
         let read = |number: u32| {
