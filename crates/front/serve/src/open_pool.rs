@@ -198,12 +198,7 @@ impl OpenPool {
             }
             PoolRequest::PauseFinder { is_paused } => self.pause_finder(*is_paused)?,
             PoolRequest::Check { data } => {
-                let differences = pool.prove_served(MAX_DIFFERENCES)?;
-                let options = ScrubOptions::default();
-                let contents = data.then(|| pool.scrub(options, monitor, stop)).transpose()?;
-                let known = if contents.is_none() { pool.damaged_blocks().len() } else { 0 };
-                let known_damaged = known as u64;
-                return Ok(Reply::Checked(CheckedReport { differences, contents, known_damaged }));
+                return Ok(Reply::Checked(self.check(*data, monitor, stop)?));
             }
             PoolRequest::Scrub { max_bytes_per_s } => {
                 let options = ScrubOptions { max_bytes_per_s: *max_bytes_per_s, heals: true };
@@ -220,6 +215,20 @@ impl OpenPool {
             }
         }
         Ok(Reply::Done)
+    }
+
+    fn check(
+        &self,
+        data: bool,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<CheckedReport, RequestFailure> {
+        let pool = self.pool();
+        let differences = pool.prove_served(MAX_DIFFERENCES)?;
+        let options = ScrubOptions::default();
+        let contents = data.then(|| pool.scrub(options, monitor, stop)).transpose()?;
+        let known = if contents.is_none() { pool.damaged_blocks().len() } else { 0 };
+        Ok(CheckedReport { differences, contents, known_damaged: known as u64 })
     }
 
     /// Searches for duplicates, and shares with the domain what was found.
