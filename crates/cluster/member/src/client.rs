@@ -33,7 +33,7 @@ pub struct DomainClient {
     shared: SharedSettings,
     /// Set by any call that finds this client fenced.
     is_fenced: Arc<AtomicBool>,
-    /// When the fences of processes that have ended are looked at again.
+    /// The time of the next look at the fences of processes that have ended.
     fences_due_ns: AtomicU64,
     /// Set when a change of unknown fate may be on its way, or when the client was fenced: this
     /// client must not serve a member again.

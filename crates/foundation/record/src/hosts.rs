@@ -18,6 +18,35 @@ pub struct HostsFile<Input, Measured> {
     pub hosts: Vec<HostRecord<Input, Measured>>,
 }
 
+/// The result of a host that has one.
+#[derive(Debug)]
+pub struct HostFile<'a, Input, Measured> {
+    /// Name of the host.
+    pub host: &'a str,
+    /// Number of the host.
+    pub index: u32,
+    /// Its result.
+    pub file: &'a ResultFile<Input, Measured>,
+}
+
+impl<Input, Measured> HostRecord<Input, Measured> {
+    /// Returns the result of the host, if it has one.
+    pub fn result(&self) -> Option<HostFile<'_, Input, Measured>> {
+        let file = self.file.as_ref()?;
+        Some(HostFile { host: &self.host, index: self.index, file })
+    }
+}
+
+/// Returns the host with the lowest rate; [`None`] if there are fewer than two.
+#[must_use]
+pub fn slowest<'a, Input, Measured>(
+    files: &[HostFile<'a, Input, Measured>],
+    rate: impl Fn(&ResultFile<Input, Measured>) -> f64,
+) -> Option<&'a str> {
+    let slowest = files.iter().min_by(|one, other| rate(one.file).total_cmp(&rate(other.file)))?;
+    (files.len() > 1).then_some(slowest.host)
+}
+
 /// One host of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostRecord<Input, Measured> {

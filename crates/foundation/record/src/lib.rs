@@ -27,7 +27,7 @@ pub use files::{
     CAMPAIGN_FILE, RUN_FILE, RUNS_DIRECTORY, RecordError, read_campaign, read_run, read_runs,
     run_directory,
 };
-pub use hosts::{HostRecord, HostsFile};
+pub use hosts::{HostFile, HostRecord, HostsFile, slowest};
 pub use provenance::Provenance;
 pub use result_file::{ResultFile, ResultFileError, read_hosts_result, read_result, to_json};
 pub use run::{Outcome, PhaseRecord, RUN_SCHEMA, RunRecord, Space};

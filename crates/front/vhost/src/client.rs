@@ -46,7 +46,7 @@ pub(crate) fn serve(
     ended.and(flushed)
 }
 
-/// When this returns, no thread serves the queues of the guest.
+/// No thread serves the queues of the guest after this has returned.
 fn run(
     guest: &Arc<Guest>,
     listener: &UnixListener,

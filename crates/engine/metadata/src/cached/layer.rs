@@ -61,7 +61,7 @@ impl Position {
     }
 }
 
-/// What a layer does with the node that the map below it has at a position. Other maps have that
+/// The effect of a layer on the node that the map below it has at a position. Other maps have that
 /// node as well, so its page stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {

@@ -2,6 +2,7 @@
 //! command asks for it or in the background.
 
 use super::Engine;
+use super::pace::Pace;
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -44,9 +45,8 @@ impl Engine {
         let free = self.free_blocks();
         let all = self.data.undiscarded_blocks() + self.data.unswept_blocks();
         monitor.begin("Giving back free space", Unit::Items, Some(all));
-        let (due_ns, discarded_blocks) = (self.clock.now_ns(), 0);
-        let mut pass =
-            Pass { engine: self, max_bytes_per_s, monitor, stop, due_ns, discarded_blocks };
+        let pace = Pace::new(self, max_bytes_per_s, stop);
+        let mut pass = Pass { engine: self, monitor, pace, discarded_blocks: 0 };
         pass.discard_freed()?;
         pass.sweep()?;
         let discarded_blocks = pass.discarded_blocks;
@@ -117,10 +117,8 @@ impl Collector {
 /// A pass of the collector as a command.
 struct Pass<'e> {
     engine: &'e Engine,
-    max_bytes_per_s: Option<u64>,
     monitor: &'e dyn Monitor,
-    stop: &'e StopFlag,
-    due_ns: u64,
+    pace: Pace<'e>,
     discarded_blocks: u64,
 }
 
@@ -161,15 +159,6 @@ impl Pass<'_> {
         self.discarded_blocks += u64::from(count);
         add(&self.engine.counters.discarded_blocks, u64::from(count));
         self.monitor.advance(u64::from(count));
-        if self.stop.is_raised() {
-            return Err(VolumeError::Interrupted);
-        }
-        if let Some(rate) = self.max_bytes_per_s {
-            let bytes = u64::from(count) * self.engine.block_bytes() as u64;
-            let ns = bytes.saturating_mul(1_000_000_000) / rate.max(1);
-            self.due_ns = self.due_ns.saturating_add(ns);
-            self.engine.clock.sleep_until_ns(self.due_ns);
-        }
-        Ok(())
+        self.pace.go_on(u64::from(count))
     }
 }

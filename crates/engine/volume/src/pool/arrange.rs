@@ -1,8 +1,8 @@
 //! The arranger as a command.
 
 use super::Pool;
-use crate::engine::ArrangeReport;
-use crate::error::{Result, VolumeError};
+use crate::engine::{ArrangeReport, Pace};
+use crate::error::Result;
 use gemelo_base::{Monitor, StopFlag, Unit};
 
 impl Pool {
@@ -20,20 +20,11 @@ impl Pool {
     ) -> Result<ArrangeReport> {
         let _watch = self.engine.watch();
         let engine = &self.engine;
-        let block_bytes = engine.block_bytes() as u64;
-        let mut due_ns = engine.now_ns();
+        let mut pace = Pace::new(engine, max_bytes_per_s, stop);
         monitor.begin("Bringing blocks together", Unit::Items, None);
         let report = engine.arrange_all(|report| {
             monitor.advance(report.examined_blocks);
-            if stop.is_raised() {
-                return Err(VolumeError::Interrupted);
-            }
-            if let Some(rate) = max_bytes_per_s {
-                let bytes = report.moved_blocks * block_bytes;
-                due_ns = due_ns.saturating_add(bytes.saturating_mul(1_000_000_000) / rate.max(1));
-                engine.sleep_until_ns(due_ns);
-            }
-            Ok(())
+            pace.go_on(report.moved_blocks)
         })?;
         monitor.finish();
         Ok(report)

@@ -9,8 +9,8 @@ mod lent;
 use super::Pool;
 use super::copies::{Expected, Wound, Wounds};
 use super::set_apart::{Displaced, contents_of};
-use crate::engine::{Engine, Pin, VolumeShared, Wanted};
-use crate::error::{Result, VolumeError};
+use crate::engine::{Engine, Pace, Pin, VolumeShared, Wanted};
+use crate::error::Result;
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_format::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId};
 use gemelo_metadata::Record;
@@ -33,8 +33,6 @@ const LBNS_AT_ONCE: u64 = 1024;
 const BYTES_AT_ONCE: usize = 1 << 20;
 /// LBNs that are listed for each damaged block.
 const MAX_NAMED: usize = 4;
-/// Longest sleep between looks at the stop flag.
-const STOP_PAUSE_NS: u64 = 50_000_000;
 
 /// The way of a scrub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -197,8 +195,7 @@ struct Scrub<'e> {
     options: ScrubOptions,
     monitor: &'e dyn Monitor,
     stop: &'e StopFlag,
-    /// Time at which the rate allows to go on.
-    free_at_ns: u64,
+    pace: Pace<'e>,
     contents: Vec<u8>,
     seen: Seen,
     damaged: BTreeMap<Expected, Damage>,
@@ -219,7 +216,7 @@ impl<'e> Scrub<'e> {
             options,
             monitor,
             stop,
-            free_at_ns: 0,
+            pace: Pace::new(engine, options.max_bytes_per_s, stop),
             contents: vec![0; blocks * engine.block_bytes()],
             seen: Seen::default(),
             damaged: BTreeMap::new(),
@@ -240,29 +237,9 @@ impl<'e> Scrub<'e> {
             from = chunk.next;
             // Nothing may wait for a pin longer than for its reads.
             drop(chunk);
-            self.pace(read)?;
+            self.pace.go_on(read as u64)?;
         }
         Ok(())
-    }
-
-    /// Waits until the rate allows to go on after reading this many contents.
-    fn pace(&mut self, contents: usize) -> Result<()> {
-        let now_ns = self.engine.now_ns();
-        if let Some(rate) = self.options.max_bytes_per_s {
-            let bytes = (contents * self.engine.block_bytes()) as u64;
-            let took_ns = bytes.saturating_mul(1_000_000_000) / rate.max(1);
-            self.free_at_ns = self.free_at_ns.max(now_ns).saturating_add(took_ns);
-        }
-        loop {
-            if self.stop.is_raised() {
-                return Err(VolumeError::Interrupted);
-            }
-            let now_ns = self.engine.now_ns();
-            if now_ns >= self.free_at_ns {
-                return Ok(());
-            }
-            self.engine.sleep_until_ns(self.free_at_ns.min(now_ns + STOP_PAUSE_NS));
-        }
     }
 
     /// Checks the contents of a chunk that were not checked yet.

@@ -46,7 +46,7 @@ pub(super) fn set_apart(
     Ok(displaced)
 }
 
-/// What becomes of a content in the journal.
+/// The fate of a content in the journal.
 enum Fate {
     PutBack,
     /// No map expects it.

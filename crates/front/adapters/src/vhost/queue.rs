@@ -19,13 +19,7 @@ pub(super) struct VhostPlace {
 impl VhostPlace {
     #[cold]
     fn failure(&self, request: TargetRequest, source: io::Error) -> Box<IoFailure> {
-        Box::new(IoFailure {
-            operation: request.operation,
-            place: self.name.clone(),
-            offset: self.first_byte + request.offset,
-            bytes: request.bytes,
-            source,
-        })
+        IoFailure::of(&self.name, self.first_byte, request, source)
     }
 }
 

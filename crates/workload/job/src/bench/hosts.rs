@@ -33,15 +33,7 @@ pub struct FleetJobs {
 }
 
 /// The result of one host.
-#[derive(Debug, Clone, Copy)]
-pub struct HostFile<'a> {
-    /// Name of the host.
-    pub host: &'a str,
-    /// Number of the host.
-    pub index: u32,
-    /// Its result.
-    pub file: &'a BenchFile,
-}
+pub type HostFile<'a> = gemelo_record::HostFile<'a, Vec<JobInput>, Vec<RunResult>>;
 
 impl FleetJobs {
     /// Resolves the contents of the jobs, and the target of each host: `{host}` and `{index}` in it
@@ -97,7 +89,7 @@ impl FleetJobs {
         };
         for (number, target) in self.targets.iter().enumerate() {
             let parts: Vec<_> =
-                files.iter().filter_map(|one| Some((*one, one.file.result.get(number)?))).collect();
+                files.iter().filter_map(|one| Some((one, one.file.result.get(number)?))).collect();
             let input = parts.first().and_then(|(one, _)| one.file.input.get(number));
             let both = input.and_then(|input| merged_job(input, target, hosts, &parts));
             if let Some((input, result)) = both {
@@ -136,7 +128,7 @@ fn merged_job(
     input: &JobInput,
     target: &TargetUri,
     hosts: u32,
-    parts: &[(HostFile<'_>, &RunResult)],
+    parts: &[(&HostFile<'_>, &RunResult)],
 ) -> Option<(JobInput, RunResult)> {
     let spec = of_all(&input.job, hosts);
     let job = Job::new(spec.clone()).ok()?;
@@ -226,10 +218,8 @@ pub fn bytes_per_s(result: &RunResult) -> f64 {
     sides.into_iter().flatten().map(|side| side.bytes_per_s).sum()
 }
 
-/// Returns the host with the lowest throughput over all jobs; `None` if there are fewer than two.
+/// Returns the throughput of a host over all jobs, in bytes a second.
 #[must_use]
-pub fn slowest<'a>(files: &[HostFile<'a>]) -> Option<&'a str> {
-    let rate = |one: &HostFile<'_>| one.file.result.iter().map(bytes_per_s).sum::<f64>();
-    let slowest = files.iter().min_by(|one, other| rate(one).total_cmp(&rate(other)))?;
-    (files.len() > 1).then_some(slowest.host)
+pub fn rate(file: &BenchFile) -> f64 {
+    file.result.iter().map(bytes_per_s).sum()
 }

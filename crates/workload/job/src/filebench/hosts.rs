@@ -2,7 +2,8 @@
 //! run begins at the same moment everywhere.
 
 use super::{
-    FilebenchFile, FilebenchJobError, FilebenchOptions, Point, ResolvedScript, SCHEMA, resolve,
+    FilebenchFile, FilebenchInput, FilebenchJobError, FilebenchOptions, Point, ResolvedScript,
+    SCHEMA, resolve,
 };
 use crate::templates::{is_template, path_of};
 use gemelo_base::random::fresh_word;
@@ -18,13 +19,7 @@ pub struct HostScript {
 }
 
 /// The result of one host.
-#[derive(Debug, Clone, Copy)]
-pub struct HostFile<'a> {
-    /// Name of the host.
-    pub host: &'a str,
-    /// Its result.
-    pub file: &'a FilebenchFile,
-}
+pub type HostFile<'a> = gemelo_record::HostFile<'a, FilebenchInput, Vec<Point>>;
 
 /// Returns the script of each host. `{host}` and `{index}` in the name of the directory are
 /// replaced.
@@ -109,12 +104,4 @@ fn merged(files: &[HostFile<'_>], number: usize) -> Point {
 pub fn operations_per_s(file: &FilebenchFile) -> f64 {
     let runs = file.result.iter().flat_map(|point| &point.runs);
     runs.filter_map(|run| run.intervals.last()).map(|last| last.operations_per_s).sum()
-}
-
-/// Returns the host with the fewest operations a second; [`None`] if there are fewer than two.
-#[must_use]
-pub fn slowest<'a>(files: &[HostFile<'a>]) -> Option<&'a str> {
-    let rate = |one: &HostFile<'_>| operations_per_s(one.file);
-    let slowest = files.iter().min_by(|one, other| rate(one).total_cmp(&rate(other)))?;
-    (files.len() > 1).then_some(slowest.host)
 }

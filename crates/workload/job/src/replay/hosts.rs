@@ -2,7 +2,9 @@
 //! target of its own, and all begin at the same moment. Blocks with equal hashes are equal on all
 //! hosts.
 
-use super::{ReplayFile, ReplayJobError, ReplayJobOptions, ResolvedReplay, SCHEMA, resolve_with};
+use super::{
+    ReplayFile, ReplayInput, ReplayJobError, ReplayJobOptions, ResolvedReplay, SCHEMA, resolve_with,
+};
 use crate::templates::{is_template, path_of, target_of};
 use crate::{JobEnvironment, contents};
 use gemelo_content::ContentSpec;
@@ -19,13 +21,7 @@ pub struct HostReplay {
 }
 
 /// The result of one host.
-#[derive(Debug, Clone, Copy)]
-pub struct HostFile<'a> {
-    /// Name of the host.
-    pub host: &'a str,
-    /// Its result.
-    pub file: &'a ReplayFile,
-}
+pub type HostFile<'a> = gemelo_record::HostFile<'a, ReplayInput, ReplayResult>;
 
 /// Returns the replay of each host. `{host}` and `{index}` in the names of the target and the
 /// traces are replaced.
@@ -92,12 +88,4 @@ pub fn merge_files(
 pub fn bytes_per_s(result: &ReplayResult) -> f64 {
     let bytes = result.reads.data_bytes + result.writes.data_bytes;
     bytes as f64 / (result.duration_ns.max(1) as f64 / 1e9)
-}
-
-/// Returns the host with the lowest throughput; [`None`] if there are fewer than two.
-#[must_use]
-pub fn slowest<'a>(files: &[HostFile<'a>]) -> Option<&'a str> {
-    let rate = |one: &HostFile<'_>| bytes_per_s(&one.file.result);
-    let slowest = files.iter().min_by(|one, other| rate(one).total_cmp(&rate(other)))?;
-    (files.len() > 1).then_some(slowest.host)
 }

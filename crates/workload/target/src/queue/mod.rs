@@ -106,6 +106,26 @@ pub struct IoFailure {
     pub source: io::Error,
 }
 
+impl IoFailure {
+    /// The failure of a request to a place that begins at `first_byte`.
+    #[cold]
+    #[must_use]
+    pub fn of(
+        place: &str,
+        first_byte: u64,
+        request: TargetRequest,
+        source: io::Error,
+    ) -> Box<Self> {
+        Box::new(Self {
+            operation: request.operation,
+            place: place.to_owned(),
+            offset: first_byte + request.offset,
+            bytes: request.bytes,
+            source,
+        })
+    }
+}
+
 /// A place that one thread has opened for reading and writing.
 pub trait Queue {
     /// Returns the number of slots.

@@ -64,7 +64,7 @@ impl Scrub<'_> {
             self.report.more_problems += (bad.len() - room) as u64;
             damaged.extend(bad.into_iter().take(room));
             after = Some(*last);
-            self.pace(lent.len())?;
+            self.pace.go_on(lent.len() as u64)?;
         }
     }
 

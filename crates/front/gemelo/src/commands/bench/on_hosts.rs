@@ -9,7 +9,7 @@ use crate::files;
 use gemelo_base::units::format_rate;
 use gemelo_job::JobOptions;
 use gemelo_job::bench::JobInput;
-use gemelo_job::bench::hosts::{FleetJobs, HostFile, agree, bytes_per_s, slowest};
+use gemelo_job::bench::hosts::{FleetJobs, agree, bytes_per_s, rate};
 use gemelo_load::RunResult;
 use gemelo_record::{HostRecord, HostsFile, Provenance};
 
@@ -31,7 +31,7 @@ pub(super) fn run(
         jobs.of_hosts.iter().map(|jobs| Task::Bench { jobs: Box::new(jobs.clone()) }).collect();
     let agree = |plans: &[JobInputs]| agree(fleet.names(), plans);
     let finished = fleet.run(&tasks, agree, context)?;
-    let file = merged(&jobs, hosts::records(finished)?, context);
+    let file = merged(&jobs, hosts::records(finished)?, context)?;
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
     if !files::is_some_standard_output(outputs.json.as_deref())
@@ -53,28 +53,13 @@ pub(super) fn run(
 }
 
 /// Merges the results of the hosts.
-fn merged(jobs: &FleetJobs, mut hosts: Vec<Record>, context: &Context) -> File {
+fn merged(jobs: &FleetJobs, hosts: Vec<Record>, context: &Context) -> anyhow::Result<File> {
     let provenance = Provenance::of_this_process(context.started_at);
-    let files: Vec<HostFile<'_>> = hosts
-        .iter()
-        .filter_map(|host| {
-            let file = host.file.as_ref()?;
-            Some(HostFile { host: &host.host, index: host.index, file })
-        })
-        .collect();
-    let mut file = jobs.merge(&files, provenance);
-    let slowest_host = slowest(&files).map(str::to_owned);
-    for host in &hosts {
-        if let Some(failure) = &host.failure {
-            file.warnings.push(format!("host {}: {failure}", host.host));
-        }
-    }
+    let mut file = hosts::join(hosts, rate, |files| Some(jobs.merge(files, provenance)))?;
     // The merged intervals have them now.
-    for result in hosts.iter_mut().filter_map(|host| host.file.as_mut()).flat_map(|f| &mut f.result)
-    {
-        result.interval_parts.clear();
-    }
-    HostsFile { file, slowest_host, hosts }
+    let of_hosts = file.hosts.iter_mut().filter_map(|host| host.file.as_mut());
+    of_hosts.flat_map(|file| &mut file.result).for_each(|result| result.interval_parts.clear());
+    Ok(file)
 }
 
 fn shown(file: &File, brief: bool) -> String {

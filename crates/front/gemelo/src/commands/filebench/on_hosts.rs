@@ -2,19 +2,17 @@
 
 use super::{Arguments, sweep};
 use crate::commands::host::Task;
-use crate::commands::hosts::{self, Fleet, start_of};
+use crate::commands::hosts::{self, Fleet, Outputs, start_of};
 use crate::context::Context;
-use crate::exit::{Failures, Outcome};
-use crate::files;
+use crate::exit::Outcome;
 use crate::table::Table;
 use gemelo_base::units::format_duration_ns;
-use gemelo_job::filebench::hosts::{HostFile, host_scripts, merge_files, slowest};
-use gemelo_job::filebench::{FilebenchInput, FilebenchOptions, Point};
-use gemelo_record::{HostRecord, HostsFile, Provenance};
+use gemelo_job::filebench::hosts::{HostFile, host_scripts, merge_files, operations_per_s};
+use gemelo_job::filebench::{FilebenchInput, Point};
+use gemelo_record::{HostRecord, Provenance};
 use serde::de::IgnoredAny;
 
 type Record = HostRecord<FilebenchInput, Vec<Point>>;
-type File = HostsFile<FilebenchInput, Vec<Point>>;
 
 /// Runs the script on the hosts, prints one result of all, and writes it.
 pub(super) fn run(
@@ -28,36 +26,15 @@ pub(super) fn run(
     let tasks: Vec<Task> =
         scripts.into_iter().map(|script| Task::Filebench { script: Box::new(script) }).collect();
     let finished = fleet.run::<IgnoredAny>(&tasks, |_| Ok(()), context)?;
-    let file = merged(job, hosts::records(finished)?, context)?;
-    let monitor = context.monitor.as_ref();
-    let mut failures = Failures::default();
-    if !files::is_some_standard_output(json.as_deref()) && !report.is_standard_output() {
-        let name = job.sweep.as_ref().map_or("", |sweep| sweep.name.as_str());
-        let shown = sweep::table(name, &file.file.result) + "\n" + &table(&file.hosts);
-        failures.note(context.print(&shown), monitor);
-    }
-    file.file.warnings.iter().for_each(|warning| monitor.warn(warning));
-    if let Some(path) = json {
-        failures.note(files::write_json(path, job.force, &file), monitor);
-    }
-    failures.note(report.write(job.force, &file), monitor);
+    let provenance = Provenance::of_this_process(context.started_at);
+    let merge = |files: &[HostFile<'_>]| merge_files(job, files, provenance);
+    let file = hosts::join(hosts::records(finished)?, operations_per_s, merge)?;
+    let name = job.sweep.as_ref().map_or("", |sweep| sweep.name.as_str());
+    let shown = || sweep::table(name, &file.file.result) + "\n" + &table(&file.hosts);
+    let outputs = Outputs { json: json.as_deref(), report, force: job.force };
+    let failures = outputs.deliver(&file, shown, context);
     let is_complete = file.hosts.iter().all(|host| host.failure.is_none());
     failures.or(if is_complete { Outcome::Done } else { Outcome::Partial })
-}
-
-/// Merges the results of the hosts.
-fn merged(job: &FilebenchOptions, hosts: Vec<Record>, context: &Context) -> anyhow::Result<File> {
-    let provenance = Provenance::of_this_process(context.started_at);
-    let files: Vec<HostFile<'_>> = hosts
-        .iter()
-        .filter_map(|host| Some(HostFile { host: &host.host, file: host.file.as_ref()? }))
-        .collect();
-    let slowest_host = slowest(&files).map(str::to_owned);
-    let merged = merge_files(job, &files, provenance);
-    let mut file = merged.ok_or_else(|| anyhow::anyhow!("no host has a result"))?;
-    let failures = hosts.iter().filter_map(|host| Some((&host.host, host.failure.as_ref()?)));
-    file.warnings.extend(failures.map(|(host, failure)| format!("host {host}: {failure}")));
-    Ok(HostsFile { file, slowest_host, hosts })
 }
 
 /// Returns the hosts side by side, in each of their runs.

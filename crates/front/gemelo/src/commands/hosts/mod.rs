@@ -1,8 +1,10 @@
 //! The options by which a command runs on several hosts, and the run itself. The tasks are those of
 //! `gemelo host`, which answers over there.
 
+mod joined;
 mod text;
 
+pub(crate) use joined::{Outputs, join};
 pub(crate) use text::{start_of, table};
 
 use super::host::Task;
