@@ -85,8 +85,10 @@ fn the_dedup_ratio_is_told_with_and_without_snapshots() {
         let expected = json!({
             "logical_blocks": 768,
             "physical_blocks": 704,
+            "used_blocks": 704,
             "logical_blocks_without_snapshots": 512,
             "physical_blocks_without_snapshots": 512,
+            "used_blocks_without_snapshots": 512,
             "dedup_ratio": 768.0 / 704.0,
             "dedup_ratio_without_snapshots": 1.0,
         });
