@@ -89,7 +89,11 @@ fn held_reads(simulation: &Simulation, b: &Volume, work: impl FnOnce() + Send) -
 #[test]
 fn nobody_waits_for_the_pages_that_a_command_reads() {
     type Work = fn(&Pool, &Volume);
-    let works: [(&str, Work); 4] = [
+    let works: [(&str, Work); 5] = [
+        ("first trim of a shared part", |pool, a| {
+            pool.snapshot_volume("a", "s").unwrap();
+            trim(a, 100 * BLOCK as u64, 64 * BLOCK as u64).unwrap();
+        }),
         ("trim", |_, a| trim(a, 100 * BLOCK as u64, 64 * BLOCK as u64).unwrap()),
         ("snapshot", |pool, _| pool.snapshot_volume("a", "s").unwrap()),
         ("resize", |pool, _| pool.resize_volume("a", 64 * BLOCK as u64).unwrap()),
@@ -100,48 +104,49 @@ fn nobody_waits_for_the_pages_that_a_command_reads() {
             let (simulation, pool, b) = cold_pool(backend);
             let a = pool.volume("a").unwrap();
             let (held, passed) = held_reads(&simulation, &b, || work(&pool, &a));
-            assert!(held > 0, "{backend:?}: no read in a {name}");
+            // A snapshot that shares the map of its source reads nothing.
+            let reads = name != "snapshot" || backend == BackendKind::BTree;
+            assert_eq!(held > 0, reads, "{backend:?}: reads in a {name}");
             assert_eq!(passed, held, "{backend:?}: a read waited for one of a {name}");
             assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
         }
     }
 }
 
-/// While a copy is being made, its name is taken, and its source can neither be removed nor cut.
+/// While a copy is being made, its name is taken, and its source can neither be removed nor cut. The
+/// other backends share maps, so that a copy is made at once.
 #[test]
 fn a_copy_that_is_being_made_has_its_name_and_keeps_its_source() {
-    for backend in [BackendKind::Table, BackendKind::BTree, BackendKind::Compact] {
-        let (simulation, pool, _b) = cold_pool(backend);
-        let hold = simulation.hold(METADATA, Call::Read);
-        let (taken, is_removed) = thread::scope(|scope| {
-            let copier = scope.spawn(|| pool.snapshot_volume("a", "s"));
-            hold.wait();
-            let taker = scope.spawn(|| {
-                let create = pool.create_volume("s", BLOCK as u64, DedupMode::Inline);
-                [create, pool.rename_volume("b", "s"), pool.snapshot_volume("b", "s")]
-            });
-            let remover = scope.spawn(|| pool.remove_volume("a"));
-            // A command that is not refused waits for the held read.
-            let until = Instant::now() + Duration::from_secs(1);
-            while !taker.is_finished() && Instant::now() < until {
-                thread::yield_now();
-            }
-            thread::sleep(Duration::from_millis(100));
-            let is_removed = remover.is_finished();
-            hold.release();
-            copier.join().unwrap().unwrap();
-            remover.join().unwrap().unwrap();
-            let taken = taker.join().unwrap();
-            (taken, is_removed)
+    let (simulation, pool, _b) = cold_pool(BackendKind::BTree);
+    let hold = simulation.hold(METADATA, Call::Read);
+    let (taken, is_removed) = thread::scope(|scope| {
+        let copier = scope.spawn(|| pool.snapshot_volume("a", "s"));
+        hold.wait();
+        let taker = scope.spawn(|| {
+            let create = pool.create_volume("s", BLOCK as u64, DedupMode::Inline);
+            [create, pool.rename_volume("b", "s"), pool.snapshot_volume("b", "s")]
         });
-        for outcome in taken {
-            let is_refused = matches!(outcome, Err(VolumeError::VolumeExists { .. }));
-            assert!(is_refused, "{backend:?}: {outcome:?}");
+        let remover = scope.spawn(|| pool.remove_volume("a"));
+        // A command that is not refused waits for the held read.
+        let until = Instant::now() + Duration::from_secs(1);
+        while !taker.is_finished() && Instant::now() < until {
+            thread::yield_now();
         }
-        assert!(!is_removed, "{backend:?}: the source was removed while it was copied");
-        let bytes = read(&pool.volume("s").unwrap(), 0, (BLOCKS as usize) * BLOCK).unwrap();
-        let is_right = |(lbn, block): (u64, &[u8])| block == content(1 + lbn, BLOCK);
-        assert!((0..).zip(bytes.chunks(BLOCK)).all(is_right), "{backend:?}");
-        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+        thread::sleep(Duration::from_millis(100));
+        let is_removed = remover.is_finished();
+        hold.release();
+        copier.join().unwrap().unwrap();
+        remover.join().unwrap().unwrap();
+        let taken = taker.join().unwrap();
+        (taken, is_removed)
+    });
+    for outcome in taken {
+        let is_refused = matches!(outcome, Err(VolumeError::VolumeExists { .. }));
+        assert!(is_refused, "{outcome:?}");
     }
+    assert!(!is_removed, "the source was removed while it was copied");
+    let bytes = read(&pool.volume("s").unwrap(), 0, (BLOCKS as usize) * BLOCK).unwrap();
+    let is_right = |(lbn, block): (u64, &[u8])| block == content(1 + lbn, BLOCK);
+    assert!((0..).zip(bytes.chunks(BLOCK)).all(is_right));
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }

@@ -356,7 +356,11 @@ impl<L: Layout> CachedBackend<L> {
         }
         let words = view.words(node)?;
         let mut stored = self.stored_counts();
-        for (_, word) in words.into_iter().filter(|(_, word)| !is_released && has_block(*word)) {
+        // A copy of a shared leaf changes the counts of all its blocks.
+        let is_needed = |(lbn, word): &(u64, u64)| {
+            !is_released && (is_shared || within.contains(lbn)) && has_block(*word)
+        };
+        for (_, word) in words.into_iter().filter(is_needed) {
             if let Some(pbn) = MapEntry::from_word(word).pbn()
                 && self.count_by(&mut stored, pbn.number())? == 0
             {
