@@ -113,8 +113,8 @@ fn nobody_waits_for_the_pages_that_a_command_reads() {
     }
 }
 
-/// While a copy is being made, its name is taken, and its source can neither be removed nor cut. The
-/// other backends share maps, so that a copy is made at once.
+/// While a copy is being made, its name is taken, and its source can neither be removed nor cut.
+/// The other backends share maps, so that a copy is made at once.
 #[test]
 fn a_copy_that_is_being_made_has_its_name_and_keeps_its_source() {
     let (simulation, pool, _b) = cold_pool(BackendKind::BTree);
