@@ -15,6 +15,12 @@ const RUNS: usize = 1 << RUN_BITS;
 /// The most entries of a run. Only a content that is stored as often makes a run as long.
 const MAX_RUN: usize = 64;
 
+/// Bits of a PBN.
+pub(super) const fn bits_of(pbn: u32) -> u32 {
+    let bits = u32::BITS - pbn.leading_zeros();
+    if bits == 0 { 1 } else { bits }
+}
+
 /// An entry of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -59,10 +65,11 @@ impl Shape {
         (rest >> self.tag_bits) as usize
     }
 
-    /// Packs the tag and the PBN of an entry.
-    const fn packed(self, entry: Entry) -> u64 {
+    /// Packs the tag and the PBN of an entry, whose PBN has no more bits than those of the shape.
+    fn packed(self, entry: Entry) -> u64 {
+        assert!(bits_of(entry.pbn) <= self.pbn_bits, "a PBN does not reach into the tag");
         let tag = entry.rest & ((1 << self.tag_bits) - 1);
-        tag << self.pbn_bits | entry.pbn as u64
+        tag << self.pbn_bits | u64::from(entry.pbn)
     }
 }
 
@@ -106,6 +113,9 @@ pub(super) fn candidates(
 /// The index of an entry in its run, and that run.
 fn find(words: &[u64], shape: Shape, entry: Entry) -> (Option<usize>, Run) {
     let run = run(words, shape, shape.run_of(entry.rest));
+    if bits_of(entry.pbn) > shape.pbn_bits {
+        return (None, run);
+    }
     let packed = shape.packed(entry);
     let is_it = |index: &usize| packed_at(words, shape, *index) == packed;
     ((run.first..run.first + run.entries).find(is_it), run)

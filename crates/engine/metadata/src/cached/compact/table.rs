@@ -1,6 +1,6 @@
 //! The buckets of the index, which grow one by one (linear hashing).
 
-use super::bucket::{self, Entry, RUN_BITS, Shape};
+use super::bucket::{self, Entry, RUN_BITS, Shape, bits_of};
 use super::room::{Room, Slot, units_of};
 
 /// Entries of a bucket on average, above which another bucket is added. With more, the runs of a
@@ -38,11 +38,6 @@ impl Place {
     const fn pbn_bits(self) -> u32 {
         (self.units_and_pbn_bits & ((1 << PBN_BITS_FIELD) - 1)) as u32 + 1
     }
-}
-
-const fn bits_of(pbn: u32) -> u32 {
-    let bits = u32::BITS - pbn.leading_zeros();
-    if bits == 0 { 1 } else { bits }
 }
 
 /// A hash table of PBNs.
@@ -176,9 +171,6 @@ impl Table {
     pub(super) fn remove(&mut self, hash: u64, pbn: u32) {
         let (bucket, rest) = self.place_of(hash);
         let shape = self.shape(bucket);
-        if bits_of(pbn) > shape.pbn_bits {
-            return;
-        }
         let words = self.room.words_mut(self.places[bucket].slot());
         if bucket::remove(words, shape, Entry { rest, pbn }) {
             let after = Shape { entries: shape.entries - 1, ..shape };
@@ -274,6 +266,21 @@ mod tests {
             assert_eq!(table.entries(), 0);
             assert!(table.bytes() < 100_000, "an empty table takes {} bytes", table.bytes());
         }
+    }
+
+    #[test]
+    fn a_pbn_of_more_bits_is_not_taken_for_one_with_another_tag() {
+        let mut table = Table::new(16);
+        let hash = |tag: u64| 5 << 7 | tag;
+        table.add(hash(3), 33);
+        // With 6 bits for a PBN, the seventh of this one would be the first of the tag.
+        table.add(hash(2), 64 + 33);
+        assert_eq!(candidates(&table, hash(2)), [64 + 33]);
+        assert_eq!(candidates(&table, hash(3)), [33]);
+        let mut narrow = Table::new(16);
+        narrow.add(hash(3), 33);
+        narrow.remove(hash(2), 64 + 33);
+        assert_eq!(candidates(&narrow, hash(3)), [33]);
     }
 
     #[test]
