@@ -160,30 +160,39 @@ fn an_index_that_catches_up_while_changes_go_on_has_every_block_once() {
 }
 
 /// A checkpoint that has a block free is given up, and then the block has the same content again.
+/// The index is complete before, or becomes so while the checkpoint is written.
 #[test]
 fn an_index_has_a_block_that_a_checkpoint_without_it_was_given_up_for() {
     for kind in BackendKind::ALL {
-        let mut pair = Pair::new(kind, 1);
-        pair.create(1);
-        let (volume, lbn, pbn) = (VolumeId(1), Lbn(7), Pbn::new(5).unwrap());
-        let (fingerprint, checksum) = (Fingerprint::of_hash(3 << 64 | 9), Checksum(1));
-        let store = Change::Store { volume, lbn, pbn, fingerprint, checksum };
-        pair.apply(&store);
-        pair.backend.freeze();
-        pair.write();
-        pair.backend.finish();
-        pair.apply(&Change::Unmap { volume, first: lbn, count: 1 });
-        pair.backend.freeze();
-        pair.write();
-        pair.backend.abandon();
-        pair.apply(&store);
-        pair.backend.freeze();
-        pair.write();
-        pair.backend.finish();
-        let mut found = Vec::new();
-        pair.backend.find(&[fingerprint], &mut found).unwrap();
-        assert_eq!(found, [Some(pbn)], "{kind:?}");
-        assert_eq!(pair.backend.prove(10).unwrap(), Vec::<String>::new(), "{kind:?}");
+        for (is_reloaded, is_merged) in [(false, true), (true, true), (true, false)] {
+            let mut pair = Pair::new(kind, 1);
+            pair.create(1);
+            let (volume, lbn, pbn) = (VolumeId(1), Lbn(7), Pbn::new(5).unwrap());
+            let (fingerprint, checksum) = (Fingerprint::of_hash(3 << 64 | 9), Checksum(1));
+            let store = Change::Store { volume, lbn, pbn, fingerprint, checksum };
+            pair.apply(&store);
+            pair.backend.freeze();
+            let root = pair.write();
+            pair.backend.finish();
+            if is_reloaded {
+                pair.reload(&root);
+            }
+            pair.apply(&Change::Unmap { volume, first: lbn, count: 1 });
+            pair.backend.freeze();
+            if is_merged {
+                pair.write();
+            }
+            while pair.backend.catch_up().unwrap() {}
+            pair.backend.abandon();
+            pair.apply(&store);
+            pair.backend.freeze();
+            pair.write();
+            pair.backend.finish();
+            let mut found = Vec::new();
+            pair.backend.find(&[fingerprint], &mut found).unwrap();
+            assert_eq!(found, [Some(pbn)], "{kind:?} {is_reloaded} {is_merged}");
+            assert_eq!(pair.backend.prove(10).unwrap(), Vec::<String>::new(), "{kind:?}");
+        }
     }
 }
 

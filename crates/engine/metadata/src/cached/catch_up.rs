@@ -55,13 +55,18 @@ impl<L: Layout> CachedBackend<L> {
         L::walk(&self.pages, &self.version.fingerprints, Part::Fingerprints, first, &mut records)?;
         let mut counts = self.stored_counts();
         let mut edits = Vec::with_capacity(records.found.len());
+        let mut removed = Vec::new();
         for (pbn, fingerprint) in records.found {
             let is_live = !fingerprint.is_none() && counts.get(u64::from(pbn))? > 0;
-            if is_live && !self.is_about_to_change(pbn, fingerprint) {
-                edits.push(IndexEdit { hash: fingerprint.low(), pbn, comes: true });
+            let hash = fingerprint.low();
+            if is_live && self.is_about_to_change(pbn, fingerprint) {
+                removed.push(IndexEdit { hash, pbn, comes: false });
+            } else if is_live {
+                edits.push(IndexEdit { hash, pbn, comes: true });
             }
         }
         index.edit(&edits);
+        index.note(&removed);
         *unread = records.next.map_or(Unread::Nothing, Unread::From);
         Ok(*unread != Unread::Nothing)
     }

@@ -52,6 +52,11 @@ impl MemoryIndex {
         }
     }
 
+    /// Notes edits of the checkpoint that is being written, so that they can be taken back.
+    pub(super) fn note(&self, edits: &[IndexEdit]) {
+        self.unfinished.lock().extend_from_slice(edits);
+    }
+
     /// Keeps the edits of a checkpoint, which has ended well.
     pub(super) fn finish(&self) {
         *self.unfinished.lock() = Vec::new();
@@ -179,7 +184,7 @@ impl Layout for CompactLayout {
         edits: Vec<IndexEdit>,
     ) -> Result<MemoryIndex> {
         // Noted first, so that whatever was done can be taken back.
-        index.unfinished.lock().extend_from_slice(&edits);
+        index.note(&edits);
         index.edit(&edits);
         Ok(index.clone())
     }
