@@ -1,7 +1,7 @@
 //! Reading contents and comparing each with the checksum in the map.
 //!
-//! A block that fails is read once more, from the medium, because a transfer or the page cache can
-//! be wrong where the medium is good. If it fails again it is damaged: the request gets an error,
+//! A block that fails is read once more, from the medium, because a transfer or a cache can be wrong
+//! where the medium is good. If it fails again it is damaged: the request gets an error,
 //! and the block is noted.
 
 use super::{Engine, Wanted};
@@ -182,6 +182,7 @@ impl Engine {
     /// The second try of a block that could not be read or failed its checksum.
     #[cold]
     fn read_again(&self, volume: VolumeId, wanted: Wanted, content: &mut [u8]) -> Result<()> {
+        self.data.forget_cached(wanted.pbn);
         let read = self.data.read_one(wanted.pbn, content);
         if read.is_ok() && self.seed.of_content(content) == wanted.checksum {
             return Ok(());
@@ -214,6 +215,7 @@ impl Engine {
     /// Finds out why a block has another content than its fingerprint told.
     #[cold]
     fn note_difference(&self, likeness: &FingerprintMatch<'_>, is_readable: bool) {
+        self.data.forget_cached(likeness.pbn);
         let mut stored = vec![0; self.block_bytes()];
         let is_read = is_readable && self.data.read_one(likeness.pbn, &mut stored).is_ok();
         if is_read && self.fingerprinter.of(&stored) == likeness.fingerprint {

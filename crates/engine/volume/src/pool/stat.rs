@@ -10,7 +10,7 @@ use gemelo_format::{
     BackendKind, COPIES, Compression, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
 };
 use gemelo_metadata::CacheStats;
-use gemelo_store::BufferStats;
+use gemelo_store::{BufferStats, ContentCacheStats};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -107,6 +107,9 @@ pub struct PoolStat {
     /// Figures of the write buffer since the pool was opened.
     #[stat(skip)]
     pub write_buffer: BufferStats,
+    /// Figures of the cache of contents since the pool was opened.
+    #[stat(skip)]
+    pub content_cache: ContentCacheStats,
     /// Figures of the finder since the pool was opened.
     #[stat(skip)]
     pub finder: FinderStats,
@@ -218,6 +221,7 @@ impl Pool {
             volumes: engine.volume_count(),
             stopped: engine.stop_reason().map(ToString::to_string),
             write_buffer: engine.buffer_figures(),
+            content_cache: engine.content_cache_figures(),
             finder: engine.finder_figures(),
             activity: engine.activity(),
         })
