@@ -86,7 +86,7 @@ pub struct PoolStat {
     pub metadata_memory_bytes: u64,
     /// Look-ups of pages in the cache. All are zero for a backend without a cache.
     #[stat(skip)]
-    pub cache: CacheStats,
+    pub metadata_cache: CacheStats,
     /// Length of the metadata disk in bytes.
     pub metadata_disk_bytes: u64,
     /// Bytes of the metadata disk that the newest checkpoint takes, without superblocks, roots and
@@ -203,7 +203,7 @@ impl Pool {
             fingerprint: engine.superblock().fingerprint,
             backend: engine.superblock().backend,
             compression: engine.superblock().store.compression(),
-            cache: totals.cache,
+            metadata_cache: totals.cache,
             logical_blocks: totals.references,
             physical_blocks: totals.physical,
             capacity_blocks,
