@@ -3,8 +3,8 @@
 //! A PBN is the number of a content. [`Store`] reads, writes, compares and discards contents by
 //! their numbers, in lists, so that it can merge what lies side by side and have many requests in
 //! flight. [`BlockStore`] keeps the content of a PBN as it is, at byte PBN × block size of a disk.
-//! [`WriteBuffer`] acknowledges writes to any store from memory and writes them out in long runs. It
-//! has a cache of contents for readers.
+//! [`WriteBuffer`] acknowledges writes to any store from memory and writes them out in long runs.
+//! It has a cache of contents for readers.
 //! [`PackedStore`] keeps several compressed contents in one block of such a store.
 //! [`OverlaidStore`] reads contents from memory that the store below may lack.
 

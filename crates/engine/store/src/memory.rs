@@ -1,4 +1,5 @@
-//! Memory for contents, of a write buffer or of a cache: a bounded number of slots, each for one content.
+//! Memory for contents, of a write buffer or of a cache: a bounded number of slots, each for one
+//! content.
 //!
 //! Slots are made in steps when they are first needed, and are reused last in, first out, so that a
 //! small load works in few pages, which the processor's cache holds. The system takes up to 10 µs

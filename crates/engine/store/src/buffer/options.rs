@@ -11,8 +11,8 @@ pub struct BufferOptions {
     pub bytes: u64,
     /// Most bytes of contents that are in memory for readers; 0 for none.
     pub cache_bytes: u64,
-    /// `true` to write out, and to make memory, in threads of the buffer. Otherwise only a sync, and a writer that finds
-    /// no room, write out, in a fixed order.
+    /// `true` to write out, and to make memory, in threads of the buffer. Otherwise only a sync,
+    /// and a writer that finds no room, write out, in a fixed order.
     pub background: bool,
     /// Threads that write out in the background.
     pub threads: usize,

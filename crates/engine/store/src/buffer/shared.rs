@@ -191,8 +191,8 @@ impl Shared {
         self.unseen.notify_all();
     }
 
-    /// Returns whether no content waits or is being written. It sees a content that was written before the
-    /// caller learned of its PBN.
+    /// Returns whether no content waits or is being written. It sees a content that was written
+    /// before the caller learned of its PBN.
     pub(super) fn is_empty(&self) -> bool {
         self.is_empty.load(Ordering::Acquire)
     }

@@ -1,8 +1,8 @@
 //! Reading contents and comparing each with the checksum in the map.
 //!
-//! A block that fails is read once more, from the medium, because a transfer or a cache can be wrong
-//! where the medium is good. If it fails again it is damaged: the request gets an error,
-//! and the block is noted.
+//! A block that fails is read once more, from the medium, because a transfer or a cache can be
+//! wrong where the medium is good. If it fails again it is damaged: the request gets an error, and
+//! the block is noted.
 
 use super::{Engine, Wanted};
 use crate::counters::add;
