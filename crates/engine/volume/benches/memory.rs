@@ -88,15 +88,16 @@ fn measure(directory: &std::path::Path, backend: BackendKind, gb: f64, cache_mib
         ..PoolOptions::default()
     };
     Pool::format(&disks, &options).unwrap();
-    let tuning = Tuning { cache_bytes: cache_mib << 20, ..Tuning::default() };
+    let cache_bytes = cache_mib << 20;
+    let tuning = Tuning { cache_bytes, content_cache_bytes: 0, ..Tuning::default() };
     let open = || Pool::open_disks(disks.clone(), tuning, Arc::new(SystemClock::new())).unwrap();
     let pool = open();
     pool.create_volume("v", blocks * BLOCK as u64, DedupMode::Inline).unwrap();
     let (sequential, random) = fill(&pool, blocks, blocks.min(400_000));
     let stat = pool.stat().unwrap();
     let highest = status_mib("VmHWM") - before;
-    let looked_up = (stat.cache.hits + stat.cache.misses).max(1) as f64;
-    let hits = stat.cache.hits as f64 / looked_up * 100.0;
+    let looked_up = (stat.metadata_cache.hits + stat.metadata_cache.misses).max(1) as f64;
+    let hits = stat.metadata_cache.hits as f64 / looked_up * 100.0;
     drop(pool);
     let started = Instant::now();
     let pool = open();
