@@ -171,7 +171,10 @@ fn walk_node(
     let start = from.saturating_sub(first) / each;
     let children = || (start..FANOUT).filter_map(|at| Some((at, child(&page, at)?)));
     let mut read = Vec::new();
-    if level == 1 && visitor.reads_ahead() {
+    if level > 1 && visitor.reads_ahead() {
+        let wanted = children().map(|(_, below)| below).filter(|below| visitor.wants(*below));
+        pages.fetch(wanted.collect());
+    } else if visitor.reads_ahead() && visitor.wants_values() {
         read = pages.read_ahead(&children().map(|(_, leaf)| leaf).collect::<Vec<_>>());
     }
     let mut read = read.into_iter();

@@ -180,10 +180,15 @@ pub(crate) trait Visitor {
         true
     }
 
-    /// Returns whether the walk reads leaves in lists, past the cache. It is for a walk over a
-    /// large part of a tree.
+    /// Returns whether the walk reads pages in lists, and leaves past the cache. It is for a walk
+    /// over a large part of a tree.
     fn reads_ahead(&self) -> bool {
         false
+    }
+
+    /// Returns whether a walk that reads ahead will go on below a page, as far as is known.
+    fn wants(&self, _at: NodeRef) -> bool {
+        true
     }
 
     /// Receives a key whose value is not 0.
