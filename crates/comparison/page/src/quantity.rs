@@ -220,6 +220,7 @@ fn words(NameParts { job, kind, quantity, .. }: NameParts<'_>) -> String {
         (_, "operations_per_s") => kind_of("operations"),
         ("dedup_ratio", _) => kind_of("dedup ratio"),
         ("cpu", _) => kind_of("processor time"),
+        ("service", _) => kind_of("service time"),
         ("elapsed", _) => kind_of("time"),
         _ => {
             let timed = [("latency_", "latency"), ("service_", "service time")];
