@@ -1,4 +1,4 @@
-//! Pools of sizes that no disk here holds: rates, memory, metadata, snapshots and openings, by size.
+//! Pools of sizes that no disk here holds: rates, memory, metadata, snapshots and openings by size.
 //!
 //! Usage: `cargo bench -p gemelo-volume --bench large [-- DIRECTORY [SIZE,SIZE,... [BACKEND
 //! [CACHE_MIB [SECONDS]]]]]`. The metadata are files in DIRECTORY: 56 bytes for each block, and

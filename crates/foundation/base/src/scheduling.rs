@@ -15,7 +15,7 @@ const SPARE_NICE: i32 = 10;
 /// their share. A thread with the longest slice is the last of them. Other systems and versions
 /// ignore the request, and nothing depends on it.
 pub fn let_others_interrupt() {
-    schedule(0);
+    schedule(None);
 }
 
 /// Has the calling thread use time that others leave, for the rest of its life. While others need
@@ -24,11 +24,12 @@ pub fn let_others_interrupt() {
 /// A thread that is interrupted by [`let_others_interrupt`] has a share of its own, and runs
 /// although others are ready if it has had less. This one has nearly always had its share.
 pub fn use_spare_time() {
-    schedule(SPARE_NICE);
+    schedule(Some(SPARE_NICE));
 }
 
-/// Sets the scheduling of the calling thread, unless the user has chosen one for the process.
-fn schedule(min_nice: i32) {
+/// Sets the scheduling of the calling thread, unless the user has chosen one for the process. Its
+/// nice value stays, or becomes at least this one.
+fn schedule(min_nice: Option<i32>) {
     let mut attributes = MaybeUninit::<libc::sched_attr>::zeroed();
     let size = size_of::<libc::sched_attr>();
     // SAFETY: the kernel writes at most `size` bytes into the structure, which has that many. All
@@ -46,7 +47,8 @@ fn schedule(min_nice: i32) {
     attributes.size = u32::try_from(size).unwrap_or(0);
     attributes.sched_policy = libc::SCHED_BATCH.cast_unsigned();
     attributes.sched_flags = 0;
-    attributes.sched_nice = attributes.sched_nice.max(min_nice);
+    attributes.sched_nice =
+        min_nice.map_or(attributes.sched_nice, |least| attributes.sched_nice.max(least));
     attributes.sched_runtime = LONGEST_SLICE_NS;
     // SAFETY: the kernel reads the structure, whose size is in its first field.
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
