@@ -23,6 +23,8 @@ mod inflight;
 mod queue;
 mod request;
 mod session;
+mod spin;
+mod taken;
 
 pub use driver::{Driver, DriverError, DriverQueue, DriverRequest, Finished};
 pub use front_end::VhostFrontEnd;

@@ -4,12 +4,13 @@
 //! leaves complete later. Without one they are in the order of the requests: a virtual machine that
 //! lost this server sends all requests again from the first one that has no answer.
 
-use crate::batch::{BATCH_BYTES, MAX_REQUESTS, Side, room_bytes};
-use crate::chain::Chain;
+use crate::batch::{BATCH_BYTES, Side, room_bytes};
 use crate::config::MAX_QUEUE_SIZE;
 use crate::guest::{Guest, Stopped};
 use crate::inflight::Tracker;
 use crate::request::{Breach, GuestRequest, Status};
+use crate::spin::Spin;
+use crate::taken::{Taken, grow};
 use gemelo_device::{Buffer, Claim, Geometry, KeptRead, LaneClient, Lanes, Waiting};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -145,46 +146,6 @@ impl Ring {
     }
 }
 
-/// A batch under construction.
-struct Taken<'a> {
-    memory: &'a GuestMemoryMmap,
-    geometry: &'a Geometry,
-    /// The table of descriptors, and their number.
-    table: (u64, u16),
-    buffer: &'a mut Buffer,
-    used_bytes: usize,
-    requests: Vec<GuestRequest>,
-}
-
-impl Taken<'_> {
-    fn is_full(&self) -> bool {
-        self.requests.len() >= MAX_REQUESTS || self.used_bytes >= BATCH_BYTES
-    }
-
-    /// Adds a request. Returns `false` if there is no room for it.
-    fn add(&mut self, head: u16, tracker: Option<&mut Tracker>) -> Result<bool, Breach> {
-        let chain = Chain::read(self.memory, self.table, head)?;
-        let request = GuestRequest::parse(self.memory, (head, chain), self.geometry)?;
-        let wanted = self.used_bytes + room_bytes(request.data_bytes());
-        let has_room = wanted <= self.buffer.len() || grow(self.buffer, wanted);
-        if !self.requests.is_empty() && !has_room {
-            return Ok(false);
-        }
-        if let Some(tracker) = tracker {
-            tracker.begin(head)?;
-        }
-        self.used_bytes = wanted;
-        self.requests.push(request);
-        Ok(true)
-    }
-}
-
-/// Grows a buffer for this many bytes, up to the size of a batch. Returns whether they fit.
-fn grow(buffer: &mut Buffer, bytes: usize) -> bool {
-    let wanted = bytes.next_power_of_two().min(BATCH_BYTES);
-    buffer.grow(wanted, 0) && bytes <= wanted
-}
-
 /// A queue as its thread and its lanes use it.
 pub(crate) struct QueueSide {
     guest: Arc<Guest>,
@@ -307,7 +268,8 @@ impl RunningQueue {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let thread = {
             let (lanes, stop) = (Arc::clone(&lanes), Arc::clone(&stop));
-            let body = move || QueueThread { lanes, deep_batches: 0 }.run(&kick, &stop);
+            let body =
+                move || QueueThread { lanes, deep_batches: 0, spin: Spin::new() }.run(&kick, &stop);
             std::thread::Builder::new().name("gemelo-queue".into()).spawn(body)?
         };
         Ok(Self { lanes, stop, thread })
@@ -335,6 +297,7 @@ struct QueueThread {
     lanes: Arc<Lanes<QueueSide>>,
     /// Number of batches to come in which a lone request may be left.
     deep_batches: u32,
+    spin: Spin,
 }
 
 impl QueueThread {
@@ -364,6 +327,7 @@ impl QueueThread {
                 return Ok(());
             }
             if kicked {
+                self.spin.woken();
                 match rustix::io::read(kick, &mut [0; 8]) {
                     Ok(8) | Err(Errno::AGAIN | Errno::INTR) => {}
                     _ => return Err(Breach::Incomplete("notifications of its queue").into()),
@@ -379,12 +343,21 @@ impl QueueThread {
         loop {
             let memory = || client.guest.memory().memory();
             client.lock().queue.disable_notification(&*memory()).map_err(Breach::Queue)?;
-            while !lanes.have_failed() && self.serve_batch(&memory(), buffer)? {}
+            while !lanes.have_failed()
+                && (self.serve_batch(&memory(), buffer)? || self.has_more_soon(&memory()))
+            {
+            }
             let enabled = client.lock().queue.enable_notification(&*memory());
             if lanes.have_failed() || !enabled.map_err(Breach::Queue)? {
                 return Ok(());
             }
         }
+    }
+
+    /// Looks for a request for a moment, in which the guest need not notify this thread.
+    fn has_more_soon(&mut self, memory: &GuestMemoryMmap) -> bool {
+        let Self { lanes, spin, .. } = self;
+        spin.look(|| lanes.client().lock().has_more(memory))
     }
 
     /// Executes and answers the next requests. Returns `false` if there are none.
