@@ -85,7 +85,7 @@ pub(crate) fn recover(
         replayed_data.take_from(&mut commit)?;
         match commit.follows_loss {
             true => past_loss.apply(&mut *backend, &commit),
-            false => Ok(backend.apply(&commit.changes, &mut Vec::new())?),
+            false => Ok(backend.replay(&commit.changes, &mut Vec::new())?),
         }
     })?;
     for number in &replayed.mended {
