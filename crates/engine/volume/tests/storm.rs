@@ -190,11 +190,13 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     let inline_overload = InlineOverload::ALL[random.below(2) as usize];
     let verify_bytes = random.below(4) == 0;
     let max_journal_data_bytes = [None, None, Some(4 * BLOCK as u64), Some(0)][(seed % 4) as usize];
+    let content_cache_bytes = [3, 16, 0, 400][(seed / 3 % 4) as usize] * BLOCK as u64;
     let tuning = Tuning {
         verify_bytes,
         max_references,
         inline_overload,
         max_journal_data_bytes,
+        content_cache_bytes,
         ..tuning()
     };
     let collider = collides.then(|| Collider::of(&simulation.disks()));

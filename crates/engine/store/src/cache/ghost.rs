@@ -18,21 +18,24 @@ struct Mark {
 /// it, and only holds less of what is read often.
 #[derive(Debug)]
 pub(super) struct Ghost {
+    /// None before the first PBN is noted, so that a pool that is opened for one command has none.
     marks: Vec<Mark>,
     /// PBNs that were noted. It may wrap around.
     noted: u32,
-    most: u32,
+    most: usize,
 }
 
 impl Ghost {
     /// Makes one that remembers the last `most` PBNs.
-    pub(super) fn new(most: usize) -> Self {
-        let marks = vec![Mark::default(); (most * PLACES).next_power_of_two()];
-        Self { marks, noted: 0, most: u32::try_from(most).unwrap_or(u32::MAX) }
+    pub(super) const fn new(most: usize) -> Self {
+        Self { marks: Vec::new(), noted: 0, most }
     }
 
     /// Notes a PBN.
     pub(super) fn note(&mut self, pbn: Pbn) {
+        if self.marks.is_empty() {
+            self.marks = vec![Mark::default(); (self.most * PLACES).next_power_of_two()];
+        }
         self.noted = self.noted.wrapping_add(1);
         let mark = Mark { number: pbn.number(), at: self.noted };
         if let Some(place) = self.place(pbn) {
@@ -44,7 +47,7 @@ impl Ghost {
     pub(super) fn knows(&mut self, pbn: Pbn) -> bool {
         let (noted, most) = (self.noted, self.most);
         let mark = self.place(pbn).filter(|mark| mark.number == pbn.number());
-        mark.is_some_and(|mark| noted.wrapping_sub(mark.at) < most)
+        mark.is_some_and(|mark| (noted.wrapping_sub(mark.at) as usize) < most)
     }
 
     /// Forgets a PBN.

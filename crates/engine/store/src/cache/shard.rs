@@ -87,7 +87,7 @@ pub(super) struct Shard {
 impl Shard {
     pub(super) fn new(most: usize) -> Self {
         Self {
-            table: HashTable::with_capacity(most),
+            table: HashTable::new(),
             small: Turns::default(),
             main: Turns::default(),
             ghost: Ghost::new(most),
@@ -227,6 +227,10 @@ impl Shard {
         self.next_number += 1;
         let queue = if is_known { Queue::Main } else { Queue::Small };
         self.ghost.forget(pbn);
+        if self.table.capacity() == 0 {
+            // It never moves its contents to a larger table while others wait for the lock.
+            self.table.reserve(self.most, |kept| hash(kept.pbn));
+        }
         let kept = Kept { pbn, number, queue, found: 0, slot };
         self.table.insert_unique(hash(pbn), kept, |kept| hash(kept.pbn));
         let turns = self.turns(queue);
