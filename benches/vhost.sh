@@ -56,7 +56,7 @@ done
 
 # leg NAME OPTIONS...: measures all servers in turn, and prints a line.
 leg() {
-    local name=$1 figures=()
+    local name=$1 peer figures=()
     shift
     if [ -n "${ONLY:-}" ]; then
         local word is_chosen=
@@ -64,7 +64,7 @@ leg() {
         [ -n "$is_chosen" ] || return 0
     fi
     for _ in $(seq "$rounds"); do
-        for server in nbd qemu vhost; do figures+=("$(rate "${targets[$server]}" --pattern uniform "$@")"); done
+        for peer in nbd qemu vhost; do figures+=("$(rate "${targets[$peer]}" --pattern uniform "$@")"); done
     done
     python3 - "$name" "${figures[@]}" <<'END'
 import statistics, sys

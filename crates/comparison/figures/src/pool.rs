@@ -101,7 +101,8 @@ impl PoolView {
         figures.push("space/logical_bytes", bytes(pool.logical_blocks), Better::Neither);
         figures.push("space/dedup_ratio", self.dedup_ratio, Better::Higher);
         figures.push("space/used_share", self.used_share, Better::Lower);
-        figures.push("usage/memory_bytes", pool.metadata_memory_bytes as f64, Better::Lower);
+        let memory = pool.metadata_memory_bytes as f64;
+        figures.push("pool/metadata_memory_bytes", memory, Better::Lower);
         figures.push("pool/volumes", pool.volumes as f64, Better::Neither);
         if let Some(activity) = &pool.activity {
             let Activity { journal_bytes, checkpoint_pages, .. } = activity;

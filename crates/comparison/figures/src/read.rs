@@ -9,7 +9,7 @@ use gemelo_job::{bench, filebench, replay};
 use gemelo_load::RunResult;
 use gemelo_record::Stats;
 use gemelo_record::{Provenance, ResultFile};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read};
@@ -45,7 +45,7 @@ pub enum Kind {
 pub struct RawResult {
     /// Kind of the file.
     pub kind: Kind,
-    /// Program, machine and time. Files of `fio` have none.
+    /// Program, machine, time, and what was measured. Files of `fio` have none.
     pub provenance: Option<Provenance>,
     /// The figures of the result, by name; the medians if it has repetitions.
     pub figures: Stats,
@@ -126,11 +126,11 @@ pub fn parse(text: &str, path: &Path) -> Result<RawResult, FiguresError> {
             Ok(framed(Kind::Filebench, of_filebench(&file), is_complete, file))
         }
         SCAN_SCHEMA => {
-            let file: Framed<ScanView> = layout(text, path, SCAN_SCHEMA)?;
+            let file: Framed<ScanView> = named(layout(text, path, SCAN_SCHEMA)?);
             Ok(framed(Kind::Scan, file.result.figures(), file.result.is_complete(), file))
         }
         POOL_SCHEMA => {
-            let file: Framed<PoolView> = layout(text, path, POOL_SCHEMA)?;
+            let file: Framed<PoolView> = named(layout(text, path, POOL_SCHEMA)?);
             Ok(framed(Kind::Pool, file.result.figures(), true, file))
         }
         found => Err(FiguresError::Schema { path: path.to_owned(), found: found.to_owned() }),
@@ -138,7 +138,24 @@ pub fn parse(text: &str, path: &Path) -> Result<RawResult, FiguresError> {
 }
 
 /// A file whose input becomes no figures.
-type Framed<Measured> = ResultFile<IgnoredAny, Measured>;
+type Framed<Measured> = ResultFile<Subject, Measured>;
+
+/// The part of an input that names what was measured: a pool, or the paths of a scan.
+#[derive(Deserialize)]
+struct Subject {
+    pool: Option<String>,
+    #[serde(default)]
+    paths: Vec<String>,
+}
+
+/// Returns a file whose provenance names what was measured. Pools and scans have no target.
+fn named<Measured>(mut file: Framed<Measured>) -> Framed<Measured> {
+    let Subject { pool, paths } = &file.input;
+    let paths = Some(paths.join(" ")).filter(|paths| !paths.is_empty());
+    let target = pool.clone().or(paths);
+    file.provenance.target = file.provenance.target.take().or(target);
+    file
+}
 
 fn framed<Input, Measured>(
     kind: Kind,

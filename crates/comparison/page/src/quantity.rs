@@ -199,10 +199,7 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Name of the job under which a campaign has the figures of the pool behind a target.
-const POOL: &str = "pool";
-
-fn words(NameParts { job, kind, quantity, .. }: NameParts<'_>) -> String {
+fn words(NameParts { kind, quantity, .. }: NameParts<'_>) -> String {
     let stem = ["_bytes_per_s", "_per_s", "_bytes", "_ns", "_share"]
         .iter()
         .find_map(|unit| quantity.strip_suffix(unit))
@@ -210,7 +207,6 @@ fn words(NameParts { job, kind, quantity, .. }: NameParts<'_>) -> String {
     let kind_of = |noun: &str| match kind {
         "all" | "" | "run" => noun.to_owned(),
         "system" | "target" | "monitor" => format!("{noun} of the {kind}"),
-        "usage" if job == Some(POOL) => format!("{noun} of its server"),
         "usage" => format!("{noun} of the load generator"),
         "space" => format!("space, {noun}"),
         kind => format!("{kind} {noun}"),
@@ -220,6 +216,7 @@ fn words(NameParts { job, kind, quantity, .. }: NameParts<'_>) -> String {
         (_, "operations_per_s") => kind_of("operations"),
         ("dedup_ratio", _) => kind_of("dedup ratio"),
         ("cpu", _) => kind_of("processor time"),
+        ("service", _) => kind_of("service time"),
         ("elapsed", _) => kind_of("time"),
         _ => {
             let timed = [("latency_", "latency"), ("service_", "service time")];
@@ -291,7 +288,7 @@ mod tests {
                 "nurand-write: write latency, mean",
             ),
             ("usage/cpu_share", Unit::Share, "Processor time of the load generator"),
-            ("pool.usage/memory_bytes", Unit::Bytes, "pool: memory of its server"),
+            ("pool/metadata_memory_bytes", Unit::Bytes, "Pool metadata memory"),
             ("space/dedup_ratio", Unit::Number, "Space, dedup ratio"),
             ("space/data_bytes", Unit::Bytes, "Space, data"),
         ] {

@@ -120,12 +120,23 @@ fn range_of(copies: u64) -> usize {
     copies.max(1).next_power_of_two().trailing_zeros() as usize
 }
 
+/// Returns the name of a range. Ends above 1024 are rounded to binary units, because the names of
+/// long numbers have no room below an axis.
 fn range_name(range: usize) -> String {
     let to = 1u64.checked_shl(range as u32).unwrap_or(u64::MAX);
     match to / 2 + 1 {
         from if from >= to => to.to_string(),
-        from => format!("{from}-{to}"),
+        from if to <= 1024 => format!("{from}-{to}"),
+        from => format!("{}-{}", binary(from - 1), binary(to)),
     }
+}
+
+/// Returns a power of two in the largest binary unit that it reaches.
+fn binary(number: u64) -> String {
+    const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let unit = number.max(1).ilog2() / 10;
+    let name = UNITS.get(unit as usize).copied().unwrap_or_default();
+    format!("{}{name}", number >> (unit * 10))
 }
 
 #[cfg(test)]
@@ -136,6 +147,8 @@ mod tests {
     fn copies_are_in_ranges_that_double() {
         let names: Vec<String> = (0..5).map(range_name).collect();
         assert_eq!(names, ["1", "2", "3-4", "5-8", "9-16"]);
+        let long: Vec<String> = [10, 11, 12, 40].into_iter().map(range_name).collect();
+        assert_eq!(long, ["513-1024", "1Ki-2Ki", "2Ki-4Ki", "512Gi-1Ti"]);
         let ranges: Vec<usize> = [1, 2, 3, 4, 5, 8, 9].into_iter().map(range_of).collect();
         assert_eq!(ranges, [0, 1, 2, 2, 3, 3, 4]);
     }

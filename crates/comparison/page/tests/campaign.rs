@@ -104,7 +104,7 @@ fn doubts_about_the_measurements_stand_beside_them_and_are_counted_in_the_answer
     assert!(text.contains("Warning: btrfs: a cache served the reads"), "{text}");
     // With two repetitions, a deviation of 4 % makes wide intervals.
     let few = markdown(2);
-    assert!(few.contains("the repetitions disagree, the 95\u{a0}% interval of"), "{few}");
+    assert!(few.contains("the repetitions disagree, the 95\u{a0}% interval of the"), "{few}");
 }
 
 #[test]

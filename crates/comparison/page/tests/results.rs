@@ -13,13 +13,13 @@ fn result(name: &str) -> PathBuf {
 #[test]
 fn every_kind_of_result_has_a_report() {
     for (name, title, contents) in [
-        ("bench.json", "# Benchmark: bench.json", "operations a second"),
-        ("suite.json", "# Benchmark: suite.json", "**two** "),
-        ("replay.json", "# Replay of a trace: replay.json", "All figures"),
+        ("bench.json", "# Benchmark of target\n", "operations a second"),
+        ("suite.json", "# Benchmark of target\n", "**two** "),
+        ("replay.json", "# Replay of a trace on target\n", "All figures"),
         ("filebench.json", "# Filebench: filebench.json", "All figures"),
         ("fio.json", "# fio: fio.json", "operations a second"),
-        ("pool.json", "# Pool: pool.json", "Space, data"),
-        ("scan.json", "# Scan: scan.json", "deduplication saves"),
+        ("pool.json", "# Pool pool\n", "**pool** stores "),
+        ("scan.json", "# Scan of t\n", "deduplication saves"),
     ] {
         let report = Report::of_results(&[result(name)]).unwrap();
         let text = report.markdown();

@@ -33,7 +33,7 @@ pub enum Change {
         /// The checksum of the content.
         checksum: Checksum,
     },
-    /// Unmaps LBNs.
+    /// Unmaps a range of LBNs, which read as zeros from then on.
     Unmap {
         /// The volume of the LBNs.
         volume: VolumeId,
@@ -44,19 +44,19 @@ pub enum Change {
     },
     /// Adds a new, empty volume.
     Create(VolumeRecord),
-    /// Removes a volume.
+    /// Removes a volume with its map. Blocks without another reference are freed.
     Remove {
         /// The id of the volume.
         volume: VolumeId,
     },
-    /// Renames a volume.
+    /// Gives a volume another name; its id stays.
     Rename {
         /// The id of the volume.
         volume: VolumeId,
         /// The name that the volume gets.
         name: String,
     },
-    /// Resizes a volume.
+    /// Changes the size of a volume at once: LBNs beyond the new end are unmapped.
     Resize {
         /// The id of the volume.
         volume: VolumeId,

@@ -118,7 +118,7 @@ impl Slot {
         }
     }
 
-    /// Returns the number.
+    /// Returns the number that pages have for this slot, which is never 0.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0.get()

@@ -48,7 +48,7 @@ pub enum Compression {
     /// Contents stay as they are.
     #[default]
     Off,
-    /// LZ4.
+    /// LZ4 blocks, without frames and levels.
     Lz4,
     /// Zstandard at a level from 1 to 19.
     Zstd(u8),
@@ -294,7 +294,7 @@ impl SlotHead {
         (seed.checksum(bytes) ^ seed.checksum(&salt.to_le_bytes())) as u32
     }
 
-    /// Encodes the head.
+    /// Returns the bytes of the head as they are in a block, numbers in little-endian order.
     #[must_use]
     pub fn encode(self) -> [u8; SLOT_HEAD_BYTES] {
         let [l0, l1] = self.length.to_le_bytes();
@@ -302,7 +302,7 @@ impl SlotHead {
         [l0, l1, self.algorithm, 0, c0, c1, c2, c3]
     }
 
-    /// Decodes a head.
+    /// Decodes a head, also a damaged one: [`Self::is_of`] tells whether bytes belong to it.
     #[must_use]
     pub const fn decode(bytes: [u8; SLOT_HEAD_BYTES]) -> Self {
         let [l0, l1, algorithm, _, c0, c1, c2, c3] = bytes;

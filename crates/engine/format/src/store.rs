@@ -61,7 +61,7 @@ pub enum Part {
     Counts,
     /// PBN to the fingerprint of its content.
     Fingerprints,
-    /// Index entries.
+    /// Index entries, which are keys without values: a tag of the fingerprint and the PBN.
     Index,
 }
 
@@ -281,7 +281,7 @@ pub struct StoreTable {
     pub volumes: Vec<StoreVolume>,
     /// Reference counts by PBN.
     pub counts: Tree,
-    /// Fingerprints by PBN.
+    /// Records by PBN: the fingerprint of the content and whether it is suspect.
     pub fingerprints: Tree,
     /// The tree that finds blocks by fingerprint.
     pub index: Tree,

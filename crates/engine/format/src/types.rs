@@ -25,7 +25,7 @@ impl Pbn {
         if number == 0 || number == u32::MAX { None } else { Some(Self(number)) }
     }
 
-    /// Returns the number.
+    /// Returns the number that map entries have for this PBN, from 1 to 2^32 - 2.
     #[inline]
     #[must_use]
     pub const fn number(self) -> u32 {
@@ -304,7 +304,7 @@ pub enum BackendKind {
 }
 
 impl BackendKind {
-    /// All backends.
+    /// The backends in the order of their bytes in the superblock.
     pub const ALL: [Self; 5] = [Self::Log, Self::Ram, Self::Table, Self::BTree, Self::Compact];
 
     /// The layout of the metadata disk.

@@ -3,8 +3,9 @@
 //! Usage: `cargo bench -p gemelo-volume --bench large [-- DIRECTORY [SIZE,SIZE,... [BACKEND
 //! [CACHE_MIB [SECONDS]]]]]`. The metadata are files in DIRECTORY: 56 bytes for each block, and
 //! twice as many at times. The data disk makes contents instead of keeping them, in 4 bytes of
-//! memory for each block, which are not counted. Blocks have 4 KiB, and a pool is full to eight
-//! ninths. Each load of random writes lasts SECONDS, and a flush that counts.
+//! memory for each block, which are not counted. There is no cache of contents. Blocks have 4 KiB,
+//! and a pool is full to eight ninths. Each load of random writes lasts SECONDS, and a flush that
+//! counts.
 
 #![allow(
     missing_docs,
@@ -89,7 +90,8 @@ impl Bench {
             backend,
             ..PoolOptions::default()
         };
-        let tuning = Tuning { cache_bytes: options.cache_mib << 20, ..Tuning::default() };
+        let cache_bytes = options.cache_mib << 20;
+        let tuning = Tuning { cache_bytes, content_cache_bytes: 0, ..Tuning::default() };
         let next = AtomicU32::new(0);
         let load = options.load;
         let bench = Self { path, data, metadata, tuning, blocks, load, next, memory_bytes: 0 };

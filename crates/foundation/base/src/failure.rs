@@ -28,7 +28,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// All kinds.
+    /// The kinds in the order of their declaration, for tables and tests of all of them.
     pub const ALL: [Self; 7] = [
         Self::BadInput,
         Self::InUse,

@@ -15,10 +15,10 @@ const REPORT_OPERATIONS: u64 = 1 << 10;
 /// slow storage as well.
 const REPORT_NS: u64 = 100_000_000;
 
-/// Completed operations.
+/// Operations that have completed since the last report, or since the start of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// Number of operations.
+    /// Number of operations that were measured, reads and writes together.
     pub operations: u64,
     /// Sum of their latencies, in nanoseconds.
     pub latency_ns: u64,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The unit in which the progress of a phase is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Bytes of data.
+    /// Bytes of data that are read, written or moved.
     Bytes,
     /// Files, blocks or operations; the name of the phase tells which.
     Items,

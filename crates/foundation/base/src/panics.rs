@@ -20,7 +20,7 @@ thread_local! {
 pub struct Panicked {
     /// The name of the thread, or "unnamed".
     pub thread: String,
-    /// The message.
+    /// The message of the panic, or a text that says that it has none.
     pub message: String,
     /// File, line and column, or "an unknown place".
     pub place: String,

@@ -3,7 +3,7 @@
 /// The way in which a figure changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatKind {
-    /// It only grows.
+    /// It only grows until the process ends. Metrics give its name the suffix `_total`.
     Counter,
     /// It goes up and down.
     Gauge,

@@ -107,7 +107,7 @@ pub trait Listening: Send + Sync {
 /// The figures of a front end since it began to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FrontEndStats {
-    /// Connections accepted.
+    /// Connections that were accepted, those that have ended included.
     pub accepted: u64,
     /// Connections closed because there were too many.
     pub refused: u64,

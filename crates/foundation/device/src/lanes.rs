@@ -116,7 +116,7 @@ impl<C: LaneClient> Lanes<C> {
         Self { client, helpers, max_readers, state, one_moved }
     }
 
-    /// Returns the client.
+    /// Returns the client whose requests the lanes execute.
     pub const fn client(&self) -> &C {
         &self.client
     }

@@ -64,7 +64,7 @@ pub enum Operation<'a> {
         /// Receives the data. Its length is the length of the range.
         buffer: &'a mut [u8],
     },
-    /// Writes the data.
+    /// Replaces the bytes of the range by the data.
     Write {
         /// First byte of the range on the device.
         offset: u64,
@@ -132,11 +132,11 @@ pub struct Request<'a> {
 /// another machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// All of them.
+    /// All of them: the batch has its outcomes when the call returns.
     All,
     /// The first request of the batch, and others that take no longer.
     First,
-    /// None of them.
+    /// None of them: each is left, and completes later.
     None,
 }
 

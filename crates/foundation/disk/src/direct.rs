@@ -28,7 +28,7 @@ pub enum IoMode {
 }
 
 impl IoMode {
-    /// All modes.
+    /// Both modes, the default first.
     pub const ALL: [Self; 2] = [Self::Direct, Self::Buffered];
 
     /// Returns the name by which users choose the mode.

@@ -23,7 +23,7 @@ pub enum DiskError {
     #[kind(BadInput)]
     #[error("'{path}' exists already")]
     Exists {
-        /// The existing file.
+        /// The path at which something exists already.
         path: PathBuf,
     },
     /// Another process has locked the file or device.

@@ -35,7 +35,7 @@ impl<'a> DiskRead<'a> {
 pub struct DiskWrite<'a> {
     /// The first byte of the range.
     pub offset: u64,
-    /// The new bytes.
+    /// The bytes to write. Their number is the length of the range.
     pub bytes: &'a [u8],
     /// Set by the disk. After an error any part of the range may have been written.
     pub outcome: io::Result<()>,

@@ -51,11 +51,11 @@ pub struct Paper {
     pub id: String,
     /// Title of the work.
     pub title: String,
-    /// Authors, in order.
+    /// Names of the authors, in the order of the title page.
     pub authors: Vec<String>,
-    /// Place of publication.
+    /// Conference, journal or university that published it.
     pub venue: String,
-    /// Year of publication.
+    /// Year of publication, such as 2016.
     pub year: u16,
 }
 
@@ -145,7 +145,7 @@ pub struct LeastScale {
     /// Fewest repetitions of each workload on each target.
     #[serde(default)]
     pub repetitions: Option<u32>,
-    /// Shortest measurement.
+    /// Shortest time of a measurement, in nanoseconds.
     #[serde(default)]
     pub time_ns: Option<u64>,
     /// Least bytes of the files or regions of the load.
@@ -168,6 +168,6 @@ pub struct LeastScale {
 pub struct LeastFigure {
     /// Name of the figure.
     pub name: String,
-    /// Its least value.
+    /// Least value that the figure must have, in its own unit.
     pub value: f64,
 }

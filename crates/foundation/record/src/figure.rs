@@ -51,10 +51,10 @@ pub struct Series {
 pub struct Stats {
     /// Single numbers. Names are unique.
     pub figures: Vec<Figure>,
-    /// Latency distributions.
+    /// Distributions of latencies, one for each kind of operation.
     #[serde(default)]
     pub curves: Vec<Curve>,
-    /// Quantities over time.
+    /// Quantities that were taken repeatedly during the run.
     #[serde(default)]
     pub series: Vec<Series>,
 }

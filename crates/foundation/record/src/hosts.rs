@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// that commands that know nothing of hosts read it, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostsFile<Input, Measured> {
-    /// The merged result.
+    /// The result of all hosts together, with the keys of a result of one host.
     #[serde(flatten)]
     pub file: ResultFile<Input, Measured>,
     /// The host with the lowest throughput.
@@ -25,7 +25,7 @@ pub struct HostFile<'a, Input, Measured> {
     pub host: &'a str,
     /// Number of the host.
     pub index: u32,
-    /// Its result.
+    /// The result of this host alone.
     pub file: &'a ResultFile<Input, Measured>,
 }
 

@@ -1,4 +1,5 @@
-//! Tests of NBD client programs with `gemelo serve` and pools of every kind.
+//! Tests of NBD client programs with `gemelo serve` and pools of every kind. `GEMELO_IMAGE_MIB`
+//! sets the size of the images.
 
 #![allow(
     clippy::unwrap_used,

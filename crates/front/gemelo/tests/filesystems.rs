@@ -1,6 +1,7 @@
 //! Tests of file systems on served volumes, through `nbdfuse` and a loop device. File systems are
 //! made, filled, checked, mounted again and compared, also after kills of the server. `fsx` runs on
-//! a mounted file system; `GEMELO_FSX_OPERATIONS` sets its number of operations.
+//! a mounted file system; `GEMELO_FSX_OPERATIONS` sets its number of operations, `GEMELO_FILES`
+//! that of files, and `GEMELO_FILE_SYSTEM_KILLS` that of kills.
 
 #![allow(
     clippy::unwrap_used,

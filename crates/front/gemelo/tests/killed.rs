@@ -1,5 +1,6 @@
 //! Tests of servers that are killed while clients write. After a restart, flushed data is there,
-//! and every other sector is old or new. `GEMELO_KILLS` sets the number of kills.
+//! and every other sector is old or new. `GEMELO_KILLS` sets the number of kills, and
+//! `GEMELO_KILL_SEED` their times.
 
 #![allow(
     clippy::unwrap_used,

@@ -34,7 +34,7 @@ fn a_report_is_markdown_if_its_name_says_so() {
     let ran = gemelo(&["scan", data, "--report", page]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     let text = fs::read_to_string(page).unwrap();
-    assert!(text.starts_with("# Scan: scan.json"), "{text}");
+    assert!(text.starts_with("# Scan of /"), "{text}");
     assert!(text.contains("With blocks of 4 KiB, deduplication saves **93.8 %**"), "{text}");
 }
 

@@ -45,12 +45,14 @@ fn spread(
         let estimate = judged.estimate(&workload.name, &target.name, &figure)?;
         let (low, high) = estimate.interval?;
         let share = (high - low) / 2.0 / estimate.value.abs();
+        let unit = Unit::of_figure(&figure);
         (share > WIDE_SHARE).then(|| {
             format!(
-                "the repetitions disagree, the {} interval of {} is {} to each side",
+                "the repetitions disagree, the {} interval of the {} is {} to {}",
                 judged.level(),
                 figure_title(&figure).to_lowercase(),
-                percent(share)
+                unit.show(low),
+                unit.show(high)
             )
         })
     };

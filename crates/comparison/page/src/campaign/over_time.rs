@@ -18,10 +18,13 @@ const FEWEST_OF_WORKLOAD: usize = 2;
 const MAX_LINES: usize = 24;
 /// Points of a line of means over repetitions.
 const MEAN_POINTS: usize = 60;
+/// Points from which a series shows a course. Runs that are shorter than a few steps of the monitor
+/// have fewer.
+const FEWEST_POINTS: usize = 5;
 /// Rows of the table of a picture at most.
 const MAX_ROWS: usize = 10;
 
-/// Returns whether a series gets a picture. Series of one point, of zeros and of the monitor's own
+/// Returns whether a series gets a picture. Series of few points, of zeros and of the monitor's own
 /// cost get none, and neither does the throughput beside the operations of the same kind, which has
 /// the same course.
 pub(crate) fn is_drawn<'a>(series: &Series, mut others: impl Iterator<Item = &'a Series>) -> bool {
@@ -30,7 +33,7 @@ pub(crate) fn is_drawn<'a>(series: &Series, mut others: impl Iterator<Item = &'a
     let operations =
         series.name.strip_suffix("/bytes_per_s").map(|kind| format!("{kind}/operations_per_s"));
     let repeats = operations.is_some_and(|name| others.any(|other| other.name == name));
-    series.points.len() > 1 && is_telling && !repeats && !is_own
+    series.points.len() >= FEWEST_POINTS && is_telling && !repeats && !is_own
 }
 
 /// Returns the pictures of all series that show something.
@@ -62,7 +65,9 @@ fn picture(data: &Data, workload: &WorkloadRecord, name: &str) -> Picture {
     let mut lines: Vec<TimeLine<'_>> = Vec::new();
     for (number, target) in data.targets() {
         let series = data.of_pair(workload, target).flat_map(series_of);
-        let drawn = series.filter(|series| series.name == name).take(repetitions);
+        let drawn = series
+            .filter(|series| series.name == name && series.points.len() >= FEWEST_POINTS)
+            .take(repetitions);
         lines.extend(drawn.map(|series| TimeLine {
             colour: number,
             label: target.name.clone(),
@@ -176,4 +181,21 @@ fn table(title: &str, unit: Unit, lines: &[TimeLine<'_>]) -> Table {
         table.push(cells);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_of_few_points_is_no_course() {
+        let series = |count: u64| Series {
+            name: "system/cpu_share".to_owned(),
+            points: (0..count).map(|at| (at, 1.0)).collect(),
+        };
+        for (count, shown) in [(4, false), (5, true)] {
+            let series = series(count);
+            assert_eq!(is_drawn(&series, std::iter::once(&series)), shown, "{count} points");
+        }
+    }
 }

@@ -23,6 +23,13 @@ struct Used<'a> {
     run: &'a RunRecord,
 }
 
+impl Used<'_> {
+    /// Returns whether the target holds nothing, as a new one does before its load.
+    fn is_empty(&self) -> bool {
+        self.data_bytes == 0.0 && self.logical_bytes == Some(0.0)
+    }
+}
+
 /// Returns the section about space, if any target measures it.
 pub(super) fn section(data: &Data) -> Option<Section> {
     let mut pictures = Vec::new();
@@ -35,14 +42,15 @@ pub(super) fn section(data: &Data) -> Option<Section> {
             Column::number("data"),
             Column::number("metadata"),
             Column::number("stored by users"),
-            Column::number("users' bytes a byte used"),
+            Column::number("stored for a byte used"),
         ],
     );
     for workload in &data.plan.workloads {
         let times = times(data, workload);
         for time in &times {
             let used = used(data, workload, time);
-            used.iter().for_each(|one| add_row(&mut table, data, workload, time, one));
+            let told = used.iter().filter(|one| !one.is_empty());
+            told.for_each(|one| add_row(&mut table, data, workload, time, one));
         }
         pictures.extend(picture(data, workload, &times));
     }

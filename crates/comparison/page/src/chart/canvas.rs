@@ -17,9 +17,9 @@ pub(super) const WIDTH: u32 = 470;
 pub(super) const LETTER: f64 = 12.5;
 /// Length of the line from an axis to a label, in units.
 pub(super) const TICK: f64 = 5.0;
-/// Mean width of a letter as a share of its size, for layouts made before fonts are known. It is
-/// that of wide fonts.
-const LETTER_WIDTH: f64 = 0.6;
+/// Width of a letter as a share of its size, for layouts made before fonts are known. It is that of
+/// the digits of wide fonts.
+const LETTER_WIDTH: f64 = 0.64;
 /// The drawing library divides sizes by this number when it writes SVG.
 const LIBRARY_FONT_FACTOR: f64 = 1.24;
 

@@ -14,8 +14,9 @@ use plotters::style::text_anchor::{HPos, VPos};
 const PLOT: f64 = 262.0;
 /// Height of a row of text above the lines, in units.
 const TEXT_ROW: f64 = 20.0;
-/// Space to the right of the axis, in units: half of the label of its last mark.
-const RIGHT: f64 = 30.0;
+/// Space to the right of the axis, in units: half of the label of its last mark, such as
+/// "99.9999 %".
+const RIGHT: f64 = 37.0;
 /// Width of the sample of a colour in the legend, in units.
 const SAMPLE: f64 = 16.0;
 /// Opacity of one of several lines of a kind.
@@ -63,7 +64,7 @@ fn draw_plot(
         .margin_top(canvas::steps(4.0))
         .x_label_area_size(canvas::steps(44.0))
         .y_label_area_size(canvas::steps(left))
-        .build_cartesian_2d(uncrowded(x, f64::from(WIDTH) - left), y.clone())?;
+        .build_cartesian_2d(uncrowded(x, f64::from(WIDTH) - left - RIGHT), y.clone())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -106,7 +107,8 @@ fn draw_line(
     Ok(())
 }
 
-/// Leaves out ticks whose labels would touch their left neighbour's.
+/// Leaves out ticks whose labels would touch their left neighbour's or leave the drawing. The axis
+/// is `width` units long.
 fn uncrowded(x: &Placed, width: f64) -> Placed {
     let units_for = |place: f64| width * (place - x.low) / (x.high - x.low).max(f64::MIN_POSITIVE);
     let mut free_from = f64::NEG_INFINITY;
@@ -114,7 +116,7 @@ fn uncrowded(x: &Placed, width: f64) -> Placed {
     for (place, label) in &x.ticks {
         let half = canvas::text_width(label.chars().count()) / 2.0;
         let at = units_for(*place);
-        if at - half >= free_from {
+        if at - half >= free_from && at + half <= width + RIGHT {
             kept.push((*place, label.clone()));
             free_from = at + half + LETTER / 2.0;
         }
@@ -158,4 +160,29 @@ fn draw_legend(area: &Area<'_>, legend: &[Entry]) -> Result<(), DrawError> {
         area.draw(&Text::new(entry.label.clone(), at, style))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::{Axis, AxisKind};
+    use crate::quantity::Unit;
+
+    #[test]
+    fn labels_touch_no_other_one_and_stay_in_the_drawing() {
+        let names: Vec<String> = (0..40).map(|at| format!("{at}-a-long-name")).collect();
+        let kind = AxisKind::Names(names.clone());
+        let axis = Axis::new("names", Unit::Count, kind);
+        let width = f64::from(WIDTH) - RIGHT;
+        let x = Placed::new(&axis, (0..40).map(f64::from));
+        let kept = uncrowded(&x, width).ticks;
+        assert!(kept.len() > 2 && kept.len() < names.len(), "{} labels", kept.len());
+        let half = canvas::text_width(names[0].chars().count()) / 2.0;
+        let units = |place: f64| width * (place - x.low) / (x.high - x.low);
+        for pair in kept.windows(2) {
+            assert!(units(pair[1].0) - units(pair[0].0) > 2.0 * half, "{pair:?}");
+        }
+        let last = kept.last().unwrap();
+        assert!(units(last.0) + half <= width + RIGHT, "{last:?}");
+    }
 }

@@ -7,8 +7,8 @@ use crate::chart::{Axis, AxisKind, Bar, Bars, Chart};
 use crate::document::{Answer, Cell, Column, Item, Picture, Section, Table, Text};
 use crate::quantity::{Unit, figure_name, figure_title, percent};
 use crate::thin::Percentiles;
-use gemelo_figures::{RawResult, name_parts};
-use gemelo_record::{Curve, Figure, Series};
+use gemelo_figures::{Kind, RawResult, name_parts};
+use gemelo_record::{Curve, Figure, Provenance, Series};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -48,7 +48,10 @@ pub(super) fn sources(files: &[(PathBuf, RawResult)]) -> Vec<Source<'_>> {
         }
         for job in jobs {
             let is_of = |name: &str| figure_name(name).job == job;
-            let file = file_name(path);
+            let file = match (raw.kind, files.len(), &raw.provenance) {
+                (Kind::Pool, 1, Some(Provenance { target: Some(pool), .. })) => pool.clone(),
+                _ => file_name(path),
+            };
             let label = match (&job, files.len()) {
                 (Some(job), 1) => job.clone(),
                 (Some(job), _) => format!("{file}: {job}"),

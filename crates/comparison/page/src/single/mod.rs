@@ -47,7 +47,7 @@ pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
     sections.push(origins);
     let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
     Ok(Document {
-        title: title(&loads, sections.len(), &names),
+        title: title(&loads, first.as_ref(), &names),
         subtitle: subtitle(first.as_ref(), &names),
         targets: sources
             .iter()
@@ -57,31 +57,33 @@ pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
     })
 }
 
-fn title(loads: &[(PathBuf, RawResult)], sections: usize, names: &[String]) -> String {
-    let kind = match loads {
-        [] => "Scan",
-        [(_, raw)] if sections > 1 => match raw.kind {
-            Kind::Bench => "Benchmark",
-            Kind::Replay => "Replay of a trace",
-            Kind::Filebench => "Filebench",
-            Kind::Pool => "Pool",
-            Kind::Fio => "fio",
-            Kind::Scan => "Scan",
+/// Says what was measured if there is one file that tells it, and otherwise which files there are.
+fn title(loads: &[(PathBuf, RawResult)], first: Option<&Provenance>, names: &[String]) -> String {
+    let (kind, joint) = match loads {
+        [] => ("Scan", " of"),
+        [(_, raw)] => match raw.kind {
+            Kind::Bench => ("Benchmark", " of"),
+            Kind::Replay => ("Replay of a trace", " on"),
+            Kind::Filebench => ("Filebench", " in"),
+            Kind::Pool => ("Pool", ""),
+            Kind::Fio => ("fio", " on"),
+            Kind::Scan => ("Scan", " of"),
         },
-        _ => "Results",
+        _ => ("Results", " of"),
     };
-    match names {
-        [name] => format!("{kind}: {name}"),
-        names => format!("{kind}: {} files", names.len()),
+    let target = first.and_then(|provenance| provenance.target.as_ref());
+    match (names, target) {
+        ([_], Some(target)) => format!("{kind}{joint} {target}"),
+        ([name], None) => format!("{kind}: {name}"),
+        (names, _) => format!("{kind}: {} files", names.len()),
     }
 }
 
-/// Says what was measured, where and when, by the first file that tells it.
+/// Says where and when the first file was measured that tells it.
 fn subtitle(first: Option<&Provenance>, names: &[String]) -> String {
     let Some(provenance) = first else { return names.join(", ") };
-    let target = provenance.target.as_ref().map_or_else(String::new, |on| format!("{on}, "));
     format!(
-        "{target}on {}, {}, from {}",
+        "on {}, {}, from {}",
         provenance.host,
         origin::readable_time(&provenance.started_at),
         names.join(", ")

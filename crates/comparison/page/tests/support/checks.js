@@ -47,6 +47,24 @@
       if (svg.getAttribute("role") !== "img" || !svg.getAttribute("aria-label"))
         complaints.push(`${name} is not described`);
   }
+  for (const svg of document.querySelectorAll("svg.drawn")) {
+    if (!seen(svg)) continue;
+    const frame = svg.getBoundingClientRect();
+    const words = [...svg.querySelectorAll("text")].filter((text) => text.textContent.trim());
+    const boxes = words.map((text) => text.getBoundingClientRect());
+    words.forEach((text, at) => {
+      const { left, right } = boxes[at];
+      if (left < frame.left - 1 || right > frame.right + 1)
+        complaints.push(`"${text.textContent.trim()}" leaves its drawing`);
+      for (let other = at + 1; other < words.length; other++) {
+        const width = Math.min(right, boxes[other].right) - Math.max(left, boxes[other].left);
+        const { top, bottom } = boxes[at];
+        const height = Math.min(bottom, boxes[other].bottom) - Math.max(top, boxes[other].top);
+        if (width > 1 && height > 3)
+          complaints.push(`"${text.textContent.trim()}" is on "${words[other].textContent.trim()}"`);
+      }
+    });
+  }
   for (const table of document.querySelectorAll("table")) {
     const columns = table.querySelectorAll("thead th").length;
     for (const row of table.querySelectorAll("tbody tr"))

@@ -51,7 +51,7 @@ pub struct ReplayedCommit {
 pub struct LastCommit {
     /// Header and place of the commit.
     pub commit: Commit,
-    /// The encoded changes.
+    /// The changes of the commit as they are in the journal, without the header.
     pub payload: Vec<u8>,
 }
 

@@ -51,7 +51,7 @@ pub(super) struct RingPage {
 #[derive(Default)]
 pub(super) struct Unreadable {
     pub(super) pages: BTreeSet<RingPage>,
-    /// The first error.
+    /// The error of the first read that failed; those of later ones are dropped.
     pub(super) error: Option<io::Error>,
 }
 

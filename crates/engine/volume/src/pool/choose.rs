@@ -40,8 +40,8 @@ impl PoolOptions {
         Err(VolumeError::BadOption {
             what: format!("memory {}", format_exact_size(memory_bytes)),
             rule: format!(
-                "the metadata of the full pool take {} or more with a cache of {}; give more \
-                 memory or a smaller cache",
+                "the metadata of the full pool take {} or more with a cache of {} for them; give \
+                 more memory or a smaller cache of metadata",
                 format_exact_size(least),
                 format_exact_size(cache_bytes)
             ),

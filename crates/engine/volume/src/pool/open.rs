@@ -368,7 +368,7 @@ fn contents_of(
     }
     let options = BufferOptions {
         bytes: tuning.write_buffer_bytes,
-        keeps_written: tuning.keeps_written,
+        cache_bytes: tuning.content_cache_bytes,
         background: tuning.background,
         threads: tuning.write_threads,
     };

@@ -162,13 +162,11 @@ mod tests {
     #[test]
     fn every_kind_of_failure_has_a_status_of_its_own_that_the_document_lists() {
         let document = include_str!("../../../../../docs/reference/exit-status.md");
-        let summary = include_str!("../../../../../docs/reference/commands.md");
         let statuses: HashSet<u8> = FailureKind::ALL.into_iter().map(status).collect();
         assert_eq!(statuses.len(), FailureKind::ALL.len());
         assert!(!statuses.contains(&SLOWER) && !statuses.contains(&UNDECIDED));
         for status in statuses.into_iter().chain([DONE, SLOWER, UNDECIDED]) {
             assert!(document.contains(&format!("\n| {status} |")), "status {status}");
-            assert!(summary.contains(&format!("{status}: ")), "status {status}");
         }
     }
 

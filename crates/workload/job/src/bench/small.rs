@@ -17,14 +17,19 @@ fn scaled_ratio(distribution: &Distribution, blocks: u64) -> Option<f64> {
 }
 
 /// Returns a warning if a data set is so small that its dedup ratio differs from that of its
-/// distribution by more than [`TOLERANCE`].
+/// distribution by more than [`TOLERANCE`]. A distribution of one content is complete at any size:
+/// all blocks are copies of it.
 pub(super) fn warning(
     name: &str,
     distribution: &Distribution,
     blocks: u64,
     block_bytes: u64,
 ) -> Option<String> {
-    let wanted = distribution.summary().dedup_ratio();
+    let summary = distribution.summary();
+    if summary.distinct == 1 {
+        return None;
+    }
+    let wanted = summary.dedup_ratio();
     let is_near = |ratio: f64| (ratio / wanted - 1.0).abs() <= TOLERANCE;
     let ratio = scaled_ratio(distribution, blocks).filter(|ratio| !is_near(*ratio))?;
     // The data set of the distribution itself has its ratio.
@@ -60,6 +65,12 @@ mod tests {
         });
         let first = format_size(first.unwrap() * 4096);
         assert!(told.contains(&format!("{first} are enough")), "{told}");
+    }
+
+    #[test]
+    fn one_content_everywhere_fits_into_any_data_set() {
+        let all = built_in("all-duplicates").unwrap().unwrap().to_distribution().unwrap();
+        assert_eq!(warning("all-duplicates", &all, 16, 4096), None);
     }
 
     #[test]

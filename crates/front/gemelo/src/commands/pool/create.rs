@@ -47,6 +47,10 @@ pub(crate) struct Arguments {
     /// Memory for pages and changes of metadata with the backends table, btree and compact
     /// [default: 256m]
     #[arg(long, value_name = "SIZE")]
+    metadata_cache: Option<Size>,
+    /// Memory for contents that were written lately or are read often, while the pool is open; 0
+    /// for none [default: 256m]
+    #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
     /// Hash by which equal contents are found [default: blake3, or as the domain was created]
     #[arg(long, value_name = "KIND")]
@@ -120,6 +124,7 @@ impl Arguments {
             verify_reads: self.verify_reads.map(OnOff::is_on),
             verify_bytes: self.verify_bytes.then_some(true),
             io: self.io,
+            metadata_cache_bytes: self.metadata_cache.map(|cache| cache.0),
             cache_bytes: self.cache.map(|cache| cache.0),
             layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
             ..Settings::default()
@@ -157,7 +162,8 @@ impl Arguments {
     /// Sets the backend that fits in the memory, and returns a line that says why.
     fn choose_backend(&self, options: &mut PoolOptions) -> anyhow::Result<Option<String>> {
         let Some(memory) = self.memory else { return Ok(None) };
-        let cache_bytes = self.cache.map_or(Tuning::default().cache_bytes, |cache| cache.0);
+        let cache_bytes =
+            self.metadata_cache.map_or(Tuning::default().cache_bytes, |cache| cache.0);
         let ChosenBackend { backend, memory_bytes, too_large } =
             options.choose_backend(memory.0, cache_bytes).or_bad_input()?;
         options.backend = backend;
@@ -268,7 +274,9 @@ mod tests {
         assert!(choice.starts_with("backend compact: when the pool is full"), "{choice}");
         assert!(choice.contains(", and log would take "), "{choice}");
         assert_eq!(choose("create p --memory 64g").unwrap().0, BackendKind::Log);
-        for bad in ["--memory 1m", "--memory 1g --backend log"] {
+        let small = choose("create p --capacity 1t --memory 100m --metadata-cache 16m").unwrap();
+        assert_eq!(small.0, BackendKind::Table);
+        for bad in ["--memory 100m --cache 16m", "--memory 1g --backend log"] {
             assert!(choose(&format!("create p --capacity 1t {bad}")).is_err(), "{bad}");
         }
     }
