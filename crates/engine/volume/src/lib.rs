@@ -30,9 +30,9 @@ pub use error::{StopReason, VolumeError};
 pub use gemelo_metadata::{CacheStats, Needs, about_backend};
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    DamagedContent, FindEstimate, FullPool, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions,
-    PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook,
-    RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary, record_damage, repair,
-    repair_outlook,
+    ChosenBackend, DamagedContent, FindEstimate, FullPool, LossChoice, NewPool, Pool,
+    PoolDirectory, PoolOptions, PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost,
+    RepairOptions, RepairOutlook, RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary,
+    record_damage, repair, repair_outlook,
 };
 pub use volume::Volume;

@@ -17,8 +17,10 @@ const ABOVE_PART: u64 = 64;
 const PATH_PAGES: u64 = 64;
 /// Pages on the two paths to the ends of a cut, without the leaves.
 const CUT_PAGES: u64 = 8;
-/// Layers that a look-up asks one after another. More of them ask for a checkpoint.
-const MAX_SHARED_LAYERS: u64 = 16;
+/// Layers that a look-up asks one after another. So many ask for a checkpoint, and the most make
+/// writers and clones wait for it.
+const MANY_SHARED_LAYERS: u64 = 16;
+const MAX_SHARED_LAYERS: u64 = 256;
 /// Upper bound of the bytes that a volume takes in the table, with the longest name.
 const TABLE_VOLUME_BYTES: u64 = 512;
 /// Lower bound of the bytes of the table in one of its pages.
@@ -32,8 +34,9 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     fn pressure(&self) -> Pressure {
         match self.active.bytes() + self.fresh.bytes() {
             bytes if bytes >= self.max_delta_bytes => Pressure::Full,
+            _ if self.fresh.shared_layers >= MAX_SHARED_LAYERS => Pressure::Full,
             bytes if bytes >= self.max_delta_bytes / 2 => Pressure::High,
-            _ if self.fresh.shared_layers >= MAX_SHARED_LAYERS => Pressure::High,
+            _ if self.fresh.shared_layers >= MANY_SHARED_LAYERS => Pressure::High,
             _ => Pressure::Low,
         }
     }

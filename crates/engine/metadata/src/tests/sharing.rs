@@ -3,6 +3,7 @@
 
 use super::pair::Pair;
 use super::{VOLUME_BLOCKS, checksum_of, record, stored};
+use crate::Pressure;
 use gemelo_base::random::{Random, mix64};
 use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, MapEntry, Pbn, Root, VolumeId};
 
@@ -190,6 +191,30 @@ fn a_chain_of_snapshots_costs_what_differs() {
         }
         is_sound(&pair);
         assert_eq!((pair.backend.totals().references, pair.backend.totals().physical), (0, 0));
+    }
+}
+
+/// Snapshots of a volume that is written ask for a checkpoint, and wait for it at last.
+#[test]
+fn the_layers_over_a_map_are_bounded() {
+    for kind in SHARING {
+        let (mut pair, root) = filled(kind);
+        pair.reload_with(&root, 64 << 20);
+        let mut pressures = Vec::new();
+        for number in 0..300 {
+            pair.apply(&store(VOLUME, 0, 6000 + number));
+            pair.apply(&clone_of(VOLUME, number + 2));
+            pressures.push(pair.backend.pressure());
+        }
+        let first = |wanted| pressures.iter().position(|pressure| *pressure == wanted);
+        assert_eq!(
+            (first(Pressure::High), first(Pressure::Full)),
+            (Some(15), Some(255)),
+            "{kind:?}"
+        );
+        checkpoint(&mut pair);
+        assert_eq!(pair.backend.pressure(), Pressure::Low, "{kind:?}");
+        is_sound(&pair);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pools: create, open, measure, grow and close them.
 
 mod arrange;
+mod choose;
 mod copies;
 mod create;
 mod directory;
@@ -22,6 +23,7 @@ mod set_apart;
 mod stat;
 mod tuning;
 
+pub use choose::ChosenBackend;
 pub use create::{FullPool, PoolOptions};
 pub use directory::PoolDirectory;
 pub use estimate::FindEstimate;

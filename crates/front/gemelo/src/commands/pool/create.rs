@@ -12,7 +12,7 @@ use gemelo_disk::IoMode;
 use gemelo_format::{BackendKind, Compression, FingerprintKind};
 use gemelo_place::PoolPlace;
 use gemelo_serve::{RequestFailure, SETTINGS, Settings};
-use gemelo_volume::{NewPool, PoolOptions, about_backend};
+use gemelo_volume::{ChosenBackend, NewPool, PoolOptions, Tuning, about_backend};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -37,9 +37,13 @@ pub(crate) struct Arguments {
     /// 4k, or as the domain was created]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<Size>,
-    /// Backend that keeps the metadata
-    #[arg(long, value_name = "KIND", default_value = "log", value_parser = backend_parser())]
-    backend: BackendKind,
+    /// Backend that keeps the metadata [default: log, or by --memory]
+    #[arg(long, value_name = "KIND", value_parser = backend_parser())]
+    backend: Option<BackendKind>,
+    /// Choose the fastest of the backends log, compact and table whose metadata fit in this memory
+    /// when the pool is full
+    #[arg(long, value_name = "SIZE", conflicts_with = "backend")]
+    memory: Option<Size>,
     /// Memory for pages and changes of metadata with the backends table, btree and compact
     /// [default: 256m]
     #[arg(long, value_name = "SIZE")]
@@ -146,13 +150,32 @@ impl Arguments {
                 .map_or(usual.block_bytes, |size| u32::try_from(size.0).unwrap_or(u32::MAX)),
             capacity_bytes,
             fingerprint: self.fingerprint.map_or(usual.fingerprint, Into::into),
-            backend: self.backend,
+            backend: self.backend.unwrap_or(usual.backend),
             compression: self.compression.filter(|kind| *kind != Compression::Off),
             data: self.data.clone(),
             metadata,
             force: self.force,
             ..usual
         })
+    }
+
+    /// Sets the backend that fits in the memory, and returns a line that says why.
+    fn choose_backend(&self, options: &mut PoolOptions) -> anyhow::Result<Option<String>> {
+        let Some(memory) = self.memory else { return Ok(None) };
+        let cache_bytes =
+            self.metadata_cache.map_or(Tuning::default().cache_bytes, |cache| cache.0);
+        let ChosenBackend { backend, memory_bytes, too_large } =
+            options.choose_backend(memory.0, cache_bytes).or_bad_input()?;
+        options.backend = backend;
+        let others = too_large.iter().map(|(other, bytes)| {
+            format!(", and {} would take {}", other.name(), format_size(*bytes))
+        });
+        Ok(Some(format!(
+            "backend {}: when the pool is full, its metadata take {} of memory{}\n",
+            backend.name(),
+            format_size(memory_bytes),
+            others.collect::<String>(),
+        )))
     }
 }
 
@@ -194,7 +217,8 @@ fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let options = arguments.options()?;
+    let mut options = arguments.options()?;
+    let choice = arguments.choose_backend(&mut options)?;
     let pool = &arguments.pool;
     let about = |failure: RequestFailure| failure.about(&pool.to_string());
     let options = match pool {
@@ -218,5 +242,42 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         format_size(options.capacity_bytes),
         format_size(u64::from(options.block_bytes)),
     ))?;
+    choice.map_or(Ok(()), |choice| context.print(&choice))?;
     Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn choose(line: &str) -> anyhow::Result<(BackendKind, Option<String>)> {
+        let Line { arguments } = Line::try_parse_from(line.split(' '))?;
+        let mut options = arguments.options()?;
+        let choice = arguments.choose_backend(&mut options)?;
+        Ok((options.backend, choice))
+    }
+
+    #[test]
+    fn the_backend_is_given_or_follows_from_the_memory() {
+        assert_eq!(choose("create p").unwrap(), (BackendKind::Log, None));
+        assert_eq!(choose("create p --backend ram").unwrap(), (BackendKind::Ram, None));
+        let (backend, choice) = choose("create p --capacity 1t --memory 2g").unwrap();
+        let choice = choice.unwrap();
+        assert_eq!(backend, BackendKind::Compact);
+        assert!(choice.starts_with("backend compact: when the pool is full"), "{choice}");
+        assert!(choice.contains(", and log would take "), "{choice}");
+        assert_eq!(choose("create p --memory 64g").unwrap().0, BackendKind::Log);
+        let small = choose("create p --capacity 1t --memory 100m --metadata-cache 16m").unwrap();
+        assert_eq!(small.0, BackendKind::Table);
+        for bad in ["--memory 100m --cache 16m", "--memory 1g --backend log"] {
+            assert!(choose(&format!("create p --capacity 1t {bad}")).is_err(), "{bad}");
+        }
+    }
 }
