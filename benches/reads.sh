@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Reads of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the servers in turn.
 # Cold reads find nothing in the page cache, warm ones everything. "Arranged" reads follow on
-# "gemelo pool arrange", and nbdkit reads the same file again. About three minutes with one round.
+# "gemelo pool arrange", and nbdkit reads the same file again. "Written" reads follow on two writes
+# of all that they read, with a cache of gemelo that holds it; the others are made
+# without that cache. About three minutes with one round.
 #
 #   benches/reads.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
@@ -14,6 +16,7 @@ cd "$(dirname "$0")/.."
 rounds=${1:-3}
 shift || true
 size=${MB:-512}m
+cache_size=$((${MB:-512} * 5 / 4))m
 # shellcheck source=benches/lib/server.bash
 . benches/lib/server.bash
 begin reads fio nbdkit python3
@@ -45,6 +48,14 @@ arrange() {
     [ "$1" = nbdkit ] && return
     "$gemelo" pool find "$directory/pool" >/dev/null
     echo "$1: $("$gemelo" pool arrange "$directory/pool")"
+}
+
+# written SERVER: reads what was written last. The second write finds the memory of the cache made.
+written() {
+    fill --bs=1m --rw=write --iodepth=4
+    fill --bs=1m --rw=write --iodepth=4
+    load "$1" written-1m --bs=1m --rw=read --iodepth=4
+    load "$1" written-depth-16 --bs=4k --rw=randread --iodepth=16
 }
 
 # measure SERVER FILE: FILE holds the data.
@@ -80,13 +91,17 @@ for _ in $(seq "$rounds"); do
     truncate -s "$size" "$directory/file"
     start nbdkit -f -U "$directory/socket" file "$directory/file"
     measure nbdkit "$directory/file"
+    written nbdkit
     stop
     for mode in ${MODES:-off inline offline}; do
         "$gemelo" pool create "$directory/pool" --capacity 4g >/dev/null
         "$gemelo" volume create "$directory/pool/disk" --size "$size" >/dev/null
         "$gemelo" volume set "$directory/pool/disk" --dedup "$mode" >/dev/null
-        start "$gemelo" serve "$directory/pool" --listen "unix:$directory/socket" "$@"
+        serve=("$gemelo" serve "$directory/pool" --listen "unix:$directory/socket")
+        start "${serve[@]}" --cache 0 "$@"
         measure "$mode" "$directory/pool/data"
+        restart "${serve[@]}" --cache "$cache_size" "$@"
+        written "$mode"
         stop
     done
 done

@@ -95,7 +95,7 @@ soak() {
     rm -rf "$pool" "$pool".*
     # Writes go once round so small a data store in 20 minutes. Until then `log` and `ram` make
     # records of blocks that were never used before.
-    "$gemelo" --quiet pool create "$pool" --backend "$1" --capacity 768m --cache 8m
+    "$gemelo" --quiet pool create "$pool" --backend "$1" --capacity 768m --metadata-cache 8m
     "$gemelo" --quiet volume create "$pool/online" --size 256m
     "$gemelo" --quiet volume create "$pool/later" --size 256m --dedup offline
     # Small caches are full within minutes.

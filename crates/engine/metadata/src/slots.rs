@@ -45,6 +45,12 @@ impl Slots {
         was_free
     }
 
+    /// Returns whether a slot is in use.
+    pub(crate) fn has(&self, slot: Slot) -> bool {
+        let (word, bit) = Self::place(slot);
+        self.words.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
     pub(crate) fn release(&mut self, slot: Slot) {
         let (word, bit) = Self::place(slot);
         let bits = self.words.get_mut(word).filter(|bits| **bits & bit != 0);

@@ -173,6 +173,11 @@ pub trait MetadataBackend: Map + Index + Volumes + Checkpoint + Repair + Send + 
     /// Makes the changes, in order, and adds PBNs that lost their last reference to `freed`.
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()>;
 
+    /// Makes the changes of a commit that is replayed. A backend that reads metadata reads ahead.
+    fn replay(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
+        self.apply(changes, freed)
+    }
+
     /// Ends the replay of the journal: computes what is not stored, and marks what was damaged as
     /// changed, so that the next checkpoint writes it anew.
     fn settle(&mut self) -> Result<()>;

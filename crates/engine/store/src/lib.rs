@@ -4,6 +4,7 @@
 //! their numbers, in lists, so that it can merge what lies side by side and have many requests in
 //! flight. [`BlockStore`] keeps the content of a PBN as it is, at byte PBN × block size of a disk.
 //! [`WriteBuffer`] acknowledges writes to any store from memory and writes them out in long runs.
+//! It has a cache of contents for readers.
 //! [`PackedStore`] keeps several compressed contents in one block of such a store.
 //! [`OverlaidStore`] reads contents from memory that the store below may lack.
 
@@ -11,9 +12,11 @@
 
 mod block;
 mod buffer;
+mod cache;
 mod copies;
 mod disks;
 mod free_veto;
+mod memory;
 mod overlaid;
 mod packed;
 mod preallocated;
@@ -24,6 +27,7 @@ pub use buffer::{
     BufferOptions, BufferStats, ToldOfPanic, Untried, Unwritten, WriteBuffer, WriteObserver,
     WrittenContent,
 };
+pub use cache::ContentCacheStats;
 pub use copies::Copies;
 pub use disks::{PoolDisks, store_of_kind};
 pub use free_veto::FreeVeto;

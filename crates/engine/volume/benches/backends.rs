@@ -119,7 +119,8 @@ fn open(directory: &Path, backend: BackendKind, cache_kib: u64, bytes: u64) -> P
     }
     let options = PoolOptions { capacity_bytes: bytes * 4, backend, ..PoolOptions::default() };
     Pool::create(&path, &options).unwrap();
-    let tuning = Tuning { cache_bytes: cache_kib << 10, ..Tuning::default() };
+    let cache_bytes = cache_kib << 10;
+    let tuning = Tuning { cache_bytes, content_cache_bytes: 0, ..Tuning::default() };
     let pool = Pool::open(&path, tuning, Arc::new(SystemClock::new())).unwrap();
     pool.create_volume("v", bytes, DedupMode::Inline).unwrap();
     pool
@@ -161,13 +162,13 @@ fn measure(
     pool.checkpoint().unwrap();
     let stat = pool.stat().unwrap();
     let per_block = |bytes: u64| bytes as f64 / stat.logical_blocks.max(1) as f64;
-    let looked_up = (stat.cache.hits + stat.cache.misses).max(1) as f64;
+    let looked_up = (stat.metadata_cache.hits + stat.metadata_cache.misses).max(1) as f64;
     let rest = format!(
         "{:>7.1} {:>7.1} {:>6.2} {:>6.1}",
         per_block(stat.metadata_memory_bytes),
         per_block(stat.metadata_used_bytes),
         stat.dedup_ratio(),
-        stat.cache.hits as f64 * 100.0 / looked_up,
+        stat.metadata_cache.hits as f64 * 100.0 / looked_up,
     );
     Round { rates, rest }
 }

@@ -93,9 +93,9 @@ impl Story {
             if collides { FingerprintKind::Xxh3Compare } else { FingerprintKind::Blake3 };
         let options = PoolOptions { fingerprint, ..options_with(backend, POOL_BLOCKS) };
         Pool::format(&simulation.disks(), &options).unwrap();
-        let keeps_written = random.below(2) == 0;
+        let content_cache_bytes = 16 * BLOCK as u64 * random.below(2);
         let inline_overload = InlineOverload::ALL[random.below(2) as usize];
-        let tuning = Tuning { keeps_written, inline_overload, ..common::tuning() };
+        let tuning = Tuning { content_cache_bytes, inline_overload, ..common::tuning() };
         let collider = collides.then(|| Collider::of(&simulation.disks()));
         let modes = MODES[(seed % MODES.len() as u64) as usize];
         let is_metadata = seed / MODES.len() as u64 % METADATA_ONE_IN == METADATA_ONE_IN - 1;

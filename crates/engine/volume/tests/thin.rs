@@ -13,7 +13,7 @@ mod common;
 
 use common::hold::Call;
 use common::simulated::{DATA, Fault, METADATA, Nature, Simulation};
-use common::{BLOCK, content, flush, open, options_with, read, trim, tuning, write};
+use common::{BLOCK, content, flush, open, options_with, read, trim, tuning, write, write_now};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -22,6 +22,7 @@ use gemelo_format::{BackendKind, DedupMode};
 use gemelo_volume::{Pool, PoolOptions, Tuning, VolumeError};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// Blocks of the volume `old`, which is stored before the disk is full.
 const OLD: u64 = 200;
@@ -409,4 +410,54 @@ fn a_failed_sync_of_a_full_disk_stops_the_pool() {
         assert!(matches!(world.pool.flush(), Err(VolumeError::Stopped { .. })), "{which}");
         assert!(world.pool.stat().unwrap().stopped.is_some());
     }
+}
+
+/// Flushes give contents up while checkpoints are written that refer to them. Images of power cuts
+/// are taken meanwhile, some of them between a root and the commit of a flush.
+#[test]
+fn a_checkpoint_refers_to_nothing_that_a_flush_gives_up_meanwhile() {
+    const ROUNDS: u64 = 100;
+    let mut images = 0;
+    for seed in 0..ROUNDS {
+        // A short journal: a commit may be unable to carry what has no space.
+        let world = world_with(BackendKind::Log, None, 64 << 10);
+        let clock = Arc::new(AtomicU64::new(1));
+        let max_delay = Duration::from_micros(300);
+        let nature = Nature {
+            shot_one_in: 6,
+            slow_one_in: 3,
+            max_delay,
+            full_one_in: 4,
+            ..Nature::default()
+        };
+        world.simulation.set_nature(nature, &clock);
+        let a = world.pool.volume("a").unwrap();
+        std::thread::scope(|scope| {
+            for client in 0..3 {
+                let (a, mut random) = (&a, Random::new(seed * 3 + client));
+                scope.spawn(move || {
+                    for step in 0..90 {
+                        let offset = random.below(40) * BLOCK as u64;
+                        // Whatever has no space fails.
+                        let _ = match random.below(3) {
+                            0 => flush(a),
+                            1 => trim(a, offset, 12 * BLOCK as u64),
+                            _ => write_now(a, offset, &content(100 * client + step, 8 * BLOCK)),
+                        };
+                    }
+                });
+            }
+            (0..30).for_each(|_| drop(world.pool.checkpoint()));
+        });
+        world.simulation.set_nature(Nature::default(), &clock);
+        for shot in world.simulation.take_shots() {
+            let cut = Simulation::of_images(1, shot.images);
+            let options = CheckOptions { data: true };
+            let report = check(&cut.disks(), options, &Silent, &StopFlag::new()).unwrap();
+            assert!(report.is_clean(), "seed {seed}: {:?}", report.problems);
+            images += 1;
+        }
+        world.check_sound();
+    }
+    assert!(images > 500, "{images} images");
 }

@@ -1,4 +1,9 @@
-//! Disks for tests and benchmarks: one in memory, one that forgets, and layers over other disks.
+//! Disks for tests and benchmarks: one in memory, one that makes contents, one that forgets, and
+//! layers over other disks.
+
+mod synthetic;
+
+pub use synthetic::{SyntheticDisk, renumber, synthesize};
 
 use crate::{Disk, DiskRead, DiskWrite};
 use std::io::{self, ErrorKind};

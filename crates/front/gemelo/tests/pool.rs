@@ -248,7 +248,7 @@ fn a_served_pool_gives_back_what_is_freed() {
 #[test]
 fn every_backend_keeps_what_it_is_given() {
     for backend in ["log", "ram", "table", "btree", "compact"] {
-        let pool = TestPool::new(&["--backend", backend, "--cache", "1m"]);
+        let pool = TestPool::new(&["--backend", backend, "--metadata-cache", "1m"]);
         fs::write(pool.file("raw"), noise(7, 2 << 20)).unwrap();
         done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
         let served = pool.serve(&[]);

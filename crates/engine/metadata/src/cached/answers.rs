@@ -10,12 +10,14 @@ use std::collections::HashSet;
 /// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has
 /// to be read.
 const WARM_BLOCKS: u64 = 64;
+/// Changes of the journal whose pages are read in lists before they are made.
+const REPLAYED_AT_ONCE: usize = 1024;
 
 impl<L: Layout> Map for CachedBackend<L> {
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<MapEntry>) -> Result<()> {
         let mut words = self.words(volume)?;
-        for lbn in lbns {
-            places.push(match words.get(lbn.0) {
+        for word in words.get_all(lbns) {
+            places.push(match word {
                 Ok(word) => MapEntry::from_word(word),
                 Err(MetadataError::Damaged { .. }) => MapEntry::Damaged,
                 Err(error) => return Err(error),
@@ -52,28 +54,19 @@ impl<L: Layout> Map for CachedBackend<L> {
 
 impl<L: Layout> Index for CachedBackend<L> {
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
-        let mut candidates = Vec::new();
-        for wanted in fingerprints {
-            found.push(self.find_one(*wanted, &mut candidates)?);
-        }
-        Ok(())
+        self.find_all(fingerprints, found)
     }
 
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
-        let (mut counts, mut fingerprints) = (self.stored_counts(), self.stored_fingerprints());
-        for pbn in pbns {
-            let references = self.count_by(&mut counts, pbn.number())?;
-            let identity = self.identity_by(&mut fingerprints, pbn.number())?;
-            records.push(Record::new(identity, references));
-        }
+        let pbns: Vec<u32> = pbns.iter().map(|pbn| pbn.number()).collect();
+        let all = self.identities_of(&pbns)?.into_iter().zip(self.counts_of(&pbns)?);
+        records.extend(all.map(|(identity, references)| Record::new(identity, references)));
         Ok(())
     }
 
     fn counts(&self, pbns: &[Pbn], counts: &mut Vec<u32>) -> Result<()> {
-        let mut stored = self.stored_counts();
-        for pbn in pbns {
-            counts.push(self.count_by(&mut stored, pbn.number())?);
-        }
+        let pbns: Vec<u32> = pbns.iter().map(|pbn| pbn.number()).collect();
+        counts.extend(self.counts_of(&pbns)?);
         Ok(())
     }
 
@@ -101,12 +94,8 @@ impl<L: Layout> Index for CachedBackend<L> {
 
     fn prefetch(&self, volume: VolumeId, lbns: &[Lbn], places: &[MapEntry]) -> Result<()> {
         self.prefetch_shared(volume, lbns)?;
-        let mut counts = self.stored_counts();
-        for place in places {
-            if let Some(pbn) = place.pbn() {
-                self.count_by(&mut counts, pbn.number())?;
-            }
-        }
+        let pbns = places.iter().filter_map(|place| Some(place.pbn()?.number()));
+        self.counts_of(&pbns.collect::<Vec<_>>())?;
         if self.pages.is_damaged() {
             return Err(MetadataError::damaged("a page was damaged when it was read"));
         }
@@ -157,6 +146,14 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
 
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
         changes.iter().try_for_each(|change| self.apply_one(change, freed))
+    }
+
+    fn replay(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
+        for some in changes.chunks(REPLAYED_AT_ONCE) {
+            self.read_ahead_of_replay(some);
+            self.apply(some, freed)?;
+        }
+        Ok(())
     }
 
     fn settle(&mut self) -> Result<()> {

@@ -28,6 +28,11 @@ pub(super) fn set_child(directory: &mut Page, at: u64, child: Option<NodeRef>) {
 
 /// Returns the leaf of this number, if it is stored.
 pub(super) fn leaf(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<Arc<Page>>> {
+    leaf_at(pages, tree, number)?.map(|at| pages.read(at)).transpose()
+}
+
+/// Returns the place of the leaf of this number, if it is stored.
+pub(super) fn leaf_at(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<NodeRef>> {
     if number >= span(tree.height) {
         return Ok(None);
     }
@@ -36,13 +41,17 @@ pub(super) fn leaf(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<Arc
         let Some(at) = found else { return Ok(None) };
         found = child(&*pages.read(at)?, number / span(level) % FANOUT);
     }
-    found.map(|at| pages.read(at)).transpose()
+    Ok(found)
 }
 
 /// Changes of leaves, in the order of their numbers.
 pub(super) trait LeafEdits {
     /// The number of the leaf that changes next.
     fn next(&mut self) -> Option<u64>;
+
+    /// The numbers before `end` of the leaves that change next, which are read in one list. Empty
+    /// if [`Self::change`] does not need them.
+    fn upcoming(&self, end: u64) -> Vec<u64>;
 
     /// Returns the new content of this leaf, or `None` if it is empty. [`Self::next`] gives the
     /// following leaf from then on.
@@ -87,6 +96,10 @@ fn update_node(
         let mut page: Box<Page> =
             before.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
         let each = span(level - 1);
+        if level == 1 {
+            let leaves = edits.upcoming(first + span(level)).into_iter();
+            pages.fetch(leaves.filter_map(|leaf| child(&page, leaf - first)).collect());
+        }
         while let Some(number) = edits.next().filter(|number| *number < first + span(level)) {
             assert!(number >= first, "leaf {number} does not come before {first}");
             let place = (number - first) / each;
@@ -158,7 +171,10 @@ fn walk_node(
     let start = from.saturating_sub(first) / each;
     let children = || (start..FANOUT).filter_map(|at| Some((at, child(&page, at)?)));
     let mut read = Vec::new();
-    if level == 1 && visitor.reads_ahead() {
+    if level > 1 && visitor.reads_ahead() {
+        let wanted = children().map(|(_, below)| below).filter(|below| visitor.wants(*below));
+        pages.fetch(wanted.collect());
+    } else if visitor.reads_ahead() && visitor.wants_values() {
         read = pages.read_ahead(&children().map(|(_, leaf)| leaf).collect::<Vec<_>>());
     }
     let mut read = read.into_iter();

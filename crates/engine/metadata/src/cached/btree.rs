@@ -2,7 +2,7 @@
 //! changes to it.
 
 use super::layer::{Layer, Position};
-use super::layout::{IndexEdit, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor, tag};
+use super::layout::{IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, tag};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{MAX_LEVELS, Node, NodeRef, Page, Part, Slot, Tree, index_entry};
@@ -235,9 +235,9 @@ impl Layout for BTreeLayout {
         Self::merge(pages, tree, Part::Map, &mut words)
     }
 
-    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
+    fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt> {
         let mut keys = 0..u64::MAX;
-        let Some(mut at) = tree.root else { return Ok(Leaf { keys, page: None }) };
+        let Some(mut at) = tree.root else { return Ok(LeafAt { keys, at: None }) };
         for level in (1..=tree.height).rev() {
             let page = pages.read(at)?;
             let node = Node::of(&page, part, level).ok_or_else(|| pages.damaged(at))?;
@@ -251,8 +251,11 @@ impl Layout for BTreeLayout {
             }
             at = node_ref(pages, at, node.value(place))?;
         }
-        let page = check(pages, pages.read(at)?, at, part, 0)?;
-        Ok(Leaf { keys, page: Some(page) })
+        Ok(LeafAt { keys, at: Some(at) })
+    }
+
+    fn read_leaf(pages: &Pages, at: NodeRef, part: Part) -> Result<Arc<Page>> {
+        check(pages, pages.read(at)?, at, part, 0)
     }
 
     fn value(leaf: &Page, part: Part, key: u64) -> u128 {

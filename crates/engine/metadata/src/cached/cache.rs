@@ -131,6 +131,23 @@ impl Cache {
         }
     }
 
+    /// Returns whether the page is there.
+    pub(super) fn has(&self, at: NodeRef) -> bool {
+        let Some(shard) = self.shard(at.slot).map(Mutex::lock) else { return false };
+        let frame = shard.place(at.slot).and_then(|place| shard.frames.get(place));
+        frame.is_some_and(|frame| frame.checksum == at.checksum)
+    }
+
+    /// Counts look-ups of pages that were not there, and were read in a list.
+    pub(super) fn count_misses(&self, pages: usize) {
+        self.misses.fetch_add(pages as u64, Ordering::Relaxed);
+    }
+
+    /// The most pages that it holds.
+    pub(super) const fn max_pages(&self) -> usize {
+        self.max_frames * self.shards.len()
+    }
+
     pub(super) fn put(&self, at: NodeRef, page: Arc<Page>) {
         if let Some(shard) = self.shard(at.slot) {
             // A new page counts as unused until its second use, so pages that are needed only once

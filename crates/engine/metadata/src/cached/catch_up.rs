@@ -5,13 +5,15 @@
 //! the part is read, after it, or at the same time.
 
 use super::CachedBackend;
-use super::layout::{IndexEdit, IndexState, Layout, Visitor};
+use super::layout::{IndexEdit, IndexState, Layout};
 use crate::error::{MetadataError, Result};
-use gemelo_format::{Fingerprint, Identity, Part};
-use std::ops::{ControlFlow, Range};
+use gemelo_format::{Fingerprint, Identity, NodeRef, Part};
+use std::ops::Range;
 
-/// Records of a part: 4 pages. Takes a millisecond.
-const PART_RECORDS: usize = 1024;
+/// Pages of records in a part, and pages that are looked for where many are absent. A part takes a
+/// millisecond or so.
+const PART_PAGES: usize = 8;
+const MAX_LOOKED_FOR: usize = 512;
 
 /// The records that an index in memory has not been told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,27 +23,16 @@ pub(super) enum Unread {
     Nothing,
 }
 
-/// Collects records.
-struct Records {
-    found: Vec<(u32, Fingerprint)>,
+/// Pages of records, with the PBNs of each.
+struct RecordPages {
+    pages: Vec<(Range<u64>, NodeRef)>,
     /// The PBN at which the next part begins, if there is one.
     next: Option<u64>,
 }
 
-impl Visitor for Records {
-    fn value(&mut self, pbn: u64, value: u128) -> ControlFlow<()> {
-        if self.found.len() == PART_RECORDS {
-            self.next = Some(pbn);
-            return ControlFlow::Break(());
-        }
-        let fingerprint = Identity::from_bytes(value.to_le_bytes()).fingerprint();
-        self.found.push((pbn as u32, fingerprint));
-        ControlFlow::Continue(())
-    }
-
-    /// The blocks of a lost page are not found as duplicates. The pool takes no writes any more.
-    fn lost(&mut self, _pbns: Range<u64>, _error: MetadataError) -> Result<()> {
-        Ok(())
+impl RecordPages {
+    fn places(&self) -> Vec<NodeRef> {
+        self.pages.iter().map(|(_, at)| *at).collect()
     }
 }
 
@@ -51,13 +42,18 @@ impl<L: Layout> CachedBackend<L> {
         let Some(index) = self.version.index.in_memory() else { return Ok(false) };
         let mut unread = self.unread.lock();
         let Unread::From(first) = *unread else { return Ok(false) };
-        let mut records = Records { found: Vec::with_capacity(PART_RECORDS), next: None };
-        L::walk(&self.pages, &self.version.fingerprints, Part::Fingerprints, first, &mut records)?;
-        let mut counts = self.stored_counts();
-        let mut edits = Vec::with_capacity(records.found.len());
+        let part = self.record_pages(first)?;
+        if let Some(next) = part.next {
+            // The disk reads them while this part is looked at.
+            self.pages.start(&self.record_pages(next)?.places());
+        }
+        let records = self.records_in(&part)?;
+        let keys: Vec<u64> = records.iter().map(|(pbn, _)| u64::from(*pbn)).collect();
+        let counts = self.stored_counts().get_all(&keys);
+        let mut edits = Vec::with_capacity(records.len());
         let mut removed = Vec::new();
-        for (pbn, fingerprint) in records.found {
-            let is_live = !fingerprint.is_none() && counts.get(u64::from(pbn))? > 0;
+        for ((pbn, fingerprint), count) in records.into_iter().zip(counts) {
+            let is_live = count? > 0;
             let hash = fingerprint.low();
             if is_live && self.is_about_to_change(pbn, fingerprint) {
                 removed.push(IndexEdit { hash, pbn, comes: false });
@@ -67,8 +63,50 @@ impl<L: Layout> CachedBackend<L> {
         }
         index.edit(&edits);
         index.note(&removed);
-        *unread = records.next.map_or(Unread::Nothing, Unread::From);
+        *unread = part.next.map_or(Unread::Nothing, Unread::From);
         Ok(*unread != Unread::Nothing)
+    }
+
+    /// The next pages of records from a PBN on.
+    fn record_pages(&self, first: u64) -> Result<RecordPages> {
+        let mut part = RecordPages { pages: Vec::new(), next: Some(first) };
+        for _ in 0..MAX_LOOKED_FOR {
+            let Some(pbn) = part.next.filter(|_| part.pages.len() < PART_PAGES) else { break };
+            let tree = &self.version.fingerprints;
+            let end = match L::leaf_at(&self.pages, tree, Part::Fingerprints, pbn) {
+                Ok(leaf) => {
+                    part.pages.extend(leaf.at.map(|at| (leaf.keys.clone(), at)));
+                    leaf.keys.end
+                }
+                // The blocks of a lost page are not found as duplicates. The pool takes no writes
+                // any more.
+                Err(MetadataError::Damaged { .. }) => {
+                    pbn + Part::Fingerprints.array_entries() as u64
+                }
+                Err(error) => return Err(error),
+            };
+            part.next = Some(end).filter(|end| *end < self.pbn_end());
+        }
+        Ok(part)
+    }
+
+    /// The PBNs of these pages that have a fingerprint. The pages do not become cached.
+    fn records_in(&self, part: &RecordPages) -> Result<Vec<(u32, Fingerprint)>> {
+        let mut records = Vec::new();
+        let ahead = self.pages.read_ahead(&part.places());
+        for ((pbns, at), page) in part.pages.iter().zip(ahead) {
+            let page = match page.map_or_else(|| self.pages.read(*at), Ok) {
+                Err(MetadataError::Damaged { .. }) => continue,
+                page => page?,
+            };
+            let identity = |pbn| {
+                let bits = L::value(&page, Part::Fingerprints, pbn);
+                Identity::from_bytes(bits.to_le_bytes())
+            };
+            let all = pbns.clone().map(|pbn| (pbn as u32, identity(pbn).fingerprint()));
+            records.extend(all.filter(|(_, fingerprint)| !fingerprint.is_none()));
+        }
+        Ok(records)
     }
 
     /// Returns whether the merge of the frozen delta removes this entry. It may have done so

@@ -67,10 +67,16 @@ impl IndexState for StoredIndex {
     }
 }
 
-/// A leaf and its range of keys. There may be no leaf for these keys.
-pub(crate) struct Leaf {
+/// The place of a leaf, and its range of keys. There may be no leaf for these keys.
+pub(crate) struct LeafAt {
     pub(super) keys: Range<u64>,
-    pub(super) page: Option<Arc<Page>>,
+    pub(super) at: Option<NodeRef>,
+}
+
+/// A leaf that was read, and its range of keys.
+struct Leaf {
+    keys: Range<u64>,
+    page: Option<Arc<Page>>,
 }
 
 /// Looks up values by key. It keeps the last leaf, so keys near each other are fast.
@@ -88,13 +94,60 @@ impl<'c, L: Layout> Cursor<'c, L> {
     }
 
     pub(super) fn get(&mut self, key: u64) -> Result<u128> {
-        let held = match self.held.take().filter(|held| held.keys.contains(&key)) {
-            Some(held) => held,
-            None => L::leaf(self.pages, &self.tree, self.part, key)?,
-        };
-        let value = held.page.as_deref().map_or(0, |page| L::value(page, self.part, key));
-        self.held = Some(held);
+        if let Some(value) = self.held_value(key) {
+            return Ok(value);
+        }
+        let leaf = L::leaf_at(self.pages, &self.tree, self.part, key)?;
+        self.read(leaf, key)
+    }
+
+    /// The value of a key in the leaf that is held.
+    fn held_value(&self, key: u64) -> Option<u128> {
+        let held = self.held.as_ref().filter(|held| held.keys.contains(&key))?;
+        Some(held.page.as_deref().map_or(0, |page| L::value(page, self.part, key)))
+    }
+
+    /// Holds a leaf, and returns the value of a key in it.
+    fn read(&mut self, LeafAt { keys, at }: LeafAt, key: u64) -> Result<u128> {
+        let page = at.map(|at| L::read_leaf(self.pages, at, self.part)).transpose()?;
+        let value = page.as_deref().map_or(0, |page| L::value(page, self.part, key));
+        self.held = Some(Leaf { keys, page });
         Ok(value)
+    }
+
+    /// Looks up the values of keys, in their order. The leaves that are not in the cache are read
+    /// in one list.
+    pub(super) fn get_all(&mut self, keys: &[u64]) -> Vec<Result<u128>> {
+        let mut values = Vec::with_capacity(keys.len());
+        let (mut left, mut missing) = (Vec::new(), Vec::new());
+        // The keys of the last leaf that is missing.
+        let mut awaited = 0..0;
+        for (place, key) in keys.iter().enumerate() {
+            if let Some(value) = self.held_value(*key) {
+                values.push(Ok(value));
+                continue;
+            }
+            let mut value = Ok(0);
+            if !awaited.contains(key) {
+                match L::leaf_at(self.pages, &self.tree, self.part, *key) {
+                    Ok(LeafAt { keys, at: Some(at) }) if !self.pages.has(at) => {
+                        missing.push(at);
+                        awaited = keys;
+                    }
+                    Ok(leaf) => value = self.read(leaf, *key),
+                    Err(error) => value = Err(error),
+                }
+            }
+            if awaited.contains(key) {
+                left.push(place);
+            }
+            values.push(value);
+        }
+        self.pages.fetch(missing);
+        for place in left {
+            values[place] = self.get(keys[place]);
+        }
+        values
     }
 }
 
@@ -127,10 +180,15 @@ pub(crate) trait Visitor {
         true
     }
 
-    /// Returns whether the walk reads leaves in lists, past the cache. It is for a walk over a
-    /// large part of a tree.
+    /// Returns whether the walk reads pages in lists, and leaves past the cache. It is for a walk
+    /// over a large part of a tree.
     fn reads_ahead(&self) -> bool {
         false
+    }
+
+    /// Returns whether a walk that reads ahead will go on below a page, as far as is known.
+    fn wants(&self, _at: NodeRef) -> bool {
+        true
     }
 
     /// Receives a key whose value is not 0.
@@ -162,8 +220,11 @@ pub(crate) trait Layout: Send + Sync + 'static {
         made: &mut HashMap<Position, Slot>,
     ) -> Result<Tree>;
 
-    /// Returns the leaf of a key, if it is stored, and the range of keys of that leaf.
-    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf>;
+    /// Returns the place of a key's leaf, if it is stored, and the range of keys of that leaf.
+    fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt>;
+
+    /// Reads a leaf.
+    fn read_leaf(pages: &Pages, at: NodeRef, part: Part) -> Result<Arc<Page>>;
 
     /// Returns the value of a key in its leaf.
     fn value(leaf: &Page, part: Part, key: u64) -> u128;

@@ -67,6 +67,14 @@ impl Visitor for Claim<'_> {
         false
     }
 
+    fn reads_ahead(&self) -> bool {
+        true
+    }
+
+    fn wants(&self, at: NodeRef) -> bool {
+        self.maps.as_ref().is_none_or(|maps| !maps.slots.has(at.slot))
+    }
+
     fn lost(&mut self, _keys: Range<u64>, _error: MetadataError) -> Result<()> {
         self.damage.lost.push(format!("a part of {}", self.what));
         Ok(())

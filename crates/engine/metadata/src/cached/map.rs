@@ -5,7 +5,7 @@ use super::layer::{FANOUT, LEAF_LBNS, Layer, LayerId, Position};
 use super::layout::{self, Cursor, Layout};
 use super::pages::Pages;
 use crate::error::Result;
-use gemelo_format::{MAP_PAGE_ENTRIES, NodeRef, Part, Slot, Tree};
+use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, NodeRef, Part, Slot, Tree};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -302,6 +302,18 @@ pub(super) struct Words<'m, L> {
 impl<'m, L: Layout> Words<'m, L> {
     pub(super) const fn new(view: MapView<'m>) -> Self {
         Self { map: view.map, stored: Cursor::new(view.pages, view.map.base, Part::Map) }
+    }
+
+    /// Returns the words of LBNs, in their order.
+    pub(super) fn get_all(&mut self, lbns: &[Lbn]) -> Vec<Result<u64>> {
+        let recent: Vec<Option<u64>> = lbns.iter().map(|lbn| self.map.recent(lbn.0)).collect();
+        let older = lbns.iter().zip(&recent).filter(|(_, word)| word.is_none());
+        let keys: Vec<u64> = older.map(|(lbn, _)| lbn.0).collect();
+        let mut stored = self.stored.get_all(&keys).into_iter().map(|word| Ok(word? as u64));
+        let all = recent.into_iter().map(|recent| recent.map(Ok).or_else(|| stored.next()));
+        let words: Vec<Result<u64>> = all.flatten().collect();
+        assert_eq!(words.len(), lbns.len(), "each LBN has a word");
+        words
     }
 
     pub(super) fn get(&mut self, lbn: u64) -> Result<u64> {

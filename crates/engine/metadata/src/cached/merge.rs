@@ -6,7 +6,7 @@ use super::layout::{Cursor, IndexEdit, Layout, Retire};
 use super::map::MapState;
 use super::pages::Pages;
 use super::parents::Made;
-use super::{Frozen, Version};
+use super::{Delta, Frozen, Version};
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId};
 use std::collections::{BTreeMap, HashMap};
@@ -90,6 +90,43 @@ fn merge_records<L: Layout>(
     Ok(after)
 }
 
+/// PBNs whose counts and fingerprints are read in lists.
+const PBNS_AT_ONCE: usize = 1024;
+
+/// A block whose record a checkpoint changes.
+struct ChangedBlock {
+    pbn: u32,
+    was_live: bool,
+    is_live: bool,
+    /// The new fingerprint, if it was set.
+    fresh: Option<Fingerprint>,
+}
+
+impl ChangedBlock {
+    fn new(pbn: u32, was_live: bool, delta: &Delta) -> Self {
+        let is_live = delta.counts.get(&pbn).map_or(was_live, |count| *count > 0);
+        let fresh = delta.identities.get(&pbn).map(|identity| identity.fingerprint());
+        Self { pbn, was_live, is_live, fresh }
+    }
+
+    /// Returns whether the index may change.
+    const fn may_change_index(&self) -> bool {
+        self.fresh.is_some() || self.was_live != self.is_live
+    }
+
+    /// The index entries that are removed and added. The stored fingerprint is that before the
+    /// checkpoint.
+    fn edits(&self, stored: Fingerprint) -> impl Iterator<Item = IndexEdit> + use<> {
+        let old = if self.was_live { stored } else { Fingerprint::NONE };
+        let new = if self.is_live { self.fresh.unwrap_or(stored) } else { Fingerprint::NONE };
+        let pbn = self.pbn;
+        let edit = move |found: Fingerprint, comes| {
+            (old != new && !found.is_none()).then(|| IndexEdit { hash: found.low(), pbn, comes })
+        };
+        [edit(old, false), edit(new, true)].into_iter().flatten()
+    }
+}
+
 /// Computes which index entries are added and removed. The index has every referenced PBN that has
 /// a fingerprint.
 fn index_edits<L: Layout>(
@@ -101,29 +138,19 @@ fn index_edits<L: Layout>(
     let mut edits = Vec::new();
     let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
     let mut counts = Cursor::<L>::new(pages, before.counts, Part::Counts);
-    let mut stored = |pbn: u32| -> Result<Fingerprint> {
-        Ok(Identity::from_bytes(fingerprints.get(u64::from(pbn))?.to_le_bytes()).fingerprint())
-    };
     // A block that was identified has a new fingerprint and an unchanged count.
     let identified = delta.identities.keys().filter(|pbn| !delta.counts.contains_key(pbn));
-    for pbn in delta.counts.keys().chain(identified) {
-        let was_live = counts.get(u64::from(*pbn))? > 0;
-        let is_live = delta.counts.get(pbn).map_or(was_live, |count| *count > 0);
-        let fresh = delta.identities.get(pbn).map(|identity| identity.fingerprint());
-        if fresh.is_none() && was_live == is_live {
-            continue;
+    let keys: Vec<u64> = delta.counts.keys().chain(identified).map(|pbn| u64::from(*pbn)).collect();
+    for some in keys.chunks(PBNS_AT_ONCE) {
+        let mut changed = Vec::with_capacity(some.len());
+        for (key, count) in some.iter().zip(counts.get_all(some)) {
+            let block = ChangedBlock::new(*key as u32, count? > 0, delta);
+            changed.extend(block.may_change_index().then_some(block));
         }
-        let old = if was_live { stored(*pbn)? } else { Fingerprint::NONE };
-        let new = match (is_live, fresh) {
-            (false, _) => Fingerprint::NONE,
-            (true, Some(fresh)) => fresh,
-            (true, None) => stored(*pbn)?,
-        };
-        if old != new {
-            let edit = |found: Fingerprint, comes| {
-                (!found.is_none()).then(|| IndexEdit { hash: found.low(), pbn: *pbn, comes })
-            };
-            edits.extend([edit(old, false), edit(new, true)].into_iter().flatten());
+        let keys: Vec<u64> = changed.iter().map(|block| u64::from(block.pbn)).collect();
+        for (block, bits) in changed.iter().zip(fingerprints.get_all(&keys)) {
+            let stored = Identity::from_bytes(bits?.to_le_bytes()).fingerprint();
+            edits.extend(block.edits(stored));
         }
     }
     Ok(edits)

@@ -85,6 +85,9 @@ impl MergeLayer<'_> {
     /// Changes the children of an inner node.
     fn children(&mut self, page: &mut Page, at: Position) -> Result<()> {
         let leaves = at.leaves();
+        if at.level == 1 {
+            self.fetch_leaves(page, at);
+        }
         let mut next = leaves.start;
         while let Some(leaf) = self.layer.next_touched(next, leaves.end) {
             let below = at.towards(leaf);
@@ -94,6 +97,19 @@ impl MergeLayer<'_> {
             next = below.leaves().end;
         }
         Ok(())
+    }
+
+    /// Reads the leaves of a node that change.
+    fn fetch_leaves(&self, page: &Page, at: Position) {
+        let (mut next, end) = (at.leaves().start, at.leaves().end);
+        let mut wanted = Vec::new();
+        while let Some(leaf) = self.layer.next_touched(next, end) {
+            if !self.layer.covers(at.towards(leaf)) {
+                wanted.extend(child(page, leaf - at.leaves().start));
+            }
+            next = leaf + 1;
+        }
+        self.pages.fetch(wanted);
     }
 
     /// Retires the pages of a node that the layer has cut, except those that other maps have.

@@ -17,6 +17,7 @@ mod catch_up;
 mod checkpoint;
 mod compact;
 mod delta;
+mod find;
 mod layer;
 mod layout;
 mod load;
@@ -38,11 +39,11 @@ use compact::CompactLayout;
 pub(super) use compact::bytes_of as compact_index_bytes;
 use delta::Delta;
 use gemelo_format::{
-    Fingerprint, Identity, Lbn, MapEntry, Part, Pbn, PoolSeed, Slot, StoreKind, StoreTable,
-    StoreVolume, Tree, VolumeId, VolumeRecord,
+    Identity, Lbn, MapEntry, Part, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, Tree,
+    VolumeId, VolumeRecord,
 };
 use layer::LayerId;
-use layout::{Cursor, IndexState, Layout, MAX_CANDIDATES};
+use layout::{Cursor, IndexState, Layout};
 use map::{MapState, MapView, Words};
 use merge::Merged;
 use pages::Pages;
@@ -304,6 +305,27 @@ impl<L: Layout> CachedBackend<L> {
         }
     }
 
+    /// The counts of PBNs, in their order.
+    fn counts_of(&self, pbns: &[u32]) -> Result<Vec<u32>> {
+        let (active, frozen) = (&self.active, self.frozen());
+        let recent = |pbn: &u32| {
+            let recent = active.counts.get(pbn);
+            recent.or_else(|| frozen.and_then(|delta| delta.counts.get(pbn))).copied()
+        };
+        stored_or(&mut self.stored_counts(), pbns, recent, |count| count as u32)
+    }
+
+    /// The identities of PBNs, in their order.
+    fn identities_of(&self, pbns: &[u32]) -> Result<Vec<Identity>> {
+        let (active, frozen) = (&self.active, self.frozen());
+        let recent = |pbn: &u32| {
+            let recent = active.identities.get(pbn);
+            recent.or_else(|| frozen.and_then(|delta| delta.identities.get(pbn))).copied()
+        };
+        let identity = |bits: u128| Identity::from_bytes(bits.to_le_bytes());
+        stored_or(&mut self.stored_fingerprints(), pbns, recent, identity)
+    }
+
     fn identity(&self, pbn: u32) -> Result<Identity> {
         self.identity_by(&mut self.stored_fingerprints(), pbn)
     }
@@ -314,39 +336,6 @@ impl<L: Layout> CachedBackend<L> {
             Some(found) => Ok(*found),
             None => Ok(Identity::from_bytes(stored.get(u64::from(pbn))?.to_le_bytes())),
         }
-    }
-
-    /// Returns a referenced PBN with this fingerprint. An intact block comes before a suspect one,
-    /// and then one with fewer references before one with more.
-    fn find_one(&self, wanted: Fingerprint, candidates: &mut Vec<u32>) -> Result<Option<Pbn>> {
-        if wanted.is_none() {
-            return Ok(None);
-        }
-        let recent = self.active.find(wanted);
-        let is_intact = |pbn: &u32| {
-            self.active.identities.get(pbn).is_some_and(|identity| !identity.is_suspect())
-        };
-        if let Some(pbn) = recent.filter(is_intact) {
-            return Ok(Pbn::new(pbn));
-        }
-        candidates.clear();
-        candidates.extend(recent);
-        candidates.extend(self.frozen().and_then(|delta| delta.find(wanted)));
-        L::candidates(&self.pages, &self.version.index, wanted.low(), candidates)?;
-        let mut best: Option<(bool, u32, u32)> = None;
-        for pbn in candidates.iter().take(MAX_CANDIDATES + 2) {
-            let identity = self.identity(*pbn)?;
-            if identity.fingerprint() != wanted {
-                continue;
-            }
-            let count = self.count(*pbn)?;
-            let rank = (identity.is_suspect(), count, *pbn);
-            // An entry of the index may be older than the deltas.
-            if count > 0 && best.is_none_or(|best| rank < best) {
-                best = Some(rank);
-            }
-        }
-        Ok(best.and_then(|(_, _, pbn)| Pbn::new(pbn)))
     }
 
     /// Returns the next LBN before `end` that is mapped.
@@ -383,4 +372,21 @@ impl<L: Layout> CachedBackend<L> {
         self.active.counts.contains_key(&pbn)
             || self.frozen().is_some_and(|delta| delta.counts.contains_key(&pbn))
     }
+}
+
+/// The values of PBNs, in their order: recent ones, or those in a tree.
+fn stored_or<L: Layout, T>(
+    stored: &mut Cursor<'_, L>,
+    pbns: &[u32],
+    recent: impl Fn(&u32) -> Option<T>,
+    value: impl Fn(u128) -> T,
+) -> Result<Vec<T>> {
+    let recent: Vec<Option<T>> = pbns.iter().map(recent).collect();
+    let older = pbns.iter().zip(&recent).filter(|(_, recent)| recent.is_none());
+    let keys: Vec<u64> = older.map(|(pbn, _)| u64::from(*pbn)).collect();
+    let mut older = stored.get_all(&keys).into_iter().map(|bits| bits.map(&value));
+    let all = recent.into_iter().map(|recent| recent.map(Ok).or_else(|| older.next()));
+    let values = all.flatten().collect::<Result<Vec<T>>>()?;
+    assert_eq!(values.len(), pbns.len(), "each PBN has a value");
+    Ok(values)
 }

@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Pages collected before they are written: 1 MiB. Larger writes are no faster.
 const WRITE_PAGES: usize = 256;
+/// The share of the cache that one list of reads may fill, so that its pages are still there when
+/// they are looked at.
+const FETCH_SHARE: usize = 8;
 
 /// Slots and pages that the checkpoint under way has changed.
 #[derive(Default)]
@@ -110,6 +113,34 @@ impl Pages {
         );
         self.cache.put(at, Arc::clone(&page));
         Ok(page)
+    }
+
+    /// Returns whether the cache has a page.
+    pub(super) fn has(&self, at: NodeRef) -> bool {
+        self.cache.has(at)
+    }
+
+    /// Brings pages into the cache, those that are missing in one list of reads. A page that cannot
+    /// be read is left to [`Self::read`], and so are those for which the cache is too small.
+    pub(super) fn fetch(&self, mut wanted: Vec<NodeRef>) {
+        wanted.sort_unstable_by_key(|at| at.slot);
+        wanted.dedup();
+        wanted.retain(|at| !self.has(*at));
+        wanted.truncate(self.cache.max_pages() / FETCH_SHARE);
+        if let [_, _, ..] = wanted.as_slice() {
+            self.cache.count_misses(wanted.len());
+            for (at, page) in wanted.iter().zip(self.read_ahead(&wanted)) {
+                page.into_iter().for_each(|page| self.cache.put(*at, page));
+            }
+        }
+    }
+
+    /// Starts to read pages into the system's cache, from their first copies, and does not wait.
+    pub(super) fn start(&self, all: &[NodeRef]) {
+        let mut pages = vec![[0; PAGE_BYTES]; all.len()];
+        let offsets = all.iter().map(|at| self.regions.slot(at.slot)[0]);
+        let reads = offsets.zip(&mut pages).map(|(offset, page)| DiskRead::new(offset, page));
+        self.disk.read_ready(&mut reads.collect::<Vec<_>>());
     }
 
     /// Reads pages in one list, past the cache, from their first copies. A page that is not good

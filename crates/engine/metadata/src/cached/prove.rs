@@ -101,7 +101,7 @@ impl<L: Layout> CachedBackend<L> {
         if fingerprint.is_none() {
             return Ok(());
         }
-        match self.find_one(fingerprint, &mut Vec::new())? {
+        match self.find_one(fingerprint)? {
             Some(found)
                 if self.identity(found.number())?.fingerprint() == fingerprint
                     && self.count(found.number())? > 0 => {}

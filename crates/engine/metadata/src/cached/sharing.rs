@@ -10,7 +10,7 @@
 use super::layer::{LEAF_LBNS, Layer, LayerId, Mark, Position};
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
-use super::{CachedBackend, CachedVolume, has_block};
+use super::{CachedBackend, CachedVolume};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{Lbn, MapEntry, Pbn, VolumeId, VolumeRecord};
 use std::collections::BTreeMap;
@@ -35,6 +35,11 @@ struct Added {
 pub(super) struct Copies {
     nodes: Vec<CopiedNode>,
     blocks: BTreeMap<u32, Added>,
+}
+
+/// The PBNs of words.
+fn pbns_of(words: &[(u64, u64)]) -> Vec<u32> {
+    words.iter().filter_map(|(_, word)| Some(MapEntry::from_word(*word).pbn()?.number())).collect()
 }
 
 impl<L: Layout> CachedBackend<L> {
@@ -106,15 +111,13 @@ impl<L: Layout> CachedBackend<L> {
         if node.at.level > 0 {
             children.extend(view.children(node)?.iter().map(|child| child.key));
         } else {
-            let mut stored = self.stored_counts();
-            for (_, word) in view.words(node)? {
-                let Some(pbn) = MapEntry::from_word(word).pbn() else { continue };
-                let count = self.count_by(&mut stored, pbn.number())?;
+            let pbns = pbns_of(&view.words(node)?);
+            for (pbn, count) in pbns.iter().zip(self.counts_of(&pbns)?) {
                 let added = Added { count, references: 0 };
-                let references = &mut copies.blocks.entry(pbn.number()).or_insert(added).references;
+                let references = &mut copies.blocks.entry(*pbn).or_insert(added).references;
                 *references += 1;
                 if count == 0 || count.checked_add(*references).is_none() {
-                    return Err(Self::no_count(pbn.number(), count));
+                    return Err(Self::no_count(*pbn, count));
                 }
             }
         }
@@ -290,15 +293,10 @@ impl<L: Layout> CachedBackend<L> {
             return children.iter().try_for_each(|child| self.drop_node(id, child, freed));
         }
         let words = self.view_of(id)?.words(node)?;
-        let mut counts = Vec::with_capacity(words.len());
-        {
-            let mut stored = self.stored_counts();
-            for pbn in words.iter().filter_map(|(_, word)| MapEntry::from_word(*word).pbn()) {
-                counts.push((pbn.number(), self.count_by(&mut stored, pbn.number())?));
-            }
-        }
+        let pbns = pbns_of(&words);
+        let counts = self.counts_of(&pbns)?;
         let stored = counts.len() as u64;
-        for (pbn, count) in counts {
+        for (pbn, count) in pbns.into_iter().zip(counts) {
             self.drop_reference(pbn, count, freed)?;
         }
         if Self::is_counted(self.volume(id)?) {
@@ -354,20 +352,15 @@ impl<L: Layout> CachedBackend<L> {
             let mut children = view.children_with(node, lbns)?.into_iter();
             return children.try_for_each(|child| self.read_node(view, &child, below, lbns));
         }
-        let words = view.words(node)?;
-        let mut stored = self.stored_counts();
+        let mut words = view.words(node)?;
         // A copy of a shared leaf changes the counts of all its blocks.
-        let is_needed = |(lbn, word): &(u64, u64)| {
-            !is_released && (is_shared || within.contains(lbn)) && has_block(*word)
-        };
-        for (_, word) in words.into_iter().filter(is_needed) {
-            if let Some(pbn) = MapEntry::from_word(word).pbn()
-                && self.count_by(&mut stored, pbn.number())? == 0
-            {
-                return Err(Self::no_count(pbn.number(), 0));
-            }
+        words.retain(|(lbn, _)| !is_released && (is_shared || within.contains(lbn)));
+        let pbns = pbns_of(&words);
+        let counts = self.counts_of(&pbns)?;
+        match pbns.into_iter().zip(counts).find(|(_, count)| *count == 0) {
+            Some((pbn, _)) => Err(Self::no_count(pbn, 0)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Reads the counts that copies of shared leaves with these LBNs need.

@@ -5,17 +5,18 @@
 
 use super::array::{self, LeafEdits, LeafShape};
 use super::layer::{Layer, Position};
-use super::layout::{IndexEdit, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor, tag};
+use super::layout::{IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, tag};
 use super::merge_layer::merge_layer;
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    BUCKET_ENTRIES, PAGE_BYTES, Page, Part, Slot, Tree, array_value, bucket_entries, bucket_of,
-    bucket_page, index_entry, set_array_value,
+    BUCKET_ENTRIES, NodeRef, PAGE_BYTES, Page, Part, Slot, Tree, array_value, bucket_entries,
+    bucket_of, bucket_page, index_entry, set_array_value,
 };
 use std::collections::HashMap;
 use std::iter::Peekable;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// The most index entries of a bucket on average: half a page. Even the fullest buckets then seldom
 /// need their second page.
@@ -27,7 +28,7 @@ pub(crate) struct TableLayout;
 /// New values, as changes of leaves.
 struct Values<'e> {
     part: Part,
-    edits: Peekable<&'e mut dyn Iterator<Item = (u64, u128)>>,
+    edits: Peekable<std::slice::Iter<'e, (u64, u128)>>,
 }
 
 impl LeafEdits for Values<'_> {
@@ -36,11 +37,19 @@ impl LeafEdits for Values<'_> {
         self.edits.peek().map(|(key, _)| key / entries)
     }
 
+    fn upcoming(&self, end: u64) -> Vec<u64> {
+        let entries = self.part.array_entries() as u64;
+        let leaves = self.edits.clone().map(|(key, _)| key / entries);
+        let mut leaves: Vec<u64> = leaves.take_while(|leaf| *leaf < end).collect();
+        leaves.dedup();
+        leaves
+    }
+
     fn change(&mut self, number: u64, before: Option<&Page>) -> Result<Option<Box<Page>>> {
         let entries = self.part.array_entries() as u64;
         let mut page = before.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
         while let Some((key, value)) = self.edits.next_if(|(key, _)| key / entries == number) {
-            set_array_value(&mut page, (key % entries) as usize, self.part.value_bytes(), value);
+            set_array_value(&mut page, (key % entries) as usize, self.part.value_bytes(), *value);
         }
         Ok(page.iter().any(|byte| *byte != 0).then_some(page))
     }
@@ -113,6 +122,11 @@ impl LeafEdits for Buckets<'_> {
         }
     }
 
+    /// The pages of the buckets are read with their entries.
+    fn upcoming(&self, _end: u64) -> Vec<u64> {
+        Vec::new()
+    }
+
     fn change(&mut self, _number: u64, _before: Option<&Page>) -> Result<Option<Box<Page>>> {
         let entries = match self.rest.take() {
             Some((_, rest)) => rest,
@@ -165,10 +179,15 @@ impl Layout for TableLayout {
         merge_layer(pages, tree, layer, made)
     }
 
-    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
+    fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt> {
         let entries = part.array_entries() as u64;
         let first = key / entries * entries;
-        Ok(Leaf { keys: first..first + entries, page: array::leaf(pages, tree, key / entries)? })
+        let at = array::leaf_at(pages, tree, key / entries)?;
+        Ok(LeafAt { keys: first..first + entries, at })
+    }
+
+    fn read_leaf(pages: &Pages, at: NodeRef, _part: Part) -> Result<Arc<Page>> {
+        pages.read(at)
     }
 
     fn value(leaf: &Page, part: Part, key: u64) -> u128 {
@@ -211,9 +230,7 @@ impl Layout for TableLayout {
         if edits.is_empty() {
             return Ok(*tree);
         }
-        let mut edits = edits.into_iter();
-        let mut values =
-            Values { part, edits: (&mut edits as &mut dyn Iterator<Item = _>).peekable() };
+        let mut values = Values { part, edits: edits.iter().peekable() };
         array::update(pages, tree, last / part.array_entries() as u64, &mut values)
     }
 

@@ -3,7 +3,8 @@
 use super::CachedBackend;
 use super::layout::Layout;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{Change, Lbn, Pbn, VolumeId};
+use gemelo_format::{Change, Lbn, MapEntry, Pbn, VolumeId};
+use std::collections::BTreeMap;
 
 /// A bound above every LBN.
 const END: Lbn = Lbn(u64::MAX);
@@ -80,6 +81,33 @@ impl<L: Layout> CachedBackend<L> {
             next = Lbn(lbn.0 + 1);
         }
         Ok(())
+    }
+
+    /// Reads what the first changes of each LBN in the journal need, in lists. A page that cannot
+    /// be read is found by the change itself.
+    pub(super) fn read_ahead_of_replay(&self, changes: &[Change]) {
+        let mut by_volume: BTreeMap<VolumeId, Vec<Lbn>> = BTreeMap::new();
+        let mut shared = Vec::new();
+        for change in changes {
+            match change {
+                Change::Store { volume, lbn, .. } => {
+                    by_volume.entry(*volume).or_default().push(*lbn);
+                }
+                Change::Share { volume, lbn, pbn, .. } => {
+                    by_volume.entry(*volume).or_default().push(*lbn);
+                    shared.push(pbn.number());
+                }
+                _ => {}
+            }
+        }
+        for (volume, lbns) in by_volume {
+            let Ok(mut words) = self.words(volume) else { continue };
+            let words = words.get_all(&lbns).into_iter().flatten();
+            shared.extend(words.filter_map(|word| Some(MapEntry::from_word(word).pbn()?.number())));
+        }
+        if self.is_counting {
+            let _ = self.counts_of(&shared);
+        }
     }
 
     pub(super) fn check_unused(&self, id: VolumeId) -> Result<()> {

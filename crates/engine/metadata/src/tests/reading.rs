@@ -1,12 +1,23 @@
 //! The reads of the metadata disk that an opening makes.
 
 use super::pair::Pair;
-use super::{CACHE_BYTES, VOLUME_BLOCKS, checksum_of, record};
+use super::{checksum_of, record};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
-use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, Part, Pbn, VolumeId};
+use gemelo_format::{
+    BackendKind, Change, Fingerprint, Layout, Lbn, MAP_PAGE_ENTRIES, MapEntry, Part, Pbn, VolumeId,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A cache of which a list of reads may fill the part that these tests need.
+const LARGE_CACHE_BYTES: u64 = 32 << 20;
+/// Most pages above the leaves.
+const ABOVE_PAGES: u64 = 12;
+
+fn is_on_disk((kind, _): &(BackendKind, u64)) -> bool {
+    kind.layout() != Layout::Pages
+}
 
 /// Counts lists of reads, and the pages in them.
 struct CountingDisk {
@@ -34,44 +45,112 @@ impl DiskLayer for CountingDisk {
     }
 }
 
+/// The number of LBNs, each with leaves of its own in the map, the counts and the fingerprints.
+const LEAVES: u64 = 150;
+
+fn pbn_of(leaf: u64) -> u32 {
+    (leaf * Part::Counts.array_entries() as u64 + 1) as u32
+}
+
+fn lbn_of(leaf: u64) -> Lbn {
+    Lbn(leaf * Part::Map.array_entries() as u64)
+}
+
+fn fingerprint_of(pbn: u32) -> Fingerprint {
+    Fingerprint::of_hash(u128::from(pbn) << 96 | u128::from(pbn))
+}
+
+fn store(leaf: u64, pbn: u32) -> Change {
+    Change::Store {
+        volume: VolumeId(1),
+        lbn: lbn_of(leaf),
+        pbn: Pbn::new(pbn).unwrap(),
+        fingerprint: fingerprint_of(pbn),
+        checksum: checksum_of(pbn),
+    }
+}
+
+/// Opens a backend with these LBNs, after an opening that made the first pages of lists fail.
+fn opened(kind: BackendKind, failing: u64) -> (Pair, Arc<CountingDisk>) {
+    let mut pair = Pair::new(kind, 1);
+    pair.apply(&Change::Create(record(1, LEAVES * MAP_PAGE_ENTRIES as u64 * 512)));
+    for leaf in 0..LEAVES {
+        pair.apply(&store(leaf, pbn_of(leaf)));
+    }
+    pair.backend.freeze();
+    let root = pair.write();
+    pair.backend.finish();
+    let (lists, pages) = (AtomicU64::new(0), AtomicU64::new(0));
+    let failing = AtomicU64::new(failing);
+    let disk = Arc::new(CountingDisk { below: pair.metadata(), lists, pages, failing });
+    pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, LARGE_CACHE_BYTES);
+    (pair, disk)
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
 /// The counts are read in lists, each page once. The second copy replaces a damaged first one.
 #[test]
 fn used_blocks_are_read_ahead() {
-    const LEAVES: u64 = 150;
     for (kind, failing) in
         [BackendKind::Table, BackendKind::Compact].map(|kind| [(kind, 0), (kind, 3)]).concat()
     {
-        let mut pair = Pair::new(kind, 1);
-        pair.apply(&Change::Create(record(1, VOLUME_BLOCKS * 512)));
-        let each = Part::Counts.array_entries() as u64;
-        for leaf in 0..LEAVES {
-            let pbn = (leaf * each + 1) as u32;
-            pair.apply(&Change::Store {
-                volume: VolumeId(1),
-                lbn: Lbn(leaf),
-                pbn: Pbn::new(pbn).unwrap(),
-                fingerprint: Fingerprint::NONE,
-                checksum: checksum_of(pbn),
-            });
-        }
-        pair.backend.freeze();
-        let root = pair.write();
-        pair.backend.finish();
-        let (lists, pages) = (AtomicU64::new(0), AtomicU64::new(0));
-        let failing = AtomicU64::new(failing);
-        let disk = Arc::new(CountingDisk { below: pair.metadata(), lists, pages, failing });
-        pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, CACHE_BYTES);
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (pair, disk) = opened(kind, failing);
         let (lists, pages) = (read(&disk.lists), read(&disk.pages));
         let mut used = 0;
         pair.backend.visit_used(Pbn::FIRST, &mut |_| used += 1).unwrap();
         assert_eq!(used, LEAVES);
-        let again = read(&disk.failing);
-        assert!(read(&disk.lists) - lists <= 2 + 2 * again, "{kind:?}");
-        assert!(read(&disk.pages) - pages <= LEAVES + 1 + 2 * again, "{kind:?}");
+        assert!(read(&disk.lists) - lists <= 2 + 2 * failing, "{kind:?}");
+        assert!(read(&disk.pages) - pages <= LEAVES + 1 + 2 * failing, "{kind:?}");
         let lists = read(&disk.lists);
-        let beyond = Pbn::new((LEAVES * each) as u32).unwrap();
+        let beyond = Pbn::new(pbn_of(LEAVES)).unwrap();
         pair.backend.visit_used(beyond, &mut |_| used += 1).unwrap();
         assert_eq!((used, read(&disk.lists)), (LEAVES, lists), "nothing is there");
+    }
+}
+
+/// The pages that the LBNs of a batch need are read in a list for each part of the metadata.
+#[test]
+fn a_list_of_look_ups_reads_its_pages_in_lists() {
+    for (kind, failing) in
+        BackendKind::ALL.iter().flat_map(|kind| [(*kind, 0), (*kind, 3)]).filter(is_on_disk)
+    {
+        let (pair, disk) = opened(kind, failing);
+        while pair.backend.catch_up().unwrap() {}
+        let lists = read(&disk.lists);
+        let lbns: Vec<Lbn> = (0..LEAVES).map(lbn_of).collect();
+        let (mut places, mut found) = (Vec::new(), Vec::new());
+        pair.backend.look_up(VolumeId(1), &lbns, &mut places).unwrap();
+        pair.backend.prefetch(VolumeId(1), &lbns, &places).unwrap();
+        let (mut records, mut expected) = (Vec::new(), Vec::new());
+        for leaf in 0..LEAVES {
+            let pbn = pbn_of(leaf);
+            expected.push(MapEntry::Stored(Pbn::new(pbn).unwrap(), checksum_of(pbn)));
+            found.extend(Pbn::new(pbn));
+        }
+        pair.backend.records(&found, &mut records).unwrap();
+        assert_eq!(places, expected, "{kind:?}");
+        assert!(records.iter().all(|record| record.references == 1), "{kind:?}");
+        // A list for the map, the counts and the fingerprints, and the pages above them.
+        let lists = read(&disk.lists) - lists;
+        assert!(lists <= 3 + ABOVE_PAGES + 2 * 3 * failing, "{kind:?}: {lists} lists");
+    }
+}
+
+/// A replay and the checkpoint after it read in lists as well.
+#[test]
+fn a_replay_reads_its_pages_in_lists() {
+    for (kind, _) in BackendKind::ALL.iter().map(|kind| (*kind, 0)).filter(is_on_disk) {
+        let (mut pair, disk) = opened(kind, 0);
+        let lists = read(&disk.lists);
+        let changes: Vec<Change> = (0..LEAVES).map(|leaf| store(leaf, pbn_of(leaf) + 1)).collect();
+        let mut freed = Vec::new();
+        pair.backend.replay(&changes, &mut freed).unwrap();
+        assert_eq!(freed.len() as u64, LEAVES, "{kind:?}");
+        let lists = read(&disk.lists) - lists;
+        assert!(lists <= 2 + ABOVE_PAGES, "{kind:?}: {lists} lists");
+        assert_eq!(pair.backend.prove(1).unwrap(), Vec::<String>::new(), "{kind:?}");
     }
 }

@@ -9,8 +9,8 @@
 //! below, and syncs that. A crash loses what the memory holds, as it loses every write that no sync
 //! has covered.
 //!
-//! Contents that were written out stay in memory until their room is needed, so that what was
-//! written lately is read from there and not from the disk.
+//! Contents that were written out go to a cache (`crate::cache`), which also keeps what is read
+//! often. The buffer gives the cache their memory, and gets as much back.
 //!
 //! A content that could not be written out stays in memory, where reads find it, and each
 //! [`WriteBuffer::write_out`] tries it again. If there was no space for it, writes fail until there
@@ -21,11 +21,10 @@
 //! write and every sync fails. Reads go on.
 
 mod ahead;
-mod kept;
-mod memory;
 mod observe;
 mod options;
 mod queue;
+mod read;
 mod shared;
 mod state;
 mod stats;
@@ -41,14 +40,14 @@ pub use stats::BufferStats;
 pub use unwritten::Unwritten;
 pub use writer::Untried;
 
-use crate::request::read_below;
+use crate::cache::{ContentCacheStats, Purpose};
+use crate::memory::{Slot, fill};
 use crate::{ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp};
 use gemelo_base::Clock;
 use gemelo_base::panics;
 use gemelo_format::{FormatError, Pbn};
-use memory::{Slot, fill};
 use shared::Shared;
-use state::{ContentKey, Found};
+use state::ContentKey;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -84,6 +83,9 @@ impl WriteBuffer {
                 buffer.start("gemelo-observe", Shared::work_observer)?;
             }
             buffer.start("gemelo-ahead", Shared::work_ahead)?;
+            if !buffer.shared.cache.is_off() {
+                buffer.start("gemelo-cache", |shared| shared.cache.make_memory())?;
+            }
         }
         Ok(buffer)
     }
@@ -99,6 +101,17 @@ impl WriteBuffer {
     #[must_use]
     pub fn figures(&self) -> BufferStats {
         self.shared.figures()
+    }
+
+    /// Returns the figures of the cache.
+    #[must_use]
+    pub fn cache_figures(&self) -> ContentCacheStats {
+        self.shared.cache.figures()
+    }
+
+    /// Forgets contents of the cache that were found damaged. They may be good in the store below.
+    pub fn forget_cached(&self, pbns: impl Iterator<Item = Pbn>) {
+        pbns.for_each(|pbn| self.shared.forget_cached(pbn));
     }
 
     /// Returns whether the disk is slower than the writers: one of them found no room, and none has
@@ -190,15 +203,16 @@ impl WriteBuffer {
     /// Shows the newest contents of these PBNs if all of them are in memory. Returns `false`, and
     /// may have shown some, if one is not.
     pub fn show(&self, pbns: &[Pbn], mut each: impl FnMut(Pbn, &[u8])) -> bool {
-        let mut found = Vec::with_capacity(pbns.len());
-        {
-            let mut guarded = self.shared.lock();
-            let slots = pbns.iter().map_while(|pbn| guarded.state.find(*pbn));
-            found.extend(slots.map(|found| found.slot));
-        }
-        pbns.iter().zip(&found).for_each(|(pbn, slot)| each(*pbn, slot));
-        let are_all = found.len() == pbns.len();
-        self.shared.put_back(found.into_iter());
+        let found = self.find_held(pbns.iter().copied());
+        let mut held = found.iter().map(|(at, slot)| (*at, slot)).peekable();
+        let are_all = pbns.iter().enumerate().all(|(at, pbn)| {
+            if let Some((_, slot)) = held.next_if(|(held, _)| *held == at) {
+                each(*pbn, slot);
+                return true;
+            }
+            self.shared.cache.find(*pbn).map(|slot| each(*pbn, &slot)).is_some()
+        });
+        self.put_back(found);
         are_all
     }
 
@@ -228,65 +242,6 @@ impl WriteBuffer {
         }
     }
 
-    /// Returns the contents of these PBNs that are in memory, each with its place in the list, and
-    /// counts the reads.
-    fn find(&self, pbns: impl ExactSizeIterator<Item = Pbn>) -> Vec<(usize, Slot)> {
-        let looked_for = pbns.len();
-        let (found, kept) = self.look_up(pbns);
-        self.shared.counts.add_reads(kept, (looked_for - found.len()) as u64);
-        found
-    }
-
-    /// Returns the contents of these PBNs that are in memory, each with its place in the list, and
-    /// the number of those that were written out.
-    fn look_up(&self, pbns: impl Iterator<Item = Pbn>) -> (Vec<(usize, Slot)>, u64) {
-        let (mut found, mut kept) = (Vec::new(), 0);
-        if !self.shared.is_empty() {
-            let mut guarded = self.shared.lock();
-            for (at, pbn) in pbns.enumerate() {
-                let Some(Found { slot, is_kept }) = guarded.state.find(pbn) else { continue };
-                kept += u64::from(is_kept);
-                found.push((at, slot));
-            }
-        }
-        (found, kept)
-    }
-
-    /// Returns the contents of these PBNs that may not be in the store yet, each with its place in
-    /// the list.
-    fn find_unwritten(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<(usize, Slot)> {
-        if self.shared.is_empty() {
-            return Vec::new();
-        }
-        let guarded = self.shared.lock();
-        let state = &guarded.state;
-        pbns.enumerate().filter_map(|(at, pbn)| Some((at, state.find_unwritten(pbn)?))).collect()
-    }
-
-    /// Reads what was found in memory from there, and the others from the store.
-    fn read_by(
-        &self,
-        reads: &mut [ContentRead<'_>],
-        found: Vec<(usize, Slot)>,
-        below: impl Fn(&mut [ContentRead<'_>]),
-    ) {
-        if found.is_empty() {
-            return below(reads);
-        }
-        for (at, slot) in &found {
-            let Some(read) = reads.get_mut(*at) else { continue };
-            let end = read.within + read.buffer.len();
-            assert!(end <= slot.len(), "a read ends within its content");
-            if let Some(part) = slot.get(read.within..end) {
-                read.buffer.copy_from_slice(part);
-                read.outcome = Ok(());
-            }
-        }
-        let others = others(reads, &found);
-        self.put_back(found);
-        read_below(others, below);
-    }
-
     fn put_back(&self, found: Vec<(usize, Slot)>) {
         self.shared.put_back(found.into_iter().map(|(_, slot)| slot));
     }
@@ -295,13 +250,6 @@ impl WriteBuffer {
 /// Sets the outcomes of writes that nothing was done for.
 fn fail(writes: &mut [ContentWrite<'_>], error: impl Fn() -> io::Error) {
     writes.iter_mut().for_each(|write| write.outcome = Err(error()));
-}
-
-/// Returns the requests of a list that are not in `found`, which has the order of the list.
-fn others<'l, T>(list: &'l mut [T], found: &[(usize, Slot)]) -> Vec<&'l mut T> {
-    let mut found = found.iter().map(|(at, _)| *at).peekable();
-    let mut is_other = |at: usize| found.next_if_eq(&at).is_none();
-    list.iter_mut().enumerate().filter_map(|(at, one)| is_other(at).then_some(one)).collect()
 }
 
 impl StoreSetUp for WriteBuffer {
@@ -326,7 +274,9 @@ impl StoreSetUp for WriteBuffer {
     }
 
     fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
-        self.shared.store.write_forms(forms)
+        let written = self.shared.store.write_forms(forms);
+        forms.iter().for_each(|(pbn, _)| self.shared.forget_cached(*pbn));
+        written
     }
 }
 
@@ -364,23 +314,15 @@ impl Store for WriteBuffer {
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
-        let found = self.find(reads.iter().map(|read| read.pbn));
-        self.read_by(reads, found, |below| self.shared.store.read(below));
+        self.read_cached(reads, Purpose::Wait);
     }
 
     fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
-        let (looked_for, (found, kept)) =
-            (reads.len(), self.look_up(reads.iter().map(|read| read.pbn)));
-        let in_memory = found.len();
-        self.read_by(reads, found, |below| self.shared.store.read_ready(below));
-        // A content that is left is counted when it is read.
-        let left = reads.iter().filter(|read| read.is_left()).count();
-        self.shared.counts.add_reads(kept, (looked_for - in_memory - left) as u64);
+        self.read_cached(reads, Purpose::Ready);
     }
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
-        let found = self.find_unwritten(reads.iter().map(|read| read.pbn));
-        self.read_by(reads, found, |below| self.shared.store.read_medium(below));
+        self.read_uncached(reads);
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
@@ -394,20 +336,7 @@ impl Store for WriteBuffer {
     }
 
     fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
-        let found = self.find(comparisons.iter().map(|one| one.pbn));
-        if found.is_empty() {
-            return self.shared.store.compare(comparisons);
-        }
-        for (at, slot) in &found {
-            let Some(one) = comparisons.get_mut(*at) else { continue };
-            one.outcome = Ok(**slot == *one.content);
-        }
-        let others = others(comparisons, &found);
-        self.put_back(found);
-        let mut below: Vec<ContentComparison<'_>> =
-            others.iter().map(|one| ContentComparison::new(one.pbn, one.content)).collect();
-        self.shared.store.compare(&mut below);
-        others.into_iter().zip(below).for_each(|(one, done)| one.outcome = done.outcome);
+        self.compare_cached(comparisons);
     }
 
     /// Writes out and syncs. A caller that has to tell the two failures apart calls

@@ -6,13 +6,13 @@ use std::num::NonZeroU64;
 /// The options of a [`super::WriteBuffer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferOptions {
-    /// Most bytes of contents that are in memory, to be written or for readers. There is always
-    /// room for two contents.
+    /// Most bytes of contents that are in memory to be written. There is always room for two
+    /// contents.
     pub bytes: u64,
-    /// `true` to keep contents for readers after they were written out.
-    pub keeps_written: bool,
-    /// `true` to write out in threads of the buffer. Otherwise only a sync, and a writer that finds
-    /// no room, write out, in a fixed order.
+    /// Most bytes of contents that are in memory for readers; 0 for none.
+    pub cache_bytes: u64,
+    /// `true` to write out, and to make memory, in threads of the buffer. Otherwise only a sync,
+    /// and a writer that finds no room, write out, in a fixed order.
     pub background: bool,
     /// Threads that write out in the background.
     pub threads: usize,

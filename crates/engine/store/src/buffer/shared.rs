@@ -1,12 +1,13 @@
 //! The part of a write buffer that its threads share with it, and its lock.
 
 use super::ahead::Ahead;
-use super::memory::{Memory, Slot};
 use super::options::BufferOptions;
 use super::state::{ContentKey, State};
 use super::stats::{BufferStats, Counts};
 use super::unseen::Unseen;
 use super::unwritten::broken;
+use crate::cache::ContentCache;
+use crate::memory::{Memory, Slot};
 use crate::{ContentWrite, Store, WriteObserver};
 use gemelo_base::Clock;
 use gemelo_base::panics::{self, Panicked};
@@ -51,6 +52,8 @@ pub(super) struct Guarded {
 /// The part of a buffer that its threads share with it.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
+    /// Contents as they are in the store. Those in `guarded` are newer.
+    pub(super) cache: ContentCache,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) observer: Option<Arc<dyn WriteObserver>>,
     told: ToldOfPanic,
@@ -67,9 +70,9 @@ pub(super) struct Shared {
     pub(super) settled: Condvar,
     /// Signalled when the observer has something to see.
     pub(super) unseen: Condvar,
-    /// `true` if no content is in memory, as of the last change.
+    /// `true` if no content waits or is being written, as of the last change.
     is_empty: AtomicBool,
-    /// `true` if nothing refers any more to a content in memory that could not be written.
+    /// `true` if nothing refers any more to a content that could not be written.
     has_unneeded: AtomicBool,
     /// `true` from the moment at which a writer found no room until one finds half of it free.
     pub(super) is_overloaded: AtomicBool,
@@ -139,7 +142,7 @@ impl Shared {
         let wanted = usize::try_from(options.bytes).unwrap_or(usize::MAX) / block_bytes;
         let slots = wanted.max(MIN_SLOTS);
         let guarded = Guarded {
-            state: State::new(Memory::new(block_bytes, slots), options.keeps_written),
+            state: State::new(Memory::new(block_bytes, slots)),
             urgent: 0,
             starving: 0,
             unseen: Unseen::new(slots / SLOTS_PER_UNSEEN),
@@ -149,6 +152,7 @@ impl Shared {
         };
         let run_blocks = (RUN_BYTES / block_bytes).clamp(1, slots);
         Self {
+            cache: ContentCache::new(block_bytes, options.cache_bytes, options.background),
             has_threads: options.background,
             run_blocks,
             start_blocks: (START_BYTES / block_bytes).clamp(1, slots.div_ceil(2)),
@@ -187,8 +191,8 @@ impl Shared {
         self.unseen.notify_all();
     }
 
-    /// Returns whether no content is in memory. It sees a content that was written before the
-    /// caller learned of its PBN.
+    /// Returns whether no content waits or is being written. It sees a content that was written
+    /// before the caller learned of its PBN.
     pub(super) fn is_empty(&self) -> bool {
         self.is_empty.load(Ordering::Acquire)
     }
@@ -213,7 +217,7 @@ impl Shared {
         let guarded = self.lock();
         let state = &guarded.state;
         let bytes = |slots: usize| slots as u64 * block_bytes;
-        self.counts.figures(bytes(state.memory.most()), bytes(state.used()), bytes(state.kept()))
+        self.counts.figures(bytes(state.memory.most()), bytes(state.used()))
     }
 
     /// Holds contents.
@@ -268,6 +272,7 @@ impl Shared {
             }
             guarded.wait(&self.settled);
         }
+        self.cache.forget(first.number()..first.number().saturating_add(count));
         self.note_contents(&guarded);
         // A writer may have waited for the room that is there now.
         self.settled.notify_all();
@@ -285,7 +290,10 @@ impl Shared {
     /// Forgets those of these contents that were given up.
     pub(super) fn forget_unneeded(&self, pbns: &[Pbn]) {
         let mut guarded = self.lock();
-        pbns.iter().for_each(|pbn| guarded.state.forget_unneeded(*pbn));
+        for pbn in pbns {
+            guarded.state.forget_unneeded(*pbn);
+            self.forget_cached(*pbn);
+        }
         self.note_contents(&guarded);
         self.settled.notify_all();
     }
@@ -298,8 +306,15 @@ impl Shared {
         for some in writes.chunk_by_mut(|one, next| one.outcome.is_ok() == next.outcome.is_ok()) {
             if some.first().is_some_and(|write| write.outcome.is_ok()) {
                 self.store.write(some);
+                // A reader may have read what was there before, or a part of each.
+                some.iter().for_each(|write| self.forget_cached(write.pbn));
             }
         }
+    }
+
+    /// Forgets what the cache has of a PBN.
+    pub(super) fn forget_cached(&self, pbn: Pbn) {
+        self.cache.forget(pbn.number()..pbn.number().saturating_add(1));
     }
 
     /// Tells the threads to write out everything that can be written, and to end.
@@ -308,5 +323,6 @@ impl Shared {
         self.work.notify_all();
         self.unseen.notify_all();
         self.end_ahead();
+        self.cache.end();
     }
 }

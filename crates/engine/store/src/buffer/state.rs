@@ -1,11 +1,10 @@
 //! The contents that a write buffer holds, and the order in which they are written out.
 
-use super::kept::Kept;
-use super::memory::{Memory, Slot};
 use super::queue::Queue;
 use super::unseen::Written;
+use crate::cache::{ContentCache, hash};
 use crate::is_no_space;
-use gemelo_base::random::mix_pair;
+use crate::memory::{Memory, Slot};
 use gemelo_format::Pbn;
 use hashbrown::HashTable;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,10 +34,6 @@ impl Held {
     fn is_ready(&self) -> bool {
         self.waiting.is_some() && self.flying.is_none()
     }
-}
-
-fn hash(pbn: Pbn) -> u64 {
-    mix_pair(u64::from(pbn.number()), 0)
 }
 
 /// A content that waits to be written, or is being written.
@@ -78,21 +73,10 @@ impl Flight {
     }
 }
 
-/// A content that was looked for.
-#[derive(Debug)]
-pub(super) struct Found {
-    pub(super) slot: Slot,
-    /// `true` if it was written out.
-    pub(super) is_kept: bool,
-}
-
 /// The state of a buffer. It is guarded by one lock, and nothing is copied or written under it.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) memory: Memory,
-    /// Contents that were written out. A content in `held` is newer.
-    kept: Kept,
-    keeps_written: bool,
     held: HashTable<Held>,
     /// The contents that wait to be written.
     queue: Queue,
@@ -106,11 +90,9 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(memory: Memory, keeps_written: bool) -> Self {
+    pub(super) fn new(memory: Memory) -> Self {
         Self {
             memory,
-            kept: Kept::default(),
-            keeps_written,
             held: HashTable::new(),
             queue: Queue::new(),
             flights: BTreeSet::new(),
@@ -141,24 +123,12 @@ impl State {
 
     /// Returns whether there is a content in memory.
     pub(super) fn is_empty(&self) -> bool {
-        self.held.is_empty() && self.kept.contents() == 0
+        self.held.is_empty()
     }
 
-    /// Returns the number of contents that were written out and are kept.
-    pub(super) const fn kept(&self) -> usize {
-        self.kept.contents()
-    }
-
-    /// Returns the number of slots in use that are not kept for readers alone.
+    /// Returns the number of slots in use.
     pub(super) const fn used(&self) -> usize {
-        self.memory.used().saturating_sub(self.kept.contents())
-    }
-
-    /// Takes at most `wanted` slots, and gives up contents that were written out if too few are
-    /// free.
-    pub(super) fn take_slots(&mut self, wanted: usize) -> Vec<Slot> {
-        self.kept.make_room(wanted, &mut self.memory);
-        self.memory.take(wanted)
+        self.memory.used()
     }
 
     /// Returns whether the writing of all contents with smaller numbers has ended, well or not.
@@ -237,16 +207,8 @@ impl State {
         }
     }
 
-    /// Returns the newest content of a PBN, if it is in memory.
-    pub(super) fn find(&mut self, pbn: Pbn) -> Option<Found> {
-        if let Some(slot) = self.find_unwritten(pbn) {
-            return Some(Found { slot, is_kept: false });
-        }
-        self.kept.find(pbn).map(|slot| Found { slot: Arc::clone(slot), is_kept: true })
-    }
-
     /// Returns the newest content of a PBN, if it is in memory and may be nowhere else.
-    pub(super) fn find_unwritten(&self, pbn: Pbn) -> Option<Slot> {
+    pub(super) fn find(&self, pbn: Pbn) -> Option<Slot> {
         let held = self.held_of(pbn)?;
         let waiting = held.waiting.as_ref().map(|content| &content.slot);
         waiting.or(held.flying.as_ref()).map(Arc::clone)
@@ -302,9 +264,9 @@ impl State {
         true
     }
 
-    /// Ends the writing of a flight. A content that could not be written is held on, and one that
-    /// is the newest of its PBN is kept.
-    pub(super) fn settle(&mut self, flight: Flight) {
+    /// Ends the writing of a flight. A content that could not be written is held on. The others go
+    /// to the cache if they are the newest of their PBNs.
+    pub(super) fn settle(&mut self, flight: Flight, cache: &ContentCache) {
         let is_known = self.flights.remove(&flight.oldest);
         assert!(is_known, "a flight that is not under way has ended");
         let mut written = Vec::with_capacity(flight.contents.len());
@@ -321,34 +283,16 @@ impl State {
                     held.waiting = Some(content);
                     self.failed.insert(pbn, error);
                 }
-                Ok(()) if is_newest && self.keeps_written => {
+                Ok(()) if is_newest => {
                     self.remove(pbn);
                     written.push((pbn, content.slot));
                 }
                 // A newer content makes up for a failure.
-                Ok(()) | Err(_) => {
-                    self.memory.put_back(content.slot);
-                    if is_newest {
-                        self.remove(pbn);
-                    }
-                }
+                Ok(()) | Err(_) => self.memory.put_back(content.slot),
             }
         }
-        self.keep(written);
-    }
-
-    /// Keeps contents, which are in runs of neighbouring PBNs, each in order.
-    fn keep(&mut self, written: Vec<(Pbn, Slot)>) {
-        let mut written = written.into_iter().peekable();
-        while let Some((first, slot)) = written.next() {
-            let (mut last, mut slots) = (first.number(), Vec::with_capacity(1 + written.len()));
-            slots.push(slot);
-            while let Some((pbn, slot)) = written.next_if(|(pbn, _)| pbn.number() == last + 1) {
-                last = pbn.number();
-                slots.push(slot);
-            }
-            self.kept.keep(first, slots, &mut self.memory);
-        }
+        let memory = &mut self.memory;
+        cache.keep(written.into_iter(), |slot| memory.put_back(slot));
     }
 
     /// Has the contents that could not be written wait for another try.
@@ -381,7 +325,6 @@ impl State {
     /// written.
     pub(super) fn forget(&mut self, first: Pbn, count: u32) -> bool {
         let numbers = first.number()..first.number().saturating_add(count);
-        self.kept.forget(numbers.clone(), &mut self.memory);
         // The shorter one of the range and the table is searched.
         let pbns: Vec<Pbn> = if numbers.len() <= self.held.len() {
             numbers.filter_map(Pbn::new).collect()

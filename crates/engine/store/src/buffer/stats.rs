@@ -14,13 +14,6 @@ pub struct BufferStats {
     /// Bytes of contents that it holds and that may be nowhere else.
     #[stat(gauge)]
     pub held_bytes: u64,
-    /// Bytes of contents that were written out and are kept for readers.
-    #[stat(gauge)]
-    pub kept_bytes: u64,
-    /// Contents that readers found among those.
-    pub kept_hits: u64,
-    /// Contents that readers did not find in memory.
-    pub kept_misses: u64,
     /// Number of times that a writer found no room and waited.
     pub waits: u64,
     /// Time for which writers waited for room, all together.
@@ -48,8 +41,6 @@ pub(super) struct Counts {
     longest_sync_ns: AtomicU64,
     runs: AtomicU64,
     run_bytes: AtomicU64,
-    kept_hits: AtomicU64,
-    kept_misses: AtomicU64,
 }
 
 impl Counts {
@@ -69,25 +60,11 @@ impl Counts {
         self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes contents that readers found among those that are kept, and did not find in memory.
-    pub(super) fn add_reads(&self, hits: u64, misses: u64) {
-        self.kept_hits.fetch_add(hits, Ordering::Relaxed);
-        self.kept_misses.fetch_add(misses, Ordering::Relaxed);
-    }
-
-    pub(super) fn figures(
-        &self,
-        capacity_bytes: u64,
-        held_bytes: u64,
-        kept_bytes: u64,
-    ) -> BufferStats {
+    pub(super) fn figures(&self, capacity_bytes: u64, held_bytes: u64) -> BufferStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         BufferStats {
             capacity_bytes,
             held_bytes,
-            kept_bytes,
-            kept_hits: read(&self.kept_hits),
-            kept_misses: read(&self.kept_misses),
             waits: read(&self.waits),
             wait_ns: read(&self.wait_ns),
             syncs: read(&self.syncs),

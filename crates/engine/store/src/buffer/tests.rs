@@ -1,5 +1,6 @@
 //! Tests of the write buffer against a map, over a store that can fail.
 
+mod cached;
 mod given_up;
 mod map;
 mod observed;
@@ -195,9 +196,14 @@ fn told() -> ToldOfPanic {
 }
 
 fn buffer(slots: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
+    buffer_with(slots, slots, background)
+}
+
+/// A buffer with this many slots, and a cache with some.
+fn buffer_with(slots: u64, cached: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
     let store = Arc::new(TestStore::default());
-    let bytes = slots * BLOCK as u64;
-    let options = BufferOptions { bytes, keeps_written: true, background, threads: 4 };
+    let (bytes, cache_bytes) = (slots * BLOCK as u64, cached * BLOCK as u64);
+    let options = BufferOptions { bytes, cache_bytes, background, threads: 4 };
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer =
         WriteBuffer::new(below, options, Arc::new(ManualClock::new()), None, told()).unwrap();
@@ -230,6 +236,24 @@ fn read(store: &dyn Store, list: &[u32]) -> Vec<u64> {
     store.read(&mut reads);
     assert!(reads.iter().all(|read| read.outcome.is_ok()));
     buffers.into_iter().map(u64::from_le_bytes).collect()
+}
+
+/// The ids of the contents, which are read as wholes, so that they go through the cache.
+fn read_whole(store: &dyn Store, list: &[u32], is_ready: bool) -> Vec<u64> {
+    let mut buffers = vec![vec![0xff; BLOCK]; list.len()];
+    let pairs = list.iter().zip(&mut buffers);
+    let mut reads: Vec<ContentRead<'_>> =
+        pairs.map(|(number, buffer)| ContentRead::new(pbn(*number), 0, buffer)).collect();
+    if is_ready {
+        store.read_ready(&mut reads);
+    } else {
+        store.read(&mut reads);
+    }
+    assert!(reads.iter().all(|read| read.outcome.is_ok()));
+    let id = |content: &Vec<u8>| u64::from_le_bytes(*content.first_chunk().unwrap());
+    let ids: Vec<u64> = buffers.iter().map(id).collect();
+    assert!(ids.iter().zip(buffers).all(|(id, bytes)| content(*id) == bytes), "a torn content");
+    ids
 }
 
 #[test]
@@ -283,14 +307,15 @@ fn write_once_there_is_room(buffer: WriteBuffer, make_room: impl FnOnce(&WriteBu
 #[test]
 fn a_writer_gets_the_room_that_the_last_reader_of_a_content_gives_up() {
     for background in [false, true] {
-        let (store, buffer) = buffer(2, background);
+        let (store, buffer) = buffer_with(2, 0, background);
         store.hold(true);
         write(&buffer, &[(1, 10), (2, 20)]);
-        let found = buffer.find([pbn(1), pbn(2)].into_iter());
+        let found = buffer.find_held([pbn(1), pbn(2)].into_iter());
         assert_eq!(found.len(), 2);
         store.hold(false);
         // The contents are below now, and the reader alone has their memory.
         buffer.sync().unwrap();
+        assert_eq!(buffer.figures().held_bytes, 2 * BLOCK as u64);
         write_once_there_is_room(buffer, |buffer| buffer.put_back(found));
     }
 }
@@ -307,52 +332,6 @@ fn a_writer_without_threads_writes_out_what_another_has_brought_meanwhile() {
         buffer.shared.insert(contents.map(|(pbn, slot)| (ContentKey { pbn, ticket: None }, slot)));
     });
     assert_eq!(store.below.lock().contents[&5], content(70));
-}
-
-/// Puts other contents into the store below, so that readers of it can be told from others.
-fn tamper(store: &TestStore, numbers: std::ops::Range<u32>) {
-    store.below.lock().contents.extend(numbers.map(|number| (number, content(999))));
-}
-
-#[test]
-fn what_was_written_out_is_read_from_memory_until_its_room_is_needed() {
-    for background in [false, true] {
-        let (store, buffer) = buffer(4, background);
-        write(&buffer, &[(1, 10), (2, 20), (3, 30)]);
-        buffer.sync().unwrap();
-        tamper(&store, 1..4);
-        assert_eq!(read(&buffer, &[1, 2, 3, 9]), [10, 20, 30, 0]);
-        let figures = buffer.figures();
-        assert_eq!((figures.held_bytes, figures.kept_bytes), (0, 3 * BLOCK as u64));
-        assert_eq!((figures.kept_hits, figures.kept_misses), (3, 1));
-        let mut bytes = [0; BLOCK];
-        buffer.read_medium(&mut [ContentRead::new(pbn(1), 0, &mut bytes)]);
-        assert_eq!(bytes[..], content(999), "the medium is not the memory");
-        write(&buffer, &[(5, 50), (6, 60)]);
-        buffer.sync().unwrap();
-        let (old, new) = (read(&buffer, &[1, 2, 3]), read(&buffer, &[5, 6]));
-        assert_eq!((old.iter().filter(|id| **id == 999).count(), new), (1, vec![50, 60]));
-        assert_eq!(buffer.figures().kept_bytes, 4 * BLOCK as u64);
-        // A newer content takes the place of the one that is kept.
-        write(&buffer, &[(6, 61)]);
-        buffer.sync().unwrap();
-        assert_eq!(read(&buffer, &[6]), [61]);
-    }
-}
-
-#[test]
-fn what_is_kept_is_forgotten_when_it_is_discarded_or_written_past_the_buffer() {
-    let (store, buffer) = buffer(8, false);
-    write(&buffer, &[(1, 10), (2, 20), (3, 30)]);
-    buffer.sync().unwrap();
-    buffer.discard(pbn(2), 1).unwrap();
-    assert_eq!(read(&buffer, &[1, 2, 3]), [10, 0, 30]);
-    store.fail_with(7, 9, io::ErrorKind::Other);
-    write(&buffer, &[(7, 70)]);
-    assert!(buffer.sync().is_err());
-    assert_eq!(write(&buffer, &[(3, 31)]), [true]);
-    assert_eq!(read(&buffer, &[1, 2, 3, 7]), [10, 0, 31, 70]);
-    assert_eq!(buffer.figures().kept_bytes, BLOCK as u64);
 }
 
 /// Without a sync the threads write out what is old, and only that.

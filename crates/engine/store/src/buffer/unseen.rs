@@ -1,7 +1,7 @@
 //! Contents that were written out and wait to be seen by the observer of a write buffer.
 
-use super::memory::Slot;
 use super::options::WrittenContent;
+use crate::memory::Slot;
 use gemelo_format::Pbn;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

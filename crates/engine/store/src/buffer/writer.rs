@@ -1,9 +1,9 @@
 //! Writing out: the threads of a buffer, and the writers and syncs that wait for them.
 
-use super::memory::Slot;
 use super::shared::{Guarded, Locked, Shared};
 use super::state::Flight;
 use super::unwritten::Unwritten;
+use crate::memory::Slot;
 use crate::{ContentWrite, is_no_space};
 use gemelo_base::scheduling::let_others_interrupt;
 use parking_lot::MutexGuard;
@@ -50,7 +50,7 @@ impl Shared {
                 Some(_) => break Room::None,
                 None => {}
             }
-            let slots = guarded.state.take_slots(wanted);
+            let slots = guarded.state.memory.take(wanted);
             if guarded.state.memory.wants_ahead() {
                 self.call_for_memory();
             }
@@ -152,7 +152,7 @@ impl Shared {
         guarded.unlocked(|| self.write_contents(&mut flight));
         let is_written = flight.contents.iter().all(|flown| flown.outcome.is_ok());
         let seen = if is_written { self.to_be_seen(guarded, &flight) } else { Vec::new() };
-        guarded.state.settle(flight);
+        guarded.state.settle(flight, &self.cache);
         self.note_contents(guarded);
         self.settled.notify_all();
         if seen.is_empty() {

@@ -1,8 +1,8 @@
 //! Reading contents and comparing each with the checksum in the map.
 //!
-//! A block that fails is read once more, from the medium, because a transfer or the page cache can
-//! be wrong where the medium is good. If it fails again it is damaged: the request gets an error,
-//! and the block is noted.
+//! A block that fails is read once more, from the medium, because a transfer or a cache can be
+//! wrong where the medium is good. If it fails again it is damaged: the request gets an error, and
+//! the block is noted.
 
 use super::{Engine, Wanted};
 use crate::counters::add;
@@ -25,6 +25,15 @@ pub(super) enum Waiting {
     All,
     /// None: they are started, and left to a later batch.
     None,
+}
+
+/// Where contents were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// In memory or on the disk. A wrong content must not stay in the cache.
+    Any,
+    /// On the medium. The cache may have what the medium has lost.
+    Medium,
 }
 
 /// The blocks that the reads of a batch need, to be read in one list.
@@ -101,7 +110,7 @@ impl<'a> BlockReads<'a> {
                 continue;
             }
             let done = if engine.tuning.verify_reads {
-                engine.check_read(volume, wanted, &mut read)
+                engine.check_read((volume, Source::Any), wanted, &mut read)
             } else {
                 read.outcome.map_err(VolumeError::io(DiskRole::Data, "read"))
             };
@@ -137,7 +146,7 @@ impl Engine {
         wanted: &[Wanted],
         buffers: impl Iterator<Item = &'b mut [u8]>,
     ) -> Vec<Result<()>> {
-        self.read_and_check(volume, wanted, buffers, |reads| self.data.read(reads))
+        self.read_and_check((volume, Source::Any), wanted, buffers, |reads| self.data.read(reads))
     }
 
     /// Reads blocks as [`Self::read_blocks`] does, but from the medium.
@@ -147,12 +156,13 @@ impl Engine {
         wanted: &[Wanted],
         buffers: impl Iterator<Item = &'b mut [u8]>,
     ) -> Vec<Result<()>> {
-        self.read_and_check(volume, wanted, buffers, |reads| self.data.read_medium(reads))
+        let read = |reads: &mut [ContentRead<'_>]| self.data.read_medium(reads);
+        self.read_and_check((volume, Source::Medium), wanted, buffers, read)
     }
 
     fn read_and_check<'b>(
         &self,
-        volume: VolumeId,
+        (volume, source): (VolumeId, Source),
         wanted: &[Wanted],
         buffers: impl Iterator<Item = &'b mut [u8]>,
         read: impl FnOnce(&mut [ContentRead<'_>]),
@@ -163,18 +173,24 @@ impl Engine {
         assert_eq!(reads.len(), wanted.len(), "each block has a buffer");
         read(&mut reads);
         let checked = wanted.iter().zip(reads);
-        checked.map(|(wanted, mut read)| self.check_read(volume, *wanted, &mut read)).collect()
+        let check = |(wanted, mut read): (&Wanted, _)| {
+            self.check_read((volume, source), *wanted, &mut read)
+        };
+        checked.map(check).collect()
     }
 
     /// Compares a block that was read with its checksum, and reads it again if it fails.
     fn check_read(
         &self,
-        volume: VolumeId,
+        (volume, source): (VolumeId, Source),
         wanted: Wanted,
         read: &mut ContentRead<'_>,
     ) -> Result<()> {
         if read.outcome.is_ok() && self.seed.of_content(read.buffer) == wanted.checksum {
             return Ok(());
+        }
+        if source == Source::Any {
+            self.data.forget_cached(wanted.pbn);
         }
         self.read_again(volume, wanted, read.buffer)
     }
@@ -214,6 +230,7 @@ impl Engine {
     /// Finds out why a block has another content than its fingerprint told.
     #[cold]
     fn note_difference(&self, likeness: &FingerprintMatch<'_>, is_readable: bool) {
+        self.data.forget_cached(likeness.pbn);
         let mut stored = vec![0; self.block_bytes()];
         let is_read = is_readable && self.data.read_one(likeness.pbn, &mut stored).is_ok();
         if is_read && self.fingerprinter.of(&stored) == likeness.fingerprint {

@@ -19,7 +19,7 @@ use gemelo_base::panics::Panicked;
 use gemelo_disk::Disk;
 use gemelo_format::{DiskRole, Fingerprinter, Pbn, PoolSeed, Superblock, VolumeRecord};
 use gemelo_metadata::MetadataBackend;
-use gemelo_store::{BufferStats, FreeVeto};
+use gemelo_store::{BufferStats, ContentCacheStats, FreeVeto};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -266,6 +266,11 @@ impl Engine {
     /// Figures of the write buffer; zeros for a pool that takes no changes.
     pub(crate) fn buffer_figures(&self) -> BufferStats {
         self.data.buffer_figures()
+    }
+
+    /// Figures of the cache of contents.
+    pub(crate) fn content_cache_figures(&self) -> ContentCacheStats {
+        self.data.content_cache_figures()
     }
 
     /// Length of the metadata disk in bytes.

@@ -85,7 +85,7 @@ pub(crate) fn recover(
         replayed_data.take_from(&mut commit)?;
         match commit.follows_loss {
             true => past_loss.apply(&mut *backend, &commit),
-            false => Ok(backend.apply(&commit.changes, &mut Vec::new())?),
+            false => Ok(backend.replay(&commit.changes, &mut Vec::new())?),
         }
     })?;
     for number in &replayed.mended {
@@ -368,7 +368,7 @@ fn contents_of(
     }
     let options = BufferOptions {
         bytes: tuning.write_buffer_bytes,
-        keeps_written: tuning.keeps_written,
+        cache_bytes: tuning.content_cache_bytes,
         background: tuning.background,
         threads: tuning.write_threads,
     };

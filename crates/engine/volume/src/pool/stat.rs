@@ -10,7 +10,7 @@ use gemelo_format::{
     BackendKind, COPIES, Compression, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
 };
 use gemelo_metadata::CacheStats;
-use gemelo_store::BufferStats;
+use gemelo_store::{BufferStats, ContentCacheStats};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ pub struct PoolStat {
     pub metadata_memory_bytes: u64,
     /// Look-ups of pages in the cache. All are zero for a backend without a cache.
     #[stat(skip)]
-    pub cache: CacheStats,
+    pub metadata_cache: CacheStats,
     /// Length of the metadata disk in bytes.
     pub metadata_disk_bytes: u64,
     /// Bytes of the metadata disk that the newest checkpoint takes, without superblocks, roots and
@@ -107,6 +107,9 @@ pub struct PoolStat {
     /// Figures of the write buffer since the pool was opened.
     #[stat(skip)]
     pub write_buffer: BufferStats,
+    /// Figures of the cache of contents since the pool was opened.
+    #[stat(skip)]
+    pub content_cache: ContentCacheStats,
     /// Figures of the finder since the pool was opened.
     #[stat(skip)]
     pub finder: FinderStats,
@@ -200,7 +203,7 @@ impl Pool {
             fingerprint: engine.superblock().fingerprint,
             backend: engine.superblock().backend,
             compression: engine.superblock().store.compression(),
-            cache: totals.cache,
+            metadata_cache: totals.cache,
             logical_blocks: totals.references,
             physical_blocks: totals.physical,
             capacity_blocks,
@@ -218,6 +221,7 @@ impl Pool {
             volumes: engine.volume_count(),
             stopped: engine.stop_reason().map(ToString::to_string),
             write_buffer: engine.buffer_figures(),
+            content_cache: engine.content_cache_figures(),
             finder: engine.finder_figures(),
             activity: engine.activity(),
         })

@@ -32,11 +32,13 @@ pub struct Tuning {
     /// The way in which contents are written. Only a pool that is opened by its directory follows
     /// it.
     pub io: IoMode,
-    /// Most bytes of memory for contents that are acknowledged and not written yet, and for those
-    /// that were written lately, which readers find there. The memory grows as it is needed.
+    /// Most bytes of memory for contents that are acknowledged and not written yet. The memory
+    /// grows as it is needed.
     pub write_buffer_bytes: u64,
-    /// `true` to keep contents there after they were written, until newer ones need the memory.
-    pub keeps_written: bool,
+    /// Most bytes of memory for contents that were written lately or are read often, which readers
+    /// find there; 0 for none. It is taken step by step once it is used. A pool that takes no
+    /// changes has none.
+    pub content_cache_bytes: u64,
     /// Most bytes of new contents that a flush writes into the journal instead of syncing the data
     /// store; 0 for none, [`None`] for as many as suit the disk.
     pub max_journal_data_bytes: Option<u64>,
@@ -61,7 +63,7 @@ impl Default for Tuning {
             collect_bytes_per_s: 64 << 20,
             io: IoMode::Direct,
             write_buffer_bytes: 64 << 20,
-            keeps_written: true,
+            content_cache_bytes: 256 << 20,
             max_journal_data_bytes: None,
             // Direct writes of 1 MiB reach 1.1 GB/s with one thread on a virtual disk that reaches
             // 1.7 GB/s with four.

@@ -60,6 +60,8 @@ pub fn tuning() -> Tuning {
         cache_bytes: 64 << 10,
         // It is full now and then, so that writers write out, too.
         write_buffer_bytes: 24 * BLOCK as u64,
+        // Contents leave it now and then, so that some are read from the disk.
+        content_cache_bytes: 16 * BLOCK as u64,
         // Small volumes are brought together, too.
         layout: LayoutTuning { run_bytes: 8 * BLOCK as u64, ..LayoutTuning::default() },
         ..Tuning::default()

@@ -165,12 +165,16 @@ pub(crate) struct Arguments {
     /// Most data that such a scrub reads a second [default: 50m]
     #[arg(long, help_heading = BACKGROUND, value_name = "SIZE")]
     scrub_rate: Option<Size>,
+    /// Memory for contents that were written lately or are read often, once for all volumes that
+    /// share them; 0 for none [default: as the pool was made, 256m]
+    #[arg(long, help_heading = TUNING, value_name = "SIZE")]
+    cache: Option<Size>,
     /// Memory for pages and changes of the metadata of the backends table, btree and compact
     /// [default: as the pool was made, 256m]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
-    cache: Option<Size>,
-    /// Memory for contents that were written: until they are on the disk, and afterwards for
-    /// readers, until newer contents need it [default: as the pool was made, 64m]
+    metadata_cache: Option<Size>,
+    /// Memory for contents that were written, until they are on the disk [default: as the pool was
+    /// made, 64m]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     write_buffer: Option<Size>,
     /// Most new contents that a flush writes into the journal, so that it syncs one disk and not
@@ -247,6 +251,7 @@ impl Arguments {
             inline_overload: self.inline_overload,
             scrub_interval_ms: self.scrub_interval.map(milliseconds),
             scrub_bytes_per_s: self.scrub_rate.map(|rate| rate.0),
+            metadata_cache_bytes: self.metadata_cache.map(|cache| cache.0),
             cache_bytes: self.cache.map(|cache| cache.0),
             write_buffer_bytes: self.write_buffer.map(|memory| memory.0),
             max_journal_data_bytes: self.journal_data.map(|contents| contents.0),

@@ -13,6 +13,7 @@ pub(crate) fn pool_page(report: &StatReport<()>, volumes: &VolumesActivity) -> S
     let mut page = Page::default();
     pool_stats(&mut page, report);
     page.table("pool_write_buffer", &report.pool.write_buffer);
+    page.table("pool_content_cache", &report.pool.content_cache);
     finder_stats(&mut page, &report.pool.finder);
     scrub_stats(&mut page, &report.scrub);
     sharing_stats(&mut page, report.sharing.as_ref());
@@ -94,7 +95,7 @@ fn pool_stats(page: &mut Page, report: &StatReport<()>) {
             bytes,
         );
     }
-    page.table("pool_cache", &pool.cache);
+    page.table("pool_metadata_cache", &pool.metadata_cache);
     page.table("pool", &pool.activity);
 }
 

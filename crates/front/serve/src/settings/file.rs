@@ -39,6 +39,8 @@ struct Read {
     #[serde(deserialize_with = "size")]
     layout_rate: Option<u64>,
     #[serde(deserialize_with = "size")]
+    metadata_cache: Option<u64>,
+    #[serde(deserialize_with = "size")]
     cache: Option<u64>,
     #[serde(deserialize_with = "size")]
     write_buffer: Option<u64>,
@@ -68,6 +70,7 @@ struct Written {
     scrub_interval: Option<String>,
     scrub_rate: Option<u64>,
     layout_rate: Option<u64>,
+    metadata_cache: Option<u64>,
     cache: Option<u64>,
     write_buffer: Option<u64>,
     journal_data: Option<u64>,
@@ -180,6 +183,7 @@ impl From<Settings> for Written {
             scrub_interval: settings.scrub_interval_ms.map(span_text),
             scrub_rate: settings.scrub_bytes_per_s,
             layout_rate: settings.layout_bytes_per_s,
+            metadata_cache: settings.metadata_cache_bytes,
             cache: settings.cache_bytes,
             write_buffer: settings.write_buffer_bytes,
             journal_data: settings.max_journal_data_bytes,
@@ -206,6 +210,7 @@ impl From<Read> for Settings {
             scrub_interval_ms: read.scrub_interval,
             scrub_bytes_per_s: read.scrub_rate,
             layout_bytes_per_s: read.layout_rate,
+            metadata_cache_bytes: read.metadata_cache,
             cache_bytes: read.cache,
             write_buffer_bytes: read.write_buffer,
             max_journal_data_bytes: read.journal_data,

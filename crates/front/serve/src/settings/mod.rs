@@ -53,9 +53,10 @@ pub struct Settings {
     pub scrub_bytes_per_s: Option<u64>,
     /// Bytes of memory for pages and changes of the metadata of the backends `table`, `btree` and
     /// `compact`.
+    pub metadata_cache_bytes: Option<u64>,
+    /// Bytes of memory for contents that were written lately or are read often, for readers.
     pub cache_bytes: Option<u64>,
-    /// Bytes of memory for contents that were written: until they are on the disk, and afterwards
-    /// for readers.
+    /// Bytes of memory for contents that were written, until they are on the disk.
     pub write_buffer_bytes: Option<u64>,
     /// Most bytes of new contents that a flush writes into the journal.
     pub max_journal_data_bytes: Option<u64>,
@@ -170,6 +171,7 @@ impl Settings {
             inline_overload: self.inline_overload.or(other.inline_overload),
             scrub_interval_ms: self.scrub_interval_ms.or(other.scrub_interval_ms),
             scrub_bytes_per_s: self.scrub_bytes_per_s.or(other.scrub_bytes_per_s),
+            metadata_cache_bytes: self.metadata_cache_bytes.or(other.metadata_cache_bytes),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.or(other.write_buffer_bytes),
             max_journal_data_bytes: self.max_journal_data_bytes.or(other.max_journal_data_bytes),
@@ -202,7 +204,8 @@ impl Settings {
             verify_bytes: self.verify_bytes.unwrap_or(usual.verify_bytes),
             finder: self.finder_tuning(),
             inline_overload: self.inline_overload.unwrap_or(usual.inline_overload),
-            cache_bytes: self.cache_bytes.unwrap_or(usual.cache_bytes),
+            cache_bytes: self.metadata_cache_bytes.unwrap_or(usual.cache_bytes),
+            content_cache_bytes: self.cache_bytes.unwrap_or(usual.content_cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.unwrap_or(usual.write_buffer_bytes),
             max_journal_data_bytes: self.max_journal_data_bytes.or(usual.max_journal_data_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
@@ -249,7 +252,8 @@ mod tests {
             inline_overload: Some(InlineOverload::Defer),
             scrub_interval_ms: Some(604_800_000),
             scrub_bytes_per_s: Some(8 << 20),
-            cache_bytes: Some(64 << 20),
+            metadata_cache_bytes: Some(64 << 20),
+            cache_bytes: Some(96 << 20),
             write_buffer_bytes: Some(32 << 20),
             max_journal_data_bytes: Some(128 << 10),
             collect_bytes_per_s: Some(0),
@@ -292,7 +296,7 @@ mod tests {
                        finder-delay = \"1m\"\nfinder-max-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
                        finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
                        scrub-interval = \"7d\"\nscrub-rate = \"8m\"\nlayout-rate = \"20m\"\n\
-                       finder-memory = \"8m\"\ncache = \"64m\"\nwrite-buffer = \"32m\"\njournal-data = \"128k\"\n\
+                       finder-memory = \"8m\"\nmetadata-cache = \"64m\"\ncache = \"96m\"\nwrite-buffer = \"32m\"\njournal-data = \"128k\"\n\
                        collect-rate = 0\ninline-overload = \"defer\"\n";
         assert_eq!(parse(options).unwrap(), all());
     }

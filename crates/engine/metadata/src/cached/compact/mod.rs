@@ -12,11 +12,11 @@ mod room;
 mod table;
 
 use super::layer::{Layer, Position};
-use super::layout::{IndexEdit, IndexState, Layout, Leaf, MAX_CANDIDATES, StoredIndex, Visitor};
+use super::layout::{IndexEdit, IndexState, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::table::TableLayout;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{Page, Part, Slot, Tree};
+use gemelo_format::{NodeRef, Page, Part, Slot, Tree};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -141,8 +141,12 @@ impl Layout for CompactLayout {
         TableLayout::merge_map(pages, tree, layer, made)
     }
 
-    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
-        TableLayout::leaf(pages, tree, part, key)
+    fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt> {
+        TableLayout::leaf_at(pages, tree, part, key)
+    }
+
+    fn read_leaf(pages: &Pages, at: NodeRef, part: Part) -> Result<Arc<Page>> {
+        TableLayout::read_leaf(pages, at, part)
     }
 
     fn value(leaf: &Page, part: Part, key: u64) -> u128 {

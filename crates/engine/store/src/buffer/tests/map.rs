@@ -6,8 +6,8 @@ use proptest::prelude::*;
 /// Threads that each write, read, discard and sync PBNs of their own see their own last writes.
 #[test]
 fn threads_see_their_own_writes() {
-    for (seed, slots) in [(1, 3), (2, 40), (3, 4000)] {
-        let (store, buffer) = buffer(slots, true);
+    for (seed, slots, cached) in [(1, 3, 5), (2, 40, 40), (3, 4000, 30)] {
+        let (store, buffer) = buffer_with(slots, cached, true);
         std::thread::scope(|scope| {
             for thread in 0..4u32 {
                 let buffer = &buffer;
@@ -29,7 +29,9 @@ fn threads_see_their_own_writes() {
                             _ => {
                                 let list: Vec<u32> = model.keys().copied().collect();
                                 let values: Vec<u64> = model.values().copied().collect();
-                                assert_eq!(read(buffer, &list), values, "seed {seed}");
+                                let is_ready = step % 2 == 0;
+                                let ids = read_whole(buffer, &list, is_ready);
+                                assert_eq!(ids, values, "seed {seed}");
                             }
                         }
                     }
@@ -50,9 +52,10 @@ proptest! {
     fn it_does_what_a_map_does(
         steps in prop::collection::vec((0u8..8, 1u32..24, 1u64..1000), 1..120),
         slots in 1u64..20,
+        cached in 0u64..20,
         background in any::<bool>(),
     ) {
-        let (store, buffer) = buffer(slots, background);
+        let (store, buffer) = buffer_with(slots, cached, background);
         let mut model: BTreeMap<u32, u64> = BTreeMap::new();
         for (kind, number, id) in steps {
             match kind {
@@ -83,7 +86,9 @@ proptest! {
             let list: Vec<u32> = (1..45).collect();
             let expected: Vec<u64> =
                 list.iter().map(|pbn| model.get(pbn).copied().unwrap_or(0)).collect();
-            prop_assert_eq!(read(&buffer, &list), expected);
+            prop_assert_eq!(&read_whole(&buffer, &list, number % 2 == 0), &expected);
+            prop_assert_eq!(read_whole(&buffer, &list, number % 2 != 0), expected);
+            prop_assert!(buffer.cache_figures().held_bytes <= cached * BLOCK as u64);
             let held = buffer.figures().held_bytes;
             prop_assert!(held <= slots.max(2) * BLOCK as u64, "{} bytes", held);
         }

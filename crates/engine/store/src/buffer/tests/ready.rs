@@ -15,12 +15,11 @@ fn reads_that_would_wait_are_left_by_the_store_below() {
         let mut reads: Vec<ContentRead<'_>> =
             pairs.map(|(number, buffer)| ContentRead::new(pbn(number), 0, buffer)).collect();
         store.below.lock().cold = [3, 4, 8].into();
-        let before = buffer.figures();
+        let before = buffer.cache_figures();
         below.read_ready(&mut reads);
         let left: Vec<bool> = reads.iter().map(ContentRead::is_left).collect();
-        let figures = buffer.figures();
-        let counted =
-            (figures.kept_hits - before.kept_hits, figures.kept_misses - before.kept_misses);
+        let figures = buffer.cache_figures();
+        let counted = (figures.hits - before.hits, figures.misses - before.misses);
         if std::ptr::addr_eq(below, &raw const buffer) {
             assert_eq!((left, counted), (vec![true, false, false, false], (2, 1)));
             assert!(buffers[1..].concat() == [content(30), content(90), content(40)].concat());

@@ -190,6 +190,14 @@ impl ContentSpace {
         blocks.map(|block| slots.of(block)).collect()
     }
 
+    /// Returns whether a block has contents, and no others than these. A block to which contents
+    /// are added may have one already that is not marked as used yet.
+    pub(crate) fn has_only(&self, block: Pbn, these: impl Fn(&Pbn) -> bool) -> bool {
+        let is_open = self.slots.as_ref().is_some_and(|slots| slots.open.contains(&block.number()));
+        let contents = self.contents_of(&[block]);
+        !is_open && !contents.is_empty() && contents.iter().all(these)
+    }
+
     /// The contents that have a part in these blocks.
     pub(crate) fn contents_of(&self, blocks: &[Pbn]) -> Vec<Pbn> {
         let Some(slots) = &self.slots else { return blocks.to_vec() };
@@ -255,5 +263,27 @@ impl<F: FnMut(&mut dyn FnMut(&mut ContentSpace))> FreeBlocks for Taking<F> {
             self.taken.push(block);
         }
         was_free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_format::Compression;
+
+    #[test]
+    fn a_block_that_gets_more_contents_does_not_have_only_those_that_are_known() {
+        let mut space = ContentSpace::new(StoreKind::Packed(Compression::Lz4), 20);
+        let place = |slot| PackedPlace { block: 7, slot }.pbn().unwrap();
+        let block = block_number(7).unwrap();
+        let (first, second) = (place(1), place(2));
+        assert!(!space.has_only(block, |_| true), "it has none");
+        space.claim_block(block);
+        space.settle(&[first], &[7], vec![7]);
+        // The second content is in the block by now, and is noted when all of its list are placed.
+        assert!(!space.has_only(block, |pbn| *pbn == first));
+        space.settle(&[second], &[], Vec::new());
+        assert!(!space.has_only(block, |pbn| *pbn == first));
+        assert!(space.has_only(block, |pbn| [first, second].contains(pbn)));
     }
 }

@@ -60,6 +60,18 @@ impl ContentStore {
         self.buffer.as_deref()
     }
 
+    /// Forgets what the cache has of a content.
+    pub(super) fn forget_cached(&self, pbn: Pbn) {
+        let Some(buffer) = &self.buffer else { return };
+        if self.packing.is_none() {
+            return buffer.forget_cached(std::iter::once(pbn));
+        }
+        let place = PackedPlace::of(pbn);
+        let next = (place.block + 1)..(place.block + 1 + u32::from(place.is_spanning()));
+        let blocks = std::iter::once(place.block).chain(next);
+        buffer.forget_cached(blocks.filter_map(block_number));
+    }
+
     /// Shows what a commit carries for these contents, if all are in memory. Returns `false`
     /// otherwise, and may have shown some.
     pub(super) fn show(&self, pbns: &[Pbn], mut each: impl FnMut(Pbn, &[u8])) -> bool {

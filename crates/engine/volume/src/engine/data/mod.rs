@@ -26,7 +26,8 @@ pub(crate) use content_space::{CONTENT, MAX_CONTENTS, Rule, Window};
 pub(crate) use contents::ContentStore;
 use gemelo_format::{DiskRole, Fingerprint, PackedPlace, Pbn};
 use gemelo_store::{
-    BufferStats, ContentComparison, ContentRead, ContentWrite, FreeVeto, Store, WriteBuffer,
+    BufferStats, ContentCacheStats, ContentComparison, ContentRead, ContentWrite, FreeVeto, Store,
+    WriteBuffer,
 };
 use owners::Owners;
 pub(crate) use readers::Pin;
@@ -134,6 +135,16 @@ impl DataPath {
     /// Figures of the write buffer; zeros without one.
     pub(crate) fn buffer_figures(&self) -> BufferStats {
         self.contents.buffer().map(WriteBuffer::figures).unwrap_or_default()
+    }
+
+    /// Figures of the cache of contents; zeros without one.
+    pub(crate) fn content_cache_figures(&self) -> ContentCacheStats {
+        self.contents.buffer().map(WriteBuffer::cache_figures).unwrap_or_default()
+    }
+
+    /// Forgets what the cache has of a content that was found damaged: it may be good on the disk.
+    pub(crate) fn forget_cached(&self, pbn: Pbn) {
+        self.contents.forget_cached(pbn);
     }
 
     /// Returns whether writers wait for the disk.

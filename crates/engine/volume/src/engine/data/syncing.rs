@@ -58,10 +58,7 @@ impl DataPath {
         let failed = buffer.unwritten();
         let given_up: Vec<Pbn> = {
             let space = self.space.lock();
-            let is_unneeded = |block: &&Pbn| {
-                let contents = space.contents_of(&[**block]);
-                !contents.is_empty() && contents.iter().all(|pbn| freed.contains(pbn))
-            };
+            let is_unneeded = |block: &&Pbn| space.has_only(**block, |pbn| freed.contains(pbn));
             failed.iter().filter(is_unneeded).copied().collect()
         };
         let has_given_up = !given_up.is_empty();
@@ -89,10 +86,7 @@ impl DataPath {
         let retired = self.retired.lock();
         let space = self.space.lock();
         let of_retired: HashSet<Pbn> = retired.pbns().collect();
-        let is_unread = |block: &&Pbn| {
-            let contents = space.contents_of(&[**block]);
-            !contents.is_empty() && contents.iter().all(|pbn| of_retired.contains(pbn))
-        };
+        let is_unread = |block: &&Pbn| space.has_only(**block, |pbn| of_retired.contains(pbn));
         let unread: Vec<Pbn> = failed.iter().filter(is_unread).copied().collect();
         buffer.give_up(&unread);
         let blocks = space.blocks();

@@ -3,6 +3,7 @@
 
 use super::Log;
 use super::commit::{Committer, Written};
+use super::journal_data::Settled;
 use crate::counters::add;
 use crate::engine::locks::OrderedGuard;
 use crate::error::{Result, VolumeError};
@@ -94,9 +95,12 @@ impl Log {
     fn keep_contents(&self, held: Option<&mut Committer>) -> Result<()> {
         let is_held = held.is_some();
         match self.finish_sync(held)? {
-            true => Ok(()),
-            false if is_held => Err(VolumeError::NoSpace { disk: DiskRole::Data }),
-            false => self.commit_unwritten(),
+            Settled::All => Ok(()),
+            Settled::WithoutSpace if !is_held => self.commit_unwritten(),
+            // A later checkpoint does not refer to what was given up.
+            Settled::WithoutSpace | Settled::GivenUp => {
+                Err(VolumeError::NoSpace { disk: DiskRole::Data })
+            }
         }
     }
 

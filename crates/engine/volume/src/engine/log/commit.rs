@@ -228,6 +228,19 @@ impl Committer {
         assert_eq!(freed, self.freed_blocks(), "a merge neither frees a block nor forgets one");
     }
 
+    /// Notes that contents were given up which the waiting commits free.
+    pub(super) fn note_given_up(&mut self) {
+        let last = self.waiting.back().map(|last| last.number);
+        assert!(last.is_some(), "contents are given up for the commits that free them");
+        last.into_iter().for_each(|last| self.journal_data.note_given_up(last));
+    }
+
+    /// Returns whether contents were given up during the sync under way, and what frees them is not
+    /// durable.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.journal_data.has_given_up_after(self.durable)
+    }
+
     /// Adds a commit behind those that wait.
     pub(super) fn push(&mut self, commit: ClosedCommit) {
         let last = self.waiting.back().map_or(self.durable, |last| last.number);

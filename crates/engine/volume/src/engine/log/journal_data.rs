@@ -11,13 +11,16 @@
 //! commit therefore carries each content that has no space, also those of earlier commits. A
 //! content to which nothing refers after the waiting commits is not taken along: they become one
 //! commit then, which refers to it at no time. A checkpoint that contains contents without space
-//! leaves the journal from its own state on, and there is a commit then that carries them.
+//! leaves the journal from its own state on, and there is a commit then that carries them. If one
+//! of its contents was given up since its state was frozen, and the commit that frees it is not
+//! durable, the checkpoint is given up.
 
 mod settle;
 
 use crate::pool::Tuning;
 use gemelo_disk::Disk;
 use gemelo_format::{COPIES, Pbn};
+pub(super) use settle::Settled;
 use std::collections::HashSet;
 
 /// Most bytes that commits carry between two syncs of the data store. An opening holds as much in
@@ -80,6 +83,8 @@ pub(super) struct JournalData {
     held_back: HashSet<Pbn>,
     /// The same, after the sync that is under way.
     syncing: HashSet<Pbn>,
+    /// The last of the commits that free contents which were given up while a sync was under way.
+    given_up_before: Option<u64>,
 }
 
 impl JournalData {
@@ -130,9 +135,21 @@ impl JournalData {
     /// Notes that a sync begins which covers all contents so far, while others may be
     /// taken along. Returns whether there are any.
     pub(super) fn begin_sync(&mut self) -> bool {
+        self.given_up_before = None;
         self.syncing_bytes += std::mem::take(&mut self.bytes);
         self.syncing.extend(self.held_back.drain());
         self.syncing_bytes > 0
+    }
+
+    /// Notes that contents were given up, because commits up to this one free them.
+    pub(super) fn note_given_up(&mut self, commit: u64) {
+        self.given_up_before = Some(commit);
+    }
+
+    /// Returns whether contents were given up during the sync that are needed as long as these
+    /// commits alone are durable.
+    pub(super) fn has_given_up_after(&self, durable: u64) -> bool {
+        self.given_up_before.is_some_and(|commit| commit > durable)
     }
 
     /// Notes that this sync has succeeded. Returns the blocks that the veto may learn about.
@@ -201,6 +218,17 @@ mod tests {
         assert!(journal_data.hold_back(vec![pbn(1)], &[]).is_empty());
         assert_eq!(sorted(journal_data.end_sync()), [1]);
         assert_eq!(journal_data.hold_back(vec![pbn(2)], &[]), [pbn(2)]);
+    }
+
+    #[test]
+    fn what_was_given_up_is_needed_until_the_commit_that_frees_it_is_durable() {
+        let mut journal_data = JournalData::of_journal(512);
+        journal_data.note_given_up(7);
+        journal_data.begin_sync();
+        assert!(!journal_data.has_given_up_after(6), "the state that is synced has commit 7");
+        journal_data.note_given_up(9);
+        assert!(journal_data.has_given_up_after(8));
+        assert!(!journal_data.has_given_up_after(9));
     }
 
     #[test]

@@ -43,6 +43,10 @@ pub(crate) struct Arguments {
     /// Memory for pages and changes of metadata with the backends table, btree and compact
     /// [default: 256m]
     #[arg(long, value_name = "SIZE")]
+    metadata_cache: Option<Size>,
+    /// Memory for contents that were written lately or are read often, while the pool is open; 0
+    /// for none [default: 256m]
+    #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
     /// Hash by which equal contents are found [default: blake3, or as the domain was created]
     #[arg(long, value_name = "KIND")]
@@ -116,6 +120,7 @@ impl Arguments {
             verify_reads: self.verify_reads.map(OnOff::is_on),
             verify_bytes: self.verify_bytes.then_some(true),
             io: self.io,
+            metadata_cache_bytes: self.metadata_cache.map(|cache| cache.0),
             cache_bytes: self.cache.map(|cache| cache.0),
             layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
             ..Settings::default()

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// Memory for pages and changes of metadata with the backends table, btree and compact
     /// [default: 256m]
     #[arg(long, value_name = "SIZE")]
-    cache: Option<Size>,
+    metadata_cache: Option<Size>,
     #[command(flatten)]
     json: JsonOutput,
 }
@@ -44,7 +44,7 @@ struct Input {
     capacity_bytes: u64,
     block_bytes: u32,
     dedup_ratio: f64,
-    cache_bytes: u64,
+    metadata_cache_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -68,7 +68,9 @@ impl Arguments {
             // The greatest value is refused as a block size.
             block_bytes: u32::try_from(self.block_size.0).unwrap_or(u32::MAX),
             dedup_ratio: self.dedup_ratio,
-            cache_bytes: self.cache.map_or(Tuning::default().cache_bytes, |cache| cache.0),
+            metadata_cache_bytes: self
+                .metadata_cache
+                .map_or(Tuning::default().cache_bytes, |cache| cache.0),
         }
     }
 }
@@ -84,7 +86,7 @@ impl Estimate {
                 ..PoolOptions::default()
             };
             let FullPool { stored_blocks, mapped_blocks, needs } =
-                options.needs(input.dedup_ratio, input.cache_bytes)?;
+                options.needs(input.dedup_ratio, input.metadata_cache_bytes)?;
             (estimate.stored_blocks, estimate.mapped_blocks) = (stored_blocks, mapped_blocks);
             estimate.backends.push(Row { backend, needs });
         }
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     fn input(capacity_bytes: u64, block_bytes: u32) -> Input {
-        Input { capacity_bytes, block_bytes, dedup_ratio: 1.0, cache_bytes: 256 << 20 }
+        Input { capacity_bytes, block_bytes, dedup_ratio: 1.0, metadata_cache_bytes: 256 << 20 }
     }
 
     #[test]

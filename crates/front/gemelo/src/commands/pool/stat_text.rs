@@ -43,7 +43,7 @@ pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> St
         text += "\nSince the pool was opened\n";
         text += &activity(&report.volumes).render(2);
         text += &latencies(&report.volumes).render(2);
-        text += &write_buffer(report).render(2);
+        text += &buffer_and_cache(report).render(2);
         text += &finder_text::text(report);
         text += &layout(report).render(2);
     }
@@ -145,9 +145,9 @@ fn metadata(report: &StatReport) -> Table {
     table.row(["backend", pool.backend.name()]);
     table.row(["fingerprints in the index".to_owned(), format_count(pool.index_entries)]);
     table.row(["memory".to_owned(), format_size(pool.metadata_memory_bytes)]);
-    let looked_up = pool.cache.hits + pool.cache.misses;
+    let looked_up = pool.metadata_cache.hits + pool.metadata_cache.misses;
     if looked_up > 0 {
-        let share = format_percent(pool.cache.hits as f64 / looked_up as f64);
+        let share = format_percent(pool.metadata_cache.hits as f64 / looked_up as f64);
         table.row(["cache hits".to_owned(), format!("{share} of {}", format_count(looked_up))]);
     }
     table.row(["disk".to_owned(), format_size(pool.metadata_disk_bytes)]);
@@ -159,9 +159,9 @@ fn metadata(report: &StatReport) -> Table {
     table
 }
 
-/// Describes the write buffer of a pool that was written since it was opened.
-fn write_buffer(report: &StatReport) -> Table {
-    let buffer = &report.pool.write_buffer;
+/// Describes the write buffer and the cache of a pool that takes changes.
+fn buffer_and_cache(report: &StatReport) -> Table {
+    let (buffer, cache) = (&report.pool.write_buffer, &report.pool.content_cache);
     let mut table = Table::new();
     let mean = |sum: u64, count: u64| sum.checked_div(count).unwrap_or_default();
     table.row([
@@ -169,12 +169,13 @@ fn write_buffer(report: &StatReport) -> Table {
         format!("{} of {}", format_size(buffer.held_bytes), format_size(buffer.capacity_bytes)),
     ]);
     table.row([
-        "kept for readers".to_owned(),
+        "cache".to_owned(),
         format!(
-            "{}, {} found, {} not",
-            format_size(buffer.kept_bytes),
-            format_counted(buffer.kept_hits, "block"),
-            format_count(buffer.kept_misses)
+            "{} of {}, {} found, {} not",
+            format_size(cache.held_bytes),
+            format_size(cache.capacity_bytes),
+            format_counted(cache.hits, "block"),
+            format_count(cache.misses)
         ),
     ]);
     table.row([

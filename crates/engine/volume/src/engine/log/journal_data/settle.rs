@@ -13,6 +13,17 @@ const JOURNAL_PER_DATA: u64 = 4;
 /// Most blocks that the veto does not learn about before the next sync of the data store.
 const MAX_HELD_BACK: usize = 65_536;
 
+/// Where the contents are after a sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine::log) enum Settled {
+    /// In the data store.
+    All,
+    /// Some have no space there.
+    WithoutSpace,
+    /// Some were given up meanwhile, by changes that are not durable.
+    GivenUp,
+}
+
 /// The largest sizes of a commit that carries contents.
 struct JournalDataSizes {
     content_bytes: u64,
@@ -35,6 +46,9 @@ impl Log {
         let synced = self.data.sync_needed(&committer.freed())?;
         if synced.has_given_up || !synced.unwritten.is_empty() {
             committer.merge_waiting(self.max_journal_data_blocks);
+        }
+        if synced.has_given_up {
+            committer.note_given_up();
         }
         let journal_data_bytes = self.journal_unwritten(committer, &synced.unwritten)?;
         committer.waiting.iter_mut().for_each(|commit| commit.unsynced = Unsynced::None);
@@ -137,8 +151,11 @@ impl Log {
 
     /// Syncs the data store after [`JournalData::begin_sync`]. The committer is locked only if the
     /// caller holds it, so that other commits may carry more meanwhile. One thread at a time calls
-    /// it: the holder of the checkpointer's lock. Returns whether there was space for all contents.
-    pub(in crate::engine::log) fn finish_sync(&self, held: Option<&mut Committer>) -> Result<bool> {
+    /// it: the holder of the checkpointer's lock.
+    pub(in crate::engine::log) fn finish_sync(
+        &self,
+        held: Option<&mut Committer>,
+    ) -> Result<Settled> {
         // The root contains the commits that wait while the caller holds the committer, so nothing
         // needs what they free.
         let freed = held.as_ref().map(|committer| committer.freed()).unwrap_or_default();
@@ -151,11 +168,17 @@ impl Log {
                 &mut *locked
             }
         };
-        match &synced {
-            Ok(true) => self.data.note_identified(&committer.journal_data.end_sync()),
-            Ok(false) | Err(_) => committer.journal_data.fail_sync(),
+        let settled = match synced {
+            Ok(_) if committer.has_given_up() => Ok(Settled::GivenUp),
+            Ok(true) => Ok(Settled::All),
+            Ok(false) => Ok(Settled::WithoutSpace),
+            Err(error) => Err(error),
+        };
+        match &settled {
+            Ok(Settled::All) => self.data.note_identified(&committer.journal_data.end_sync()),
+            _ => committer.journal_data.fail_sync(),
         }
-        synced
+        settled
     }
 
     /// Writes a commit that carries the contents without space, also if it has no changes.

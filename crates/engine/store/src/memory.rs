@@ -1,4 +1,5 @@
-//! The memory of a write buffer: a bounded number of slots, each for one content.
+//! Memory for contents, of a write buffer or of a cache: a bounded number of slots, each for one
+//! content.
 //!
 //! Slots are made in steps when they are first needed, and are reused last in, first out, so that a
 //! small load works in few pages, which the processor's cache holds. The system takes up to 10 µs
@@ -25,18 +26,18 @@ const RESERVED_BYTES: usize = 64 << 20;
 const STEPS_AHEAD: usize = 2;
 
 /// Memory for one content. Its bytes change only while it has one owner.
-pub(super) type Slot = Arc<BytesMut>;
+pub(crate) type Slot = Arc<BytesMut>;
 
 /// Slots that may be made.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(crate) struct Step {
     space: BytesMut,
     block_bytes: usize,
 }
 
 impl Step {
     /// Makes the slots, and has the system provide their pages.
-    pub(super) fn make(self) -> Vec<Slot> {
+    pub(crate) fn make(self) -> Vec<Slot> {
         let Self { mut space, block_bytes } = self;
         // The bytes may be pages that the system has promised and not given.
         space.chunks_mut(PAGE_BYTES).for_each(|page| page.fill(FRESH));
@@ -51,7 +52,7 @@ const FRESH: u8 = 0xa5;
 /// The free slots, and the number of slots that may still be made. All copies of a slot are made
 /// and dropped under the lock of the buffer, so that the number of owners is exact.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     free: Vec<Slot>,
     block_bytes: usize,
     /// Addresses for the next slots.
@@ -64,46 +65,46 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(block_bytes: usize, slots: usize) -> Self {
+    pub(crate) fn new(block_bytes: usize, slots: usize) -> Self {
         let (free, space) = (Vec::new(), BytesMut::new());
         Self { free, block_bytes, space, made: 0, in_making: 0, most: slots }
     }
 
     /// Returns the number of slots that there may be.
-    pub(super) const fn most(&self) -> usize {
+    pub(crate) const fn most(&self) -> usize {
         self.most
     }
 
     /// Returns the number of free slots.
-    pub(super) const fn free(&self) -> usize {
+    pub(crate) const fn free(&self) -> usize {
         self.free.len()
     }
 
     /// Returns the number of slots in use.
-    pub(super) const fn used(&self) -> usize {
+    pub(crate) const fn used(&self) -> usize {
         self.made - self.in_making - self.free.len()
     }
 
     /// Returns whether slots are being made.
-    pub(super) const fn is_making(&self) -> bool {
+    pub(crate) const fn is_making(&self) -> bool {
         self.in_making > 0
     }
 
     /// Takes at most `wanted` slots. There are none if all are in use.
-    pub(super) fn take(&mut self, wanted: usize) -> Vec<Slot> {
+    pub(crate) fn take(&mut self, wanted: usize) -> Vec<Slot> {
         let left = self.free.len().saturating_sub(wanted);
         self.free.split_off(left)
     }
 
     /// Returns whether another step should be made ahead.
-    pub(super) fn wants_ahead(&self) -> bool {
+    pub(crate) fn wants_ahead(&self) -> bool {
         let step = self.step_slots();
         self.in_making == 0 && self.made < self.most && self.free.len() < step * STEPS_AHEAD
     }
 
     /// Begins to make a step. The caller makes it without the lock, and adds its slots. There is no
     /// step if all slots exist or are being made.
-    pub(super) fn begin_step(&mut self) -> Option<Step> {
+    pub(crate) fn begin_step(&mut self) -> Option<Step> {
         let left = self.most - self.made;
         if left == 0 {
             return None;
@@ -120,7 +121,7 @@ impl Memory {
     }
 
     /// Adds the slots of a step.
-    pub(super) fn add_step(&mut self, slots: Vec<Slot>) {
+    pub(crate) fn add_step(&mut self, slots: Vec<Slot>) {
         assert!(slots.len() <= self.in_making, "more slots were made than begun");
         self.in_making -= slots.len();
         self.free.extend(slots);
@@ -131,7 +132,7 @@ impl Memory {
     }
 
     /// Gives up one ownership of a slot. The slot is free when its last owner gives it up.
-    pub(super) fn put_back(&mut self, slot: Slot) {
+    pub(crate) fn put_back(&mut self, slot: Slot) {
         if Arc::strong_count(&slot) == 1 {
             assert!(self.free.len() < self.made, "a slot is free twice");
             self.free.push(slot);
@@ -150,7 +151,7 @@ fn reserve(bytes: usize) -> BytesMut {
 }
 
 /// Copies a content into a slot that one owner has.
-pub(super) fn fill(slot: &mut Slot, content: &[u8]) {
+pub(crate) fn fill(slot: &mut Slot, content: &[u8]) {
     let memory = Arc::get_mut(slot);
     assert!(memory.is_some(), "a slot that was taken has one owner");
     if let Some(memory) = memory {

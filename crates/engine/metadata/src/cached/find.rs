@@ -1,0 +1,79 @@
+//! Finds the blocks that have fingerprints.
+
+use super::CachedBackend;
+use super::layout::{Layout, MAX_CANDIDATES};
+use crate::error::Result;
+use gemelo_format::{Fingerprint, Identity, Pbn};
+
+/// A PBN that the index or a delta has for a fingerprint. Its record decides.
+struct Candidate {
+    /// The place of the fingerprint in the list.
+    place: usize,
+    pbn: u32,
+}
+
+impl<L: Layout> CachedBackend<L> {
+    /// Adds a referenced PBN with each of these fingerprints to `found`. An intact block comes
+    /// before a suspect one, and then one with fewer references before one with more. Records that
+    /// are not in the cache are read in lists.
+    pub(super) fn find_all(
+        &self,
+        wanted: &[Fingerprint],
+        found: &mut Vec<Option<Pbn>>,
+    ) -> Result<()> {
+        let first = found.len();
+        let mut candidates = Vec::new();
+        for (place, fingerprint) in wanted.iter().enumerate() {
+            found.push(self.recent(*fingerprint).and_then(Pbn::new));
+            if found.last().is_some_and(Option::is_none) && !fingerprint.is_none() {
+                self.add_candidates(place, *fingerprint, &mut candidates)?;
+            }
+        }
+        let pbns: Vec<u32> = candidates.iter().map(|candidate| candidate.pbn).collect();
+        let identities = self.identities_of(&pbns)?;
+        let mut same: Vec<(Candidate, Identity)> = candidates.into_iter().zip(identities).collect();
+        same.retain(|(at, identity)| identity.fingerprint() == wanted[at.place]);
+        let pbns: Vec<u32> = same.iter().map(|(candidate, _)| candidate.pbn).collect();
+        let mut best: Option<(usize, (bool, u32, u32))> = None;
+        for ((Candidate { place, pbn }, identity), count) in
+            same.into_iter().zip(self.counts_of(&pbns)?)
+        {
+            let rank = (identity.is_suspect(), count, pbn);
+            let is_better = best.is_none_or(|(of, best)| of != place || rank < best);
+            // An entry of the index may be older than the deltas.
+            if count > 0 && is_better {
+                best = Some((place, rank));
+                found[first + place] = Pbn::new(pbn);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn find_one(&self, wanted: Fingerprint) -> Result<Option<Pbn>> {
+        let mut found = Vec::with_capacity(1);
+        self.find_all(&[wanted], &mut found)?;
+        Ok(found.pop().flatten())
+    }
+
+    /// An intact block that was stored since the last checkpoint began.
+    fn recent(&self, wanted: Fingerprint) -> Option<u32> {
+        let recent = self.active.find(wanted).filter(|_| !wanted.is_none())?;
+        let identity = self.active.identities.get(&recent);
+        identity.is_some_and(|identity| !identity.is_suspect()).then_some(recent)
+    }
+
+    fn add_candidates(
+        &self,
+        place: usize,
+        wanted: Fingerprint,
+        candidates: &mut Vec<Candidate>,
+    ) -> Result<()> {
+        let mut pbns = Vec::new();
+        pbns.extend(self.active.find(wanted));
+        pbns.extend(self.frozen().and_then(|delta| delta.find(wanted)));
+        L::candidates(&self.pages, &self.version.index, wanted.low(), &mut pbns)?;
+        let some = pbns.into_iter().take(MAX_CANDIDATES + 2);
+        candidates.extend(some.map(|pbn| Candidate { place, pbn }));
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! The PBNs whose contents have left a cache lately, or were read and did not enter it.
+
+use super::hash;
+use gemelo_format::Pbn;
+
+/// Places for each content that is remembered. With more of them, fewer meet at a place, where the
+/// newer one takes it.
+const PLACES: usize = 2;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    /// 0 for a place that nothing has taken.
+    number: u32,
+    at: u32,
+}
+
+/// The last PBNs that were noted, by their hashes. One may be missing; a cache is as right without
+/// it, and only holds less of what is read often.
+#[derive(Debug)]
+pub(super) struct Ghost {
+    marks: Vec<Mark>,
+    /// PBNs that were noted. It may wrap around.
+    noted: u32,
+    most: u32,
+}
+
+impl Ghost {
+    /// Makes one that remembers the last `most` PBNs.
+    pub(super) fn new(most: usize) -> Self {
+        let marks = vec![Mark::default(); (most * PLACES).next_power_of_two()];
+        Self { marks, noted: 0, most: u32::try_from(most).unwrap_or(u32::MAX) }
+    }
+
+    /// Notes a PBN.
+    pub(super) fn note(&mut self, pbn: Pbn) {
+        self.noted = self.noted.wrapping_add(1);
+        let mark = Mark { number: pbn.number(), at: self.noted };
+        if let Some(place) = self.place(pbn) {
+            *place = mark;
+        }
+    }
+
+    /// Returns whether a PBN is among the last ones.
+    pub(super) fn knows(&mut self, pbn: Pbn) -> bool {
+        let (noted, most) = (self.noted, self.most);
+        let mark = self.place(pbn).filter(|mark| mark.number == pbn.number());
+        mark.is_some_and(|mark| noted.wrapping_sub(mark.at) < most)
+    }
+
+    /// Forgets a PBN.
+    pub(super) fn forget(&mut self, pbn: Pbn) {
+        if let Some(mark) = self.place(pbn).filter(|mark| mark.number == pbn.number()) {
+            *mark = Mark::default();
+        }
+    }
+
+    fn place(&mut self, pbn: Pbn) -> Option<&mut Mark> {
+        let last = self.marks.len().checked_sub(1)? as u64;
+        // The cast is safe: the place is below the length.
+        self.marks.get_mut((hash(pbn) & last) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pbn(number: u32) -> Pbn {
+        Pbn::new(number).unwrap()
+    }
+
+    #[test]
+    fn the_last_ones_are_remembered_and_no_others() {
+        let mut ghost = Ghost::new(1000);
+        assert!(!ghost.knows(pbn(1)));
+        (1..3000).for_each(|number| ghost.note(pbn(number)));
+        let found: Vec<u32> = (1..3500).filter(|number| ghost.knows(pbn(*number))).collect();
+        assert!(found.iter().all(|number| (2000..3000).contains(number)), "{found:?}");
+        assert!(found.len() > 600, "{} of 1000", found.len());
+        found.iter().for_each(|number| ghost.forget(pbn(*number)));
+        assert!(!(1..3500).any(|number| ghost.knows(pbn(number))));
+    }
+}
