@@ -36,7 +36,7 @@ pub type Receive<'a> = &'a dyn Fn(usize, &[u8]) -> Result<(), String>;
 
 /// A run on many hosts.
 pub struct Orders<'a> {
-    /// The hosts.
+    /// The hosts of the run, in the order of their numbers.
     pub hosts: &'a Hosts,
     /// The way to them.
     pub transport: &'a Transport,

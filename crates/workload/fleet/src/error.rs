@@ -28,7 +28,7 @@ pub enum FleetError {
     Refused {
         /// Name of the host.
         host: String,
-        /// Its error.
+        /// The reason that the host gives, with the kind of its failure.
         refusal: Refusal,
     },
     /// The tasks of the hosts do not fit together.

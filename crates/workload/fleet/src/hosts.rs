@@ -62,7 +62,7 @@ impl Hosts {
         }
     }
 
-    /// Returns the names.
+    /// Returns the names in the order in which the user gave them.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.0

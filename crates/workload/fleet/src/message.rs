@@ -48,7 +48,7 @@ pub(crate) enum FromHost {
     Piece { data: String },
     /// The task has ended.
     Done(Done),
-    /// The task failed.
+    /// The task failed and has no result.
     Failed(Refusal),
 }
 

@@ -53,7 +53,7 @@ pub struct ReadTrace {
     pub devices: Vec<String>,
     /// Records skipped at the start.
     pub skip: u64,
-    /// Most records read.
+    /// Largest number of records that were to be read; all if absent.
     pub limit: Option<u64>,
     /// Length of the part that was read, in nanoseconds of the trace.
     pub time_ns: Option<u64>,

@@ -57,7 +57,7 @@ pub struct Segment {
 /// A write whose outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UncertainWrite {
-    /// Process that wrote.
+    /// Number of the process that wrote, counted from 0.
     pub process: u32,
     /// Number of the write among the process's writes in this segment, counted from 0.
     pub write: u64,

@@ -11,12 +11,12 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobOperation {
-    /// Writes only.
+    /// All operations write.
     #[default]
     Write,
-    /// Reads only.
+    /// All operations read, and nothing is written but populated blocks.
     Read,
-    /// Reads and writes.
+    /// Operations read or write, by a share of writes or by separate rates.
     Mixed,
 }
 
@@ -53,7 +53,7 @@ impl SyncPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Populate {
-    /// Nothing is written.
+    /// Nothing is written: files, regions and volumes keep what they hold.
     #[default]
     None,
     /// Zeros are written to every block.
@@ -116,22 +116,22 @@ pub enum Pace {
 /// process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// Kinds of operations.
+    /// Whether operations read, write, or do both.
     pub operation: JobOperation,
     /// Share of writes among the operations of a mixed job, from 0 to 1. It is unused if reads and
     /// writes have separate rates.
     pub write_share: f64,
     /// Pattern that chooses the blocks to read and write.
     pub pattern: Pattern,
-    /// Block size.
+    /// Bytes of each operation, and the unit of duplicates.
     pub block_bytes: usize,
     /// Size of each process's file or region.
     pub file_bytes: u64,
-    /// Number of processes.
+    /// Number of processes. Each is a thread with a file or region of its own.
     pub processes: u32,
     /// Operations that each process keeps in flight.
     pub queue_depth: usize,
-    /// I/O engine.
+    /// Way in which operations are submitted to the system.
     pub engine: Engine,
     /// Path that writes take to storage.
     pub sync: SyncPolicy,
@@ -243,9 +243,9 @@ pub enum JobError {
     Range {
         /// Name of the figure.
         what: &'static str,
-        /// Given value.
+        /// Value that was given, as text.
         value: String,
-        /// Permitted values.
+        /// Range of the values that are permitted, in words.
         range: &'static str,
     },
     /// Two settings that contradict each other.

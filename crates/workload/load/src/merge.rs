@@ -21,7 +21,7 @@ pub struct PartResult<'a> {
     pub host: &'a str,
     /// Number of the host.
     pub index: u32,
-    /// Its result.
+    /// Result of the processes of this host alone.
     pub result: &'a RunResult,
 }
 

@@ -64,7 +64,7 @@ impl RunResult {
 /// The figures of a pool before and after a run, and the prediction from the contents written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Stats before populating.
+    /// Stats of the pool before the target was populated.
     pub before: PoolStats,
     /// Stats after the run.
     pub after: PoolStats,
@@ -177,13 +177,13 @@ pub struct Measured {
 /// The figures of the reads or of the writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperationStats {
-    /// Operations completed.
+    /// Operations that completed, without those of ramp-up and cool-down.
     pub operations: u64,
     /// Bytes of these operations.
     pub data_bytes: u64,
-    /// Operations a second.
+    /// Operations divided by the measured time, in operations a second.
     pub operations_per_s: f64,
-    /// Bytes a second.
+    /// Bytes of these operations divided by the measured time, in bytes a second.
     pub bytes_per_s: f64,
     /// Latency. In an open loop it counts from the due time of an operation.
     pub latency: Timing,
@@ -243,11 +243,11 @@ pub struct Interval {
 /// The reads or the writes of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct IntervalStats {
-    /// Operations completed.
+    /// Operations that completed in the interval.
     pub operations: u64,
-    /// Bytes a second.
+    /// Bytes of these operations divided by the length of the interval, in bytes a second.
     pub bytes_per_s: f64,
-    /// Mean latency.
+    /// Mean latency in nanoseconds.
     pub mean_ns: f64,
     /// Median latency, to one part in a hundred.
     pub p50_ns: u64,
@@ -260,7 +260,7 @@ pub struct IntervalStats {
 /// The amount written before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Populated {
-    /// Bytes written.
+    /// Bytes that all processes together wrote.
     pub data_bytes: u64,
     /// Time taken, including a sync at the end.
     pub elapsed_ns: u64,
@@ -269,7 +269,7 @@ pub struct Populated {
 /// The duplicates among the blocks written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WrittenDistribution {
-    /// Blocks written.
+    /// Blocks that the run wrote, each time that one was written.
     pub blocks: u64,
     /// Blocks counted: all of them up to a limit, else the first ones of each process.
     pub counted_blocks: u64,
@@ -308,7 +308,7 @@ impl Verification {
 pub struct Mismatch {
     /// Process that the place belongs to.
     pub process: u32,
-    /// File or device.
+    /// Path of the file or device, or name of the volume or export, as in the target.
     pub place: String,
     /// Offset of the block from the start of the process's place.
     pub offset_bytes: u64,

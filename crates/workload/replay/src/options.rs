@@ -65,7 +65,7 @@ pub struct ReplayOptions {
     pub processes: u32,
     /// Operations that each process keeps in flight.
     pub queue_depth: usize,
-    /// I/O engine.
+    /// Way in which operations are submitted to the system.
     pub engine: Engine,
     /// `true` if every read is checked.
     pub verify: bool,

@@ -15,7 +15,7 @@ pub struct ReplayResult {
     pub reads: ReplayStats,
     /// Figures of the writes.
     pub writes: ReplayStats,
-    /// Number of flushes.
+    /// Flushes of the trace. Each is executed by all processes.
     pub flushes: u64,
     /// Trims. A trim that crosses from the part of one process to another's counts several times.
     pub trims: u64,
@@ -41,7 +41,7 @@ pub struct ReplayResult {
 /// The figures of the reads or of the writes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ReplayStats {
-    /// Operations completed.
+    /// Operations that completed. A record can be several of them.
     pub operations: u64,
     /// Bytes of these operations.
     pub data_bytes: u64,
@@ -70,7 +70,7 @@ pub struct Lateness {
 /// The result of checking reads.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ReplayVerification {
-    /// Blocks compared.
+    /// Blocks that were read and compared with the content that the trace left there.
     pub checked: u64,
     /// Blocks that differ from the expected content.
     pub wrong: u64,
@@ -86,7 +86,7 @@ pub struct ReplayVerification {
 pub struct ReplayMismatch {
     /// Number of the block on the target.
     pub block: u64,
-    /// Expected content.
+    /// Description of the content that the trace left in the block.
     pub expected: String,
     /// Description of the content found.
     pub found: String,

@@ -21,12 +21,12 @@ pub enum ScanFingerprintKind {
     Sha256,
     /// SHA-1, cut to 128 bits.
     Sha1,
-    /// MD5, 128 bits.
+    /// MD5, which has 128 bits and is not collision-resistant.
     Md5,
 }
 
 impl ScanFingerprintKind {
-    /// All kinds.
+    /// The kinds in the order of their declaration.
     pub const ALL: [Self; 5] = [Self::Xxh3, Self::Blake3, Self::Sha256, Self::Sha1, Self::Md5];
 
     /// Returns the name that users write.

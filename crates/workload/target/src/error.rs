@@ -34,7 +34,7 @@ pub enum TargetError {
     #[kind(BadInput)]
     #[error("{} is {found}: give a directory, a file or a block device", path.display())]
     Kind {
-        /// The refused path.
+        /// The path that the user gave.
         path: PathBuf,
         /// The kind of file at the path.
         found: &'static str,
@@ -59,7 +59,7 @@ pub enum TargetError {
     #[kind(BadInput)]
     #[error("{} does not exist: create this directory first", path.display())]
     NoDirectory {
-        /// The missing directory.
+        /// The directory that has to be created.
         path: PathBuf,
     },
     /// The job reads a file that does not exist.
@@ -69,14 +69,14 @@ pub enum TargetError {
         path.display()
     )]
     Missing {
-        /// The missing file.
+        /// The file that the job was to read.
         path: PathBuf,
     },
     /// The job would overwrite an existing file.
     #[kind(BadInput)]
     #[error("{} exists", path.display())]
     Exists {
-        /// The existing file.
+        /// The file that a write would replace.
         path: PathBuf,
     },
     /// The job would overwrite storage that holds data.
@@ -105,7 +105,7 @@ pub enum TargetError {
     #[kind(BadInput)]
     #[error("{} is read-only, but the job writes: give a writable target", path.display())]
     ReadOnly {
-        /// The read-only storage.
+        /// The device, volume or export that refuses writes.
         path: PathBuf,
     },
     /// The storage is smaller than the job needs.
@@ -131,7 +131,7 @@ pub enum TargetError {
         path.display()
     )]
     SharedFile {
-        /// The file.
+        /// The file that all hosts were given.
         path: PathBuf,
         /// The size that all hosts together need in bytes.
         need_bytes: u64,

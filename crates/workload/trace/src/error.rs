@@ -44,7 +44,7 @@ pub enum TraceError {
         path: PathBuf,
         /// Number of the line, or of the record in a binary format, counted from 1.
         line: u64,
-        /// Malformed field.
+        /// The reason why the line is malformed.
         problem: Malformed,
         /// Start of the line.
         found: String,
@@ -61,7 +61,7 @@ pub enum TraceError {
         path: PathBuf,
         /// Number of the line, counted from 1.
         line: u64,
-        /// Longest permitted line.
+        /// Bytes of the longest line that is permitted.
         max_bytes: usize,
     },
     /// The content matches no format.

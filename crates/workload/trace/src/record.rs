@@ -35,7 +35,7 @@ pub struct Record {
     pub command: u32,
     /// Start in bytes from the beginning of the device.
     pub offset_bytes: u64,
-    /// Length in bytes.
+    /// Length of the range in bytes, not rounded to sectors or blocks.
     pub length_bytes: u64,
     /// Kind of the operation.
     pub operation: TraceOperation,

@@ -15,11 +15,11 @@ pub struct FlowopResult {
     pub reads: bool,
     /// `true` if the flowop writes.
     pub writes: bool,
-    /// Number of operations.
+    /// Number of operations that were completed in the interval.
     pub operations: u64,
     /// Operations a second in the interval.
     pub operations_per_s: f64,
-    /// Bytes transferred.
+    /// Bytes that these operations read and wrote.
     pub data_bytes: u64,
     /// Bytes a second in the interval.
     pub data_bytes_per_s: f64,
@@ -66,19 +66,19 @@ impl FlowopResult {
 pub struct WorkloadInterval {
     /// Length of the interval in seconds.
     pub elapsed_s: f64,
-    /// Number of threads.
+    /// Number of threads of all processes together.
     pub threads: u64,
-    /// Operations on files.
+    /// Operations of flowops that work on files.
     pub operations: u64,
     /// Operations on files a second.
     pub operations_per_s: f64,
-    /// Reads a second.
+    /// Operations that read, a second.
     pub reads_per_s: f64,
-    /// Writes a second.
+    /// Operations that write, a second.
     pub writes_per_s: f64,
-    /// Bytes transferred.
+    /// Bytes that these operations read and wrote.
     pub data_bytes: u64,
-    /// Bytes a second.
+    /// The same bytes divided by the length of the interval, in bytes a second.
     pub data_bytes_per_s: f64,
     /// Mean latency of operations on files in nanoseconds.
     pub mean_latency_ns: f64,

@@ -162,11 +162,11 @@ impl LatencyHistogram {
 /// The figures of a histogram that people read. All but the mean have three significant digits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencySummary {
-    /// Mean latency.
+    /// Mean latency in nanoseconds, from the exact sum.
     pub mean_ns: f64,
-    /// Shortest latency.
+    /// Shortest latency in nanoseconds.
     pub min_ns: u64,
-    /// Longest latency.
+    /// Longest latency in nanoseconds.
     pub max_ns: u64,
     /// Pairs of a percentage, from 1 to 99.99, and the latency that this percentage of operations
     /// did not exceed.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Stats {
     /// Block size in bytes.
     pub block_bytes: u64,
-    /// Number of records.
+    /// Number of records of all kinds.
     pub records: u64,
     /// Number of reads.
     pub reads: u64,
@@ -25,9 +25,9 @@ pub struct Stats {
     pub duration_ns: u64,
     /// The same time in days.
     pub days: f64,
-    /// Bytes written.
+    /// Bytes of all writes, counted at every write.
     pub written_bytes: u64,
-    /// Bytes read.
+    /// Bytes of all reads, counted at every read.
     pub read_bytes: u64,
     /// Blocks written, counted at every write.
     pub written_blocks: u64,

@@ -16,9 +16,9 @@ pub struct Preset {
     pub about: &'static str,
     /// Days to which the figures apply.
     pub days: f64,
-    /// Data read.
+    /// Data that reads return, all and by distinct places and contents.
     pub reads: DataAmount,
-    /// Data written.
+    /// Data that writes bring, all and by distinct places and contents.
     pub writes: DataAmount,
     /// Distinct places accessed by reads or writes, in GiB.
     pub touched_gib: f64,
