@@ -20,8 +20,8 @@ pub struct ChosenBackend {
 }
 
 impl PoolOptions {
-    /// Chooses the fastest backend whose metadata fit in this memory when the pool is full, with one
-    /// LBN for each block, and with a cache of this size.
+    /// Chooses the fastest backend whose metadata fit in this memory when the pool is full, with
+    /// one LBN for each block, and with a cache of this size.
     ///
     /// # Errors
     /// Fails if an option is out of range, or if no backend fits.
