@@ -6,6 +6,8 @@ use gemelo_format::Pbn;
 /// Places for each content that is remembered. With more of them, fewer meet at a place, where the
 /// newer one takes it.
 const PLACES: usize = 2;
+/// PBNs that are remembered at most, however large the cache is: 4 MiB of memory.
+const MOST_REMEMBERED: usize = 1 << 18;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Mark {
@@ -26,9 +28,9 @@ pub(super) struct Ghost {
 }
 
 impl Ghost {
-    /// Makes one that remembers the last `most` PBNs.
-    pub(super) const fn new(most: usize) -> Self {
-        Self { marks: Vec::new(), noted: 0, most }
+    /// Makes one that remembers the last PBNs, as many as a cache has contents.
+    pub(super) fn new(contents: usize) -> Self {
+        Self { marks: Vec::new(), noted: 0, most: contents.min(MOST_REMEMBERED) }
     }
 
     /// Notes a PBN.

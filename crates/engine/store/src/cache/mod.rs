@@ -90,9 +90,13 @@ impl ContentCache {
 
     /// Returns the figures of the cache.
     pub(crate) fn figures(&self) -> ContentCacheStats {
-        let contents: usize = self.parts.iter().map(Part::contents).sum();
         let bytes = |contents: usize| (contents * self.block_bytes) as u64;
-        self.counts.figures(bytes(self.capacity), bytes(contents))
+        self.counts.figures(bytes(self.capacity), bytes(self.contents()))
+    }
+
+    /// Returns the number of contents.
+    fn contents(&self) -> usize {
+        self.parts.iter().map(Part::contents).sum()
     }
 
     /// Counts contents that readers found, and did not find in memory.
@@ -144,7 +148,9 @@ impl ContentCache {
         if self.is_off() {
             return;
         }
-        if numbers.len() <= self.capacity {
+        // The shorter one of the range and the table is searched. Few numbers are searched for in
+        // any case, because that takes one lock.
+        if numbers.len() <= 1 << NEIGHBOURS_SHIFT || numbers.len() <= self.contents() {
             let mut locking = self.locking();
             for pbn in numbers.filter_map(Pbn::new) {
                 locking.shard(pbn).into_iter().for_each(|shard| shard.forget(pbn));

@@ -27,6 +27,9 @@ const MOST_FOUND: u8 = 3;
 const MAX_PASSED_OVER: usize = 64;
 /// Slots without a content that are looked at in the search for one that no reader uses.
 const MAX_SPARE_TRIED: usize = 8;
+/// Contents for which the table has places from its first use on. A table of more grows when it has
+/// to, whatever size of the cache was asked for.
+const TABLE_PLACES: usize = 1 << 18;
 /// Counts of the changes of contents, each for the PBNs of some hashes.
 const VERSIONS: usize = 256;
 
@@ -228,8 +231,8 @@ impl Shard {
         let queue = if is_known { Queue::Main } else { Queue::Small };
         self.ghost.forget(pbn);
         if self.table.capacity() == 0 {
-            // It never moves its contents to a larger table while others wait for the lock.
-            self.table.reserve(self.most, |kept| hash(kept.pbn));
+            // It seldom moves its contents to a larger table while others wait for the lock.
+            self.table.reserve(self.most.min(TABLE_PLACES), |kept| hash(kept.pbn));
         }
         let kept = Kept { pbn, number, queue, found: 0, slot };
         self.table.insert_unique(hash(pbn), kept, |kept| hash(kept.pbn));

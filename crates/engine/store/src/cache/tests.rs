@@ -85,6 +85,21 @@ fn contents_are_spread_and_none_is_found_once_it_is_forgotten() {
     assert!(found(&cache, 1000..6000).is_empty() && !found(&cache, 300..1000).is_empty());
 }
 
+/// The size is what the user asks for, whatever the machine has.
+#[test]
+fn a_cache_of_any_size_takes_memory_by_what_it_holds() {
+    let cache = cache(usize::MAX / BLOCK);
+    keep(&cache, 1..3000);
+    assert_eq!(found(&cache, 1..3001), (1..3000).collect::<Vec<u32>>());
+    let below = |number: u32, buffer: &mut [u8]| {
+        buffer.copy_from_slice(&u64::from(number).to_le_bytes());
+        Ok(())
+    };
+    assert_eq!(read(&cache, &[3000, 3000], Purpose::Ready, &below), [3000, 3000]);
+    cache.forget(1..u32::MAX);
+    assert!(found(&cache, 1..3001).is_empty());
+}
+
 #[test]
 fn a_cache_without_memory_holds_nothing() {
     let cache = cache(0);
@@ -98,8 +113,8 @@ fn a_cache_without_memory_holds_nothing() {
     assert_eq!(cache.figures(), ContentCacheStats::default());
 }
 
-/// What was read with a wait enters at once, and what was there without one when it is read again.
-/// A read that failed, or was left, fills nothing.
+/// A content that was read with a wait enters at once, and one that was there without a wait when it
+/// is read again. A read that failed, or was left, fills nothing.
 #[test]
 fn a_cache_is_filled_at_once_after_a_wait_and_else_by_the_second_read() {
     let cache = cache(100);

@@ -114,7 +114,7 @@ fn a_content_is_that_of_the_disk_or_none_and_the_bound_is_kept() {
     }
 }
 
-/// What is read often stays while a scan of many times the size goes through.
+/// A content that is read often stays while a scan of many times the size goes through.
 #[test]
 fn a_long_scan_leaves_what_is_read_often() {
     let mut held = Held::new(100);
