@@ -28,7 +28,7 @@ pub struct VolumeRecord {
     /// The compression of further writes.
     #[stat(skip)]
     pub compression: Compression,
-    /// Whether the volume takes no writes: it is a snapshot.
+    /// `true` if the volume takes no writes: it is a snapshot.
     pub read_only: bool,
     /// `true` if the volume is being made or removed, so that no client sees it.
     #[serde(skip)]

@@ -58,7 +58,7 @@ fn prose(page: &str) -> String {
     parts.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a text ends with an expression that is not the end of a longer word or number.
+/// Returns whether a text ends with an expression that is not the end of a longer word or number.
 fn ends_with(text: &str, end: &str) -> bool {
     let before = text.strip_suffix(end);
     before

@@ -71,6 +71,22 @@ fn comments_are_not_wider_than_code() {
     assert!(wide.is_empty(), "comments of more than {MAX_COLUMNS} columns:\n{}", wide.join("\n"));
 }
 
+/// A test that was renamed would leave a row that points at nothing.
+#[test]
+fn the_list_of_mutations_names_tests_that_exist() {
+    let sources: String = files(&root(), ".rs").iter().map(|path| read(path)).collect();
+    let list = read(&root().join("crates/engine/volume/tests/mutations.md"));
+    let is_name = |text: &&str| {
+        let is_part = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
+        text.contains('_') && text.chars().all(|char| is_part(char) || char == '_')
+    };
+    let names: Vec<&str> = list.split('`').filter(is_name).collect();
+    assert!(names.len() > 50, "{} tests", names.len());
+    let missing = |name: &&&str| !sources.contains(&format!("fn {name}("));
+    let missing: Vec<&&str> = names.iter().filter(missing).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn nothing_is_left_for_later_and_nothing_names_the_machine_it_was_written_on() {
     // Put together here, so that this file passes.

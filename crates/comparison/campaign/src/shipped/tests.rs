@@ -338,8 +338,8 @@ fn simulated(
     compare_targets(record, &groups, Standards::of(record).unwrap())
 }
 
-/// What a plan tells before it runs is what its campaigns do: the share of differences that are
-/// found, and at most 5 % of campaigns of equal targets with a difference.
+/// A plan tells before it runs the share of differences that its campaigns find, and at most 5 % of
+/// campaigns of equal targets find one.
 #[test]
 fn the_settings_of_the_plans_keep_their_level_and_find_what_they_tell() {
     const SEED: u64 = 17;

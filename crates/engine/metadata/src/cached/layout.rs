@@ -208,7 +208,7 @@ pub(crate) trait Layout: Send + Sync + 'static {
     /// The index of a state of the metadata.
     type Index: IndexState;
 
-    /// Whether the maps of volumes share pages.
+    /// `true` if the maps of volumes share pages.
     const SHARES_MAPS: bool;
 
     /// Returns the map after the changes of a layer, and adds the slots of the new pages, if maps

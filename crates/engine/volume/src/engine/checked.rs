@@ -27,7 +27,7 @@ pub(super) enum Waiting {
     None,
 }
 
-/// Where contents were read.
+/// The source from which contents were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// In memory or on the disk. A wrong content must not stay in the cache.

@@ -105,7 +105,7 @@ fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process exists and is not a corpse.
+/// Returns whether a process exists and is not a corpse.
 fn is_alive(process: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{process}/stat"))
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("Z").starts_with('Z'))

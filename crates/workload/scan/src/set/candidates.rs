@@ -1,7 +1,6 @@
 //! The places of the most repeated contents, found without storing a place for every content.
 //!
-//! When the count of a content reaches a level, the content is offered as a candidate with the
-//! place of that block. A bounded number of candidates is kept: those at the highest levels, and
+//! A content whose count reaches a level is offered as a candidate with the place of that block. A bounded number of candidates is kept: those at the highest levels, and
 //! within one level those with the smallest fingerprints. Levels are every number below 64, and
 //! above it the numbers with at most six significant bits. A content that ends among the ten most
 //! repeated (ties go to the smallest fingerprint) therefore lacks a place only if a thousand others

@@ -13,7 +13,7 @@ const JOURNAL_PER_DATA: u64 = 4;
 /// Most blocks that the veto does not learn about before the next sync of the data store.
 const MAX_HELD_BACK: usize = 65_536;
 
-/// Where the contents are after a sync.
+/// The places of contents after a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine::log) enum Settled {
     /// In the data store.
