@@ -113,8 +113,8 @@ fn a_cache_without_memory_holds_nothing() {
     assert_eq!(cache.figures(), ContentCacheStats::default());
 }
 
-/// A content that was read with a wait enters at once, and one that was there without a wait when it
-/// is read again. A read that failed, or was left, fills nothing.
+/// A content that was read with a wait enters at once, and one that was there without a wait when
+/// it is read again. A read that failed, or was left, fills nothing.
 #[test]
 fn a_cache_is_filled_at_once_after_a_wait_and_else_by_the_second_read() {
     let cache = cache(100);

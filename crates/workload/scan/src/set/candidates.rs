@@ -1,11 +1,12 @@
 //! The places of the most repeated contents, found without storing a place for every content.
 //!
-//! A content whose count reaches a level is offered as a candidate with the place of that block. A bounded number of candidates is kept: those at the highest levels, and
-//! within one level those with the smallest fingerprints. Levels are every number below 64, and
-//! above it the numbers with at most six significant bits. A content that ends among the ten most
-//! repeated (ties go to the smallest fingerprint) therefore lacks a place only if a thousand others
-//! have as many copies to within 3 %. Contents with a single copy are candidates too, because they
-//! may have many in a merge of sets.
+//! A content whose count reaches a level is offered as a candidate with the place of that block. A
+//! bounded number of candidates is kept: those at the highest levels, and within one level those
+//! with the smallest fingerprints. Levels are every number below 64, and above it the numbers with
+//! at most six significant bits. A content that ends among the ten most repeated (ties go to the
+//! smallest fingerprint) therefore lacks a place only if a thousand others have as many copies to
+//! within 3 %. Contents with a single copy are candidates too, because they may have many in a
+//! merge of sets.
 
 use super::locked;
 use crate::fingerprint::ScanFingerprint;
