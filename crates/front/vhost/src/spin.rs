@@ -1,14 +1,16 @@
-//! Looking for requests for a moment before a queue's thread sleeps.
+//! Looking at a ring for a moment before a thread sleeps.
 //!
-//! Waking a thread takes as long as several requests of a guest that waits for each answer. A
-//! thread therefore goes on looking for the next request, and the guest need not notify it. The
-//! time grows while requests come soon after the answers, and is nothing otherwise: requests that
-//! are rare cost no processor.
+//! Waking a thread takes as long as several requests of a guest that waits for each answer. The
+//! thread of a queue therefore goes on looking for the next request, and the guest need not notify
+//! it; the driver looks for an answer in the same way. The time grows while they come soon, and is
+//! nothing otherwise: rare requests cost no processor.
 
 use gemelo_base::{Clock, SystemClock};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-/// The longest time of looking. A request that comes later is worth a sleep.
+/// The longest time of looking. A request or an answer that comes later is worth a sleep.
+pub(crate) const MAX: Duration = Duration::from_nanos(MAX_NS);
 const MAX_NS: u64 = 64_000;
 /// The first time of looking.
 const FIRST_NS: u64 = 4_000;
@@ -16,7 +18,7 @@ const FIRST_NS: u64 = 4_000;
 /// Threads of this process that look at the moment.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
-/// The time for which a queue's thread looks for requests; see the module.
+/// The time for which a thread looks at its ring; see the module.
 pub(crate) struct Spin {
     clock: SystemClock,
     /// The most threads that may look at once: others need processors as well.
@@ -50,7 +52,7 @@ impl Spin {
         Self { began_ns: clock.now_ns(), clock, most: processors / 2, window_ns: 0 }
     }
 
-    /// Looks for a request until it is there or the time is over. Returns whether it is there.
+    /// Looks until something is there or the time is over. Returns whether it is there.
     pub(crate) fn look(&mut self, is_there: impl Fn() -> bool) -> bool {
         self.began_ns = self.clock.now_ns();
         let Some(_looking) = Looking::begin(self.most).filter(|_| self.window_ns > 0) else {
@@ -67,14 +69,14 @@ impl Spin {
         }
     }
 
-    /// Notes that a request came after a sleep, and adapts the time.
+    /// Notes that the thread was woken from its sleep, and adapts the time.
     pub(crate) fn woken(&mut self) {
         let waited_ns = self.clock.now_ns().saturating_sub(self.began_ns);
         self.window_ns = next_window(self.window_ns, waited_ns);
     }
 }
 
-/// The time to look for after a request that came only after this one.
+/// The time to look for after something came later than this one allowed.
 const fn next_window(window_ns: u64, waited_ns: u64) -> u64 {
     if waited_ns > MAX_NS {
         return 0;

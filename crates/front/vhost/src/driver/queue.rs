@@ -3,6 +3,7 @@
 use super::Number;
 use super::layout::{DESCRIPTORS_OF_SLOT, Layout, RANGE_AT, STATUS_AT};
 use crate::config::SECTOR_BYTES;
+use crate::spin::{self, Spin};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -93,6 +94,7 @@ pub struct DriverQueue {
     used: u16,
     /// Requests that the device does not know, and that are therefore done.
     skipped: Vec<usize>,
+    spin: Spin,
 }
 
 fn broken(error: VolatileMemoryError) -> io::Error {
@@ -119,6 +121,7 @@ impl DriverQueue {
             notified: 0,
             used: 0,
             skipped: Vec::new(),
+            spin: Spin::new(),
         }
     }
 
@@ -276,16 +279,31 @@ impl DriverQueue {
         loop {
             let answers = self.take_answers(&mut with)?;
             let Some(longest) = wait.filter(|_| answers == 0) else { return Ok(answers) };
+            if longest.is_none_or(|time| time > spin::MAX) && self.has_answer_soon() {
+                continue;
+            }
             let is_wanted = self.layout.available() + 4 + 2 * usize::from(self.layout.size());
             self.set(is_wanted, self.used.to_le())?;
             // The wish is visible before the index of the device is read once more.
             fence(Ordering::SeqCst);
-            if u16::from_le(self.get::<u16>(self.layout.used() + 2)?) == self.used
-                && !self.wait_for_call(longest)?
-            {
-                return Ok(0);
+            if u16::from_le(self.get::<u16>(self.layout.used() + 2)?) == self.used {
+                if !self.wait_for_call(longest)? {
+                    return Ok(0);
+                }
+                self.spin.woken();
             }
         }
+    }
+
+    /// Looks for an answer for a moment, in which the device need not notify this thread.
+    fn has_answer_soon(&mut self) -> bool {
+        let index = self.first + self.layout.used() + 2;
+        let Self { memory, spin, used, .. } = self;
+        let memory = memory.as_volatile_slice();
+        spin.look(|| match memory.load::<u16>(index, Ordering::Acquire) {
+            Ok(end) => u16::from_le(end) != *used,
+            Err(_) => false,
+        })
     }
 
     /// Waits for a notification. Returns `false` if the time is over.
