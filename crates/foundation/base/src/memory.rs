@@ -1,9 +1,18 @@
-//! The allocator of the process.
+//! The memory of the machine, and the allocator of the process.
 
 use std::ffi::c_int;
 
 /// The fewest arenas of a process: with one, every thread would wait for every other.
 const MIN_ARENAS: usize = 2;
+
+/// Returns the bytes of memory of this machine.
+#[must_use]
+pub fn of_machine() -> u64 {
+    let info = rustix::system::sysinfo();
+    let unit = u64::from(info.mem_unit);
+    // The cast is safe: it has the width of a word of the machine.
+    (info.totalram as u64).saturating_mul(unit.max(1))
+}
 
 /// Has the allocator share one arena for each processor between all threads that begin later.
 ///

@@ -48,7 +48,7 @@ impl Provenance {
             ),
             cpu: cpu_model().unwrap_or_else(|| "unknown".to_owned()),
             cpu_count: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
-            memory_bytes: memory_bytes(),
+            memory_bytes: gemelo_base::memory::of_machine(),
             started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
             target: None,
             seed: None,
@@ -60,12 +60,6 @@ fn cpu_model() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
-}
-
-fn memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    let unit = u64::from(info.mem_unit);
-    (info.totalram as u64).saturating_mul(unit.max(1))
 }
 
 #[cfg(test)]

@@ -263,6 +263,7 @@ impl Arguments {
 
     fn options(&self, place: &PoolPlace) -> anyhow::Result<ServeOptions> {
         let settings = self.settings(place)?;
+        settings.fit(gemelo_base::memory::of_machine())?;
         Ok(ServeOptions {
             // Each protocol of clients is a line here.
             front_ends: self.front_ends()?,

@@ -8,6 +8,7 @@ use crate::failure::RequestFailure;
 use crate::scrub::ScrubSchedule;
 use file::{parse, text_of};
 use gemelo_base::DailyWindow;
+use gemelo_base::units::format_size;
 use gemelo_disk::IoMode;
 use gemelo_place::PoolPlace;
 use gemelo_volume::{FinderTuning, InlineOverload, LayoutTuning, Tuning};
@@ -218,6 +219,29 @@ impl Settings {
         }
     }
 
+    /// Checks that caches and buffers fit into a machine.
+    ///
+    /// # Errors
+    /// Fails if they would take more than all its memory together.
+    pub fn fit(&self, memory_bytes: u64) -> Result<(), RequestFailure> {
+        let tuning = self.tuning();
+        let parts = [
+            ("metadata-cache", tuning.cache_bytes),
+            ("cache", tuning.content_cache_bytes),
+            ("write-buffer", tuning.write_buffer_bytes),
+            ("finder-memory", tuning.finder.memory_bytes),
+        ];
+        let all_bytes = parts.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        if all_bytes <= memory_bytes {
+            return Ok(());
+        }
+        let told = parts.map(|(name, bytes)| format!("{name} {}", format_size(bytes))).join(", ");
+        let machine = format_size(memory_bytes);
+        Err(RequestFailure::refused(format!(
+            "this machine has {machine} of memory, less than {told}"
+        )))
+    }
+
     fn finder_tuning(&self) -> FinderTuning {
         let usual = FinderTuning::default();
         let span = |span_ms: Option<u64>, usual| span_ms.map_or(usual, Duration::from_millis);
@@ -236,6 +260,17 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn caches_and_buffers_fit_into_the_machine_together() {
+        let gibibyte = Some(1 << 30);
+        let settings =
+            Settings { cache_bytes: gibibyte, write_buffer_bytes: gibibyte, ..Settings::default() };
+        settings.fit(3 << 30).unwrap();
+        let refused = settings.fit(2 << 30).unwrap_err().to_string();
+        assert!(refused.contains("2.00 GiB of memory, less than metadata-cache"), "{refused}");
+        assert!(Settings { write_buffer_bytes: Some(u64::MAX), ..settings }.fit(1 << 40).is_err());
+    }
 
     fn all() -> Settings {
         Settings {
