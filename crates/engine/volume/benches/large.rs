@@ -92,7 +92,7 @@ impl Bench {
         };
         let cache_bytes = options.cache_mib << 20;
         // The memory is that of the metadata.
-        let tuning = Tuning { cache_bytes, content_cache_bytes: 0, ..Tuning::default() };
+        let tuning = Tuning { cache_bytes, content_cache_bytes: Some(0), ..Tuning::default() };
         let next = AtomicU32::new(0);
         let load = options.load;
         let bench = Self { path, data, metadata, tuning, blocks, load, next, memory_bytes: 0 };

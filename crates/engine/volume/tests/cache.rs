@@ -82,7 +82,7 @@ fn pool_of_clones(
     let PoolDisks { data, metadata, .. } = simulation.disks();
     let data = Arc::new(CountingDisk { below: data, read_bytes: AtomicU64::new(0) });
     let disks = PoolDisks::new(data.clone(), metadata);
-    let tuning = Tuning { content_cache_bytes, ..tuning_on_disk() };
+    let tuning = Tuning { content_cache_bytes: Some(content_cache_bytes), ..tuning_on_disk() };
     let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
     data.read_bytes.store(0, Ordering::SeqCst);
     (data, pool)

@@ -34,7 +34,7 @@ const SHARED: u64 = 8;
 
 /// Settings with which contents are read from the disk, where they rot.
 fn tuning() -> Tuning {
-    Tuning { content_cache_bytes: 0, ..tuning_on_disk() }
+    Tuning { content_cache_bytes: Some(0), ..tuning_on_disk() }
 }
 
 fn check_data(disks: &PoolDisks) -> CheckReport {

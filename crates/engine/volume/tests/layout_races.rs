@@ -41,7 +41,7 @@ impl World {
         let simulation = Simulation::new(1);
         Pool::format(&simulation.disks(), options).unwrap();
         // Contents that were flushed are read from the disk, so that reads can be held.
-        let tuning = Tuning { content_cache_bytes: 0, ..tuning() };
+        let tuning = Tuning { content_cache_bytes: Some(0), ..tuning() };
         let pool = open(&simulation.disks(), tuning).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
         let a = pool.volume("a").unwrap();

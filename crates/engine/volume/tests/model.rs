@@ -75,7 +75,7 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
             _ => tuning(),
         };
         let content_cache_bytes = [16, 3, 0][(seed % 3) as usize] * BLOCK as u64;
-        let tuning = Tuning { content_cache_bytes, ..tuning };
+        let tuning = Tuning { content_cache_bytes: Some(content_cache_bytes), ..tuning };
         // The engine must not depend on the kind of store.
         work(seed, &options, &tuning, BlockStore::open);
         work(seed, &options, &tuning, ScatterStore::open);

@@ -229,7 +229,7 @@ fn contents_whose_places_are_lost_are_healed_at_others() {
         data[first * 4096..][..PACKED_TABLE_BYTES].fill(0);
         let damaged = Simulation::of_images(12, [data, metadata]);
         assert!(!checked(&damaged).is_clean());
-        let tuning = Tuning { content_cache_bytes: 0, ..tuning() };
+        let tuning = Tuning { content_cache_bytes: Some(0), ..tuning() };
         let pool = open(&damaged.disks(), tuning).unwrap();
         let scrub = ScrubOptions { heals: true, max_bytes_per_s: None };
         let report = pool.scrub(scrub, &Silent, &StopFlag::new()).unwrap();

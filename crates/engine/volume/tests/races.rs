@@ -43,7 +43,7 @@ impl World {
         // The finder reads every block, so that its reads can be held.
         let finder = FinderTuning { memory_bytes: 0, ..FinderTuning::default() };
         // Contents that were flushed are read from the disk, so that reads can be held.
-        let tuning = Tuning { finder, content_cache_bytes: 0, ..tuning_on_disk() };
+        let tuning = Tuning { finder, content_cache_bytes: Some(0), ..tuning_on_disk() };
         let pool = open(&simulation.disks(), tuning).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
         pool.create_volume("b", BLOCKS * BLOCK as u64, DedupMode::Offline).unwrap();

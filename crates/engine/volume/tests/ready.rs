@@ -62,7 +62,7 @@ impl Cold {
         let data = Arc::new(ColdDisk { below: data, cold: Mutex::new(cold) });
         let disks = PoolDisks::new(data.clone(), metadata);
         // Contents are read from the disk.
-        let tuning = Tuning { content_cache_bytes: 0, ..tuning_on_disk() };
+        let tuning = Tuning { content_cache_bytes: Some(0), ..tuning_on_disk() };
         let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
         pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
         let volume = pool.volume("a").unwrap();

@@ -26,7 +26,7 @@ use gemelo_volume::{
 
 /// Settings with which contents are read from the disk, where they rot.
 fn tuning() -> Tuning {
-    Tuning { content_cache_bytes: 0, ..common::tuning_on_disk() }
+    Tuning { content_cache_bytes: Some(0), ..common::tuning_on_disk() }
 }
 
 const MODES: [DedupMode; 3] = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];

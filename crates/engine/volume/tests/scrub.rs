@@ -75,7 +75,7 @@ impl Scrubbed {
         let clock = Arc::new(ManualClock::new());
         let disks = PoolDisks::new(data.clone(), metadata);
         // Contents are read from the disk, where they rot.
-        let tuning = Tuning { background: false, content_cache_bytes: 0, ..tuning_on_disk() };
+        let tuning = Tuning { background: false, content_cache_bytes: Some(0), ..tuning_on_disk() };
         let pool = Pool::open_disks(disks, tuning, clock.clone()).unwrap();
         for (name, mode) in ["a", "b"].into_iter().zip(modes) {
             pool.create_volume(name, 64 * BLOCK as u64, mode).unwrap();

@@ -94,7 +94,7 @@ fn pool(backend: BackendKind) -> (Simulation, Pool) {
     Pool::format(&simulation.disks(), &options_with(backend, 1000)).unwrap();
     // The finder and the arranger read every block, so that their reads can be held.
     let finder = FinderTuning { memory_bytes: 0, ..FinderTuning::default() };
-    let tuning = Tuning { finder, content_cache_bytes: 0, ..tuning_on_disk() };
+    let tuning = Tuning { finder, content_cache_bytes: Some(0), ..tuning_on_disk() };
     let pool = open(&simulation.disks(), tuning).unwrap();
     fill(&pool, "a", 1);
     fill(&pool, "z", STAYS);

@@ -132,7 +132,7 @@ fn is_aligned(write: &DiskWrite<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Disk, DiskRead, DiskWrite, FileDisk, IoMode};
+    use crate::{Disk, DiskRead, DiskWrite, FileDisk, IoMode, SystemCache};
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -248,6 +248,17 @@ mod tests {
         assert_eq!(good, [true, false, true, true]);
         assert!(read(&disk, 8 * PAGE, 3 * PAGE).iter().all(|byte| *byte == 9));
         assert!(disk.has_direct_writes());
+    }
+
+    #[test]
+    fn the_system_keeps_what_was_not_written_directly_to_a_medium() {
+        let kept = |keeps_written| SystemCache { keeps_written, keeps_read: true };
+        let in_memory = tempfile::tempdir_in("/dev/shm").unwrap();
+        assert_eq!(disk(in_memory.path()).system_cache(), kept(true));
+        let Some(folder) = folder_with_direct_writes() else { return };
+        let direct = disk(folder.path());
+        assert_eq!(direct.system_cache(), kept(false));
+        assert_eq!(direct.with_io(IoMode::Buffered).system_cache(), kept(true));
     }
 
     #[test]

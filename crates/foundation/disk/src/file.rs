@@ -5,7 +5,7 @@ use crate::direct::{DirectFile, IoMode};
 use crate::error::{DiskError, Result};
 use crate::lock::{self, DiskAccess};
 use crate::medium::MediumReads;
-use crate::{Disk, DiskRead, DiskWrite, usage};
+use crate::{Disk, DiskRead, DiskWrite, SystemCache, usage};
 use gemelo_base::short_read;
 use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
@@ -22,6 +22,8 @@ const STATUS_BLOCK_BYTES: u64 = 512;
 /// Bytes at each end of a device that may hold labels. File systems, volume managers and partition
 /// tables have theirs in the first MiB; GPT, ZFS and MD RAID also in the last.
 pub(crate) const LABEL_BYTES: u64 = 1 << 20;
+/// The kinds of file systems that keep files in memory alone: tmpfs and ramfs.
+const MEMORY_FILE_SYSTEMS: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// A file or block device, locked.
 #[derive(Debug)]
@@ -30,10 +32,17 @@ pub struct FileDisk {
     /// The path at which it was opened, for messages.
     path: PathBuf,
     is_device: bool,
+    /// `true` on a file system that has no medium but memory.
+    is_memory: bool,
     reads: CachedReads,
     medium: MediumReads,
     /// Takes the writes that bypass the page cache.
     direct: Option<DirectFile>,
+}
+
+fn lies_in_memory(file: &File) -> bool {
+    // A file system that does not tell its kind is taken for one on a medium.
+    rustix::fs::fstatfs(file).is_ok_and(|status| MEMORY_FILE_SYSTEMS.contains(&status.f_type))
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
@@ -91,7 +100,8 @@ impl FileDisk {
         if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
             let (reads, medium) = (CachedReads::default(), MediumReads::default());
             let path = path.to_owned();
-            return Ok(Self { file, path, is_device, reads, medium, direct: None });
+            let is_memory = lies_in_memory(&file);
+            return Ok(Self { file, path, is_device, is_memory, reads, medium, direct: None });
         }
         Err(DiskError::Locked { path: path.to_owned(), holder: lock::holder(&file) })
     }
@@ -254,6 +264,10 @@ impl Disk for FileDisk {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn system_cache(&self) -> SystemCache {
+        SystemCache { keeps_written: !self.has_direct_writes() || self.is_memory, keeps_read: true }
     }
 
     fn is_deleted(&self) -> io::Result<bool> {

@@ -35,6 +35,15 @@ use std::io;
 /// GB/s, and sync in 0.1 to 1 ms.
 const LOCAL_BYTES_PER_SYNC: u64 = 128 << 10;
 
+/// The contents of a disk that the system keeps in memory by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SystemCache {
+    /// `true` if it keeps what was written lately.
+    pub keeps_written: bool,
+    /// `true` if it keeps what was read lately.
+    pub keeps_read: bool,
+}
+
 /// Storage that is addressed by bytes. All methods may be called from many threads at once.
 /// `docs/reference/format.md` says what state a pool assumes it to have after a crash.
 pub trait Disk: Send + Sync {
@@ -76,6 +85,11 @@ pub trait Disk: Send + Sync {
     /// soon be executed without a wait. A disk that cannot tell executes all reads.
     fn read_ready(&self, reads: &mut [DiskRead<'_>]) {
         self.read_many(reads);
+    }
+
+    /// Returns what the system keeps in memory.
+    fn system_cache(&self) -> SystemCache {
+        SystemCache::default()
     }
 
     /// Executes all reads of a list from the medium, past any cache of the system that can be

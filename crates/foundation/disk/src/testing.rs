@@ -5,7 +5,7 @@ mod synthetic;
 
 pub use synthetic::{SyntheticDisk, renumber, synthesize};
 
-use crate::{Disk, DiskRead, DiskWrite};
+use crate::{Disk, DiskRead, DiskWrite, SystemCache};
 use std::io::{self, ErrorKind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -101,6 +101,9 @@ impl<L: DiskLayer> Disk for L {
     }
     fn read_medium(&self, reads: &mut [DiskRead<'_>]) {
         DiskLayer::read_medium(self, reads);
+    }
+    fn system_cache(&self) -> SystemCache {
+        self.below().system_cache()
     }
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         DiskLayer::write_many(self, writes);

@@ -90,7 +90,7 @@ pub(crate) fn tuning() -> Tuning {
         cache_bytes: 64 << 10,
         write_buffer_bytes: 24 * BLOCK as u64,
         // Tests damage contents in the store, and read them.
-        content_cache_bytes: 0,
+        content_cache_bytes: Some(0),
         // The veto knows of a content as soon as it is flushed.
         max_journal_data_bytes: Some(0),
         layout: LayoutTuning { run_bytes: 8 * BLOCK as u64, ..LayoutTuning::default() },

@@ -32,7 +32,7 @@ fn tuning(seed: u64) -> Tuning {
         background: false,
         verify_bytes: compares(seed),
         write_buffer_bytes: BLOCK as u64,
-        content_cache_bytes: 4 * BLOCK as u64,
+        content_cache_bytes: Some(4 * BLOCK as u64),
         // The commits of the model carry no contents.
         max_journal_data_bytes: Some(0),
         ..Tuning::default()

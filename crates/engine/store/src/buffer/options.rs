@@ -11,6 +11,8 @@ pub struct BufferOptions {
     pub bytes: u64,
     /// Most bytes of contents that are in memory for readers; 0 for none.
     pub cache_bytes: u64,
+    /// `true` if contents that were read are kept there too, and not only written ones.
+    pub caches_reads: bool,
     /// `true` to write out, and to make memory, in threads of the buffer. Otherwise only a sync,
     /// and a writer that finds no room, write out, in a fixed order.
     pub background: bool,

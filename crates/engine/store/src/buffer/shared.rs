@@ -152,7 +152,11 @@ impl Shared {
         };
         let run_blocks = (RUN_BYTES / block_bytes).clamp(1, slots);
         Self {
-            cache: ContentCache::new(block_bytes, options.cache_bytes, options.background),
+            cache: ContentCache::new(
+                block_bytes,
+                (options.cache_bytes, options.caches_reads),
+                options.background,
+            ),
             has_threads: options.background,
             run_blocks,
             start_blocks: (START_BYTES / block_bytes).clamp(1, slots.div_ceil(2)),

@@ -203,7 +203,7 @@ fn buffer(slots: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
 fn buffer_with(slots: u64, cached: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
     let store = Arc::new(TestStore::default());
     let (bytes, cache_bytes) = (slots * BLOCK as u64, cached * BLOCK as u64);
-    let options = BufferOptions { bytes, cache_bytes, background, threads: 4 };
+    let options = BufferOptions { bytes, cache_bytes, caches_reads: true, background, threads: 4 };
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer =
         WriteBuffer::new(below, options, Arc::new(ManualClock::new()), None, told()).unwrap();

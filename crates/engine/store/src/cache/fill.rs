@@ -72,7 +72,7 @@ impl ContentCache {
                 continue;
             }
             // A part of a content does not fill the cache.
-            let is_whole = read.buffer.len() == self.block_bytes;
+            let is_whole = self.takes_reads && read.buffer.len() == self.block_bytes;
             if is_whole && purpose == Purpose::Wait {
                 if !shard.begin_read(pbn) {
                     looked.awaited.push(at);

@@ -9,7 +9,9 @@
 //! has it any more. Memory is made ahead by a thread, from the first use of the cache on, because
 //! the system may take long to give a fresh page.
 //!
-//! Readers that miss a content at the same time wait for the first of them, which reads it for all.
+//! Where the system keeps what was read in memory anyway, reads do not fill the cache: a second
+//! copy would cost time and save none. Elsewhere, readers that miss a content at the same time wait
+//! for the first of them, which reads it for all.
 
 mod fill;
 mod ghost;
@@ -52,13 +54,20 @@ pub(crate) struct ContentCache {
     memory: CacheMemory,
     block_bytes: usize,
     capacity: usize,
+    /// `true` if it is filled with what is read.
+    takes_reads: bool,
     counts: Counts,
 }
 
 impl ContentCache {
-    /// Makes a cache of at most this many bytes. With `has_thread`, a thread calls
+    /// Makes a cache of at most this many bytes. With `takes_reads`, it is filled with what is read
+    /// and not only with what is written. With `has_thread`, a thread calls
     /// [`Self::make_memory`].
-    pub(crate) fn new(block_bytes: usize, bytes: u64, has_thread: bool) -> Self {
+    pub(crate) fn new(
+        block_bytes: usize,
+        (bytes, takes_reads): (u64, bool),
+        has_thread: bool,
+    ) -> Self {
         assert!(block_bytes > 0, "contents without bytes");
         let slots = usize::try_from(bytes).unwrap_or(usize::MAX) / block_bytes;
         let shards = (slots / MIN_SHARD_CONTENTS).clamp(usize::from(slots > 0), MAX_SHARDS);
@@ -69,6 +78,7 @@ impl ContentCache {
             memory: CacheMemory::new(Memory::new(block_bytes, capacity), has_thread),
             block_bytes,
             capacity,
+            takes_reads,
             counts: Counts::default(),
         }
     }

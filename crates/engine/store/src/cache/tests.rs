@@ -15,7 +15,7 @@ fn pbn(number: u32) -> Pbn {
 }
 
 fn cache(contents: usize) -> ContentCache {
-    ContentCache::new(BLOCK, (contents * BLOCK) as u64, false)
+    ContentCache::new(BLOCK, ((contents * BLOCK) as u64, true), false)
 }
 
 /// Keeps contents with their own numbers as bytes.
@@ -130,6 +130,21 @@ fn a_cache_is_filled_at_once_after_a_wait_and_else_by_the_second_read() {
     assert_eq!(found(&cache, 1..9), [1, 2, 3]);
     read(&cache, &[7], Purpose::Wait, &below);
     assert_eq!(found(&cache, 1..9), [1, 2, 3]);
+}
+
+/// The system keeps what was read, and a second copy would cost time.
+#[test]
+fn a_cache_of_written_contents_alone_is_filled_by_no_read() {
+    let cache = ContentCache::new(BLOCK, ((100 * BLOCK) as u64, false), false);
+    keep(&cache, 1..3);
+    let below = |number: u32, buffer: &mut [u8]| {
+        buffer.copy_from_slice(&u64::from(number).to_le_bytes());
+        Ok(())
+    };
+    for purpose in [Purpose::Wait, Purpose::Ready, Purpose::Ready] {
+        assert_eq!(read(&cache, &[1, 2, 3, 4, 3], purpose, &below), [1, 2, 3, 4, 3]);
+    }
+    assert_eq!(found(&cache, 1..9), [1, 2]);
 }
 
 /// Reads that overlap in all ways, of threads that all begin at once, read each content once.

@@ -366,9 +366,11 @@ fn contents_of(
     if tuning.read_only {
         return Ok((ContentStore::plain(store), remembered));
     }
+    let system = disks.data.system_cache();
     let options = BufferOptions {
         bytes: tuning.write_buffer_bytes,
-        cache_bytes: tuning.content_cache_bytes,
+        cache_bytes: tuning.content_cache_bytes(system),
+        caches_reads: !system.keeps_read,
         background: tuning.background,
         threads: tuning.write_threads,
     };

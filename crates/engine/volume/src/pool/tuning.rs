@@ -1,7 +1,7 @@
 //! Settings of an open pool.
 
 use crate::engine::{FinderPolicy, FinderTuning, InlineOverload, LayoutTuning};
-use gemelo_disk::IoMode;
+use gemelo_disk::{IoMode, SystemCache};
 use std::time::Duration;
 
 /// Settings of an open pool. They are not stored on disk.
@@ -35,10 +35,11 @@ pub struct Tuning {
     /// Most bytes of memory for contents that are acknowledged and not written yet. The memory
     /// grows as it is needed.
     pub write_buffer_bytes: u64,
-    /// Most bytes of memory for contents that were written lately or are read often, which readers
-    /// find there; 0 for none. It is taken step by step once it is used. A pool that takes no
-    /// changes has none.
-    pub content_cache_bytes: u64,
+    /// Most bytes of memory for contents that were written lately, and for those that are read
+    /// often where the system keeps none of these; 0 for none. With [`None`], there are 256 MiB, or
+    /// none where the system keeps what was written. It is taken step by step once it is used. A
+    /// pool that takes no changes has none.
+    pub content_cache_bytes: Option<u64>,
     /// Most bytes of new contents that a flush writes into the journal instead of syncing the data
     /// store; 0 for none, [`None`] for as many as suit the disk.
     pub max_journal_data_bytes: Option<u64>,
@@ -47,6 +48,9 @@ pub struct Tuning {
     /// The settings of the arranger.
     pub layout: LayoutTuning,
 }
+
+/// Bytes of the cache of contents, unless they are set.
+const CONTENT_CACHE_BYTES: u64 = 256 << 20;
 
 impl Default for Tuning {
     fn default() -> Self {
@@ -63,7 +67,7 @@ impl Default for Tuning {
             collect_bytes_per_s: 64 << 20,
             io: IoMode::Direct,
             write_buffer_bytes: 64 << 20,
-            content_cache_bytes: 256 << 20,
+            content_cache_bytes: None,
             max_journal_data_bytes: None,
             // Direct writes of 1 MiB reach 1.1 GB/s with one thread on a virtual disk that reaches
             // 1.7 GB/s with four.
@@ -74,6 +78,12 @@ impl Default for Tuning {
 }
 
 impl Tuning {
+    /// Bytes of the cache of contents over a disk with this cache of the system.
+    pub(crate) fn content_cache_bytes(&self, system: SystemCache) -> u64 {
+        let usual = if system.keeps_written { 0 } else { CONTENT_CACHE_BYTES };
+        self.content_cache_bytes.unwrap_or(usual)
+    }
+
     /// The rules of the finder that concern each volume.
     pub(crate) fn finder_policy(&self) -> FinderPolicy {
         FinderPolicy {

@@ -61,7 +61,7 @@ pub fn tuning() -> Tuning {
         // It is full now and then, so that writers write out, too.
         write_buffer_bytes: 24 * BLOCK as u64,
         // Contents leave it now and then, so that some are read from the disk.
-        content_cache_bytes: 16 * BLOCK as u64,
+        content_cache_bytes: Some(16 * BLOCK as u64),
         // Small volumes are brought together, too.
         layout: LayoutTuning { run_bytes: 8 * BLOCK as u64, ..LayoutTuning::default() },
         ..Tuning::default()

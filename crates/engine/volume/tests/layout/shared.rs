@@ -11,7 +11,7 @@ fn volumes_that_share_stretches_are_read_with_few_seeks_afterwards() {
     let data = Arc::new(SeekDisk::new(data));
     let disks = PoolDisks::new(Arc::clone(&data) as Arc<dyn Disk>, metadata);
     Pool::format(&disks, &options_with(BackendKind::Log, POOL_BLOCKS)).unwrap();
-    let pool = open(&disks, Tuning { content_cache_bytes: 0, ..tuning() }).unwrap();
+    let pool = open(&disks, Tuning { content_cache_bytes: Some(0), ..tuning() }).unwrap();
     for name in ["a", "b"] {
         pool.create_volume(name, BLOCKS * BLOCK as u64, DedupMode::Offline).unwrap();
     }

@@ -165,8 +165,9 @@ pub(crate) struct Arguments {
     /// Most data that such a scrub reads a second [default: 50m]
     #[arg(long, help_heading = BACKGROUND, value_name = "SIZE")]
     scrub_rate: Option<Size>,
-    /// Memory for contents that were written lately or are read often, once for all volumes that
-    /// share them; 0 for none [default: as the pool was made, 256m]
+    /// Memory for contents that were written lately, once for all volumes that share them, and for
+    /// those that a member reads often; 0 for none [default: as the pool was made, 256m; 0 where
+    /// the system keeps what was written in memory, as with --io buffered]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     cache: Option<Size>,
     /// Memory for pages and changes of the metadata of the backends table, btree and compact

@@ -206,7 +206,7 @@ impl Settings {
             finder: self.finder_tuning(),
             inline_overload: self.inline_overload.unwrap_or(usual.inline_overload),
             cache_bytes: self.metadata_cache_bytes.unwrap_or(usual.cache_bytes),
-            content_cache_bytes: self.cache_bytes.unwrap_or(usual.content_cache_bytes),
+            content_cache_bytes: self.cache_bytes.or(usual.content_cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.unwrap_or(usual.write_buffer_bytes),
             max_journal_data_bytes: self.max_journal_data_bytes.or(usual.max_journal_data_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
@@ -227,7 +227,7 @@ impl Settings {
         let tuning = self.tuning();
         let parts = [
             ("metadata-cache", tuning.cache_bytes),
-            ("cache", tuning.content_cache_bytes),
+            ("cache", tuning.content_cache_bytes.unwrap_or(0)),
             ("write-buffer", tuning.write_buffer_bytes),
             ("finder-memory", tuning.finder.memory_bytes),
         ];

@@ -48,8 +48,8 @@ pub(crate) struct Arguments {
     /// [default: 256m]
     #[arg(long, value_name = "SIZE")]
     metadata_cache: Option<Size>,
-    /// Memory for contents that were written lately or are read often, while the pool is open; 0
-    /// for none [default: 256m]
+    /// Memory for contents that were written lately, while the pool is open; 0 for none [default:
+    /// 256m; 0 where the system keeps what was written in memory]
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
     /// Hash by which equal contents are found [default: blake3, or as the domain was created]
