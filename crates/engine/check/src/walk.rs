@@ -194,8 +194,13 @@ impl Walk {
         }
         let references = self.reference_counts();
         if is_whole && counts.lost.is_empty() {
-            let right = if layout == Layout::Trees { &references } else { &self.leaf_counts() };
-            compare_counts(&counts.values, right, pages);
+            match layout {
+                Layout::Trees => compare_counts(&counts.values, &references, pages),
+                _ => match self.run_counts(table) {
+                    Ok(right) => compare_counts(&counts.values, &right, pages),
+                    Err(fault) => pages.report.add(false, fault),
+                },
+            }
         }
         if layout == Layout::Records {
             if table.index.root.is_some() || (table.buckets, table.index_entries) != (0, 0) {

@@ -3,6 +3,7 @@
 
 use super::codec::Reader;
 use super::{PAGE_BYTES, Page, Slot};
+use crate::types::VolumeId;
 use crate::volume::VolumeRecord;
 
 /// Bytes of a [`NodeRef`] on disk.
@@ -270,6 +271,10 @@ pub struct StoreVolume {
     pub mapped: u64,
     /// The number of LBNs that have a block.
     pub stored: u64,
+    /// The volume right before this one in the order of its family, unless it is the first.
+    pub follows: Option<VolumeId>,
+    /// LBNs below this one have left the family, because the volume is being removed. Otherwise 0.
+    pub left: u64,
     /// The map of the volume.
     pub map: Tree,
 }
@@ -314,6 +319,8 @@ impl StoreTable {
             volume.record.encode(&mut out);
             out.extend_from_slice(&volume.mapped.to_le_bytes());
             out.extend_from_slice(&volume.stored.to_le_bytes());
+            out.extend_from_slice(&volume.follows.map_or(0, |volume| volume.0).to_le_bytes());
+            out.extend_from_slice(&volume.left.to_le_bytes());
             put_tree(&mut out, volume.map);
         }
         for tree in [self.counts, self.fingerprints, self.index] {
@@ -332,8 +339,10 @@ impl StoreTable {
         let mut table = Self::default();
         for _ in 0..volumes {
             let record = VolumeRecord::decode(&mut reader)?;
-            let (mapped, stored, map) = (reader.u64()?, reader.u64()?, tree_from(&mut reader)?);
-            table.volumes.push(StoreVolume { record, mapped, stored, map });
+            let (mapped, stored) = (reader.u64()?, reader.u64()?);
+            let follows = Some(VolumeId(reader.u32()?)).filter(|volume| volume.0 > 0);
+            let (left, map) = (reader.u64()?, tree_from(&mut reader)?);
+            table.volumes.push(StoreVolume { record, mapped, stored, follows, left, map });
         }
         table.counts = tree_from(&mut reader)?;
         table.fingerprints = tree_from(&mut reader)?;

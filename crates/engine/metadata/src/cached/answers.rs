@@ -39,16 +39,12 @@ impl<L: Layout> Map for CachedBackend<L> {
         self.end_of_piece(volume, from, most)
     }
 
+    fn next_piece(&self, volume: VolumeId, from: Lbn, most: u64) -> Result<Option<Lbn>> {
+        self.next_piece_of(volume, from, most)
+    }
+
     fn warm(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Lbn> {
-        if let Some(next) = self.end_of_untouched(volume, from, end)? {
-            return Ok(next);
-        }
-        let next = Lbn(from.0.saturating_add(WARM_BLOCKS).min(end.0));
-        let lbns: Vec<Lbn> = (from.0..next.0).map(Lbn).collect();
-        let mut places = Vec::with_capacity(lbns.len());
-        self.look_up(volume, &lbns, &mut places)?;
-        self.prefetch(volume, &lbns, &places)?;
-        Ok(next)
+        self.warm_some(volume, from, end, WARM_BLOCKS)
     }
 }
 
@@ -93,9 +89,10 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 
     fn prefetch(&self, volume: VolumeId, lbns: &[Lbn], places: &[MapEntry]) -> Result<()> {
-        self.prefetch_shared(volume, lbns)?;
-        let pbns = places.iter().filter_map(|place| Some(place.pbn()?.number()));
-        self.counts_of(&pbns.collect::<Vec<_>>())?;
+        assert_eq!(lbns.len(), places.len(), "each LBN has a place");
+        let own = places.iter().map(|place| place.pbn().map_or(0, Pbn::number));
+        let pbns = self.pbns_to_change(volume, lbns, &own.collect::<Vec<_>>())?;
+        self.counts_of(&pbns)?;
         if self.pages.is_damaged() {
             return Err(MetadataError::damaged("a page was damaged when it was read"));
         }
@@ -114,6 +111,10 @@ impl<L: Layout> Volumes for CachedBackend<L> {
 
     fn mapped_blocks(&self, volume: VolumeId) -> u64 {
         self.volumes.get(&volume).map_or(0, |volume| volume.mapped)
+    }
+
+    fn blocks_to_remove(&self, volume: VolumeId) -> u64 {
+        self.blocks_of_removal(volume)
     }
 
     fn clones_add_references(&self) -> bool {

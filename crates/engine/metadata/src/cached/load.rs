@@ -2,6 +2,7 @@
 //! a damaged pool reads all pages.
 
 use super::catch_up::Unread;
+use super::family::Place;
 use super::layout::{IndexState, Layout, StoredIndex, Visitor};
 use super::map::{MapState, NodeKey};
 use super::pages::Pages;
@@ -179,6 +180,7 @@ impl<L: Layout> CachedBackend<L> {
             let new = CachedVolume {
                 mapped: volume.mapped,
                 stored: volume.stored,
+                place: Place { before: volume.follows, after: None, left: volume.left },
                 ..CachedVolume::new(volume.record.clone(), MapState::of(volume.map))
             };
             let id = new.record.id;
@@ -189,7 +191,7 @@ impl<L: Layout> CachedBackend<L> {
                 )));
             }
         }
-        Ok(())
+        self.link_families()
     }
 
     fn claim_all(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
@@ -224,7 +226,7 @@ impl<L: Layout> CachedBackend<L> {
     /// anew. Maps and fingerprints are those that can be read; reference counts and the index are
     /// computed from them.
     ///
-    /// Maps share nothing any more.
+    /// Maps share nothing any more, and volumes have no families.
     fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
         let mut maps = MapPages::default();
         for volume in &table.volumes {
@@ -232,7 +234,8 @@ impl<L: Layout> CachedBackend<L> {
             let (values, lost) = self.read_all(&volume.map, Part::Map, shared)?;
             let blocks = volume.record.size_bytes / self.block_bytes;
             let id = volume.record.id;
-            self.volume_mut(id)?.map = MapState::default();
+            let anew = self.volume_mut(id)?;
+            (anew.map, anew.place) = (MapState::default(), Place::default());
             for (lbn, word) in values {
                 self.put_in_layer(id, Lbn(lbn), word as u64)?;
             }
