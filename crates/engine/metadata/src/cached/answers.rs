@@ -6,6 +6,7 @@ use crate::error::{MetadataError, Result};
 use crate::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
 use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord};
 use std::collections::HashSet;
+use std::iter::Peekable;
 
 /// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has
 /// to be read.
@@ -67,14 +68,20 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 
     fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
+        let from = u64::from(first.number());
+        // A look-up for each block would take longer than the reading, after a crash of a large
+        // pool with a long journal.
+        let mut active = counted_from(&self.active, first).peekable();
+        let frozen = self.frozen().into_iter().flat_map(|delta| counted_from(delta, first));
+        let mut frozen = frozen.peekable();
         let mut stored = Values(|pbn: u64, _| {
-            if let Some(pbn) =
-                Pbn::new(pbn as u32).filter(|pbn| !self.has_recent_count(pbn.number()))
-            {
+            let Some(pbn) = Pbn::new(pbn as u32) else { return };
+            let is_recent =
+                [reaches(&mut active, pbn.number()), reaches(&mut frozen, pbn.number())];
+            if is_recent == [false; 2] {
                 visit(pbn);
             }
         });
-        let from = u64::from(first.number());
         L::walk(&self.pages, &self.version.counts, Part::Counts, from, &mut stored)?;
         for delta in self.frozen().into_iter().chain([&self.active]) {
             for (pbn, _) in delta.counts.range(first.number()..) {
@@ -102,6 +109,17 @@ impl<L: Layout> Index for CachedBackend<L> {
     fn catch_up(&self) -> Result<bool> {
         self.catch_up_a_part()
     }
+}
+
+/// The PBNs from this one on whose counts a delta has, in order.
+fn counted_from(delta: &Delta, first: Pbn) -> impl Iterator<Item = u32> {
+    delta.counts.range(first.number()..).map(|(pbn, _)| *pbn)
+}
+
+/// Passes over the PBNs before this one. Returns whether it is the next.
+fn reaches(pbns: &mut Peekable<impl Iterator<Item = u32>>, pbn: u32) -> bool {
+    while pbns.next_if(|next| *next < pbn).is_some() {}
+    pbns.peek() == Some(&pbn)
 }
 
 impl<L: Layout> Volumes for CachedBackend<L> {

@@ -374,12 +374,6 @@ impl<L: Layout> CachedBackend<L> {
             index_entries: index.entries,
         }
     }
-
-    /// Returns whether a delta has the count of this PBN, so the stored count is out of date.
-    fn has_recent_count(&self, pbn: u32) -> bool {
-        self.active.counts.contains_key(&pbn)
-            || self.frozen().is_some_and(|delta| delta.counts.contains_key(&pbn))
-    }
 }
 
 /// The values of PBNs, in their order: recent ones, or those in a tree.
