@@ -4,7 +4,9 @@ use super::layout::{IndexState, Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
 use crate::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
-use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord};
+use gemelo_format::{
+    Change, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord, used_bit, used_pbns,
+};
 use std::collections::HashSet;
 use std::iter::Peekable;
 
@@ -68,21 +70,17 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 
     fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
-        let from = u64::from(first.number());
-        // A look-up for each block would take longer than the reading, after a crash of a large
-        // pool with a long journal.
+        let (from, first_bit) = used_bit(first.number());
         let mut active = counted_from(&self.active, first).peekable();
         let frozen = self.frozen().into_iter().flat_map(|delta| counted_from(delta, first));
         let mut frozen = frozen.peekable();
-        let mut stored = Values(|pbn: u64, _| {
-            let Some(pbn) = Pbn::new(pbn as u32) else { return };
-            let is_recent =
-                [reaches(&mut active, pbn.number()), reaches(&mut frozen, pbn.number())];
-            if is_recent == [false; 2] {
-                visit(pbn);
-            }
+        let mut stored = Values(|group: u64, bits: u128| {
+            let before_first = if group == from { first_bit - 1 } else { 0 };
+            let recent = bits_of(&mut active, group) | bits_of(&mut frozen, group);
+            let older = used_pbns(group, bits & !(before_first | recent));
+            older.filter_map(Pbn::new).for_each(&mut *visit);
         });
-        L::walk(&self.pages, &self.version.counts, Part::Counts, from, &mut stored)?;
+        L::walk(&self.pages, &self.version.used, Part::Used, from, &mut stored)?;
         for delta in self.frozen().into_iter().chain([&self.active]) {
             for (pbn, _) in delta.counts.range(first.number()..) {
                 let is_shown = std::ptr::eq(delta, &raw const self.active)
@@ -116,10 +114,14 @@ fn counted_from(delta: &Delta, first: Pbn) -> impl Iterator<Item = u32> {
     delta.counts.range(first.number()..).map(|(pbn, _)| *pbn)
 }
 
-/// Passes over the PBNs before this one. Returns whether it is the next.
-fn reaches(pbns: &mut Peekable<impl Iterator<Item = u32>>, pbn: u32) -> bool {
-    while pbns.next_if(|next| *next < pbn).is_some() {}
-    pbns.peek() == Some(&pbn)
+/// The bits of the next PBNs that are in a group. Those of groups before it are passed over.
+fn bits_of(pbns: &mut Peekable<impl Iterator<Item = u32>>, group: u64) -> u128 {
+    let mut bits = 0;
+    while let Some(pbn) = pbns.next_if(|pbn| used_bit(*pbn).0 <= group) {
+        let (of, bit) = used_bit(pbn);
+        bits |= if of == group { bit } else { 0 };
+    }
+    bits
 }
 
 impl<L: Layout> Volumes for CachedBackend<L> {

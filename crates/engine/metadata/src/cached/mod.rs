@@ -137,6 +137,8 @@ const fn has_block(word: u64) -> bool {
 #[derive(Clone)]
 struct Version<I> {
     counts: Tree,
+    /// The bits of the PBNs that have a count.
+    used: Tree,
     fingerprints: Tree,
     index: I,
 }
@@ -145,7 +147,7 @@ impl<I> Version<I> {
     /// The state of an empty pool.
     const fn empty(index: I) -> Self {
         let none = Tree { root: None, height: 0 };
-        Self { counts: none, fingerprints: none, index }
+        Self { counts: none, used: none, fingerprints: none, index }
     }
 }
 
@@ -368,6 +370,7 @@ impl<L: Layout> CachedBackend<L> {
         StoreTable {
             volumes: volumes.iter().map(volume).collect(),
             counts: version.counts,
+            used: version.used,
             fingerprints: version.fingerprints,
             index: index.tree,
             buckets: index.buckets,
