@@ -33,17 +33,6 @@ impl Walk {
         counts
     }
 
-    /// References to each PBN, those of a leaf that maps share counted once.
-    pub(crate) fn leaf_counts(&self) -> HashMap<u32, u64> {
-        let mut counts = HashMap::new();
-        for (region, _) in distinct(self.maps()) {
-            for pbn in region.values().filter_map(|place| place.pbn()) {
-                *counts.entry(pbn.number()).or_default() += 1;
-            }
-        }
-        counts
-    }
-
     /// Counts everything, and reports references that the rules of the format forbid.
     pub(crate) fn count(&self, report: &mut CheckReport) {
         let counts = self.reference_counts();

@@ -8,6 +8,7 @@
 
 mod count;
 mod error;
+mod family;
 mod map;
 mod packed;
 mod pages;

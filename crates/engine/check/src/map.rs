@@ -57,6 +57,32 @@ impl WalkMap {
         entries.map(|(lbn, place)| (*lbn, *place))
     }
 
+    /// Calls `visit` with the places of these LBNs whose PBNs differ from those of another map.
+    /// Parts that both share are not looked at.
+    pub(crate) fn differing(
+        &self,
+        other: &Self,
+        lbns: Range<u64>,
+        visit: &mut dyn FnMut(MapEntry),
+    ) {
+        if Arc::ptr_eq(&self.regions, &other.regions) {
+            return;
+        }
+        let numbers = lbns.start / REGION_BLOCKS..lbns.end.div_ceil(REGION_BLOCKS);
+        for (number, region) in self.regions.range(numbers) {
+            let beside = other.regions.get(number);
+            if beside.is_some_and(|beside| Arc::ptr_eq(region, beside)) {
+                continue;
+            }
+            for (lbn, place) in region.range(lbns.clone()) {
+                let beside = beside.and_then(|beside| beside.get(lbn));
+                if beside.and_then(|beside| beside.pbn()) != place.pbn() {
+                    visit(*place);
+                }
+            }
+        }
+    }
+
     pub(crate) fn insert(&mut self, lbn: u64, place: MapEntry) {
         let regions = Arc::make_mut(&mut self.regions);
         Arc::make_mut(regions.entry(lbn / REGION_BLOCKS).or_default()).insert(lbn, place);

@@ -212,6 +212,30 @@ pub(crate) fn compare_counts(
     }
 }
 
+/// Compares the list of used blocks with what the maps refer to.
+pub(crate) fn compare_used(
+    used: &[(u64, u128)],
+    references: &HashMap<u32, u64>,
+    pages: &mut Pages<'_>,
+) {
+    let mut listed = 0;
+    for (group, bits) in used {
+        for bit in (0..u128::BITS).filter(|bit| bits & 1 << bit != 0) {
+            let pbn = group.saturating_mul(u128::BITS.into()).saturating_add(bit.into());
+            if u32::try_from(pbn).is_ok_and(|pbn| references.contains_key(&pbn)) {
+                listed += 1;
+            } else {
+                let what = format!("block {pbn} is listed as used, but has no references");
+                pages.report.add(false, what);
+            }
+        }
+    }
+    if listed < references.len() {
+        let missing = references.len() - listed;
+        pages.report.add(false, format!("{missing} blocks with references are not listed as used"));
+    }
+}
+
 /// Compares the index with the fingerprints of referenced blocks. An entry may be missing if its
 /// bucket is full.
 pub(crate) fn compare_index(

@@ -3,7 +3,7 @@
 use crate::CheckReport;
 use crate::map::WalkMap;
 use crate::pages::Pages;
-use crate::store::{KnownNodes, TreeReader, compare_counts, compare_index};
+use crate::store::{KnownNodes, TreeReader, compare_counts, compare_index, compare_used};
 use crate::tree::{LostLbns, MapReader};
 use gemelo_base::units::format_counted;
 use gemelo_format::{
@@ -178,11 +178,15 @@ impl Walk {
             self.volumes.insert(record.id, WalkVolume { record, map });
         }
         let counts = reader.read(table.counts, Part::Counts)?;
+        let used = reader.read(table.used, Part::Used)?;
         let fingerprints = reader.read(table.fingerprints, Part::Fingerprints)?;
         let index = reader.read(table.index, Part::Index)?;
-        for (found, what) in
-            [(&counts, "reference counts"), (&fingerprints, "fingerprints"), (&index, "index")]
-        {
+        for (found, what) in [
+            (&counts, "reference counts"),
+            (&used, "list of used blocks"),
+            (&fingerprints, "fingerprints"),
+            (&index, "index"),
+        ] {
             for lost in &found.lost {
                 pages
                     .report
@@ -194,8 +198,16 @@ impl Walk {
         }
         let references = self.reference_counts();
         if is_whole && counts.lost.is_empty() {
-            let right = if layout == Layout::Trees { &references } else { &self.leaf_counts() };
-            compare_counts(&counts.values, right, pages);
+            match layout {
+                Layout::Trees => compare_counts(&counts.values, &references, pages),
+                _ => match self.run_counts(table) {
+                    Ok(right) => compare_counts(&counts.values, &right, pages),
+                    Err(fault) => pages.report.add(false, fault),
+                },
+            }
+        }
+        if is_whole && used.lost.is_empty() {
+            compare_used(&used.values, &references, pages);
         }
         if layout == Layout::Records {
             if table.index.root.is_some() || (table.buckets, table.index_entries) != (0, 0) {

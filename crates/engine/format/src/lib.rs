@@ -48,7 +48,7 @@ pub use root::{Root, RootSearch, find_roots};
 pub use store::{
     BUCKET_ENTRIES, DIRECTORY_ENTRIES, MAX_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part, StoreTable,
     StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page, index_entry,
-    set_array_value,
+    set_array_value, used_bit, used_pbns,
 };
 pub use superblock::{
     DATA_MAGIC, SUPERBLOCK_MAGIC, Superblock, data_header, is_block_size, is_data_store,

@@ -3,6 +3,7 @@
 
 use super::codec::Reader;
 use super::{PAGE_BYTES, Page, Slot};
+use crate::types::VolumeId;
 use crate::volume::VolumeRecord;
 
 /// Bytes of a [`NodeRef`] on disk.
@@ -59,6 +60,9 @@ pub enum Part {
     Map,
     /// PBN to the number of its references.
     Counts,
+    /// The number of a group of PBNs to a bit for each of them, which is set if the PBN has
+    /// references.
+    Used,
     /// PBN to the fingerprint of its content.
     Fingerprints,
     /// Index entries, which are keys without values: a tag of the fingerprint and the PBN.
@@ -71,7 +75,7 @@ impl Part {
     pub const fn key_bytes(self) -> usize {
         match self {
             Self::Map => 5,
-            Self::Counts | Self::Fingerprints => 4,
+            Self::Counts | Self::Used | Self::Fingerprints => 4,
             Self::Index => 8,
         }
     }
@@ -82,7 +86,7 @@ impl Part {
         match self {
             Self::Map => 8,
             Self::Counts => 4,
-            Self::Fingerprints => 16,
+            Self::Used | Self::Fingerprints => 16,
             Self::Index => 0,
         }
     }
@@ -95,6 +99,26 @@ impl Part {
             bytes => PAGE_BYTES / bytes,
         }
     }
+}
+
+/// PBNs of a group, whose bits are one value of [`Part::Used`].
+const USED_GROUP: u32 = u128::BITS;
+
+/// The group of a PBN, and its bit in the value of the group.
+#[must_use]
+pub const fn used_bit(pbn: u32) -> (u64, u128) {
+    ((pbn / USED_GROUP) as u64, 1 << (pbn % USED_GROUP))
+}
+
+/// The PBNs of a group whose bits are set, in order.
+pub fn used_pbns(group: u64, bits: u128) -> impl Iterator<Item = u32> {
+    let first = (group as u32).saturating_mul(USED_GROUP);
+    let mut left = bits;
+    std::iter::from_fn(move || {
+        let at = (left != 0).then(|| left.trailing_zeros())?;
+        left &= left - 1;
+        first.checked_add(at)
+    })
 }
 
 /// Reads a little-endian number of at most 16 bytes.
@@ -270,6 +294,10 @@ pub struct StoreVolume {
     pub mapped: u64,
     /// The number of LBNs that have a block.
     pub stored: u64,
+    /// The volume right before this one in the order of its family, unless it is the first.
+    pub follows: Option<VolumeId>,
+    /// LBNs below this one have left the family, because the volume is being removed. Otherwise 0.
+    pub left: u64,
     /// The map of the volume.
     pub map: Tree,
 }
@@ -281,6 +309,8 @@ pub struct StoreTable {
     pub volumes: Vec<StoreVolume>,
     /// Reference counts by PBN.
     pub counts: Tree,
+    /// Bits by groups of PBNs, which say which have references.
+    pub used: Tree,
     /// Records by PBN: the fingerprint of the content and whether it is suspect.
     pub fingerprints: Tree,
     /// The tree that finds blocks by fingerprint.
@@ -314,9 +344,11 @@ impl StoreTable {
             volume.record.encode(&mut out);
             out.extend_from_slice(&volume.mapped.to_le_bytes());
             out.extend_from_slice(&volume.stored.to_le_bytes());
+            out.extend_from_slice(&volume.follows.map_or(0, |volume| volume.0).to_le_bytes());
+            out.extend_from_slice(&volume.left.to_le_bytes());
             put_tree(&mut out, volume.map);
         }
-        for tree in [self.counts, self.fingerprints, self.index] {
+        for tree in [self.counts, self.used, self.fingerprints, self.index] {
             put_tree(&mut out, tree);
         }
         out.extend_from_slice(&self.buckets.to_le_bytes());
@@ -332,10 +364,13 @@ impl StoreTable {
         let mut table = Self::default();
         for _ in 0..volumes {
             let record = VolumeRecord::decode(&mut reader)?;
-            let (mapped, stored, map) = (reader.u64()?, reader.u64()?, tree_from(&mut reader)?);
-            table.volumes.push(StoreVolume { record, mapped, stored, map });
+            let (mapped, stored) = (reader.u64()?, reader.u64()?);
+            let follows = Some(VolumeId(reader.u32()?)).filter(|volume| volume.0 > 0);
+            let (left, map) = (reader.u64()?, tree_from(&mut reader)?);
+            table.volumes.push(StoreVolume { record, mapped, stored, follows, left, map });
         }
         table.counts = tree_from(&mut reader)?;
+        table.used = tree_from(&mut reader)?;
         table.fingerprints = tree_from(&mut reader)?;
         table.index = tree_from(&mut reader)?;
         table.buckets = reader.u32()?;

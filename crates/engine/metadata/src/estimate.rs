@@ -61,11 +61,18 @@ const fn log_memory_bytes(pool: &PlannedPool) -> u64 {
     leaves * (PAGE_BYTES as u64 + LOG_LEAF_BYTES) + pool.used_blocks * LOG_RECORD_BYTES + index
 }
 
-/// Pages of arrays of the map, the counts and the fingerprints, with their directories.
+/// Groups of blocks, of which each has a value in the list of used blocks.
+const fn groups(blocks: u64) -> u64 {
+    blocks / u128::BITS as u64 + 1
+}
+
+/// Pages of arrays of the map, the counts, the used blocks and the fingerprints, with their
+/// directories.
 fn array_pages(pool: &PlannedPool) -> u64 {
     let leaves = |keys: u64, part: Part| keys.div_ceil(part.array_entries() as u64);
     let leaves = leaves(pool.mapped_blocks, Part::Map)
         + leaves(pool.used_blocks, Part::Counts)
+        + leaves(groups(pool.used_blocks), Part::Used)
         + leaves(pool.used_blocks, Part::Fingerprints);
     with_directories(leaves)
 }
@@ -81,6 +88,7 @@ fn tree_pages(pool: &PlannedPool) -> u64 {
     };
     let leaves = leaves(pool.mapped_blocks, Part::Map)
         + leaves(pool.used_blocks, Part::Counts)
+        + leaves(groups(pool.used_blocks), Part::Used)
         + leaves(pool.used_blocks, Part::Fingerprints)
         + leaves(pool.used_blocks, Part::Index);
     leaves + leaves / 100 + 4

@@ -22,9 +22,8 @@ pub trait Map {
     /// The first LBN from `from` on, but before `end`, that is not unmapped.
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>>;
 
-    /// Returns whether other volumes have the part of the map with this LBN as well. The references
-    /// of a shared part are counted once for all of these volumes. A backend whose volumes share no
-    /// parts returns `false`.
+    /// Returns whether other volumes have the same entry of this LBN, and all these entries are
+    /// counted as one reference. A backend that counts every entry returns `false`.
     fn is_in_shared_part(&self, _volume: VolumeId, _lbn: Lbn) -> bool {
         false
     }
@@ -34,6 +33,12 @@ pub trait Map {
     /// map are shared, which one change drops as a whole. The last end is above every LBN.
     fn piece_end(&self, _volume: VolumeId, from: Lbn, most: u64) -> Lbn {
         Lbn(from.0.saturating_add(most))
+    }
+
+    /// The LBN from `from` on with which the next such piece begins, or `None` if nothing more has
+    /// to be unmapped. A backend may leave the last piece of a hidden volume to its removal.
+    fn next_piece(&self, volume: VolumeId, from: Lbn, _most: u64) -> Result<Option<Lbn>> {
+        self.next_mapped(volume, from, Lbn(u64::MAX))
     }
 
     /// Reads what changes of the LBNs from `from` to `end` need, so that the changes themselves do
@@ -80,6 +85,11 @@ pub trait Volumes {
 
     /// The number of LBNs of a volume that are not unmapped; 0 for an unknown volume.
     fn mapped_blocks(&self, volume: VolumeId) -> u64;
+
+    /// The most LBNs that the removal of a volume looks at.
+    fn blocks_to_remove(&self, volume: VolumeId) -> u64 {
+        self.mapped_blocks(volume)
+    }
 
     /// Returns whether a clone adds a reference to each block of its source. It does not if it
     /// shares the map of its source.

@@ -42,7 +42,14 @@ fn a_table_comes_back_and_no_cut_one_does() {
         is_hidden: true,
         birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Imported },
     };
-    let volume = StoreVolume { record, mapped: 1 << 33, stored: 1 << 32, map: tree };
+    let volume = StoreVolume {
+        record,
+        mapped: 1 << 33,
+        stored: 1 << 32,
+        follows: Some(VolumeId(7)),
+        left: 1 << 31,
+        map: tree,
+    };
     let table =
         StoreTable { volumes: vec![volume], counts: tree, buckets: 3, ..StoreTable::default() };
     let stream = table.encode();

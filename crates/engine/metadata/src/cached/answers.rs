@@ -4,8 +4,11 @@ use super::layout::{IndexState, Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
 use crate::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
-use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord};
+use gemelo_format::{
+    Change, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord, used_bit, used_pbns,
+};
 use std::collections::HashSet;
+use std::iter::Peekable;
 
 /// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has
 /// to be read.
@@ -39,16 +42,12 @@ impl<L: Layout> Map for CachedBackend<L> {
         self.end_of_piece(volume, from, most)
     }
 
+    fn next_piece(&self, volume: VolumeId, from: Lbn, most: u64) -> Result<Option<Lbn>> {
+        self.next_piece_of(volume, from, most)
+    }
+
     fn warm(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Lbn> {
-        if let Some(next) = self.end_of_untouched(volume, from, end)? {
-            return Ok(next);
-        }
-        let next = Lbn(from.0.saturating_add(WARM_BLOCKS).min(end.0));
-        let lbns: Vec<Lbn> = (from.0..next.0).map(Lbn).collect();
-        let mut places = Vec::with_capacity(lbns.len());
-        self.look_up(volume, &lbns, &mut places)?;
-        self.prefetch(volume, &lbns, &places)?;
-        Ok(next)
+        self.warm_some(volume, from, end, WARM_BLOCKS)
     }
 }
 
@@ -71,15 +70,17 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 
     fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
-        let mut stored = Values(|pbn: u64, _| {
-            if let Some(pbn) =
-                Pbn::new(pbn as u32).filter(|pbn| !self.has_recent_count(pbn.number()))
-            {
-                visit(pbn);
-            }
+        let (from, first_bit) = used_bit(first.number());
+        let mut active = counted_from(&self.active, first).peekable();
+        let frozen = self.frozen().into_iter().flat_map(|delta| counted_from(delta, first));
+        let mut frozen = frozen.peekable();
+        let mut stored = Values(|group: u64, bits: u128| {
+            let before_first = if group == from { first_bit - 1 } else { 0 };
+            let recent = bits_of(&mut active, group) | bits_of(&mut frozen, group);
+            let older = used_pbns(group, bits & !(before_first | recent));
+            older.filter_map(Pbn::new).for_each(&mut *visit);
         });
-        let from = u64::from(first.number());
-        L::walk(&self.pages, &self.version.counts, Part::Counts, from, &mut stored)?;
+        L::walk(&self.pages, &self.version.used, Part::Used, from, &mut stored)?;
         for delta in self.frozen().into_iter().chain([&self.active]) {
             for (pbn, _) in delta.counts.range(first.number()..) {
                 let is_shown = std::ptr::eq(delta, &raw const self.active)
@@ -93,9 +94,10 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 
     fn prefetch(&self, volume: VolumeId, lbns: &[Lbn], places: &[MapEntry]) -> Result<()> {
-        self.prefetch_shared(volume, lbns)?;
-        let pbns = places.iter().filter_map(|place| Some(place.pbn()?.number()));
-        self.counts_of(&pbns.collect::<Vec<_>>())?;
+        assert_eq!(lbns.len(), places.len(), "each LBN has a place");
+        let own = places.iter().map(|place| place.pbn().map_or(0, Pbn::number));
+        let pbns = self.pbns_to_change(volume, lbns, &own.collect::<Vec<_>>())?;
+        self.counts_of(&pbns)?;
         if self.pages.is_damaged() {
             return Err(MetadataError::damaged("a page was damaged when it was read"));
         }
@@ -107,6 +109,21 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 }
 
+/// The PBNs from this one on whose counts a delta has, in order.
+fn counted_from(delta: &Delta, first: Pbn) -> impl Iterator<Item = u32> {
+    delta.counts.range(first.number()..).map(|(pbn, _)| *pbn)
+}
+
+/// The bits of the next PBNs that are in a group. Those of groups before it are passed over.
+fn bits_of(pbns: &mut Peekable<impl Iterator<Item = u32>>, group: u64) -> u128 {
+    let mut bits = 0;
+    while let Some(pbn) = pbns.next_if(|pbn| used_bit(*pbn).0 <= group) {
+        let (of, bit) = used_bit(pbn);
+        bits |= if of == group { bit } else { 0 };
+    }
+    bits
+}
+
 impl<L: Layout> Volumes for CachedBackend<L> {
     fn volumes(&self) -> Vec<VolumeRecord> {
         self.volumes.values().map(|volume| volume.record.clone()).collect()
@@ -114,6 +131,10 @@ impl<L: Layout> Volumes for CachedBackend<L> {
 
     fn mapped_blocks(&self, volume: VolumeId) -> u64 {
         self.volumes.get(&volume).map_or(0, |volume| volume.mapped)
+    }
+
+    fn blocks_to_remove(&self, volume: VolumeId) -> u64 {
+        self.blocks_of_removal(volume)
     }
 
     fn clones_add_references(&self) -> bool {

@@ -1,8 +1,9 @@
 //! Applies changes to the delta and the layers.
 
+use super::family::{Gains, pbn_of};
 use super::layout::Layout;
 use super::map::MapState;
-use super::sharing::Copies;
+use super::sharing::CopiedNode;
 use super::{CachedBackend, CachedVolume, has_block};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
@@ -14,15 +15,9 @@ use gemelo_format::{
 pub(super) struct Before {
     word: u64,
     /// The copies of shared nodes that the change needs.
-    copies: Copies,
-    /// The reference that the LBN gives up.
-    dropped: Option<Dropped>,
-}
-
-/// A reference that is given up, and the count that was read. A newer one is in the delta.
-struct Dropped {
-    pbn: u32,
-    count: u32,
+    copies: Vec<CopiedNode>,
+    /// The counts that the change gives to blocks, except to a fresh one.
+    counts: Vec<(u32, u32)>,
 }
 
 /// A bound above every LBN.
@@ -142,7 +137,7 @@ impl<L: Layout> CachedBackend<L> {
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
         self.check_place(at.0, at.1, pbn)?;
-        let before = self.before(at)?;
+        let before = self.before(at, None)?;
         self.active.set_identity(pbn.number(), Identity::of(fingerprint));
         if self.is_counting {
             self.active.counts.insert(pbn.number(), 1);
@@ -158,13 +153,7 @@ impl<L: Layout> CachedBackend<L> {
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
         self.check_place(at.0, at.1, pbn)?;
-        let mut before = self.before(at)?;
-        if before.dropped.as_ref().is_some_and(|dropped| dropped.pbn == pbn.number()) {
-            // The LBN has this block already, and keeps its reference.
-            before.dropped = None;
-        } else {
-            self.add_reference(pbn.number())?;
-        }
+        let before = self.before(at, Some(pbn))?;
         self.put_word(at, MapEntry::Stored(pbn, checksum).word(), before, freed)
     }
 
@@ -202,24 +191,29 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Reads what a change of an LBN needs to know. Everything is read before anything is changed,
-    /// so that damage refuses the change as a whole.
-    pub(super) fn before(&self, (id, lbn): (VolumeId, Lbn)) -> Result<Before> {
+    /// Reads what a change of an LBN needs to know, after which the LBN shares this block, if any.
+    /// Everything is read before anything is changed, so that damage refuses the change as a whole.
+    pub(super) fn before(&self, (id, lbn): (VolumeId, Lbn), shared: Option<Pbn>) -> Result<Before> {
         let word = self.word(id, lbn)?;
         let copies = self.copies_for(id, lbn)?;
-        let dropped = match MapEntry::from_word(word).pbn().filter(|_| self.is_counting) {
-            Some(pbn) => {
-                let pbn = pbn.number();
-                let count = self.count(pbn)?;
-                if count == 0 {
-                    let what = format!("block {pbn} has no references to drop");
-                    return Err(MetadataError::damaged(what));
-                }
-                Some(Dropped { pbn, count })
+        let (own, shared) = (pbn_of(word), shared.map_or(0, Pbn::number));
+        let mut gains = Gains::default();
+        // A block that the LBN has already keeps its references, and LBNs that have left their
+        // family have none.
+        let is_counted = self.is_counting && lbn.0 >= self.volume(id)?.place.left;
+        if is_counted && own != shared {
+            let entries = self.entries(id, lbn, own)?;
+            for (pbn, gain) in [(own, entries.loss()), (shared, entries.gain(shared))] {
+                gains.add(pbn, if pbn == 0 { 0 } else { gain });
             }
-            None => None,
-        };
-        Ok(Before { word, copies, dropped })
+        }
+        let counts = self.counts_after(&gains)?;
+        Ok(Before { word, copies, counts })
+    }
+
+    /// The counts of blocks after they got these references.
+    pub(super) fn counts_after(&self, gains: &Gains) -> Result<Vec<(u32, u32)>> {
+        gains.counts(&self.counts_of(&gains.pbns())?)
     }
 
     /// Changes the word of an LBN.
@@ -242,30 +236,20 @@ impl<L: Layout> CachedBackend<L> {
             volume.stored = count(volume.stored, is_stored, was_stored);
             self.references = count(self.references, is_stored, was_stored);
         }
-        match before.dropped {
-            Some(Dropped { pbn, count }) => self.drop_reference(pbn, count, freed),
-            None => Ok(()),
-        }
+        self.set_counts(before.counts, freed);
+        Ok(())
     }
 
-    /// Drops a reference to a block whose count was read. A newer count is in the delta.
-    pub(super) fn drop_reference(
-        &mut self,
-        pbn: u32,
-        count: u32,
-        freed: &mut Vec<Pbn>,
-    ) -> Result<()> {
-        let count = self.active.counts.get(&pbn).copied().unwrap_or(count);
-        let left = count.checked_sub(1).ok_or_else(|| {
-            MetadataError::damaged(format!("block {pbn} has no references to drop"))
-        })?;
-        self.active.counts.insert(pbn, left);
-        if left == 0 {
-            self.physical = self.physical.saturating_sub(1);
-            self.active.forget_identity(pbn);
-            freed.extend(Pbn::new(pbn));
+    /// Gives blocks new counts. A block without references is free.
+    pub(super) fn set_counts(&mut self, counts: Vec<(u32, u32)>, freed: &mut Vec<Pbn>) {
+        for (pbn, count) in counts {
+            self.active.counts.insert(pbn, count);
+            if count == 0 {
+                self.physical = self.physical.saturating_sub(1);
+                self.active.forget_identity(pbn);
+                freed.extend(Pbn::new(pbn));
+            }
         }
-        Ok(())
     }
 
     pub(super) fn set_word(
@@ -274,7 +258,7 @@ impl<L: Layout> CachedBackend<L> {
         word: u64,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
-        let before = self.before(at)?;
+        let before = self.before(at, None)?;
         self.put_word(at, word, before, freed)
     }
 
@@ -299,6 +283,7 @@ impl<L: Layout> CachedBackend<L> {
         if L::SHARES_MAPS || is_mapped {
             self.unmap(id, Lbn(0), END, freed)?;
         }
+        self.quit_family(id)?;
         if let Some(mut volume) = self.volumes.remove(&id) {
             self.references = self.references.saturating_sub(volume.stored);
             volume.map.seal();

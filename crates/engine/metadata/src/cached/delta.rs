@@ -65,9 +65,9 @@ impl Delta {
         self.index.len() as u64
     }
 
-    /// The number of keys whose values change, those of the index included.
+    /// The number of keys whose values change, those of the index and of the used blocks included.
     pub(super) fn entries(&self) -> u64 {
-        2 * (self.counts.len() + self.identities.len()) as u64
+        3 * self.counts.len() as u64 + 2 * self.identities.len() as u64
     }
 
     pub(super) fn bytes(&self) -> u64 {

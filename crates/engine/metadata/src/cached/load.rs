@@ -2,6 +2,7 @@
 //! a damaged pool reads all pages.
 
 use super::catch_up::Unread;
+use super::family::Place;
 use super::layout::{IndexState, Layout, StoredIndex, Visitor};
 use super::map::{MapState, NodeKey};
 use super::pages::Pages;
@@ -179,6 +180,7 @@ impl<L: Layout> CachedBackend<L> {
             let new = CachedVolume {
                 mapped: volume.mapped,
                 stored: volume.stored,
+                place: Place { before: volume.follows, after: None, left: volume.left },
                 ..CachedVolume::new(volume.record.clone(), MapState::of(volume.map))
             };
             let id = new.record.id;
@@ -189,7 +191,7 @@ impl<L: Layout> CachedBackend<L> {
                 )));
             }
         }
-        Ok(())
+        self.link_families()
     }
 
     fn claim_all(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
@@ -204,6 +206,7 @@ impl<L: Layout> CachedBackend<L> {
             claim(&volume.map, Part::Map, format!("the map of volume '{}'", volume.record.name))?;
         }
         claim(&table.counts, Part::Counts, "the reference counts".into())?;
+        claim(&table.used, Part::Used, "the list of used blocks".into())?;
         claim(&table.fingerprints, Part::Fingerprints, "the fingerprints".into())?;
         claim(&table.index, Part::Index, "the index".into())?;
         self.parents = maps.parents;
@@ -211,6 +214,7 @@ impl<L: Layout> CachedBackend<L> {
             StoredIndex { tree: table.index, buckets: table.buckets, entries: table.index_entries };
         self.version = Version {
             counts: table.counts,
+            used: table.used,
             fingerprints: table.fingerprints,
             index: L::Index::load(stored, self.pbn_end())?,
         };
@@ -224,7 +228,7 @@ impl<L: Layout> CachedBackend<L> {
     /// anew. Maps and fingerprints are those that can be read; reference counts and the index are
     /// computed from them.
     ///
-    /// Maps share nothing any more.
+    /// Maps share nothing any more, and volumes have no families.
     fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
         let mut maps = MapPages::default();
         for volume in &table.volumes {
@@ -232,7 +236,8 @@ impl<L: Layout> CachedBackend<L> {
             let (values, lost) = self.read_all(&volume.map, Part::Map, shared)?;
             let blocks = volume.record.size_bytes / self.block_bytes;
             let id = volume.record.id;
-            self.volume_mut(id)?.map = MapState::default();
+            let anew = self.volume_mut(id)?;
+            (anew.map, anew.place) = (MapState::default(), Place::default());
             for (lbn, word) in values {
                 self.put_in_layer(id, Lbn(lbn), word as u64)?;
             }
@@ -256,6 +261,7 @@ impl<L: Layout> CachedBackend<L> {
         self.is_counting = false;
         for (tree, part, what) in [
             (&table.counts, Part::Counts, "reference counts"),
+            (&table.used, Part::Used, "list of used blocks"),
             (&table.index, Part::Index, "index"),
         ] {
             let (_, lost) = self.read_all(tree, part, None)?;

@@ -200,21 +200,6 @@ impl<'m> MapView<'m> {
         let all = (leaf.at.lbns().start..).zip(words);
         Ok(all.filter(|(_, word)| *word != 0).collect())
     }
-
-    /// The number of LBNs below a node that are mapped, and of those that have a block.
-    pub(super) fn tally(self, node: &MapNode) -> Result<(u64, u64)> {
-        if node.at.level == 0 {
-            let words = self.words(node)?;
-            let stored = words.iter().filter(|(_, word)| super::has_block(*word)).count();
-            return Ok((words.len() as u64, stored as u64));
-        }
-        let mut sum = (0, 0);
-        for child in self.children(node)? {
-            let (mapped, stored) = self.tally(&child)?;
-            sum = (sum.0 + mapped, sum.1 + stored);
-        }
-        Ok(sum)
-    }
 }
 
 /// Adds the numbers of the children of a node that have words in a layer for some of these LBNs.

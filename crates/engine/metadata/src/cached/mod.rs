@@ -6,7 +6,8 @@
 //! look-up asks what is in memory, the newest first, and then the pages. The pages on disk are
 //! exactly the state of the last checkpoint.
 //!
-//! The maps of `table` and `compact` share pages and layers ([`sharing`]).
+//! The maps of `table` and `compact` share pages and layers ([`sharing`]), and volumes that were
+//! cloned from one another share references ([`family`]).
 
 mod answers;
 mod apply;
@@ -16,7 +17,9 @@ mod cache;
 mod catch_up;
 mod checkpoint;
 mod compact;
+mod compare;
 mod delta;
+mod family;
 mod find;
 mod layer;
 mod layout;
@@ -38,6 +41,7 @@ use catch_up::Unread;
 use compact::CompactLayout;
 pub(super) use compact::bytes_of as compact_index_bytes;
 use delta::Delta;
+use family::Place;
 use gemelo_format::{
     Identity, Lbn, MapEntry, Part, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, Tree,
     VolumeId, VolumeRecord,
@@ -103,11 +107,12 @@ struct CachedVolume {
     mapped: u64,
     stored: u64,
     map: MapState,
+    place: Place,
 }
 
 impl CachedVolume {
-    const fn new(record: VolumeRecord, map: MapState) -> Self {
-        Self { record, mapped: 0, stored: 0, map }
+    fn new(record: VolumeRecord, map: MapState) -> Self {
+        Self { record, mapped: 0, stored: 0, map, place: Place::default() }
     }
 
     /// The volume as a checkpoint has it.
@@ -118,6 +123,7 @@ impl CachedVolume {
             mapped: self.mapped,
             stored: self.stored,
             map: self.map.share(),
+            place: self.place,
         }
     }
 }
@@ -131,6 +137,8 @@ const fn has_block(word: u64) -> bool {
 #[derive(Clone)]
 struct Version<I> {
     counts: Tree,
+    /// The bits of the PBNs that have a count.
+    used: Tree,
     fingerprints: Tree,
     index: I,
 }
@@ -139,7 +147,7 @@ impl<I> Version<I> {
     /// The state of an empty pool.
     const fn empty(index: I) -> Self {
         let none = Tree { root: None, height: 0 };
-        Self { counts: none, fingerprints: none, index }
+        Self { counts: none, used: none, fingerprints: none, index }
     }
 }
 
@@ -354,23 +362,20 @@ impl<L: Layout> CachedBackend<L> {
             record: volume.record.clone(),
             mapped: volume.mapped,
             stored: volume.stored,
+            follows: volume.place.before,
+            left: volume.place.left,
             map: map(id).unwrap_or(volume.map.base),
         };
         let index = version.index.stored();
         StoreTable {
             volumes: volumes.iter().map(volume).collect(),
             counts: version.counts,
+            used: version.used,
             fingerprints: version.fingerprints,
             index: index.tree,
             buckets: index.buckets,
             index_entries: index.entries,
         }
-    }
-
-    /// Returns whether a delta has the count of this PBN, so the stored count is out of date.
-    fn has_recent_count(&self, pbn: u32) -> bool {
-        self.active.counts.contains_key(&pbn)
-            || self.frozen().is_some_and(|delta| delta.counts.contains_key(&pbn))
     }
 }
 

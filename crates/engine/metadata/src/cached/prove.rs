@@ -1,9 +1,9 @@
 //! Counts the references again and compares counts, totals and index with the maps and
 //! fingerprints.
 
-use super::CachedBackend;
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
+use super::{CachedBackend, has_block};
 use crate::error::Result;
 use gemelo_format::{Lbn, MapEntry, Pbn, VolumeId};
 use std::collections::{BTreeMap, HashMap};
@@ -18,8 +18,9 @@ impl<L: Layout> CachedBackend<L> {
         for (id, volume) in &self.volumes {
             let (mapped, stored) = if L::SHARES_MAPS {
                 let view = self.view(&volume.map);
+                self.count_beside(*id, &mut counted)?;
                 let root = view.root();
-                let tally = root.map(|root| prove_node(view, &root, &mut known, &mut counted));
+                let tally = root.map(|root| prove_node(view, &root, &mut known));
                 tally.transpose()?.unwrap_or_default()
             } else {
                 self.count_words(*id, &mut counted)?
@@ -87,6 +88,20 @@ impl<L: Layout> CachedBackend<L> {
         Ok((mapped, stored))
     }
 
+    /// Counts the entries of a volume that differ from those of the volume before it.
+    fn count_beside(&self, id: VolumeId, counted: &mut BTreeMap<u32, u32>) -> Result<()> {
+        let mut next = self.volume(id)?.place.left;
+        while next < u64::MAX {
+            let neighbours = self.neighbours(id, next)?;
+            let [before, _] = neighbours.volumes;
+            self.differing(id, before, next..neighbours.end, &mut |pbn| {
+                *counted.entry(pbn).or_default() += 1;
+            })?;
+            next = neighbours.end;
+        }
+        Ok(())
+    }
+
     fn visit(&self, visit: &mut dyn FnMut(u32)) -> Result<()> {
         use crate::Index;
         self.visit_used(Pbn::FIRST, &mut |pbn| visit(pbn.number()))
@@ -123,13 +138,11 @@ struct KnownNode {
     tally: (u64, u64),
 }
 
-/// Counts the mapped LBNs below a node, and those that have a block. The references of a leaf that
-/// maps share are counted once.
+/// Counts the mapped LBNs below a node, and those that have a block.
 fn prove_node(
     view: MapView<'_>,
     node: &MapNode,
     known: &mut HashMap<NodeKey, KnownNode>,
-    counted: &mut BTreeMap<u32, u32>,
 ) -> Result<(u64, u64)> {
     if let Some(node) = known.get_mut(&node.key) {
         node.parents += 1;
@@ -138,16 +151,13 @@ fn prove_node(
     let mut tally = (0, 0);
     if node.at.level > 0 {
         for child in view.children(node)? {
-            let (mapped, stored) = prove_node(view, &child, known, counted)?;
+            let (mapped, stored) = prove_node(view, &child, known)?;
             tally = (tally.0 + mapped, tally.1 + stored);
         }
     } else {
         for (_, word) in view.words(node)? {
             tally.0 += 1;
-            if let Some(pbn) = MapEntry::from_word(word).pbn() {
-                tally.1 += 1;
-                *counted.entry(pbn.number()).or_default() += 1;
-            }
+            tally.1 += u64::from(has_block(word));
         }
     }
     known.insert(node.key, KnownNode { parents: 1, tally });

@@ -1,45 +1,35 @@
 //! Maps that share nodes.
 //!
 //! A clone begins with the root of its source. A node that maps share is never changed: the first
-//! change of a map below it makes a copy, whose children have one more parent from then on. A leaf
-//! has one reference to each of its blocks, so the copy of a leaf adds one to the count of each. A
-//! map that gives up a node with other parents drops no reference below it.
+//! change of a map below it makes a copy, whose children have one more parent from then on. What
+//! that does to the counts of blocks is up to the family of the volume ([`super::family`]).
 //!
 //! All this happens in layers. The pages follow with the next checkpoint.
 
+use super::compare::Parting;
+use super::family::pbn_of;
 use super::layer::{LEAF_LBNS, Layer, LayerId, Mark, Position};
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
 use super::{CachedBackend, CachedVolume};
 use crate::error::{MetadataError, Result};
-use gemelo_format::{Lbn, MapEntry, Pbn, VolumeId, VolumeRecord};
-use std::collections::BTreeMap;
+use crate::{Index, Map, Volumes};
+use gemelo_format::{Lbn, Pbn, VolumeId, VolumeRecord};
 use std::ops::Range;
 
 /// A shared node that a map gets a copy of.
-struct CopiedNode {
+pub(super) struct CopiedNode {
     key: NodeKey,
     at: Position,
     children: Vec<NodeKey>,
 }
 
-/// A block to which copies of leaves add references.
-struct Added {
-    /// The count that was read. A newer one is in the delta.
-    count: u32,
-    references: u32,
-}
-
-/// The copies that a map needs before a change.
-#[derive(Default)]
-pub(super) struct Copies {
-    nodes: Vec<CopiedNode>,
-    blocks: BTreeMap<u32, Added>,
-}
-
-/// The PBNs of words.
-fn pbns_of(words: &[(u64, u64)]) -> Vec<u32> {
-    words.iter().filter_map(|(_, word)| Some(MapEntry::from_word(*word).pbn()?.number())).collect()
+impl CopiedNode {
+    fn of(view: MapView<'_>, node: &MapNode) -> Result<Self> {
+        let children = if node.at.level > 0 { view.children(node)? } else { Vec::new() };
+        let children = children.iter().map(|child| child.key).collect();
+        Ok(Self { key: node.key, at: node.at, children })
+    }
 }
 
 impl<L: Layout> CachedBackend<L> {
@@ -53,17 +43,9 @@ impl<L: Layout> CachedBackend<L> {
         !L::SHARES_MAPS || !volume.record.is_hidden
     }
 
-    /// Returns whether other maps have the leaf with this LBN.
+    /// Returns whether a neighbour of the volume has the same entry of this LBN.
     pub(super) fn is_shared(&self, id: VolumeId, lbn: Lbn) -> Result<bool> {
-        if self.parents.is_empty() {
-            return Ok(false);
-        }
-        let mut is_shared = false;
-        self.visit_path(id, lbn, |_, node| {
-            is_shared |= self.parents.is_shared(node.key);
-            Ok(!is_shared)
-        })?;
-        Ok(is_shared)
+        Ok(!self.is_alone(id)? && self.entries(id, lbn, pbn_of(self.word(id, lbn)?))?.is_shared())
     }
 
     /// Calls `visit` with the nodes from the root to the leaf with this LBN, as long as it returns
@@ -88,8 +70,8 @@ impl<L: Layout> CachedBackend<L> {
 
     /// Reads what the map needs before a change of this LBN: copies of the shared nodes on the path
     /// to its leaf. Usually there are none.
-    pub(super) fn copies_for(&self, id: VolumeId, lbn: Lbn) -> Result<Copies> {
-        let mut copies = Copies::default();
+    pub(super) fn copies_for(&self, id: VolumeId, lbn: Lbn) -> Result<Vec<CopiedNode>> {
+        let mut copies = Vec::new();
         let leaf = Position::leaf_of(lbn.0);
         let is_own = |layer: &Layer| layer.has_words(leaf);
         if self.parents.is_empty() || self.volume(id)?.map.open.as_deref().is_some_and(is_own) {
@@ -99,54 +81,23 @@ impl<L: Layout> CachedBackend<L> {
         self.visit_path(id, lbn, |view, node| {
             is_shared |= self.parents.is_shared(node.key);
             if is_shared {
-                self.add_copy(view, node, &mut copies)?;
+                copies.push(CopiedNode::of(view, node)?);
             }
             Ok(true)
         })?;
         Ok(copies)
     }
 
-    fn add_copy(&self, view: MapView<'_>, node: &MapNode, copies: &mut Copies) -> Result<()> {
-        let mut children = Vec::new();
-        if node.at.level > 0 {
-            children.extend(view.children(node)?.iter().map(|child| child.key));
-        } else {
-            let pbns = pbns_of(&view.words(node)?);
-            for (pbn, count) in pbns.iter().zip(self.counts_of(&pbns)?) {
-                let added = Added { count, references: 0 };
-                let references = &mut copies.blocks.entry(*pbn).or_insert(added).references;
-                *references += 1;
-                if count == 0 || count.checked_add(*references).is_none() {
-                    return Err(Self::no_count(*pbn, count));
-                }
-            }
-        }
-        copies.nodes.push(CopiedNode { key: node.key, at: node.at, children });
-        Ok(())
-    }
-
-    fn no_count(pbn: u32, count: u32) -> MetadataError {
-        match count {
-            0 => MetadataError::damaged(format!("a map refers to block {pbn}, whose count is 0")),
-            _ => MetadataError::TooManyReferences,
-        }
-    }
-
     /// Makes the copies. Reads nothing, so that a change is made as a whole.
-    pub(super) fn copy_nodes(&mut self, id: VolumeId, copies: Copies) -> Result<()> {
-        if copies.nodes.is_empty() {
+    pub(super) fn copy_nodes(&mut self, id: VolumeId, copies: Vec<CopiedNode>) -> Result<()> {
+        if copies.is_empty() {
             return Ok(());
         }
         self.open_layer(id)?;
-        for CopiedNode { key, at, children } in copies.nodes {
+        for CopiedNode { key, at, children } in copies {
             assert!(self.parents.take(key), "a node that is copied has other parents");
             children.into_iter().for_each(|child| self.parents.add(child));
             self.mark(id, at, Mark::Copied)?;
-        }
-        for (pbn, Added { count, references }) in copies.blocks {
-            let count = self.active.counts.get(&pbn).copied().unwrap_or(count);
-            let more = count.checked_add(references).ok_or(MetadataError::TooManyReferences)?;
-            self.active.counts.insert(pbn, more);
         }
         Ok(())
     }
@@ -200,6 +151,9 @@ impl<L: Layout> CachedBackend<L> {
     pub(super) fn share_map(&mut self, source: VolumeId, record: VolumeRecord) -> Result<()> {
         self.check_unused(record.id)?;
         let from = self.volume_mut(source)?;
+        if from.place.left > 0 {
+            return Err(MetadataError::damaged("a volume that is being removed has no clones"));
+        }
         from.map.seal();
         let (mapped, stored) = (from.mapped, from.stored);
         let map = from.map.share();
@@ -208,7 +162,9 @@ impl<L: Layout> CachedBackend<L> {
         }
         self.fresh.shared_layers += u64::from(!map.sealed.is_empty());
         self.references += stored;
-        self.insert_volume(CachedVolume { record, mapped, stored, map })
+        let (id, new) = (record.id, CachedVolume::new(record, map));
+        self.insert_volume(CachedVolume { mapped, stored, ..new })?;
+        self.join_family(source, id)
     }
 
     /// Unmaps LBNs: whole nodes where the range has them.
@@ -219,10 +175,34 @@ impl<L: Layout> CachedBackend<L> {
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
         let lbns = self.with_edges(id, lbns)?;
-        match self.view_of(id)?.root() {
-            Some(root) if lbns.start < lbns.end => self.cut_node(id, &root, &lbns, freed),
-            _ => Ok(()),
+        if lbns.start >= lbns.end {
+            return Ok(());
         }
+        if self.leaves_family(id, lbns.start)? {
+            self.leave_family(id, lbns.end, freed)?;
+        }
+        match self.view_of(id)?.root() {
+            Some(root) => self.cut_node(id, &root, &lbns, freed),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether a volume leaves its family if its LBNs from this one on are unmapped. A
+    /// volume that is being removed is unmapped from its start.
+    fn leaves_family(&self, id: VolumeId, from: u64) -> Result<bool> {
+        let volume = self.volume(id)?;
+        let (is_hidden, left) = (volume.record.is_hidden, Lbn(volume.place.left));
+        Ok(is_hidden && self.next_word(id, left, Lbn(from))?.is_none())
+    }
+
+    /// Has the LBNs of a volume before `end` leave its family, and changes the counts of blocks.
+    fn leave_family(&mut self, id: VolumeId, end: u64, freed: &mut Vec<Pbn>) -> Result<()> {
+        let left = self.volume(id)?.place.left;
+        let found = self.difference(id, left..end, Parting::Leave)?;
+        let counts = self.counts_after(&found.gains)?;
+        self.volume_mut(id)?.place.left = left.max(end);
+        self.set_counts(counts, freed);
+        Ok(())
     }
 
     /// Extends a range to whole leaves where nothing else of these leaves is mapped.
@@ -267,10 +247,8 @@ impl<L: Layout> CachedBackend<L> {
             return Ok(());
         }
         if self.parents.is_shared(node.key) {
-            let children = self.view_of(id)?.children(node)?;
-            let keys = children.iter().map(|child| child.key).collect();
-            let copy = CopiedNode { key: node.key, at: node.at, children: keys };
-            self.copy_nodes(id, Copies { nodes: vec![copy], ..Copies::default() })?;
+            let copy = CopiedNode::of(self.view_of(id)?, node)?;
+            self.copy_nodes(id, vec![copy])?;
         }
         let children = self.view_of(id)?.children_with(node, lbns)?;
         children.iter().try_for_each(|child| self.cut_node(id, child, lbns, freed))
@@ -279,28 +257,26 @@ impl<L: Layout> CachedBackend<L> {
     /// Gives up a node and all that is below it. Each part is cut as soon as it is given up, so
     /// that an error leaves a part of the change that is whole.
     fn drop_node(&mut self, id: VolumeId, node: &MapNode, freed: &mut Vec<Pbn>) -> Result<()> {
-        if self.parents.is_shared(node.key) {
-            if Self::is_counted(self.volume(id)?) {
-                let (mapped, stored) = self.view_of(id)?.tally(node)?;
-                self.uncount(id, mapped, stored)?;
-            }
-            self.parents.take(node.key);
-            self.mark(id, node.at, Mark::Released)?;
-            return self.cut_in_layer(id, &node.at.leaves());
-        }
-        if node.at.level > 0 {
+        let is_shared = self.parents.is_shared(node.key);
+        if !is_shared && node.at.level > 0 {
             let children = self.view_of(id)?.children(node)?;
             return children.iter().try_for_each(|child| self.drop_node(id, child, freed));
         }
-        let words = self.view_of(id)?.words(node)?;
-        let pbns = pbns_of(&words);
-        let counts = self.counts_of(&pbns)?;
-        let stored = counts.len() as u64;
-        for (pbn, count) in pbns.into_iter().zip(counts) {
-            self.drop_reference(pbn, count, freed)?;
+        let (volume, end) = (self.volume(id)?, node.at.lbns().end);
+        // LBNs that have left their family have no references any more.
+        let start = node.at.lbns().start.max(volume.place.left);
+        if start < end {
+            let is_counted = Self::is_counted(volume);
+            let found = self.difference(id, start..end, Parting::Unmap)?;
+            let counts = self.counts_after(&found.gains)?;
+            self.set_counts(counts, freed);
+            if is_counted {
+                self.uncount(id, found.mapped, found.stored)?;
+            }
         }
-        if Self::is_counted(self.volume(id)?) {
-            self.uncount(id, words.len() as u64, stored)?;
+        if is_shared {
+            self.parents.take(node.key);
+            self.mark(id, node.at, Mark::Released)?;
         }
         self.cut_in_layer(id, &node.at.leaves())
     }
@@ -313,8 +289,7 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Reads everything that the unmapping of these LBNs needs. If the volume is removed, nothing
-    /// is counted below the nodes that other maps have.
+    /// Reads everything that the unmapping of these LBNs needs.
     pub(super) fn read_ahead_of_cut(
         &self,
         id: VolumeId,
@@ -322,87 +297,40 @@ impl<L: Layout> CachedBackend<L> {
         is_removed: bool,
     ) -> Result<()> {
         let lbns = self.with_edges(id, lbns)?;
-        let counts_all = !is_removed && Self::is_counted(self.volume(id)?);
-        let view = self.view_of(id)?;
-        match view.root() {
-            Some(root) => self.read_node(view, &root, (false, counts_all), &lbns),
-            None => Ok(()),
-        }
-    }
-
-    fn read_node(
-        &self,
-        view: MapView<'_>,
-        node: &MapNode,
-        (is_below_shared, counts_all): (bool, bool),
-        lbns: &Range<u64>,
-    ) -> Result<()> {
-        let own = node.at.lbns();
-        let within = own.start.max(lbns.start)..own.end.min(lbns.end);
-        if within.is_empty() {
-            return Ok(());
-        }
-        let is_shared = is_below_shared || self.parents.is_shared(node.key);
-        let is_released = is_shared && within == own;
-        if is_released && !counts_all {
-            return Ok(());
-        }
-        if node.at.level > 0 {
-            let below = (is_shared, counts_all);
-            let mut children = view.children_with(node, lbns)?.into_iter();
-            return children.try_for_each(|child| self.read_node(view, &child, below, lbns));
-        }
-        let mut words = view.words(node)?;
-        // A copy of a shared leaf changes the counts of all its blocks.
-        words.retain(|(lbn, _)| !is_released && (is_shared || within.contains(lbn)));
-        let pbns = pbns_of(&words);
-        let counts = self.counts_of(&pbns)?;
-        match pbns.into_iter().zip(counts).find(|(_, count)| *count == 0) {
-            Some((pbn, _)) => Err(Self::no_count(pbn, 0)),
-            None => Ok(()),
-        }
-    }
-
-    /// Reads the counts that copies of shared leaves with these LBNs need.
-    pub(super) fn prefetch_shared(&self, id: VolumeId, lbns: &[Lbn]) -> Result<()> {
-        let mut last = None;
-        for lbn in lbns.iter().filter(|_| !self.parents.is_empty()) {
-            let leaf = lbn.0 / LEAF_LBNS;
-            if last.replace(leaf) != Some(leaf) {
-                self.copies_for(id, *lbn)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The end of the LBNs from `from` on that are below one node of which a change reads nothing:
-    /// nothing is mapped there, or the node is given up as a whole.
-    pub(super) fn end_of_untouched(
-        &self,
-        id: VolumeId,
-        from: Lbn,
-        end: Lbn,
-    ) -> Result<Option<Lbn>> {
-        if !L::SHARES_MAPS {
-            return Ok(None);
-        }
-        let is_hidden = self.volume(id)?.record.is_hidden;
-        let mut above = None;
-        let mut untouched = None;
-        self.visit_path(id, from, |_, node| {
-            above = Some(node.at);
-            if is_hidden && self.parents.is_shared(node.key) {
-                untouched = Some(node.at.lbns().end);
-            }
-            Ok(untouched.is_none())
-        })?;
-        let after = match (untouched, above) {
-            (Some(after), _) => after,
-            (None, Some(Position { level: 0, .. })) => return Ok(None),
-            (None, Some(parent)) => parent.towards(from.0 / LEAF_LBNS).lbns().end,
-            (None, None) => end.0,
+        let left = self.volume(id)?.place.left;
+        let found = if is_removed || self.leaves_family(id, lbns.start)? {
+            self.difference(id, left..lbns.end, Parting::Leave)?
+        } else {
+            self.difference(id, lbns.start.max(left)..lbns.end, Parting::Unmap)?
         };
-        Ok(Some(Lbn(after.min(end.0))))
+        self.counts_after(&found.gains).map(drop)
+    }
+
+    /// Reads what the change of LBNs from `from` on needs, and gives the first LBN that is left. It
+    /// is above `most` LBNs where a change reads nothing.
+    pub(super) fn warm_some(&self, id: VolumeId, from: Lbn, end: Lbn, most: u64) -> Result<Lbn> {
+        let volume = self.volume(id)?;
+        let (is_hidden, left) = (volume.record.is_hidden, volume.place.left);
+        let next = Lbn(from.0.saturating_add(most).min(end.0));
+        if L::SHARES_MAPS {
+            let parting = if is_hidden { Parting::Leave } else { Parting::Unmap };
+            let untouched = match from.0 < left {
+                true => Some(Lbn(left)),
+                false => self.end_of_untouched(id, from, parting)?,
+            };
+            if let Some(after) = untouched {
+                return Ok(after.min(end));
+            }
+            if is_hidden {
+                let found = self.difference(id, from.0..next.0, parting)?;
+                return self.counts_after(&found.gains).map(|_| next);
+            }
+        }
+        let lbns: Vec<Lbn> = (from.0..next.0).map(Lbn).collect();
+        let mut places = Vec::with_capacity(lbns.len());
+        self.look_up(id, &lbns, &mut places)?;
+        self.prefetch(id, &lbns, &places)?;
+        Ok(next)
     }
 
     /// The end of a piece of a volume: whole leaves. Of a volume that is being removed, nodes that
@@ -415,40 +343,29 @@ impl<L: Layout> CachedBackend<L> {
         if !L::SHARES_MAPS || !volume.record.is_hidden {
             return plain;
         }
-        let view = self.view(&volume.map);
-        let mut left = (most / LEAF_LBNS).max(1);
-        match view.root().map(|root| self.end_of_own(view, &root, from.0 / LEAF_LBNS, &mut left)) {
-            Some(Ok(Some(leaf))) => Lbn(leaf.saturating_mul(LEAF_LBNS)),
-            Some(Ok(None)) | None => Lbn(u64::MAX),
-            Some(Err(_)) => plain,
+        let (start, most) = (from.0.max(volume.place.left), (most / LEAF_LBNS).max(1));
+        match self.end_of_nodes(id, start, Parting::Leave, most) {
+            Ok(Some(end)) => Lbn(end),
+            Ok(None) => Lbn(u64::MAX),
+            Err(_) => plain,
         }
     }
 
-    /// The leaf after so many nodes from a leaf on that only this map has; `None` if there are
-    /// fewer.
-    fn end_of_own(
-        &self,
-        view: MapView<'_>,
-        node: &MapNode,
-        from: u64,
-        left: &mut u64,
-    ) -> Result<Option<u64>> {
-        let leaves = node.at.leaves();
-        if leaves.end <= from || self.parents.is_shared(node.key) {
-            return Ok(None);
+    /// The LBN from which on the next piece of a volume is unmapped; `None` if nothing is left. The
+    /// last piece of a volume that is being removed is left to its removal.
+    pub(super) fn next_piece_of(&self, id: VolumeId, from: Lbn, most: u64) -> Result<Option<Lbn>> {
+        if L::SHARES_MAPS && self.volume(id)?.record.is_hidden {
+            let end = self.end_of_piece(id, from, most);
+            return Ok((end < Lbn(u64::MAX)).then_some(from));
         }
-        if node.at.level == 0 {
-            *left = left.saturating_sub(1);
-            return Ok((*left == 0).then_some(leaves.end));
-        }
-        let after = from.saturating_mul(LEAF_LBNS)..u64::MAX;
-        for child in view.children_with(node, &after)? {
-            if let Some(end) = self.end_of_own(view, &child, from, left)? {
-                return Ok(Some(end));
-            }
-        }
-        // An inner node costs a read as well.
-        *left = left.saturating_sub(1);
-        Ok((*left == 0).then_some(leaves.end))
+        self.next_word(id, from, Lbn(u64::MAX))
+    }
+
+    /// The most LBNs that the removal of a volume looks at: those that it maps, and those that both
+    /// of its neighbours map.
+    pub(super) fn blocks_of_removal(&self, id: VolumeId) -> u64 {
+        let Some(volume) = self.volumes.get(&id) else { return 0 };
+        let mapped = |id: Option<VolumeId>| id.map_or(0, |id| self.mapped_blocks(id));
+        volume.mapped + mapped(volume.place.before).min(mapped(volume.place.after))
     }
 }

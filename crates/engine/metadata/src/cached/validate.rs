@@ -1,9 +1,10 @@
 //! Checks changes before they are made: what is refused leaves the state as it is.
 
 use super::CachedBackend;
+use super::family::pbn_of;
 use super::layout::Layout;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{Change, Lbn, MapEntry, Pbn, VolumeId};
+use gemelo_format::{Change, Lbn, Pbn, VolumeId};
 use std::collections::BTreeMap;
 
 /// A bound above every LBN.
@@ -77,7 +78,7 @@ impl<L: Layout> CachedBackend<L> {
         }
         let mut next = first;
         while let Some(lbn) = self.next_word(id, next, end)? {
-            self.before((id, lbn))?;
+            self.before((id, lbn), None)?;
             next = Lbn(lbn.0 + 1);
         }
         Ok(())
@@ -102,8 +103,10 @@ impl<L: Layout> CachedBackend<L> {
         }
         for (volume, lbns) in by_volume {
             let Ok(mut words) = self.words(volume) else { continue };
-            let words = words.get_all(&lbns).into_iter().flatten();
-            shared.extend(words.filter_map(|word| Some(MapEntry::from_word(word).pbn()?.number())));
+            let words: Result<Vec<u64>> = words.get_all(&lbns).into_iter().collect();
+            let own = words.map(|words| words.into_iter().map(pbn_of).collect::<Vec<_>>());
+            let pbns = own.and_then(|own| self.pbns_to_change(volume, &lbns, &own));
+            shared.extend(pbns.unwrap_or_default());
         }
         if self.is_counting {
             let _ = self.counts_of(&shared);

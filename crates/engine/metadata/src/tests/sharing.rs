@@ -235,27 +235,123 @@ fn a_removal_gives_up_what_no_other_volume_has() {
     }
 }
 
+fn counts<const N: usize>(pair: &Pair, pbns: [u32; N]) -> [u32; N] {
+    let mut counts = Vec::new();
+    let pbns = pbns.map(|pbn| Pbn::new(pbn).unwrap());
+    pair.backend.counts(&pbns, &mut counts).unwrap();
+    counts.try_into().unwrap()
+}
+
 #[test]
-fn a_shared_leaf_is_counted_once_and_its_copy_adds_a_reference_to_each_block() {
+fn equal_entries_of_neighbours_are_one_reference() {
     for kind in SHARING {
         let (mut pair, _) = filled(kind);
-        let counts = |pair: &Pair| {
-            let (mut counts, pbns) = (Vec::new(), [1, 512, 513].map(|pbn| Pbn::new(pbn).unwrap()));
-            pair.backend.counts(&pbns, &mut counts).unwrap();
-            counts
-        };
+        // The order is 2, 3, 4, 5, 1.
         (2..6).for_each(|volume| drop(pair.apply(&clone_of(VOLUME, volume))));
-        assert_eq!(counts(&pair), [1, 1, 1]);
+        assert_eq!(counts(&pair, [1, 2, 513]), [1, 1, 1]);
         assert!(pair.backend.is_in_shared_part(VOLUME, Lbn(0)));
         pair.apply(&store(VolumeId(3), 0, 6000));
-        assert_eq!(counts(&pair), [1, 2, 1], "volume 3 has a leaf of its own");
+        assert_eq!(counts(&pair, [1, 2, 513, 6000]), [2, 1, 1, 1], "volume 2, and 4 to 1");
         assert!(!pair.backend.is_in_shared_part(VolumeId(3), Lbn(0)));
-        assert!(pair.backend.is_in_shared_part(VolumeId(3), Lbn(512)));
+        assert!(!pair.backend.is_in_shared_part(VolumeId(2), Lbn(0)));
+        assert!(pair.backend.is_in_shared_part(VolumeId(3), Lbn(1)), "only one LBN differs");
+        // An end of a run adds no reference, and a run that ends takes none that goes on.
+        assert_eq!(pair.apply(&store(VOLUME, 0, 6001)), []);
+        assert_eq!(counts(&pair, [1, 2, 6001]), [2, 1, 1]);
+        assert_eq!(pair.apply(&share(VolumeId(3), 0, 1)), [6000], "both runs are one again");
+        assert_eq!(counts(&pair, [1]), [1]);
+        is_sound(&pair);
+        let unmap = Change::Unmap { volume: VolumeId(4), first: Lbn(0), count: 512 };
+        pair.backend.check_change(&unmap).unwrap();
+        assert_eq!(pair.apply(&unmap), []);
+        assert_eq!(counts(&pair, [1, 2, 513]), [2, 2, 1], "on both sides of volume 4");
         for volume in [1, 2, 4] {
             pair.apply(&Change::Remove { volume: VolumeId(volume) });
         }
-        assert!(!pair.backend.is_in_shared_part(VolumeId(5), Lbn(0)), "no other volume has it");
-        assert_eq!(pair.apply(&store(VolumeId(5), 0, 6001)), [1], "its last reference goes");
+        assert_eq!(counts(&pair, [1, 2, 513]), [1, 1, 1]);
+        assert_eq!(pair.apply(&store(VolumeId(5), 0, 6002)), []);
+        assert_eq!(pair.apply(&store(VolumeId(3), 0, 6003)), [1], "its last reference goes");
+        is_sound(&pair);
+    }
+}
+
+fn share(volume: VolumeId, lbn: u64, pbn: u32) -> Change {
+    let (lbn, pbn_) = (Lbn(lbn), Pbn::new(pbn).unwrap());
+    Change::Share { volume, lbn, pbn: pbn_, checksum: checksum_of(pbn) }
+}
+
+/// Volumes leave their family piece by piece, while others change, and after openings in between.
+#[test]
+fn a_family_changes_while_a_volume_leaves_it() {
+    for (kind, seed) in SHARING.into_iter().zip([1, 2]) {
+        let (mut pair, mut chance) = (Pair::new(kind, seed), Random::new(seed));
+        pair.create(1);
+        (0..1000).for_each(|_| pair.step(false));
+        for round in 0..3 {
+            for _ in 0..200 {
+                if chance.below(20) == 0 { pair.change_volume() } else { pair.step(false) }
+            }
+            let leaving: Vec<u32> = (0..2).map(|_| pair.hide_any()).collect();
+            let mut next = vec![Some(Lbn(0)); leaving.len()];
+            while next.iter().any(Option::is_some) {
+                for (id, next) in leaving.iter().zip(&mut next) {
+                    *next = next.and_then(|from| pair.unmap_piece(*id, from, 2048));
+                    (0..30).for_each(|_| pair.step(false));
+                    if chance.below(8) == 0 {
+                        pair.change_volume();
+                    }
+                }
+                if let (Some(Some(first)), 0) = (next.first().copied(), chance.below(4)) {
+                    // A piece that ends within a leaf.
+                    let volume = VolumeId(leaving[0]);
+                    pair.apply(&Change::Unmap { volume, first, count: 700 });
+                    next[0] = Some(Lbn(first.0 + 700));
+                    is_sound(&pair);
+                }
+                if chance.below(4) == 0 {
+                    pair.backend.freeze();
+                    let totals = pair.backend.totals();
+                    let root = Root { references: totals.references, ..pair.write() };
+                    pair.backend.finish();
+                    pair.generation += 1;
+                    pair.reload(&root);
+                    is_sound(&pair);
+                    // The removal begins again, or is one change.
+                    next = vec![Some(Lbn(0)).filter(|_| round > 0); leaving.len()];
+                }
+            }
+            for id in leaving {
+                pair.apply(&Change::Remove { volume: VolumeId(id) });
+            }
+            pair.compare();
+        }
+    }
+}
+
+/// The first changes of the leaves of a scattered volume after a snapshot read no counts but those
+/// of the blocks that lose a reference.
+#[test]
+fn a_change_after_a_snapshot_reads_the_counts_of_its_own_blocks() {
+    for kind in SHARING {
+        let mut pair = Pair::new(kind, 1);
+        pair.apply(&Change::Create(record(VOLUME.0, VOLUME_BLOCKS * 512)));
+        // The blocks of one leaf have their counts in as many pages.
+        let pbn = |lbn: u64| (lbn % 150 * 1024 + lbn / 150 + 1) as u32;
+        (0..BLOCKS).for_each(|lbn| drop(pair.apply(&store(VOLUME, lbn, pbn(lbn)))));
+        checkpoint(&mut pair);
+        pair.apply(&clone_of(VOLUME, 2));
+        let root = checkpoint(&mut pair);
+        pair.reload_with(&root, 64 << 20);
+        let misses = |pair: &Pair| pair.backend.totals().cache.misses;
+        while pair.backend.catch_up().unwrap() {}
+        let (before, memory) = (misses(&pair), pair.backend.totals().memory_bytes);
+        for leaf in 0..9 {
+            assert_eq!(pair.apply(&store(VOLUME, leaf * 512, 1000 + leaf as u32)), []);
+        }
+        // The pages above the leaves, and nine leaves. The snapshot has every old block.
+        assert!(misses(&pair) - before <= 12, "{kind:?}: {}", misses(&pair) - before);
+        let added = pair.backend.totals().memory_bytes - memory;
+        assert!(added < 20 * 4096, "{kind:?}: {added} bytes");
         is_sound(&pair);
     }
 }

@@ -14,9 +14,6 @@ use gemelo_format::{Change, Lbn, MAX_VOLUME_BLOCKS, VolumeId};
 pub(super) const UNMAP_BLOCKS: u64 = 16_384;
 /// The same for a cached backend, which looks up each LBN in trees: a few milliseconds.
 const CACHED_BLOCKS: u64 = 1024;
-/// A bound above every LBN.
-const END: Lbn = Lbn(u64::MAX);
-
 impl Engine {
     /// The most LBNs that one change unmaps. They fit the backend's memory and take a few
     /// milliseconds.
@@ -35,6 +32,12 @@ impl Engine {
             && Self::piece_end(state, volume, Lbn(0)).0 < MAX_VOLUME_BLOCKS
     }
 
+    /// Returns whether the removal of the volume as one change would.
+    pub(super) fn is_removed_in_pieces(state: &State, volume: VolumeId) -> bool {
+        state.backend().blocks_to_remove(volume) > Self::piece_blocks(state)
+            && Self::piece_end(state, volume, Lbn(0)).0 < MAX_VOLUME_BLOCKS
+    }
+
     /// Returns whether the backend needs a change of this whole volume to be made in pieces.
     pub(super) fn needs_pieces(state: &State, volume: VolumeId) -> bool {
         state.backend().piece_blocks().is_some() && Self::is_large(state, volume)
@@ -49,7 +52,8 @@ impl Engine {
             let _ = self.log.reserve_slots();
             let first = {
                 let state = self.state();
-                let Some(first) = state.backend().next_mapped(volume, next, END)? else {
+                let most = Self::piece_blocks(&state);
+                let Some(first) = state.backend().next_piece(volume, next, most)? else {
                     return Ok(());
                 };
                 next = Self::piece_end(&state, volume, first);

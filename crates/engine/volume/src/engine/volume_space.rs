@@ -1,8 +1,8 @@
 //! Space by volume: the blocks that only one volume holds, and the blocks that volumes share.
 //!
 //! Everything is computed on demand, from the maps and the reference counts. A block belongs to one
-//! volume alone if as many LBNs of that volume refer to it as its count says. A part of a map that
-//! several volumes share is counted once, so all blocks in such a part are shared.
+//! volume alone if as many LBNs of that volume refer to it as its count says. Entries that several
+//! volumes share are counted once, so their blocks are shared.
 //!
 //! The maps are walked in pieces, and requests go on in between. What they change meanwhile may be
 //! counted as it was or as it is; without changes the result is exact. Memory is bounded by walking

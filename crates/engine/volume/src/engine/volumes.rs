@@ -186,7 +186,7 @@ impl Engine {
             let mut catalogue = self.catalogue.change();
             check_there(!catalogue.has(name, &volume), name)?;
             let is_large = self.change_closed(&volume, |state, removed| {
-                let is_large = Self::is_large(state, id);
+                let is_large = Self::is_removed_in_pieces(state, id);
                 let (hide, remove) = (Change::Hide { volume: id }, Change::Remove { volume: id });
                 self.log.apply(state, if is_large { &hide } else { &remove })?;
                 *removed = true;

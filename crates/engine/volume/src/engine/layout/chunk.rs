@@ -171,7 +171,7 @@ impl Engine {
 }
 
 /// Returns whether the block of this LBN is intact, and its references can be changed one by one:
-/// those of a part of a map that volumes share are counted once.
+/// those that volumes share are counted once.
 pub(super) fn is_movable(state: &State, volume: VolumeId, lbn: Lbn, record: &Record) -> bool {
     record.references > 0 && !record.is_suspect && !state.backend().is_in_shared_part(volume, lbn)
 }

@@ -37,8 +37,8 @@ impl Engine {
     }
 
     /// Adds the references in the next piece of a map to blocks that are wanted. Returns the LBN at
-    /// which the following piece begins. The references of a part of a map that volumes share are
-    /// counted once, so they are left out.
+    /// which the following piece begins. References that volumes share are counted once, so they
+    /// are left out.
     pub(in crate::engine::layout) fn add_references(
         &self,
         volume: &VolumeShared,

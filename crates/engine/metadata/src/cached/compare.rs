@@ -1,0 +1,303 @@
+//! Compares the map of a volume with those of its neighbours, node by node. Nodes that the maps
+//! share are not looked at.
+
+use super::CachedBackend;
+use super::family::{Entries, Gains, Neighbours, pbn_of};
+use super::layer::{LEAF_LBNS, Position};
+use super::layout::Layout;
+use super::map::{MapNode, MapView, NodeKey};
+use crate::error::Result;
+use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, VolumeId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// The end of a volume's part in its family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parting {
+    /// Its LBNs are unmapped.
+    Unmap,
+    /// It leaves the family, so its neighbours become neighbours of each other.
+    Leave,
+}
+
+/// The result of a comparison.
+#[derive(Default)]
+pub(super) struct Difference {
+    pub(super) gains: Gains,
+    /// LBNs of the volume that are mapped, and those that have a block.
+    pub(super) mapped: u64,
+    pub(super) stored: u64,
+}
+
+/// A map and its node at some place. A map that does not reach up to there has its root instead.
+#[derive(Clone, Copy, Default)]
+struct Spot<'m> {
+    view: Option<MapView<'m>>,
+    node: Option<MapNode>,
+}
+
+impl Spot<'_> {
+    fn key(&self) -> Option<NodeKey> {
+        self.node.map(|node| node.key)
+    }
+
+    /// The nodes below, by their numbers.
+    fn children(&self, at: Position, lbns: &Range<u64>) -> Result<BTreeMap<u64, MapNode>> {
+        let (Some(view), Some(node)) = (self.view, self.node) else { return Ok(BTreeMap::new()) };
+        if node.at.level < at.level {
+            return Ok(BTreeMap::from([(0, node)]));
+        }
+        let children = view.children_with(&node, lbns)?;
+        Ok(children.into_iter().map(|child| (child.at.number, child)).collect())
+    }
+
+    /// The node below that has this leaf.
+    fn towards(self, at: Position, leaf: u64) -> Result<Self> {
+        let (Some(view), Some(node)) = (self.view, self.node) else { return Ok(self) };
+        let below = match node.at.level < at.level {
+            true => Some(node).filter(|_| at.towards(leaf).number == 0),
+            false => view.child_towards(&node, leaf)?,
+        };
+        Ok(Self { node: below, ..self })
+    }
+
+    /// The words of a leaf, those of LBNs without one included.
+    fn words(&self) -> Result<[u64; MAP_PAGE_ENTRIES]> {
+        let mut words = [0; MAP_PAGE_ENTRIES];
+        if let (Some(view), Some(leaf)) = (self.view, self.node) {
+            for (lbn, word) in view.words(&leaf)? {
+                words[(lbn % LEAF_LBNS) as usize] = word;
+            }
+        }
+        Ok(words)
+    }
+}
+
+/// The nodes of a volume and its neighbours at one place of their maps.
+#[derive(Clone, Copy)]
+pub(super) struct Trio<'m> {
+    at: Position,
+    own: Spot<'m>,
+    beside: [Spot<'m>; 2],
+}
+
+impl<'m> Trio<'m> {
+    /// The roots of these maps.
+    fn of(own: Spot<'m>, beside: [Spot<'m>; 2]) -> Self {
+        let [before, after] = beside;
+        let heights = [own, before, after].map(|spot| spot.node.map_or(0, |node| node.at.level));
+        let at = Position::root(heights.into_iter().max().unwrap_or(0));
+        Self { at, own, beside }
+    }
+
+    /// Returns whether the end of the volume's part can change a count below this place.
+    fn matters(&self, parting: Parting) -> bool {
+        match parting {
+            // The neighbours do not need to be alike: the volume is in a run with one of them, and
+            // the run goes on without it.
+            Parting::Leave => self.beside.iter().all(|other| other.key() != self.own.key()),
+            Parting::Unmap => self.own.node.is_some(),
+        }
+    }
+
+    fn towards(self, leaf: u64) -> Result<Self> {
+        let [before, after] = self.beside;
+        Ok(Self {
+            at: self.at.towards(leaf),
+            own: self.own.towards(self.at, leaf)?,
+            beside: [before.towards(self.at, leaf)?, after.towards(self.at, leaf)?],
+        })
+    }
+
+    fn children(&self, lbns: &Range<u64>) -> Result<Vec<Self>> {
+        let [before, after] = self.beside;
+        let spots = [self.own, before, after];
+        let [own, before, after] = spots.map(|spot| spot.children(self.at, lbns));
+        let nodes = [own?, before?, after?];
+        let numbers: BTreeSet<u64> = nodes.iter().flat_map(BTreeMap::keys).copied().collect();
+        let child = |number: u64| {
+            let mut below = spots;
+            for (spot, nodes) in below.iter_mut().zip(&nodes) {
+                spot.node = nodes.get(&number).copied();
+            }
+            let [own, before, after] = below;
+            let at = Position { level: self.at.level - 1, number };
+            Self { at, own, beside: [before, after] }
+        };
+        Ok(numbers.into_iter().map(child).collect())
+    }
+
+    /// Calls `visit` with leaves, and with nodes after those below them, until it returns `false`.
+    /// Returns the end of the LBNs that were visited then.
+    fn walk(
+        &self,
+        lbns: &Range<u64>,
+        parting: Parting,
+        visit: &mut dyn FnMut(&Self) -> Result<bool>,
+    ) -> Result<Option<u64>> {
+        let own = self.at.lbns();
+        if own.start >= lbns.end || own.end <= lbns.start || !self.matters(parting) {
+            return Ok(None);
+        }
+        if self.at.level > 0 {
+            for child in self.children(lbns)? {
+                if let Some(end) = child.walk(lbns, parting, visit)? {
+                    return Ok(Some(end));
+                }
+            }
+        }
+        Ok((!visit(self)?).then_some(own.end))
+    }
+
+    /// Adds what the end of the volume's part in these LBNs of a leaf changes.
+    fn compare(&self, lbns: &Range<u64>, parting: Parting, all: &mut Difference) -> Result<()> {
+        let own = self.own.words()?;
+        let mut beside = [own; 2];
+        for (words, other) in beside.iter_mut().zip(self.beside) {
+            if other.key() != self.own.key() {
+                *words = other.words()?;
+            }
+        }
+        let [before, after] = beside;
+        let words = own.into_iter().zip(before.into_iter().zip(after));
+        for (lbn, (word, (before, after))) in (self.at.lbns().start..).zip(words) {
+            if !lbns.contains(&lbn) {
+                continue;
+            }
+            let entries = Entries { own: pbn_of(word), beside: [pbn_of(before), pbn_of(after)] };
+            all.mapped += u64::from(word != 0);
+            if entries.own != 0 {
+                all.stored += 1;
+                all.gains.add(entries.own, entries.loss());
+            }
+            let [before, after] = entries.beside;
+            if parting == Parting::Leave && before == after && before != 0 {
+                all.gains.add(before, -1);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<L: Layout> CachedBackend<L> {
+    fn spot(&self, id: VolumeId) -> Result<Spot<'_>> {
+        let view = self.view(&self.volume(id)?.map);
+        Ok(Spot { view: Some(view), node: view.root() })
+    }
+
+    /// The roots of a volume's map and of those of its neighbours from an LBN on, and the LBN from
+    /// which on it may have others.
+    fn roots(&self, id: VolumeId, from: u64) -> Result<(Trio<'_>, u64)> {
+        let Neighbours { volumes, end } = self.neighbours(id, from)?;
+        let own = self.spot(id)?;
+        let mut beside = [Spot::default(); 2];
+        for (spot, volume) in beside.iter_mut().zip(volumes) {
+            if let Some(volume) = volume {
+                *spot = self.spot(volume)?;
+            }
+        }
+        Ok((Trio::of(own, beside), end))
+    }
+
+    fn walk_family(
+        &self,
+        id: VolumeId,
+        lbns: Range<u64>,
+        parting: Parting,
+        visit: &mut dyn FnMut(&Trio<'_>, &Range<u64>) -> Result<bool>,
+    ) -> Result<Option<u64>> {
+        let mut start = lbns.start;
+        while start < lbns.end {
+            let (roots, end) = self.roots(id, start)?;
+            let some = start..end.min(lbns.end);
+            let visited = roots.walk(&some, parting, &mut |trio| visit(trio, &some))?;
+            if let Some(visited) = visited {
+                return Ok(Some(visited.min(some.end)));
+            }
+            start = some.end;
+        }
+        Ok(None)
+    }
+
+    /// Computes what the end of a volume's part in these LBNs changes. It has not left there.
+    pub(super) fn difference(
+        &self,
+        id: VolumeId,
+        lbns: Range<u64>,
+        parting: Parting,
+    ) -> Result<Difference> {
+        let mut all = Difference::default();
+        self.walk_family(id, lbns, parting, &mut |trio, lbns| {
+            if trio.at.level == 0 {
+                trio.compare(lbns, parting, &mut all)?;
+            }
+            Ok(true)
+        })?;
+        Ok(all)
+    }
+
+    /// Calls `visit` with the blocks of a volume's entries that another volume does not have at the
+    /// same LBN.
+    pub(super) fn differing(
+        &self,
+        id: VolumeId,
+        other: Option<VolumeId>,
+        lbns: Range<u64>,
+        visit: &mut dyn FnMut(u32),
+    ) -> Result<()> {
+        let other = other.map_or_else(|| Ok(Spot::default()), |other| self.spot(other))?;
+        let trio = Trio::of(self.spot(id)?, [other; 2]);
+        trio.walk(&lbns, Parting::Leave, &mut |trio| {
+            if trio.at.level == 0 {
+                let [other, _] = trio.beside;
+                let words =
+                    (trio.at.lbns().start..).zip(trio.own.words()?.into_iter().zip(other.words()?));
+                for (_, (own, other)) in words.filter(|(lbn, _)| lbns.contains(lbn)) {
+                    if pbn_of(own) != 0 && pbn_of(own) != pbn_of(other) {
+                        visit(pbn_of(own));
+                    }
+                }
+            }
+            Ok(true)
+        })?;
+        Ok(())
+    }
+
+    /// The LBN after as many nodes as a change may compare; `None` if there are fewer.
+    pub(super) fn end_of_nodes(
+        &self,
+        id: VolumeId,
+        from: u64,
+        parting: Parting,
+        most: u64,
+    ) -> Result<Option<u64>> {
+        let mut left = most;
+        self.walk_family(id, from..u64::MAX, parting, &mut |_, _| {
+            left = left.saturating_sub(1);
+            Ok(left > 0)
+        })
+    }
+
+    /// The end of the LBNs from `from` on below a node that is not compared.
+    pub(super) fn end_of_untouched(
+        &self,
+        id: VolumeId,
+        from: Lbn,
+        parting: Parting,
+    ) -> Result<Option<Lbn>> {
+        let (mut trio, end) = self.roots(id, from.0)?;
+        let leaf = from.0 / LEAF_LBNS;
+        if !trio.at.leaves().contains(&leaf) {
+            return Ok(Some(Lbn(end)));
+        }
+        loop {
+            if !trio.matters(parting) {
+                return Ok(Some(Lbn(trio.at.lbns().end.min(end))));
+            }
+            if trio.at.level == 0 {
+                return Ok(None);
+            }
+            trio = trio.towards(leaf)?;
+        }
+    }
+}
