@@ -16,6 +16,7 @@ pub mod scatter;
 pub mod seek;
 pub mod shape;
 pub mod simulated;
+pub mod space;
 pub mod stored;
 pub mod storm;
 
