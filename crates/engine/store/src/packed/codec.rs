@@ -227,22 +227,6 @@ mod tests {
         }
     }
 
-    /// A few bytes that would become 64 MiB are refused when the content is full.
-    #[test]
-    fn no_form_becomes_more_than_a_content() {
-        let zeros = vec![0; 64 << 20];
-        let lz4 = lz4_flex::block::compress(&zeros);
-        let zstd = zstd::bulk::compress(&zeros, 19).unwrap();
-        let forms = [(LZ4, lz4), (Compression::Zstd(19).algorithm(), zstd)];
-        for (algorithm, form) in &forms {
-            for bytes in [512, 65536] {
-                let mut content = vec![1; bytes];
-                assert!(!decompress(*algorithm, form, &mut content), "{algorithm}: {bytes}");
-            }
-        }
-        assert!(forms[1].1.len() < 16384, "{} bytes", forms[1].1.len());
-    }
-
     #[test]
     fn after_many_contents_that_do_not_shrink_one_that_does_is_still_found() {
         let (codec, mut random) = (Codec::new(4096), Random::new(5));
