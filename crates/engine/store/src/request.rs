@@ -13,7 +13,8 @@ pub struct ContentRead<'a> {
     pub within: usize,
     /// Filled by the store; it ends within the content. After an error its bytes are undefined.
     pub buffer: &'a mut [u8],
-    /// Set by the store.
+    /// Set by the store. Bytes that were read and are no content, because they are damaged, are an
+    /// error of the kind [`io::ErrorKind::InvalidData`].
     pub outcome: io::Result<()>,
 }
 

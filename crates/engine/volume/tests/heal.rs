@@ -13,12 +13,17 @@ mod common;
 
 use common::hold::Call;
 use common::simulated::{DATA, METADATA, Simulation};
-use common::{BLOCK, content, first_seed, open, options_with, read, rounds, tuning_on_disk, write};
+use common::stored::{Stored, copies_of};
+use common::{
+    BLOCK, Kind, content, first_seed, kinds, open, options_of, options_with, read, rounds,
+    tuning_on_disk, write,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_format::{
-    BackendKind, DedupMode, Fingerprint, FingerprintKind, Fingerprinter, read_superblock,
+    BackendKind, Compression, DedupMode, Fingerprint, FingerprintKind, Fingerprinter, PackedPlace,
+    read_superblock,
 };
 use gemelo_store::{Copies, PoolDisks};
 use gemelo_volume::{
@@ -69,15 +74,13 @@ fn pool_with_copy(options: &PoolOptions, other: DedupMode) -> Simulation {
     simulation
 }
 
-/// The blocks of the data disk that hold the content.
-fn copies(simulation: &Simulation) -> Vec<usize> {
-    let (image, mark) = (simulation.images()[DATA].clone(), content(MARK, BLOCK));
-    let blocks = image.chunks(BLOCK).enumerate().filter(|(_, bytes)| **bytes == mark);
-    blocks.map(|(block, _)| block).collect()
+/// The places on the data disk that hold the content.
+fn copies(simulation: &Simulation) -> Vec<Stored> {
+    copies_of(simulation, &content(MARK, BLOCK))
 }
 
-fn flip(simulation: &Simulation, block: usize) {
-    let at = (block * BLOCK + 33) as u64;
+fn flip(simulation: &Simulation, stored: Stored) {
+    let at = stored.at as u64;
     let mut byte = [0];
     simulation.disks().data.read_at(at, &mut byte).unwrap();
     simulation.disks().data.write_at(at, &[byte[0] ^ 4]).unwrap();
@@ -112,14 +115,17 @@ enum Before {
 
 #[test]
 fn what_has_another_copy_is_whole_after_a_repair_and_after_a_scrub() {
-    for backend in BackendKind::ALL {
+    for kind in kinds() {
         for other in [DedupMode::Off, DedupMode::Offline] {
             for before in [Before::Nothing, Before::Reads, Before::Check] {
                 for repairs in [true, false] {
-                    let what = format!("{backend:?}, {other:?}, {before:?}, repairs {repairs}");
-                    let simulation = pool_with_copy(&options_with(backend, 100), other);
+                    let what = format!("{kind:?}, {other:?}, {before:?}, repairs {repairs}");
+                    let simulation = pool_with_copy(&options_of(kind, 100), other);
                     let damaged = copies(&simulation)[0];
+                    let is_packed = !PackedPlace::of(damaged.pbn).is_whole();
+                    assert_eq!(is_packed, kind.1.is_some(), "{what}");
                     flip(&simulation, damaged);
+                    let damaged = damaged.pbn.number();
                     match before {
                         Before::Nothing => {}
                         Before::Reads => {
@@ -129,7 +135,7 @@ fn what_has_another_copy_is_whole_after_a_repair_and_after_a_scrub() {
                         }
                         Before::Check => {
                             let report = check_data(&simulation.disks());
-                            assert_eq!(report.damaged_blocks, [damaged as u32], "{what}");
+                            assert_eq!(report.damaged_blocks, [damaged], "{what}");
                             let blocks = report.damaged_blocks;
                             gemelo_volume::record_damage(&simulation.disks(), &blocks).unwrap();
                         }
@@ -137,7 +143,7 @@ fn what_has_another_copy_is_whole_after_a_repair_and_after_a_scrub() {
                     if repairs {
                         let plan = repair_data(&simulation.disks()).unwrap();
                         assert_eq!(plan.costs, [], "{what}");
-                        assert_eq!(plan.healed_blocks, [damaged as u32], "{what}");
+                        assert_eq!(plan.healed_blocks, [damaged], "{what}");
                     } else {
                         let pool = open(&simulation.disks(), tuning()).unwrap();
                         let options = ScrubOptions { heals: true, ..ScrubOptions::default() };
@@ -169,7 +175,8 @@ fn a_block_that_is_gone_is_healed() {
         write(&last, BLOCK as u64, &content(MARK, BLOCK)).unwrap();
         pool.set_mode("other", DedupMode::Offline).unwrap();
         pool.close().unwrap();
-        let places = copies(&simulation);
+        let places: Vec<usize> =
+            copies(&simulation).iter().map(|place| place.pbn.number() as usize).collect();
         assert_eq!(places.len(), 3);
         let [mut data, metadata] = simulation.images();
         data[places[0] * BLOCK..][..BLOCK].fill(0);
@@ -194,9 +201,15 @@ fn what_nothing_proves_is_given_up() {
         fingerprint: FingerprintKind::Xxh3Compare,
         ..options_with(BackendKind::Log, 100)
     };
-    for (options, which, lost) in
-        [(options_with(BackendKind::Log, 100), 1, ("other", 1)), (weak, 0, ("in", SHARED))]
-    {
+    let strong = options_with(BackendKind::Log, 100);
+    let packed = PoolOptions { compression: Some(Compression::Lz4), ..strong.clone() };
+    let weak_packed = PoolOptions { compression: Some(Compression::Lz4), ..weak.clone() };
+    for (options, which, lost) in [
+        (strong, 1, ("other", 1)),
+        (packed, 1, ("other", 1)),
+        (weak, 0, ("in", SHARED)),
+        (weak_packed, 0, ("in", SHARED)),
+    ] {
         let simulation = pool_with_copy(&options, DedupMode::Off);
         flip(&simulation, copies(&simulation)[which]);
         let plan = repair_data(&simulation.disks()).unwrap();
@@ -229,10 +242,8 @@ impl Copies for Others {
 
 #[test]
 fn other_members_heal_what_the_pool_has_once() {
-    for (backend, repairs) in
-        BackendKind::ALL.into_iter().flat_map(|kind| [(kind, true), (kind, false)])
-    {
-        let simulation = pool_with_copy(&options_with(backend, 100), DedupMode::Inline);
+    for (kind, repairs) in kinds().flat_map(|kind| [(kind, true), (kind, false)]) {
+        let simulation = pool_with_copy(&options_of(kind, 100), DedupMode::Inline);
         let damaged = copies(&simulation);
         assert_eq!(damaged.len(), 1);
         flip(&simulation, damaged[0]);
@@ -244,38 +255,40 @@ fn other_members_heal_what_the_pool_has_once() {
         let disks = disks.with_copies(Arc::new(Others { contents }));
         if repairs {
             let plan = repair_data(&disks).unwrap();
-            assert_eq!(plan.healed_blocks, [damaged[0] as u32], "{backend:?}");
+            assert_eq!(plan.healed_blocks, [damaged[0].pbn.number()], "{kind:?}");
         } else {
             let pool = open(&disks, tuning()).unwrap();
             let told = pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap();
-            assert!(!told.is_clean() && told.can_be_healed(), "{backend:?}: {told:?}");
+            assert!(!told.is_clean() && told.can_be_healed(), "{kind:?}: {told:?}");
             let options = ScrubOptions { heals: true, ..ScrubOptions::default() };
             let report = pool.scrub(options, &Silent, &StopFlag::new()).unwrap();
-            assert_eq!((report.is_clean(), report.healed_contents), (true, 1), "{backend:?}");
+            assert_eq!((report.is_clean(), report.healed_contents), (true, 1), "{kind:?}");
             pool.close().unwrap();
         }
-        assert_whole(&simulation, &format!("{backend:?}"));
+        assert_whole(&simulation, &format!("{kind:?}"));
     }
 }
 
 /// A copy that cannot be written is no loss: the repair says so, and a later one heals.
 #[test]
 fn what_could_not_be_healed_is_not_given_up() {
-    let simulation = pool_with_copy(&options_with(BackendKind::Log, 100), DedupMode::Off);
-    let damaged = copies(&simulation)[0];
-    flip(&simulation, damaged);
-    let range = (damaged * BLOCK) as u64..((damaged + 1) * BLOCK) as u64;
-    // The writer tries again, and gives up at the sync.
-    for _ in 0..20 {
-        simulation.fail_next(DATA, Call::Write, range.clone());
+    for kind in kinds().filter(|(backend, _)| *backend == BackendKind::Log) {
+        let simulation = pool_with_copy(&options_of(kind, 100), DedupMode::Off);
+        let damaged = copies(&simulation)[0];
+        flip(&simulation, damaged);
+        let start = (damaged.at / BLOCK * BLOCK) as u64;
+        // The writer tries again, and gives up at the sync.
+        for _ in 0..20 {
+            simulation.fail_next(DATA, Call::Write, start..start + BLOCK as u64);
+        }
+        let options = RepairOptions { data: true, choice: LossChoice::RollBack };
+        let failed = repair(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap_err();
+        assert!(!matches!(failed, VolumeError::Damaged { .. }), "{kind:?}: {failed}");
+        let simulation = Simulation::of_images(1, simulation.images());
+        assert_eq!(check_data(&simulation.disks()).lost_blocks, 0, "{kind:?}");
+        assert_eq!(repair_data(&simulation.disks()).unwrap().costs, [], "{kind:?}");
+        assert_whole(&simulation, "after a second repair");
     }
-    let options = RepairOptions { data: true, choice: LossChoice::RollBack };
-    let failed = repair(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap_err();
-    assert!(!matches!(failed, VolumeError::Damaged { .. }), "{failed}");
-    let simulation = Simulation::of_images(1, simulation.images());
-    assert_eq!(check_data(&simulation.disks()).lost_blocks, 0);
-    assert_eq!(repair_data(&simulation.disks()).unwrap().costs, []);
-    assert_whole(&simulation, "after a second repair");
 }
 
 /// A kind of damage.
@@ -293,9 +306,9 @@ const BLOCKS: u64 = 48;
 
 /// Makes a pool whose volumes have the same contents: one in-line, one with blocks of its own, one
 /// off-line that was found in part. Returns its images.
-fn mixed_pool(backend: BackendKind) -> [Vec<u8>; 2] {
+fn mixed_pool(kind: Kind) -> [Vec<u8>; 2] {
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options_with(backend, 400)).unwrap();
+    Pool::format(&simulation.disks(), &options_of(kind, 400)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     for (name, mode) in
         [("in", DedupMode::Inline), ("off", DedupMode::Off), ("found", DedupMode::Offline)]
@@ -343,10 +356,11 @@ fn damage(image: &mut [u8], disk: usize, kind: Damage, random: &mut Random) {
 /// a whole copy proves is right.
 #[test]
 fn of_four_thousand_damaged_places_a_repair_loses_only_what_has_no_copy() {
-    let each = rounds(4000).div_ceil(BackendKind::ALL.len() as u64);
+    let kinds: Vec<Kind> = kinds().collect();
+    let each = rounds(4000).div_ceil(kinds.len() as u64);
     std::thread::scope(|scope| {
-        for some in BackendKind::ALL.chunks(2) {
-            scope.spawn(move || some.iter().for_each(|backend| damage_many(*backend, each)));
+        for some in kinds.chunks(kinds.len().div_ceil(2)) {
+            scope.spawn(move || some.iter().for_each(|kind| damage_many(*kind, each)));
         }
     });
 }
@@ -357,8 +371,8 @@ struct Tally {
     lost: u64,
 }
 
-fn damage_many(backend: BackendKind, places: u64) {
-    let images = mixed_pool(backend);
+fn damage_many(pool: Kind, places: u64) {
+    let images = mixed_pool(pool);
     let mut tally = Tally::default();
     for number in 0..places {
         let seed = first_seed() + number;
@@ -368,7 +382,7 @@ fn damage_many(backend: BackendKind, places: u64) {
         let kinds = [Damage::Bit, Damage::Sector, Damage::Page, Damage::Burst];
         let kind = kinds[random.below(4) as usize];
         damage(&mut damaged[disk], disk, kind, &mut random);
-        let what = format!("{backend:?}, seed {seed}, disk {disk}, {kind:?}");
+        let what = format!("{pool:?}, seed {seed}, disk {disk}, {kind:?}");
         let simulation = Simulation::of_images(1, damaged);
         let outlook = repair_outlook(&simulation.disks(), true, &Silent, &StopFlag::new()).unwrap();
         assert!(outlook.lost_history.is_none(), "{what}");
@@ -377,10 +391,10 @@ fn damage_many(backend: BackendKind, places: u64) {
         assert!(disk == DATA || plan.costs.is_empty(), "{what}: {:?}", plan.costs);
         compare(&simulation, &plan, disk, &what, &mut tally);
     }
-    eprintln!("{backend:?}: {tally:?}");
+    eprintln!("{pool:?}: {tally:?}");
     assert!(
         places < 100 || tally.healed > places / 10 && tally.lost > places / 10,
-        "{backend:?}: {tally:?}"
+        "{pool:?}: {tally:?}"
     );
 }
 

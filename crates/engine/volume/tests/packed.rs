@@ -196,6 +196,73 @@ fn a_pool_is_full_only_when_it_has_no_room_and_removing_always_works() {
     assert!(checked(&simulation).is_clean());
 }
 
+/// A life of a pool with blocks of any size: contents of every kind and in every mode, parts of
+/// blocks, the finder, a snapshot, another compression, a removal and an opening.
+#[test]
+fn blocks_of_every_size_are_written_found_stored_again_and_read() {
+    const CONTENTS: u64 = 48;
+    for (number, block_bytes) in (0..).zip((9..=16).map(|bits| 1u32 << bits)) {
+        for (turn, mode) in
+            [DedupMode::Off, DedupMode::Inline, DedupMode::Offline].into_iter().enumerate()
+        {
+            let backend = BackendKind::ALL[(number + turn) % BackendKind::ALL.len()];
+            let what = format!("{block_bytes} bytes, {mode:?}, {backend:?}");
+            let simulation = Simulation::new(number as u64);
+            let options = PoolOptions { backend, ..packed(Compression::Lz4, block_bytes, 300) };
+            Pool::format(&simulation.disks(), &options).unwrap();
+            let bytes = block_bytes as usize;
+            let at = |lbn: u64| lbn * u64::from(block_bytes);
+            // Each content is there twice, some of them shrink, and some do not.
+            let of_lbn =
+                |lbn: u64| content(1 + lbn % CONTENTS, bytes, (lbn % CONTENTS % 9) as usize);
+            let mut expected: Vec<Vec<u8>> = (0..2 * CONTENTS).map(of_lbn).collect();
+            let pool = open(&simulation.disks(), tuning()).unwrap();
+            pool.create_volume("a", at(2 * CONTENTS), mode).unwrap();
+            let volume = pool.volume("a").unwrap();
+            write(&volume, 0, &expected.concat()).unwrap();
+            flush(&volume).unwrap();
+            pool.find(&Silent, &StopFlag::new()).unwrap();
+            let stored = if mode == DedupMode::Off { 2 * CONTENTS } else { CONTENTS };
+            assert_eq!(pool.stat().unwrap().physical_blocks, stored, "{what}");
+            pool.snapshot_volume("a", "s").unwrap();
+            let before = expected.concat();
+            // The first part goes over the border of two blocks.
+            for lbn in [0, 7, 50] {
+                let part = content(1000 + lbn, bytes / 2, 4);
+                let offset = bytes * 3 / 4;
+                write(&volume, at(lbn) + offset as u64, &part).unwrap();
+                let two = [&*expected[lbn as usize], &*expected[lbn as usize + 1]];
+                let mut blocks = two.concat();
+                blocks[offset..offset + part.len()].copy_from_slice(&part);
+                let (one, two) = blocks.split_at(bytes);
+                (expected[lbn as usize], expected[lbn as usize + 1]) = (one.into(), two.into());
+            }
+            let check = |pool: &Pool| {
+                let volume = pool.volume("a").unwrap();
+                let found = read(&volume, 0, bytes * expected.len()).unwrap();
+                assert!(found == expected.concat(), "{what}");
+                let part = read(&volume, at(7) + 3, 2 * bytes).unwrap();
+                assert!(part == expected.concat()[7 * bytes + 3..][..2 * bytes], "{what}");
+            };
+            check(&pool);
+            let snapshot = pool.volume("s").unwrap();
+            assert!(read(&snapshot, 0, before.len()).unwrap() == before, "{what}");
+            pool.remove_volume("s").unwrap();
+            pool.set_compression("a", Compression::Zstd(3)).unwrap();
+            let again = pool.recompress(None, &Silent, &StopFlag::new()).unwrap();
+            assert!(again.moved_blocks > 0, "{what}: {again:?}");
+            check(&pool);
+            assert_eq!(pool.prove(9).unwrap(), Vec::<String>::new(), "{what}");
+            drop((volume, snapshot));
+            pool.close().unwrap();
+            let report = checked(&simulation);
+            assert!(report.is_clean(), "{what}: {:?}", report.problems);
+            let pool = open(&simulation.disks(), tuning()).unwrap();
+            check(&pool);
+        }
+    }
+}
+
 #[test]
 fn large_blocks_are_not_compressed() {
     let simulation = Simulation::new(9);

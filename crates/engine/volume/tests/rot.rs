@@ -12,12 +12,15 @@ mod common;
 
 use common::shape::twins;
 use common::simulated::Simulation;
-use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, write};
+use common::stored::{Stored, copies_of};
+use common::{
+    BLOCK, Kind, content, first_seed, flush, kinds, open, options_of, read, rounds, trim, write,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
-use gemelo_format::{BackendKind, Compression, DedupMode, FingerprintKind};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
     LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, ScrubOptions, Tuning, record_damage,
@@ -42,19 +45,11 @@ fn repair_data(disks: &PoolDisks) -> Vec<RepairCost> {
     repair(disks, options, &Silent, &StopFlag::new()).unwrap().costs
 }
 
-/// A backend, and the compression of a pool that compresses.
-type Kind = (BackendKind, Option<Compression>);
-
 /// Makes a pool with a volume that was written in every way, some of it in the checkpoint and some
 /// in the journal. Returns also the flushed contents of the volume.
-fn worked_pool(
-    (backend, compression): Kind,
-    mode: DedupMode,
-    is_closed: bool,
-) -> ([Vec<u8>; 2], Vec<Vec<u8>>) {
+fn worked_pool(kind: Kind, mode: DedupMode, is_closed: bool) -> ([Vec<u8>; 2], Vec<Vec<u8>>) {
     let simulation = Simulation::new(1);
-    let options = PoolOptions { compression, ..options_with(backend, 400) };
-    Pool::format(&simulation.disks(), &options).unwrap();
+    Pool::format(&simulation.disks(), &options_of(kind, 400)).unwrap();
     let pool =
         open(&simulation.disks(), Tuning { max_journal_data_bytes: None, ..tuning() }).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, mode).unwrap();
@@ -131,10 +126,7 @@ fn read_all(images: [Vec<u8>; 2], expected: &[Vec<u8>], what: &str, tally: &mut 
 #[test]
 fn of_ten_thousand_flipped_bits_none_gives_a_wrong_content() {
     let flips = rounds(10_000);
-    let kinds = [None, Some(Compression::Lz4)];
-    let lives: Vec<_> = BackendKind::ALL
-        .into_iter()
-        .flat_map(|backend| kinds.map(|compression| (backend, compression)))
+    let lives: Vec<_> = kinds()
         .flat_map(|kind| MODES.map(|mode| (kind, mode)))
         .flat_map(|(kind, mode)| [true, false].map(|is_closed| (kind, mode, is_closed)))
         .collect();
@@ -177,12 +169,9 @@ fn written_sectors(image: &[u8]) -> Vec<usize> {
 
 /// Flips a bit of every stored copy of the content.
 fn rot_of(simulation: &Simulation) {
-    let mark = content(MARK, BLOCK);
     let image = simulation.images()[0].clone();
-    for (block, bytes) in image.chunks(BLOCK).enumerate().filter(|(_, bytes)| **bytes == mark) {
-        let at = (block * BLOCK + 33) as u64;
-        let flipped = [bytes[33] ^ 4];
-        simulation.disks().data.write_at(at, &flipped).unwrap();
+    for Stored { at, .. } in copies_of(simulation, &content(MARK, BLOCK)) {
+        simulation.disks().data.write_at(at as u64, &[image[at] ^ 4]).unwrap();
     }
 }
 
@@ -262,15 +251,15 @@ impl Rotten {
 
 #[test]
 fn a_read_that_finds_damage_is_an_error_noted_once_and_a_new_write_heals_all() {
-    for backend in BackendKind::ALL {
+    for kind in kinds() {
         // The new write goes to another LBN, or to a damaged one.
         for target in [5, 1] {
-            let rotten = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+            let rotten = Rotten::new(DedupMode::Inline, &options_of(kind, 100));
             rotten.rot();
             for _ in 0..3 {
                 assert!(
                     matches!(rotten.read(0), Err(DeviceError::Damaged { offset: 0 })),
-                    "{backend:?}"
+                    "{kind:?}"
                 );
             }
             assert_eq!(rotten.pool.stat().unwrap().activity.damaged_blocks, 1);
@@ -293,31 +282,31 @@ fn marked(simulation: &Simulation) -> u64 {
 /// The mark is in the journal at first, then in a checkpoint, and a write of the content clears it.
 #[test]
 fn a_check_without_contents_counts_the_blocks_that_are_marked_as_damaged() {
-    for backend in BackendKind::ALL {
-        let rotten = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+    for kind in kinds() {
+        let rotten = Rotten::new(DedupMode::Inline, &options_of(kind, 100));
         rotten.rot();
-        assert_eq!(marked(&rotten.simulation), 0, "{backend:?}: nobody has read it");
+        assert_eq!(marked(&rotten.simulation), 0, "{kind:?}: nobody has read it");
         assert!(rotten.read(1).is_err());
         rotten.pool.flush().unwrap();
-        assert_eq!(marked(&rotten.simulation), 1, "{backend:?}: a mark in the journal");
+        assert_eq!(marked(&rotten.simulation), 1, "{kind:?}: a mark in the journal");
         let rotten = rotten.reopen();
-        assert_eq!(marked(&rotten.simulation), 1, "{backend:?}: a mark in a checkpoint");
+        assert_eq!(marked(&rotten.simulation), 1, "{kind:?}: a mark in a checkpoint");
         rotten.write_mark(9);
         rotten.pool.flush().unwrap();
-        assert_eq!(marked(&rotten.simulation), 0, "{backend:?}: it has healed");
+        assert_eq!(marked(&rotten.simulation), 0, "{kind:?}: it has healed");
         let Rotten { simulation, pool } = rotten.reopen();
         rot_of(&simulation);
         assert!(read(&pool.volume("a").unwrap(), 0, BLOCK).is_err());
         pool.remove_volume("a").unwrap();
         pool.close().unwrap();
-        assert_eq!(marked(&simulation), 0, "{backend:?}: nothing refers to the block");
+        assert_eq!(marked(&simulation), 0, "{kind:?}: nothing refers to the block");
     }
 }
 
 #[test]
 fn damage_is_remembered_over_a_restart() {
-    for backend in BackendKind::ALL {
-        let rotten = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+    for kind in kinds() {
+        let rotten = Rotten::new(DedupMode::Inline, &options_of(kind, 100));
         rotten.rot();
         assert!(rotten.read(1).is_err());
         let rotten = rotten.reopen();
@@ -328,9 +317,8 @@ fn damage_is_remembered_over_a_restart() {
 
 #[test]
 fn damage_that_a_check_records_is_not_shared_and_heals() {
-    for backend in BackendKind::ALL {
-        let Rotten { simulation, pool } =
-            Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+    for kind in kinds() {
+        let Rotten { simulation, pool } = Rotten::new(DedupMode::Inline, &options_of(kind, 100));
         pool.close().unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         let rotten = Rotten { simulation, pool };
@@ -349,35 +337,31 @@ fn damage_that_a_check_records_is_not_shared_and_heals() {
 
 #[test]
 fn a_scrub_of_a_served_pool_finds_damage_and_clears_what_is_good_again() {
-    let rotten = Rotten::new(DedupMode::Inline, &options_with(BackendKind::Log, 100));
-    rotten.rot();
-    let report = rotten.pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap();
-    assert_eq!(report.problems.len(), 1);
-    assert!(
-        report.problems[0].what.ends_with("block 0 of 'a', block 1 of 'a'"),
-        "{:?}",
-        report.problems
-    );
-    // The medium turned out to be intact, as after a loose cable.
-    let image = rotten.simulation.images()[0].clone();
-    let mark = content(MARK, BLOCK);
-    let is_it = |bytes: &&[u8]| bytes.iter().zip(&mark).filter(|(a, b)| a != b).count() == 1;
-    let block = image.chunks(BLOCK).position(|bytes| is_it(&bytes)).unwrap();
-    let at = (block * BLOCK) as u64;
-    rotten.simulation.disks().data.write_at(at, &mark).unwrap();
-    assert_eq!(
-        rotten.pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap().problems,
-        []
-    );
-    rotten.write_mark(3);
-    let stat = rotten.pool.stat().unwrap();
-    assert_eq!((stat.physical_blocks, stat.activity.healed_blocks), (1, 0), "shared as ever");
+    for kind in kinds() {
+        let rotten = Rotten::new(DedupMode::Inline, &options_of(kind, 100));
+        let intact = rotten.simulation.images()[0].clone();
+        rotten.rot();
+        let scrub = || {
+            rotten.pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap().problems
+        };
+        let problems = scrub();
+        assert_eq!(problems.len(), 1, "{kind:?}");
+        let what = &problems[0].what;
+        assert!(what.ends_with("block 0 of 'a', block 1 of 'a'"), "{kind:?}: {what}");
+        // The medium turned out to be intact, as after a loose cable.
+        rotten.simulation.disks().data.write_at(0, &intact).unwrap();
+        assert_eq!(scrub(), [], "{kind:?}");
+        rotten.write_mark(3);
+        let stat = rotten.pool.stat().unwrap();
+        let shared_as_ever = (stat.physical_blocks, stat.activity.healed_blocks);
+        assert_eq!(shared_as_ever, (1, 0), "{kind:?}");
+    }
 }
 
 #[test]
 fn the_finder_heals_a_damaged_block_with_a_fresh_copy() {
-    for backend in BackendKind::ALL {
-        let rotten = Rotten::new(DedupMode::Offline, &options_with(backend, 100));
+    for kind in kinds() {
+        let rotten = Rotten::new(DedupMode::Offline, &options_of(kind, 100));
         rotten.rot();
         assert!(rotten.read(0).is_err());
         rotten.write_mark(6);
@@ -388,50 +372,49 @@ fn the_finder_heals_a_damaged_block_with_a_fresh_copy() {
 
 #[test]
 fn a_fingerprint_that_proves_nothing_heals_nothing() {
-    let options = PoolOptions {
-        fingerprint: FingerprintKind::Xxh3Compare,
-        ..options_with(BackendKind::Log, 100)
-    };
-    let rotten = Rotten::new(DedupMode::Inline, &options);
-    rotten.rot();
-    assert!(rotten.read(0).is_err());
-    rotten.write_mark(5);
-    rotten.write_mark(6);
-    assert_eq!(rotten.read(5).unwrap(), content(MARK, BLOCK));
-    assert!(rotten.read(0).is_err(), "a damaged content cannot be compared with the new one");
-    assert_eq!(
-        rotten.pool.stat().unwrap().physical_blocks,
-        2,
-        "the new copy is the one to be shared"
-    );
+    for kind in kinds() {
+        let fingerprint = FingerprintKind::Xxh3Compare;
+        let options = PoolOptions { fingerprint, ..options_of(kind, 100) };
+        let rotten = Rotten::new(DedupMode::Inline, &options);
+        rotten.rot();
+        assert!(rotten.read(0).is_err());
+        rotten.write_mark(5);
+        rotten.write_mark(6);
+        assert_eq!(rotten.read(5).unwrap(), content(MARK, BLOCK));
+        assert!(rotten.read(0).is_err(), "a damaged content cannot be compared with the new one");
+        let stored = rotten.pool.stat().unwrap().physical_blocks;
+        assert_eq!(stored, 2, "{kind:?}: the new copy is the one to be shared");
+    }
 }
 
 #[test]
 fn a_part_written_to_a_damaged_block_is_refused_and_does_not_bless_it() {
-    let rotten = Rotten::new(DedupMode::Off, &options_with(BackendKind::Log, 100));
-    rotten.rot();
-    let volume = rotten.pool.volume("a").unwrap();
-    assert!(matches!(write(&volume, 10, &[1; 20]), Err(DeviceError::Damaged { .. })));
-    assert!(rotten.read(0).is_err());
-    rotten.write_mark(0);
-    assert_eq!(rotten.read(0).unwrap(), content(MARK, BLOCK));
+    for kind in kinds() {
+        let rotten = Rotten::new(DedupMode::Off, &options_of(kind, 100));
+        rotten.rot();
+        let volume = rotten.pool.volume("a").unwrap();
+        assert!(matches!(write(&volume, 10, &[1; 20]), Err(DeviceError::Damaged { .. })));
+        assert!(rotten.read(0).is_err());
+        rotten.write_mark(0);
+        assert_eq!(rotten.read(0).unwrap(), content(MARK, BLOCK), "{kind:?}");
+    }
 }
 
 #[test]
 fn a_data_store_that_lost_its_end_is_damage_and_never_zeros() {
-    for backend in BackendKind::ALL {
-        let (images, expected) = worked_pool((backend, None), DedupMode::Off, true);
+    for kind in kinds() {
+        let (images, expected) = worked_pool(kind, DedupMode::Off, true);
         let [mut data, metadata] = images;
         data.truncate(20 * BLOCK);
         let simulation = Simulation::of_images(1, [data, metadata]);
         let pool = open(&simulation.disks(), tuning()).unwrap();
-        assert!(pool.is_read_only() && !pool.damage().is_empty(), "{backend:?}");
+        assert!(pool.is_read_only() && !pool.damage().is_empty(), "{kind:?}");
         drop(pool);
         assert!(!check_data(&simulation.disks()).is_clean());
         let cost = repair_data(&simulation.disks());
         assert!(
             cost.iter().any(|cost| cost.volume == "a" && cost.lost_blocks > 0),
-            "{backend:?}: {cost:?}"
+            "{kind:?}: {cost:?}"
         );
         let pool = open(&simulation.disks(), tuning()).unwrap();
         assert!(!pool.is_read_only());
@@ -439,7 +422,7 @@ fn a_data_store_that_lost_its_end_is_damage_and_never_zeros() {
         write(&volume, 0, &content(5, BLOCK)).unwrap();
         for (lbn, right) in expected.iter().enumerate().skip(1) {
             let found = read(&volume, (lbn * BLOCK) as u64, BLOCK);
-            assert!(found.is_err() || found.as_ref().unwrap() == right, "{backend:?}: block {lbn}");
+            assert!(found.is_err() || found.as_ref().unwrap() == right, "{kind:?}: block {lbn}");
         }
     }
 }
@@ -475,16 +458,16 @@ fn a_flip_in_a_copy_of_a_page_that_has_one_costs_nothing() {
 /// other.
 #[test]
 fn a_repair_marks_lost_contents_with_every_backend() {
-    for backend in BackendKind::ALL {
-        let rotten = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+    for kind in kinds() {
+        let rotten = Rotten::new(DedupMode::Inline, &options_of(kind, 100));
         rotten.rot();
         let Rotten { simulation, pool } = rotten;
         pool.close().unwrap();
         let lost = |costs: &[RepairCost]| costs.iter().map(|cost| cost.lost_blocks).sum::<u64>();
-        assert_eq!(lost(&repair_data(&simulation.disks())), 2, "{backend:?}");
+        assert_eq!(lost(&repair_data(&simulation.disks())), 2, "{kind:?}");
         let report = check_data(&simulation.disks());
-        assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
-        assert_eq!((report.lost_blocks, report.physical_blocks), (2, 0), "{backend:?}");
+        assert!(report.is_clean(), "{kind:?}: {:?}", report.problems);
+        assert_eq!((report.lost_blocks, report.physical_blocks), (2, 0), "{kind:?}");
         let pool = open(&simulation.disks(), tuning()).unwrap();
         let rotten = Rotten { simulation, pool };
         assert!(rotten.read(0).is_err() && rotten.read(1).is_err());

@@ -8,7 +8,9 @@
 //! may refuse to open; whatever is read has to be right all the same. At the end everything that is
 //! lost is written again, and all is as it should be.
 //!
-//! Pools of one mode and mixed ones take turns. [`common::simulated`] tells what rot does.
+//! Pools of one mode and mixed ones take turns, and pools that compress and others: of a block that
+//! compressed contents share, a flip destroys those that it hits. [`common::simulated`] tells what
+//! rot does.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,12 +25,15 @@ mod common;
 use common::collide::Collider;
 use common::history::{NEVER, Rotten};
 use common::judge::{Contents, History};
-use common::medium::Image;
 use common::repeat::Repeat;
 use common::simulated::rot::{RotRate, rot_place};
 use common::simulated::{DATA, Fault, METADATA, Nature, Shot, Simulation};
+use common::stored::destroyed;
 use common::storm::{Storm, targets};
-use common::{BLOCK, content, first_seed, flush, open_ticking, options_with, read, rounds, write};
+use common::{
+    BLOCK, COMPRESSIONS, content, first_seed, flush, open_ticking, options_with, read, rounds,
+    write,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
@@ -63,8 +68,8 @@ const ROOM_BLOCKS: u64 = 400;
 #[derive(Debug, Default)]
 struct Tally {
     images: u64,
-    /// Flips in pools at work, and in images.
-    flips: u64,
+    /// Contents that flips destroyed, in pools at work and in images.
+    destroyed: u64,
     /// Blocks that could not be read in an image.
     damaged_blocks: u64,
     /// Blocks that were written again at the end, or healed by that.
@@ -79,6 +84,7 @@ struct Story {
     tuning: Tuning,
     collider: Option<Collider>,
     modes: &'static [DedupMode],
+    compresses: bool,
     /// The disk that rots.
     rots: usize,
     tally: Tally,
@@ -91,7 +97,12 @@ impl Story {
         let collides = random.below(4) == 0;
         let fingerprint =
             if collides { FingerprintKind::Xxh3Compare } else { FingerprintKind::Blake3 };
-        let options = PoolOptions { fingerprint, ..options_with(backend, POOL_BLOCKS) };
+        let pools_before = seed / (MODES.len() as u64 * METADATA_ONE_IN);
+        let compresses = pools_before % 2 == 1;
+        let compression =
+            compresses.then(|| COMPRESSIONS[(pools_before / 2) as usize % COMPRESSIONS.len()]);
+        let options =
+            PoolOptions { fingerprint, compression, ..options_with(backend, POOL_BLOCKS) };
         Pool::format(&simulation.disks(), &options).unwrap();
         let content_cache_bytes = 16 * BLOCK as u64 * random.below(2);
         let inline_overload = InlineOverload::ALL[random.below(2) as usize];
@@ -100,7 +111,8 @@ impl Story {
         let modes = MODES[(seed % MODES.len() as u64) as usize];
         let is_metadata = seed / MODES.len() as u64 % METADATA_ONE_IN == METADATA_ONE_IN - 1;
         let rots = if is_metadata { METADATA } else { DATA };
-        (Self { random, tuning, collider, modes, rots, tally: Tally::default() }, simulation)
+        let tally = Tally::default();
+        (Self { random, tuning, collider, modes, compresses, rots, tally }, simulation)
     }
 
     /// Runs the pool through all its lives.
@@ -141,7 +153,7 @@ impl Story {
             targets: Mutex::new(targets(&pool, &contents)),
             next_volume: contents.volumes.len(),
             modes: self.modes,
-            compresses: false,
+            compresses: self.compresses,
             max_blocks: MAX_BLOCKS,
             clients: 2 + self.random.below(2),
             steps: 60 + self.random.below(80),
@@ -151,7 +163,7 @@ impl Story {
         simulation.set_nature(Nature::default(), &clock);
         drop(pool);
         let rotten = simulation.take_rotten();
-        self.tally.flips += rotten.len() as u64;
+        self.tally.destroyed += rotten.len() as u64;
         let first_flip = rotten.first().map_or(NEVER, |rotten| rotten.at);
         if self.rots == DATA {
             history.add_rotten(rotten);
@@ -190,21 +202,27 @@ impl Story {
         Nature { slow_one_in, max_delay, error_one_in: 0, full_one_in: 0, shot_one_in: 9, rot }
     }
 
-    /// Flips a bit of an image. Returns the content that this destroys.
-    fn flip(&mut self, image: &mut Vec<u8>, at: u64) -> Option<Rotten> {
+    /// Flips a bit of an image. Returns its byte.
+    fn flip(&mut self, image: &mut [u8]) -> Option<usize> {
         let byte = rot_place(image, &mut self.random)?;
-        let mut medium = Image::new(std::mem::take(image).into());
-        let content = medium.rot(byte, self.random.below(8) as u8).into();
-        *image = medium.durable.to_vec();
-        self.tally.flips += 1;
-        Some(Rotten { at, content })
+        image[byte] ^= 1 << self.random.below(8);
+        Some(byte)
+    }
+
+    /// Flips a bit of the data. Returns the contents that this destroys.
+    fn flip_data(&mut self, images: &mut [Vec<u8>; 2], at: u64) -> Vec<Rotten> {
+        let before = Simulation::of_images(at, images.clone());
+        let Some(byte) = self.flip(&mut images[DATA]) else { return Vec::new() };
+        let after = Simulation::of_images(at, images.clone());
+        let contents = destroyed(&before, &after, (byte / BLOCK) as u32);
+        self.tally.destroyed += contents.len() as u64;
+        contents.into_iter().map(|content| Rotten { at, content }).collect()
     }
 
     /// Checks the image of a power cut, half of them with some more flips in the data.
     fn judge_data(&mut self, mut images: [Vec<u8>; 2], history: &mut History, at: u64) {
         let flips = if self.random.below(2) == 0 { 1 + self.random.below(4) } else { 0 };
-        let more: Vec<Rotten> =
-            (0..flips).filter_map(|_| self.flip(&mut images[DATA], at)).collect();
+        let more: Vec<Rotten> = (0..flips).flat_map(|_| self.flip_data(&mut images, at)).collect();
         let simulation = Simulation::of_images(at, images);
         let report = check_pool(&simulation, false);
         assert!(report.is_clean(), "flips in data are none in metadata: {:?}", report.problems);
@@ -225,7 +243,7 @@ impl Story {
         (at, has_flipped): (u64, bool),
     ) {
         if !has_flipped {
-            self.flip(&mut images[METADATA], at);
+            self.flip(&mut images[METADATA]);
         }
         self.tally.images += 1;
         let simulation = Simulation::of_images(at, images);
@@ -323,7 +341,7 @@ fn rot(backend: BackendKind) {
         let (story, simulation) = Story::new(backend, seed);
         let tally = story.run(simulation);
         sum.images += tally.images;
-        sum.flips += tally.flips;
+        sum.destroyed += tally.destroyed;
         sum.damaged_blocks += tally.damaged_blocks;
         sum.healed_blocks += tally.healed_blocks;
         sum.refused += tally.refused;

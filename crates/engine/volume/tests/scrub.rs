@@ -11,12 +11,13 @@
 mod common;
 
 use common::simulated::Simulation;
-use common::{BLOCK, content, options_with, read, tuning_on_disk, write};
+use common::stored::copies_of;
+use common::{BLOCK, content, kinds, options_of, options_with, read, tuning_on_disk, write};
 use gemelo_base::{Clock, ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_format::{BackendKind, Compression, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, ScrubOptions, ScrubReport, Tuning};
 use std::collections::HashMap;
@@ -85,11 +86,10 @@ impl Scrubbed {
         Self { simulation, data, clock, pool }
     }
 
-    /// The bytes 33 of the blocks that hold the content, in the order of their numbers.
+    /// A byte of each copy of the content, in the order of their blocks.
     fn places(&self) -> Vec<u64> {
-        let (image, mark) = (self.simulation.images()[0].clone(), content(MARK, BLOCK));
-        let blocks = image.chunks(BLOCK).enumerate().filter(|(_, bytes)| **bytes == mark);
-        blocks.map(|(block, _)| (block * BLOCK + 33) as u64).collect()
+        let copies = copies_of(&self.simulation, &content(MARK, BLOCK));
+        copies.iter().map(|stored| stored.at as u64).collect()
     }
 
     fn flip(&self, at: u64) -> u8 {
@@ -123,8 +123,9 @@ impl Scrubbed {
 
 #[test]
 fn a_wrong_cache_is_not_believed() {
-    for mode in [DedupMode::Off, DedupMode::Inline] {
-        let scrubbed = Scrubbed::new([mode; 2], &options_with(BackendKind::Log, 100));
+    for (kind, mode) in kinds().flat_map(|kind| [(kind, DedupMode::Off), (kind, DedupMode::Inline)])
+    {
+        let scrubbed = Scrubbed::new([mode; 2], &options_of(kind, 100));
         for place in scrubbed.places() {
             scrubbed.data.cached.lock().unwrap().insert(place, 0);
         }
@@ -136,8 +137,9 @@ fn a_wrong_cache_is_not_believed() {
 
 #[test]
 fn what_only_the_cache_has_is_written_back() {
-    for mode in [DedupMode::Off, DedupMode::Inline] {
-        let scrubbed = Scrubbed::new([mode; 2], &options_with(BackendKind::Log, 100));
+    for (kind, mode) in kinds().flat_map(|kind| [(kind, DedupMode::Off), (kind, DedupMode::Inline)])
+    {
+        let scrubbed = Scrubbed::new([mode; 2], &options_of(kind, 100));
         let places = scrubbed.places();
         for place in &places {
             let right = scrubbed.flip(*place);
@@ -154,15 +156,15 @@ fn what_only_the_cache_has_is_written_back() {
 
 #[test]
 fn a_copy_in_another_block_heals() {
-    for backend in BackendKind::ALL {
+    for kind in kinds() {
         for other in [DedupMode::Off, DedupMode::Offline] {
             let modes = [DedupMode::Inline, other];
-            let scrubbed = Scrubbed::new(modes, &options_with(backend, 100));
+            let scrubbed = Scrubbed::new(modes, &options_of(kind, 100));
             let places = scrubbed.places();
             assert_eq!(places.len(), 2);
             scrubbed.flip(places[0]);
             let report = scrubbed.scrub(false);
-            assert_eq!(report.problems.len(), 1, "{backend:?}");
+            assert_eq!(report.problems.len(), 1, "{kind:?}");
             assert!(report.problems[0].what.contains("block 0 of 'a'"), "{report:?}");
             assert!(report.can_be_healed(), "{report:?}");
             assert!(!scrubbed.reads_mark("a"), "a scrub that does not heal changes nothing");
@@ -183,8 +185,13 @@ fn what_proves_nothing_heals_nothing() {
         ..options_with(BackendKind::Log, 100)
     };
     let strong = options_with(BackendKind::Log, 100);
+    let packed = |options: &PoolOptions| PoolOptions {
+        compression: Some(Compression::Lz4),
+        ..options.clone()
+    };
+    let (one, both) = ([DedupMode::Inline, DedupMode::Off], [DedupMode::Off, DedupMode::Off]);
     for (modes, options) in
-        [([DedupMode::Inline, DedupMode::Off], weak), ([DedupMode::Off, DedupMode::Off], strong)]
+        [(one, packed(&weak)), (one, weak), (both, packed(&strong)), (both, strong)]
     {
         let scrubbed = Scrubbed::new(modes, &options);
         scrubbed.flip(scrubbed.places()[0]);

@@ -11,36 +11,20 @@ mod common;
 
 use common::repeat::Repeat;
 use common::simulated::Simulation;
+use common::space::compare_space;
 use common::{
     BLOCK, any_compression, content, first_seed, open, options_with, read, rounds, trim, tuning,
     write,
 };
 use gemelo_base::StopFlag;
 use gemelo_base::random::Random;
-use gemelo_check::{CheckReport, Walk, WalkVolume};
-use gemelo_format::{BackendKind, DedupMode, Pbn, StoreKind};
-use gemelo_volume::{Pool, PoolOptions, SnapshotSpace, Tuning, VolumeError, VolumeSpace};
-use std::collections::BTreeSet;
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_volume::{Pool, PoolOptions, Tuning, VolumeError, VolumeSpace};
 
 /// More LBNs than a map page of the backends in memory has.
 const VOLUME_BLOCKS: u64 = 1100;
 /// Enough for all volumes, even if they share nothing.
 const DATA_BLOCKS: u64 = 8000;
-
-fn pbns<'v>(volumes: impl IntoIterator<Item = &'v WalkVolume>) -> BTreeSet<Pbn> {
-    let places = volumes.into_iter().flat_map(|volume| volume.map.values());
-    places.filter_map(gemelo_format::MapEntry::pbn).collect()
-}
-
-/// The blocks of the data store that have a part of these contents.
-fn blocks_of(kind: StoreKind, pbns: &BTreeSet<Pbn>) -> BTreeSet<u32> {
-    pbns.iter().flat_map(|pbn| kind.first_block(*pbn)..=kind.last_block(*pbn)).collect()
-}
-
-fn references<'v>(volumes: impl Iterator<Item = &'v WalkVolume>) -> u64 {
-    let places = volumes.flat_map(|volume| volume.map.values());
-    places.filter(|place| place.pbn().is_some()).count() as u64
-}
 
 /// Makes one random change of the pool.
 fn step(pool: &Pool, random: &mut Random, made: &mut u64) {
@@ -85,37 +69,6 @@ fn step(pool: &Pool, random: &mut Random, made: &mut u64) {
     }
 }
 
-/// Compares the space of every volume, and of the pool, with a count from the disks.
-fn compare(simulation: &Simulation, pool: &Pool, what: &str) {
-    pool.flush().unwrap();
-    let mut report = CheckReport::default();
-    let walk = Walk::of(&simulation.disks(), &mut report).unwrap().unwrap();
-    let all: Vec<&WalkVolume> = walk.volumes.values().collect();
-    for summary in pool.volumes() {
-        let id = summary.record.id;
-        let own = pbns([&walk.volumes[&id]]);
-        let others = pbns(all.iter().copied().filter(|volume| volume.record.id != id));
-        let kind = walk.superblock.store;
-        let (own, others) = (blocks_of(kind, &own), blocks_of(kind, &others));
-        let expected = VolumeSpace {
-            exclusive_blocks: own.difference(&others).count() as u64,
-            shared_blocks: own.intersection(&others).count() as u64,
-        };
-        let found = pool.volume_space(&summary.record.name, &StopFlag::new()).unwrap();
-        assert_eq!(found, expected, "{what}: {}", summary.record.name);
-    }
-    let live = || all.iter().copied().filter(|volume| !volume.record.read_only);
-    let expected = SnapshotSpace {
-        logical_blocks: references(all.iter().copied()),
-        physical_blocks: pbns(all.iter().copied()).len() as u64,
-        logical_blocks_without_snapshots: references(live()),
-        physical_blocks_without_snapshots: pbns(live()).len() as u64,
-        used_blocks: blocks_of(walk.superblock.store, &pbns(all.iter().copied())).len() as u64,
-        used_blocks_without_snapshots: blocks_of(walk.superblock.store, &pbns(live())).len() as u64,
-    };
-    assert_eq!(pool.snapshot_space(&StopFlag::new()).unwrap(), expected, "{what}");
-}
-
 #[test]
 fn the_space_of_volumes_is_what_a_count_of_everything_gives() {
     for seed in first_seed()..first_seed() + rounds(8) {
@@ -136,7 +89,11 @@ fn the_space_of_volumes_is_what_a_count_of_everything_gives() {
             }
             for round in 0..6 {
                 (0..40).for_each(|_| step(&pool, &mut random, &mut made));
-                compare(&simulation, &pool, &format!("{backend:?}, seed {seed}, {life}.{round}"));
+                compare_space(
+                    &simulation,
+                    &pool,
+                    &format!("{backend:?}, seed {seed}, {life}.{round}"),
+                );
             }
             pool.close().unwrap();
         }

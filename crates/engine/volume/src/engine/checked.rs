@@ -7,8 +7,9 @@
 use super::{Engine, Wanted};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{DiskRole, Fingerprint, Pbn, VolumeId};
+use gemelo_format::{DiskRole, Fingerprint, Lbn, Pbn, VolumeId};
 use gemelo_store::{ContentComparison, ContentRead};
+use std::io;
 
 /// A content that a block may have, because both have one fingerprint.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +113,7 @@ impl<'a> BlockReads<'a> {
             let done = if engine.tuning.verify_reads {
                 engine.check_read((volume, Source::Any), wanted, &mut read)
             } else {
-                read.outcome.map_err(VolumeError::io(DiskRole::Data, "read"))
+                read.outcome.map_err(error_at(wanted.lbn))
             };
             if let Err(error) = done {
                 failed(request, error);
@@ -124,6 +125,15 @@ impl<'a> BlockReads<'a> {
             read.into_iter().for_each(|read| part.buffer.copy_from_slice(read));
         }
         left
+    }
+}
+
+/// The error of a block that could not be read. A packed block that fails its own checksum is as
+/// damaged as a plain one that fails that of the map.
+fn error_at(lbn: Lbn) -> impl FnOnce(io::Error) -> VolumeError {
+    move |source| match source.kind() {
+        io::ErrorKind::InvalidData => VolumeError::DamagedBlock { lbn: lbn.0 },
+        _ => VolumeError::io(DiskRole::Data, "read")(source),
     }
 }
 
@@ -205,7 +215,8 @@ impl Engine {
         self.note_damage(volume, wanted);
         // A client must not get the bytes of a damaged block.
         content.fill(0);
-        read.and(Err(VolumeError::DamagedBlock { lbn: wanted.lbn.0 }))
+        read.map_err(error_at(wanted.lbn))?;
+        Err(VolumeError::DamagedBlock { lbn: wanted.lbn.0 })
     }
 
     /// Compares contents with those of blocks that have the same fingerprints. A block that turns

@@ -16,6 +16,8 @@ pub mod scatter;
 pub mod seek;
 pub mod shape;
 pub mod simulated;
+pub mod space;
+pub mod stored;
 pub mod storm;
 
 use gemelo_base::random::{Random, mix_pair};
@@ -38,6 +40,15 @@ pub fn any_compression(random: &mut Random) -> Compression {
     COMPRESSIONS[random.below(COMPRESSIONS.len() as u64) as usize]
 }
 
+/// A backend, and the compression of a pool that compresses.
+pub type Kind = (BackendKind, Option<Compression>);
+
+/// Pools of each backend: one that does not compress, and those that do.
+pub fn kinds() -> impl Iterator<Item = Kind> {
+    let compressions = [None, Some(Compression::Lz4), Some(Compression::Zstd(1))];
+    BackendKind::ALL.into_iter().flat_map(move |backend| compressions.map(|one| (backend, one)))
+}
+
 /// Options of a small pool with the shortest journal.
 pub fn options(blocks: u64) -> PoolOptions {
     PoolOptions {
@@ -51,6 +62,11 @@ pub fn options(blocks: u64) -> PoolOptions {
 /// The same as [`options`], with this backend.
 pub fn options_with(backend: BackendKind, blocks: u64) -> PoolOptions {
     PoolOptions { backend, ..options(blocks) }
+}
+
+/// The same as [`options`], of this kind.
+pub fn options_of((backend, compression): Kind, blocks: u64) -> PoolOptions {
+    PoolOptions { compression, ..options_with(backend, blocks) }
 }
 
 /// Settings without a background: only the test changes the pool.

@@ -34,6 +34,7 @@ pub(crate) use readers::Pin;
 use readers::{Readers, Retired};
 pub(crate) use remembered::Remembered;
 pub use remembered::RememberedStats;
+use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -114,11 +115,11 @@ impl DataPath {
     }
 
     /// Reads one whole content from the medium, for a second look at it.
-    pub(crate) fn read_one(&self, pbn: Pbn, content: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_one(&self, pbn: Pbn, content: &mut [u8]) -> io::Result<()> {
         let mut reads = [ContentRead::new(pbn, 0, content)];
         self.read_medium(&mut reads);
         let [read] = reads;
-        read.outcome.map_err(VolumeError::io(DiskRole::Data, "read"))
+        read.outcome
     }
 
     /// Writes contents to blocks that are taken, or whose content is damaged.

@@ -1,6 +1,8 @@
 //! Bits of the medium that flip while a pool works.
 
+use super::super::BLOCK;
 use super::super::medium::SECTOR;
+use super::super::stored::destroyed;
 use super::*;
 
 /// The first bytes of the header of a data disk and of its copy.
@@ -29,9 +31,21 @@ impl World {
             return;
         };
         let bit = self.random.below(8) as u8;
-        let content = self.images[which].rot(byte, bit).into();
+        let metadata = self.images[METADATA].live.clone();
+        let image = &mut self.images[which];
+        let media = [&image.durable, &image.live].map(Bytes::clone);
+        let sector = image.rot(byte, bit);
+        let rotten = [&image.durable, &image.live].map(Bytes::clone);
         let at = self.clock.fetch_add(1, Ordering::SeqCst);
-        self.rotten.push(Rotten { at, content });
+        if which == METADATA {
+            return self.rotten.push(Rotten { at, content: sector.into() });
+        }
+        for (before, after) in media.into_iter().zip(rotten) {
+            let [before, after] =
+                [before, after].map(|data| Simulation::of_images(0, [data, metadata.clone()]));
+            let contents = destroyed(&before, &after, (byte / BLOCK) as u32);
+            self.rotten.extend(contents.into_iter().map(|content| Rotten { at, content }));
+        }
     }
 }
 
