@@ -96,6 +96,25 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
+/// The hosts stand side by side in the report of a result file, and the slowest is named.
+fn check_report(result: &str, hosts: &[&str]) {
+    let page = format!("{result}.md");
+    let made = common::gemelo(&["report", result, "--output", &page]);
+    assert_eq!(made.status, 0, "{}", made.err);
+    let report = std::fs::read_to_string(page).unwrap();
+    let slowest = read(Path::new(result))["slowest_host"].as_str().unwrap().to_owned();
+    assert!(hosts.contains(&slowest.as_str()), "{slowest}");
+    for (number, host) in hosts.iter().enumerate() {
+        let row = format!("| {number} {host} | ");
+        let rows: Vec<&str> = report.lines().filter(|line| line.starts_with(&row)).collect();
+        assert!(rows.iter().any(|row| row.contains(" %")), "{row}: {report}");
+        if *host == slowest {
+            let sentence = format!("The slowest host is {number} {host}: ");
+            assert!(report.contains(&sentence), "{sentence}: {report}");
+        }
+    }
+}
+
 /// Waits until something is true.
 fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     let began = Instant::now();

@@ -19,10 +19,18 @@ fn data() -> Place {
 fn the_sets_of_hosts_are_brought_back_and_merged() {
     let place = data();
     let (each, save) = (place.text("{host}"), place.text("all.set"));
-    let scan = ["scan", &each, "--json", "-", "--save", &save];
+    let json = place.text("result.json");
+    let scan = ["scan", &each, "--json", &json, "--save", &save];
     let ran = gemelo(&words(&scan, &place.reach("x,y")));
     assert_eq!(ran.status, 0, "{}", ran.err);
-    let hosts: Value = serde_json::from_str(&ran.out).unwrap();
+    for told in ["host", "x  ", "y  ", "the slowest host is "] {
+        assert!(ran.out.contains(told), "{told}: {}", ran.out);
+    }
+    let hosts = read(Path::new(&json));
+    for host in hosts["hosts"].as_array().unwrap() {
+        assert_eq!(host["file"]["result"]["block_sizes"][0]["blocks"], 4);
+    }
+    check_report(&json, &["x", "y"]);
     assert_eq!(misfits(&schema_of("gemelo.scan/1"), &hosts), Vec::<String>::new());
     assert_eq!(hosts["input"]["paths"][1], format!("y:{}", place.text("y")));
     let [x, y] = ["x", "y"].map(|host| place.text(host));
