@@ -54,6 +54,16 @@ impl Place {
         self.reach_by(hosts, &["sh", "-c", &format!("'{script}'")].join(" "))
     }
 
+    /// The same; the connection to the second host ends when it has begun with its task.
+    fn reach_and_lose_the_second(&self, hosts: &str) -> Vec<String> {
+        let until_it_begins = r#"/"say":"(piece|started)"/q; p"#;
+        let second = format!("{PROGRAM} host | (sed -Eun '{until_it_begins}'; kill $$)");
+        let script =
+            format!("#!/bin/sh\ncase $1 in 1) {second} ;; *) exec {PROGRAM} host ;; esac\n");
+        std::fs::write(self.path("connect"), script).unwrap();
+        self.reach_by(hosts, &format!("sh {} {{index}} {{command}}", self.text("connect")))
+    }
+
     fn reach_by(&self, hosts: &str, connect: &str) -> Vec<String> {
         ["--hosts", hosts, "--program", PROGRAM, "--connect", connect].map(str::to_owned).to_vec()
     }

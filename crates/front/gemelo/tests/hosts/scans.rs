@@ -65,7 +65,24 @@ fn counted_by_duckdb(set: &str) {
 }
 
 #[test]
-fn a_host_that_is_lost_leaves_the_sets_of_the_others() {
+fn a_host_that_is_lost_during_the_scan_leaves_the_sets_of_the_others() {
+    let place = data();
+    let (each, json) = (place.text("{host}"), place.text("result.json"));
+    let reach = place.reach_and_lose_the_second("x,y");
+    let ran = gemelo(&words(&["scan", &each, "--json", &json], &reach));
+    assert_eq!(ran.status, 1, "{}", ran.err);
+    assert!(ran.err.contains("host y: its connection ended"), "{}", ran.err);
+    let hosts = ran.out.split_once("Hosts\n").unwrap().1;
+    assert!(hosts.contains("x  ") && hosts.contains("no result"), "{hosts}");
+    let file = read(Path::new(&json));
+    assert_eq!(misfits(&schema_of("gemelo.scan/1"), &file), Vec::<String>::new());
+    assert_eq!(file["result"]["block_sizes"][0]["blocks"], 4, "the blocks of x alone");
+    assert!(file["hosts"][1]["file"].is_null() && file["hosts"][1]["failure"].is_string());
+    assert!(file["warnings"].to_string().contains("host y: "), "{}", file["warnings"]);
+}
+
+#[test]
+fn a_host_that_cannot_scan_keeps_all_from_beginning() {
     let place = data();
     let each = place.text("{host}");
     let script =
