@@ -1,16 +1,13 @@
 //! Figures of `bench` and `suite`.
 
 use crate::prefix::{Prefixes, append};
+use crate::timing::SHORTEST_SHARE;
 use crate::{timing, written};
 use gemelo_job::bench::BenchFile;
 use gemelo_load::{
     Ended, Interval, IntervalStats, Measured, OperationStats, Phase, RunResult, Stored, Timing,
 };
 use gemelo_record::{Better, Series, Stats};
-
-/// The share of the length of the first interval that another must have to be part of a time
-/// series: the values of short rests are not comparable with the others.
-const SHORTEST_SHARE: f64 = 0.5;
 
 /// Returns the figures of all jobs of a file. With several jobs, each name has the name of its job
 /// in front: `nurand-write.write/operations_per_s`.

@@ -1,7 +1,9 @@
 //! Figures of `filebench`.
 
 use crate::prefix::{Prefixes, append, plain};
+use crate::timing::{self, Second};
 use gemelo_filebench::WorkloadResult;
+use gemelo_filebench::run::RunSecond;
 use gemelo_job::filebench::{FilebenchFile, Point};
 use gemelo_record::{Better, Curve, Stats};
 use std::collections::BTreeMap;
@@ -54,6 +56,15 @@ fn of_workload(run: &WorkloadResult) -> Stats {
     if let Some(stored_bytes) = run.stored_bytes {
         figures.push("space/data_bytes", stored_bytes as f64, Better::Lower);
     }
+    let second = |one: &RunSecond| Second {
+        start_ns: one.start_ns,
+        length_ns: one.length_ns,
+        operations: one.operations,
+        data_bytes: one.data_bytes,
+        latency_sum_ns: one.latency_sum_ns,
+    };
+    let seconds: Vec<Second> = run.seconds.iter().map(second).collect();
+    timing::seconds(&mut figures, "filebench", &seconds);
     let mut all = BTreeMap::new();
     let mut prefixes = Prefixes::default();
     for flowop in end.flowops.iter().filter(|flowop| flowop.is_io && flowop.operations > 0) {

@@ -1,6 +1,7 @@
 //! Reading a result file of any kind.
 
 use crate::fio::FioView;
+use crate::hosts::{self, HostResult};
 use crate::pool::PoolView;
 use crate::repeated::{REPEATED_SCHEMA, RepeatedFile};
 use crate::scan::ScanView;
@@ -9,7 +10,7 @@ use gemelo_job::{bench, filebench, replay};
 use gemelo_load::RunResult;
 use gemelo_record::Stats;
 use gemelo_record::{Provenance, ResultFile};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read};
@@ -53,6 +54,8 @@ pub struct RawResult {
     pub repetitions: Vec<Stats>,
     /// The warnings of the file.
     pub warnings: Vec<String>,
+    /// The hosts of a run on several hosts; empty for a file of one.
+    pub hosts: Vec<HostResult>,
     /// `true` if the measurement was complete and without a failure. The figures describe the part
     /// before the failure otherwise.
     pub is_complete: bool,
@@ -87,6 +90,8 @@ fn read_text(path: &Path) -> Result<String, FiguresError> {
 #[derive(Deserialize)]
 struct Head {
     schema: Option<String>,
+    /// Present in a file of several hosts.
+    hosts: Option<IgnoredAny>,
 }
 
 /// Reads the figures in the text of a result file. Errors name the file by `path`.
@@ -100,7 +105,34 @@ pub fn parse(text: &str, path: &Path) -> Result<RawResult, FiguresError> {
         let fio: FioView = layout(text, path, "fio")?;
         return Ok(of_fio(&fio));
     };
-    match schema.as_str() {
+    let mut raw = of_all(text, path, &schema)?;
+    if head.hosts.is_some() {
+        raw.hosts = of_hosts(text, path, raw.kind)?;
+        hosts::add_slowest(&mut raw.figures, &raw.hosts);
+    }
+    Ok(raw)
+}
+
+/// Reads the hosts of a file. Pools and `fio` have none.
+fn of_hosts(text: &str, path: &Path, kind: Kind) -> Result<Vec<HostResult>, FiguresError> {
+    match kind {
+        Kind::Bench => hosts::read(text, (path, bench::SCHEMA), of_bench),
+        Kind::Replay => {
+            let figures = |file: &replay::ReplayFile| of_replay(&file.result);
+            hosts::read(text, (path, replay::SCHEMA), figures)
+        }
+        Kind::Filebench => hosts::read(text, (path, filebench::SCHEMA), of_filebench),
+        Kind::Scan => {
+            let figures = |file: &Framed<ScanView>| file.result.figures();
+            hosts::read(text, (path, SCAN_SCHEMA), figures)
+        }
+        Kind::Pool | Kind::Fio => Ok(Vec::new()),
+    }
+}
+
+/// Reads the figures of all hosts together.
+fn of_all(text: &str, path: &Path, schema: &str) -> Result<RawResult, FiguresError> {
+    match schema {
         bench::SCHEMA => {
             let file: bench::BenchFile = layout(text, path, bench::SCHEMA)?;
             let is_complete = file.result.iter().all(RunResult::is_success)
@@ -165,7 +197,8 @@ fn framed<Input, Measured>(
 ) -> RawResult {
     let ResultFile { provenance, warnings, .. } = file;
     let provenance = Some(provenance);
-    RawResult { kind, provenance, figures, repetitions: Vec::new(), warnings, is_complete }
+    let (repetitions, hosts) = (Vec::new(), Vec::new());
+    RawResult { kind, provenance, figures, repetitions, warnings, hosts, is_complete }
 }
 
 fn of_fio(fio: &FioView) -> RawResult {
@@ -175,6 +208,7 @@ fn of_fio(fio: &FioView) -> RawResult {
         provenance: None,
         figures: fio.figures(),
         repetitions: Vec::new(),
+        hosts: Vec::new(),
         is_complete: warnings.is_empty(),
         warnings,
     }
@@ -188,7 +222,7 @@ fn without_messages(text: &str) -> &str {
     text.find("\n{").and_then(|place| text.get(place + 1..)).unwrap_or(text)
 }
 
-fn layout<T: DeserializeOwned>(
+pub(crate) fn layout<T: DeserializeOwned>(
     text: &str,
     path: &Path,
     expected: &'static str,

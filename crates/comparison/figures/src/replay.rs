@@ -1,8 +1,9 @@
 //! Figures of `replay`.
 
+use crate::timing::Second;
 use crate::{bench, timing};
 use gemelo_record::{Better, Stats};
-use gemelo_replay::ReplayResult;
+use gemelo_replay::{ReplayResult, SecondStats};
 
 /// Returns the figures of a replay.
 #[must_use]
@@ -36,8 +37,25 @@ pub fn of_replay(result: &ReplayResult) -> Stats {
         figures.push("run/late_operations", lateness.late as f64, Better::Lower);
     }
     figures.push("verify/wrong_blocks", result.verification.wrong as f64, Better::Lower);
+    series(&mut figures, result);
     if let Some(stored) = &result.stored {
         bench::space(&mut figures, stored);
     }
     figures
+}
+
+/// Adds the operations of each second.
+fn series(figures: &mut Stats, result: &ReplayResult) {
+    let second = |start_ns, length_ns, of: SecondStats| Second {
+        start_ns,
+        length_ns,
+        operations: of.operations,
+        data_bytes: of.data_bytes,
+        latency_sum_ns: of.response_sum_ns,
+    };
+    let all = || result.seconds.iter();
+    let writes = all().map(|one| second(one.start_ns, one.length_ns, one.writes));
+    timing::seconds(figures, "write", &writes.collect::<Vec<_>>());
+    let reads = all().map(|one| second(one.start_ns, one.length_ns, one.reads));
+    timing::seconds(figures, "read", &reads.collect::<Vec<_>>());
 }

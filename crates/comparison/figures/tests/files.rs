@@ -9,7 +9,7 @@
 )]
 
 use gemelo_base::StopFlag;
-use gemelo_figures::{Kind, RawResult, read};
+use gemelo_figures::{Kind, RawResult, parse, read, slowest_host, throughputs};
 use gemelo_record::Better;
 use std::path::{Path, PathBuf};
 
@@ -203,4 +203,77 @@ fn other_files_are_refused_by_name() {
         assert!(message(text).contains("other.json"), "{text:?}");
     }
     assert!(read(Path::new("missing.json")).unwrap_err().to_string().contains("missing.json"));
+}
+
+/// A result of several hosts is a result file with their files. The second one took twice as long.
+fn with_hosts(name: &str, slow: impl Fn(&mut serde_json::Value)) -> serde_json::Value {
+    let text = std::fs::read_to_string(data(name)).unwrap();
+    let file: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut slower = file.clone();
+    slow(&mut slower["result"]);
+    let host = |(index, file): (usize, serde_json::Value)| {
+        let name = ["a", "b", "c"][index];
+        let failure = file.is_null().then_some("lost");
+        serde_json::json!({
+            "host": name, "index": index, "round_trip_ns": 1000,
+            "date_offset_ns": -5, "start_delays_ns": [7],
+            "failure": failure, "file": file,
+        })
+    };
+    let files = [file.clone(), slower, serde_json::Value::Null];
+    let mut all = file;
+    all["hosts"] = files.into_iter().enumerate().map(host).collect();
+    all
+}
+
+#[test]
+fn hosts_have_their_figures_and_the_share_of_the_slowest_is_one() {
+    let double = |value: &mut serde_json::Value| *value = (value.as_f64().unwrap() * 2.0).into();
+    let halve = |value: &mut serde_json::Value| *value = (value.as_f64().unwrap() / 2.0).into();
+    let replay = with_hosts("replay.json", |result| {
+        result["duration_ns"] = (result["duration_ns"].as_u64().unwrap() * 2).into();
+    });
+    let filebench = with_hosts("filebench.json", |result| {
+        halve(&mut result[0]["runs"][0]["intervals"][0]["operations_per_s"]);
+    });
+    let scan = with_hosts("scan.json", |result| {
+        let elapsed_ns = result["effort"]["elapsed_ns"].as_u64().unwrap();
+        result["effort"]["elapsed_ns"] = (elapsed_ns * 2).into();
+    });
+    let suite = with_hosts("suite.json", |result| {
+        double(&mut result[1]["total"]["reads"]["bytes_per_s"]);
+    });
+    for (file, throughput, share, slowest, expected) in [
+        (replay, "all/bytes_per_s", "hosts/slowest_share", "b", 2.0 / 3.0),
+        (filebench, "filebench/operations_per_s", "hosts/slowest_share", "b", 2.0 / 3.0),
+        (scan, "scan/bytes_per_s", "hosts/slowest_share", "b", 2.0 / 3.0),
+        (suite, "two.all/bytes_per_s", "two.hosts/slowest_share", "a", 2.0 / 3.0),
+    ] {
+        let raw = parse(&file.to_string(), Path::new("hosts.json")).unwrap();
+        assert_eq!(raw.hosts.len(), 3);
+        assert!((value(&raw, share) - expected).abs() < 1e-9, "{throughput}");
+        let found = slowest_host(&raw.hosts, throughput).unwrap();
+        assert_eq!((found.host.host.as_str(), found.share), (slowest, value(&raw, share)));
+        assert!(throughputs(&raw.figures).contains(&throughput));
+        assert_eq!((raw.hosts[2].figures.as_ref(), raw.hosts[2].index), (None, 2));
+        assert_eq!(raw.hosts[2].failure.as_deref(), Some("lost"));
+    }
+    assert_eq!(of("replay.json").hosts, []);
+}
+
+#[test]
+fn replays_and_scripts_have_series_of_their_seconds() {
+    for (name, series) in [
+        ("replay.json", ["write/operations_per_s", "read/latency_mean_ns"]),
+        ("filebench.json", ["filebench/operations_per_s", "filebench/bytes_per_s"]),
+    ] {
+        let raw = of(name);
+        for series in series {
+            let found = raw.figures.series.iter().find(|one| one.name == series);
+            let points = &found.unwrap_or_else(|| panic!("{series} of {name}")).points;
+            assert_eq!(points.len(), 1, "{series}");
+            let whole = value(&raw, series);
+            assert!((points[0].1 / whole - 1.0).abs() < 0.02, "{series}: {points:?} and {whole}");
+        }
+    }
 }

@@ -209,6 +209,7 @@ fn words(NameParts { kind, quantity, .. }: NameParts<'_>) -> String {
         "system" | "target" | "monitor" => format!("{noun} of the {kind}"),
         "usage" => format!("{noun} of the load generator"),
         "space" => format!("space, {noun}"),
+        "hosts" => format!("throughput of the {noun} host, of the mean of all"),
         kind => format!("{kind} {noun}"),
     };
     match (stem, quantity) {

@@ -69,3 +69,86 @@ fn a_file_of_another_kind_is_refused_by_name() {
     let error = Report::of_results(std::slice::from_ref(&other)).unwrap_err().to_string();
     assert!(error.contains("other.json"), "{error}");
 }
+
+/// A result of many hosts: host n took 100 + n % longer than the first one, and one was lost.
+fn of_hosts(name: &str, count: usize, directory: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(result(name)).unwrap();
+    let mut all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let host = |index: usize| {
+        let mut file = all.clone();
+        let slower = |value: &serde_json::Value, share: f64| value.as_f64().unwrap() * share;
+        let share = 1.0 + index as f64 / 100.0;
+        match name {
+            "replay.json" => {
+                let duration_ns = slower(&file["result"]["duration_ns"], share) as u64;
+                file["result"]["duration_ns"] = duration_ns.into();
+                let second = file["result"]["seconds"][0].clone();
+                let seconds = (0..6u64).map(|number| {
+                    let mut second = second.clone();
+                    second["start_ns"] = (number * 1_000_000_000).into();
+                    second["length_ns"] = 1_000_000_000.into();
+                    second
+                });
+                file["result"]["seconds"] = seconds.collect();
+            }
+            _ => {
+                let interval = &mut file["result"][0]["runs"][0]["intervals"][0];
+                interval["operations_per_s"] =
+                    slower(&interval["operations_per_s"], 1.0 / share).into();
+            }
+        }
+        let is_lost = index + 1 == count;
+        serde_json::json!({
+            "host": format!("h{index}"), "index": index, "round_trip_ns": 1000,
+            "date_offset_ns": 0, "start_delays_ns": [7],
+            "failure": is_lost.then_some("its connection ended"),
+            "file": if is_lost { serde_json::Value::Null } else { file },
+        })
+    };
+    let hosts: serde_json::Value = (0..count).map(host).collect();
+    all["hosts"] = hosts;
+    let path = directory.join(name);
+    std::fs::write(&path, all.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn hosts_stand_side_by_side_whatever_ran_on_them() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, pictures) in [
+        (
+            "replay.json",
+            &["Write operations, means of equal intervals of time", "Read latency by percentile"][..],
+        ),
+        ("filebench.json", &["Filebench operations"]),
+    ] {
+        let report = Report::of_results(&[of_hosts(name, 4, directory.path())]).unwrap();
+        let text = report.markdown();
+        let (_, hosts) = text.split_once("## Hosts").unwrap();
+        for told in [
+            "host h3: its connection ended",
+            "The slowest host is 2 h2: ",
+            "99.0 %",
+            "| 3 h3 | none",
+        ] {
+            assert!(hosts.contains(told), "{told} of {name}: {text}");
+        }
+        for picture in pictures {
+            assert!(hosts.contains(picture), "{picture} of {name}: {hosts}");
+        }
+    }
+}
+
+#[test]
+fn all_of_many_hosts_are_in_the_table_and_the_slowest_in_the_pictures() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = Report::of_results(&[of_hosts("replay.json", 65, directory.path())]).unwrap();
+    let text = report.markdown();
+    let (_, hosts) = text.split_once("## Hosts").unwrap();
+    for index in 0..64 {
+        assert!(hosts.contains(&format!("| {index} h{index} | ")), "{index}");
+    }
+    assert!(hosts.contains("The pictures show the 24 slowest of 64 hosts."), "{text}");
+    let (_, pictures) = hosts.split_once("means of equal intervals of time").unwrap();
+    assert!(pictures.contains("| time | 40 h40 | 41 h41 | "), "{pictures}");
+}

@@ -43,6 +43,8 @@ pub struct Verified {
     pub target: TargetUri,
     /// The numbers of checked and of wrong blocks.
     pub verification: Verification,
+    /// Time that the check took.
+    pub elapsed_ns: u64,
     /// The failure of a read, if there was one. The blocks before it were checked.
     pub failure: Option<OperationFailure>,
 }
@@ -69,8 +71,10 @@ pub fn verify(
     let storage = environment.targets.storage(&target)?;
     let plan = storage.plan(&job.layout_with(PlaceAccess::Read, false))?;
     let mut open = plan.prepare().map_err(VerifyError::Open)?;
+    let began_ns = environment.clock.now_ns();
     let (verification, failure) =
         gemelo_load::verify(history, &contents, open.as_ref(), &environment.of_load());
+    let elapsed_ns = environment.clock.now_ns().saturating_sub(began_ns);
     open.finish(true).map_err(VerifyError::Close)?;
-    Ok(Verified { target, verification, failure })
+    Ok(Verified { target, verification, elapsed_ns, failure })
 }

@@ -26,6 +26,8 @@ pub(crate) struct Planned {
 /// Operations, and the ids of the contents that they write or should find, if those are known.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
+    /// Start of the replay on the clock.
+    pub(crate) origin_ns: u64,
     pub(crate) operations: Vec<Planned>,
     pub(crate) ids: Vec<Option<u64>>,
 }

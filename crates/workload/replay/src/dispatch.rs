@@ -289,7 +289,8 @@ impl<'a> Dispatcher<'a> {
         let lane_ends = &self.lanes[lane];
         let mut fresh = lane_ends.empty.try_recv().unwrap_or_default();
         fresh.clear();
-        let full = std::mem::replace(&mut self.batches[lane], fresh);
+        let mut full = std::mem::replace(&mut self.batches[lane], fresh);
+        full.origin_ns = self.handed.origin_ns;
         // Sending fails after the process has failed. Its halt flag then ends the loop.
         let _ = lane_ends.send.send(full);
     }

@@ -21,6 +21,7 @@ mod plan;
 mod populate;
 mod result;
 mod run;
+mod seconds;
 mod shared;
 mod worker;
 
@@ -29,5 +30,8 @@ pub use error::ReplayError;
 pub use merge::{ReplayPart, merge};
 pub use options::{ReplayOptions, Speed, SpeedError};
 pub use plan::{Capacity, MapRule, PlanError, PlanOptions, ReplayPlan};
-pub use result::{Lateness, ReplayMismatch, ReplayResult, ReplayStats, ReplayVerification};
+pub use result::{
+    Lateness, ReplayMismatch, ReplayResult, ReplaySecond, ReplayStats, ReplayVerification,
+    SecondStats,
+};
 pub use run::replay;

@@ -2,6 +2,7 @@
 //! moment on: histograms by their buckets, counts by their sums.
 
 use crate::result::{Lateness, ReplayResult, ReplayStats, ReplayVerification};
+use crate::seconds::Seconds;
 use crate::worker::MAX_MISMATCHES;
 
 /// The result of one host.
@@ -18,16 +19,20 @@ pub struct ReplayPart<'a> {
 pub fn merge(parts: &[ReplayPart<'_>]) -> ReplayResult {
     let results = || parts.iter().map(|part| part.result);
     let sum = |of: fn(&ReplayResult) -> u64| results().map(of).sum();
+    let mut seconds = Seconds::default();
+    results().for_each(|result| seconds.add(&result.seconds));
     let longest = |of: fn(&ReplayResult) -> u64| results().map(of).max().unwrap_or(0);
     let failure = |part: &ReplayPart<'_>| {
         let failure = part.result.failure.as_ref()?;
         Some(format!("host {}: {failure}", part.host))
     };
+    let duration_ns = longest(|result| result.duration_ns);
     ReplayResult {
         records: sum(|result| result.records),
-        duration_ns: longest(|result| result.duration_ns),
+        duration_ns,
         reads: stats(results().map(|result| &result.reads)),
         writes: stats(results().map(|result| &result.writes)),
+        seconds: seconds.finish(duration_ns),
         flushes: sum(|result| result.flushes),
         trims: sum(|result| result.trims),
         populated_blocks: sum(|result| result.populated_blocks),

@@ -15,6 +15,8 @@ pub struct ReplayResult {
     pub reads: ReplayStats,
     /// Figures of the writes.
     pub writes: ReplayStats,
+    /// The reads and writes of each second, by their completion, up to a day.
+    pub seconds: Vec<ReplaySecond>,
     /// Flushes of the trace. Each is executed by all processes.
     pub flushes: u64,
     /// Trims. A trim that crosses from the part of one process to another's counts several times.
@@ -52,6 +54,30 @@ pub struct ReplayStats {
     pub response_ns: LatencyHistogram,
     /// Figures of the response time.
     pub response_summary: Option<LatencySummary>,
+}
+
+/// The operations that completed in one second of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ReplaySecond {
+    /// Start of the second, since the start of the replay.
+    pub start_ns: u64,
+    /// Length of the second. The last one ends with the replay.
+    pub length_ns: u64,
+    /// The reads.
+    pub reads: SecondStats,
+    /// The writes.
+    pub writes: SecondStats,
+}
+
+/// The reads or the writes of one second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SecondStats {
+    /// Operations that completed.
+    pub operations: u64,
+    /// Bytes of these operations.
+    pub data_bytes: u64,
+    /// Sum of their response times.
+    pub response_sum_ns: u64,
 }
 
 /// The late starts of operations.

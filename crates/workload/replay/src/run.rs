@@ -149,11 +149,13 @@ fn gather(
     };
     let is_paced = shared.options.speed != Speed::Unlimited;
     let by_ns = all.late.to_histogram();
+    let duration_ns = all.ended_ns.saturating_sub(handed.origin_ns);
     ReplayResult {
         records: handed.records,
-        duration_ns: all.ended_ns.saturating_sub(handed.origin_ns),
+        duration_ns,
         reads: figures(all.reads),
         writes: figures(all.writes),
+        seconds: all.seconds.finish(duration_ns),
         flushes: all.flushes,
         trims: all.trims,
         populated_blocks: shared.plan.populated_blocks(),

@@ -4,6 +4,7 @@
 use crate::batch::{Batch, Planned, Verb};
 use crate::options::Speed;
 use crate::result::ReplayMismatch;
+use crate::seconds::Seconds;
 use crate::shared::Shared;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use gemelo_base::live::Unreported;
@@ -38,11 +39,21 @@ impl Default for Side {
     }
 }
 
+impl Side {
+    #[inline]
+    fn record(&mut self, data_bytes: u64, service_ns: u64, response_ns: u64) {
+        self.data_bytes += data_bytes;
+        self.service.record(service_ns);
+        self.response.record(response_ns);
+    }
+}
+
 /// The measurements of a process.
 #[derive(Debug)]
 pub(crate) struct WorkerOutcome {
     pub(crate) reads: Side,
     pub(crate) writes: Side,
+    pub(crate) seconds: Seconds,
     pub(crate) flushes: u64,
     pub(crate) trims: u64,
     pub(crate) late: Latencies,
@@ -59,6 +70,7 @@ impl Default for WorkerOutcome {
         Self {
             reads: Side::default(),
             writes: Side::default(),
+            seconds: Seconds::default(),
             flushes: 0,
             trims: 0,
             late: Latencies::new(),
@@ -83,6 +95,7 @@ impl WorkerOutcome {
             side.service.add(&more.service);
             side.response.add(&more.response);
         }
+        self.seconds.add(other.seconds.all());
         // Each process flushes its own part, so a flush of the trace counts once.
         self.flushes = self.flushes.max(other.flushes);
         self.trims += other.trims;
@@ -114,6 +127,8 @@ pub(crate) struct Worker<'a> {
     done: Vec<Completion>,
     scratch: Vec<u8>,
     block_bytes: usize,
+    /// Start of the replay on the clock, by the batch that came last.
+    origin_ns: u64,
     /// `true` after the engine failed: operations in flight will never complete.
     engine_failed: bool,
     unreported: Unreported,
@@ -135,6 +150,7 @@ impl<'a> Worker<'a> {
             done: Vec::with_capacity(depth),
             scratch: vec![0; block_bytes],
             block_bytes,
+            origin_ns: 0,
             engine_failed: false,
             unreported: Unreported::default(),
             outcome: WorkerOutcome::default(),
@@ -148,6 +164,7 @@ impl<'a> Worker<'a> {
         emptied: &Sender<Batch>,
     ) -> WorkerOutcome {
         while let Some(batch) = self.next_batch(batches) {
+            self.origin_ns = batch.origin_ns;
             for operation in &batch.operations {
                 if self.is_over() {
                     break;
@@ -316,6 +333,9 @@ impl<'a> Worker<'a> {
         match completion.outcome {
             Err(failure) => self.fail(&*failure),
             Ok(()) => {
+                let bytes = operation.blocks * self.block_bytes as u64;
+                let response_ns = now_ns.saturating_sub(due_ns);
+                let second = self.outcome.seconds.at(now_ns.saturating_sub(self.origin_ns));
                 let side = match operation.verb {
                     Verb::Sync => {
                         self.outcome.flushes += 1;
@@ -325,14 +345,19 @@ impl<'a> Worker<'a> {
                         self.outcome.trims += 1;
                         None
                     }
-                    Verb::Read => Some(&mut self.outcome.reads),
-                    Verb::Write => Some(&mut self.outcome.writes),
+                    Verb::Read => {
+                        Some((&mut self.outcome.reads, second.map(|second| &mut second.reads)))
+                    }
+                    Verb::Write => {
+                        Some((&mut self.outcome.writes, second.map(|second| &mut second.writes)))
+                    }
                 };
                 self.unreported.complete(service_ns);
-                if let Some(side) = side {
-                    side.data_bytes += operation.blocks * self.block_bytes as u64;
-                    side.service.record(service_ns);
-                    side.response.record(now_ns.saturating_sub(due_ns));
+                if let Some((side, second)) = side {
+                    side.record(bytes, service_ns, response_ns);
+                    if let Some(second) = second {
+                        second.record(bytes, response_ns);
+                    }
                 }
                 if operation.verb == Verb::Read && self.shared.options.verify {
                     self.check(slot, operation.first);

@@ -8,8 +8,8 @@ use gemelo_base::{Clock, ManualClock, Recorder, Silent, StopFlag, SystemClock};
 use gemelo_content::{ContentSpec, Distribution};
 use gemelo_load::Environment;
 use gemelo_replay::{
-    Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult, Speed,
-    replay,
+    Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult,
+    SecondStats, Speed, replay,
 };
 use gemelo_target::{
     AtStart, Completion, Engine, FileStorage, IoFailure, PlaceAccess, PlaceLayout, Queue,
@@ -285,8 +285,25 @@ fn gaps_are_those_of_the_trace_divided_by_the_speed() {
         let result = run(&records, &plan, target.as_ref(), &options, &ManualClock::new());
         assert_eq!(result.duration_ns / 1_000_000, expected_ms, "{speed}");
         assert_eq!(result.writes.operations, 50);
+        check_seconds(&result);
         assert!(result.lateness.is_some());
     }
+}
+
+/// The seconds cover the whole replay and have all of its writes.
+fn check_seconds(result: &ReplayResult) {
+    let mut end_ns = 0;
+    for second in &result.seconds {
+        assert_eq!(second.start_ns, end_ns);
+        end_ns += second.length_ns;
+    }
+    assert_eq!(end_ns, result.duration_ns);
+    let sum = |of: fn(&SecondStats) -> u64| -> u64 {
+        result.seconds.iter().map(|second| of(&second.writes)).sum()
+    };
+    assert_eq!(sum(|writes| writes.operations), result.writes.operations);
+    assert_eq!(sum(|writes| writes.data_bytes), result.writes.data_bytes);
+    assert_eq!(sum(|writes| writes.response_sum_ns), result.writes.response_ns.sum_ns);
 }
 
 /// Operation n is due after n milliseconds and starts after 3 n. All but the first are late, the

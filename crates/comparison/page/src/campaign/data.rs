@@ -102,11 +102,18 @@ pub(crate) fn value_of(run: &RunRecord, figure: &str) -> Option<f64> {
 /// Returns the address of the raw result of a run, relative to the campaign's directory: its first
 /// result file, or its record if the load has written none. Files of jobs are no results.
 pub(crate) fn raw_file(run: &RunRecord) -> String {
-    let is_result = |file: &&String| file.ends_with(".json");
-    let of_measurement = |file: &&String| file.starts_with(MEASURE);
-    let results = || run.files.iter().filter(is_result);
-    let file = results().find(of_measurement).or_else(|| results().next());
-    run_file(run, file.map_or(gemelo_record::RUN_FILE, String::as_str))
+    let first = || run.files.iter().map(String::as_str).find(|file| is_result(file));
+    run_file(run, measured_file(run).or_else(first).unwrap_or(gemelo_record::RUN_FILE))
+}
+
+/// Returns the name of the result file of the measurement of a run.
+pub(super) fn measured_file(run: &RunRecord) -> Option<&str> {
+    let mut files = run.files.iter().map(String::as_str);
+    files.find(|file| is_result(file) && file.starts_with(MEASURE))
+}
+
+fn is_result(file: &str) -> bool {
+    file.ends_with(".json")
 }
 
 /// Start of the names of the files of a measurement.

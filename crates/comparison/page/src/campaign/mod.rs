@@ -4,6 +4,7 @@ mod answer;
 mod claims;
 mod data;
 mod doubts;
+mod hosts;
 mod judgement;
 mod over_time;
 mod overview;

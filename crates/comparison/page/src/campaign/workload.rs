@@ -2,7 +2,7 @@
 
 use super::data::{Data, raw_file};
 use super::judgement::Judgement;
-use super::{doubts, over_time};
+use super::{doubts, hosts, over_time};
 use crate::anchor;
 use crate::chart::{Axis, AxisKind, Bar, Bars, Chart, Line, Lines};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text};
@@ -59,6 +59,7 @@ pub(super) fn section(
         items.push(Item::Heading("Over time".to_owned()));
         items.push(Item::Pictures(over_time));
     }
+    items.extend(hosts::items(data, workload, directory));
     let contents = contents(data, workload, directory);
     if !contents.is_empty() {
         items.push(Item::Heading("Duplicates and hot spots of one run".to_owned()));

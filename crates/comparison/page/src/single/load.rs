@@ -8,22 +8,23 @@ use crate::document::{Answer, Cell, Column, Item, Picture, Section, Table, Text}
 use crate::quantity::{Unit, figure_name, figure_title, percent};
 use crate::thin::Percentiles;
 use gemelo_figures::{Kind, RawResult, name_parts};
-use gemelo_record::{Curve, Figure, Provenance, Series};
+use gemelo_record::{Curve, Figure, Provenance, Series, Stats};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Jobs that one report shows at most. More lines in one picture cannot be told apart.
-const MAX_SOURCES: usize = 24;
+pub(super) const MAX_SOURCES: usize = 24;
 /// Jobs whose latencies stand below their rates. Those of more jobs are in the table alone.
 const MAX_DETAILED: usize = 3;
 /// Stats that get a picture with a bar for each job, if several jobs have them.
-const BARS: [&str; 6] = [
+const BARS: [&str; 7] = [
     "write/operations_per_s",
     "read/operations_per_s",
     "filebench/operations_per_s",
     "write/latency_p99_ns",
     "read/latency_p99_ns",
     "space/data_bytes",
+    "scan/bytes_per_s",
 ];
 
 /// A job of a result file.
@@ -47,7 +48,6 @@ pub(super) fn sources(files: &[(PathBuf, RawResult)]) -> Vec<Source<'_>> {
             }
         }
         for job in jobs {
-            let is_of = |name: &str| figure_name(name).job == job;
             let file = match (raw.kind, files.len(), &raw.provenance) {
                 (Kind::Pool, 1, Some(Provenance { target: Some(pool), .. })) => pool.clone(),
                 _ => file_name(path),
@@ -57,12 +57,7 @@ pub(super) fn sources(files: &[(PathBuf, RawResult)]) -> Vec<Source<'_>> {
                 (Some(job), _) => format!("{file}: {job}"),
                 (None, _) => file,
             };
-            sources.push(Source {
-                label,
-                figures: raw.figures.figures.iter().filter(|one| is_of(&one.name)).collect(),
-                curves: raw.figures.curves.iter().filter(|one| is_of(&one.name)).collect(),
-                series: raw.figures.series.iter().filter(|one| is_of(&one.name)).collect(),
-            });
+            sources.push(Source::new(label, &raw.figures, job.as_deref()));
         }
     }
     sources.truncate(MAX_SOURCES);
@@ -83,7 +78,7 @@ pub(super) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
         answer.items.push(Item::Answers(answers));
     }
     let mut pictures = Section::new("pictures", "Pictures");
-    let drawn = pictures_of(sources);
+    let drawn = pictures_of("all", sources);
     if !drawn.is_empty() {
         pictures.items.push(Item::Pictures(drawn));
     }
@@ -92,8 +87,21 @@ pub(super) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
     [answer, pictures, figures].into_iter().filter(|section| !section.items.is_empty()).collect()
 }
 
+impl<'a> Source<'a> {
+    /// Returns a job among figures.
+    pub(super) fn new(label: String, stats: &'a Stats, job: Option<&str>) -> Self {
+        let is_of = |name: &str| name_parts(name).job == job;
+        Self {
+            label,
+            figures: stats.figures.iter().filter(|one| is_of(&one.name)).collect(),
+            curves: stats.curves.iter().filter(|one| is_of(&one.name)).collect(),
+            series: stats.series.iter().filter(|one| is_of(&one.name)).collect(),
+        }
+    }
+}
+
 impl Source<'_> {
-    fn value(&self, bare: &str) -> Option<f64> {
+    pub(super) fn value(&self, bare: &str) -> Option<f64> {
         self.figures
             .iter()
             .find(|figure| name_parts(&figure.name).bare == bare)
@@ -148,12 +156,14 @@ impl Source<'_> {
     }
 }
 
-fn pictures_of(sources: &[Source<'_>]) -> Vec<Picture> {
+/// Returns the pictures of jobs beside each other. `id` begins their anchors.
+pub(super) fn pictures_of(id: &str, sources: &[Source<'_>]) -> Vec<Picture> {
+    let anchor = |kind: &str, bare: &str| crate::anchor(&crate::anchor(id, kind), bare);
     let mut pictures = Vec::new();
     for bare in BARS {
         let with = sources.iter().filter(|source| source.value(bare).is_some()).count();
         if with > 1 {
-            pictures.push(bars(sources, bare));
+            pictures.push(bars(anchor("bars", bare), sources, bare));
         }
     }
     for bare in names(sources.iter().flat_map(|source| &source.curves).map(|one| &one.name)) {
@@ -165,8 +175,7 @@ fn pictures_of(sources: &[Source<'_>]) -> Vec<Picture> {
                 Some((number, source.label.clone(), Percentiles::new(&curve.counts)))
             })
             .collect();
-        let id = crate::anchor("latency", bare);
-        pictures.push(latency_picture(id, &figure_title(bare), &curves));
+        pictures.push(latency_picture(anchor("latency", bare), &figure_title(bare), &curves));
     }
     let drawn = |series: &&&Series| {
         is_drawn(series, sources.iter().flat_map(|one| one.series.iter().copied()))
@@ -183,7 +192,7 @@ fn pictures_of(sources: &[Source<'_>]) -> Vec<Picture> {
                 Some(TimeLine { colour: number, label, points: &series.points })
             })
             .collect();
-        pictures.push(time_picture(crate::anchor("time", bare), bare, &lines));
+        pictures.push(time_picture(anchor("time", bare), bare, &lines));
     }
     pictures
 }
@@ -194,7 +203,7 @@ fn names<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     names.map(|name| name_parts(name).bare).filter(|name| known.insert(*name)).collect()
 }
 
-fn bars(sources: &[Source<'_>], bare: &str) -> Picture {
+fn bars(id: String, sources: &[Source<'_>], bare: &str) -> Picture {
     let unit = Unit::of_figure(bare);
     let title = figure_title(bare);
     let columns = vec![Column::text("job"), Column::number(title.clone())];
@@ -215,7 +224,7 @@ fn bars(sources: &[Source<'_>], bare: &str) -> Picture {
         });
     }
     Picture {
-        id: crate::anchor("bars", bare),
+        id,
         title: title.clone(),
         note: "Single runs have no intervals: a campaign repeats them.".to_owned(),
         chart: Chart::Bars(Bars { axis: Axis::new(title, unit, AxisKind::Linear), bars }),

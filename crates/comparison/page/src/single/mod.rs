@@ -4,6 +4,8 @@ mod hosts;
 mod load;
 mod scan;
 
+pub(crate) use hosts::host_label;
+
 use crate::document::{Compared, Document, Item, Section};
 use crate::{PageError, accesses, origin, written};
 use gemelo_figures::{Kind, RawResult};
@@ -28,11 +30,11 @@ pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
         let raw = gemelo_figures::read(path)?;
         add_origin(&mut origins, path, &raw, files.len() > 1);
         first = first.or_else(|| raw.provenance.clone());
+        of_hosts.extend(hosts::section(&raw, &id));
         match raw.kind {
             Kind::Scan => scans.push(scan::section(path, &id)?),
             _ => loads.push((path.clone(), raw)),
         }
-        of_hosts.extend(hosts::section(path, &id));
         further.extend(written::pictures(path, &id));
     }
     let sources = load::sources(&loads);

@@ -2,11 +2,12 @@
 
 use super::bench::verified;
 use super::host::Task;
-use super::hosts::{Fleet, HostOptions};
+use super::hosts::{self, Fleet, HostOptions};
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_base::units::format_count;
 use gemelo_fleet::HostEnd;
 use gemelo_job::bench::{JobInput, SCHEMA};
 use gemelo_job::target_of;
@@ -80,7 +81,8 @@ fn on_hosts(
     });
     let tasks = tasks.collect::<anyhow::Result<Vec<Task>>>()?;
     let mut is_right = true;
-    for one in fleet.run::<IgnoredAny>(&tasks, |_| Ok(()), context)? {
+    let mut rates = Vec::new();
+    for (name, one) in names.iter().zip(fleet.run::<IgnoredAny>(&tasks, |_| Ok(()), context)?) {
         let told = match one.end {
             HostEnd::Lost(reason) => Err(reason),
             HostEnd::Failed(refusal) => Err(refusal.message),
@@ -98,11 +100,15 @@ fn on_hosts(
                 let text =
                     format!("{} {}:\n{}", one.host, found.target, verified(&found.verification));
                 context.print(&text)?;
+                let seconds = found.elapsed_ns.max(1) as f64 / 1e9;
+                rates.push((name.as_str(), found.verification.checked_blocks as f64 / seconds));
                 if let Some(failure) = found.failure {
                     context.monitor.warn(&format!("host {}: {failure}", one.host));
                 }
             }
         }
     }
+    let format = |rate: f64| format!("{} blocks/s", format_count(rate.round() as u64));
+    context.print(&hosts::slowest_line(&rates, format))?;
     Ok(if is_right { Outcome::Done } else { Outcome::Partial })
 }

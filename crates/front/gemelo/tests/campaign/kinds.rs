@@ -1,5 +1,6 @@
 //! Kinds of targets that exist before the campaign, and rates that follow from the target.
 
+use super::common::gemelo;
 use super::{Place, can_mount, figure, json, leftovers};
 use std::fs::{self, File};
 use std::process::{Child, Command};
@@ -142,6 +143,16 @@ fn workloads_run_on_the_hosts_that_the_plan_names() {
     fs::write(place.path("script"), script).unwrap();
     let ran = place.run(&[]);
     assert_eq!(ran.status, 0, "{}", ran.err);
+    // The report has the hosts of each workload side by side, and names the slowest.
+    let made = gemelo(&["campaign", "report", place.out().to_str().unwrap()]);
+    assert_eq!(made.status, 0, "{}", made.err);
+    let report = fs::read_to_string(place.out().join("report.md")).unwrap();
+    let (_, of_bench) = report.split_once("## bench\n").unwrap();
+    let of_bench = of_bench.split("\n## ").next().unwrap();
+    for told in ["The slowest host on d is ", "| 0 x | ", "| 1 y | ", " of the mean of all."] {
+        assert!(of_bench.contains(told), "{told}: {of_bench}");
+    }
+    assert_eq!(report.matches("The slowest host on d is ").count(), 1 + 8, "{report}");
     for (workload, count) in [("bench", 2), ("suite", 2), ("replay", 1), ("filebench", 1)] {
         let record = place.records().into_iter().find(|record| record["workload"] == workload);
         let id = record.unwrap()["id"].as_str().unwrap().to_owned();

@@ -54,6 +54,16 @@ impl Place {
         self.reach_by(hosts, &["sh", "-c", &format!("'{script}'")].join(" "))
     }
 
+    /// The same; the connection to the second host ends when it has begun with its task.
+    fn reach_and_lose_the_second(&self, hosts: &str) -> Vec<String> {
+        let until_it_begins = r#"/"say":"(piece|started)"/q; p"#;
+        let second = format!("{PROGRAM} host | (sed -Eun '{until_it_begins}'; kill $$)");
+        let script =
+            format!("#!/bin/sh\ncase $1 in 1) {second} ;; *) exec {PROGRAM} host ;; esac\n");
+        std::fs::write(self.path("connect"), script).unwrap();
+        self.reach_by(hosts, &format!("sh {} {{index}} {{command}}", self.text("connect")))
+    }
+
     fn reach_by(&self, hosts: &str, connect: &str) -> Vec<String> {
         ["--hosts", hosts, "--program", PROGRAM, "--connect", connect].map(str::to_owned).to_vec()
     }
@@ -94,6 +104,25 @@ fn ended(child: Child) -> (Option<i32>, String) {
 
 fn read(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The hosts stand side by side in the report of a result file, and the slowest is named.
+fn check_report(result: &str, hosts: &[&str]) {
+    let page = format!("{result}.md");
+    let made = common::gemelo(&["report", result, "--output", &page]);
+    assert_eq!(made.status, 0, "{}", made.err);
+    let report = std::fs::read_to_string(page).unwrap();
+    let slowest = read(Path::new(result))["slowest_host"].as_str().unwrap().to_owned();
+    assert!(hosts.contains(&slowest.as_str()), "{slowest}");
+    for (number, host) in hosts.iter().enumerate() {
+        let row = format!("| {number} {host} | ");
+        let rows: Vec<&str> = report.lines().filter(|line| line.starts_with(&row)).collect();
+        assert!(rows.iter().any(|row| row.contains(" %")), "{row}: {report}");
+        if *host == slowest {
+            let sentence = format!("The slowest host is {number} {host}: ");
+            assert!(report.contains(&sentence), "{sentence}: {report}");
+        }
+    }
 }
 
 /// Waits until something is true.

@@ -52,9 +52,13 @@ fn each_host_replays_its_trace_onto_its_target_and_one_result_has_the_sums() {
     let of_hosts: Vec<u64> = hosts.iter().map(|host| writes(&host["file"])).collect();
     assert_eq!((of_hosts.len(), writes(&file)), (2, of_hosts.iter().sum()));
     assert_eq!(file["result"]["records"], 96);
+    let seconds = file["result"]["seconds"].as_array().unwrap();
+    let in_seconds = |second: &Value| second["writes"]["operations"].as_u64().unwrap();
+    assert_eq!(seconds.iter().map(in_seconds).sum::<u64>(), writes(&file));
+    check_report(&result, &["x", "y"]);
     assert_eq!(file["input"]["traces"][0], trace.as_str());
     assert!(hosts.iter().all(|host| host["start_delays_ns"].as_array().unwrap().len() == 1));
-    for told in ["96 records", "x  ", "y  "] {
+    for told in ["96 records", "x  ", "y  ", "the slowest host is "] {
         assert!(ran.out.contains(told), "{told}: {}", ran.out);
     }
 }

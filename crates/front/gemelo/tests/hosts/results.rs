@@ -33,6 +33,7 @@ fn hosts_write_what_one_host_with_as_many_processes_writes() {
     let file = read(Path::new(&result));
     assert_eq!(misfits(&schema_of("gemelo.bench/1"), &file), Vec::<String>::new());
     check_sums(&file);
+    check_report(&result, &["x", "y", "z"]);
     check_verified(&place, &many, &result, &hosts);
 }
 
@@ -82,6 +83,7 @@ fn check_verified(place: &Place, target: &str, result: &str, hosts: &[String]) {
         assert_eq!(ran.status, 0, "{}{}", ran.out, ran.err);
         assert!(ran.out.contains("all as written"), "{}", ran.out);
     }
+    assert!(by_all().out.contains("the slowest host is "));
     let fewer = gemelo(&words(&["verify", result], &place.reach("x,y")));
     assert_eq!(fewer.status, 2, "{}", fewer.err);
     // The last host wrote this file.

@@ -19,10 +19,18 @@ fn data() -> Place {
 fn the_sets_of_hosts_are_brought_back_and_merged() {
     let place = data();
     let (each, save) = (place.text("{host}"), place.text("all.set"));
-    let scan = ["scan", &each, "--json", "-", "--save", &save];
+    let json = place.text("result.json");
+    let scan = ["scan", &each, "--json", &json, "--save", &save];
     let ran = gemelo(&words(&scan, &place.reach("x,y")));
     assert_eq!(ran.status, 0, "{}", ran.err);
-    let hosts: Value = serde_json::from_str(&ran.out).unwrap();
+    for told in ["host", "x  ", "y  ", "the slowest host is "] {
+        assert!(ran.out.contains(told), "{told}: {}", ran.out);
+    }
+    let hosts = read(Path::new(&json));
+    for host in hosts["hosts"].as_array().unwrap() {
+        assert_eq!(host["file"]["result"]["block_sizes"][0]["blocks"], 4);
+    }
+    check_report(&json, &["x", "y"]);
     assert_eq!(misfits(&schema_of("gemelo.scan/1"), &hosts), Vec::<String>::new());
     assert_eq!(hosts["input"]["paths"][1], format!("y:{}", place.text("y")));
     let [x, y] = ["x", "y"].map(|host| place.text(host));
@@ -57,7 +65,24 @@ fn counted_by_duckdb(set: &str) {
 }
 
 #[test]
-fn a_host_that_is_lost_leaves_the_sets_of_the_others() {
+fn a_host_that_is_lost_during_the_scan_leaves_the_sets_of_the_others() {
+    let place = data();
+    let (each, json) = (place.text("{host}"), place.text("result.json"));
+    let reach = place.reach_and_lose_the_second("x,y");
+    let ran = gemelo(&words(&["scan", &each, "--json", &json], &reach));
+    assert_eq!(ran.status, 1, "{}", ran.err);
+    assert!(ran.err.contains("host y: its connection ended"), "{}", ran.err);
+    let hosts = ran.out.split_once("Hosts\n").unwrap().1;
+    assert!(hosts.contains("x  ") && hosts.contains("no result"), "{hosts}");
+    let file = read(Path::new(&json));
+    assert_eq!(misfits(&schema_of("gemelo.scan/1"), &file), Vec::<String>::new());
+    assert_eq!(file["result"]["block_sizes"][0]["blocks"], 4, "the blocks of x alone");
+    assert!(file["hosts"][1]["file"].is_null() && file["hosts"][1]["failure"].is_string());
+    assert!(file["warnings"].to_string().contains("host y: "), "{}", file["warnings"]);
+}
+
+#[test]
+fn a_host_that_cannot_scan_keeps_all_from_beginning() {
     let place = data();
     let each = place.text("{host}");
     let script =

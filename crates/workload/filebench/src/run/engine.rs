@@ -6,6 +6,7 @@ use super::error::WorkloadError;
 use super::fileset::Fileset;
 use super::options::{Console, Options};
 use super::result::{FlowopResult, WorkloadInterval};
+use super::seconds::SoFar;
 use super::shared::{End, Shared, ThreadIdentity};
 use super::signals::{EventGenerator, LOOK_INTERVAL, locked};
 use super::thread_signals::Signals;
@@ -13,7 +14,6 @@ use super::worker::Worker;
 use crate::flowop::Kind;
 use crate::model::{ThreadSpec, WorkloadPlan, each_flowop};
 use crate::script::MAX_FDS;
-use gemelo_base::live::Progress;
 use gemelo_base::random::mix_pair;
 use gemelo_base::{Clock, StopFlag, SystemClock};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -213,15 +213,16 @@ impl Running {
     }
 
     /// Returns the operations on files so far.
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn so_far(&self) -> SoFar {
         let period = self.shared.period.load(Ordering::Relaxed);
-        let mut progress = Progress::default();
+        let mut so_far = SoFar::default();
         for flowop in self.flowop_cells.iter().filter(|flowop| flowop.kind.is_io()) {
             let figures = flowop.figures(period);
-            progress.operations += figures.count;
-            progress.latency_ns += figures.total_ns;
+            so_far.operations += figures.count;
+            so_far.data_bytes += figures.bytes;
+            so_far.latency_ns += figures.total_ns;
         }
-        progress
+        so_far
     }
 
     /// Begins a new period.

@@ -290,6 +290,7 @@ impl Executor<'_> {
         self.current = Some(WorkloadResult {
             filesets: self.made.clone(),
             intervals: Vec::new(),
+            seconds: Vec::new(),
             ended_early: None,
             complete: true,
             stored_bytes: None,
@@ -326,6 +327,9 @@ impl Executor<'_> {
             }
         }
         self.console.line(&format!("Run took {:.0} seconds...", live.elapsed_s()));
+        if let (Some((running, _)), Some(current)) = (&self.running, &mut self.current) {
+            current.seconds = live.finish(running);
+        }
         self.snap();
         self.stop_processes()
     }

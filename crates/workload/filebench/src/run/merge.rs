@@ -2,6 +2,7 @@
 //! own.
 
 use super::result::{FilesetResult, FlowopResult, WorkloadInterval, WorkloadResult};
+use super::seconds;
 
 /// The result of one run on one host.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +29,7 @@ pub fn merge(parts: &[WorkloadPart<'_>]) -> WorkloadResult {
     WorkloadResult {
         filesets: parts.iter().flat_map(filesets).collect(),
         intervals: (0..count).map(interval).collect(),
+        seconds: seconds::together(results().map(|result| &result.seconds[..])),
         ended_early: parts.iter().find_map(early),
         complete: !parts.is_empty() && results().all(|result| result.complete),
         stored_bytes: results().map(|result| result.stored_bytes).sum(),

@@ -1,6 +1,7 @@
 //! The measurements of a run in the form of the result file.
 
 use super::cells::Stats;
+use super::seconds::RunSecond;
 use crate::flowop::{Direction, Kind};
 use serde::{Deserialize, Serialize};
 
@@ -151,6 +152,8 @@ pub struct WorkloadResult {
     pub filesets: Vec<FilesetResult>,
     /// All statistics that the script requested. The last one is from the end of the run.
     pub intervals: Vec<WorkloadInterval>,
+    /// The operations of each second of `run` and `psrun`, up to a day.
+    pub seconds: Vec<RunSecond>,
     /// Reason why the run ended before its time, if it did.
     pub ended_early: Option<String>,
     /// `true` if the run measured everything that was requested.

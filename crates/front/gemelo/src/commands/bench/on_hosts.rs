@@ -81,16 +81,7 @@ fn shown(file: &File, brief: bool) -> String {
 
 /// The host that was slowest in a job, against the mean of all.
 fn slowest_line(file: &File, number: usize) -> String {
-    let rate = |host: &Record| {
-        Some((host.host.clone(), bytes_per_s(host.file.as_ref()?.result.get(number)?)))
-    };
-    let rates: Vec<(String, f64)> = file.hosts.iter().filter_map(rate).collect();
-    let slowest = rates.iter().min_by(|one, other| one.1.total_cmp(&other.1));
-    let Some((host, lowest)) = slowest.filter(|_| rates.len() > 1) else { return String::new() };
-    let mean = rates.iter().map(|(_, rate)| rate).sum::<f64>() / rates.len() as f64;
-    let share = lowest * 100.0 / mean.max(f64::MIN_POSITIVE);
-    format!(
-        "  the slowest host is {host}: {}, {share:.0} % of the mean of all\n",
-        format_rate(*lowest)
-    )
+    let rate = |host: &Record| Some(bytes_per_s(host.file.as_ref()?.result.get(number)?));
+    let rates = file.hosts.iter().filter_map(|host| Some((host.host.as_str(), rate(host)?)));
+    hosts::slowest_line(&rates.collect::<Vec<_>>(), format_rate)
 }

@@ -6,7 +6,7 @@ use crate::commands::hosts::{self, Fleet, Outputs, start_of};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::table::Table;
-use gemelo_base::units::format_duration_ns;
+use gemelo_base::units::{format_count, format_duration_ns};
 use gemelo_job::filebench::hosts::{HostFile, host_scripts, merge_files, operations_per_s};
 use gemelo_job::filebench::{FilebenchInput, Point};
 use gemelo_record::{HostRecord, Provenance};
@@ -38,10 +38,10 @@ pub(super) fn run(
 }
 
 /// Returns the hosts side by side, in each of their runs.
-fn table(hosts: &[Record]) -> String {
+fn table(all: &[Record]) -> String {
     let mut table = Table::new();
     table.row(["host", "ops/s", "MB/s", "ms/op", "max", "start"]);
-    for host in hosts {
+    for host in all {
         let runs = host.file.iter().flat_map(|file| &file.result).flat_map(|point| &point.runs);
         let mut count = 0;
         for (number, run) in runs.enumerate() {
@@ -61,5 +61,9 @@ fn table(hosts: &[Record]) -> String {
             table.row([host.host.clone(), "no result".to_owned()]);
         }
     }
-    table.render(2)
+    let rates = all
+        .iter()
+        .filter_map(|host| Some((host.host.as_str(), operations_per_s(host.file.as_ref()?))));
+    let format = |rate: f64| format!("{} operations/s", format_count(rate.round() as u64));
+    table.render(2) + &hosts::slowest_line(&rates.collect::<Vec<_>>(), format)
 }

@@ -206,5 +206,6 @@ fn scan(request: ScanRequest, session: &Session, context: &Context) -> anyhow::R
     saved.set.context("cannot save the fingerprint set")?;
     set.rewind().and_then(|()| session.send(&set)).context("cannot send the fingerprint set")?;
     let is_complete = !saved.result.partial && saved.result.files.unreadable == 0;
-    Ok(Done { result: Value::Null, is_complete })
+    let result = super::scan::file_of_host(&saved.result, options.request(), context)?;
+    Ok(Done { result, is_complete })
 }

@@ -5,7 +5,7 @@ mod joined;
 mod text;
 
 pub(crate) use joined::{Outputs, join};
-pub(crate) use text::{start_of, table};
+pub(crate) use text::{slowest_line, start_of, table};
 
 use super::host::Task;
 use crate::context::Context;
@@ -154,7 +154,8 @@ pub(crate) fn records<Input: DeserializeOwned, Measured: DeserializeOwned>(
     Ok(records)
 }
 
-fn record<Input: DeserializeOwned, Measured: DeserializeOwned>(
+/// Returns the part of a host as a record.
+pub(crate) fn record<Input: DeserializeOwned, Measured: DeserializeOwned>(
     index: u32,
     finished: Finished,
 ) -> HostRecord<Input, Measured> {

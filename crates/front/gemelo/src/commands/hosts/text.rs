@@ -49,6 +49,15 @@ fn row<Input>(
     ]
 }
 
+/// Names the slowest of several hosts by its rate, with its share of the mean of all.
+pub(crate) fn slowest_line(rates: &[(&str, f64)], format: impl Fn(f64) -> String) -> String {
+    let slowest = rates.iter().min_by(|one, other| one.1.total_cmp(&other.1));
+    let Some((host, lowest)) = slowest.filter(|_| rates.len() > 1) else { return String::new() };
+    let mean = rates.iter().map(|(_, rate)| rate).sum::<f64>() / rates.len() as f64;
+    let share = lowest * 100.0 / mean.max(f64::MIN_POSITIVE);
+    format!("  the slowest host is {host}: {}, {share:.0} % of the mean of all\n", format(*lowest))
+}
+
 /// Returns the time after the common start at which a host started a run, and its uncertainty.
 pub(crate) fn start_of<Input, Measured>(host: &HostRecord<Input, Measured>, run: usize) -> String {
     let within = host.round_trip_ns / 2;

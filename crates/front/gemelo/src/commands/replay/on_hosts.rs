@@ -41,10 +41,10 @@ pub(super) fn run(
 }
 
 /// Returns the hosts side by side.
-fn table(hosts: &[Record]) -> String {
+fn table(all: &[Record]) -> String {
     let mut table = Table::new();
     table.row(["host", "operations/s", "rate", "99 %", "max", "start"]);
-    for host in hosts {
+    for host in all {
         let Some(file) = &host.file else {
             table.row([host.host.clone(), "no result".to_owned()]);
             continue;
@@ -63,5 +63,8 @@ fn table(hosts: &[Record]) -> String {
             start_of(host, 0),
         ]);
     }
-    table.render(2)
+    let rates = all
+        .iter()
+        .filter_map(|host| Some((host.host.as_str(), bytes_per_s(&host.file.as_ref()?.result))));
+    table.render(2) + &hosts::slowest_line(&rates.collect::<Vec<_>>(), format_rate)
 }

@@ -46,5 +46,5 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Resu
     // The block sizes, and thus the files of distributions, are known only from the sets.
     arguments.outputs.check(&sizes)?;
     let input = MergeRequest { sets: &arguments.sets, zeros: arguments.zeros.policy() };
-    finish(saved, saving, &input, &arguments.outputs, context)
+    finish(saved, saving, &input, &[], &arguments.outputs, context)
 }

@@ -12,8 +12,10 @@ use crate::exit::{Failures, Outcome};
 use crate::json::Made;
 pub(crate) use arguments::Arguments;
 use arguments::{Action, ScanArguments};
-use gemelo_scan::{Saved, ScanOptions};
+use gemelo_scan::{Saved, ScanOptions, ScanRequest, ScanResult};
+use on_hosts::HostScan;
 use outputs::Saving;
+use serde_json::Value;
 
 /// The schema of the result files of this command.
 const SCHEMA: &str = "gemelo.scan/1";
@@ -35,14 +37,26 @@ fn scan(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome>
     let saving = Saving::begin(&arguments.outputs)?;
     let monitor = context.monitor.as_ref();
     let saved = gemelo_scan::scan_and_save(&options, saving.file(), monitor, &context.stop);
-    finish(saved?, saving, &options.request(), &arguments.outputs, context)
+    finish(saved?, saving, options.request(), &[], &arguments.outputs, context)
 }
 
-/// Prints a result and writes its files. A failure of one output does not prevent the others.
+/// Returns the result of the scan of one host.
+pub(super) fn file_of_host(
+    result: &ScanResult,
+    request: &ScanRequest,
+    context: &Context,
+) -> anyhow::Result<Value> {
+    let made = Made { schema: SCHEMA, input: request, result, warnings: text::warnings(result) };
+    Ok(serde_json::to_value(made.into_file(context))?)
+}
+
+/// Prints a result, with the hosts that it is of, and writes its files. A failure of one output
+/// does not prevent the others.
 fn finish<Input: serde::Serialize>(
     saved: Saved,
     saving: Saving<'_>,
     input: &Input,
+    hosts: &[HostScan],
     outputs: &outputs::OutputOptions,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
@@ -54,10 +68,11 @@ fn finish<Input: serde::Serialize>(
     }
     if !outputs.json.is_standard_output() && !outputs.report.is_standard_output() {
         let text = if outputs.brief { text::brief(&result) } else { text::of_result(&result) };
+        let text = text + &on_hosts::table(hosts);
         failures.note(context.print(&text), monitor);
     }
     let made = Made { schema: SCHEMA, input, result: &result, warnings };
-    failures.note(outputs.write_result(context, made), monitor);
+    failures.note(outputs.write_result(context, made, hosts), monitor);
     failures.note(outputs.write_distributions(&result), monitor);
     failures.note(saving.finish(set), monitor);
     let is_whole = !result.partial && result.files.unreadable == 0;

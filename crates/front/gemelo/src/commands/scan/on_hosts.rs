@@ -5,13 +5,17 @@ use super::arguments::ScanArguments;
 use super::finish;
 use super::outputs::Saving;
 use crate::commands::host::Task;
-use crate::commands::hosts::Fleet;
+use crate::commands::hosts::{self, Fleet};
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
+use crate::table::Table;
 use anyhow::{Context as _, anyhow};
-use gemelo_fleet::{Finished, HostEnd};
+use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_fleet::Finished;
+use gemelo_record::{HostRecord, ResultFile, slowest};
 use gemelo_scan::{Counting, MAX_SETS, ScanOptions, ScanRequest};
-use std::fs::File;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -38,15 +42,18 @@ pub(super) fn run(
     let tasks: Vec<Task> = tasks.collect();
     let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
     let path = |number: usize| directory.path().join(format!("{number}.parquet"));
-    let files = (0..hosts.len()).map(|number| File::create_new(path(number)));
-    let files = files.collect::<Result<Vec<File>, _>>().context("cannot keep the sets")?;
+    let files = (0..hosts.len()).map(|number| std::fs::File::create_new(path(number)));
+    let files = files.collect::<Result<Vec<std::fs::File>, _>>().context("cannot keep the sets")?;
     let receive = |number: usize, bytes: &[u8]| {
         let Some(mut file) = files.get(number) else { return Ok(()) };
         file.write_all(bytes).map_err(|error| format!("cannot keep what it sent: {error}"))
     };
-    let finished = fleet.collect(&tasks, receive, context)?;
-    let there = with_set(&finished, context);
-    let sets: Vec<PathBuf> = there.iter().map(|number| path(*number)).collect();
+    let scans = scans(fleet.collect(&tasks, receive, context)?);
+    let there = || scans.iter().enumerate().filter(|(_, scan)| scan.file.is_some());
+    let sets: Vec<PathBuf> = there().map(|(number, _)| path(number)).collect();
+    for (scan, failure) in scans.iter().filter_map(|scan| Some((scan, scan.failure.as_ref()?))) {
+        context.monitor.warn(&format!("host {}: {failure}", scan.host));
+    }
     if sets.is_empty() {
         return Err(anyhow!("no host has sent its fingerprint set"));
     }
@@ -57,10 +64,10 @@ pub(super) fn run(
         context.monitor.as_ref(),
         &context.stop,
     )?;
-    let scanned = there.iter().filter_map(|number| hosts.get(*number)).flat_map(named_paths);
+    let scanned = there().filter_map(|(number, _)| hosts.get(number)).flat_map(named_paths);
     let input = ScanRequest { paths: scanned.collect(), ..request };
-    let outcome = finish(saved, saving, &input, &arguments.outputs, context)?;
-    let is_whole = finished.iter().all(is_complete);
+    let outcome = finish(saved, saving, &input, &scans, &arguments.outputs, context)?;
+    let is_whole = scans.iter().all(|scan| scan.failure.is_none());
     Ok(if is_whole { outcome } else { Outcome::Partial })
 }
 
@@ -82,23 +89,95 @@ fn named_paths((host, request): &(String, ScanRequest)) -> Vec<PathBuf> {
     request.paths.iter().map(named).collect()
 }
 
-fn is_complete(finished: &Finished) -> bool {
-    matches!(&finished.end, HostEnd::Done(done) if done.is_complete)
+/// The scan of one host. Those that have a file have sent their whole set.
+pub(super) type HostScan = HostRecord<Value, Value>;
+
+/// The scans of the hosts, in their order.
+fn scans(finished: Vec<Finished>) -> Vec<HostScan> {
+    let scan = |(index, finished)| {
+        let mut scan: HostScan = hosts::record(index, finished);
+        if scan.file.is_some() && scan.failure.is_some() {
+            scan.failure = Some("it did not read all of its data".to_owned());
+        }
+        scan
+    };
+    (0..).zip(finished).map(scan).collect()
 }
 
-/// Returns the numbers of the hosts that have sent a whole set, and warns of the others.
-fn with_set(finished: &[Finished], context: &Context) -> Vec<usize> {
-    let mut there = Vec::new();
-    for (number, one) in finished.iter().enumerate() {
-        let reason = match &one.end {
-            HostEnd::Done(done) => {
-                there.push(number);
-                if done.is_complete { continue } else { "it did not read all of its data" }
-            }
-            HostEnd::Failed(refusal) => &refusal.message,
-            HostEnd::Lost(reason) => reason,
-        };
-        context.monitor.warn(&format!("host {}: {reason}", one.host));
+/// The figures of a host that are shown.
+#[derive(Debug, Deserialize)]
+struct Figures {
+    files: FileFigures,
+    effort: Effort,
+}
+
+#[derive(Debug, Deserialize)]
+struct FileFigures {
+    files: u64,
+    data_bytes: u64,
+    hole_bytes: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Effort {
+    elapsed_ns: u64,
+}
+
+impl Figures {
+    fn of(scan: &HostScan) -> Option<Self> {
+        Self::deserialize(&scan.file.as_ref()?.result).ok()
     }
-    there
+
+    /// The bytes that were read a second.
+    fn bytes_per_s(&self) -> f64 {
+        let read_bytes = self.files.data_bytes.saturating_sub(self.files.hole_bytes);
+        read_bytes as f64 / (self.effort.elapsed_ns.max(1) as f64 / 1e9)
+    }
+}
+
+/// Returns the hosts side by side; nothing for a scan without other hosts.
+pub(super) fn table(scans: &[HostScan]) -> String {
+    if scans.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.row(["host", "files", "data", "time", "rate"]);
+    let mut rates = Vec::new();
+    for scan in scans {
+        let Some(figures) = Figures::of(scan) else {
+            table.row([scan.host.clone(), "no result".to_owned()]);
+            continue;
+        };
+        rates.push((scan.host.as_str(), figures.bytes_per_s()));
+        table.row([
+            scan.host.clone(),
+            format_count(figures.files.files),
+            format_size(figures.files.data_bytes),
+            format_duration_ns(figures.effort.elapsed_ns),
+            format_rate(figures.bytes_per_s()),
+        ]);
+    }
+    format!("\nHosts\n{}{}", table.render(2), hosts::slowest_line(&rates, format_rate))
+}
+
+/// A result with the scans of its hosts.
+#[derive(Serialize)]
+pub(super) struct File<'a, Input, Measured> {
+    #[serde(flatten)]
+    file: ResultFile<Input, Measured>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slowest_host: Option<&'a str>,
+    hosts: &'a [HostScan],
+}
+
+impl<'a, Input, Measured> File<'a, Input, Measured> {
+    pub(super) fn new(mut file: ResultFile<Input, Measured>, hosts: &'a [HostScan]) -> Self {
+        let failures = hosts.iter().filter_map(|host| Some((&host.host, host.failure.as_ref()?)));
+        file.warnings.extend(failures.map(|(host, failure)| format!("host {host}: {failure}")));
+        let files: Vec<_> = hosts.iter().filter_map(HostRecord::result).collect();
+        let rate = |file: &ResultFile<Value, Value>| {
+            Figures::deserialize(&file.result).map_or(0.0, |figures| figures.bytes_per_s())
+        };
+        Self { file, slowest_host: slowest(&files, rate), hosts }
+    }
 }

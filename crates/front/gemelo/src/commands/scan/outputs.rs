@@ -1,5 +1,6 @@
 //! The output files of a scan.
 
+use super::on_hosts::{self, HostScan};
 use crate::context::Context;
 use crate::exit::{OrBadInput, bad_input, midway};
 use crate::files::{self, NewFile};
@@ -78,10 +79,18 @@ impl OutputOptions {
         &self,
         context: &Context,
         made: Made<Input, Output>,
+        hosts: &[HostScan],
     ) -> anyhow::Result<()> {
         context.monitor.finish();
         let file = made.into_file(context);
-        self.json.write_file(self.force, &file)?;
+        if hosts.is_empty() {
+            self.json.write_file(self.force, &file)?;
+            return self.report.write(self.force, &file);
+        }
+        let file = on_hosts::File::new(file, hosts);
+        if let Some(path) = self.json.path() {
+            files::write_json(path, self.force, &file)?;
+        }
         self.report.write(self.force, &file)
     }
 

@@ -1,0 +1,93 @@
+//! The reads and writes of each second of a replay.
+
+use crate::result::{ReplaySecond, SecondStats};
+
+/// Length of a second on the clock.
+const SECOND_NS: u64 = 1_000_000_000;
+/// Seconds that are kept: one day. Operations after it count in the totals alone.
+const MAX_SECONDS: usize = 86_400;
+
+/// The seconds of a process, of all processes, or of all hosts.
+#[derive(Debug, Default)]
+pub(crate) struct Seconds(Vec<ReplaySecond>);
+
+impl Seconds {
+    /// Returns the second in which an operation completed, by the time since the start; `None`
+    /// after the last one that is kept.
+    #[inline]
+    pub(crate) fn at(&mut self, since_start_ns: u64) -> Option<&mut ReplaySecond> {
+        let number = usize::try_from(since_start_ns / SECOND_NS).unwrap_or(usize::MAX);
+        if number >= MAX_SECONDS {
+            return None;
+        }
+        while self.0.len() <= number {
+            let start_ns = self.0.len() as u64 * SECOND_NS;
+            self.0.push(ReplaySecond { start_ns, length_ns: SECOND_NS, ..ReplaySecond::default() });
+        }
+        self.0.get_mut(number)
+    }
+
+    /// Adds what others did in the same seconds. Both count from the same moment.
+    pub(crate) fn add(&mut self, others: &[ReplaySecond]) {
+        for other in others {
+            let Some(second) = self.at(other.start_ns) else { return };
+            second.reads.add(other.reads);
+            second.writes.add(other.writes);
+        }
+    }
+
+    pub(crate) fn all(&self) -> &[ReplaySecond] {
+        &self.0
+    }
+
+    /// Returns all seconds of a replay that took this time. The last one ends with the replay.
+    pub(crate) fn finish(mut self, duration_ns: u64) -> Vec<ReplaySecond> {
+        if duration_ns > 0 {
+            self.at(duration_ns - 1);
+        }
+        if let Some(last) = self.0.last_mut() {
+            last.length_ns = duration_ns.saturating_sub(last.start_ns).min(SECOND_NS);
+        }
+        self.0
+    }
+}
+
+impl SecondStats {
+    /// Counts an operation.
+    #[inline]
+    pub(crate) fn record(&mut self, data_bytes: u64, response_ns: u64) {
+        self.add(Self { operations: 1, data_bytes, response_sum_ns: response_ns });
+    }
+
+    fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.data_bytes += other.data_bytes;
+        self.response_sum_ns = self.response_sum_ns.saturating_add(other.response_sum_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_second_up_to_the_end_is_there_and_the_last_one_ends_with_the_replay() {
+        let mut seconds = Seconds::default();
+        for (at_ns, bytes) in [(0, 1), (999_999_999, 2), (1_000_000_000, 4), (u64::MAX, 8)] {
+            if let Some(second) = seconds.at(at_ns) {
+                second.writes.record(bytes, 10);
+            }
+        }
+        let mut both = Seconds::default();
+        both.add(seconds.all());
+        both.add(seconds.all());
+        let all = both.finish(2_500_000_000);
+        let bytes = all.iter().map(|second| second.writes.data_bytes).collect::<Vec<_>>();
+        assert_eq!(bytes, [6, 8, 0], "operations after a day are in the totals alone");
+        let starts: Vec<u64> = all.iter().map(|second| second.start_ns / SECOND_NS).collect();
+        assert_eq!(starts, [0, 1, 2]);
+        assert_eq!((all[1].length_ns, all[2].length_ns), (SECOND_NS, SECOND_NS / 2));
+        assert_eq!((all[0].writes.operations, all[0].writes.response_sum_ns), (4, 40));
+        assert_eq!(Seconds::default().finish(0), []);
+    }
+}
