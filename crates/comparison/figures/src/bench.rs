@@ -96,7 +96,7 @@ fn whole_run(figures: &mut Stats, result: &RunResult) {
 /// Adds the space of the pool below the target.
 pub(crate) fn space(figures: &mut Stats, stored: &Stored) {
     let bytes = |blocks: u64| blocks as f64 * stored.after.block_bytes as f64;
-    figures.push("space/data_bytes", bytes(stored.after.physical_blocks), Better::Lower);
+    figures.push("space/data_bytes", bytes(stored.after.data_blocks), Better::Lower);
     figures.push("space/logical_bytes", bytes(stored.after.logical_blocks), Better::Neither);
     figures.push("space/dedup_ratio", stored.after.dedup_ratio(), Better::Higher);
 }

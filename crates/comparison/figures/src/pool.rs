@@ -35,6 +35,7 @@ struct Pool {
     block_bytes: u64,
     logical_blocks: u64,
     physical_blocks: u64,
+    used_blocks: u64,
     metadata_memory_bytes: u64,
     metadata_used_bytes: u64,
     journal_used_bytes: u64,
@@ -96,7 +97,9 @@ impl PoolView {
         let pool = &self.pool;
         let bytes = |blocks: u64| blocks as f64 * pool.block_bytes as f64;
         let metadata_bytes = pool.metadata_used_bytes.saturating_add(pool.journal_used_bytes);
-        figures.push("space/data_bytes", bytes(pool.physical_blocks), Better::Lower);
+        // Freed blocks may still count as used. Compressed contents share blocks.
+        let data_blocks = pool.physical_blocks.min(pool.used_blocks);
+        figures.push("space/data_bytes", bytes(data_blocks), Better::Lower);
         figures.push("space/metadata_bytes", metadata_bytes as f64, Better::Lower);
         figures.push("space/logical_bytes", bytes(pool.logical_blocks), Better::Neither);
         figures.push("space/dedup_ratio", self.dedup_ratio, Better::Higher);

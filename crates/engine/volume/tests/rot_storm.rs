@@ -104,7 +104,7 @@ impl Story {
         let options =
             PoolOptions { fingerprint, compression, ..options_with(backend, POOL_BLOCKS) };
         Pool::format(&simulation.disks(), &options).unwrap();
-        let content_cache_bytes = 16 * BLOCK as u64 * random.below(2);
+        let content_cache_bytes = Some(16 * BLOCK as u64 * random.below(2));
         let inline_overload = InlineOverload::ALL[random.below(2) as usize];
         let tuning = Tuning { content_cache_bytes, inline_overload, ..common::tuning() };
         let collider = collides.then(|| Collider::of(&simulation.disks()));

@@ -196,7 +196,7 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
         max_references,
         inline_overload,
         max_journal_data_bytes,
-        content_cache_bytes,
+        content_cache_bytes: Some(content_cache_bytes),
         ..tuning()
     };
     let collider = collides.then(|| Collider::of(&simulation.disks()));

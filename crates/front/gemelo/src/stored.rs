@@ -32,6 +32,10 @@ pub(crate) fn stored_text(stored: &Stored) -> String {
         );
     }
     let mut text = table.render(2);
+    if after.data_blocks != after.physical_blocks {
+        let blocks = format_count(after.data_blocks);
+        let _ = writeln!(text, "  (the pool has compressed its blocks to {blocks})");
+    }
     let counts = [
         after.unique_blocks - before.unique_blocks,
         after.duplicate_blocks - before.duplicate_blocks,

@@ -13,7 +13,11 @@ use std::path::Path;
 fn pool_result(path: &Path, blocks: u64) {
     let fixture =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../comparison/figures/tests/data/pool.json");
-    change(&fixture, path, |result| result["result"]["pool"]["physical_blocks"] = blocks.into());
+    change(&fixture, path, |result| {
+        for figure in ["physical_blocks", "used_blocks"] {
+            result["result"]["pool"][figure] = blocks.into();
+        }
+    });
 }
 
 /// Writes a result of a run with this rate of writes.

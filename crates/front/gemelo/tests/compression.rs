@@ -57,9 +57,44 @@ fn the_compression_of_a_volume_is_changed_and_applied_to_earlier_contents() {
         done(&["pool", "gc", &pool.path()]);
         let used = pool.stat("/pool/used_blocks").as_u64().unwrap();
         assert!((BLOCKS / 2..BLOCKS * 5 / 8).contains(&used), "{used} blocks are used");
+        // All figures of space are those of the blocks, and not those of the contents.
+        let listed = done(&["pool", "ls", &pool.path(), "--json", "-"]);
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        let bytes = listed.pointer("/result/0/figures/used_bytes").unwrap();
+        assert_eq!(bytes.as_u64(), Some(used * 4096), "{listed}");
+        let free = pool.stat("/pool/free_blocks").as_u64().unwrap();
+        let share = pool.stat("/used_share").as_f64().unwrap();
+        assert!((share - used as f64 / (used + free) as f64).abs() < 1e-9, "{share}");
         done(&["volume", "export", &volume, &back]);
         assert!(fs::read(&back).unwrap() == contents);
         drop(served);
+        pool.assert_clean();
+    }
+}
+
+#[test]
+fn volumes_with_blocks_of_every_size_are_imported_and_exported() {
+    let contents = [half_compressible(), half_compressible()].concat();
+    for (bits, compression) in (9..=16).zip(["lz4", "zstd:3"].into_iter().cycle()) {
+        let block_bytes = 1u64 << bits;
+        let size = block_bytes.to_string();
+        let pool = TestPool::new(&["--compression", compression, "--block-size", &size]);
+        let (raw, back) = (pool.file("raw"), pool.file("back"));
+        fs::write(&raw, &contents).unwrap();
+        for (name, mode) in [("in", "inline"), ("off", "offline"), ("none", "off")] {
+            let volume = pool.volume(name);
+            done(&["volume", "create", &volume, "--size", "2m", "--dedup", mode]);
+            done(&["volume", "import", &raw, &volume, "--force"]);
+            done(&["pool", "find", &pool.path()]);
+            done(&["volume", "export", &volume, &back, "--force"]);
+            assert!(fs::read(&back).unwrap() == contents, "{size}, {mode}");
+        }
+        // Both halves of the volumes are equal, and one volume shares nothing.
+        let blocks = contents.len() as u64 / block_bytes;
+        let stored = pool.stat("/pool/physical_blocks").as_u64().unwrap();
+        assert!(stored <= blocks / 2 + blocks, "{size}: {stored} of {blocks}");
+        let used = pool.stat("/pool/used_blocks").as_u64().unwrap();
+        assert!(used * 4 < stored * 3, "{size}: {stored} contents in {used} blocks");
         pool.assert_clean();
     }
 }

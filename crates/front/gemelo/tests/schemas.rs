@@ -196,6 +196,9 @@ const ONE_WAY: &[&str] = &[
     "gemelo.volume/1/result/created_s absent",
 ];
 
+/// A key that is there if an operation was late, which no command decides.
+const BY_CHANCE: &str = "gemelo.replay/1/result/lateness/summary ";
+
 /// Schemas of commands that need a Ceph cluster. `members.rs` runs these commands.
 const OF_CEPH: [&str; 3] =
     ["domain.schema.json", "domain-check.schema.json", "domain-list.schema.json"];
@@ -313,7 +316,8 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
         .collect();
     used.extend(OF_CEPH.map(str::to_owned));
     assert_eq!(there, used);
-    let one_way = coverage.one_way();
+    let mut one_way = coverage.one_way();
+    one_way.retain(|key| !key.starts_with(BY_CHANCE));
     let expected: BTreeSet<String> = ONE_WAY.iter().map(|key| (*key).to_owned()).collect();
     assert_eq!(one_way, expected, "keys that were seen in one way only");
 }

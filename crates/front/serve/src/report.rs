@@ -149,15 +149,15 @@ pub(crate) const COPY_AWAY: &str =
 
 /// Returns the number of blocks that are free or will be: freed blocks wait for a commit, and the
 /// collector may hold some.
-const fn available_blocks(stat: &PoolStat) -> u64 {
-    stat.free_blocks + stat.pending_blocks
+fn available_blocks(stat: &PoolStat) -> u64 {
+    stat.free_blocks + stat.used_blocks.saturating_sub(stat.data_blocks())
 }
 
 /// Returns the share of use. The data store may have more free blocks than the file system that
 /// holds it; the smaller number counts.
 pub(crate) fn used_share(stat: &PoolStat, file_system_free_bytes: Option<u64>) -> f64 {
     let block_bytes = u64::from(stat.block_bytes);
-    let used = stat.physical_blocks;
+    let used = stat.data_blocks();
     let free = available_blocks(stat)
         .min(file_system_free_bytes.map_or(u64::MAX, |bytes| bytes / block_bytes));
     if used + free == 0 { 1.0 } else { used as f64 / (used + free) as f64 }

@@ -89,7 +89,7 @@ pub struct Lateness {
     pub late_after_ns: u64,
     /// Delays of the late operations.
     pub by_ns: LatencyHistogram,
-    /// Figures of these delays.
+    /// Figures of these delays; none if no operation was late.
     pub summary: Option<LatencySummary>,
 }
 

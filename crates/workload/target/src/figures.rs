@@ -26,6 +26,8 @@ pub struct PoolStats {
     pub logical_blocks: u64,
     /// Blocks stored in the pool.
     pub physical_blocks: u64,
+    /// Blocks of the data store that they take: fewer where compressed contents share blocks.
+    pub data_blocks: u64,
     /// Blocks written to the volume that were stored as new blocks.
     pub unique_blocks: u64,
     /// Blocks written to the volume that were shared with a stored block.

@@ -77,8 +77,9 @@ pub struct PoolStat {
     pub used_blocks: u64,
     /// Blocks that are free for use at once.
     pub free_blocks: u64,
-    /// Blocks that are freed but not usable yet: the change that frees them is not durable, or they
-    /// are being read.
+    /// Contents that are freed, and whose space is not usable yet: the change that frees them is
+    /// not durable, or they are being read. Like those that are stored, each has the size of a
+    /// block.
     pub pending_blocks: u64,
     /// Fingerprints in the index.
     pub index_entries: u64,
@@ -119,6 +120,16 @@ pub struct PoolStat {
 }
 
 impl PoolStat {
+    /// Blocks of the data store that take the contents to which volumes refer. Where contents share
+    /// blocks, those that are freed and not usable yet count with the mean size.
+    #[must_use]
+    pub fn data_blocks(&self) -> u64 {
+        let stored = u128::from(self.physical_blocks);
+        let all = stored + u128::from(self.pending_blocks);
+        let blocks = (u128::from(self.used_blocks) * stored).checked_div(all).unwrap_or(0);
+        u64::try_from(blocks).unwrap_or(self.used_blocks)
+    }
+
     /// Logical blocks / physical blocks; 1 for an empty pool.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
@@ -210,7 +221,7 @@ impl Pool {
             reserved_blocks,
             used_blocks,
             free_blocks,
-            pending_blocks: in_use.saturating_sub(totals.physical).min(used_blocks),
+            pending_blocks: in_use.saturating_sub(totals.physical),
             index_entries: totals.index_entries,
             metadata_memory_bytes: totals.memory_bytes,
             metadata_disk_bytes: engine.metadata_disk_bytes()?,

@@ -187,6 +187,7 @@ impl Target for VolumeTarget {
             mode: policy(volume.record.mode),
             logical_blocks: stat.logical_blocks,
             physical_blocks: stat.physical_blocks,
+            data_blocks: stat.data_blocks(),
             unique_blocks: volume.stat.unique_blocks,
             duplicate_blocks: volume.stat.duplicate_blocks,
             unchanged_blocks: volume.stat.unchanged_blocks,

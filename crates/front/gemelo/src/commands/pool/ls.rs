@@ -76,7 +76,7 @@ impl Row {
         let block_bytes = u64::from(stat.block_bytes);
         let figures = Stats {
             capacity_bytes: (stat.capacity_blocks + stat.reserved_blocks) * block_bytes,
-            used_bytes: stat.physical_blocks * block_bytes,
+            used_bytes: stat.data_blocks() * block_bytes,
             dedup_ratio: report.dedup_ratio,
             volumes: stat.volumes,
         };

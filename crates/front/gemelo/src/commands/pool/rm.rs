@@ -103,7 +103,7 @@ fn contents(pool: &PoolPlace, report: &StatReport) -> String {
     let mut text = format!(
         "{pool}: a pool with {}, {} stored\n",
         format_counted(report.pool.volumes, "volume"),
-        format_size(report.pool.physical_blocks * block_bytes)
+        format_size(report.pool.data_blocks() * block_bytes)
     );
     for VolumeReport { summary: volume, .. } in &report.volumes {
         text += &format!(

@@ -109,11 +109,11 @@ fn space(report: &StatReport) -> String {
     };
     row("logical", pool.logical_blocks);
     row("physical", pool.physical_blocks);
+    row("freed, not yet usable", pool.pending_blocks);
     if pool.used_blocks != pool.physical_blocks + pool.pending_blocks {
         row("compressed to", pool.used_blocks);
     }
     row("free", pool.free_blocks);
-    row("freed, not yet usable", pool.pending_blocks);
     row("reserved", pool.reserved_blocks);
     row("capacity", pool.capacity_blocks + pool.reserved_blocks);
     let compression = match pool.compression {
