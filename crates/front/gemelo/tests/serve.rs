@@ -215,7 +215,8 @@ fn limits_are_set_and_those_that_do_not_go_together_are_refused() {
     }
     for option in ["--cache", "--write-buffer", "--metadata-cache", "--finder-memory"] {
         let message = refused(&[&serve[..], &[option, "10e"]].concat());
-        assert!(message.contains("of memory, less than metadata-cache"), "{message}");
+        let told = format!("of memory, less than {} 10.00 EiB", option.trim_start_matches('-'));
+        assert!(message.contains(&told), "{message}");
     }
     let options = ["--memory", "32m", "--max-connections", "2", "--max-handshakes", "1"];
     let times = ["--idle-timeout", "300ms", "--receive-timeout", "1s", "--send-timeout", "0s"];

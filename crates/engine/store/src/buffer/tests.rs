@@ -199,11 +199,14 @@ fn buffer(slots: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
     buffer_with(slots, slots, background)
 }
 
-/// A buffer with this many slots, and a cache with some.
-fn buffer_with(slots: u64, cached: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
-    let store = Arc::new(TestStore::default());
+/// Options of a buffer with this many slots, and a cache with some.
+fn options(slots: u64, cached: u64, background: bool) -> BufferOptions {
     let (bytes, cache_bytes) = (slots * BLOCK as u64, cached * BLOCK as u64);
-    let options = BufferOptions { bytes, cache_bytes, caches_reads: true, background, threads: 4 };
+    BufferOptions { bytes, cache_bytes, caches_reads: true, background, threads: 4 }
+}
+
+fn buffer_with(slots: u64, cached: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
+    let (store, options) = (Arc::new(TestStore::default()), options(slots, cached, background));
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer =
         WriteBuffer::new(below, options, Arc::new(ManualClock::new()), None, told()).unwrap();

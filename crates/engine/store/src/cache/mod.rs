@@ -9,9 +9,9 @@
 //! has it any more. Memory is made ahead by a thread, from the first use of the cache on, because
 //! the system may take long to give a fresh page.
 //!
-//! Where the system keeps what was read in memory anyway, reads do not fill the cache: a second
-//! copy would cost time and save none. Elsewhere, readers that miss a content at the same time wait
-//! for the first of them, which reads it for all.
+//! Reads do not fill the cache if the system keeps what was read in memory anyway: a second copy
+//! would cost time and save none. Elsewhere, readers that miss a content at the same time wait for
+//! the first of them, which reads it for all.
 
 mod fill;
 mod ghost;

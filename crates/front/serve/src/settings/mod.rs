@@ -219,24 +219,25 @@ impl Settings {
         }
     }
 
-    /// Checks that caches and buffers fit into a machine.
+    /// Checks that the caches and buffers whose sizes are given fit into a machine.
     ///
     /// # Errors
     /// Fails if they would take more than all its memory together.
     pub fn fit(&self, memory_bytes: u64) -> Result<(), RequestFailure> {
-        let tuning = self.tuning();
         let parts = [
-            ("metadata-cache", tuning.cache_bytes),
-            ("cache", tuning.content_cache_bytes.unwrap_or(0)),
-            ("write-buffer", tuning.write_buffer_bytes),
-            ("finder-memory", tuning.finder.memory_bytes),
+            ("metadata-cache", self.metadata_cache_bytes),
+            ("cache", self.cache_bytes),
+            ("write-buffer", self.write_buffer_bytes),
+            ("finder-memory", self.finder_memory_bytes),
         ];
-        let all_bytes = parts.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        let given = || parts.iter().filter_map(|(name, bytes)| Some((name, (*bytes)?)));
+        let all_bytes = given().fold(0u64, |sum, (_, bytes)| sum.saturating_add(bytes));
         if all_bytes <= memory_bytes {
             return Ok(());
         }
-        let told = parts.map(|(name, bytes)| format!("{name} {}", format_size(bytes))).join(", ");
-        let machine = format_size(memory_bytes);
+        let told: Vec<_> =
+            given().map(|(name, bytes)| format!("{name} {}", format_size(bytes))).collect();
+        let (machine, told) = (format_size(memory_bytes), told.join(", "));
         Err(RequestFailure::refused(format!(
             "this machine has {machine} of memory, less than {told}"
         )))
@@ -266,10 +267,15 @@ mod tests {
         let gibibyte = Some(1 << 30);
         let settings =
             Settings { cache_bytes: gibibyte, write_buffer_bytes: gibibyte, ..Settings::default() };
-        settings.fit(3 << 30).unwrap();
-        let refused = settings.fit(2 << 30).unwrap_err().to_string();
-        assert!(refused.contains("2.00 GiB of memory, less than metadata-cache"), "{refused}");
+        settings.fit(2 << 30).unwrap();
+        let refused = settings.fit((2 << 30) - 1).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("memory, less than cache 1.00 GiB, write-buffer 1.00 GiB"),
+            "{refused}"
+        );
         assert!(Settings { write_buffer_bytes: Some(u64::MAX), ..settings }.fit(1 << 40).is_err());
+        // The defaults are taken as they are needed, so a small machine may have less memory.
+        Settings::default().fit(1 << 20).unwrap();
     }
 
     fn all() -> Settings {

@@ -102,13 +102,7 @@ fn a_panic_of_a_thread_ends_everybody_who_waits_and_is_told() {
     let store = Arc::new(TestStore::default());
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
-    let options = BufferOptions {
-        bytes: 4 * BLOCK as u64,
-        cache_bytes: 0,
-        caches_reads: false,
-        background: true,
-        threads: 1,
-    };
+    let options = BufferOptions { threads: 1, ..options(4, 0, true) };
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let told_of: ToldOfPanic = Arc::new(move |panicked| drop(tell.lock().send(panicked)));
     let clock = Arc::new(ManualClock::new());

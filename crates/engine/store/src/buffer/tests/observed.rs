@@ -33,13 +33,7 @@ impl WriteObserver for Seen {
 #[test]
 fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written() {
     let (store, seen) = (Arc::new(TestStore::default()), Arc::new(Seen::default()));
-    let options = BufferOptions {
-        bytes: 8 * BLOCK as u64,
-        cache_bytes: 0,
-        caches_reads: false,
-        background: false,
-        threads: 4,
-    };
+    let options = options(8, 0, false);
     let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer =
@@ -69,13 +63,7 @@ fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written(
 #[test]
 fn nobody_waits_for_an_observer() {
     let (store, seen) = (Arc::new(TestStore::default()), Arc::new(Seen::default()));
-    let options = BufferOptions {
-        bytes: 64 * BLOCK as u64,
-        cache_bytes: 0,
-        caches_reads: false,
-        background: true,
-        threads: 4,
-    };
+    let options = options(64, 0, true);
     let observer = Some(Arc::clone(&seen) as Arc<dyn WriteObserver>);
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer =
