@@ -69,6 +69,11 @@ impl Spin {
         }
     }
 
+    /// Returns the time since the last look began.
+    pub(crate) fn since_look(&self) -> Duration {
+        Duration::from_nanos(self.clock.now_ns().saturating_sub(self.began_ns))
+    }
+
     /// Notes that the thread was woken from its sleep, and adapts the time.
     pub(crate) fn woken(&mut self) {
         let waited_ns = self.clock.now_ns().saturating_sub(self.began_ns);

@@ -279,9 +279,13 @@ impl DriverQueue {
         loop {
             let answers = self.take_answers(&mut with)?;
             let Some(longest) = wait.filter(|_| answers == 0) else { return Ok(answers) };
-            if longest.is_none_or(|time| time > spin::MAX) && self.has_answer_soon() {
+            let may_look = longest.is_none_or(|time| time > spin::MAX);
+            if may_look && self.has_answer_soon() {
                 continue;
             }
+            // The caller may have a request that is due then.
+            let looked = if may_look { self.spin.since_look() } else { Duration::ZERO };
+            let longest = longest.map(|time| time.saturating_sub(looked));
             let is_wanted = self.layout.available() + 4 + 2 * usize::from(self.layout.size());
             self.set(is_wanted, self.used.to_le())?;
             // The wish is visible before the index of the device is read once more.
@@ -290,7 +294,9 @@ impl DriverQueue {
                 if !self.wait_for_call(longest)? {
                     return Ok(0);
                 }
-                self.spin.woken();
+                if may_look {
+                    self.spin.woken();
+                }
             }
         }
     }
