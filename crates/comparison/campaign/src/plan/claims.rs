@@ -4,7 +4,7 @@ use super::PlanError;
 use super::keys::Keys;
 use crate::target::TargetPlan;
 use crate::workload::WorkloadPlan;
-use gemelo_base::values::{Percent, Size, Span};
+use gemelo_base::values::{Percent, Span};
 use gemelo_compare::{Condition, Term};
 use gemelo_figures::{Quantity, quantity};
 use gemelo_job::nearest::nearest;
@@ -93,7 +93,7 @@ pub(super) fn least(keys: &Keys<'_>) -> Result<LeastScale, PlanError> {
     let least = LeastScale {
         repetitions: keys.parsed("repetitions", "a whole number")?,
         time_ns: span.map(|span| span.0.as_nanos() as u64),
-        data_bytes: keys.parsed::<Size>("data", "a size, such as 4g")?.map(|size| size.0),
+        data_bytes: keys.size("data")?,
         memory_share: keys.parsed("memory", "a number, such as 2 for twice the memory")?,
         fill_share: share("fill")?,
         figure: match (keys.text("figure")?, keys.parsed("at-least", "a number")?) {

@@ -5,6 +5,7 @@
 
 use super::PlanError;
 use super::scope::Scope;
+use gemelo_base::values::Size;
 use gemelo_job::nearest::nearest;
 use std::cell::RefCell;
 use std::str::FromStr;
@@ -143,6 +144,14 @@ impl<'a> Keys<'a> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let wrong = || self.wrong(name, format_args!("'{text}' is not {expected}"));
         text.parse().map(Some).map_err(|_| wrong())
+    }
+
+    /// Returns a size in bytes, which is not 0.
+    pub(crate) fn size(&self, name: &'static str) -> Result<Option<u64>, PlanError> {
+        match self.parsed::<Size>(name, "a size, such as 4g")? {
+            Some(Size(0)) => Err(self.wrong(name, "must be above 0")),
+            size => Ok(size.map(|size| size.0)),
+        }
     }
 
     /// Returns `true` or `false`; `false` without the key.

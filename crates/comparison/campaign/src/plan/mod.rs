@@ -193,6 +193,12 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_size_of_nothing_is_refused_with_its_place() {
+        let error = read(&PLAN.replace("size = '{k}g'", "size = '0'")).err().unwrap().to_string();
+        assert_eq!(error, "line 12: [[target]] 'volume' 'size': must be above 0");
+    }
+
     proptest! {
         #[test]
         fn no_text_makes_the_parser_panic(

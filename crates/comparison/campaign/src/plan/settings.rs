@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::{PlanError, claims};
-use gemelo_base::values::{Percent, Size, Span};
+use gemelo_base::values::{Percent, Span};
 use gemelo_compare::Margin;
 use gemelo_record::LeastScale;
 use gemelo_stats::Confidence;
@@ -99,7 +99,7 @@ impl Settings {
             time_limit: span("time-limit")?.unwrap_or(TIME_LIMIT),
             baseline: keys.text("baseline")?,
             work: keys.text("work")?.map(PathBuf::from),
-            space_bytes: keys.parsed::<Size>("space", "a size, such as 4g")?.map(|size| size.0),
+            space_bytes: keys.size("space")?,
             needs_root: keys.flag("needs-root")?,
             least: keys
                 .table("least")?

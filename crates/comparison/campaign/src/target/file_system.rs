@@ -7,7 +7,6 @@ use crate::plan::{PlanError, Reading};
 use crate::site::Site;
 use crate::system;
 use gemelo_base::units::format_exact_size;
-use gemelo_base::values::Size;
 use gemelo_record::Space;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,7 +92,7 @@ pub(super) fn read(
     let file_system = FileSystem::named(&name, &table)?.ok_or_else(|| {
         table.wrong("file-system", format_args!("'{name}' is none of {}", names()))
     })?;
-    let bytes = table.parsed::<Size>("size", "a size, such as 4g")?;
+    let bytes = table.size("size")?;
     let uses_duperemove = match table.text("settle")?.as_deref() {
         None => false,
         Some("duperemove") if file_system.name() == "ext4" => {
@@ -107,7 +106,7 @@ pub(super) fn read(
     if duperemove_options.is_empty() {
         duperemove_options = DUPEREMOVE_OPTIONS.map(str::to_owned).into();
     }
-    let bytes = bytes.map_or(DEFAULT_BYTES, |size| size.0);
+    let bytes = bytes.unwrap_or(DEFAULT_BYTES);
     Ok(Box::new(LoopTarget { file_system, bytes, uses_duperemove, duperemove_options }))
 }
 

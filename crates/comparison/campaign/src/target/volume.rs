@@ -11,7 +11,6 @@ use crate::resource::Resource;
 use crate::site::Site;
 use crate::system;
 use gemelo_base::units::format_exact_size;
-use gemelo_base::values::Size;
 use gemelo_record::Space;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -91,14 +90,13 @@ pub(super) fn read(
     if !["off", "inline", "offline"].contains(&mode.as_str()) {
         return Err(table.wrong("mode", format_args!("'{mode}' is none of off, inline, offline")));
     }
-    let size = |name| table.parsed::<Size>(name, "a size, such as 4g");
-    let bytes = size("size")?.map_or(DEFAULT_BYTES, |size| size.0);
+    let bytes = table.size("size")?.unwrap_or(DEFAULT_BYTES);
     let usual = bytes.saturating_add((bytes / 4).max(MIN_SPARE_BYTES));
     let volume = Volume {
         access: access(&table)?,
         mode,
         bytes,
-        capacity_bytes: size("capacity")?.map_or(usual, |size| size.0),
+        capacity_bytes: table.size("capacity")?.unwrap_or(usual),
         pool_words: words(&table, &POOL_OPTIONS)?,
         serve_words: words(&table, &SERVE_OPTIONS)?,
         verifies_bytes: table.flag("verify-bytes")?,

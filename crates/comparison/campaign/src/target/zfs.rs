@@ -8,7 +8,6 @@ use crate::resource::Resource;
 use crate::site::Site;
 use crate::system;
 use gemelo_base::units::format_exact_size;
-use gemelo_base::values::Size;
 use gemelo_record::Space;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -44,9 +43,9 @@ pub(super) fn read(
     _reading: &Reading<'_>,
 ) -> Result<Box<dyn Target>, PlanError> {
     let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
-    let bytes = table.parsed::<Size>("size", "a size, such as 4g")?;
+    let bytes = table.size("size")?;
     let zfs = Zfs {
-        bytes: bytes.map_or(DEFAULT_BYTES, |size| size.0),
+        bytes: bytes.unwrap_or(DEFAULT_BYTES),
         deduplicates: table.flag("dedup")?,
         properties: table.texts("properties")?,
         options: table.texts("options")?,

@@ -16,7 +16,7 @@ use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
 use crate::site::Site;
 use crate::target::{Place, PlaceKind};
-use gemelo_base::values::{Size, Span};
+use gemelo_base::values::Span;
 use gemelo_record::Stats;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -148,7 +148,7 @@ impl WorkloadPlan {
         if steps.len() > MAX_STEPS {
             return Err(PlanError::TooMany { most: MAX_STEPS, what: "steps before a measurement" });
         }
-        let stated = keys.parsed::<Size>("data", "a size, such as 4g")?.map(|size| size.0);
+        let stated = keys.size("data")?;
         let data_bytes = stated.or_else(|| measure.data_bytes());
         Ok(Self {
             name,
