@@ -116,7 +116,7 @@ pub enum Pace {
 /// process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// Whether operations read, write, or do both.
+    /// The kinds of operations: reads, writes, or both.
     pub operation: JobOperation,
     /// Share of writes among the operations of a mixed job, from 0 to 1. It is unused if reads and
     /// writes have separate rates.
