@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The blocks that `gemelo scan --compression` predicts for a pool, beside those that a pool takes
-# for the same data: the files of real trees, each from a block of its own. The goal is a difference
-# of at most 2 percent points of the blocks of the contents.
+# for the same data: the files of real trees, each from a block of its own, and generated contents.
+# The goal is a difference of at most 2 percent points of the blocks of the contents.
 #
 #   benches/predict.sh [TREE...]     default: trees below /usr, and the sources of crates
 #
@@ -35,9 +35,8 @@ with open(sys.argv[2], "wb") as image:
 ' "${MB:-1024}" "$directory/image"
 }
 
-printf '%-40s %-8s %10s %9s %9s %10s\n' tree kind contents pool predicted difference
-for tree in "$@"; do
-    image "$tree"
+# compare NAME: scans the image, and imports it into a pool of each kind.
+compare() {
     "$program" scan "$directory/image" --compression "$kinds" --json "$directory/scan" >/dev/null
     for kind in ${kinds//,/ }; do
         "$program" pool create "$directory/pool" --capacity 8g --compression "$kind" >/dev/null
@@ -45,16 +44,26 @@ for tree in "$@"; do
         "$program" pool stat "$directory/pool" --json "$directory/stat" >/dev/null
         python3 -c '
 import json, sys
-tree, kind, scan, stat = sys.argv[1:]
+name, kind, scan, stat = sys.argv[1:]
 pools = json.load(open(scan))["result"]["block_sizes"][0]["pools"]
 predicted = next(pool["stored_share"] for pool in pools if pool["compression"] == kind)
 pool = json.load(open(stat))["result"]["pool"]
 share = pool["used_blocks"] / max(pool["physical_blocks"], 1)
 contents = pool["physical_blocks"]
 points = 100 * (predicted - share)
-print(f"{tree:40} {kind:8} {contents:10} {share:9.4f} {predicted:9.4f} {points:+7.2f} points")
-' "$tree" "$kind" "$directory/scan" "$directory/stat"
+print(f"{name:40} {kind:8} {contents:10} {share:9.4f} {predicted:9.4f} {points:+7.2f} points")
+' "$1" "$kind" "$directory/scan" "$directory/stat"
         rm -r "$directory/pool" "$directory/stat"
     done
     rm "$directory/image" "$directory/scan"
+}
+
+printf '%-40s %-8s %10s %9s %9s %10s\n' contents kind number pool predicted difference
+for tree in "$@"; do
+    image "$tree"
+    compare "$tree"
+done
+for percent in 0 25 50 75; do
+    "$program" generate "$directory/image" --bytes "${MB:-1024}m" --compressibility "$percent" >/dev/null
+    compare "compressibility of $percent %"
 done
