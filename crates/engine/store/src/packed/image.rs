@@ -34,34 +34,72 @@ fn fit(block_bytes: usize, (end, slots): (usize, u8), length: usize) -> Fit {
     }
 }
 
-/// Returns the number of blocks that contents take, in the order in which they are stored. Each is
-/// given by its compressed bytes, or by [`None`] if it fills a block.
-#[must_use]
-pub fn packed_blocks(block_bytes: usize, contents: impl IntoIterator<Item = Option<usize>>) -> u64 {
-    let (mut blocks, mut open) = (0, None);
-    for content in contents {
-        let Some(length) = content else {
-            blocks += 1;
-            continue;
-        };
+/// Counts the blocks that contents take, in the order in which they are stored, from a fresh block
+/// on.
+#[derive(Debug)]
+pub struct PackedCount<R> {
+    block_bytes: usize,
+    /// The lengths of further runs of blocks.
+    runs: R,
+    /// Blocks that are left of the present run.
+    left: u64,
+    blocks: u64,
+    /// The bytes and the slots of the block that is being filled.
+    open: Option<(usize, u8)>,
+    is_out: bool,
+}
+
+impl<R: Iterator<Item = u64>> PackedCount<R> {
+    /// Begins to count blocks of this size, which lie in runs of these lengths.
+    pub const fn new(block_bytes: usize, runs: R) -> Self {
+        Self { block_bytes, runs, left: 0, blocks: 0, open: None, is_out: false }
+    }
+
+    /// The number of blocks; [`None`] if the runs are too short.
+    pub fn blocks(&self) -> Option<u64> {
+        (!self.is_out).then_some(self.blocks)
+    }
+
+    fn take_block(&mut self) {
+        while self.left == 0 {
+            let Some(run) = self.runs.next() else {
+                self.is_out = true;
+                return;
+            };
+            self.left = run;
+        }
+        self.left -= 1;
+        self.blocks += 1;
+    }
+
+    /// Adds a content, given by its compressed bytes, or by [`None`] if it fills a block.
+    pub fn add(&mut self, content: Option<usize>) {
+        let Some(length) = content else { return self.take_block() };
         loop {
-            let (end, slots) = open.take().unwrap_or_else(|| {
-                blocks += 1;
+            let (end, slots) = self.open.take().unwrap_or_else(|| {
+                self.take_block();
                 (PACKED_TABLE_BYTES, 0)
             });
             let stored = SLOT_HEAD_BYTES + length;
-            match fit(block_bytes, (end, slots), length) {
-                Fit::Slot(slot) => open = Some((end + stored, slot)),
-                Fit::Spanning => {
-                    blocks += 1;
-                    open = Some((PACKED_TABLE_BYTES + stored - (block_bytes - end), 0));
+            match fit(self.block_bytes, (end, slots), length) {
+                Fit::Slot(slot) => self.open = Some((end + stored, slot)),
+                Fit::Spanning if self.left > 0 => {
+                    self.take_block();
+                    self.open = Some((PACKED_TABLE_BYTES + stored - (self.block_bytes - end), 0));
                 }
-                Fit::None => continue,
+                Fit::Spanning | Fit::None => continue,
             }
-            break;
+            return;
         }
     }
-    blocks
+}
+
+/// Returns the number of blocks that contents take; see [`PackedCount::add`].
+#[must_use]
+pub fn packed_blocks(block_bytes: usize, contents: impl IntoIterator<Item = Option<usize>>) -> u64 {
+    let mut count = PackedCount::new(block_bytes, std::iter::once(u64::MAX));
+    contents.into_iter().for_each(|content| count.add(content));
+    count.blocks
 }
 
 /// A packed block that is being filled.
@@ -178,6 +216,17 @@ mod tests {
         assert_eq!(blocks(&[Some(2040), Some(2040)]), 2, "the second goes on in another block");
         assert_eq!(blocks(&[Some(2040), None, Some(2040)]), 3);
         assert_eq!(blocks(&[Some(2040); 200]), 101);
+    }
+
+    #[test]
+    fn no_content_goes_on_from_run_to_run() {
+        let blocks = |runs: &[u64], contents: usize| {
+            let mut count = PackedCount::new(4096, runs.iter().copied());
+            (0..contents).for_each(|_| count.add(Some(2040)));
+            count.blocks()
+        };
+        assert_eq!([1, 2, 3, 4].map(|contents| blocks(&[2, 3], contents)), [1, 2, 2, 3].map(Some));
+        assert_eq!((blocks(&[1, 1, 1], 3), blocks(&[1, 1, 1], 4)), (Some(3), None));
     }
 
     #[test]

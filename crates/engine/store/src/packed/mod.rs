@@ -15,14 +15,14 @@ pub(crate) mod tests;
 
 use codec::decompress;
 pub use codec::{Codec, Compressed};
-pub use packer::{FreeBlocks, NotPlaced, Packer, Placed};
+pub use packer::{FreeBlocks, NotPlaced, Packer};
 
 use crate::{
     ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
     write_blocks,
 };
 use gemelo_format::{Compression, FormatError, PackedPlace, Pbn, PoolSeed, Superblock};
-pub use image::packed_blocks;
+pub use image::{PackedCount, packed_blocks};
 use image::{find_form, form_into};
 use parking_lot::Mutex;
 use patches::Patches;

@@ -25,15 +25,6 @@ pub trait FreeBlocks {
     fn take_this(&mut self, block: u32, ahead: bool) -> bool;
 }
 
-/// Places of a list of contents.
-#[derive(Debug, Default)]
-pub struct Placed {
-    /// The PBNs, in the order of the contents.
-    pub pbns: Vec<Pbn>,
-    /// The blocks to which the packer may still add contents.
-    pub open: Vec<u32>,
-}
-
 /// The block that is being filled.
 struct Open {
     block: u32,
@@ -78,8 +69,8 @@ impl Packer {
         self.open.as_ref().map(blocks).into_iter().flatten().collect()
     }
 
-    /// Gives each content a place, and writes the compressed ones. The caller writes the contents
-    /// that fill their blocks. What was placed before a failure is not needed.
+    /// Gives each content a place, and writes the compressed ones. Returns the PBNs, in the order of
+    /// the contents. The caller writes the contents that fill their blocks. What was placed before a failure is not needed.
     ///
     /// # Errors
     /// Fails if there are too few free blocks, or if a block cannot be written.
@@ -88,7 +79,7 @@ impl Packer {
         compressed: &Compressed,
         buffer: &WriteBuffer,
         free: &mut dyn FreeBlocks,
-    ) -> Result<Placed, NotPlaced> {
+    ) -> Result<Vec<Pbn>, NotPlaced> {
         let mut pbns = Vec::new();
         let mut unplaced: Vec<Unplaced<'_>> = Vec::new();
         for (at, part) in compressed.parts().enumerate() {
@@ -110,7 +101,7 @@ impl Packer {
         let wanted = pbns.len();
         let pbns: Vec<Pbn> = pbns.into_iter().flatten().collect();
         assert_eq!(pbns.len(), wanted, "each content has a place");
-        Ok(Placed { pbns, open: self.open_blocks() })
+        Ok(pbns)
     }
 
     /// Fills the open block, or a fresh one. Returns the contents that are left.

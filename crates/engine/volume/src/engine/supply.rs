@@ -22,7 +22,6 @@ const CLEANED_AHEAD: u64 = 64;
 /// A pass of the cleaner for a write aims at this part of the store, because it walks over all
 /// maps.
 const CLEANED_PART: u64 = 64;
-
 /// Counts of blocks that are free, or may soon be.
 struct Supply {
     free: u64,
@@ -51,6 +50,7 @@ impl Engine {
         // Blocks that are being discarded are free.
         let _paused = self.data.pause_discards();
         self.data.free_retired();
+        self.data.give_surplus();
         // Taking this lock waits for the commit that is being written. Its freed blocks are retired
         // then.
         let log = self.log.still();
@@ -111,12 +111,19 @@ impl Engine {
         let (_, blocks) = self.data.free_of_all();
         let goal_bytes = (wanted + CLEANED_AHEAD) * self.block_bytes() as u64;
         let (aim, mut saved_bytes) = (wanted.max(blocks / CLEANED_PART), 0);
+        let mut is_durable = false;
         while saved_bytes < goal_bytes {
             match self.clean_step(&mut cleaner, Effort::Full, aim)? {
                 Step::Saved(bytes) => saved_bytes += bytes,
                 Step::End(true) => return Ok(Cleaning::Done),
                 // A pass of the background looks at fewer blocks than one for a write.
                 Step::End(false) => {}
+                // The blocks that were emptied become the cleaner's when that is durable.
+                Step::NoRoom if !is_durable => {
+                    self.flush()?;
+                    self.reclaim_all();
+                    is_durable = true;
+                }
                 // There may be room for a smaller one.
                 Step::NoRoom if saved_bytes == 0 => cleaner.skip_window(),
                 Step::Futile if saved_bytes == 0 => return Ok(Cleaning::Nothing),

@@ -41,7 +41,7 @@ impl Engine {
         let _pin = self.pin();
         let bytes: Vec<&[u8]> = contents.iter().map(|(_, _, content)| *content).collect();
         let compressed = self.data.compress(&bytes, self.superblock.store.compression());
-        let Some(((pbns, _taken), _)) = self.data.take_for_forms(&compressed)? else {
+        let Some((pbns, _taken)) = self.data.take_for_forms(&compressed)? else {
             return Ok(moved);
         };
         assert_eq!(pbns.len(), contents.len(), "each content has a new place");

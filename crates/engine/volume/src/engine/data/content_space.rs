@@ -4,12 +4,16 @@
 //! a part in it. The number of a PBN names its blocks, so a byte for each block tells everything:
 //! a bit for each of its slots.
 
+mod reserve;
+mod taking;
 mod windows;
 
 use super::space::Space;
 use gemelo_format::{PackedPlace, Pbn, StoreKind};
-use gemelo_store::{FreeBlocks, block_number};
+use gemelo_store::block_number;
+use reserve::Reserve;
 use std::ops::Range;
+pub(super) use taking::{Runs, Taking};
 pub(crate) use windows::{CONTENT, MAX_CONTENTS, Rule, Window};
 
 /// The PBNs that are in use; see the module.
@@ -31,6 +35,7 @@ struct Slots {
     released: u64,
     /// The blocks to which contents are still added, which are not free whatever they have.
     open: Vec<u32>,
+    reserve: Reserve,
 }
 
 const SPANNING_BIT: u8 = 1 << gemelo_format::SPANNING_SLOT;
@@ -108,13 +113,19 @@ impl ContentSpace {
         self.blocks.claim(number);
     }
 
-    /// Blocks that are free, and those that are kept for contents and have none yet.
-    pub(crate) fn free_blocks(&self) -> u64 {
+    /// Free blocks of writers: those that are free, and those that are kept for contents and have
+    /// none yet.
+    pub(crate) fn free_or_open(&self) -> u64 {
         let open = self
             .slots
             .iter()
             .flat_map(|slots| slots.open.iter().filter(|block| !slots.has_contents(**block)));
         self.blocks.free() + open.count() as u64
+    }
+
+    /// Blocks without contents: those of writers and those of the cleaner.
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.free_or_open() + self.slots.as_ref().map_or(0, |slots| slots.reserve.len())
     }
 
     /// Returns whether a PBN is in use, or out of range.
@@ -151,27 +162,35 @@ impl ContentSpace {
 
     /// Frees a block of a packed store that has no content.
     fn free_if_empty(&mut self, block: u32, freed: &mut impl FnMut(Pbn)) {
-        let Some(slots) = &self.slots else { return };
+        let Some(slots) = &mut self.slots else { return };
         if !slots.has_contents(block)
             && !slots.open.contains(&block)
+            && !slots.reserve.has(block)
             && let Some(number) = block_number(block)
             && self.blocks.is_used(number)
         {
-            self.blocks.release(number);
+            if !slots.reserve.adopts(block) {
+                self.blocks.release(number);
+            }
             freed(number);
         }
     }
 
     /// Marks contents as used that a packer has placed. `taken` has the blocks that it took for
-    /// them, and `open` those to which it adds contents from now on.
-    pub(crate) fn settle(&mut self, placed: &[Pbn], taken: &[u32], open: Vec<u32>) {
+    /// them, and `open` those to which writers add contents from now on, if that changes.
+    pub(crate) fn settle(
+        &mut self,
+        placed: &[Pbn],
+        taken: impl IntoIterator<Item = u32>,
+        open: Option<Vec<u32>>,
+    ) {
         let Some(slots) = &mut self.slots else { return };
         for pbn in placed {
             let was_free = slots.set(PackedPlace::of(*pbn), true);
             assert!(was_free, "block {} is given to two contents", pbn.number());
         }
-        let before = std::mem::replace(&mut slots.open, open);
-        for block in taken.iter().copied().chain(before) {
+        let before = open.map(|open| std::mem::replace(&mut slots.open, open)).unwrap_or_default();
+        for block in taken.into_iter().chain(before) {
             self.free_if_empty(block, &mut |_| ());
         }
     }
@@ -225,47 +244,6 @@ fn parts_of(place: PackedPlace) -> impl Iterator<Item = u32> {
     place.block..=place.block + u32::from(place.is_spanning())
 }
 
-/// With fewer free blocks none is taken ahead.
-const MIN_FREE_AHEAD: u64 = 32;
-
-/// Free blocks that a packer takes.
-pub(super) struct Taking<F> {
-    /// Calls with the locked space.
-    pub(super) with: F,
-    /// Blocks that stay free.
-    pub(super) kept: u64,
-    pub(super) taken: Vec<u32>,
-}
-
-impl<F: FnMut(&mut dyn FnMut(&mut ContentSpace))> FreeBlocks for Taking<F> {
-    fn take(&mut self) -> Option<u32> {
-        let mut pbns = Vec::new();
-        let kept = self.kept;
-        (self.with)(&mut |space| {
-            if space.blocks.free() > kept {
-                space.blocks.take(1, &mut pbns);
-            }
-        });
-        let block = pbns.first()?.number();
-        self.taken.push(block);
-        Some(block)
-    }
-
-    fn take_this(&mut self, block: u32, ahead: bool) -> bool {
-        let kept = self.kept + if ahead { MIN_FREE_AHEAD } else { 0 };
-        let mut was_free = false;
-        (self.with)(&mut |space| {
-            was_free = u64::from(block) < space.blocks.blocks()
-                && space.blocks.free() > kept
-                && block_number(block).is_some_and(|number| space.blocks.claim(number));
-        });
-        if was_free {
-            self.taken.push(block);
-        }
-        was_free
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,10 +257,10 @@ mod tests {
         let (first, second) = (place(1), place(2));
         assert!(!space.has_only(block, |_| true), "it has none");
         space.claim_block(block);
-        space.settle(&[first], &[7], vec![7]);
+        space.settle(&[first], [7], Some(vec![7]));
         // The second content is in the block by now, and is noted when all of its list are placed.
         assert!(!space.has_only(block, |pbn| *pbn == first));
-        space.settle(&[second], &[], Vec::new());
+        space.settle(&[second], [], Some(Vec::new()));
         assert!(!space.has_only(block, |pbn| *pbn == first));
         assert!(space.has_only(block, |pbn| [first, second].contains(pbn)));
     }

@@ -20,6 +20,7 @@ pub(crate) struct ContentStore {
 pub(super) struct Packing {
     pub(super) packer: OrderedMutex<Packer>,
     pub(super) codec: Codec,
+    pub(super) seed: PoolSeed,
 }
 
 impl ContentStore {
@@ -36,16 +37,13 @@ impl ContentStore {
     ) -> Self {
         let buffer = Arc::new(buffer);
         let store = store_of_kind(Arc::clone(&buffer) as Arc<dyn Store>, superblock);
-        let block_bytes = superblock.block_bytes as usize;
+        let (block_bytes, seed) = (superblock.block_bytes as usize, PoolSeed::of(superblock));
         let packing = match superblock.store {
             StoreKind::Plain => None,
             StoreKind::Packed(_) => Some(Packing {
-                packer: OrderedMutex::new(
-                    Rank::Packer,
-                    health,
-                    Packer::new(block_bytes, PoolSeed::of(superblock)),
-                ),
+                packer: OrderedMutex::new(Rank::Packer, health, Packer::new(block_bytes, seed)),
                 codec: Codec::new(block_bytes),
+                seed,
             }),
         };
         Self { store, buffer: Some(buffer), packing }

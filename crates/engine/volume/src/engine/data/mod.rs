@@ -13,6 +13,7 @@ mod owners;
 mod packing;
 mod readers;
 mod remembered;
+mod reserved;
 mod space;
 mod syncing;
 
@@ -21,8 +22,8 @@ use super::locks::{OrderedGuard, OrderedMutex, Rank};
 use crate::counters::PoolCounters;
 use crate::error::{Result, VolumeError};
 pub(crate) use content_space::ContentSpace;
-use content_space::Taking;
 pub(crate) use content_space::{CONTENT, MAX_CONTENTS, Rule, Window};
+use content_space::{Runs, Taking};
 pub(crate) use contents::ContentStore;
 use gemelo_format::{DiskRole, Fingerprint, PackedPlace, Pbn};
 use gemelo_store::{
@@ -82,7 +83,7 @@ impl DataPath {
         (space, free_veto): (ContentSpace, Option<Arc<dyn FreeVeto>>),
         (health, counters): (Arc<Health>, Arc<PoolCounters>),
     ) -> Self {
-        Self {
+        let data = Self {
             free_veto,
             held: AtomicU64::new(0),
             contents,
@@ -96,7 +97,9 @@ impl DataPath {
             health,
             remembered,
             counters,
-        }
+        };
+        data.fill_reserve();
+        data
     }
 
     /// Reads contents, or parts of them.
@@ -166,6 +169,7 @@ impl DataPath {
     /// Makes the blocks usable that [`Self::enlarge`] has added.
     pub(crate) fn grow(&self, data_blocks: u64) {
         self.space.lock().grow(data_blocks);
+        self.fill_reserve();
     }
 
     /// Keeps every block that is looked up from now on from being written again, until the pin is
@@ -354,7 +358,7 @@ impl DataPath {
         let taken = self.taken.load(Ordering::Relaxed);
         let held = self.held.load(Ordering::Relaxed);
         let due = self.free_veto.as_ref().map_or(0, |free_veto| free_veto.due_blocks()).min(held);
-        let free = space.blocks().free().saturating_sub(space.spare_blocks());
+        let free = space.blocks().free();
         Unmapped { free, retired: retired.len() as u64, taken, held, due }
     }
 

@@ -1,11 +1,15 @@
 //! The data path of a store that compresses: places for contents, and the moving of contents out of
 //! blocks that are used in part.
 
-use super::{CONTENT, ContentSpace, DataPath, MAX_CONTENTS, Rule, Taken, Taking, Window};
+use super::super::locks::OrderedGuard;
+use super::{CONTENT, ContentSpace, DataPath, MAX_CONTENTS, Rule, Runs, Taken, Taking, Window};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Compression, DiskRole, PACKED_TABLE_BYTES, PackedPlace, Pbn};
-use gemelo_store::{Codec, Compressed, ContentRead, NotPlaced, PackedStore, Store, block_number};
+use gemelo_store::{
+    Codec, Compressed, ContentRead, NotPlaced, PackedStore, Packer, Store, block_number,
+    packed_blocks,
+};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -32,8 +36,7 @@ impl DataPath {
             return Ok(self.take_blocks(contents.len()));
         };
         let compressed = packing.codec.compress(compression, contents);
-        let kept = self.space.lock().spare_blocks();
-        let placed = self.place(&compressed, (contents.len(), kept))?;
+        let placed = self.take_free(&compressed)?;
         if placed.is_some() {
             let bytes = compressed.stored_bytes(self.store().block_bytes());
             add(&self.counters.packed_bytes, bytes);
@@ -41,58 +44,73 @@ impl DataPath {
         Ok(placed)
     }
 
-    /// Takes a free PBN for each content of a list whose form is known, also where [`Self::take`]
-    /// would leave no room. Returns the bytes that they take as well.
-    pub(crate) fn take_for_forms(
-        &self,
-        compressed: &Compressed,
-    ) -> Result<Option<(Places<'_>, u64)>> {
-        let block_bytes = self.store().block_bytes();
-        let bytes = compressed.stored_bytes(block_bytes);
-        // What is placed before the last free block is used would be placed for nothing.
-        if self.space.lock().free_blocks() <= bytes.div_ceil(block_bytes as u64) {
-            return Ok(None);
+    /// Takes a free PBN for each content of a list whose form is known, and blocks of the cleaner
+    /// where [`Self::take`] finds none.
+    pub(crate) fn take_for_forms(&self, compressed: &Compressed) -> Result<Option<Places<'_>>> {
+        match self.take_free(compressed)? {
+            Some(places) => Ok(Some(places)),
+            None => self.take_reserved(compressed),
         }
-        let placed = self.place(compressed, (compressed.parts().count(), 0))?;
-        Ok(placed.map(|places| (places, bytes)))
     }
 
-    /// Takes PBNs for some contents, and leaves a number of blocks free.
-    fn place(
-        &self,
-        compressed: &Compressed,
-        (wanted, kept): (usize, u64),
-    ) -> Result<Option<Places<'_>>> {
+    /// Takes a PBN for each content of a list in blocks of the cleaner, in a row if there are as
+    /// many.
+    pub(crate) fn take_reserved(&self, compressed: &Compressed) -> Result<Option<Places<'_>>> {
         let (Some(packing), Some(buffer)) = (&self.contents.packing, self.contents.buffer()) else {
             return Ok(None);
         };
+        let block_bytes = self.store().block_bytes();
+        let lengths = compressed.parts().map(|part| part.map(|(_, bytes)| bytes.len()));
+        let blocks = packed_blocks(block_bytes, lengths);
+        let taken = self.space.lock().take_reserved(blocks);
+        let mut packer = Packer::new(block_bytes, packing.seed);
+        let placed = packer.place(compressed, buffer, &mut Runs(taken.clone().into_iter()));
+        let mut space = self.space.lock();
+        space.settle(placed.as_deref().unwrap_or_default(), taken, None);
+        self.places(space, placed)
+    }
+
+    /// Takes a free PBN for each content of a list.
+    fn take_free(&self, compressed: &Compressed) -> Result<Option<Places<'_>>> {
+        let (Some(packing), Some(buffer)) = (&self.contents.packing, self.contents.buffer()) else {
+            return Ok(None);
+        };
+        // What is placed before the last free block is used would be placed for nothing.
+        let block_bytes = self.store().block_bytes();
+        let blocks = compressed.stored_bytes(block_bytes) / block_bytes as u64;
+        if self.space.lock().free_or_open() + 1 < blocks {
+            return Ok(None);
+        }
         let mut packer = packing.packer.lock();
         let with = |act: &mut dyn FnMut(&mut ContentSpace)| act(&mut self.space.lock());
-        let mut taking = Taking { with, kept, taken: Vec::new() };
+        let mut taking = Taking { with, taken: Vec::new() };
         let placed = packer.place(compressed, buffer, &mut taking);
         let taken = taking.taken;
         let mut space = self.space.lock();
-        let placed = match placed {
-            Ok(placed) => placed,
-            Err(reason) => {
-                space.settle(&[], &taken, packer.open_blocks());
-                return match reason {
-                    NotPlaced::Full => Ok(None),
-                    NotPlaced::Failed(error) => {
-                        Err(VolumeError::io(DiskRole::Data, "write")(error))
-                    }
-                };
+        let open = Some(packer.open_blocks());
+        space.settle(placed.as_deref().unwrap_or_default(), taken, open);
+        self.places(space, placed)
+    }
+
+    /// Notes that the PBNs which a packer has given are taken.
+    fn places(
+        &self,
+        space: OrderedGuard<'_, ContentSpace>,
+        placed: std::result::Result<Vec<Pbn>, NotPlaced>,
+    ) -> Result<Option<Places<'_>>> {
+        let pbns = match placed {
+            Ok(pbns) => pbns,
+            Err(NotPlaced::Full) => return Ok(None),
+            Err(NotPlaced::Failed(error)) => {
+                return Err(VolumeError::io(DiskRole::Data, "write")(error));
             }
         };
-        let pbns = placed.pbns;
-        assert_eq!(pbns.len(), wanted, "each content has a place");
-        space.settle(&pbns, &taken, placed.open);
         pbns.iter().for_each(|pbn| self.owners.take(*pbn));
-        self.taken.fetch_add(wanted as u64, Ordering::Relaxed);
+        let count = pbns.len() as u64;
+        self.taken.fetch_add(count, Ordering::Relaxed);
         drop(space);
-        drop(packer);
         self.remembered.forget(&pbns);
-        Ok(Some((pbns, Taken { all: &self.taken, count: wanted as u64 })))
+        Ok(Some((pbns, Taken { all: &self.taken, count })))
     }
 
     /// Compresses contents for [`Self::take_for_forms`], each as well as it can be.
@@ -103,8 +121,7 @@ impl DataPath {
     /// Free blocks for writers, and all blocks of the store.
     pub(crate) fn free_of_all(&self) -> (u64, u64) {
         let space = self.space.lock();
-        let free = space.blocks().free();
-        (free.saturating_sub(space.spare_blocks()), space.blocks().blocks())
+        (space.blocks().free(), space.blocks().blocks())
     }
 
     /// Contents that were freed since the pool was opened, and those in use.

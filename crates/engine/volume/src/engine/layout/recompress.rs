@@ -173,7 +173,7 @@ impl Engine {
             let contents: Vec<&[u8]> = again.iter().map(|one| &*one.content).collect();
             let take = || {
                 let taken = self.data.take_for_forms(&compressed)?;
-                Ok(taken.map(|((pbns, taken), _)| Places { pbns, taken: vec![taken] }))
+                Ok(taken.map(|(pbns, taken)| Places { pbns, taken: vec![taken] }))
             };
             let at = (chunk.stretch, &*blocks);
             let moves = self.move_contents(volume, at, &contents, references, take)?;

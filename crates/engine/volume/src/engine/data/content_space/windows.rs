@@ -10,22 +10,16 @@ use gemelo_format::SPANNING_SLOT;
 use gemelo_store::block_number;
 use std::ops::Range;
 
-/// Most blocks of a window: 256 KiB of blocks of 4 KiB are moved at once. In a small store there is
-/// room for fewer.
-const MAX_WINDOW_BLOCKS: u64 = 64;
-/// Fewest blocks of a window. Contents are packed densely in free blocks in a row alone, so single
-/// ones are of little use.
-const MIN_WINDOW_BLOCKS: u64 = 16;
+/// Blocks of a window: 256 KiB of blocks of 4 KiB are moved at once. In a small store the cleaner
+/// has room for fewer. An emptied window becomes the next room of the cleaner, so a shorter one
+/// would be of little use.
+const WINDOW_BLOCKS: u32 = 64;
 /// Windows begin at multiples of this number.
 const STEP_BLOCKS: u32 = 8;
 /// A free block between others is used badly, so that emptying those saves this part of it.
 const FREE_PART: u64 = 4;
 /// A content, in the unit in which parts of contents are counted.
 pub(crate) const CONTENT: u64 = 256;
-/// A store keeps this part of its blocks free for the cleaner, within bounds.
-const SPARE_PART: u64 = 64;
-const MIN_SPARE_BLOCKS: u64 = 8;
-const MAX_SPARE_BLOCKS: u64 = 256;
 
 /// Consecutive blocks that may be emptied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,17 +41,14 @@ pub(crate) struct Rule {
     pub(crate) worth: u64,
 }
 
-impl ContentSpace {
-    /// The blocks of a packed store that writers leave free, so that there is room to move contents
-    /// to.
-    pub(crate) fn spare_blocks(&self) -> u64 {
-        let part = self.blocks.blocks() / SPARE_PART;
-        match self.slots {
-            Some(_) => part.clamp(MIN_SPARE_BLOCKS, MAX_SPARE_BLOCKS),
-            None => 0,
-        }
+impl Rule {
+    /// The rule by which any blocks are chosen.
+    pub(crate) const fn any(per_block: u64) -> Self {
+        Self { per_block, worth: 2 * MAX_CONTENTS * CONTENT }
     }
+}
 
+impl ContentSpace {
     /// Contents that were freed since the pool was opened.
     pub(crate) fn released(&self) -> u64 {
         self.slots.as_ref().map_or(0, |slots| slots.released)
@@ -73,7 +64,7 @@ impl ContentSpace {
     pub(crate) fn windows(&self, blocks: Range<u32>, rule: Rule, found: &mut Vec<Window>) {
         let mut first = blocks.start;
         while first < blocks.end {
-            match self.best_window(first..blocks.end, rule) {
+            match self.window(first..blocks.end, rule) {
                 Some(window) => {
                     first = window.end;
                     found.push(window);
@@ -83,30 +74,24 @@ impl ContentSpace {
         }
     }
 
-    /// The window from the first of these blocks on that saves the most, if any saves something.
-    fn best_window(&self, blocks: Range<u32>, rule: Rule) -> Option<Window> {
-        let longest = (self.spare_blocks() / 2).min(MAX_WINDOW_BLOCKS);
-        let shortest = longest.min(MIN_WINDOW_BLOCKS);
-        let (first, mut best, mut most) = (blocks.start, None, 0);
+    /// The window that begins with the first of these blocks, if it saves something.
+    fn window(&self, blocks: Range<u32>, rule: Rule) -> Option<Window> {
+        let length = self.reserve_goal().min(WINDOW_BLOCKS);
+        let first = blocks.start;
+        let end = first.checked_add(length).filter(|end| *end <= blocks.end)?;
         let mut contents = CONTENT * u64::from(self.is_spanned_into(first));
         let (mut used, mut worth) = (0, 0);
-        for block in blocks.take(longest as usize) {
+        for block in first..end {
             let is_free = block_number(block).is_some_and(|number| !self.blocks.is_used(number));
             if is_free {
                 worth += rule.worth / FREE_PART;
             } else {
-                let Some(weight) = self.weight(block, rule) else { break };
-                contents += weight;
+                contents += self.weight(block, rule)?;
                 worth += rule.worth;
                 used += 1;
             }
-            let end = block + 1;
-            let saved = worth.saturating_sub(contents);
-            if saved > most && used > 0 && u64::from(end - first) >= shortest {
-                (most, best) = (saved, Some(Window { first, end, used, contents }));
-            }
         }
-        best
+        (used > 0 && worth > contents).then_some(Window { first, end, used, contents })
     }
 
     fn is_spanned_into(&self, block: u32) -> bool {
@@ -137,6 +122,7 @@ mod tests {
 
     fn space(contents: &[(u32, u8)]) -> ContentSpace {
         let mut space = ContentSpace::new(StoreKind::Packed(Compression::Lz4), 2400);
+        space.set_reserve();
         for (block, slot) in contents.iter().copied() {
             assert!(space.claim(PackedPlace { block, slot }.pbn().unwrap()));
         }
@@ -166,16 +152,16 @@ mod tests {
     fn windows_are_blocks_with_few_contents() {
         assert_eq!(windows(&space(&full_except(&[]))), []);
         let emptier: Vec<u32> = (80..90).collect();
-        assert_eq!(windows(&space(&full_except(&emptier))), [(72, 90, 18, 26)]);
+        assert_eq!(windows(&space(&full_except(&emptier))), [(40, 88, 48, 88)]);
         let far_apart: Vec<u32> = (100..2000).step_by(100).collect();
-        assert_eq!(windows(&space(&full_except(&far_apart))), [], "each saves half a block of 15");
+        assert_eq!(windows(&space(&full_except(&far_apart))), [], "each saves half a block of 48");
         let mut wholes = full_except(&emptier);
         wholes.retain(|(block, slot)| !(72..80).contains(block) || *slot == 1);
         wholes
             .iter_mut()
             .filter(|(block, _)| (72..80).contains(block))
             .for_each(|(_, slot)| *slot = 0);
-        assert_eq!(windows(&space(&wholes)), [(72, 90, 18, 26)], "a whole block is a full one");
+        assert_eq!(windows(&space(&wholes)), [(40, 88, 48, 88)], "a whole block is a full one");
     }
 
     #[test]
@@ -183,16 +169,8 @@ mod tests {
         assert_eq!(windows(&space(&[])), []);
         let emptier: Vec<u32> = (80..90).collect();
         let mut space = space(&full_except(&emptier));
-        space.settle(&[], &[], vec![85]);
+        space.settle(&[], [], Some(vec![85]));
         assert_eq!(windows(&space), []);
         assert_eq!((space.packed_block(1..100), space.packed_block(1..8)), (Some(8), None));
-    }
-
-    #[test]
-    fn a_part_stays_free_for_the_cleaner() {
-        let spare =
-            |blocks| ContentSpace::new(StoreKind::Packed(Compression::Lz4), blocks).spare_blocks();
-        assert_eq!([60, 640, 1 << 20].map(spare), [8, 10, 256]);
-        assert_eq!(ContentSpace::new(StoreKind::Plain, 1 << 20).spare_blocks(), 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::pass::{Choosing, Effort, Finding, Stage};
 use crate::engine::Engine;
-use crate::engine::data::{CONTENT, MAX_CONTENTS, Rule, Window};
+use crate::engine::data::{CONTENT, Rule, Window};
 use crate::engine::layout::references::MAX_REFERENCES;
 
 /// The blocks that may be written for 256 that are emptied, from the cheapest windows to those that
@@ -26,14 +26,13 @@ fn rule_of(per_block: u64, cost: u64) -> Rule {
 
 impl Engine {
     pub(super) fn begin_choosing(&self, effort: Effort, wanted: u64) -> Choosing {
+        self.data.begin_cleaning();
         let per_block = self.data.contents_per_block();
         let mut rules: Vec<Rule> = COSTS.into_iter().map(|cost| rule_of(per_block, cost)).collect();
         if effort == Effort::Full {
             rules.extend(FULL_COSTS.into_iter().map(|cost| rule_of(per_block, cost)));
-            // The contents of a block may be smaller than those of others. The bytes tell whether
-            // one that many contents share is worth it.
-            let most = MAX_CONTENTS * CONTENT;
-            rules.extend(FULL_COSTS.last().map(|cost| rule_of(most, *cost)));
+            // Contents differ, and their number tells little of their bytes.
+            rules.push(Rule::any(per_block));
         }
         rules.reverse();
         Choosing { wanted, per_block, rules, next: 0, windows: Vec::new() }

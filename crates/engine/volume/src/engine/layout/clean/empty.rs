@@ -1,19 +1,17 @@
 //! Moves the contents of a window to other blocks, in the form that they have.
 
+use super::best::{Cost, best_part};
 use crate::counters::add;
-use crate::engine::data::{MAX_CONTENTS, Window};
-use crate::engine::layout::chunk::{MAX_CHANGES, is_movable};
+use crate::engine::data::Window;
+use crate::engine::layout::chunk::is_movable;
 use crate::engine::layout::moves::{Move, MoveState, OpenVolume, SETTLED_BLOCKS, others_are_same};
 use crate::engine::layout::references::{Reference, References};
 use crate::engine::{Engine, State, VolumeShared, Wanted};
 use crate::error::Result;
-use gemelo_format::{MapEntry, PACKED_TABLE_BYTES, PackedPlace, Pbn};
+use gemelo_format::{MapEntry, PackedPlace, Pbn};
 use gemelo_store::Compressed;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// A window is emptied if it saves this part of the blocks that it empties at least.
-const MIN_SAVED_PART: u64 = 64;
 
 /// A content of a window, and its form.
 struct Content<'r> {
@@ -46,18 +44,28 @@ impl Engine {
             .map(|(volume, _)| OpenVolume { id: volume.id(), blocks: self.blocks_of(volume) })
             .collect();
         let (movable, left) = self.movable_contents(&all, (references, &open))?;
-        let blocks = emptied_blocks(window, &movable, &left);
-        let part = self.contents_to_move(movable, &blocks);
-        let block_bytes = self.block_bytes() as u64;
-        let emptied_bytes = blocks.len() as u64 * block_bytes;
-        let Some(compressed) = compressed_of(&part) else { return Ok(Some(0)) };
-        let moved_bytes = bytes_in_blocks(&compressed, block_bytes);
-        let saved_bytes = emptied_bytes.saturating_sub(moved_bytes);
-        if part.is_empty() || saved_bytes < emptied_bytes / MIN_SAVED_PART {
+        let (mut part, left) = self.with_forms(movable, left);
+        let mut blocks = emptied_blocks(window, &part, &left);
+        part.retain(|content| has_part_in(content.from.pbn, &blocks));
+        let Some(mut compressed) = compressed_of(&part) else { return Ok(Some(0)) };
+        let (runs, goal) = self.data.reserved_runs();
+        let costs = part.iter().zip(compressed.parts()).map(|(content, part)| Cost {
+            first: PackedPlace::of(content.from.pbn).block,
+            changes: content.references.len(),
+            bytes: part.map(|(_, bytes)| bytes.len()),
+        });
+        let (best, is_cut) = best_part(&blocks, costs, (self.block_bytes(), &runs, goal));
+        if is_cut && runs.iter().sum::<u64>() < goal {
+            return Ok(None);
+        }
+        if best.blocks == 0 {
             return Ok(Some(0));
         }
-        let taken = self.data.take_for_forms(&compressed)?;
-        let Some(((pbns, _taken), bytes)) = taken else { return Ok(None) };
+        part.truncate(best.contents);
+        compressed.retain(|number| number < best.contents);
+        blocks.truncate(best.blocks);
+        let Some((pbns, _taken)) = self.data.take_reserved(&compressed)? else { return Ok(None) };
+        self.data.expect_emptied(&blocks);
         assert_eq!(pbns.len(), part.len(), "each content that is moved has a new place");
         let planned = |(content, to): (&Content<'_>, Pbn)| Move {
             from: content.from,
@@ -79,10 +87,12 @@ impl Engine {
         settled?;
         let moved = moves.iter().filter(|one| one.state == MoveState::Made).count();
         add(&self.counters.cleaner_moved_blocks, moved as u64);
-        add(&self.counters.cleaner_moved_bytes, bytes);
+        let block_bytes = self.block_bytes();
+        add(&self.counters.cleaner_moved_bytes, compressed.stored_bytes(block_bytes));
         let is_whole = moved == moves.len();
         add(&self.counters.cleaned_blocks, if is_whole { blocks.len() as u64 } else { 0 });
-        Ok(Some(if is_whole { saved_bytes } else { 0 }))
+        // A longer run of the reserve counts as well, because other windows may save space then.
+        Ok(Some(if is_whole { (best.saved * block_bytes as u64).max(1) } else { 0 }))
     }
 
     /// The volumes that refer to these contents, in the order of their ids.
@@ -140,30 +150,31 @@ impl Engine {
         Ok(others_are_same(state, (references, open), from)?.then_some(from))
     }
 
-    /// Reads the contents that have a part in these blocks. A damaged one stays where it is,
-    /// because its new place would count as good.
-    fn contents_to_move<'r>(
+    /// Reads contents, and brings them into the order of their blocks. A damaged one is left where
+    /// it is, because its new place would count as good.
+    fn with_forms<'r>(
         &self,
         mut movable: Vec<Content<'r>>,
-        blocks: &[u32],
-    ) -> Vec<Content<'r>> {
-        movable.retain(|content| {
-            let parts = parts_of(content.from.pbn);
-            parts.into_iter().flatten().any(|block| blocks.binary_search(&block).is_ok())
+        mut left: Vec<Pbn>,
+    ) -> (Vec<Content<'r>>, Vec<Pbn>) {
+        movable.sort_unstable_by_key(|content| {
+            let place = PackedPlace::of(content.from.pbn);
+            (place.block, place.slot)
         });
-        let changes: usize = movable.iter().map(|content| content.references.len()).sum();
-        if changes > MAX_CHANGES as usize {
-            return Vec::new();
-        }
         let pbns: Vec<Pbn> = movable.iter().map(|content| content.from.pbn).collect();
         let forms = self.data.read_forms(&pbns);
-        let good = |(mut content, form): (Content<'r>, Option<Vec<u8>>)| {
-            let (form, Wanted { pbn, checksum, .. }) = (form?, content.from);
-            let bytes = self.data.content_of_form(pbn, &form)?;
-            content.form = form;
-            (self.seed.of_content(&bytes) == checksum).then_some(content)
-        };
-        movable.into_iter().zip(forms).filter_map(good).collect()
+        let mut good = Vec::with_capacity(movable.len());
+        for (mut content, form) in movable.into_iter().zip(forms) {
+            let Wanted { pbn, checksum, .. } = content.from;
+            let bytes = form.as_ref().and_then(|form| self.data.content_of_form(pbn, form));
+            if bytes.is_some_and(|bytes| self.seed.of_content(&bytes) == checksum) {
+                content.form = form.unwrap_or_default();
+                good.push(content);
+            } else {
+                left.push(pbn);
+            }
+        }
+        (good, left)
     }
 
     /// Changes the references that are still those that were found.
@@ -222,12 +233,6 @@ fn compressed_of(contents: &[Content<'_>]) -> Option<Compressed> {
     Compressed::of_forms(contents.iter().map(|content| (content.from.pbn, &*content.form)))
 }
 
-/// Bytes of blocks that contents take, packed densely. Small ones take their part of the slots.
-fn bytes_in_blocks(compressed: &Compressed, block_bytes: u64) -> u64 {
-    let wholes = compressed.parts().filter(Option::is_none).count() as u64;
-    let packed = compressed.parts().count() as u64 - wholes;
-    let bytes = compressed.stored_bytes(block_bytes as usize) - wholes * block_bytes;
-    let room = block_bytes - PACKED_TABLE_BYTES as u64;
-    let slots = packed * block_bytes / MAX_CONTENTS;
-    (bytes * block_bytes / room).max(slots) + wholes * block_bytes
+fn has_part_in(pbn: Pbn, blocks: &[u32]) -> bool {
+    parts_of(pbn).into_iter().flatten().any(|block| blocks.binary_search(&block).is_ok())
 }

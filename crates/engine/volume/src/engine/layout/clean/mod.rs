@@ -10,6 +10,7 @@
 //! A thread does so when few blocks are free. A write that finds no free block does the same steps
 //! itself before it fails. One of them works at a time, and goes on where the other stopped.
 
+mod best;
 mod choose;
 mod empty;
 mod find;

@@ -51,6 +51,7 @@ impl Engine {
             }
             self.flush()?;
             self.reclaim_all();
+            self.data.give_surplus();
         }
         Ok(true)
     }
