@@ -105,7 +105,7 @@ impl Filled {
 /// The bytes of a write buffer, which holds at least 24 blocks.
 const MIN_BUFFER_BYTES: u64 = 256 << 10;
 /// One in this many writes is to a further block.
-const OVERWRITES: u64 = 64;
+const OVERWRITES: u64 = 16;
 
 /// Fills a pool to 70 %, and overwrites it at random with a further block now and then, until it
 /// refuses a write. Returns the blocks that its contents would take if they were packed anew.
