@@ -109,8 +109,8 @@ impl Log {
                 return Ok(Written::NoRoom);
             }
             let now_ns = self.clock.now_ns();
-            committer.journal.marker().write_if_due(&*self.disk, committer.durable, now_ns);
-            committer.journal.write(&*self.disk, &commit.buffer)?;
+            let marked = (committer.durable, now_ns);
+            committer.journal.write(&*self.disk, &commit.buffer, marked)?;
             self.sync()?;
             committer.journal.advance(commit.buffer.len());
             committer.journal.marker().note_commit(now_ns);
