@@ -5,8 +5,8 @@ use crate::error::{Result, VolumeError};
 use crate::marker::{DueMark, Marker};
 use gemelo_disk::{Disk, DiskWrite};
 use gemelo_format::{
-    COMMIT_HEADER_BYTES, COPIES, CommitHeader, DiskRole, FlushMarks, LastCommit, PAGE_BYTES,
-    PoolSeed, Regions, Replayed, Root, Superblock, build_commit,
+    COMMIT_HEADER_BYTES, COPIES, CommitHeader, DiskRole, FlushMarks, LastCommit, NewCommit,
+    PAGE_BYTES, PoolSeed, Regions, Replayed, Root, Superblock, build_commit,
 };
 use std::io;
 
@@ -20,6 +20,8 @@ pub(crate) struct Journal {
     head: u64,
     seed: PoolSeed,
     marker: Marker,
+    /// The offset of a commit that was written at the head and is not wanted.
+    taken_back: Option<u64>,
 }
 
 impl Journal {
@@ -45,7 +47,8 @@ impl Journal {
             tail.max(head) <= regions.ring_bytes(),
             "head {head} and tail {tail} are in the ring"
         );
-        Self { regions, tail, head, seed, marker: Marker::new(superblock, root, seed, marks) }
+        let marker = Marker::new(superblock, root, seed, marks);
+        Self { regions, tail, head, seed, marker, taken_back: None }
     }
 
     /// The journal behind a root as one that has no room: nothing is written to it before a
@@ -143,6 +146,27 @@ impl Journal {
         self.regions.rings().map(|start| DiskWrite::new(start + at, commit))
     }
 
+    /// Takes back a commit of this length, which was written and not counted. It is in the journal
+    /// until [`Self::erase_taken_back`].
+    pub(crate) fn take_back(&mut self, bytes: usize) {
+        self.taken_back = self.place(bytes as u64);
+    }
+
+    /// Erases a commit that was taken back. Another one with its number may get another place.
+    pub(crate) fn erase_taken_back(&mut self, disk: &dyn Disk) -> Result<()> {
+        if let Some(offset) = self.taken_back {
+            self.erase(disk, offset)?;
+            self.taken_back = None;
+        }
+        Ok(())
+    }
+
+    /// Makes durable that no commit begins at an offset.
+    pub(crate) fn erase(&self, disk: &dyn Disk, offset: u64) -> Result<()> {
+        self.write_copies(disk, offset, &[0; PAGE_BYTES])?;
+        disk.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
+    }
+
     /// Counts the commit of this length, which is durable.
     pub(crate) fn advance(&mut self, bytes: usize) {
         let used = self.used_bytes();
@@ -175,8 +199,8 @@ impl Journal {
     pub(crate) fn rewrite(&self, disk: &dyn Disk, last: &LastCommit) -> Result<()> {
         let mut buffer = vec![0; COMMIT_HEADER_BYTES];
         buffer.extend_from_slice(&last.payload);
-        let CommitHeader { number, generation, .. } = last.commit.header;
-        build_commit(&mut buffer, number, generation, self.seed);
+        let CommitHeader { number, generation, order, .. } = last.commit.header;
+        build_commit(&mut buffer, NewCommit { number, generation, order }, self.seed);
         self.write_copies(disk, last.commit.offset, &buffer)
     }
 }
