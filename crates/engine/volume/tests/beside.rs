@@ -17,7 +17,7 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_format::{
     BackendKind, CommitHeader, CommitOrder, DedupMode, FlushMark, FlushMarks, PAGE_BYTES, PoolSeed,
 };
-use gemelo_volume::{LossChoice, Pool, RepairOptions, Tuning, Volume, repair};
+use gemelo_volume::{LossChoice, Pool, PoolOptions, RepairOptions, Tuning, Volume, repair};
 
 /// Blocks of the volume, and those that a flush writes.
 const BLOCKS: u64 = 64;
@@ -264,5 +264,51 @@ fn a_block_that_a_commit_stores_and_frees_is_not_looked_for() {
         let after = simulation.after_worst_crash();
         assert_clean(&after);
         assert!(is_written(&open(&after.disks(), tuned()).unwrap()), "{kind:?}");
+    }
+}
+
+/// A damaged block is written again in its place, and no change names its content.
+#[test]
+fn a_commit_that_heals_a_block_comes_after_its_content() {
+    for is_damaged in [false, true] {
+        let World { simulation, pool, volume } = plain();
+        put_all(&volume);
+        flush(&volume).unwrap();
+        pool.create_volume("b", BLOCK as u64, DedupMode::Off).unwrap();
+        drop((pool, volume));
+        let [mut data, metadata] = simulation.images();
+        data[places(&simulation)[0] as usize] ^= u8::from(is_damaged);
+        let simulation = Simulation::of_images(1, [data, metadata]).with_durable_writes(true);
+        let pool = open(&simulation.disks(), tuned()).unwrap();
+        let volume = pool.volume("a").unwrap();
+        (0..WRITTEN).for_each(|lbn| drop(read(&volume, lbn * BLOCK as u64, BLOCK)));
+        pool.flush().unwrap();
+        put_all(&volume);
+        (20..30).for_each(|lbn| write(&volume, lbn * BLOCK as u64, &content(lbn, BLOCK)).unwrap());
+        flush(&volume).unwrap();
+        let order = [CommitOrder::BesideContents, CommitOrder::AfterContents];
+        assert_eq!(newest(&simulation).order, order[usize::from(is_damaged)]);
+        assert!(is_written(&pool));
+    }
+}
+
+#[test]
+fn a_commit_of_very_many_contents_comes_after_them() {
+    let simulation = Simulation::new(1).with_durable_writes(true);
+    let blocks = 12_000;
+    let kind = (BackendKind::Log, None);
+    let options = PoolOptions { journal_bytes: Some(8 << 20), ..options_of(kind, blocks + 100) };
+    Pool::format(&simulation.disks(), &options).unwrap();
+    let tuning = Tuning { write_buffer_bytes: 16 << 20, ..tuned() };
+    let pool = open(&simulation.disks(), tuning).unwrap();
+    pool.create_volume("a", blocks * BLOCK as u64, DedupMode::Off).unwrap();
+    let volume = pool.volume("a").unwrap();
+    for (written, order) in
+        [(WRITTEN, CommitOrder::BesideContents), (blocks, CommitOrder::AfterContents)]
+    {
+        let bytes: Vec<u8> = (0..written).flat_map(|lbn| content(lbn + 1, BLOCK)).collect();
+        write(&volume, 0, &bytes).unwrap();
+        flush(&volume).unwrap();
+        assert_eq!(newest(&simulation).order, order, "{written} contents");
     }
 }

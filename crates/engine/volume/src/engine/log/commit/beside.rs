@@ -12,11 +12,16 @@ use gemelo_format::{PAGE_BYTES, freed_bytes};
 use gemelo_store::WriteOut;
 use std::collections::HashSet;
 
+/// Longer commits come after their contents, some 8,000: a round trip more does not show then, and a
+/// replay would read all of them.
+const MAX_COMMIT_BYTES: usize = 256 << 10;
+
 impl ClosedCommit {
     /// Returns whether the contents of the commit may be written at the same time.
     fn may_be_beside(&self) -> bool {
         // A replay cannot look for a content that no change names.
-        !self.unsynced.is_none() && !self.heals && !self.is_built
+        let is_short = self.buffer.len() <= MAX_COMMIT_BYTES;
+        is_short && !self.unsynced.is_none() && !self.heals && !self.is_built
     }
 }
 
