@@ -1,7 +1,7 @@
 //! Writes flush marks: a number outside of the journal that names the newest durable commit.
 //!
-//! A mark has no sync of its own. It is written with the next commit and becomes durable with it, at
-//! most once in an interval. In an idle pool the background writes it.
+//! A mark has no sync of its own. It is written with the next commit and becomes durable with it,
+//! at most once in an interval. In an idle pool the background writes it.
 
 use gemelo_disk::Disk;
 use gemelo_format::{FlushMark, FlushMarks, Page, PoolSeed, Root, Superblock};

@@ -129,8 +129,8 @@ impl WriteBuffer {
         self.shared.write_out()
     }
 
-    /// Begins to write out all contents that were written before. Without threads of the buffer, the
-    /// work is left to [`Self::write_out_and_hold`].
+    /// Begins to write out all contents that were written before. Without threads of the buffer,
+    /// the work is left to [`Self::write_out_and_hold`].
     #[must_use]
     pub fn begin_write_out(&self) -> WriteOut {
         self.shared.begin_write_out()

@@ -1,9 +1,10 @@
 //! Contents that commits of the journal carry, and that the data store may lack after a crash.
 //!
 //! A commit carries all contents that it stores or heals, or none of them. In the latter case the
-//! data store was synced before it was written, with everything that earlier commits carry. A commit
-//! that was written beside its contents is of the latter kind if another one follows it. If it is
-//! the last one, its contents were found in the data store, which proves nothing about others.
+//! data store was synced before it was written, with everything that earlier commits carry. A
+//! commit that was written beside its contents is of the latter kind if another one follows it. If
+//! it is the last one, its contents were found in the data store, which proves nothing about
+//! others.
 
 use crate::error::{Result, VolumeError};
 use gemelo_format::{

@@ -12,8 +12,8 @@ use gemelo_format::{PAGE_BYTES, freed_bytes};
 use gemelo_store::WriteOut;
 use std::collections::HashSet;
 
-/// Longer commits come after their contents, some 8,000: a round trip more does not show then, and a
-/// replay would read all of them.
+/// Longer commits come after their contents, some 8,000: a round trip more does not show then, and
+/// a replay would read all of them.
 const MAX_COMMIT_BYTES: usize = 256 << 10;
 
 impl ClosedCommit {
