@@ -124,7 +124,7 @@ impl Journal {
         let marked = writes.split_off(COPIES);
         // A mark that cannot be written is left out.
         let is_marked = marked.iter().any(|write| write.outcome.is_ok());
-        let written: io::Result<()> = writes.into_iter().map(|write| write.outcome).collect();
+        let written: io::Result<()> = writes.into_iter().try_for_each(|write| write.outcome);
         if let Some(DueMark { mark, .. }) = due.filter(|_| is_marked) {
             self.marker.note_written(mark);
         }
