@@ -48,8 +48,9 @@ impl Lanes {
 #[inline(always)]
 fn to_bytes(words: [u64; LANES]) -> [u8; STEP_BYTES] {
     let mut bytes = [0; STEP_BYTES];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
+    let (places, _) = bytes.as_chunks_mut();
+    for (place, word) in places.iter_mut().zip(words) {
+        *place = word.to_le_bytes();
     }
     bytes
 }
@@ -57,11 +58,11 @@ fn to_bytes(words: [u64; LANES]) -> [u8; STEP_BYTES] {
 #[inline(always)]
 fn fill_uniform(key: u64, out: &mut [u8]) {
     let mut lanes = Lanes::new(key);
-    let mut chunks = out.chunks_exact_mut(STEP_BYTES);
-    for chunk in &mut chunks {
-        chunk.copy_from_slice(&to_bytes(lanes.step()));
+    // Whole arrays are assigned: copying slices would be a call for each.
+    let (chunks, rest) = out.as_chunks_mut();
+    for chunk in chunks {
+        *chunk = to_bytes(lanes.step());
     }
-    let rest = chunks.into_remainder();
     let last = to_bytes(lanes.step());
     rest.copy_from_slice(&last[..rest.len()]);
 }
