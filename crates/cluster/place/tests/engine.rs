@@ -28,7 +28,7 @@ use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_objects::{
     Fenced, Holder, Instance, LockName, Locks, ObjectError, Objects, Operation, Request, Result,
 };
-use gemelo_volume::Pool;
+use gemelo_volume::{Pool, Tuning};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,12 +120,15 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     Pool::format(&host.service.disks(), &options_with(backend, POOL_BLOCKS)).unwrap();
     host.service.release().unwrap();
     let (mut model, mut lost) = (Model::default(), 0);
+    // Half of the members write all commits beside their contents.
+    let tuning =
+        Tuning { max_journal_data_bytes: [None, Some(0)][(seed % 2) as usize], ..tuning() };
     for _ in 0..HOSTS {
         let host = take(&world);
         let options = CheckOptions { data: true };
         let report = check(&host.service.disks(), options, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{:?}", report.problems);
-        let pool = open_ticking(&host.service.disks(), tuning()).unwrap();
+        let pool = open_ticking(&host.service.disks(), tuning).unwrap();
         check_recovered(&pool, &mut model);
         let is_doomed = choose_end(&world, &host, &mut random);
         let mut driver = Driver::new(&host.process, &pool, &mut model, &mut random);
@@ -144,7 +147,7 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
         }
     }
     let host = take(&world);
-    let pool = open_ticking(&host.service.disks(), tuning()).unwrap();
+    let pool = open_ticking(&host.service.disks(), tuning).unwrap();
     check_recovered(&pool, &mut model);
     pool.close().unwrap();
     lost

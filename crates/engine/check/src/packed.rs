@@ -2,10 +2,10 @@
 
 use crate::walk::Walk;
 use gemelo_format::{
-    Compression, PACKED_TABLE_BYTES, PackedPlace, Pbn, PoolSeed, SLOT_HEAD_BYTES, SlotHead,
-    StoreKind, Superblock, slot_offset,
+    Checksum, Compression, DiskRole, FormatError, PACKED_TABLE_BYTES, PackedPlace, Pbn, PoolSeed,
+    SLOT_HEAD_BYTES, SlotHead, StoreKind, Superblock, slot_offset,
 };
-use gemelo_store::{ContentRead, OverlaidStore, Store};
+use gemelo_store::{ContentRead, OverlaidStore, PoolDisks, Store};
 use std::io;
 use std::sync::Arc;
 
@@ -59,6 +59,37 @@ pub(crate) fn reader(
         };
         reads.iter_mut().map(read_one).collect()
     }
+}
+
+/// Returns whether the data store has all of these contents. A commit that was written beside them
+/// counts only then. Other members know of a block only if its commit counts.
+pub(crate) fn has_all(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    contents: &[(Pbn, Checksum)],
+) -> Result<bool, FormatError> {
+    let free_veto = disks.free_veto();
+    if contents.iter().any(|(pbn, _)| free_veto.iter().any(|veto| veto.is_kept(*pbn))) {
+        return Ok(true);
+    }
+    let (blocks, seed) = (disks.blocks(superblock), PoolSeed::of(superblock));
+    for (pbn, checksum) in contents {
+        let content = match superblock.store {
+            StoreKind::Plain => block_of(&*blocks, superblock, pbn.number()),
+            StoreKind::Packed(_) => content_of(&*blocks, superblock, *pbn).map(|(bytes, _)| bytes),
+        };
+        let is_there = match content {
+            Ok(content) => seed.of_content(&content) == *checksum,
+            Err(error) => match error.kind() {
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => false,
+                _ => return Err(FormatError::io(DiskRole::Data, "read")(error)),
+            },
+        };
+        if !is_there {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Reads the content of a packed store.

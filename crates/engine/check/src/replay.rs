@@ -16,6 +16,12 @@ impl Walk {
             _ => None,
         });
         let replayed_data: HashSet<Pbn> = replayed_data.collect();
+        if commit.is_proven {
+            let kept = Arc::make_mut(&mut self.replayed_data);
+            let written = commit.changes.iter().filter_map(Change::written_block);
+            written.for_each(|pbn| drop(kept.remove(&pbn)));
+            return commit.changes.into_iter().try_for_each(|change| self.replay(change));
+        }
         let mut written = commit.changes.iter().filter_map(Change::written_block);
         if written.any(|pbn| !replayed_data.contains(&pbn)) {
             // The data store was synced before the commit was written.

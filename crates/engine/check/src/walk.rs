@@ -2,14 +2,15 @@
 
 use crate::CheckReport;
 use crate::map::WalkMap;
+use crate::packed;
 use crate::pages::Pages;
 use crate::store::{KnownNodes, TreeReader, compare_counts, compare_index, compare_used};
 use crate::tree::{LostLbns, MapReader};
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MapEntry, Part, Pbn, PoolSeed,
-    RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, StoreVolume, Superblock,
-    Table, VolumeId, VolumeRecord, find_roots, read_chain, replay_journal,
+    AtLoss, Checksum, DiskRole, Fingerprint, FormatError, Identity, Layout, MapEntry, Part, Pbn,
+    PoolSeed, RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, StoreVolume,
+    Superblock, Table, VolumeId, VolumeRecord, find_roots, read_chain, replay_journal,
 };
 use gemelo_store::{Contents, PoolDisks};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -132,10 +133,12 @@ impl Walk {
         }
         let superblock = walk.superblock.clone();
         let options = ReplayOptions { at_loss: AtLoss::Stop, reading: Reading::All };
-        let replayed = replay_journal(disk, &superblock, &root, options, |commit| {
+        let prove = |contents: &[(Pbn, Checksum)]| packed::has_all(disks, &superblock, contents);
+        let apply = |commit| {
             report.commits += 1;
             walk.replay_commit(commit)
-        })?;
+        };
+        let replayed = replay_journal(disk, &superblock, &root, options, prove, apply)?;
         report_journal(replayed, report);
         report.volumes = walk.volumes.len() as u64;
         Ok(walk)

@@ -26,7 +26,10 @@ mod types;
 mod volume;
 
 pub use change::Change;
-pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit};
+pub use commit::{
+    COMMIT_HEADER_BYTES, Commit, CommitHeader, CommitOrder, NewCommit, append_freed, build_commit,
+    freed_bytes,
+};
 pub use disks::DiskRole;
 pub use error::FormatError;
 pub use fingerprint::Fingerprinter;

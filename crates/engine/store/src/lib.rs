@@ -25,7 +25,7 @@ mod request;
 pub use block::BlockStore;
 pub use buffer::{
     BufferOptions, BufferStats, ToldOfPanic, Untried, Unwritten, WriteBuffer, WriteObserver,
-    WrittenContent,
+    WriteOut, WrittenContent,
 };
 pub use cache::ContentCacheStats;
 pub use copies::Copies;

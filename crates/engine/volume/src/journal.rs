@@ -2,12 +2,13 @@
 //! them back.
 
 use crate::error::{Result, VolumeError};
-use crate::marker::Marker;
+use crate::marker::{DueMark, Marker};
 use gemelo_disk::{Disk, DiskWrite};
 use gemelo_format::{
-    COMMIT_HEADER_BYTES, CommitHeader, DiskRole, FlushMarks, LastCommit, PAGE_BYTES, PoolSeed,
-    Regions, Replayed, Root, Superblock, build_commit,
+    COMMIT_HEADER_BYTES, COPIES, CommitHeader, DiskRole, FlushMarks, LastCommit, NewCommit,
+    PAGE_BYTES, PoolSeed, Regions, Replayed, Root, Superblock, build_commit,
 };
+use std::io;
 
 /// The two rings of commits, which hold the same. Offsets are bytes from the start of either.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub(crate) struct Journal {
     head: u64,
     seed: PoolSeed,
     marker: Marker,
+    /// The offset of a commit that was written at the head and is not wanted.
+    taken_back: Option<u64>,
 }
 
 impl Journal {
@@ -44,7 +47,8 @@ impl Journal {
             tail.max(head) <= regions.ring_bytes(),
             "head {head} and tail {tail} are in the ring"
         );
-        Self { regions, tail, head, seed, marker: Marker::new(superblock, root, seed, marks) }
+        let marker = Marker::new(superblock, root, seed, marks);
+        Self { regions, tail, head, seed, marker, taken_back: None }
     }
 
     /// The journal behind a root as one that has no room: nothing is written to it before a
@@ -102,24 +106,65 @@ impl Journal {
         self.place(bytes as u64).is_some()
     }
 
-    /// Writes both copies of a commit, which the caller knows to fit. The journal counts it only
-    /// after [`Self::advance`].
-    pub(crate) fn write(&self, disk: &dyn Disk, commit: &[u8]) -> Result<()> {
+    /// Writes both copies of a commit, which the caller knows to fit, with the mark of the newest
+    /// durable one if it is due. The journal counts the commit only after [`Self::advance`].
+    pub(crate) fn write(
+        &mut self,
+        disk: &dyn Disk,
+        commit: &[u8],
+        (durable, now_ns): (u64, u64),
+    ) -> Result<()> {
         let at = self
             .place(commit.len() as u64)
             .ok_or(VolumeError::NoSpace { disk: DiskRole::Metadata })?;
-        self.write_copies(disk, at, commit)
+        let due = self.marker.due(durable, now_ns);
+        let mark = due.as_ref().map(|due| DiskWrite::new(due.offset, due.page.as_slice()));
+        let mut writes: Vec<_> = self.copies(at, commit).into_iter().chain(mark).collect();
+        disk.write_many(&mut writes);
+        let marked = writes.split_off(COPIES);
+        // A mark that cannot be written is left out.
+        let is_marked = marked.iter().any(|write| write.outcome.is_ok());
+        let written: io::Result<()> = writes.into_iter().try_for_each(|write| write.outcome);
+        if let Some(DueMark { mark, .. }) = due.filter(|_| is_marked) {
+            self.marker.note_written(mark);
+        }
+        written.map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 
     fn write_copies(&self, disk: &dyn Disk, at: u64, commit: &[u8]) -> Result<()> {
+        disk.write_all(&mut self.copies(at, commit))
+            .map_err(VolumeError::io(DiskRole::Metadata, "write"))
+    }
+
+    fn copies<'c>(&self, at: u64, commit: &'c [u8]) -> [DiskWrite<'c>; COPIES] {
         assert!(
             commit.len().is_multiple_of(PAGE_BYTES) && !commit.is_empty(),
             "a commit of {} bytes is whole pages",
             commit.len()
         );
         assert!(at + commit.len() as u64 <= self.ring_bytes(), "a commit at {at} ends in the ring");
-        let mut copies = self.regions.rings().map(|start| DiskWrite::new(start + at, commit));
-        disk.write_all(&mut copies).map_err(VolumeError::io(DiskRole::Metadata, "write"))
+        self.regions.rings().map(|start| DiskWrite::new(start + at, commit))
+    }
+
+    /// Takes back a commit of this length, which was written and not counted. It is in the journal
+    /// until [`Self::erase_taken_back`].
+    pub(crate) fn take_back(&mut self, bytes: usize) {
+        self.taken_back = self.place(bytes as u64);
+    }
+
+    /// Erases a commit that was taken back. Another one with its number may get another place.
+    pub(crate) fn erase_taken_back(&mut self, disk: &dyn Disk) -> Result<()> {
+        if let Some(offset) = self.taken_back {
+            self.erase(disk, offset)?;
+            self.taken_back = None;
+        }
+        Ok(())
+    }
+
+    /// Makes durable that no commit begins at an offset.
+    pub(crate) fn erase(&self, disk: &dyn Disk, offset: u64) -> Result<()> {
+        self.write_copies(disk, offset, &[0; PAGE_BYTES])?;
+        disk.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
     }
 
     /// Counts the commit of this length, which is durable.
@@ -154,8 +199,8 @@ impl Journal {
     pub(crate) fn rewrite(&self, disk: &dyn Disk, last: &LastCommit) -> Result<()> {
         let mut buffer = vec![0; COMMIT_HEADER_BYTES];
         buffer.extend_from_slice(&last.payload);
-        let CommitHeader { number, generation, .. } = last.commit.header;
-        build_commit(&mut buffer, number, generation, self.seed);
+        let CommitHeader { number, generation, order, .. } = last.commit.header;
+        build_commit(&mut buffer, NewCommit { number, generation, order }, self.seed);
         self.write_copies(disk, last.commit.offset, &buffer)
     }
 }

@@ -1,13 +1,21 @@
 //! Writes flush marks: a number outside of the journal that names the newest durable commit.
 //!
-//! A mark has no sync of its own. It is written before the next commit and becomes durable with it,
+//! A mark has no sync of its own. It is written with the next commit and becomes durable with it,
 //! at most once in an interval. In an idle pool the background writes it.
 
 use gemelo_disk::Disk;
-use gemelo_format::{FlushMark, FlushMarks, PoolSeed, Root, Superblock};
+use gemelo_format::{FlushMark, FlushMarks, Page, PoolSeed, Root, Superblock};
 
 /// The least time between two marks: one page a second does not show in the rate of flushes.
 const MARK_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// A mark that is written with a commit.
+#[derive(Debug)]
+pub(crate) struct DueMark {
+    pub(crate) mark: FlushMark,
+    pub(crate) page: Box<Page>,
+    pub(crate) offset: u64,
+}
 
 /// The marks of an open pool.
 #[derive(Debug, Clone)]
@@ -61,12 +69,25 @@ impl Marker {
         self.idle_since_ns = now_ns;
     }
 
-    /// Writes the mark of the newest durable commit if the last mark is older than an interval. The
-    /// next sync makes it durable.
-    pub(crate) fn write_if_due(&mut self, disk: &dyn Disk, durable: u64, now_ns: u64) {
-        if durable > self.told && now_ns >= self.due_ns {
-            self.write(disk, durable, now_ns);
-        }
+    /// Returns the mark of the newest durable commit if the last mark is older than an interval. It
+    /// is written with the next commit.
+    pub(crate) fn due(&mut self, durable: u64, now_ns: u64) -> Option<DueMark> {
+        (durable > self.told && now_ns >= self.due_ns).then(|| {
+            self.due_ns = now_ns.saturating_add(MARK_INTERVAL_NS);
+            self.page_of(durable)
+        })
+    }
+
+    fn page_of(&self, commit: u64) -> DueMark {
+        let mark = FlushMark { commit, generation: self.generation };
+        let page = mark.encode(&self.pool_id, self.seed);
+        DueMark { mark, page, offset: self.marks.next_offset }
+    }
+
+    /// Notes that a mark was written.
+    pub(crate) fn note_written(&mut self, mark: FlushMark) {
+        self.marks.note_written(mark);
+        self.told = self.told.max(mark.commit);
     }
 
     /// Writes the mark of the newest durable commit if none has followed for an interval. Returns
@@ -81,19 +102,14 @@ impl Marker {
     fn write(&mut self, disk: &dyn Disk, durable: u64, now_ns: u64) -> bool {
         assert!(durable >= self.told, "commit {durable} follows {}", self.told);
         self.due_ns = now_ns.saturating_add(MARK_INTERVAL_NS);
-        let is_written = self.put(disk, durable);
-        if is_written {
-            self.told = durable;
-        }
-        is_written
+        self.put(disk, durable)
     }
 
     fn put(&mut self, disk: &dyn Disk, commit: u64) -> bool {
-        let mark = FlushMark { commit, generation: self.generation };
-        let page = mark.encode(&self.pool_id, self.seed);
-        let is_written = disk.write_at(self.marks.next_offset, page.as_slice()).is_ok();
+        let DueMark { mark, page, offset } = self.page_of(commit);
+        let is_written = disk.write_at(offset, page.as_slice()).is_ok();
         if is_written {
-            self.marks.note_written(mark);
+            self.note_written(mark);
         }
         is_written
     }

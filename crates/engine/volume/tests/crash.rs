@@ -44,7 +44,10 @@ fn pool_of(backend: BackendKind) -> PoolOptions {
 /// compressed again.
 fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
     let mut random = Random::new(seed);
-    let mut simulation = Simulation::new(random.next_u64()).with_store(open_store);
+    // A third of the disks write durably, so that commits are written beside their contents.
+    let mut simulation = Simulation::new(random.next_u64())
+        .with_store(open_store)
+        .with_durable_writes(seed % 3 == 2);
     // Half of the journals are long, so that nearly all commits carry their contents.
     let journal_bytes = Some([64 << 10, 1 << 20][random.below(2) as usize]);
     let options = PoolOptions { journal_bytes, ..options.clone() };

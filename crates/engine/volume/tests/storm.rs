@@ -61,6 +61,7 @@ struct Life<'a> {
     tuning: Tuning,
     collider: Option<Collider>,
     compresses: bool,
+    writes_durably: bool,
     max_blocks: u64,
     /// The number of images that were checked.
     points: u64,
@@ -154,7 +155,8 @@ impl Life<'_> {
 
     /// Checks that a pool is in a state that a power cut at a moment allows.
     fn judge(&mut self, images: &[Bytes; 2], history: &History, at: u64) {
-        let simulation = Simulation::of_images(at, images.clone());
+        let simulation =
+            Simulation::of_images(at, images.clone()).with_durable_writes(self.writes_durably);
         let options = CheckOptions { data: true };
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{:?}", report.problems);
@@ -170,7 +172,9 @@ impl Life<'_> {
 /// Runs a pool through all its lives. Returns the number of images that were checked.
 fn live(backend: BackendKind, seed: u64) -> u64 {
     let mut random = Random::new(seed);
-    let mut simulation = Simulation::new(random.next_u64());
+    // A third of the disks write durably, so that commits are written beside their contents.
+    let writes_durably = seed / 3 % 3 == 2;
+    let mut simulation = Simulation::new(random.next_u64()).with_durable_writes(writes_durably);
     let collides = random.below(2) == 0;
     let fingerprint = if collides { FingerprintKind::Xxh3Compare } else { FingerprintKind::Blake3 };
     let (pool_blocks, max_blocks) = SIZES[usize::from(random.below(4) == 0)];
@@ -200,8 +204,15 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
         ..tuning()
     };
     let collider = collides.then(|| Collider::of(&simulation.disks()));
-    let mut life =
-        Life { random: &mut random, tuning, collider, compresses, max_blocks, points: 0 };
+    let mut life = Life {
+        random: &mut random,
+        tuning,
+        collider,
+        compresses,
+        writes_durably,
+        max_blocks,
+        points: 0,
+    };
     let mut history = History::new(&Contents::default());
     for _ in 0..LIVES {
         (simulation, history) = life.live(&simulation, &mut history);

@@ -137,6 +137,12 @@ pub trait Disk: Send + Sync {
         LOCAL_BYTES_PER_SYNC
     }
 
+    /// Returns whether a write is durable when it returns without an error, so that a sync has
+    /// nothing to do.
+    fn writes_durably(&self) -> bool {
+        false
+    }
+
     /// Makes all earlier writes durable.
     ///
     /// # Errors

@@ -6,9 +6,9 @@
 
 use crate::disk::{disk_of, small_pool, use_pool};
 use gemelo_format::{
-    BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, FingerprintKind, PAGE_BYTES, PoolSeed,
-    Root, Slot, Superblock, Table, build_chain, build_commit, find_roots, read_chain,
-    read_superblock,
+    BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, CommitOrder, FingerprintKind,
+    NewCommit, PAGE_BYTES, PoolSeed, Root, Slot, Superblock, Table, build_chain, build_commit,
+    find_roots, read_chain, read_superblock,
 };
 use std::sync::LazyLock;
 
@@ -142,11 +142,12 @@ impl Sample {
     }
 
     /// Returns the metadata with one more commit in the journal.
-    fn with_commit(&self, payload: &[u8]) -> Vec<u8> {
+    fn with_commit(&self, payload: &[u8], order: CommitOrder) -> Vec<u8> {
         let mut metadata = self.metadata.clone();
         let mut commit = vec![0; COMMIT_HEADER_BYTES];
         commit.extend_from_slice(payload);
-        build_commit(&mut commit, self.next_commit, self.root.generation, self.seed);
+        let (number, generation) = (self.next_commit, self.root.generation);
+        build_commit(&mut commit, NewCommit { number, generation, order }, self.seed);
         for start in self.superblock.regions().rings() {
             put(&mut metadata, start as usize + self.head, &commit);
         }
@@ -266,7 +267,9 @@ pub(crate) fn changes(bytes: &[u8]) {
         );
     }
     let Some(sample) = &*SAMPLE else { return };
-    sample.run(sample.with_commit(bytes));
+    for order in [CommitOrder::AfterContents, CommitOrder::BesideContents] {
+        sample.run(sample.with_commit(bytes, order));
+    }
 }
 
 /// Data and metadata of the small pool, for each backend.

@@ -131,6 +131,12 @@ pub(crate) fn write(placed: &PlacedPool, lbn: u64, id: u64) {
     execute(placed, Operation::Write { offset, data: &data, durability });
 }
 
+/// Writes all blocks of the volume in one request, with contents from an id on.
+pub(crate) fn write_all(placed: &PlacedPool, first: u64) {
+    let data: Vec<u8> = (first..first + BLOCKS).flat_map(content).collect();
+    execute(placed, Operation::Write { offset: 0, data: &data, durability: Durability::Flushed });
+}
+
 pub(crate) fn trim(placed: &PlacedPool) {
     let length = BLOCKS * BLOCK as u64;
     execute(placed, Operation::Trim { offset: 0, length, durability: Durability::Flushed });

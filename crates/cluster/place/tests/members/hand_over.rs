@@ -120,3 +120,21 @@ fn a_look_at_a_member_that_is_taken_meanwhile_is_refused() {
     assert!(matches!(refused, PlaceError::Member(MemberError::Taken)), "{refused:?}");
     one.close().unwrap();
 }
+
+/// A listing walks all objects of all domains of a Ceph pool.
+#[test]
+fn an_opening_and_a_take_over_list_no_objects() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    let one = first.filled("one", 1..=8);
+    one.share(&StopFlag::new()).unwrap();
+    one.close().unwrap();
+    [&first, &second].iter().for_each(|it| it.store.loses_lists.store(true, Ordering::Relaxed));
+    let one = first.serve("one");
+    domain.outlive_leases();
+    let two = second.serve("one");
+    assert!(one.close().is_err(), "the member was taken over");
+    assert_eq!(two.sharing_stat().unwrap().blocks.kept, 8);
+    expect(&two, 1..=8);
+    two.close().unwrap();
+}

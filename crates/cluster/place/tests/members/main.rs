@@ -16,6 +16,7 @@ mod locks;
 mod checks;
 mod creation;
 mod domain;
+mod flush;
 mod hand_over;
 mod heal;
 mod store;

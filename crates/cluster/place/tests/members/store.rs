@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 type Hook = Box<dyn FnMut() + Send>;
+type Watcher = Arc<dyn Fn(&[Request<'_>]) + Send + Sync>;
 
 /// A client of the store.
 pub(crate) struct Store {
@@ -26,6 +27,8 @@ pub(crate) struct Store {
     pub(crate) before_index: Mutex<Option<Hook>>,
     /// Called before the next change of the list of members.
     pub(crate) before_members: Mutex<Option<Hook>>,
+    /// Sees all requests before they are executed, by several threads at once.
+    pub(crate) watcher: Mutex<Option<Watcher>>,
     /// Changes of the index.
     pub(crate) index_changes: AtomicU64,
 }
@@ -40,6 +43,7 @@ impl Store {
             loses_lists: AtomicBool::new(false),
             before_index: Mutex::default(),
             before_members: Mutex::default(),
+            watcher: Mutex::default(),
             index_changes: AtomicU64::new(0),
         })
     }
@@ -74,6 +78,8 @@ impl Store {
 
 impl Objects for Store {
     fn execute(&self, requests: &mut [Request<'_>]) {
+        let watcher = self.watcher.lock().clone();
+        watcher.into_iter().for_each(|watcher| watcher(requests));
         self.note_index(requests);
         let is_members = |request: &Request<'_>| {
             request.object == "members" && matches!(request.operation, Operation::Update(_))

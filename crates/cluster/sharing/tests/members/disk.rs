@@ -212,6 +212,10 @@ impl Disk for ObjectDisk {
         }
     }
 
+    fn writes_durably(&self) -> bool {
+        true
+    }
+
     fn sync(&self) -> io::Result<()> {
         match self.is_broken.load(Ordering::Relaxed) {
             true => Err(io::Error::other("the disk is broken")),

@@ -36,8 +36,8 @@ impl JournalReader<'_> {
     /// Tells the end of the journal from damage. A crash breaks at most the last commit, and that
     /// only if no flush mark names it. If a later one is there, the one that should be next was
     /// damaged; if one of a later generation is there, the root that went with it was.
-    pub(super) fn judge(mut self, marks: FlushMarks) -> Result<Replayed, FormatError> {
-        let next = self.number;
+    pub(super) fn judge(mut self) -> Result<Replayed, FormatError> {
+        let (next, marks) = (self.number, self.marks);
         let headers = match self.headers.take() {
             Some(headers) => headers,
             None => self.ring.search(next)?,
@@ -64,6 +64,7 @@ impl JournalReader<'_> {
             generation,
             lost,
             last: self.last,
+            incomplete: self.incomplete,
             mended: self.mended,
             half_damaged: self.half_damaged,
             unreadable_pages,

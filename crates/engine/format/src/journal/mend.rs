@@ -38,14 +38,15 @@ pub(super) fn mend_payload(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build_commit;
+    use crate::{CommitOrder, NewCommit, build_commit};
 
     /// Two copies of a commit of 20 pages, and its header.
     fn copies() -> (CommitHeader, PoolSeed, Vec<u8>) {
         let seed = PoolSeed(7);
         let mut commit = vec![0; COMMIT_HEADER_BYTES];
         commit.extend((0..19 * PAGE_BYTES + 500).map(|at| (at % 251) as u8));
-        build_commit(&mut commit, 5, 2, seed);
+        let order = CommitOrder::AfterContents;
+        build_commit(&mut commit, NewCommit { number: 5, generation: 2, order }, seed);
         let header = CommitHeader::decode(&commit[..PAGE_BYTES], seed).unwrap();
         (header, seed, commit)
     }

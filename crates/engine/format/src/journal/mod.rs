@@ -6,9 +6,11 @@ mod loss;
 mod mend;
 mod reader;
 
+use crate::commit::split_freed;
 use crate::error::FormatError;
 use crate::{
-    Change, Checksum, Commit, FlushMarks, Pbn, PoolSeed, Reading, Root, Superblock, VolumeId,
+    Change, Checksum, Commit, CommitHeader, CommitOrder, FlushMarks, Pbn, PoolSeed, Reading, Root,
+    Superblock, VolumeId,
 };
 use gemelo_disk::Disk;
 use loss::Gaps;
@@ -44,6 +46,9 @@ pub struct ReplayedCommit {
     pub changes: Vec<Change>,
     /// `true` if an earlier commit is lost, so that changes may rest on missing ones.
     pub follows_loss: bool,
+    /// `true` if the commit was in doubt, and its contents were found. It proves nothing about
+    /// those of earlier commits.
+    pub is_proven: bool,
 }
 
 /// The newest commit that was replayed.
@@ -82,6 +87,9 @@ pub struct Replayed {
     pub lost: Option<LostHistory>,
     /// The newest commit, unless the journal had none.
     pub last: Option<LastCommit>,
+    /// A commit after it, which a crash kept from being complete. It must not be found again once
+    /// the pool takes changes, because its contents may be written later.
+    pub incomplete: Option<Commit>,
     /// Commits that were put together from two damaged copies. The newest commit is not among them,
     /// because a crash may have torn it.
     pub mended: Vec<u64>,
@@ -105,16 +113,18 @@ pub struct GivenUp {
     pub expected: BTreeSet<(Pbn, Checksum)>,
 }
 
-/// Reads the commits from a root on, and calls `apply` with each.
+/// Reads the commits from a root on, and calls `apply` with each. `prove` returns whether all of
+/// these contents are in the data store.
 ///
 /// # Errors
 /// Fails if the disk cannot be read where a commit may be that no other page shows, if a commit
-/// cannot be decoded, or if `apply` fails.
+/// cannot be decoded, or if `prove` or `apply` fails.
 pub fn replay_journal<E: From<FormatError>>(
     disk: &dyn Disk,
     superblock: &Superblock,
     root: &Root,
     options: ReplayOptions,
+    prove: impl FnMut(&[(Pbn, Checksum)]) -> Result<bool, E>,
     apply: impl FnMut(ReplayedCommit) -> Result<(), E>,
 ) -> Result<Replayed, E> {
     let regions = superblock.regions();
@@ -135,8 +145,10 @@ pub fn replay_journal<E: From<FormatError>>(
         mended: Vec::new(),
         half_damaged: Vec::new(),
         last: None,
+        incomplete: None,
+        marks: FlushMarks::read(disk, superblock, seed),
     };
-    reader.replay(FlushMarks::read(disk, superblock, seed), options.at_loss, apply)
+    reader.replay(options.at_loss, prove, apply)
 }
 
 /// A replay under way.
@@ -153,6 +165,8 @@ struct JournalReader<'d> {
     mended: Vec<u64>,
     half_damaged: Vec<u64>,
     last: Option<LastCommit>,
+    incomplete: Option<Commit>,
+    marks: FlushMarks,
 }
 
 impl JournalReader<'_> {
@@ -162,19 +176,25 @@ impl JournalReader<'_> {
     /// next was damaged.
     fn replay<E: From<FormatError>>(
         mut self,
-        marks: FlushMarks,
         at_loss: AtLoss,
+        mut prove: impl FnMut(&[(Pbn, Checksum)]) -> Result<bool, E>,
         mut apply: impl FnMut(ReplayedCommit) -> Result<(), E>,
     ) -> Result<Replayed, E> {
         while let Some(found) = self.next(at_loss)? {
             let Found { commit, payload, is_mended, damaged_copies } = found;
             let number = commit.header.number;
             assert!(number >= self.number, "commit {number} does not come before {}", self.number);
-            let changes = Change::decode_all(&payload).ok_or_else(|| {
+            let (changes, freed) = decode_payload(&commit.header, &payload).ok_or_else(|| {
                 let what = format!("the changes of commit {number} cannot be decoded");
                 FormatError::damaged(what)
             })?;
-            apply(ReplayedCommit { number, changes, follows_loss: self.gaps.first.is_some() })?;
+            let is_in_doubt = self.is_in_doubt(&commit)?;
+            if is_in_doubt && !prove(&stored_contents(&changes, &freed))? {
+                self.incomplete = Some(commit);
+                break;
+            }
+            let follows_loss = self.gaps.first.is_some();
+            apply(ReplayedCommit { number, changes, follows_loss, is_proven: is_in_doubt })?;
             self.head = self.ring.end_of(&commit);
             self.mended.extend(is_mended.then_some(number));
             self.half_damaged.extend((damaged_copies == 1).then_some(number));
@@ -184,7 +204,27 @@ impl JournalReader<'_> {
         // A crash may have torn the newest commit.
         self.mended.retain(|number| number + 1 < self.number);
         self.half_damaged.retain(|number| number + 1 < self.number);
-        Ok(self.judge(marks)?)
+        Ok(self.judge()?)
+    }
+
+    /// Returns whether a crash may have come before the contents of a commit were complete: nothing
+    /// is there that is written later.
+    fn is_in_doubt(&mut self, commit: &Commit) -> Result<bool, FormatError> {
+        let CommitHeader { number, order, .. } = commit.header;
+        let is_marked = self.marks.newest.is_some_and(|mark| mark.commit >= number);
+        if order == CommitOrder::AfterContents || is_marked {
+            return Ok(false);
+        }
+        if self.ring.has_header_at_any([self.ring.end_of(commit), 0], number + 1)? {
+            return Ok(false);
+        }
+        let headers = match self.headers.take() {
+            Some(headers) => headers,
+            None => self.ring.search(number)?,
+        };
+        let is_followed = headers.iter().any(|at| at.header.number > number);
+        self.headers = Some(headers);
+        Ok(!is_followed)
     }
 
     /// The next commit that can be replayed.
@@ -219,4 +259,22 @@ impl JournalReader<'_> {
         }
         Ok(None)
     }
+}
+
+/// The changes of a commit, and the blocks that it frees if it was written beside its contents.
+fn decode_payload(header: &CommitHeader, payload: &[u8]) -> Option<(Vec<Change>, BTreeSet<Pbn>)> {
+    let (changes, freed) = match header.order {
+        CommitOrder::AfterContents => (payload, BTreeSet::new()),
+        CommitOrder::BesideContents => split_freed(payload)?,
+    };
+    Some((Change::decode_all(changes)?, freed))
+}
+
+/// The contents that changes store, but not those of freed blocks.
+fn stored_contents(changes: &[Change], freed: &BTreeSet<Pbn>) -> Vec<(Pbn, Checksum)> {
+    let stored = changes.iter().filter_map(|change| match change {
+        Change::Store { pbn, checksum, .. } if !freed.contains(pbn) => Some((*pbn, *checksum)),
+        _ => None,
+    });
+    stored.collect()
 }

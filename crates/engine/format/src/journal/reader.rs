@@ -1,11 +1,11 @@
 //! Finding commits in the ring and reading their copies.
 
-use super::GivenUp;
 use super::mend::mend_payload;
+use super::{GivenUp, decode_payload};
 use crate::error::{FormatError, Result};
 use crate::{
-    COMMIT_HEADER_BYTES, COPIES, Change, Commit, CommitHeader, DiskRole, MAX_DAMAGED_BYTES,
-    PAGE_BYTES, PoolSeed, Reading, Regions,
+    COMMIT_HEADER_BYTES, COPIES, Commit, CommitHeader, DiskRole, MAX_DAMAGED_BYTES, PAGE_BYTES,
+    PoolSeed, Reading, Regions,
 };
 use gemelo_disk::Disk;
 use std::cell::RefCell;
@@ -77,6 +77,18 @@ impl Ring<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns whether a commit of this number begins at one of two places.
+    pub(super) fn has_header_at_any(&self, starts: [u64; 2], number: u64) -> Result<bool> {
+        for offset in starts {
+            for ring in 0..COPIES {
+                if self.header_at(RingPage { ring, offset }, number)?.is_some() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// The commit of this number wherever one of its headers was found.
@@ -197,7 +209,9 @@ impl Ring<'_> {
             headers.iter().map(|at| at.header.number).filter(|number| *number >= from).collect();
         for number in numbers {
             let Some(found) = self.commit_anywhere(number, headers)? else { continue };
-            for change in Change::decode_all(&found.payload).unwrap_or_default() {
+            let Found { commit, payload, .. } = found;
+            let decoded = decode_payload(&commit.header, &payload).unwrap_or_default();
+            for change in decoded.0 {
                 given_up.expected.extend(change.expected_content());
                 if let Some((volume, blocks)) = change.changed_blocks() {
                     let sum = given_up.changed_blocks.entry(volume).or_default();

@@ -38,7 +38,7 @@ pub use options::{BufferOptions, WriteObserver, WrittenContent};
 pub use shared::ToldOfPanic;
 pub use stats::BufferStats;
 pub use unwritten::Unwritten;
-pub use writer::Untried;
+pub use writer::{Untried, WriteOut};
 
 use crate::cache::{ContentCacheStats, Purpose};
 use crate::memory::{Slot, fill};
@@ -129,13 +129,20 @@ impl WriteBuffer {
         self.shared.write_out()
     }
 
-    /// Does the same for a caller that goes on without the contents that could not be written. They
-    /// stay as they are while it holds what this returns; `None` if there are none.
+    /// Begins to write out all contents that were written before. Without threads of the buffer,
+    /// the work is left to [`Self::write_out_and_hold`].
+    #[must_use]
+    pub fn begin_write_out(&self) -> WriteOut {
+        self.shared.begin_write_out()
+    }
+
+    /// Waits for a write-out, for a caller that goes on without the contents that could not be
+    /// written. They stay as they are while it holds what this returns; `None` if there are none.
     ///
     /// # Errors
     /// Fails if a thread of the buffer has panicked.
-    pub fn write_out_and_hold(&self) -> Result<Option<Untried<'_>>, Unwritten> {
-        self.shared.write_out_and_hold()
+    pub fn write_out_and_hold(&self, begun: WriteOut) -> Result<Option<Untried<'_>>, Unwritten> {
+        self.shared.write_out_and_hold(begun)
     }
 
     /// Makes durable what was written out.

@@ -22,6 +22,13 @@ pub struct Untried<'b> {
     _alone: MutexGuard<'b, ()>,
 }
 
+/// A write-out that has begun.
+#[derive(Debug, Clone, Copy)]
+pub struct WriteOut {
+    /// It covers contents with smaller numbers.
+    until: u64,
+}
+
 /// The memory that a writer found.
 pub(super) enum Room {
     /// Memory for one content at least.
@@ -90,9 +97,18 @@ impl Shared {
         room
     }
 
+    /// Has the threads write out all contents that are held now.
+    pub(super) fn begin_write_out(&self) -> WriteOut {
+        let mut guarded = self.lock();
+        let until = guarded.state.next_number();
+        guarded.urgent = guarded.urgent.max(until);
+        self.work.notify_one();
+        WriteOut { until }
+    }
+
     /// Does the work of [`super::WriteBuffer::write_out`].
     pub(super) fn write_out(&self) -> Result<(), Unwritten> {
-        let untried = self.write_out_and_hold()?;
+        let untried = self.write_out_and_hold(self.begin_write_out())?;
         match untried.and_then(|_held| self.lock().state.failure()) {
             Some(error) => Err(error.into()),
             None => Ok(()),
@@ -100,8 +116,10 @@ impl Shared {
     }
 
     /// Does the work of [`super::WriteBuffer::write_out_and_hold`].
-    pub(super) fn write_out_and_hold(&self) -> Result<Option<Untried<'_>>, Unwritten> {
-        let until = self.lock().state.next_number();
+    pub(super) fn write_out_and_hold(
+        &self,
+        WriteOut { until }: WriteOut,
+    ) -> Result<Option<Untried<'_>>, Unwritten> {
         if self.write_until(until)? {
             return Ok(None);
         }
@@ -119,7 +137,6 @@ impl Shared {
     /// were tried so far could be written.
     fn write_until(&self, until: u64) -> Result<bool, Unwritten> {
         let mut guarded = self.lock();
-        guarded.urgent = guarded.urgent.max(until);
         self.work.notify_one();
         while !guarded.state.is_written(until) {
             if guarded.is_broken {
@@ -221,6 +238,7 @@ impl Shared {
     /// Writes out everything that can be written.
     pub(super) fn drain(&self) {
         let mut guarded = self.lock();
+        self.work.notify_one();
         while !guarded.is_broken && self.write_flight(&mut guarded) {}
     }
 }

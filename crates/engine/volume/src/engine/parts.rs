@@ -49,6 +49,8 @@ pub(crate) struct EngineParts {
     pub(crate) remembered: Arc<Remembered>,
     pub(crate) health: Arc<Health>,
     pub(crate) metadata: Arc<dyn Disk>,
+    /// `true` if both disks write durably.
+    pub(crate) writes_beside: bool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) superblock: Superblock,
     pub(crate) tuning: Tuning,
@@ -89,6 +91,7 @@ impl Engine {
         data.hold_unused(&parts.held);
         let log = Log::new(LogParts {
             disk: parts.metadata,
+            writes_beside: parts.writes_beside,
             superblock: superblock.clone(),
             clock: Arc::clone(&clock),
             tuning,

@@ -14,6 +14,7 @@ mod open;
 mod opened;
 mod past_loss;
 mod plan;
+mod proof;
 mod recompress;
 mod remove;
 mod repair;

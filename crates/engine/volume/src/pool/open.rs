@@ -1,6 +1,7 @@
 //! Opens a pool: reads the newest checkpoint, replays the journal after it, and computes the state.
 
 use super::past_loss::PastLoss;
+use super::proof::Prover;
 use super::replayed_data::{ReplayedData, hold_in};
 use super::{LossChoice, Pool, Tuning};
 use crate::engine::{ContentSpace, ContentStore, Engine, EngineParts, Health, Remembered, Worker};
@@ -9,9 +10,9 @@ use crate::journal::Journal;
 use gemelo_base::Clock;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, MapEntry,
-    PackedPlace, Pbn, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock, VolumeId,
-    WHOLE_SLOT, find_roots, replay_journal,
+    AtLoss, Commit, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS,
+    MapEntry, PackedPlace, Pbn, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock,
+    VolumeId, WHOLE_SLOT, find_roots, replay_journal,
 };
 use gemelo_metadata::{
     BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
@@ -47,6 +48,8 @@ pub(crate) struct Recovered {
     pub(crate) past_loss: PastLoss,
     root: Root,
     last_commit: Option<LastCommit>,
+    /// A commit after that one, which a crash kept from being complete.
+    incomplete: Option<Commit>,
     /// `true` if the loss is recorded, so that the pool may be written.
     is_salvaged: bool,
     generation: u64,
@@ -81,13 +84,16 @@ pub(crate) fn recover(
     let mut past_loss = PastLoss::default();
     let mut replayed_data = ReplayedData::new(&superblock, &store);
     let options = ReplayOptions { at_loss: at_loss(salvage), reading: Reading::OneGood };
-    let replayed = replay_journal(&*disks.metadata, &superblock, &root, options, |mut commit| {
+    let prover = Prover::new(disks, &store, &superblock, is_salvaged);
+    let prove = |contents: &[_]| prover.prove(contents);
+    let apply = |mut commit| {
         replayed_data.take_from(&mut commit)?;
         match commit.follows_loss {
             true => past_loss.apply(&mut *backend, &commit),
             false => Ok(backend.replay(&commit.changes, &mut Vec::new())?),
         }
-    })?;
+    };
+    let replayed = replay_journal(&*disks.metadata, &superblock, &root, options, prove, apply)?;
     for number in &replayed.mended {
         damage.harmless.push(format!("both copies of commit {number} in part"));
     }
@@ -114,6 +120,10 @@ pub(crate) fn recover(
     }
     find_absent(&superblock, &*store, (&replayed_data, &*backend), &mut damage)?;
     let generation = replayed.generation.max(newest);
+    // The number of an incomplete commit is given again once the commit is erased. A repair leaves
+    // the journal as it is.
+    let taken = replayed.incomplete.filter(|_| is_salvaged).map(|commit| commit.header.number);
+    let next_commit = replayed.next_commit.max(taken.map_or(0, |number| number + 1));
     Ok(Recovered {
         superblock,
         store,
@@ -125,10 +135,11 @@ pub(crate) fn recover(
         past_loss,
         root,
         last_commit: replayed.last,
+        incomplete: replayed.incomplete,
         is_salvaged,
         generation,
         journal,
-        next_commit: replayed.next_commit,
+        next_commit,
         damage,
     })
 }
@@ -249,6 +260,7 @@ impl Pool {
             backend,
             root,
             last_commit,
+            incomplete,
             generation,
             mut journal,
             next_commit,
@@ -269,7 +281,7 @@ impl Pool {
             extend_data(&*store, backend.totals().data_blocks)?;
             unwritten = replayed_data.write(|pbn| space.is_used(pbn))?;
             if !is_salvaged {
-                let newest = Newest { root: &root, commit: last_commit.as_ref() };
+                let newest = Newest { root: &root, commit: last_commit.as_ref(), incomplete };
                 write_again(&disks, &*store, &superblock, &mut journal, newest)?;
             }
         }
@@ -292,6 +304,7 @@ impl Pool {
             remembered,
             health,
             metadata: Arc::clone(&disks.metadata),
+            writes_beside: disks.data.writes_durably() && disks.metadata.writes_durably(),
             clock,
             superblock,
             tuning,
@@ -419,13 +432,15 @@ impl WriteObserver for OfWholeBlocks {
 struct Newest<'n> {
     root: &'n Root,
     commit: Option<&'n LastCommit>,
+    incomplete: Option<Commit>,
 }
 
 /// Makes durable what the opening has read. The earlier process may have been killed between a
 /// write and its sync, or its sync may have failed. After a failed sync Linux takes the pages for
 /// clean, so another sync alone would do nothing. Only the newest root and the newest commit can be
 /// in doubt, because each was written after a good sync of everything that it refers to. The same
-/// bytes are written there again, and synced.
+/// bytes are written there again, and synced. An incomplete commit is erased, because contents that
+/// are written from now on might complete it.
 fn write_again(
     disks: &PoolDisks,
     store: &dyn Store,
@@ -434,7 +449,10 @@ fn write_again(
     newest: Newest<'_>,
 ) -> Result<()> {
     let io = |disk, action| VolumeError::io(disk, action);
-    let Newest { root, commit } = newest;
+    let Newest { root, commit, incomplete } = newest;
+    if let Some(Commit { offset, .. }) = incomplete {
+        journal.erase(&*disks.metadata, offset)?;
+    }
     let page = root.encode(superblock, PoolSeed::of(superblock));
     for offset in Root::offsets(root.generation) {
         disks

@@ -1,7 +1,10 @@
 //! Contents that commits of the journal carry, and that the data store may lack after a crash.
 //!
 //! A commit carries all contents that it stores or heals, or none of them. In the latter case the
-//! data store was synced before it was written, with everything that earlier commits carry.
+//! data store was synced before it was written, with everything that earlier commits carry. A
+//! commit that was written beside its contents is of the latter kind if another one follows it. If
+//! it is the last one, its contents were found in the data store, which proves nothing about
+//! others.
 
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
@@ -65,7 +68,10 @@ impl ReplayedData {
             );
             return Err(FormatError::damaged(what).into());
         }
-        if !replayed_data.is_empty() || !written.is_empty() {
+        if commit.is_proven {
+            written.iter().for_each(|pbn| drop(self.forms.remove(pbn)));
+            self.doubtful.retain(|pbn| self.forms.contains_key(pbn));
+        } else if !replayed_data.is_empty() || !written.is_empty() {
             let forms = &mut self.forms;
             if written.iter().any(|pbn| !replayed_data.contains_key(pbn)) {
                 forms.clear();

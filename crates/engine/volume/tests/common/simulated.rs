@@ -19,6 +19,9 @@
 //! A *kill* ends the process and nothing else: the next one reads what was written, and what was
 //! not synced still is not.
 //!
+//! *Durable writes* are those of a shared store: what a write has written is durable when the write
+//! returns, and only requests in flight are in doubt. Those of a list are in any order.
+//!
 //! A list of requests counts as one call for each run of ranges that follow one another. A fault
 //! hits one request of it, chosen by chance: an error leaves the others done, a power cut has those
 //! before it written and those after it not.
@@ -39,6 +42,7 @@ mod disk;
 pub mod rot;
 mod thin;
 
+use super::BLOCK;
 use super::bytes::Bytes;
 use super::history::Rotten;
 use super::hold::{Call, Gate, Hold};
@@ -122,6 +126,7 @@ pub struct World {
 pub struct SimulatedDisk {
     world: Arc<Mutex<World>>,
     which: usize,
+    writes_durably: bool,
 }
 
 /// Two disks and the faults that they have.
@@ -129,6 +134,7 @@ pub struct SimulatedDisk {
 pub struct Simulation {
     world: Arc<Mutex<World>>,
     open_store: OpenStore,
+    writes_durably: bool,
 }
 
 impl Simulation {
@@ -161,7 +167,18 @@ impl Simulation {
             panic_at: None,
             images,
         };
-        Self { world: Arc::new(Mutex::new(world)), open_store: BlockStore::open }
+        let world = Arc::new(Mutex::new(world));
+        Self { world, open_store: BlockStore::open, writes_durably: false }
+    }
+
+    /// The same disks, with durable writes or without, now and after a crash.
+    pub fn with_durable_writes(self, writes_durably: bool) -> Self {
+        Self { writes_durably, ..self }
+    }
+
+    /// Other disks of the same kind.
+    fn like(self, other: &Self) -> Self {
+        self.with_store(other.open_store).with_durable_writes(other.writes_durably)
     }
 
     /// The same disks, with this kind of store on the data disk, now and after a crash.
@@ -170,7 +187,10 @@ impl Simulation {
     }
 
     pub fn disks(&self) -> PoolDisks {
-        let disk = |which| Arc::new(SimulatedDisk { world: Arc::clone(&self.world), which });
+        let writes_durably = self.writes_durably;
+        let disk = |which| {
+            Arc::new(SimulatedDisk { world: Arc::clone(&self.world), which, writes_durably })
+        };
         PoolDisks::new(disk(DATA), disk(METADATA)).with_store(self.open_store)
     }
 
@@ -250,7 +270,7 @@ impl Simulation {
         let mut world = self.world.lock().unwrap();
         world.is_down = true;
         let images = world.survivors();
-        Self::of_images(seed, images).with_store(self.open_store)
+        Self::of_images(seed, images).like(self)
     }
 
     /// The disks after the worst power cut, which leaves no unsynced write.
@@ -263,7 +283,7 @@ impl Simulation {
     pub fn durable(&self) -> Self {
         let world = self.world.lock().unwrap();
         let images = [DATA, METADATA].map(|which| world.images[which].durable.clone());
-        Self::of_images(0, images).with_store(self.open_store)
+        Self::of_images(0, images).like(self)
     }
 
     /// The disks as the next process finds them after a kill: with all writes, of which unsynced
@@ -272,7 +292,7 @@ impl Simulation {
         let mut world = self.world.lock().unwrap();
         world.is_down = true;
         let seed = world.random.next_u64();
-        Self::of(seed, world.images.clone()).with_store(self.open_store)
+        Self::of(seed, world.images.clone()).like(self)
     }
 
     /// The present contents of the disks, data first.
@@ -402,6 +422,12 @@ impl World {
             count => self.random.below(count as u64) as usize,
         };
         Some(Hit { number, crashes, error })
+    }
+
+    /// Makes everything durable that was written to a disk.
+    fn settle(&mut self, which: usize) {
+        let until = self.images[which].sequence;
+        self.images[which].sync(until);
     }
 
     /// Takes the image of a power cut at this moment, for one call in `shot_one_in`.

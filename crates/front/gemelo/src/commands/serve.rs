@@ -179,7 +179,7 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     write_buffer: Option<Size>,
     /// Most new contents that a flush writes into the journal, so that it syncs one disk and not
-    /// two; 0 for none, more than 16m count as 16m [default: as the pool was made, 64k, or 256k
+    /// two; 0 for none, more than 16m count as 16m [default: as the pool was made, 64k, or 32k
     /// for a member of a domain]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     journal_data: Option<Size>,

@@ -57,7 +57,7 @@ fn what_could_not_be_written_is_not_tried_while_somebody_goes_on_without_it() {
     let (store, buffer) = buffer(8, false);
     store.fail(1, 99);
     write(&buffer, &[(1, 10)]);
-    let untried = buffer.write_out_and_hold().unwrap();
+    let untried = buffer.write_out_and_hold(buffer.begin_write_out()).unwrap();
     assert!(untried.is_some());
     let tries = tries_of(&store, 1);
     std::thread::scope(|scope| {

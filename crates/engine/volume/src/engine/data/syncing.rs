@@ -7,7 +7,7 @@
 use super::DataPath;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{DiskRole, Pbn};
-use gemelo_store::{Untried, Unwritten, WriteBuffer};
+use gemelo_store::{Untried, Unwritten, WriteBuffer, WriteOut};
 use std::collections::HashSet;
 
 /// The outcome of a sync of the data store that has succeeded.
@@ -35,14 +35,29 @@ impl DataPath {
         }
     }
 
+    /// Begins to write out what was written before, for [`Self::sync_begun`].
+    pub(crate) fn begin_write_out(&self) -> Option<WriteOut> {
+        self.contents.buffer().map(WriteBuffer::begin_write_out)
+    }
+
     /// Makes durable what was written before and has space. Contents of the blocks `freed` are not
     /// needed: the caller makes durable that nothing refers to them, and what refers to them not
     /// before that.
     pub(crate) fn sync_needed(&self, freed: &HashSet<Pbn>) -> Result<Synced<'_>> {
+        self.sync_begun(self.begin_write_out(), freed)
+    }
+
+    /// Does the same with what was written before a write-out began.
+    pub(crate) fn sync_begun(
+        &self,
+        begun: Option<WriteOut>,
+        freed: &HashSet<Pbn>,
+    ) -> Result<Synced<'_>> {
         let mut synced = Synced::default();
-        if let Some(buffer) = self.contents.buffer() {
+        if let Some((buffer, begun)) = self.contents.buffer().zip(begun) {
             self.health.check_writable()?;
-            let untried = buffer.write_out_and_hold().map_err(|error| self.stop_writing(error))?;
+            let written = buffer.write_out_and_hold(begun);
+            let untried = written.map_err(|error| self.stop_writing(error))?;
             if untried.is_some() {
                 synced = self.give_up_unneeded(buffer, freed)?;
                 synced.untried = untried;

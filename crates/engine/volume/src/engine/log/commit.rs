@@ -1,5 +1,6 @@
 //! Commits: the open one, and those on their way to the journal.
 
+mod beside;
 mod write;
 
 use super::journal_data::{JournalData, Unsynced};
@@ -27,6 +28,8 @@ pub(super) struct OpenCommit {
     buffer: Vec<u8>,
     effects: Effects,
     unsynced: Unsynced,
+    /// `true` if a damaged block was written again, whose content the commit does not name.
+    heals: bool,
     /// Most contents that the commit may carry.
     max_journal_data_blocks: usize,
     /// `true` if the identified blocks are noted, for a veto.
@@ -62,6 +65,7 @@ impl OpenCommit {
             buffer: vec![0; COMMIT_HEADER_BYTES],
             effects: Effects::default(),
             unsynced: Unsynced::None,
+            heals: false,
             max_journal_data_blocks,
             notes_identified,
         }
@@ -80,6 +84,7 @@ impl OpenCommit {
         if let Some(pbn) = change.written_block() {
             self.unsynced.add(pbn, self.max_journal_data_blocks);
         }
+        self.heals |= matches!(change, Change::Suspect { is_suspect: false, .. });
         change.encode(&mut self.buffer);
         Ok(())
     }
@@ -113,10 +118,11 @@ impl OpenCommit {
     /// Closes the open commit and begins the next one.
     pub(super) fn close(&mut self) -> ClosedCommit {
         let next = Self::new(self.number + 1, self.max_journal_data_blocks, self.notes_identified);
-        let Self { number, buffer, effects, unsynced, .. } = std::mem::replace(self, next);
+        let closed = std::mem::replace(self, next);
+        let Self { number, buffer, effects, unsynced, heals, .. } = closed;
         assert!(buffer.len() >= COMMIT_HEADER_BYTES, "a commit begins with its header");
         let bytes = buffer.len().next_multiple_of(PAGE_BYTES) as u64 + effects.bytes();
-        ClosedCommit { number, buffer, effects, bytes, unsynced, is_built: false }
+        ClosedCommit { number, buffer, effects, bytes, unsynced, heals, is_built: false }
     }
 }
 
@@ -139,6 +145,8 @@ pub(super) struct ClosedCommit {
     pub(super) bytes: u64,
     /// The contents that the commit refers to and does not carry, until a sync has covered them.
     pub(super) unsynced: Unsynced,
+    /// `true` if a damaged block was written again, whose content the commit does not name.
+    heals: bool,
     pub(super) is_built: bool,
 }
 
@@ -150,6 +158,7 @@ impl ClosedCommit {
         let changes = later.buffer.split_off(COMMIT_HEADER_BYTES);
         self.buffer.extend_from_slice(&changes);
         self.effects.append(std::mem::take(&mut later.effects));
+        self.heals |= later.heals;
         self.bytes += later.bytes;
         later.bytes = 0;
         self.unsynced.append(std::mem::take(&mut later.unsynced), max_journal_data_blocks);

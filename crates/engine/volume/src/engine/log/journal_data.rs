@@ -115,7 +115,7 @@ impl JournalData {
 
     /// Notes that a sync of the data store has covered all contents so far. Returns the blocks of
     /// which the veto may learn.
-    fn settle(&mut self) -> Vec<Pbn> {
+    pub(super) fn settle(&mut self) -> Vec<Pbn> {
         self.settle_except(&[], 0)
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Log {
     pub(super) max_journal_data_bytes: u64,
     /// The same in blocks.
     pub(super) max_journal_data_blocks: usize,
+    /// `true` if commits may be written beside their contents.
+    pub(super) writes_beside: bool,
     /// Bytes of the open commit, to be looked at without a lock.
     pub(super) open_bytes: AtomicU64,
     /// Bytes of the commits that wait, to be looked at without a lock.
@@ -55,6 +57,8 @@ pub(crate) struct Log {
 /// Everything that a log is opened with.
 pub(crate) struct LogParts {
     pub(crate) disk: Arc<dyn Disk>,
+    /// `true` if both disks write durably.
+    pub(crate) writes_beside: bool,
     pub(crate) superblock: Superblock,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tuning: Tuning,
@@ -100,6 +104,7 @@ impl Log {
             health: Arc::clone(health),
             max_journal_data_bytes,
             max_journal_data_blocks,
+            writes_beside: parts.writes_beside,
             open_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             figures,

@@ -96,6 +96,9 @@ impl SimulatedDisk {
         if hit.is_none() {
             world.maybe_shoot();
         }
+        if self.writes_durably && !world.is_down {
+            world.settle(self.which);
+        }
     }
 
     const fn place(&self, call: Option<Call>, offset: u64) -> Place {
@@ -108,6 +111,9 @@ impl SimulatedDisk {
         let crashes = world.enter(self.place(None, 0), false)?;
         change(&mut world.images[self.which]);
         world.maybe_shoot();
+        if self.writes_durably && !crashes {
+            world.settle(self.which);
+        }
         world.end_call(crashes)
     }
 }
@@ -122,6 +128,9 @@ impl Disk for SimulatedDisk {
         let crashes = world.enter(self.place(None, 0), true)?;
         world.images[self.which].set_len(length as usize);
         world.maybe_shoot();
+        if self.writes_durably && !crashes {
+            world.settle(self.which);
+        }
         world.end_call(crashes)
     }
 
@@ -132,9 +141,21 @@ impl Disk for SimulatedDisk {
     }
 
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        for run in writes.chunk_by_mut(DiskWrite::is_followed_by) {
-            self.write_run(run);
+        let mut runs: Vec<_> = writes.chunk_by_mut(DiskWrite::is_followed_by).collect();
+        if self.writes_durably {
+            let random = &mut self.world.lock().unwrap().random;
+            (1..runs.len()).for_each(|at| runs.swap(at, random.below(at as u64 + 1) as usize));
         }
+        runs.into_iter().for_each(|run| self.write_run(run));
+    }
+
+    fn writes_durably(&self) -> bool {
+        self.writes_durably
+    }
+
+    /// Few contents go to the journal of a disk with durable writes.
+    fn bytes_per_sync(&self) -> u64 {
+        if self.writes_durably { 4 * BLOCK as u64 } else { 128 << 10 }
     }
 
     fn sync(&self) -> io::Result<()> {

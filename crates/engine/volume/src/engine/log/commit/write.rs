@@ -4,7 +4,7 @@ use super::{Committer, Effects, Written};
 use crate::counters::add;
 use crate::engine::log::{Log, State};
 use crate::error::Result;
-use gemelo_format::{COPIES, Pbn, build_commit};
+use gemelo_format::{COPIES, CommitOrder, NewCommit, Pbn, append_freed, build_commit};
 use gemelo_metadata::Pressure;
 use std::sync::atomic::Ordering;
 
@@ -97,33 +97,61 @@ impl Log {
         &self,
         committer: &mut Committer,
     ) -> Result<Written> {
-        self.settle_contents(committer)?;
-        while let Some(commit) = committer.waiting.front_mut() {
-            assert_eq!(commit.number, committer.durable + 1, "no commit is left out");
-            assert!(commit.unsynced.is_none(), "a commit refers to contents that are nowhere");
-            if !commit.is_built {
-                build_commit(&mut commit.buffer, commit.number, committer.generation, self.seed);
-                commit.is_built = true;
-            }
-            if !committer.journal.has_room(commit.buffer.len()) {
+        while !committer.waiting.is_empty() {
+            let order = self.settle_contents(committer)?;
+            if self.write_first(committer, order)? == Written::NoRoom {
                 return Ok(Written::NoRoom);
             }
-            let now_ns = self.clock.now_ns();
-            committer.journal.marker().write_if_due(&*self.disk, committer.durable, now_ns);
-            committer.journal.write(&*self.disk, &commit.buffer)?;
-            self.sync()?;
-            committer.journal.advance(commit.buffer.len());
-            committer.journal.marker().note_commit(now_ns);
-            committer.durable = commit.number;
-            add(&self.counters.commits, 1);
-            add(&self.counters.journal_bytes, (COPIES * commit.buffer.len()) as u64);
-            let effects = std::mem::take(&mut commit.effects);
-            committer.waiting.pop_front();
-            self.publish(committer);
-            let effects = committer.hold_back(effects);
-            self.take_effect(effects);
         }
         Ok(Written::All)
+    }
+
+    /// Writes the first of the waiting commits. It keeps waiting if its contents have no space.
+    fn write_first(&self, committer: &mut Committer, order: CommitOrder) -> Result<Written> {
+        committer.journal.erase_taken_back(&*self.disk)?;
+        let (durable, generation) = (committer.durable, committer.generation);
+        let Some(commit) = committer.waiting.front_mut() else { return Ok(Written::All) };
+        assert_eq!(commit.number, durable + 1, "no commit is left out");
+        let is_beside = order == CommitOrder::BesideContents;
+        assert!(is_beside || commit.unsynced.is_none(), "a commit refers to contents nowhere");
+        let end = commit.buffer.len();
+        if !commit.is_built {
+            if is_beside {
+                append_freed(&mut commit.buffer, &commit.effects.freed);
+            }
+            let new = NewCommit { number: commit.number, generation, order };
+            build_commit(&mut commit.buffer, new, self.seed);
+            commit.is_built = true;
+        }
+        if !committer.journal.has_room(commit.buffer.len()) {
+            assert!(!is_beside, "a commit beside its contents has room");
+            return Ok(Written::NoRoom);
+        }
+        let begun = if is_beside { self.data.begin_write_out() } else { None };
+        let now_ns = self.clock.now_ns();
+        let written = committer
+            .journal
+            .write(&*self.disk, &commit.buffer, (durable, now_ns))
+            .and_then(|()| self.sync());
+        if is_beside && !self.finish_contents(committer, begun, end)? {
+            return Ok(Written::All);
+        }
+        written?;
+        self.count_first(committer, now_ns);
+        Ok(Written::All)
+    }
+
+    /// Counts the first of the waiting commits, which is durable.
+    fn count_first(&self, committer: &mut Committer, now_ns: u64) {
+        let Some(commit) = committer.waiting.pop_front() else { return };
+        committer.journal.advance(commit.buffer.len());
+        committer.journal.marker().note_commit(now_ns);
+        committer.durable = commit.number;
+        add(&self.counters.commits, 1);
+        add(&self.counters.journal_bytes, (COPIES * commit.buffer.len()) as u64);
+        self.publish(committer);
+        let effects = committer.hold_back(commit.effects);
+        self.take_effect(effects);
     }
 
     /// Marks the newest commit as durable if none has followed for a while. The next commit would

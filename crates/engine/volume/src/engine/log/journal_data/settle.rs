@@ -5,7 +5,7 @@ use crate::counters::add;
 use crate::engine::log::Log;
 use crate::engine::log::commit::{ClosedCommit, Committer, Written};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, DiskRole, PAGE_BYTES, Pbn};
+use gemelo_format::{Change, CommitOrder, DiskRole, PAGE_BYTES, Pbn};
 
 /// A commit that carries contents takes this part of the journal at most, so that a short journal
 /// is not full after a few of them.
@@ -33,12 +33,19 @@ struct JournalDataSizes {
 
 impl Log {
     /// Makes the contents durable that the waiting commits refer to: the commits carry them if they
-    /// are few, and else the data store is synced.
-    pub(in crate::engine::log) fn settle_contents(&self, committer: &mut Committer) -> Result<()> {
+    /// are few, and else the data store is synced, unless the first commit is written beside them.
+    pub(in crate::engine::log) fn settle_contents(
+        &self,
+        committer: &mut Committer,
+    ) -> Result<CommitOrder> {
         if !committer.waits_for_data() || self.journal_contents(committer) {
-            return Ok(());
+            return Ok(CommitOrder::AfterContents);
         }
-        self.sync_contents(committer)
+        if self.may_write_beside(committer) {
+            return Ok(CommitOrder::BesideContents);
+        }
+        self.sync_contents(committer)?;
+        Ok(CommitOrder::AfterContents)
     }
 
     /// Syncs the data store, and lets the last commit carry what has no space there.
