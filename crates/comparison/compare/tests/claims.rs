@@ -9,10 +9,10 @@
 
 mod common;
 
-use common::{campaign, groups, repetitions, target};
+use common::{campaign, groups, repetition, repetitions, target};
 use gemelo_base::random::Random;
 use gemelo_compare::{ClaimVerdict, Groups, Place, Standards, judge};
-use gemelo_record::{CampaignRecord, ClaimRecord, LeastFigure, LeastScale};
+use gemelo_record::{Better, CampaignRecord, ClaimRecord, LeastFigure, LeastScale, Stats};
 
 fn claim(tests: &[&str]) -> ClaimRecord {
     ClaimRecord {
@@ -138,6 +138,32 @@ fn one_repetition_decides_nothing() {
             "{found:?}"
         );
     }
+}
+
+/// Counts without spread are exact. Rates without spread have an unknown noise, which is the reason
+/// of a difference of zero as well: nothing is divided.
+#[test]
+fn values_that_do_not_differ_are_exact_if_they_are_counted() {
+    let campaign = campaign(vec![target("volume", None)], &["load"]);
+    let judge = |figure: &str, relation: &str| {
+        let mut groups = Groups::default();
+        for number in 1..=5 {
+            let mut figures = Stats::default();
+            figures.push(figure, 3.5, Better::Neither);
+            groups.add(Place::new("load", "volume"), repetition(number, figures));
+        }
+        let term = format!("{figure}[load, volume]");
+        judged(&claim(&[&format!("{term}{relation}")]), &campaign, &groups)
+    };
+    let minus = |figure: &str| format!(" - {figure}[load, volume] < 0.1");
+    assert_eq!(judge("entropy/file_bits", " < 3.6"), ClaimVerdict::Confirmed);
+    assert_eq!(judge("entropy/file_bits", &minus("entropy/file_bits")), ClaimVerdict::Confirmed);
+    let timed = "write/operations_per_s";
+    let verdict = judge(timed, &minus(timed));
+    assert!(
+        matches!(&verdict, ClaimVerdict::Undecided { reason } if reason.contains("do not differ")),
+        "{verdict:?}"
+    );
 }
 
 fn min_figure(name: &str, value: f64) -> Option<LeastFigure> {

@@ -27,13 +27,16 @@ pub fn name_parts(name: &str) -> NameParts<'_> {
     }
 }
 
-/// Returns `true` for a figure that is counted and not timed: space in use, and shares and ratios
-/// of contents. The same data give the same count, so repetitions that do not differ say that the
-/// count is exact. For a figure that is timed, they would say that its clock is too coarse.
+/// Kinds of figures that are computed from data and not timed.
+const COUNTED_KINDS: [&str; 6] = ["space", "scan", "written", "entropy", "content", "accesses"];
+
+/// Returns `true` for a figure that is counted and not timed: space in use, shares and ratios of
+/// contents, their entropy, and accesses of blocks. The same data give the same count, so
+/// repetitions that do not differ say that the count is exact. For a figure that is timed, they would say that its clock is too coarse.
 #[must_use]
 pub fn is_counted(name: &str) -> bool {
     let NameParts { kind, quantity, .. } = name_parts(name);
-    ["space", "scan", "written"].contains(&kind) && !quantity.ends_with("_per_s")
+    COUNTED_KINDS.contains(&kind) && !quantity.ends_with("_per_s")
 }
 
 #[cfg(test)]
@@ -55,6 +58,7 @@ mod tests {
             ("space/data_bytes", true),
             ("job.space/dedup_ratio", true),
             ("4096.scan/saved_bytes", true),
+            ("entropy/file_bits", true),
             ("scan/bytes_per_s", false),
             ("write/operations_per_s", false),
             ("run/elapsed_ns", false),

@@ -21,18 +21,23 @@ use std::time::Duration;
 
 const NS_PER_S: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
-/// The time in which the finder of the background looks several times.
-const SOME_LOOKS: Duration = Duration::from_millis(200);
+/// The finder of the background reads the clock this often in several looks for work.
+const SOME_LOOKS: u64 = 12;
 
 /// A clock that moves by hand, on which each look at the processor time takes a millisecond of it.
 #[derive(Default)]
 struct HandClock {
     time: ManualClock,
     cpu_ms: AtomicU64,
+    /// Reads of the time by the finder of the background.
+    read_by_finder: AtomicU64,
 }
 
 impl Clock for HandClock {
     fn now_ns(&self) -> u64 {
+        if std::thread::current().name() == Some("gemelo-finder") {
+            self.read_by_finder.fetch_add(1, Ordering::Relaxed);
+        }
         self.time.now_ns()
     }
 
@@ -68,9 +73,18 @@ impl World {
             pool.create_volume(name, blocks * BLOCK as u64, DedupMode::Offline).unwrap();
             write(&pool.volume(name).unwrap(), 0, &bytes).unwrap();
         }
+        let world = Self { pool, clock, _simulation: simulation };
         // The finder sees these requests before time passes.
-        std::thread::sleep(SOME_LOOKS);
-        Self { pool, clock, _simulation: simulation }
+        world.wait_for_some_looks();
+        world
+    }
+
+    /// Waits until the finder of the background has looked for work several times.
+    fn wait_for_some_looks(&self) {
+        let until = self.clock.read_by_finder.load(Ordering::Relaxed) + SOME_LOOKS;
+        while self.clock.read_by_finder.load(Ordering::Relaxed) < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn advance_s(&self, seconds: u64) {
@@ -104,7 +118,7 @@ fn a_paused_finder_does_nothing_until_it_goes_on_and_counts_the_time() {
     world.pool.pause_finder(true);
     world.eventually(|world| world.figures().state, &FinderState::Paused);
     world.advance_s(6);
-    std::thread::sleep(SOME_LOOKS);
+    world.wait_for_some_looks();
     world.advance_s(10);
     world.eventually(|world| world.figures().held_back.paused_ns, &(10 * NS_PER_S));
     let figures = world.figures();
@@ -116,7 +130,7 @@ fn a_paused_finder_does_nothing_until_it_goes_on_and_counts_the_time() {
     assert_eq!(report.examined_blocks, 100, "a command works all the same");
     write(&world.pool.volume("a").unwrap(), 0, &content(7, BLOCK)).unwrap();
     world.advance_s(6);
-    std::thread::sleep(SOME_LOOKS);
+    world.wait_for_some_looks();
     assert_eq!(world.examined(), 100);
     world.pool.pause_finder(false);
     world.eventually(World::examined, &101);
@@ -166,7 +180,7 @@ fn a_request_holds_the_finder_back_to_its_share_of_a_core() {
     read(&world.pool.volume("a").unwrap(), 0, BLOCK).unwrap();
     world.pool.pause_finder(false);
     world.eventually(|world| world.figures().state, &FinderState::Load);
-    std::thread::sleep(SOME_LOOKS);
+    world.wait_for_some_looks();
     assert_eq!(world.examined(), 512, "a step of 256 KiB has used more than the 2 ms it may use");
     // No request follows, so the pool is idle.
     world.advance_s(1);
@@ -202,7 +216,7 @@ fn a_volume_with_endless_work_does_not_keep_the_finder_from_another() {
     world.pool.create_volume("little", LITTLE_BLOCKS * block, DedupMode::Offline).unwrap();
     let bytes: Vec<u8> = (0..LITTLE_BLOCKS).flat_map(|lbn| content(99_000 + lbn, BLOCK)).collect();
     write(&world.pool.volume("little").unwrap(), 0, &bytes).unwrap();
-    std::thread::sleep(SOME_LOOKS);
+    world.wait_for_some_looks();
     let backlog = |name: &str| {
         let volumes = world.pool.volumes();
         volumes.iter().find(|volume| volume.record.name == name).unwrap().backlog_blocks
@@ -332,7 +346,7 @@ fn blocks_that_are_soon_written_again_are_left_alone_and_the_delay_grows() {
     for _ in 0..3 {
         world.advance_s(3);
         write(&volume, 0, &bytes).unwrap();
-        std::thread::sleep(SOME_LOOKS);
+        world.wait_for_some_looks();
     }
     assert_eq!(world.examined(), before, "the delay is longer than the distance of rewrites");
     assert!(figures().wasted_blocks <= figures().sampled_blocks);

@@ -295,23 +295,23 @@ fn a_ring_that_is_full_again_and_again_loses_nothing() {
 /// An opening holds journal data in memory, so they have a bound, however long the journal is.
 #[test]
 fn commits_carry_16_mib_at_most_between_two_syncs_of_the_data_store() {
-    const MOST_BYTES: u64 = 16 << 20;
+    const MAX_BYTES: u64 = 16 << 20;
     let options =
         PoolOptions { journal_bytes: Some(96 << 20), ..options_with(BackendKind::Log, 50_000) };
     let tuning = Tuning { write_buffer_bytes: 1 << 20, ..tuning() };
     let world = world_of(&options, tuning);
     let generation = world.pool.stat().unwrap().generation;
     let (mut carried, mut total) = (0, 0);
-    for round in 0..MOST_BYTES / (BLOCKS * BLOCK as u64) + 100 {
+    for round in 0..MAX_BYTES / (BLOCKS * BLOCK as u64) + 100 {
         (0..BLOCKS).for_each(|lbn| world.put(lbn, 1 + round * BLOCKS + lbn));
         let syncs = world.simulation.syncs();
         flush(&world.volume).unwrap();
         let bytes = world.pool.stat().unwrap().activity.journal_data_bytes - total;
         total += bytes;
         carried = if world.simulation.syncs() - syncs == 1 { carried + bytes } else { 0 };
-        assert!(carried <= MOST_BYTES, "round {round}: {carried} bytes");
+        assert!(carried <= MAX_BYTES, "round {round}: {carried} bytes");
     }
-    assert!(total > MOST_BYTES, "{total} bytes");
+    assert!(total > MAX_BYTES, "{total} bytes");
     assert_eq!(world.pool.stat().unwrap().generation, generation, "no checkpoint has synced");
 }
 

@@ -127,7 +127,7 @@ impl Measurements<'_> {
                 let verdict = match (self.too_small(&condition), self.invalid(&condition)) {
                     (Some(reason), _) => ClaimVerdict::TooSmall { reason },
                     (None, Some(reason)) => ClaimVerdict::Undecided { reason: reason.to_owned() },
-                    (None, None) => verdict(condition.relation, &number),
+                    (None, None) => verdict(&condition, &number),
                 };
                 (number.estimate, verdict)
             }
@@ -257,7 +257,9 @@ fn number(pairs: &Pairs, estimate: Option<Estimate>, terms: &[&Term]) -> Number 
     Number { estimate, repetitions: pairs.count() }
 }
 
-fn verdict(relation: Relation, number: &Number) -> ClaimVerdict {
+fn verdict(condition: &Condition, number: &Number) -> ClaimVerdict {
+    let relation = condition.relation;
+    let divides = !matches!(condition.expression, Expression::Mean(_) | Expression::Difference(..));
     let undecided = |reason: String| ClaimVerdict::Undecided { reason };
     let Some(measured) = number.estimate else {
         return undecided("the divisor is zero, so there is no ratio".to_owned());
@@ -267,7 +269,7 @@ fn verdict(relation: Relation, number: &Number) -> ClaimVerdict {
         Some((_, Some(false))) => ClaimVerdict::Refuted,
         Some((interval, None)) => undecided(on_both_sides(relation, interval)),
         None if number.repetitions < 2 => undecided(Doubt::OneRepetition.sentence().to_owned()),
-        None if measured.value == 0.0 => undecided(Doubt::Zero.sentence().to_owned()),
+        None if divides && measured.value == 0.0 => undecided(Doubt::Zero.sentence().to_owned()),
         None => undecided(Doubt::NoSpread.sentence().to_owned()),
     }
 }

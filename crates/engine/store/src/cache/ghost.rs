@@ -7,7 +7,7 @@ use gemelo_format::Pbn;
 /// newer one takes it.
 const PLACES: usize = 2;
 /// PBNs that are remembered at most, however large the cache is: 4 MiB of memory.
-const MOST_REMEMBERED: usize = 1 << 18;
+const MAX_REMEMBERED: usize = 1 << 18;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Mark {
@@ -30,7 +30,7 @@ pub(super) struct Ghost {
 impl Ghost {
     /// Makes one that remembers the last PBNs, as many as a cache has contents.
     pub(super) fn new(contents: usize) -> Self {
-        Self { marks: Vec::new(), noted: 0, most: contents.min(MOST_REMEMBERED) }
+        Self { marks: Vec::new(), noted: 0, most: contents.min(MAX_REMEMBERED) }
     }
 
     /// Notes a PBN.

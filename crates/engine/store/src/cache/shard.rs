@@ -22,7 +22,7 @@ const SMALL_PART: usize = 10;
 /// A content moves to the main queue if it was found this often in the small one.
 const OFTEN: u8 = 2;
 /// A content is counted as found up to this often.
-const MOST_FOUND: u8 = 3;
+const MAX_FOUND: u8 = 3;
 /// Contents that get another turn, or are in use, at one search for a content that leaves.
 const MAX_PASSED_OVER: usize = 64;
 /// Slots without a content that are looked at in the search for one that no reader uses.
@@ -111,7 +111,7 @@ impl Shard {
     /// Returns the content of a PBN, and counts that it was found.
     pub(super) fn find(&mut self, pbn: Pbn) -> Option<Slot> {
         let kept = self.table.find_mut(hash(pbn), |kept| kept.pbn == pbn)?;
-        kept.found = (kept.found + 1).min(MOST_FOUND);
+        kept.found = (kept.found + 1).min(MAX_FOUND);
         Some(Arc::clone(&kept.slot))
     }
 

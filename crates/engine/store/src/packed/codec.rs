@@ -7,6 +7,7 @@ use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -191,11 +192,28 @@ pub(super) fn decompress(algorithm: u8, bytes: &[u8], content: &mut [u8]) -> boo
     let length = if algorithm == LZ4 {
         decompress_into(bytes, content).ok()
     } else if algorithm == Compression::Zstd(1).algorithm() {
-        zstd::bulk::decompress_to_buffer(bytes, content).ok()
+        ZSTD.with_borrow_mut(|context| decompress_zstd(context, bytes, content))
     } else {
         None
     };
     length == Some(content.len())
+}
+
+thread_local! {
+    /// A context of Zstandard takes about 100 KB, so each thread keeps the one that it made.
+    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn decompress_zstd(
+    context: &mut Option<zstd::bulk::Decompressor<'static>>,
+    bytes: &[u8],
+    content: &mut [u8],
+) -> Option<usize> {
+    let context = match context {
+        Some(context) => context,
+        None => context.insert(zstd::bulk::Decompressor::new().ok()?),
+    };
+    context.decompress_to_buffer(bytes, content).ok()
 }
 
 #[cfg(test)]

@@ -4,6 +4,12 @@
 use std::sync::Arc;
 
 const PAGE: usize = 4096;
+const ZEROS: [u8; PAGE] = [0; PAGE];
+
+/// Returns whether these bytes of a page are zeros. Comparing two slices is the fastest way.
+fn are_zeros(bytes: &[u8]) -> bool {
+    *bytes == ZEROS[..bytes.len()]
+}
 
 #[derive(Clone, Default)]
 pub struct Bytes {
@@ -17,7 +23,7 @@ impl From<Vec<u8>> for Bytes {
         let mut all = Self::default();
         all.resize(bytes.len());
         for (number, page) in bytes.chunks(PAGE).enumerate() {
-            if page.iter().any(|byte| *byte != 0) {
+            if !are_zeros(page) {
                 all.write(number * PAGE, page);
             }
         }
@@ -81,7 +87,7 @@ impl Bytes {
             let from = &bytes[done..done + count];
             done += count;
             let page = &mut self.pages[page];
-            if page.is_none() && from.iter().all(|byte| *byte == 0) {
+            if page.is_none() && are_zeros(from) {
                 continue;
             }
             let page = page.get_or_insert_with(|| Arc::new([0; PAGE]));
