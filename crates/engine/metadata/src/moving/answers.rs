@@ -175,6 +175,7 @@ impl MetadataBackend for MovableBackend {
         for change in changes {
             self.from.apply(std::slice::from_ref(change), freed)?;
             to.follow(&*self.from, change);
+            to.check_root()?;
         }
         Ok(())
     }

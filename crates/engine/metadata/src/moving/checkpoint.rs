@@ -59,7 +59,11 @@ impl Checkpoint for MovableBackend {
 
     fn freeze(&mut self) {
         if let Some(to) = self.switching_mut() {
-            return to.backend.freeze();
+            if !to.failure.is_set() {
+                to.is_frozen = true;
+                return to.backend.freeze();
+            }
+            to.is_switching = false;
         }
         self.from.freeze();
         if let Some(to) = self.to.as_mut().filter(|to| !to.failure.is_set()) {
@@ -92,7 +96,7 @@ impl Checkpoint for MovableBackend {
 
     fn abandon(&mut self) {
         if let Some(to) = self.switching_mut() {
-            to.is_switching = false;
+            (to.is_switching, to.is_frozen) = (false, false);
             return to.backend.abandon();
         }
         self.from.abandon();

@@ -16,6 +16,14 @@ impl Mirror {
         }
     }
 
+    /// Fails if the new backend has failed after the state that its own root has, which may be
+    /// durable: there is no way back to the old one.
+    pub(super) fn check_root(&self) -> Result<()> {
+        let is_last = self.is_switching && self.is_frozen;
+        let failure = if is_last { self.failure.0.lock().take() } else { None };
+        failure.map_or(Ok(()), Err)
+    }
+
     fn follow_one(&mut self, from: &dyn MetadataBackend, change: &Change) -> Result<()> {
         match change {
             Change::Store { volume, lbn, .. } | Change::Share { volume, lbn, .. } => {

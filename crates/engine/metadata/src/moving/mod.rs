@@ -122,6 +122,11 @@ impl MovableBackend {
         self.to.is_some()
     }
 
+    /// Ends what [`Self::begin_switch`] has begun, if the checkpoint was not written.
+    pub fn end_switch(&mut self) {
+        self.to.iter_mut().for_each(|to| to.is_switching = false);
+    }
+
     /// Has the next checkpoint be that of the new backend, if this has every volume and no volume
     /// is half made or half removed. Returns whether that is so.
     ///

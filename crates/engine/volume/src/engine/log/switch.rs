@@ -56,7 +56,10 @@ impl Log {
                 return Ok(false);
             }
         }
-        self.checkpoint_alone()?;
-        Ok(!self.read().backend.is_moving())
+        let written = self.checkpoint_alone();
+        let mut state = self.write();
+        // Another checkpoint may come when the list of volumes has changed.
+        state.backend.end_switch();
+        written.map(|()| !state.backend.is_moving())
     }
 }
