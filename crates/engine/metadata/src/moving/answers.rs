@@ -180,6 +180,11 @@ impl MetadataBackend for MovableBackend {
         Ok(())
     }
 
+    fn replay(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
+        assert!(self.to.is_none(), "a journal is replayed before a move begins");
+        self.from.replay(changes, freed)
+    }
+
     fn settle(&mut self) -> Result<()> {
         self.from.settle()
     }
