@@ -32,7 +32,8 @@ const COUNTED_KINDS: [&str; 6] = ["space", "scan", "written", "entropy", "conten
 
 /// Returns `true` for a figure that is counted and not timed: space in use, shares and ratios of
 /// contents, their entropy, and accesses of blocks. The same data give the same count, so
-/// repetitions that do not differ say that the count is exact. For a figure that is timed, they would say that its clock is too coarse.
+/// repetitions that do not differ say that the count is exact. For a figure that is timed, they
+/// would say that its clock is too coarse.
 #[must_use]
 pub fn is_counted(name: &str) -> bool {
     let NameParts { kind, quantity, .. } = name_parts(name);

@@ -2,9 +2,9 @@
 //!
 //! The new backend begins empty, beside the old one, in free slots of the same disk. Every change
 //! is made in the old backend, and what it changed of volumes that the new one has is then set
-//! there as well ([`follow`]). The maps are copied piece by piece ([`copy`]), a volume after the one that
-//! it was cloned from, so that the new maps share what the old ones do. Each checkpoint of the old
-//! backend also writes the pages of the new one, without a root. When the new backend has
+//! there as well ([`follow`]). The maps are copied piece by piece ([`copy`]), a volume after the
+//! one that it was cloned from, so that the new maps share what the old ones do. Each checkpoint of
+//! the old backend also writes the pages of the new one, without a root. When the new backend has
 //! everything, one checkpoint is that of the new backend, and its root ends the move
 //! ([`checkpoint`]). A crash before finds the old backend, and free slots.
 
