@@ -120,9 +120,9 @@ impl Walk {
         };
         let makes_no_sense =
             || FormatError::damaged("the table of the checkpoint cannot be decoded");
-        let is_whole = if walk.superblock.backend.layout() != Layout::Pages {
+        let is_whole = if root.backend.layout() != Layout::Pages {
             let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
-            walk.read_trees(&table, &mut pages)?
+            walk.read_trees(&table, root.backend.layout(), &mut pages)?
         } else {
             let table = Table::decode(&chain.stream).ok_or_else(makes_no_sense)?;
             walk.read_pages(&table, &mut pages)?
@@ -148,10 +148,10 @@ impl Walk {
     fn read_trees(
         &mut self,
         table: &StoreTable,
+        layout: Layout,
         pages: &mut Pages<'_>,
     ) -> Result<bool, FormatError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
-        let layout = self.superblock.backend.layout();
         let mut reader =
             TreeReader { is_table: layout != Layout::Trees, buckets: table.buckets, pages };
         let mut is_whole = true;
@@ -239,11 +239,8 @@ impl Walk {
             let (map, below) = known.or_insert_with(|| {
                 (WalkMap::of(below.regions.iter().cloned()), Arc::clone(&below))
             });
+            // LBNs beyond the end are those of a volume that was being shrunk. An opening unmaps them.
             let mut map = map.clone();
-            if let Some((lbn, _)) = map.range(blocks..u64::MAX).next() {
-                let what = format!("volume '{name}' maps block {lbn}, beyond its end");
-                pages.report.add(true, what);
-            }
             for lost in below.lost.iter().filter(|lost| lost.lbns.start < blocks) {
                 if !lost.is_known {
                     is_whole = false;

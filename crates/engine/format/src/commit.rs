@@ -173,7 +173,6 @@ mod tests {
             block_bytes: 4096,
             pool_id: [1; 16],
             key: [2; 32],
-            backend: crate::types::BackendKind::Log,
             fingerprint: crate::types::FingerprintKind::Blake3,
             ring_pages: 8,
         };

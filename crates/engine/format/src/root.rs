@@ -7,7 +7,7 @@ use super::table::{decode_link, encode_link};
 use super::{FlushMarks, NodeRef, PAGE_BYTES, Page, PoolSeed, Superblock};
 use crate::DiskRole;
 use crate::error::{FormatError, Result};
-use crate::types::Pbn;
+use crate::types::{BackendKind, Pbn};
 use gemelo_disk::Disk;
 
 const MAGIC: &[u8; 8] = b"GEMELORT";
@@ -24,6 +24,8 @@ pub struct Root {
     pub next_commit: u64,
     /// Offset of that commit in bytes from the journal's start, whether it exists yet or not.
     pub journal_offset: u64,
+    /// The backend that wrote the checkpoint, and that reads it.
+    pub backend: BackendKind,
     /// The first page of the table, unless the backend has none.
     pub table: Option<NodeRef>,
     /// Length of the table in bytes.
@@ -49,7 +51,7 @@ impl Root {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.extend_from_slice(&encode_link(self.table));
-        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&[self.backend.byte(), 0, 0, 0]);
         bytes.extend_from_slice(&self.table_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.data_blocks.to_le_bytes());
         bytes.extend_from_slice(&self.next_volume.to_le_bytes());
@@ -70,12 +72,17 @@ impl Root {
         if reader.array()? != *MAGIC || reader.array()? != superblock.pool_id {
             return None;
         }
+        let [generation, next_commit, journal_offset] =
+            [reader.u64()?, reader.u64()?, reader.u64()?];
+        let table = decode_link(reader.array()?);
+        let [backend, ..] = reader.array::<4>()?;
         let root = Self {
-            generation: reader.u64()?,
-            next_commit: reader.u64()?,
-            journal_offset: reader.u64()?,
-            table: decode_link(reader.array()?),
-            table_bytes: reader.bytes(4).and_then(|_| reader.u64())?,
+            generation,
+            next_commit,
+            journal_offset,
+            backend: BackendKind::from_byte(backend)?,
+            table,
+            table_bytes: reader.u64()?,
             data_blocks: reader.u64()?,
             next_volume: (reader.u64()? & u64::from(u32::MAX)) as u32,
             references: reader.u64()?,

@@ -5,7 +5,7 @@ use super::regions::{COPIES, HeadPage, Reading, Regions, head_offsets, read_copi
 use super::{PAGE_BYTES, Page};
 use crate::error::{FormatError, Result};
 use crate::packed::{Compression, MAX_PACKED_BLOCK_BYTES, StoreKind};
-use crate::types::{BackendKind, FingerprintKind, Pbn};
+use crate::types::{FingerprintKind, Pbn};
 use gemelo_disk::Disk;
 use twox_hash::XxHash3_64;
 
@@ -36,8 +36,6 @@ pub struct Superblock {
     pub key: [u8; 32],
     /// The kind of the fingerprints.
     pub fingerprint: FingerprintKind,
-    /// The backend of the metadata.
-    pub backend: BackendKind,
     /// Length of each ring of the journal in pages.
     pub ring_pages: u64,
     /// The block of the data store that holds a copy of block 0, if there was room for one.
@@ -60,9 +58,8 @@ impl Superblock {
             StoreKind::Plain => [0; 2],
             StoreKind::Packed(compression) => compression.bytes(),
         };
-        let (fingerprint, backend) = (self.fingerprint.byte(), self.backend.byte());
-        let store = self.store.byte();
-        bytes.extend_from_slice(&[fingerprint, backend, store, algorithm, level, 0, 0, 0]);
+        let (fingerprint, store) = (self.fingerprint.byte(), self.store.byte());
+        bytes.extend_from_slice(&[fingerprint, store, algorithm, level, 0, 0, 0, 0]);
         bytes.extend_from_slice(&self.ring_pages.to_le_bytes());
         bytes.extend_from_slice(&KNOWN_FEATURES.to_le_bytes());
         bytes.extend_from_slice(&self.header_copy.map_or(0, Pbn::number).to_le_bytes());
@@ -110,7 +107,7 @@ impl Superblock {
         let block_bytes = reader.u32()?;
         let pool_id = reader.array()?;
         let key = reader.array()?;
-        let [fingerprint, backend, store, algorithm, level, ..] = reader.array::<8>()?;
+        let [fingerprint, store, algorithm, level, ..] = reader.array::<8>()?;
         let ring_pages = reader.u64()?;
         let features = reader.u64()? & !KNOWN_FEATURES;
         let header_copy = Pbn::new(reader.u32()?);
@@ -128,7 +125,6 @@ impl Superblock {
             }
         };
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
-        let backend = BackendKind::from_byte(backend)?;
         let fits = is_block_size(block_bytes)
             && (1..=MAX_RING_PAGES).contains(&ring_pages)
             && (store == StoreKind::Plain || block_bytes <= MAX_PACKED_BLOCK_BYTES);
@@ -137,7 +133,6 @@ impl Superblock {
             pool_id,
             key,
             fingerprint,
-            backend,
             ring_pages,
             header_copy,
             store,
@@ -212,7 +207,6 @@ mod tests {
             pool_id: [1; 16],
             key: [2; 32],
             fingerprint: FingerprintKind::Blake3,
-            backend: BackendKind::Log,
             ring_pages: 8,
             header_copy: Pbn::new(7),
             store: StoreKind::Packed(Compression::Zstd(3)),
@@ -241,8 +235,8 @@ mod tests {
         assert!(refused(80, &[0b100_0000]).contains("feature 6"));
         assert!(refused(87, &[0x80]).contains("feature 63"));
         assert!(refused(64, &[77]).contains("out of bounds"));
-        assert!(refused(66, &[7]).contains("data stores of kind 7"));
-        assert!(refused(67, &[7]).contains("out of bounds"));
-        assert!(refused(68, &[20]).contains("out of bounds"));
+        assert!(refused(65, &[7]).contains("data stores of kind 7"));
+        assert!(refused(66, &[7]).contains("out of bounds"));
+        assert!(refused(67, &[20]).contains("out of bounds"));
     }
 }

@@ -285,7 +285,7 @@ impl FingerprintKind {
     }
 }
 
-/// The backend that keeps a pool's metadata. It is chosen when the pool is made.
+/// The backend that keeps a pool's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackendKind {
@@ -304,7 +304,7 @@ pub enum BackendKind {
 }
 
 impl BackendKind {
-    /// The backends in the order of their bytes in the superblock.
+    /// The backends in the order of their bytes in a root.
     pub const ALL: [Self; 5] = [Self::Log, Self::Ram, Self::Table, Self::BTree, Self::Compact];
 
     /// The layout of the metadata disk.

@@ -11,6 +11,7 @@ mod cached;
 mod error;
 mod estimate;
 mod log;
+mod moving;
 mod registry;
 mod slots;
 mod stats;
@@ -20,7 +21,9 @@ mod traits;
 
 pub use error::MetadataError;
 pub use estimate::{Needs, PlannedPool, estimate};
-pub use registry::{BackendContext, LoadOptions, about_backend, empty, load};
+pub use moving::{GivenUp, MovableBackend, MoveStep};
+pub use registry::{BackendContext, LoadOptions, NewMetadata, about_backend, empty, load};
+pub use slots::SlotSpace;
 pub use stats::{CacheStats, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use traits::{
     Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,

@@ -1,5 +1,6 @@
 //! The table of backends: how each is described to people and how it is made.
 
+use super::slots::SlotSpace;
 use super::stats::Damage;
 use super::traits::MetadataBackend;
 use super::{cached, log};
@@ -14,6 +15,27 @@ pub struct BackendContext<'h> {
     pub disk: Arc<dyn Disk>,
     /// The parameters of the pool.
     pub superblock: &'h Superblock,
+    /// The slots that backends have on the disk.
+    pub slots: SlotSpace,
+}
+
+impl<'h> BackendContext<'h> {
+    /// Returns the context of the first backend that is made for a disk.
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>, superblock: &'h Superblock) -> Self {
+        Self { disk, superblock, slots: SlotSpace::default() }
+    }
+}
+
+/// The metadata of a pool without volumes.
+#[derive(Debug, Clone, Copy)]
+pub struct NewMetadata {
+    /// Blocks of the data store.
+    pub data_blocks: u64,
+    /// The id that the first volume gets.
+    pub next_volume: u32,
+    /// The same as [`LoadOptions::cache_bytes`].
+    pub cache_bytes: u64,
 }
 
 /// Options for reading a checkpoint.
@@ -26,9 +48,8 @@ pub struct LoadOptions {
     pub salvages: bool,
 }
 
-/// Makes the backend of an empty pool with a data store of this many blocks. The superblock need
-/// not be on disk yet.
-type Empty = fn(&BackendContext<'_>, u64) -> Box<dyn MetadataBackend>;
+/// Makes the backend of an empty pool. The superblock need not be on disk yet.
+type Empty = fn(&BackendContext<'_>, NewMetadata) -> Box<dyn MetadataBackend>;
 /// Reads the checkpoint of a root.
 type Load =
     fn(&BackendContext<'_>, &Root, LoadOptions, &mut Damage) -> Result<Box<dyn MetadataBackend>>;
@@ -59,8 +80,12 @@ pub const fn about_backend(kind: BackendKind) -> &'static str {
 }
 
 /// Makes the backend of an empty pool.
-pub fn empty(home: &BackendContext<'_>, data_blocks: u64) -> Box<dyn MetadataBackend> {
-    (registration(home.superblock.backend).empty)(home, data_blocks)
+pub fn empty(
+    kind: BackendKind,
+    home: &BackendContext<'_>,
+    new: NewMetadata,
+) -> Box<dyn MetadataBackend> {
+    (registration(kind).empty)(home, new)
 }
 
 /// Reads the checkpoint of a root. [`MetadataBackend::settle`] has to follow after the journal was
@@ -71,5 +96,5 @@ pub fn load(
     options: LoadOptions,
     damage: &mut Damage,
 ) -> Result<Box<dyn MetadataBackend>> {
-    (registration(home.superblock.backend).load)(home, root, options, damage)
+    (registration(root.backend).load)(home, root, options, damage)
 }

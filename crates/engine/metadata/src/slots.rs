@@ -1,19 +1,76 @@
 //! The slots of the metadata disk that are in use.
+//!
+//! While a pool moves to another backend, the pages of both lie on the disk. Each backend knows its
+//! own slots, and takes them from the space of all.
 
 use gemelo_format::Slot;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The slots in use by all backends with pages on one disk.
+#[derive(Debug, Clone, Default)]
+pub struct SlotSpace(Arc<Mutex<SlotMap>>);
+
+/// The slots of one backend. They are free again when it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    space: SlotSpace,
+    own: SlotMap,
+}
+
+impl Slots {
+    pub(crate) fn of(space: &SlotSpace) -> Self {
+        Self { space: space.clone(), own: SlotMap::default() }
+    }
+
+    pub(crate) fn space(&self) -> SlotSpace {
+        self.space.clone()
+    }
+
+    /// Takes a free slot. Returns `None` if all slot numbers are in use.
+    pub(crate) fn take(&mut self) -> Option<Slot> {
+        let slot = self.space.0.lock().take()?;
+        assert!(self.own.claim(slot), "slot {} was free", slot.number());
+        Some(slot)
+    }
+
+    /// Marks a slot as used. Returns whether it was free.
+    pub(crate) fn claim(&mut self, slot: Slot) -> bool {
+        self.space.0.lock().claim(slot) && self.own.claim(slot)
+    }
+
+    pub(crate) fn release(&mut self, slot: Slot) {
+        self.own.release(slot);
+        self.space.0.lock().release(slot);
+    }
+
+    /// Starts the next search at the first slot, so that gaps are filled before the disk grows.
+    pub(crate) fn rewind(&mut self) {
+        self.space.0.lock().cursor = 0;
+    }
+
+    pub(crate) const fn in_use(&self) -> u64 {
+        self.own.in_use
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        self.space.0.lock().release_all(&self.own);
+    }
+}
 
 /// A bitmap of slots. Slots are given one after another, so that a checkpoint writes sequentially.
 #[derive(Debug, Default)]
-pub(crate) struct Slots {
+pub(crate) struct SlotMap {
     /// A set bit is a slot in use; bit n of word w is slot 64·w + n + 1.
     words: Vec<u64>,
     in_use: u64,
     cursor: usize,
 }
 
-impl Slots {
-    /// Takes a free slot. Returns `None` if all slot numbers are in use.
-    pub(crate) fn take(&mut self) -> Option<Slot> {
+impl SlotMap {
+    fn take(&mut self) -> Option<Slot> {
         let start = self.cursor;
         let free = |words: &[u64]| words.iter().position(|word| *word != u64::MAX);
         let found = self.words.get(start..).and_then(free).map(|ahead| start + ahead);
@@ -51,7 +108,7 @@ impl Slots {
         self.words.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
-    pub(crate) fn release(&mut self, slot: Slot) {
+    fn release(&mut self, slot: Slot) {
         let (word, bit) = Self::place(slot);
         let bits = self.words.get_mut(word).filter(|bits| **bits & bit != 0);
         assert!(bits.is_some(), "slot {} is in use until it is released", slot.number());
@@ -61,13 +118,11 @@ impl Slots {
         }
     }
 
-    /// Starts the next search at the first slot, so that gaps are filled before the disk grows.
-    pub(crate) fn rewind(&mut self) {
-        self.cursor = 0;
-    }
-
-    pub(crate) const fn in_use(&self) -> u64 {
-        self.in_use
+    fn release_all(&mut self, others: &Self) {
+        for (word, released) in self.words.iter_mut().zip(&others.words) {
+            *word &= !released;
+        }
+        self.in_use -= others.in_use;
     }
 
     fn place(slot: Slot) -> (usize, u64) {
@@ -92,6 +147,22 @@ mod tests {
         assert_eq!(slots.take().map(Slot::number), Some(131));
         assert!(!slots.claim(Slot::new(7).unwrap()));
         assert!(slots.claim(Slot::new(1000).unwrap()));
+    }
+
+    #[test]
+    fn backends_share_a_space_and_give_back_their_own_slots() {
+        let space = SlotSpace::default();
+        let (mut old, mut new) = (Slots::of(&space), Slots::of(&space));
+        for number in (1..100).step_by(2) {
+            assert_eq!(old.take().map(Slot::number), Some(number));
+            assert_eq!(new.take().map(Slot::number), Some(number + 1));
+        }
+        assert!(!new.claim(Slot::new(1).unwrap()), "the other backend has it");
+        drop(old);
+        assert_eq!((new.in_use(), space.0.lock().in_use), (50, 50));
+        new.rewind();
+        assert_eq!(new.take().map(Slot::number), Some(1));
+        assert_eq!(new.take().map(Slot::number), Some(3));
     }
 
     #[test]

@@ -7,10 +7,12 @@
 //! read. A method without a [`Result`] answers from memory. Look-ups run at the same time as each
 //! other; changes run alone.
 
+use super::slots::SlotSpace;
 use super::stats::{Garbage, Pressure, Record, SlotNeed, Totals};
 use crate::error::Result;
 use gemelo_format::{
-    Change, Fingerprint, Lbn, MapEntry, NodeRef, Pbn, SlotWrite, VolumeId, VolumeRecord,
+    BackendKind, Change, Fingerprint, Lbn, MapEntry, NodeRef, Pbn, SlotWrite, VolumeId,
+    VolumeRecord,
 };
 use std::collections::HashSet;
 
@@ -39,6 +41,12 @@ pub trait Map {
     /// to be unmapped. A backend may leave the last piece of a hidden volume to its removal.
     fn next_piece(&self, volume: VolumeId, from: Lbn, _most: u64) -> Result<Option<Lbn>> {
         self.next_mapped(volume, from, Lbn(u64::MAX))
+    }
+
+    /// The end of a part of the maps of two volumes that has this LBN and that both share, so that
+    /// none of its LBNs differs.
+    fn shared_end(&self, _volume: VolumeId, _other: VolumeId, _lbn: Lbn) -> Result<Option<Lbn>> {
+        Ok(None)
     }
 
     /// Reads what changes of the LBNs from `from` to `end` need, so that the changes themselves do
@@ -82,6 +90,15 @@ pub trait Index {
 pub trait Volumes {
     /// The records of all volumes, by id; hidden ones included.
     fn volumes(&self) -> Vec<VolumeRecord>;
+
+    /// The record of a volume.
+    fn description(&self, volume: VolumeId) -> Option<VolumeRecord>;
+
+    /// Replaces the record of a volume, whose map stays as it is.
+    fn describe(&mut self, record: VolumeRecord) -> Result<()>;
+
+    /// Gives the next volume at least this id, because volumes with the ids below it existed.
+    fn skip_ids(&mut self, next_volume: u32);
 
     /// The number of LBNs of a volume that are not unmapped; 0 for an unknown volume.
     fn mapped_blocks(&self, volume: VolumeId) -> u64;
@@ -147,6 +164,9 @@ pub trait Checkpoint {
 
 /// Pages in slots of the metadata disk, and the table that names them.
 pub trait LocalPages {
+    /// The space of all slots of the disk.
+    fn space(&self) -> SlotSpace;
+
     /// Slots in use, and those that the next checkpoint may take.
     fn slots(&self) -> SlotNeed;
 
@@ -172,6 +192,9 @@ pub trait Repair {
 
 /// A store of the engine's metadata.
 pub trait MetadataBackend: Map + Index + Volumes + Checkpoint + Repair + Send + Sync {
+    /// The kind that the root of a checkpoint names.
+    fn kind(&self) -> BackendKind;
+
     /// Checks that a change can be made on the present state. A change that passes fails only if
     /// metadata cannot be read meanwhile.
     ///

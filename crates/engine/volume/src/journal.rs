@@ -222,7 +222,6 @@ mod tests {
             block_bytes: 4096,
             pool_id: [1; 16],
             key: [2; 32],
-            backend: BackendKind::Log,
             fingerprint: FingerprintKind::Blake3,
             ring_pages: PAGES,
         };
@@ -230,6 +229,7 @@ mod tests {
             generation: 1,
             next_commit: 1,
             journal_offset: 0,
+            backend: BackendKind::Log,
             table: None,
             table_bytes: 0,
             data_blocks: 9,

@@ -5,8 +5,8 @@
 
 use crate::disk::{BLOCK_BYTES, disk_of};
 use gemelo_format::{
-    BackendKind, Compression, FingerprintKind, PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace, Pbn,
-    PoolSeed, SLOT_HEAD_BYTES, SPANNING_SLOT, SlotHead, StoreKind, Superblock, slot_offset,
+    Compression, FingerprintKind, PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace, Pbn, PoolSeed,
+    SLOT_HEAD_BYTES, SPANNING_SLOT, SlotHead, StoreKind, Superblock, slot_offset,
 };
 use gemelo_store::{BlockStore, Codec, ContentRead, PackedStore, Store, StoreSetUp};
 use std::sync::Arc;
@@ -22,7 +22,6 @@ fn superblock() -> Superblock {
         pool_id: [1; 16],
         key: [2; 32],
         fingerprint: FingerprintKind::Blake3,
-        backend: BackendKind::Log,
         ring_pages: 8,
         header_copy: None,
         store: StoreKind::Packed(Compression::Lz4),

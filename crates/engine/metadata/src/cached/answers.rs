@@ -5,7 +5,8 @@ use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
 use crate::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
 use gemelo_format::{
-    Change, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord, used_bit, used_pbns,
+    BackendKind, Change, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord, used_bit,
+    used_pbns,
 };
 use std::collections::HashSet;
 use std::iter::Peekable;
@@ -36,6 +37,10 @@ impl<L: Layout> Map for CachedBackend<L> {
     fn is_in_shared_part(&self, volume: VolumeId, lbn: Lbn) -> bool {
         // A page that cannot be read is treated as shared, so that nothing moves its blocks.
         self.is_shared(volume, lbn).unwrap_or(true)
+    }
+
+    fn shared_end(&self, volume: VolumeId, other: VolumeId, lbn: Lbn) -> Result<Option<Lbn>> {
+        self.end_of_shared(volume, other, lbn)
     }
 
     fn piece_end(&self, volume: VolumeId, from: Lbn, most: u64) -> Lbn {
@@ -129,6 +134,21 @@ impl<L: Layout> Volumes for CachedBackend<L> {
         self.volumes.values().map(|volume| volume.record.clone()).collect()
     }
 
+    fn description(&self, volume: VolumeId) -> Option<VolumeRecord> {
+        self.volumes.get(&volume).map(|volume| volume.record.clone())
+    }
+
+    fn describe(&mut self, record: VolumeRecord) -> Result<()> {
+        self.check_size(record.size_bytes)?;
+        let id = record.id;
+        self.volume_mut(id)?.record = record;
+        Ok(())
+    }
+
+    fn skip_ids(&mut self, next_volume: u32) {
+        self.next_volume = self.next_volume.max(next_volume);
+    }
+
     fn mapped_blocks(&self, volume: VolumeId) -> u64 {
         self.volumes.get(&volume).map_or(0, |volume| volume.mapped)
     }
@@ -161,6 +181,10 @@ impl<L: Layout> Repair for CachedBackend<L> {
 }
 
 impl<L: Layout> MetadataBackend for CachedBackend<L> {
+    fn kind(&self) -> BackendKind {
+        L::KIND
+    }
+
     fn check_change(&self, change: &Change) -> Result<()> {
         self.check_one(change)
     }

@@ -5,7 +5,7 @@ use super::layer::{Layer, Position};
 use super::layout::{IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, tag};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{MAX_LEVELS, Node, NodeRef, Page, Part, Slot, Tree, index_entry};
+use gemelo_format::{BackendKind, MAX_LEVELS, Node, NodeRef, Page, Part, Slot, Tree, index_entry};
 use std::collections::HashMap;
 use std::iter::Peekable;
 use std::ops::ControlFlow;
@@ -223,6 +223,7 @@ fn check(pages: &Pages, page: Arc<Page>, at: NodeRef, part: Part, level: u8) -> 
 impl Layout for BTreeLayout {
     type Index = StoredIndex;
 
+    const KIND: BackendKind = BackendKind::BTree;
     const SHARES_MAPS: bool = false;
 
     fn merge_map(

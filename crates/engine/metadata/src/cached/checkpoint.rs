@@ -5,7 +5,9 @@ use super::layout::{IndexState, Layout};
 use super::map::MapState;
 use super::{CachedBackend, Delta, Fresh, Frozen, merge};
 use crate::error::Result;
-use crate::{Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, Sealed, SlotNeed};
+use crate::{
+    Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, Sealed, SlotNeed, SlotSpace,
+};
 use std::sync::Arc;
 
 /// A delta adds at most one leaf for this many entries, because a half-full leaf of the largest
@@ -109,6 +111,10 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
 }
 
 impl<L: Layout> LocalPages for CachedBackend<L> {
+    fn space(&self) -> SlotSpace {
+        self.pages.space()
+    }
+
     fn slots(&self) -> SlotNeed {
         let in_use = self.pages.in_use();
         let deltas = self.frozen().into_iter().chain([&self.active]);

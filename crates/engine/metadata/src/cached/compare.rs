@@ -278,6 +278,30 @@ impl<L: Layout> CachedBackend<L> {
         })
     }
 
+    /// The end of the LBNs from `from` on below a node that another volume has as well.
+    pub(super) fn end_of_shared(
+        &self,
+        id: VolumeId,
+        other: VolumeId,
+        from: Lbn,
+    ) -> Result<Option<Lbn>> {
+        if !L::SHARES_MAPS {
+            return Ok(None);
+        }
+        let mut trio = Trio::of(self.spot(id)?, [self.spot(other)?; 2]);
+        let leaf = from.0 / LEAF_LBNS;
+        if !trio.at.leaves().contains(&leaf) {
+            return Ok(Some(Lbn(u64::MAX)));
+        }
+        while trio.matters(Parting::Leave) {
+            if trio.at.level == 0 {
+                return Ok(None);
+            }
+            trio = trio.towards(leaf)?;
+        }
+        Ok(Some(Lbn(trio.at.lbns().end)))
+    }
+
     /// The end of the LBNs from `from` on below a node that is not compared.
     pub(super) fn end_of_untouched(
         &self,

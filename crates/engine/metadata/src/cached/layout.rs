@@ -5,7 +5,7 @@ use super::compact::MemoryIndex;
 use super::layer::{Layer, Position};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{NodeRef, Page, Part, Slot, Tree, index_entry};
+use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree, index_entry};
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
@@ -207,6 +207,9 @@ pub(crate) trait Visitor {
 pub(crate) trait Layout: Send + Sync + 'static {
     /// The index of a state of the metadata.
     type Index: IndexState;
+
+    /// The backend with this layout.
+    const KIND: BackendKind;
 
     /// `true` if the maps of volumes share pages.
     const SHARES_MAPS: bool;

@@ -9,8 +9,8 @@ use super::pages::Pages;
 use super::parents::Parents;
 use super::{CachedBackend, CachedVolume, Version};
 use crate::error::{MetadataError, Result};
-use crate::slots::Slots;
-use crate::{BackendContext, Damage, LoadOptions};
+use crate::slots::SlotMap;
+use crate::{BackendContext, Damage, LoadOptions, NewMetadata};
 use gemelo_base::units::format_counted;
 use gemelo_format::{
     Fingerprint, Identity, Lbn, MapEntry, NodeRef, Part, Pbn, PoolSeed, Root, Slot, StoreTable,
@@ -31,7 +31,7 @@ type Lost = Vec<Range<u64>>;
 /// The pages of maps, some of which share them.
 #[derive(Default)]
 struct MapPages {
-    slots: Slots,
+    slots: SlotMap,
     parents: Parents,
 }
 
@@ -138,8 +138,8 @@ impl<L: Layout> CachedBackend<L> {
         }
         let table = StoreTable::decode(&chain.stream)
             .ok_or_else(|| MetadataError::damaged("the checkpoint's table is malformed"))?;
-        let mut backend = Self::new(home, root.data_blocks, cache_bytes);
-        backend.next_volume = root.next_volume;
+        let (data_blocks, next_volume) = (root.data_blocks, root.next_volume);
+        let mut backend = Self::new(home, NewMetadata { data_blocks, next_volume, cache_bytes });
         for slot in &chain.slots {
             claim(&backend.pages, *slot)?;
         }

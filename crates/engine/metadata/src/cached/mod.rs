@@ -34,7 +34,7 @@ mod sharing;
 mod table;
 mod validate;
 
-use super::registry::{BackendContext, Registration};
+use super::registry::{BackendContext, NewMetadata, Registration};
 use crate::error::{MetadataError, Result};
 use btree::BTreeLayout;
 use catch_up::Unread;
@@ -62,7 +62,7 @@ use table::TableLayout;
 /// The backend `table`.
 pub(super) const TABLE: Registration = Registration {
     about: "Arrays and a hash table on disk, with a cache",
-    empty: |home, data_blocks| Box::new(CachedBackend::<TableLayout>::new(home, data_blocks, 0)),
+    empty: |home, new| Box::new(CachedBackend::<TableLayout>::new(home, new)),
     load: |home, root, options, damage| {
         Ok(Box::new(CachedBackend::<TableLayout>::load(home, root, options, damage)?))
     },
@@ -71,7 +71,7 @@ pub(super) const TABLE: Registration = Registration {
 /// The backend `btree`.
 pub(super) const BTREE: Registration = Registration {
     about: "Copy-on-write B-trees on disk, with a cache",
-    empty: |home, data_blocks| Box::new(CachedBackend::<BTreeLayout>::new(home, data_blocks, 0)),
+    empty: |home, new| Box::new(CachedBackend::<BTreeLayout>::new(home, new)),
     load: |home, root, options, damage| {
         Ok(Box::new(CachedBackend::<BTreeLayout>::load(home, root, options, damage)?))
     },
@@ -80,7 +80,7 @@ pub(super) const BTREE: Registration = Registration {
 /// The backend `compact`.
 pub(super) const COMPACT: Registration = Registration {
     about: "Arrays on disk, with a cache, and an index of 5 bytes a block in memory",
-    empty: |home, data_blocks| Box::new(CachedBackend::<CompactLayout>::new(home, data_blocks, 0)),
+    empty: |home, new| Box::new(CachedBackend::<CompactLayout>::new(home, new)),
     load: |home, root, options, damage| {
         Ok(Box::new(CachedBackend::<CompactLayout>::load(home, root, options, damage)?))
     },
@@ -228,8 +228,9 @@ impl<L: Layout> CachedBackend<L> {
         self.store.pbn_end(self.data_blocks)
     }
 
-    /// Makes the backend of an empty pool, for a data store of this many blocks.
-    fn new(home: &BackendContext<'_>, data_blocks: u64, cache_bytes: u64) -> Self {
+    /// Makes the backend of an empty pool.
+    fn new(home: &BackendContext<'_>, new: NewMetadata) -> Self {
+        let NewMetadata { data_blocks, next_volume, cache_bytes } = new;
         let cache_bytes = cache_bytes.max(MIN_CACHE_BYTES);
         let superblock = home.superblock;
         let seed = PoolSeed::of(superblock);
@@ -237,7 +238,7 @@ impl<L: Layout> CachedBackend<L> {
             block_bytes: u64::from(superblock.block_bytes),
             data_blocks,
             store: superblock.store,
-            next_volume: 1,
+            next_volume,
             volumes: BTreeMap::new(),
             references: 0,
             physical: 0,
@@ -249,12 +250,7 @@ impl<L: Layout> CachedBackend<L> {
             frozen: None,
             version: Version::empty(L::Index::empty(superblock.store.pbn_end(data_blocks))),
             merged: Arc::default(),
-            pages: Arc::new(Pages::new(
-                Arc::clone(&home.disk),
-                superblock.regions(),
-                seed,
-                cache_bytes / CACHE_SHARE,
-            )),
+            pages: Arc::new(Pages::new(home, seed, cache_bytes / CACHE_SHARE)),
             table: Vec::new(),
             sealed: None,
             max_delta_bytes: cache_bytes / DELTA_SHARE,

@@ -2,8 +2,9 @@
 //! changed in place.
 
 use super::cache::Cache;
+use crate::BackendContext;
 use crate::error::{MetadataError, Result};
-use crate::slots::Slots;
+use crate::slots::{SlotSpace, Slots};
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{
     Chain, DiskRole, FormatError, NodeRef, PAGE_BYTES, Page, PoolSeed, Reading, Regions, Slot,
@@ -47,18 +48,13 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    pub(super) fn new(
-        disk: Arc<dyn Disk>,
-        regions: Regions,
-        seed: PoolSeed,
-        cache_bytes: u64,
-    ) -> Self {
+    pub(super) fn new(home: &BackendContext<'_>, seed: PoolSeed, cache_bytes: u64) -> Self {
         Self {
-            disk,
-            regions,
+            disk: Arc::clone(&home.disk),
+            regions: home.superblock.regions(),
             seed,
             cache: Cache::new(cache_bytes),
-            slots: Mutex::default(),
+            slots: Mutex::new(Slots::of(&home.slots)),
             changes: Mutex::default(),
             is_damaged: AtomicBool::new(false),
             damaged_copies: AtomicU64::new(0),
@@ -67,6 +63,10 @@ impl Pages {
 
     pub(super) const fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    pub(super) fn space(&self) -> SlotSpace {
+        self.slots.lock().space()
     }
 
     pub(super) fn in_use(&self) -> u64 {

@@ -10,8 +10,8 @@ use super::merge_layer::merge_layer;
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    BUCKET_ENTRIES, NodeRef, PAGE_BYTES, Page, Part, Slot, Tree, array_value, bucket_entries,
-    bucket_of, bucket_page, index_entry, set_array_value,
+    BUCKET_ENTRIES, BackendKind, NodeRef, PAGE_BYTES, Page, Part, Slot, Tree, array_value,
+    bucket_entries, bucket_of, bucket_page, index_entry, set_array_value,
 };
 use std::collections::HashMap;
 use std::iter::Peekable;
@@ -168,6 +168,7 @@ fn read_leaf(
 impl Layout for TableLayout {
     type Index = StoredIndex;
 
+    const KIND: BackendKind = BackendKind::Table;
     const SHARES_MAPS: bool = true;
 
     fn merge_map(

@@ -64,15 +64,19 @@ impl LogBackend {
                 self.volume_mut(*volume)?.record.is_hidden = true;
                 Ok(())
             }
-            // In this backend every other change of a whole volume is a single change.
-            Change::Show { .. }
-            | Change::Begin { .. }
-            | Change::Copy { .. }
-            | Change::Shrink { .. } => Err(Self::foreign_change()),
+            // The other backend of a pool that moves needs the rest of the volume in pieces.
+            Change::Shrink { volume, size_bytes } => {
+                self.check_size(*size_bytes)?;
+                self.volume_mut(*volume)?.record.size_bytes = *size_bytes;
+                Ok(())
+            }
+            Change::Show { .. } | Change::Begin { .. } | Change::Copy { .. } => {
+                Err(Self::foreign_change())
+            }
         }
     }
 
-    fn volume_mut(&mut self, id: VolumeId) -> Result<&mut LogVolume> {
+    pub(super) fn volume_mut(&mut self, id: VolumeId) -> Result<&mut LogVolume> {
         self.volumes.get_mut(&id).ok_or_else(|| {
             MetadataError::damaged(format!(
                 "the metadata refer to volume {id}, which does not exist"

@@ -4,7 +4,7 @@ use super::LogBackend;
 use super::nodes::NodeId;
 use super::pager::{PageKey, Saved, State};
 use crate::error::{MetadataError, Result};
-use crate::{Checkpoint, Garbage, LocalPages, PageWrites, Sealed, SlotNeed};
+use crate::{Checkpoint, Garbage, LocalPages, PageWrites, Sealed, SlotNeed, SlotSpace};
 use gemelo_format::build_chain;
 
 /// Upper bounds of the bytes in the table for each page, and for each volume with the longest name.
@@ -85,6 +85,10 @@ impl Checkpoint for LogBackend {
 }
 
 impl LocalPages for LogBackend {
+    fn space(&self) -> SlotSpace {
+        self.pager.slots.space()
+    }
+
     fn slots(&self) -> SlotNeed {
         let in_use = self.pager.slots.in_use();
         let changed = self.pager.changed_pages();

@@ -5,7 +5,7 @@ use super::pager::PageKey;
 use super::tree::Tree;
 use super::{LogBackend, LogVolume};
 use crate::error::{MetadataError, Result};
-use crate::{BackendContext, Damage, LoadOptions};
+use crate::{BackendContext, Damage, LoadOptions, NewMetadata};
 use gemelo_base::units::format_counted;
 use gemelo_disk::Disk;
 use gemelo_format::{
@@ -60,9 +60,10 @@ impl LogBackend {
     ) -> Result<Self> {
         let (disk, superblock) = (&*home.disk, home.superblock);
         let seed = PoolSeed::of(superblock);
-        let mut backend = Self::new(superblock, root.data_blocks, writes_image);
+        let (data_blocks, next_volume) = (root.data_blocks, root.next_volume);
+        let new = NewMetadata { data_blocks, next_volume, cache_bytes: 0 };
+        let mut backend = Self::new(superblock, &home.slots, new, writes_image);
         backend.blocks.is_counting = false;
-        backend.next_volume = root.next_volume;
         let chain = read_chain(disk, superblock, root, seed)?;
         for slot in &chain.damaged_copies {
             damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));

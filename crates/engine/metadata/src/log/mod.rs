@@ -23,13 +23,14 @@ mod tree;
 mod validate;
 mod walk;
 
-use super::registry::Registration;
+use super::registry::{NewMetadata, Registration};
+use super::slots::{SlotSpace, Slots};
 use super::{CacheStats, Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
 use crate::error::{MetadataError, Result};
 use blocks::Blocks;
 use gemelo_format::{
-    Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, MapEntry, Pbn, PoolSeed, RECORD_PAGE_ENTRIES,
-    StoreKind, Superblock, Table, TableVolume, VolumeId, VolumeRecord,
+    BackendKind, Change, Fingerprint, Lbn, MAP_PAGE_ENTRIES, MapEntry, Pbn, PoolSeed,
+    RECORD_PAGE_ENTRIES, StoreKind, Superblock, Table, TableVolume, VolumeId, VolumeRecord,
 };
 use nodes::{NodeId, Nodes};
 use pager::{PageKey, Pager};
@@ -40,7 +41,7 @@ use tree::Tree;
 /// The backend `log`: a checkpoint writes the pages that changed.
 pub(super) const LOG: Registration = Registration {
     about: "In memory, compactly, with a journal; checkpoints write what changed",
-    empty: |home, data_blocks| Box::new(LogBackend::new(home.superblock, data_blocks, false)),
+    empty: |home, new| Box::new(LogBackend::new(home.superblock, &home.slots, new, false)),
     load: |home, root, options, damage| {
         Ok(Box::new(LogBackend::load(home, root, false, options, damage)?))
     },
@@ -49,7 +50,7 @@ pub(super) const LOG: Registration = Registration {
 /// The backend `ram`: a checkpoint writes all pages.
 pub(super) const RAM: Registration = Registration {
     about: "In memory; checkpoints write everything",
-    empty: |home, data_blocks| Box::new(LogBackend::new(home.superblock, data_blocks, true)),
+    empty: |home, new| Box::new(LogBackend::new(home.superblock, &home.slots, new, true)),
     load: |home, root, options, damage| {
         Ok(Box::new(LogBackend::load(home, root, true, options, damage)?))
     },
@@ -84,17 +85,23 @@ pub(super) struct LogBackend {
 }
 
 impl LogBackend {
-    /// Makes the backend of an empty pool, for a data store of this many blocks.
-    fn new(superblock: &Superblock, data_blocks: u64, writes_image: bool) -> Self {
+    /// Makes the backend of an empty pool.
+    fn new(
+        superblock: &Superblock,
+        slots: &SlotSpace,
+        new: NewMetadata,
+        writes_image: bool,
+    ) -> Self {
+        let NewMetadata { data_blocks, next_volume, .. } = new;
         Self {
             block_bytes: u64::from(superblock.block_bytes),
             data_blocks,
             store: superblock.store,
-            next_volume: 1,
+            next_volume,
             volumes: BTreeMap::new(),
             nodes: Nodes::default(),
             blocks: Blocks::new(),
-            pager: Pager::new(PoolSeed::of(superblock)),
+            pager: Pager::new(PoolSeed::of(superblock), Slots::of(slots)),
             references: 0,
             frozen_volumes: Vec::new(),
             to_rewrite: Vec::new(),
@@ -157,6 +164,11 @@ impl Map for LogBackend {
         self.nodes.is_in_shared(root, lbn)
     }
 
+    fn shared_end(&self, volume: VolumeId, other: VolumeId, lbn: Lbn) -> Result<Option<Lbn>> {
+        let [own, other] = [self.volume(volume)?.map.root, self.volume(other)?.map.root];
+        Ok(self.nodes.end_of_common(own, other, lbn.0).map(Lbn))
+    }
+
     fn piece_end(&self, volume: VolumeId, from: Lbn, most: u64) -> Lbn {
         let root = self.volumes.get(&volume).and_then(|volume| volume.map.root);
         let leaves = most / MAP_PAGE_ENTRIES as u64;
@@ -207,6 +219,21 @@ impl Volumes for LogBackend {
         self.volumes.values().map(|volume| volume.record.clone()).collect()
     }
 
+    fn description(&self, volume: VolumeId) -> Option<VolumeRecord> {
+        self.volumes.get(&volume).map(|volume| volume.record.clone())
+    }
+
+    fn describe(&mut self, record: VolumeRecord) -> Result<()> {
+        self.check_size(record.size_bytes)?;
+        let id = record.id;
+        self.volume_mut(id)?.record = record;
+        Ok(())
+    }
+
+    fn skip_ids(&mut self, next_volume: u32) {
+        self.next_volume = self.next_volume.max(next_volume);
+    }
+
     fn mapped_blocks(&self, volume: VolumeId) -> u64 {
         self.volumes.get(&volume).map_or(0, |volume| volume.map.tally.mapped)
     }
@@ -231,6 +258,10 @@ impl Repair for LogBackend {
 }
 
 impl MetadataBackend for LogBackend {
+    fn kind(&self) -> BackendKind {
+        if self.writes_image { BackendKind::Ram } else { BackendKind::Log }
+    }
+
     fn check_change(&self, change: &Change) -> Result<()> {
         self.check_one(change)
     }

@@ -69,10 +69,10 @@ pub(super) struct Pager {
 }
 
 impl Pager {
-    pub(super) fn new(seed: PoolSeed) -> Self {
+    pub(super) fn new(seed: PoolSeed, slots: Slots) -> Self {
         Self {
             seed,
-            slots: Slots::default(),
+            slots,
             dirty: Vec::new(),
             frozen: Vec::new(),
             gathered: Vec::new(),

@@ -5,8 +5,8 @@ mod sharing;
 use super::LogBackend;
 use crate::tests::record;
 use crate::{
-    BackendContext, Checkpoint, Damage, LoadOptions, LocalPages, Map, MetadataBackend, PageWrites,
-    Repair, Sealed, Totals,
+    BackendContext, Checkpoint, Damage, LoadOptions, LocalPages, Map, MetadataBackend, NewMetadata,
+    PageWrites, Repair, Sealed, SlotSpace, Totals,
 };
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
@@ -25,13 +25,17 @@ fn superblock() -> Superblock {
         pool_id: [1; 16],
         key: [2; 32],
         fingerprint: FingerprintKind::Blake3,
-        backend: BackendKind::Log,
         ring_pages: 8,
     }
 }
 
+fn new_backend(data_blocks: u64) -> LogBackend {
+    let new = NewMetadata { data_blocks, next_volume: 1, cache_bytes: 0 };
+    LogBackend::new(&superblock(), &SlotSpace::default(), new, false)
+}
+
 fn backend() -> LogBackend {
-    let mut backend = LogBackend::new(&superblock(), 10_000, false);
+    let mut backend = new_backend(10_000);
     let create = Change::Create(record(VOLUME.0, 512 * 5000));
     backend.apply(&[create], &mut Vec::new()).unwrap();
     backend
@@ -74,6 +78,7 @@ fn write_checkpoint(backend: &mut LogBackend, disk: &FileDisk) -> Sealed {
 fn load(disk: &Arc<FileDisk>, sealed: Sealed, totals: Totals) -> LogBackend {
     let Sealed { table, table_bytes } = sealed;
     let root = Root {
+        backend: BackendKind::Log,
         generation: 1,
         next_commit: 1,
         journal_offset: 0,
@@ -86,7 +91,7 @@ fn load(disk: &Arc<FileDisk>, sealed: Sealed, totals: Totals) -> LogBackend {
     };
     let superblock = superblock();
     let mut damage = Damage::default();
-    let home = BackendContext { disk: Arc::clone(disk) as Arc<dyn Disk>, superblock: &superblock };
+    let home = BackendContext::new(Arc::clone(disk) as Arc<dyn Disk>, &superblock);
     let options = LoadOptions { cache_bytes: 0, salvages: false };
     let mut backend = LogBackend::load(&home, &root, false, options, &mut damage).unwrap();
     backend.settle().unwrap();
@@ -230,7 +235,7 @@ fn a_full_count_stays_full() {
 
 #[test]
 fn a_mapped_block_takes_less_than_forty_bytes() {
-    let mut backend = LogBackend::new(&superblock(), 1 << 20, false);
+    let mut backend = new_backend(1 << 20);
     let blocks = 600_000;
     let create = Change::Create(record(VOLUME.0, 512 * blocks));
     backend.apply(&[create], &mut Vec::new()).unwrap();

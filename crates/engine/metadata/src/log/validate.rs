@@ -20,7 +20,7 @@ impl LogBackend {
             | Change::SetCompression { volume, .. }
             | Change::Hide { volume }
             | Change::Lose { volume, .. } => self.volume(*volume).map(drop),
-            Change::Resize { volume, size_bytes } => {
+            Change::Resize { volume, size_bytes } | Change::Shrink { volume, size_bytes } => {
                 self.volume(*volume)?;
                 self.check_size(*size_bytes)
             }
@@ -33,14 +33,13 @@ impl LogBackend {
                 self.check_unused(*volume)
             }
             Change::JournalData { .. } | Change::Grow { .. } => Ok(()),
-            Change::Show { .. }
-            | Change::Begin { .. }
-            | Change::Copy { .. }
-            | Change::Shrink { .. } => Err(Self::foreign_change()),
+            Change::Show { .. } | Change::Begin { .. } | Change::Copy { .. } => {
+                Err(Self::foreign_change())
+            }
         }
     }
 
-    /// The error of a change that only backends make whose volumes change in pieces.
+    /// The error of a change that only a backend makes whose clones are copied in pieces.
     pub(super) fn foreign_change() -> MetadataError {
         MetadataError::damaged("a change in the journal belongs to another kind of backend")
     }

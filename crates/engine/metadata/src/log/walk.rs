@@ -56,6 +56,30 @@ impl Nodes {
         false
     }
 
+    /// The end of the LBNs of the highest node above an LBN that two maps share.
+    pub(super) fn end_of_common(
+        &self,
+        own: Option<NodeId>,
+        other: Option<NodeId>,
+        lbn: u64,
+    ) -> Option<u64> {
+        let above = |root: Option<NodeId>| {
+            let mut next = root.filter(|id| lbn >> self.get(*id).bits == 0);
+            std::iter::from_fn(move || {
+                let id = next?;
+                let node = self.get(id);
+                next = match &node.content {
+                    Content::Inner(inner) => inner.children[position(node.bits, lbn)],
+                    _ => None,
+                };
+                Some(id)
+            })
+        };
+        let common = above(own).find(|id| above(other).any(|found| found == *id))?;
+        let bits = self.get(common).bits;
+        Some(first_of(bits, lbn) + (1 << bits))
+    }
+
     /// The first mapped LBN of a range.
     pub(super) fn next_mapped(&self, root: Option<NodeId>, range: &Range<u64>) -> Option<u64> {
         let node = self.get(root?);

@@ -2,7 +2,7 @@
 
 use super::pair::Pair;
 use super::{DATA_BLOCKS, checksum_of};
-use crate::{Needs, PlannedPool, estimate};
+use crate::{Checkpoint, Index, Map, MetadataBackend, Needs, PlannedPool, estimate};
 use gemelo_base::random::{Random, mix64};
 use gemelo_format::{
     BackendKind, COPIES, Change, Fingerprint, Layout, Lbn, PAGE_BYTES, Pbn, VolumeId,

@@ -1,8 +1,9 @@
 //! A backend beside a plain model: random changes go to both, and both are compared.
 
-use super::{CACHE_BYTES, DATA_BLOCKS, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
+use super::{CACHE_BYTES, NEW, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
 use crate::{
-    BackendContext, Damage, LoadOptions, MetadataBackend, PageWrites, Sealed, empty, load,
+    BackendContext, Checkpoint, Damage, Index, LoadOptions, Map, MetadataBackend, MovableBackend,
+    PageWrites, Repair, Sealed, Volumes, empty, load,
 };
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::{Disk, FileDisk};
@@ -62,9 +63,11 @@ impl Model {
 pub(super) struct Pair {
     disks: PoolDisks,
     pub(super) superblock: Superblock,
-    pub(super) backend: Box<dyn MetadataBackend>,
+    pub(super) backend: MovableBackend,
+    /// The order of families may be another one than that of the model.
+    pub(super) is_moved: bool,
     pub(super) model: Model,
-    random: Random,
+    pub(super) random: Random,
     next_pbn: u32,
     /// PBNs that were freed and that no checkpoint needs.
     free: Vec<u32>,
@@ -77,15 +80,16 @@ impl Pair {
         let directory = tempfile::tempdir().unwrap();
         let disk = |name| Arc::new(FileDisk::create(&directory.path().join(name)).unwrap());
         let disks = PoolDisks::new(disk("data"), disk("metadata"));
-        let superblock = superblock(kind);
-        let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock: &superblock };
-        let backend = empty(&home, DATA_BLOCKS);
+        let superblock = superblock();
+        let home = BackendContext::new(Arc::clone(&disks.metadata), &superblock);
+        let backend = MovableBackend::new(empty(kind, &home, NEW));
         let random = Random::new(seed);
         let (model, free) = (Model::default(), Vec::new());
         Self {
             disks,
             superblock,
             backend,
+            is_moved: false,
             model,
             random,
             next_pbn: 1,
@@ -210,7 +214,7 @@ impl Pair {
         }
     }
 
-    fn clone_volume(&mut self, id: u32) {
+    pub(super) fn clone_volume(&mut self, id: u32) {
         let volume = self.backend.totals().next_volume;
         self.apply(&Change::Clone {
             source: VolumeId(id),
@@ -224,7 +228,7 @@ impl Pair {
         family.insert(at, volume);
     }
 
-    fn remove(&mut self, id: u32) {
+    pub(super) fn remove(&mut self, id: u32) {
         self.apply(&Change::Remove { volume: VolumeId(id) });
         self.forget(id);
     }
@@ -320,6 +324,7 @@ impl Pair {
             generation: self.generation + 1,
             next_commit: 1,
             journal_offset: 0,
+            backend: self.backend.kind(),
             table,
             table_bytes,
             data_blocks: totals.data_blocks,
@@ -344,8 +349,8 @@ impl Pair {
     pub(super) fn reload_from(&mut self, disk: Arc<dyn Disk>, root: &Root, cache_bytes: u64) {
         let options = LoadOptions { cache_bytes, salvages: false };
         let mut damage = Damage::default();
-        let home = BackendContext { disk, superblock: &self.superblock };
-        self.backend = load(&home, root, options, &mut damage).unwrap();
+        let home = BackendContext::new(disk, &self.superblock);
+        self.backend = MovableBackend::new(load(&home, root, options, &mut damage).unwrap());
         self.backend.settle().unwrap();
         assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
     }
@@ -389,9 +394,10 @@ impl Pair {
             let fingerprint = self.model.fingerprints[&pbn.number()];
             let right = references[&pbn.number()];
             // A page that volumes share holds one reference, in the backends in memory.
-            let expected = match self.superblock.backend.layout() {
+            let expected = match self.backend.kind().layout() {
                 Layout::Trees => right..=right,
                 Layout::Pages => 1..=right,
+                Layout::Arrays | Layout::Records if self.is_moved => 1..=right,
                 Layout::Arrays | Layout::Records => runs[&pbn.number()]..=runs[&pbn.number()],
             };
             assert_eq!(record.fingerprint, fingerprint);

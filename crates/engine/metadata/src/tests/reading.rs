@@ -2,6 +2,7 @@
 
 use super::pair::Pair;
 use super::{checksum_of, record};
+use crate::{Checkpoint, Index, Map, MetadataBackend, Repair};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
 use gemelo_format::{

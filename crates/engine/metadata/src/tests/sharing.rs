@@ -3,7 +3,7 @@
 
 use super::pair::Pair;
 use super::{VOLUME_BLOCKS, checksum_of, record, stored};
-use crate::Pressure;
+use crate::{Checkpoint, Index, Map, MetadataBackend, Pressure, Repair};
 use gemelo_base::random::{Random, mix64};
 use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, MapEntry, Pbn, Root, VolumeId};
 

@@ -1,7 +1,7 @@
 //! Tests of packing.
 
 use super::*;
-use gemelo_format::{BackendKind, FingerprintKind, StoreKind};
+use gemelo_format::{FingerprintKind, StoreKind};
 
 pub(crate) fn superblock(block_bytes: u32) -> Superblock {
     Superblock {
@@ -9,7 +9,6 @@ pub(crate) fn superblock(block_bytes: u32) -> Superblock {
         pool_id: [1; 16],
         key: [2; 32],
         fingerprint: FingerprintKind::Blake3,
-        backend: BackendKind::Log,
         ring_pages: 8,
         header_copy: None,
         store: StoreKind::Packed(Compression::Lz4),

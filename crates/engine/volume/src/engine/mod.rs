@@ -10,6 +10,7 @@
 mod catalogue;
 mod checked;
 mod collector;
+mod convert;
 mod damage;
 mod data;
 mod finder;

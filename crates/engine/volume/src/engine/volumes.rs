@@ -230,6 +230,7 @@ impl Engine {
         let id = volume.id();
         // Blocks that an earlier resize has left beyond the end must not reappear.
         self.unmap_beyond(&volume)?;
+        let catalogue = self.catalogue.change();
         let is_cut = self.change_closed(&volume, |state, removed| {
             check_there(*removed, name)?;
             let is_cut = size_bytes < volume.size_bytes() && Self::needs_pieces(state, id);
@@ -239,6 +240,7 @@ impl Engine {
             volume.set_size(size_bytes);
             Ok(is_cut)
         })?;
+        drop(catalogue);
         self.flush()?;
         if is_cut { self.unmap_beyond(&volume) } else { Ok(()) }
     }

@@ -10,7 +10,7 @@ use gemelo_format::{
     MAX_PACKED_BLOCK_BYTES, PAGE_BYTES, Page, Pbn, PoolSeed, Regions, Root, SlotWrite, StoreKind,
     Superblock, is_block_size,
 };
-use gemelo_metadata::{BackendContext, Needs, PlannedPool, Sealed};
+use gemelo_metadata::{BackendContext, Needs, NewMetadata, PlannedPool, Sealed};
 use gemelo_store::PoolDisks;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -210,7 +210,6 @@ impl Pool {
             pool_id: random_bytes()?,
             key: options.key.map_or_else(random_bytes, Ok)?,
             fingerprint: options.fingerprint,
-            backend: options.backend,
             ring_pages: options.ring_pages(),
             header_copy: options.header_copy(),
             store: options.store(),
@@ -218,7 +217,7 @@ impl Pool {
         let store = disks.store(&superblock);
         store.enlarge(options.data_blocks()).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
         store.write_labels()?;
-        format_metadata(disks, &superblock, options.data_blocks())
+        format_metadata(disks, &superblock, options)
     }
 }
 
@@ -227,10 +226,10 @@ impl Pool {
 pub(super) fn format_metadata(
     disks: &PoolDisks,
     superblock: &Superblock,
-    data_blocks: u64,
+    options: &PoolOptions,
 ) -> Result<()> {
     clear_metadata(disks, superblock)?;
-    write_checkpoint(disks, superblock, data_blocks)?;
+    write_checkpoint(disks, superblock, options)?;
     // Allocates the reserve, so that volumes can be removed when the file system is full.
     for range in superblock.regions().slot_ranges(0..2 * MIN_RESERVE_SLOTS) {
         let length = range.end - range.start;
@@ -263,10 +262,15 @@ fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
 }
 
 /// Writes the checkpoint of an empty pool.
-fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
+fn write_checkpoint(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    options: &PoolOptions,
+) -> Result<()> {
     let seed = PoolSeed::of(superblock);
-    let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock };
-    let mut backend = gemelo_metadata::empty(&home, data_blocks);
+    let home = BackendContext::new(Arc::clone(&disks.metadata), superblock);
+    let new = NewMetadata { data_blocks: options.data_blocks(), next_volume: 1, cache_bytes: 0 };
+    let mut backend = gemelo_metadata::empty(options.backend, &home, new);
     let mut writes: Vec<SlotWrite> = Vec::new();
     let Sealed { table, table_bytes } = match backend.local_pages_mut() {
         Some(pages) => pages.seal(&mut writes)?,
@@ -281,9 +285,10 @@ fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64
         generation: 1,
         next_commit: 1,
         journal_offset: 0,
+        backend: backend.kind(),
         table,
         table_bytes,
-        data_blocks,
+        data_blocks: options.data_blocks(),
         next_volume: backend.totals().next_volume,
         references: 0,
         physical: 0,

@@ -2,6 +2,7 @@
 
 mod arrange;
 mod choose;
+mod convert;
 mod copies;
 mod create;
 mod directory;

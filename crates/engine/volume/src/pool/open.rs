@@ -165,7 +165,7 @@ fn load(
     }
     let newest = found.newest.generation;
     let mut root = found.newest;
-    let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock };
+    let home = BackendContext::new(Arc::clone(&disks.metadata), superblock);
     let mut loaded = gemelo_metadata::load(&home, &root, options, damage);
     if let (true, Err(MetadataError::Damaged { .. }), Some(older)) =
         (options.salvages, &loaded, found.older)

@@ -202,7 +202,10 @@ impl Pool {
     pub fn stat(&self) -> Result<PoolStat> {
         let engine = &self.engine;
         let journal = engine.journal_figures();
-        let totals = engine.state().backend().totals();
+        let (backend, totals) = {
+            let state = engine.state();
+            (state.backend().kind(), state.backend().totals())
+        };
         let free_blocks = engine.free_blocks();
         let reserved_blocks = engine.superblock().reserved_blocks();
         assert!(totals.data_blocks >= reserved_blocks, "the data store has its reserved blocks");
@@ -212,7 +215,7 @@ impl Pool {
         Ok(PoolStat {
             block_bytes: engine.superblock().block_bytes,
             fingerprint: engine.superblock().fingerprint,
-            backend: engine.superblock().backend,
+            backend,
             compression: engine.superblock().store.compression(),
             metadata_cache: totals.cache,
             logical_blocks: totals.references,

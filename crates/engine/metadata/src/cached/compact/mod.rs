@@ -16,7 +16,7 @@ use super::layout::{IndexEdit, IndexState, Layout, LeafAt, MAX_CANDIDATES, Store
 use super::pages::Pages;
 use super::table::TableLayout;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{NodeRef, Page, Part, Slot, Tree};
+use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -130,6 +130,7 @@ impl IndexState for MemoryIndex {
 impl Layout for CompactLayout {
     type Index = MemoryIndex;
 
+    const KIND: BackendKind = BackendKind::Compact;
     const SHARES_MAPS: bool = true;
 
     fn merge_map(

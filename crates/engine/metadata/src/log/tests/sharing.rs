@@ -1,7 +1,9 @@
 //! Clones share the nodes of maps, in memory, on disk and after a restart, and a map takes memory
 //! by what is mapped. The accounting is exact: what a clone adds is counted, not timed.
 
-use super::{VOLUME, backend, disk, load, place, store, stored, superblock, write_checkpoint};
+use super::{
+    VOLUME, backend, disk, load, new_backend, place, store, stored, superblock, write_checkpoint,
+};
 use crate::log::LogBackend;
 use crate::log::nodes::{Content, Node, NodeId};
 use crate::tests::record;
@@ -11,7 +13,7 @@ use crate::{
 };
 use gemelo_base::random::Random;
 use gemelo_disk::{Disk, FileDisk};
-use gemelo_format::{Change, Lbn, MapEntry, Pbn, Root, Slot, VolumeId};
+use gemelo_format::{BackendKind, Change, Lbn, MapEntry, Pbn, Root, Slot, VolumeId};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -139,7 +141,7 @@ fn a_chain_of_snapshots_costs_what_differs() {
 
 #[test]
 fn a_clone_that_is_written_beyond_the_map_of_its_source_does_not_change_it() {
-    let mut backend = LogBackend::new(&superblock(), 10_000, false);
+    let mut backend = new_backend(10_000);
     change(&mut backend, Change::Create(record(VOLUME.0, 512 << 30)));
     change(&mut backend, store(0, 1));
     change(&mut backend, clone_of(VOLUME, 2));
@@ -208,7 +210,7 @@ fn a_sparse_volume_takes_memory_by_what_is_mapped() {
     const BLOCKS: u64 = 10 << 28;
     const MAPPED: u32 = 60_000;
     let (_directory, disk) = disk();
-    let mut backend = LogBackend::new(&superblock(), 100_000, false);
+    let mut backend = new_backend(100_000);
     let memory_before = backend.nodes.memory_bytes();
     backend.apply(&[Change::Create(record(VOLUME.0, 512 * BLOCKS))], &mut Vec::new()).unwrap();
     let mut random = Random::new(1);
@@ -261,6 +263,7 @@ fn slot(backend: &LogBackend, id: NodeId) -> Slot {
 
 fn load_damaged(disk: &Arc<FileDisk>, sealed: Sealed, totals: Totals) -> (LogBackend, Damage) {
     let root = Root {
+        backend: BackendKind::Log,
         generation: 1,
         next_commit: 1,
         journal_offset: 0,
@@ -272,7 +275,7 @@ fn load_damaged(disk: &Arc<FileDisk>, sealed: Sealed, totals: Totals) -> (LogBac
         physical: totals.physical,
     };
     let (superblock, mut damage) = (superblock(), Damage::default());
-    let home = BackendContext { disk: Arc::clone(disk) as Arc<dyn Disk>, superblock: &superblock };
+    let home = BackendContext::new(Arc::clone(disk) as Arc<dyn Disk>, &superblock);
     let options = LoadOptions { cache_bytes: 0, salvages: true };
     let mut backend = LogBackend::load(&home, &root, false, options, &mut damage).unwrap();
     backend.settle().unwrap();

@@ -8,7 +8,7 @@ use crate::counters::add;
 use crate::engine::locks::OrderedGuard;
 use crate::error::{Result, VolumeError};
 use gemelo_disk::DiskWrite;
-use gemelo_format::{DiskRole, Root};
+use gemelo_format::{BackendKind, DiskRole, Root};
 use gemelo_metadata::{PageWrites, Pressure, Sealed, Totals};
 
 /// Pages copied under the state's lock at once: some 30 µs.
@@ -19,6 +19,7 @@ struct Mark {
     generation: u64,
     next_commit: u64,
     journal_offset: u64,
+    backend: BackendKind,
     totals: Totals,
 }
 
@@ -39,21 +40,21 @@ impl Log {
     }
 
     pub(super) fn pressure(&self) -> Pressure {
-        self.read().backend.pressure()
+        self.read().backend().pressure()
     }
 
     /// Does the same as [`Self::checkpoint`], for a caller that holds the checkpointer's lock.
     pub(super) fn checkpoint_alone(&self) -> Result<()> {
         self.health.check_writable()?;
         let mut committer = self.committer.lock();
-        let (next_commit, totals) = self.freeze(&mut committer)?;
+        let (next_commit, backend, totals) = self.freeze(&mut committer)?;
         let written = self.write_waiting(&mut committer);
         if self.health.is_stopped() {
             return written.map(|_| ());
         }
         if committer.waits_for_data() {
             // A root must not refer to contents that may not be there after a crash.
-            self.write().backend.abandon();
+            self.write().backend_mut().abandon();
             add(&self.counters.failed_checkpoints, 1);
             return written.map(|_| ());
         }
@@ -61,6 +62,7 @@ impl Log {
             generation: committer.generation() + 1,
             next_commit,
             journal_offset: committer.head(),
+            backend,
             totals,
         };
         let has_journal_data = committer.journal_data.begin_sync();
@@ -81,13 +83,13 @@ impl Log {
             .inspect_err(|_| add(&self.counters.failed_checkpoints, 1))
     }
 
-    fn freeze(&self, committer: &mut Committer) -> Result<(u64, Totals)> {
+    fn freeze(&self, committer: &mut Committer) -> Result<(u64, BackendKind, Totals)> {
         let mut state = self.write();
         // A thread that panicked may have left the state half changed.
         self.health.check_writable()?;
         self.close_now(&mut state, committer);
-        state.backend.freeze();
-        Ok((state.open.number(), state.backend.totals()))
+        state.backend_mut().freeze();
+        Ok((state.open.number(), state.backend().kind(), state.backend().totals()))
     }
 
     /// Makes the contents durable that the checkpoint refers to, without the journal before it: in
@@ -113,10 +115,10 @@ impl Log {
         held: Option<OrderedGuard<'_, Committer>>,
     ) -> Result<()> {
         if let Err(error) = synced.and_then(|()| self.write_pages_and_root(mark)) {
-            self.write().backend.abandon();
+            self.write().backend_mut().abandon();
             return Err(error);
         }
-        let garbage = self.write().backend.finish();
+        let garbage = self.write().backend_mut().finish();
         drop(garbage);
         let mut committer = held.unwrap_or_else(|| self.committer.lock());
         let disk = &*self.disk;
@@ -131,7 +133,7 @@ impl Log {
     }
 
     fn write_pages_and_root(&self, mark: &Mark) -> Result<()> {
-        let merge = self.read().backend.merge();
+        let merge = self.read().backend().merge();
         if let Some(merge) = merge {
             add(&self.counters.checkpoint_pages, merge()?);
         }
@@ -141,6 +143,7 @@ impl Log {
             generation: mark.generation,
             next_commit: mark.next_commit,
             journal_offset: mark.journal_offset,
+            backend: mark.backend,
             table,
             table_bytes,
             data_blocks: mark.totals.data_blocks,
@@ -168,7 +171,7 @@ impl Log {
         let mut writes = PageWrites::new();
         loop {
             let mut state = self.write();
-            let Some(pages) = state.backend.local_pages_mut() else {
+            let Some(pages) = state.backend_mut().local_pages_mut() else {
                 return Ok(Sealed::default());
             };
             let is_more = pages.gather(PAGES_AT_ONCE, &mut writes)?;

@@ -13,6 +13,7 @@ mod journal_data;
 mod parts;
 mod reserve;
 mod state;
+mod switch;
 
 pub(crate) use commit::JournalStats;
 pub(crate) use parts::{Log, LogParts};

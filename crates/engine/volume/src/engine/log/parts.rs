@@ -124,7 +124,7 @@ impl Log {
     /// Keeps checkpoints out, and other changes of whole volumes, unless the backend allows volumes
     /// to change meanwhile.
     pub(crate) fn without_checkpoint(&self) -> Option<OrderedGuard<'_, ()>> {
-        let allows = self.read().backend.allows_volume_changes();
+        let allows = self.read().backend().allows_volume_changes();
         (!allows).then(|| self.checkpointer.lock())
     }
 

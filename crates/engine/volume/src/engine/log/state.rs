@@ -4,11 +4,11 @@ mod change;
 
 use super::commit::OpenCommit;
 use super::copy::Copying;
-use gemelo_metadata::MetadataBackend;
+use gemelo_metadata::{MetadataBackend, MovableBackend};
 
 /// The metadata, the open commit and the copies under way; see the module.
 pub(crate) struct State {
-    pub(super) backend: Box<dyn MetadataBackend>,
+    pub(super) backend: MovableBackend,
     pub(super) open: OpenCommit,
     /// Volumes that are being copied.
     pub(super) copies: Vec<Copying>,
@@ -16,12 +16,17 @@ pub(crate) struct State {
 
 impl State {
     pub(super) fn new(backend: Box<dyn MetadataBackend>, open: OpenCommit) -> Self {
-        Self { backend, open, copies: Vec::new() }
+        Self { backend: MovableBackend::new(backend), open, copies: Vec::new() }
     }
 
     /// The backend that has the metadata.
     pub(crate) fn backend(&self) -> &dyn MetadataBackend {
-        &*self.backend
+        &self.backend
+    }
+
+    /// The same as [`Self::backend`], to be changed.
+    pub(super) fn backend_mut(&mut self) -> &mut dyn MetadataBackend {
+        &mut self.backend
     }
 
     /// Tells states of the pool apart: every change gives another version.

@@ -84,7 +84,7 @@ pub(crate) struct Arguments {
 }
 
 /// Makes the parser of backend names. The help lists all backends.
-fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
+pub(super) fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
     let value = |kind: BackendKind| PossibleValue::new(kind.name()).help(about_backend(kind));
     PossibleValuesParser::new(BackendKind::ALL.map(value))
         .try_map(|name| BackendKind::from_name(&name).ok_or("unknown backend"))

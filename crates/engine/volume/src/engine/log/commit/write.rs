@@ -177,7 +177,7 @@ impl Log {
     /// Returns whether no map entry refers to these blocks, as far as their records can be read.
     fn is_unreferenced(&self, pbns: &[Pbn]) -> bool {
         let mut records = Vec::with_capacity(pbns.len());
-        let is_read = self.read().backend.records(pbns, &mut records).is_ok();
+        let is_read = self.read().backend().records(pbns, &mut records).is_ok();
         !is_read || records.iter().all(|record| record.references == 0)
     }
 

@@ -78,12 +78,12 @@ impl Log {
     fn can_count(&self, state: &State, source: VolumeId, first: u64, end: u64) -> Result<bool> {
         let most = u64::from(self.tuning.max_references);
         // No count is above the sum of all: the common case needs no look at the blocks.
-        if state.backend.totals().references + (end - first) <= most {
+        if state.backend().totals().references + (end - first) <= most {
             return Ok(true);
         }
         let lbns: Vec<Lbn> = (first..end).map(Lbn).collect();
         let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
-        state.backend.look_up(source, &lbns, &mut places)?;
+        state.backend().look_up(source, &lbns, &mut places)?;
         let mut added = BTreeMap::new();
         for place in places {
             if let Some(pbn) = place.pbn() {
@@ -91,7 +91,7 @@ impl Log {
             }
         }
         let pbns: Vec<_> = added.keys().copied().collect();
-        state.backend.records(&pbns, &mut records)?;
+        state.backend().records(&pbns, &mut records)?;
         Ok(records
             .iter()
             .zip(added.values())
@@ -119,10 +119,10 @@ impl Log {
             let Some(cursor) = copying.map(|copying| copying.cursor) else { return Ok(false) };
             // Nothing else was there when the copying began: what came since was copied before it
             // came.
-            let Some(first) = state.backend.next_mapped(source, Lbn(cursor), END)? else {
+            let Some(first) = state.backend().next_mapped(source, Lbn(cursor), END)? else {
                 return Ok(false);
             };
-            let most = state.backend.piece_blocks().unwrap_or(STEP_BLOCKS).min(STEP_BLOCKS);
+            let most = state.backend().piece_blocks().unwrap_or(STEP_BLOCKS).min(STEP_BLOCKS);
             (first.0 / PIECE_BLOCKS * PIECE_BLOCKS, (most / PIECE_BLOCKS).max(1) * PIECE_BLOCKS)
         };
         let end = first + count;

@@ -19,7 +19,7 @@ impl Log {
     /// Slots that the next checkpoint may take, and those that have to be there.
     fn slots(&self) -> (u64, u64) {
         let state = self.read();
-        let need = state.backend.local_pages().map(LocalPages::slots).unwrap_or_default();
+        let need = state.backend().local_pages().map(LocalPages::slots).unwrap_or_default();
         drop(state);
         let reserve = need.in_use.clamp(MIN_RESERVE_SLOTS, MAX_RESERVE_SLOTS);
         (need.next, need.in_use + need.next + reserve)

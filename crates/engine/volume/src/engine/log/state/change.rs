@@ -22,7 +22,7 @@ impl Log {
     /// the pool.
     pub(crate) fn apply(&self, state: &mut State, change: &Change) -> Result<()> {
         if !state.copies.is_empty() {
-            state.backend.check_change(change)?;
+            state.backend().check_change(change)?;
             self.copy_before(state, change)?;
         }
         self.apply_one(state, change)
@@ -34,7 +34,7 @@ impl Log {
         state: &mut State,
         change: &Change,
     ) -> Result<()> {
-        state.backend.check_change(change)?;
+        state.backend().check_change(change)?;
         // A pool that has stopped may be half changed, and acknowledges nothing more.
         self.health.check_writable()?;
         debug_assert!(self.can_follow(state, change), "{change:?} cannot be made");
@@ -42,7 +42,7 @@ impl Log {
             self.data.note_mapped(*pbn);
         }
         let State { backend, open, .. } = state;
-        if let Err(error) = open.make(&mut **backend, change) {
+        if let Err(error) = open.make(backend, change) {
             self.health.stop(DiskRole::Metadata, "change");
             return Err(error);
         }
@@ -59,7 +59,7 @@ impl Log {
             _ => return true,
         };
         let mut records = Vec::with_capacity(1);
-        let is_read = state.backend.records(&[pbn], &mut records).is_ok();
+        let is_read = state.backend().records(&[pbn], &mut records).is_ok();
         let fits = records.iter().all(|record| (record.references == 0) == is_fresh);
         self.data.is_used(pbn) && (!is_read || fits)
     }
@@ -68,7 +68,7 @@ impl Log {
     pub(crate) fn warm(&self, volume: VolumeId, first: u64, end: u64) -> Result<()> {
         let (mut next, end) = (Lbn(first), Lbn(end));
         while next < end {
-            next = self.read().backend.warm(volume, next, end)?;
+            next = self.read().backend().warm(volume, next, end)?;
         }
         Ok(())
     }

@@ -1,0 +1,217 @@
+//! Moves between all backends, while the metadata change. The new backend is compared with the
+//! model, and so is the state that its root has.
+
+use super::CACHE_BYTES;
+use super::pair::Pair;
+use crate::{Checkpoint, GivenUp, MetadataBackend, MoveStep, Repair, Volumes};
+use gemelo_format::{BackendKind, Lbn, Root};
+
+/// Changes before a move.
+const CHANGES: usize = 2500;
+
+/// A move under way.
+struct Move {
+    pair: Pair,
+    /// A volume that is being removed, and where its next piece begins.
+    hidden: Option<(u32, Lbn)>,
+    steps: u64,
+}
+
+impl Move {
+    fn begin(from: BackendKind, to: BackendKind, seed: u64) -> Self {
+        let mut pair = Pair::new(from, seed);
+        pair.create(1);
+        pair.create(2);
+        (0..CHANGES).for_each(|_| pair.step(true));
+        (0..8).for_each(|_| pair.change_volume());
+        let superblock = pair.superblock.clone();
+        pair.backend.begin_move(to, (pair.metadata(), &superblock), CACHE_BYTES);
+        pair.is_moved = true;
+        Self { pair, hidden: None, steps: 0 }
+    }
+
+    /// Makes some changes, those of whole volumes seldom.
+    fn change(&mut self) {
+        let pair = &mut self.pair;
+        (0..pair.random.below(12)).for_each(|_| pair.step(false));
+        match pair.random.below(40) {
+            0 => pair.change_volume(),
+            1 if self.hidden.is_none() => self.hidden = Some((pair.hide_any(), Lbn(0))),
+            // The model does not know what a hidden volume still refers to.
+            2 if self.hidden.is_none() => pair.free_unused(),
+            _ => {}
+        }
+        if let Some((id, from)) = self.hidden
+            && self.pair.random.below(3) == 0
+        {
+            self.unmap_next(id, from);
+        }
+    }
+
+    fn unmap_next(&mut self, id: u32, from: Lbn) {
+        self.hidden = self.pair.unmap_piece(id, from, 1024).map(|end| (id, end));
+        if self.hidden.is_none() {
+            self.pair.remove(id);
+        }
+    }
+
+    /// Writes a checkpoint of the old backend, or fails to, while changes go on.
+    fn checkpoint(&mut self) {
+        self.pair.backend.freeze();
+        self.change();
+        self.pair.write();
+        self.change();
+        match self.pair.random.below(4) {
+            0 => self.pair.backend.abandon(),
+            _ => drop(self.pair.backend.finish()),
+        }
+    }
+
+    /// Prepares a step and makes it after further changes. Returns whether there may be more.
+    fn step(&mut self) -> bool {
+        self.steps += 1;
+        let step = self.pair.backend.prepare_step().unwrap().unwrap();
+        if let MoveStep::Copy(_) = step {
+            self.change();
+        }
+        let is_more = self.pair.backend.step(&step);
+        if self.pair.backend.has_move_failed() {
+            panic!("{:?}", self.pair.backend.give_up_move().and_then(GivenUp::reason));
+        }
+        is_more
+    }
+
+    /// Copies everything.
+    fn copy(&mut self) {
+        while self.step() {
+            match self.pair.random.below(20) {
+                0 => self.checkpoint(),
+                1 if self.steps.is_multiple_of(16) => {
+                    assert_eq!(self.pair.backend.prove(5).unwrap(), Vec::<String>::new());
+                }
+                _ => {}
+            }
+        }
+        while let Some((id, from)) = self.hidden {
+            self.unmap_next(id, from);
+        }
+        while self.step() {}
+    }
+
+    /// Writes the checkpoint of the new backend.
+    fn switch(&mut self) -> Root {
+        assert!(self.pair.backend.begin_switch().unwrap(), "every volume is there");
+        self.pair.backend.freeze();
+        self.pair.write()
+    }
+}
+
+fn moves(from: BackendKind, to: BackendKind) {
+    for seed in 0..3 {
+        let mut moving = Move::begin(from, to, seed);
+        moving.copy();
+        let root = moving.switch();
+        assert_eq!(root.backend, to);
+        let at_freeze = moving.pair.model.clone();
+        (0..300).for_each(|_| moving.pair.step(false));
+        let mut pair = moving.pair;
+        drop(pair.backend.finish());
+        assert_eq!(pair.backend.kind(), to);
+        pair.compare();
+        let pages = pair.backend.totals().pages;
+        pair.model = at_freeze;
+        pair.reload(&root);
+        assert_eq!(pair.backend.totals().pages, pages, "no slot is lost");
+        pair.compare();
+        // The new backend works on.
+        pair.free_unused();
+        (0..500).for_each(|_| pair.step(true));
+        pair.backend.freeze();
+        pair.write();
+        pair.backend.finish();
+        pair.compare();
+    }
+}
+
+fn moves_from(from: BackendKind) {
+    BackendKind::ALL.into_iter().filter(|to| *to != from).for_each(|to| moves(from, to));
+}
+
+#[test]
+fn log_moves_to_all_others() {
+    moves_from(BackendKind::Log);
+}
+
+#[test]
+fn ram_moves_to_all_others() {
+    moves_from(BackendKind::Ram);
+}
+
+#[test]
+fn table_moves_to_all_others() {
+    moves_from(BackendKind::Table);
+}
+
+#[test]
+fn btree_moves_to_all_others() {
+    moves_from(BackendKind::BTree);
+}
+
+#[test]
+fn compact_moves_to_all_others() {
+    moves_from(BackendKind::Compact);
+}
+
+#[test]
+fn a_move_that_is_given_up_leaves_the_old_backend_and_no_slot() {
+    for (from, to) in BackendKind::ALL.into_iter().zip(BackendKind::ALL.into_iter().rev()) {
+        let mut moving = Move::begin(from, to, 7);
+        for _ in 0..30 {
+            moving.step();
+        }
+        moving.checkpoint();
+        assert!(
+            moving.pair.backend.give_up_move().is_some_and(|given_up| given_up.reason().is_none())
+        );
+        let mut pair = moving.pair;
+        pair.backend.freeze();
+        let root = pair.write();
+        let totals = pair.backend.totals();
+        let root = Root { references: totals.references, physical: totals.physical, ..root };
+        drop(pair.backend.finish());
+        let pages = pair.backend.totals().pages;
+        assert_eq!((pair.backend.kind(), root.backend), (from, from));
+        pair.reload(&root);
+        assert_eq!(pair.backend.totals().pages, pages, "no slot is lost");
+    }
+}
+
+/// Clones share their maps in the new backend as in the old one.
+#[test]
+fn clones_take_no_room_of_their_own_after_a_move() {
+    let sharing = BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::BTree);
+    for from in sharing.clone() {
+        for to in sharing.clone().filter(|to| *to != from) {
+            let pages_with = |clones: u64| {
+                let mut pair = Pair::new(from, 3);
+                pair.create(1);
+                (0..20_000).for_each(|_| pair.step(false));
+                (0..clones).for_each(|_| pair.clone_volume(1));
+                let superblock = pair.superblock.clone();
+                pair.backend.begin_move(to, (pair.metadata(), &superblock), CACHE_BYTES);
+                let mut moving = Move { pair, hidden: None, steps: 0 };
+                while let Some(step) = moving.pair.backend.prepare_step().unwrap() {
+                    if !moving.pair.backend.step(&step) {
+                        break;
+                    }
+                }
+                moving.switch();
+                drop(moving.pair.backend.finish());
+                assert_eq!(moving.pair.backend.volumes().len() as u64, 1 + clones);
+                moving.pair.backend.totals().pages
+            };
+            let (without, with) = (pages_with(0), pages_with(50));
+            assert!(with <= without + 8, "{from:?} to {to:?}: {without} pages, {with} with clones");
+        }
+    }
+}
