@@ -8,6 +8,8 @@ use gemelo_format::{BackendKind, Lbn, Root};
 
 /// Changes before a move.
 const CHANGES: usize = 2500;
+/// Moves of each pair of backends.
+const SEEDS: u64 = 12;
 
 /// A move under way.
 struct Move {
@@ -107,7 +109,7 @@ impl Move {
 }
 
 fn moves(from: BackendKind, to: BackendKind) {
-    for seed in 0..3 {
+    for seed in 0..SEEDS {
         let mut moving = Move::begin(from, to, seed);
         moving.copy();
         let root = moving.switch();
@@ -183,6 +185,41 @@ fn a_move_that_is_given_up_leaves_the_old_backend_and_no_slot() {
         assert_eq!((pair.backend.kind(), root.backend), (from, from));
         pair.reload(&root);
         assert_eq!(pair.backend.totals().pages, pages, "no slot is lost");
+    }
+}
+
+/// While a clone is copied, the volume that it began as gets an entry of the clone. They differ no
+/// more, so that the copy would not find it.
+#[test]
+fn a_base_that_becomes_equal_to_its_clone_changes_the_clone() {
+    for from in BackendKind::ALL {
+        for to in BackendKind::ALL.into_iter().filter(|to| *to != from) {
+            let mut pair = Pair::new(from, 5);
+            pair.create(1);
+            pair.store(1, 5);
+            let clone = pair.backend.totals().next_volume;
+            pair.clone_volume(1);
+            pair.store(clone, 5);
+            let superblock = pair.superblock.clone();
+            pair.backend.begin_move(to, (pair.metadata(), &superblock), CACHE_BYTES);
+            let mut begun = 0;
+            while begun < 2 {
+                let step = pair.backend.prepare_step().unwrap().unwrap();
+                begun += u32::from(matches!(step, MoveStep::Begin));
+                assert!(pair.backend.step(&step), "a volume is left");
+            }
+            pair.share_from(clone, 1, 5);
+            let mut moving = Move { pair, hidden: None, steps: 0 };
+            loop {
+                let step = moving.pair.backend.prepare_step().unwrap().unwrap();
+                if !moving.pair.backend.step(&step) {
+                    break;
+                }
+            }
+            moving.switch();
+            drop(moving.pair.backend.finish());
+            moving.pair.compare();
+        }
     }
 }
 

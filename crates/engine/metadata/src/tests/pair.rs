@@ -125,7 +125,7 @@ impl Pair {
         *self.model.maps.keys().nth(at).unwrap()
     }
 
-    fn store(&mut self, id: u32, lbn: u64) {
+    pub(super) fn store(&mut self, id: u32, lbn: u64) {
         let pbn = self.free.pop().unwrap_or_else(|| {
             self.next_pbn += 1;
             self.next_pbn - 1
@@ -159,10 +159,20 @@ impl Pair {
 
     fn share(&mut self, id: u32, lbn: u64) {
         let other = self.any_volume();
-        let from = self.lbn();
+        // At times the entry that another volume has at the same LBN.
+        let from = if self.random.below(2) == 0 { lbn } else { self.lbn() };
         let Some(pbn) = self.model.maps[&other].range(from..).next().map(|(_, pbn)| *pbn) else {
             return;
         };
+        self.share_block(id, lbn, pbn);
+    }
+
+    /// Gives a volume the entry that another one has at an LBN.
+    pub(super) fn share_from(&mut self, other: u32, id: u32, lbn: u64) {
+        self.share_block(id, lbn, self.model.maps[&other][&lbn]);
+    }
+
+    fn share_block(&mut self, id: u32, lbn: u64, pbn: u32) {
         let (volume, pbn_) = (VolumeId(id), Pbn::new(pbn).unwrap());
         let freed = self.apply(&Change::Share {
             volume,
