@@ -239,7 +239,8 @@ impl Walk {
             let (map, below) = known.or_insert_with(|| {
                 (WalkMap::of(below.regions.iter().cloned()), Arc::clone(&below))
             });
-            // LBNs beyond the end are those of a volume that was being shrunk. An opening unmaps them.
+            // LBNs beyond the end are those of a volume that was being shrunk. An opening unmaps
+            // them.
             let mut map = map.clone();
             for lost in below.lost.iter().filter(|lost| lost.lbns.start < blocks) {
                 if !lost.is_known {

@@ -69,9 +69,9 @@ impl Packer {
         self.open.as_ref().map(blocks).into_iter().flatten().collect()
     }
 
-    /// Gives each content a place, and writes the compressed ones. Returns the PBNs, in the order of
-    /// the contents. The caller writes the contents that fill their blocks. What was placed before
-    /// a failure is not needed.
+    /// Gives each content a place, and writes the compressed ones. Returns the PBNs, in the order
+    /// of the contents. The caller writes the contents that fill their blocks. What was placed
+    /// before a failure is not needed.
     ///
     /// # Errors
     /// Fails if there are too few free blocks, or if a block cannot be written.
