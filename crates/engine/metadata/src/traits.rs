@@ -6,6 +6,8 @@
 //! A method that returns a [`Result`] may read. It fails if what it reads is damaged or cannot be
 //! read. A method without a [`Result`] answers from memory. Look-ups run at the same time as each
 //! other; changes run alone.
+//!
+//! No method has a default: [`crate::MovableBackend`], which passes each on, could forget it.
 
 use super::slots::SlotSpace;
 use super::stats::{Garbage, Pressure, Record, SlotNeed, Totals};
@@ -26,35 +28,25 @@ pub trait Map {
 
     /// Returns whether other volumes have the same entry of this LBN, and all these entries are
     /// counted as one reference. A backend that counts every entry returns `false`.
-    fn is_in_shared_part(&self, _volume: VolumeId, _lbn: Lbn) -> bool {
-        false
-    }
+    fn is_in_shared_part(&self, volume: VolumeId, lbn: Lbn) -> bool;
 
     /// The end of the LBNs from `from` on that one change may unmap in a few milliseconds, where
     /// unmapping `most` LBNs one by one takes that long. It is above `most` LBNs where parts of the
     /// map are shared, which one change drops as a whole. The last end is above every LBN.
-    fn piece_end(&self, _volume: VolumeId, from: Lbn, most: u64) -> Lbn {
-        Lbn(from.0.saturating_add(most))
-    }
+    fn piece_end(&self, volume: VolumeId, from: Lbn, most: u64) -> Lbn;
 
     /// The LBN from `from` on with which the next such piece begins, or `None` if nothing more has
     /// to be unmapped. A backend may leave the last piece of a hidden volume to its removal.
-    fn next_piece(&self, volume: VolumeId, from: Lbn, _most: u64) -> Result<Option<Lbn>> {
-        self.next_mapped(volume, from, Lbn(u64::MAX))
-    }
+    fn next_piece(&self, volume: VolumeId, from: Lbn, most: u64) -> Result<Option<Lbn>>;
 
     /// The end of a part of the maps of two volumes that has this LBN and that both share, so that
     /// none of its LBNs differs.
-    fn shared_end(&self, _volume: VolumeId, _other: VolumeId, _lbn: Lbn) -> Result<Option<Lbn>> {
-        Ok(None)
-    }
+    fn shared_end(&self, volume: VolumeId, other: VolumeId, lbn: Lbn) -> Result<Option<Lbn>>;
 
     /// Reads what changes of the LBNs from `from` to `end` need, so that the changes themselves do
     /// not wait for a disk. Reads for a few milliseconds at most, and gives the first LBN that is
     /// left; `end` if nothing is. A backend that keeps its metadata in memory has nothing to read.
-    fn warm(&self, _volume: VolumeId, _from: Lbn, end: Lbn) -> Result<Lbn> {
-        Ok(end)
-    }
+    fn warm(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Lbn>;
 }
 
 /// The index of contents and the records of blocks, which hold their reference counts.
@@ -74,16 +66,12 @@ pub trait Index {
     /// Brings into memory, or into the processor's caches, the counts that changes of these LBNs
     /// will need, which have these places. Fails also if any page was found damaged since the pool
     /// was opened: a pool with a damaged page takes no writes.
-    fn prefetch(&self, _volume: VolumeId, _lbns: &[Lbn], _places: &[MapEntry]) -> Result<()> {
-        Ok(())
-    }
+    fn prefetch(&self, volume: VolumeId, lbns: &[Lbn], places: &[MapEntry]) -> Result<()>;
 
     /// Reads a part of what the index of an opened pool needs to lead to every block, for a few
     /// milliseconds. Returns `true` if more is left; until then a duplicate may be stored again. A
     /// backend whose index is complete when the pool is open has nothing to read.
-    fn catch_up(&self) -> Result<bool> {
-        Ok(false)
-    }
+    fn catch_up(&self) -> Result<bool>;
 }
 
 /// The list of volumes, which every backend keeps in memory.
@@ -104,22 +92,16 @@ pub trait Volumes {
     fn mapped_blocks(&self, volume: VolumeId) -> u64;
 
     /// The most LBNs that the removal of a volume looks at.
-    fn blocks_to_remove(&self, volume: VolumeId) -> u64 {
-        self.mapped_blocks(volume)
-    }
+    fn blocks_to_remove(&self, volume: VolumeId) -> u64;
 
     /// Returns whether a clone adds a reference to each block of its source. It does not if it
     /// shares the map of its source.
-    fn clones_add_references(&self) -> bool {
-        true
-    }
+    fn clones_add_references(&self) -> bool;
 
     /// The most LBNs that one change may unmap or copy. The engine cuts larger volumes piece by
     /// piece, and clones them so if a clone adds references. `None` if a change of a whole volume
     /// is cheap and takes no memory.
-    fn piece_blocks(&self) -> Option<u64> {
-        None
-    }
+    fn piece_blocks(&self) -> Option<u64>;
 }
 
 /// Checkpoints: a checkpoint writes the state of one instant, so the journal before that instant is
@@ -130,22 +112,16 @@ pub trait Volumes {
 /// created, removed or cloned between `freeze` and the end only if the backend allows it.
 pub trait Checkpoint {
     /// Returns whether volumes may be created, removed and cloned while a checkpoint is under way.
-    fn allows_volume_changes(&self) -> bool {
-        false
-    }
+    fn allows_volume_changes(&self) -> bool;
 
     /// Returns how urgently the backend needs a checkpoint.
-    fn pressure(&self) -> Pressure {
-        Pressure::Low
-    }
+    fn pressure(&self) -> Pressure;
 
     /// Begins a checkpoint of the present state; changes may follow at once.
     fn freeze(&mut self);
 
-    /// The part of the checkpoint that runs without the state's lock.
-    fn merge(&self) -> Option<Merge> {
-        None
-    }
+    /// The part of the checkpoint that runs without the state's lock, if there is one.
+    fn merge(&self) -> Option<Merge>;
 
     /// Ends a checkpoint whose root is durable. Slots that only the checkpoint before needed may be
     /// used again.
@@ -207,9 +183,7 @@ pub trait MetadataBackend: Map + Index + Volumes + Checkpoint + Repair + Send + 
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()>;
 
     /// Makes the changes of a commit that is replayed. A backend that reads metadata reads ahead.
-    fn replay(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
-        self.apply(changes, freed)
-    }
+    fn replay(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()>;
 
     /// Ends the replay of the journal: computes what is not stored, and marks what was damaged as
     /// changed, so that the next checkpoint writes it anew.

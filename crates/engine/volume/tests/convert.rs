@@ -181,7 +181,7 @@ fn a_stop_leaves_the_old_backend_and_its_space() {
     }
 }
 
-/// What snapshots and clones share is shared by the new backend as well.
+/// The new backend shares the parts of maps that snapshots and clones share.
 #[test]
 fn clones_take_no_more_after_they_went_there_and_back() {
     let sharing = BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::BTree);

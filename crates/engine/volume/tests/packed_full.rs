@@ -31,14 +31,14 @@ fn content(id: u64, (block, noise): (usize, u64)) -> Vec<u8> {
     content
 }
 
-/// How much noise contents have, in 64 parts.
+/// The noise of contents, in 64 parts.
 #[derive(Debug, Clone, Copy)]
 enum Noise {
-    /// All as much.
+    /// The same in all contents.
     Fixed(u64),
     /// From none to all.
     Any,
-    /// Much or none.
+    /// A little in one half of the contents, much in the other.
     Ends,
 }
 

@@ -4,7 +4,9 @@ use super::LogBackend;
 use super::nodes::NodeId;
 use super::pager::{PageKey, Saved, State};
 use crate::error::{MetadataError, Result};
-use crate::{Checkpoint, Garbage, LocalPages, PageWrites, Sealed, SlotNeed, SlotSpace};
+use crate::{
+    Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, Sealed, SlotNeed, SlotSpace,
+};
 use gemelo_format::build_chain;
 
 /// Upper bounds of the bytes in the table for each page, and for each volume with the longest name.
@@ -73,6 +75,14 @@ impl Checkpoint for LogBackend {
 
     fn allows_volume_changes(&self) -> bool {
         true
+    }
+
+    fn pressure(&self) -> Pressure {
+        Pressure::Low
+    }
+
+    fn merge(&self) -> Option<Merge> {
+        None
     }
 
     fn local_pages(&self) -> Option<&dyn LocalPages> {

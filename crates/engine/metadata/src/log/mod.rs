@@ -174,6 +174,14 @@ impl Map for LogBackend {
         let leaves = most / MAP_PAGE_ENTRIES as u64;
         Lbn(self.nodes.end_of_leaves(root, from.0, leaves.max(1)))
     }
+
+    fn next_piece(&self, volume: VolumeId, from: Lbn, _most: u64) -> Result<Option<Lbn>> {
+        self.next_mapped(volume, from, Lbn(u64::MAX))
+    }
+
+    fn warm(&self, _volume: VolumeId, _from: Lbn, end: Lbn) -> Result<Lbn> {
+        Ok(end)
+    }
 }
 
 impl Index for LogBackend {
@@ -212,6 +220,10 @@ impl Index for LogBackend {
         }
         Ok(())
     }
+
+    fn catch_up(&self) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 impl Volumes for LogBackend {
@@ -238,8 +250,16 @@ impl Volumes for LogBackend {
         self.volumes.get(&volume).map_or(0, |volume| volume.map.tally.mapped)
     }
 
+    fn blocks_to_remove(&self, volume: VolumeId) -> u64 {
+        self.mapped_blocks(volume)
+    }
+
     fn clones_add_references(&self) -> bool {
         false
+    }
+
+    fn piece_blocks(&self) -> Option<u64> {
+        None
     }
 }
 
@@ -268,6 +288,10 @@ impl MetadataBackend for LogBackend {
 
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
         changes.iter().try_for_each(|change| self.apply_one(change, freed))
+    }
+
+    fn replay(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
+        self.apply(changes, freed)
     }
 
     fn settle(&mut self) -> Result<()> {

@@ -3,7 +3,7 @@
 use crate::engine::layout::chunk::MAX_CHANGES;
 use gemelo_store::PackedCount;
 
-/// What it costs to move a content.
+/// The cost of moving a content.
 pub(super) struct Cost {
     /// The block in which it begins.
     pub(super) first: u32,

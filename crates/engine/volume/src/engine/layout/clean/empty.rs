@@ -166,12 +166,16 @@ impl Engine {
         let mut good = Vec::with_capacity(movable.len());
         for (mut content, form) in movable.into_iter().zip(forms) {
             let Wanted { pbn, checksum, .. } = content.from;
-            let bytes = form.as_ref().and_then(|form| self.data.content_of_form(pbn, form));
-            if bytes.is_some_and(|bytes| self.seed.of_content(&bytes) == checksum) {
-                content.form = form.unwrap_or_default();
-                good.push(content);
-            } else {
-                left.push(pbn);
+            let is_good = |form: &Vec<u8>| {
+                let bytes = self.data.content_of_form(pbn, form);
+                bytes.is_some_and(|bytes| self.seed.of_content(&bytes) == checksum)
+            };
+            match form.filter(is_good) {
+                Some(form) => {
+                    content.form = form;
+                    good.push(content);
+                }
+                None => left.push(pbn),
             }
         }
         (good, left)

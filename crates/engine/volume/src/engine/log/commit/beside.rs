@@ -57,12 +57,14 @@ impl Log {
             return Ok(true);
         }
         let Committer { waiting, journal, .. } = committer;
-        if let Some(commit) = waiting.front_mut() {
-            assert!(commit.is_built && end <= commit.buffer.len(), "a commit was written");
+        let written = waiting.front_mut().filter(|commit| commit.is_built);
+        assert!(written.is_some(), "the commit that was written waits");
+        written.into_iter().for_each(|commit| {
+            assert!(end <= commit.buffer.len(), "its payload is in it");
             journal.take_back(commit.buffer.len());
             commit.buffer.truncate(end);
             commit.is_built = false;
-        }
+        });
         Ok(false)
     }
 }

@@ -143,7 +143,9 @@ impl Log {
 
     /// Counts the first of the waiting commits, which is durable.
     fn count_first(&self, committer: &mut Committer, now_ns: u64) {
-        let Some(commit) = committer.waiting.pop_front() else { return };
+        let commit = committer.waiting.pop_front();
+        assert!(commit.is_some(), "the commit that was written waits");
+        let Some(commit) = commit else { return };
         committer.journal.advance(commit.buffer.len());
         committer.journal.marker().note_commit(now_ns);
         committer.durable = commit.number;
