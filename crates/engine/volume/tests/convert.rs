@@ -13,10 +13,11 @@ mod common;
 use common::simulated::{Fault, Simulation};
 use common::{BLOCK, content, flush, open, options_with, read, trim, tuning, write};
 use gemelo_base::random::Random;
-use gemelo_base::{Silent, StopFlag};
+use gemelo_base::{Monitor, Silent, StopFlag, Unit};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_volume::{Pool, PoolOptions, VolumeError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks of the volumes.
 const BLOCKS: u64 = 600;
@@ -179,6 +180,36 @@ fn a_stop_leaves_the_old_backend_and_its_space() {
         pool.close().unwrap();
         check_is_clean(&simulation);
     }
+}
+
+/// Sums up the progress, and tries to convert the pool meanwhile.
+struct Second<'p> {
+    pool: &'p Pool,
+    to: BackendKind,
+    copied: AtomicU64,
+}
+
+impl Monitor for Second<'_> {
+    fn begin(&self, _phase: &str, _unit: Unit, _total: Option<u64>) {}
+    fn set_total(&self, _total: u64) {}
+    fn advance(&self, amount: u64) {
+        self.copied.fetch_add(amount, Ordering::Relaxed);
+        assert!(matches!(convert(self.pool, self.to), Err(VolumeError::Moving)));
+    }
+    fn warn(&self, _message: &str) {}
+    fn log(&self, _message: &str) {}
+    fn finish(&self) {}
+}
+
+#[test]
+fn a_second_conversion_is_refused_and_the_progress_counts_blocks() {
+    let (_, pool, _) = pool_of(BackendKind::Log);
+    let to = BackendKind::Compact;
+    let second = Second { pool: &pool, to, copied: AtomicU64::new(0) };
+    pool.convert(to, &second, &StopFlag::new()).unwrap();
+    let copied = second.copied.into_inner();
+    // Three of four volumes are copied as what differs: ten changes of eight blocks at most.
+    assert!((BLOCKS - 80..=BLOCKS + 160).contains(&copied), "{copied} blocks");
 }
 
 /// The new backend shares the parts of maps that snapshots and clones share.

@@ -25,10 +25,7 @@ impl Engine {
             return Ok(());
         }
         if !self.log.begin_move(kind)? {
-            return Err(VolumeError::BadOption {
-                what: format!("backend {}", kind.name()),
-                rule: "the pool is being converted already; wait for the end".to_owned(),
-            });
+            return Err(VolumeError::Moving);
         }
         let moved = self.copy_and_switch(&mut go_on);
         let reason = self.log.give_up_move();

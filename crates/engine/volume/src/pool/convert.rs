@@ -22,11 +22,9 @@ impl Pool {
         let _watch = self.engine.watch();
         let engine = &self.engine;
         let mut pace = Pace::new(engine, None, stop);
-        let mut copied = 0;
         monitor.begin("Copying metadata", Unit::Items, None);
         engine.convert(backend, |blocks| {
-            copied += blocks;
-            monitor.advance(copied);
+            monitor.advance(blocks);
             pace.go_on(0)
         })?;
         monitor.finish();
