@@ -4,7 +4,9 @@
 #   scripts/ceph.sh start DIRECTORY   makes DIRECTORY with ceph.conf, and the pool "gemelo"
 #   scripts/ceph.sh stop DIRECTORY    ends the processes and removes DIRECTORY
 #
-# Nothing is authenticated, and all addresses are local. The packages are those of scripts/setup.sh.
+# Clients authenticate by cephx. DIRECTORY/keyring has the key of client.admin; a key of another user
+# is looked for in DIRECTORY/ceph.client.USER.keyring. All addresses are local. The packages are those
+# of scripts/setup.sh.
 set -euo pipefail
 
 OSDS=3
@@ -45,10 +47,11 @@ write_configuration() {
 fsid = $(cat /proc/sys/kernel/random/uuid)
 mon_host = [$address]
 public_addr = 127.0.0.1
-auth_cluster_required = none
-auth_service_required = none
-auth_client_required = none
-keyring = $directory/keyring
+auth_cluster_required = cephx
+auth_service_required = cephx
+auth_client_required = cephx
+auth_allow_insecure_global_id_reclaim = false
+keyring = $directory/\$cluster.\$name.keyring,$directory/keyring
 run_dir = $directory
 admin_socket = $directory/\$name.asok
 pid_file = $directory/\$name.pid
@@ -78,6 +81,14 @@ osd_memory_target = 939524096
 CONF
 }
 
+# Makes the keys that the monitor knows from the beginning.
+make_keys() {
+    local keyring=(ceph-authtool "$directory/keyring" --gen-key)
+    "${keyring[@]}" --create-keyring --name mon. --cap mon 'allow *' >/dev/null
+    "${keyring[@]}" --name client.admin --cap mon 'allow *' --cap mgr 'allow *' \
+        --cap osd 'allow *'
+}
+
 start_monitor() {
     local fsid
     fsid=$(awk '$1 == "fsid" { print $3 }' "$conf")
@@ -87,11 +98,19 @@ start_monitor() {
     "${monitor[@]}"
 }
 
+start_manager() {
+    ceph_command auth get-or-create mgr.x mon 'allow profile mgr' osd 'allow *' \
+        >"$directory/ceph.mgr.x.keyring"
+    ceph-mgr --conf "$conf" --id x
+}
+
 start_osd() {
-    local number=$1 uuid
+    local number=$1 uuid key
     mkdir "$directory/osd$number"
     uuid=$(cat /proc/sys/kernel/random/uuid)
-    ceph_command osd new "$uuid" "$number" >/dev/null
+    key=$(ceph-authtool --gen-print-key)
+    printf '[osd.%s]\nkey = %s\n' "$number" "$key" >"$directory/ceph.osd.$number.keyring"
+    echo "{\"cephx_secret\": \"$key\"}" | ceph_command osd new "$uuid" "$number" -i - >/dev/null
     local osd=(ceph-osd --conf "$conf" --id "$number")
     "${osd[@]}" --mkfs --osd-uuid "$uuid" &>"$directory/osd.$number.start"
     "${osd[@]}" &>>"$directory/osd.$number.start"
@@ -117,17 +136,17 @@ make_pool() {
 
 start() {
     local tool missing=()
-    for tool in ceph ceph-mon ceph-mgr ceph-osd monmaptool rados; do
+    for tool in ceph ceph-authtool ceph-mon ceph-mgr ceph-osd monmaptool rados; do
         command -v "$tool" >/dev/null || missing+=("$tool")
     done
     [ "${#missing[@]}" -eq 0 ] || die "not installed: ${missing[*]} (see scripts/setup.sh)"
     [ ! -e "$directory" ] || die "'$directory' exists: stop it first"
     mkdir -p "$directory"/{mon,mgr}
-    touch "$directory/keyring"
     trap stop EXIT
     write_configuration
+    make_keys
     start_monitor
-    ceph-mgr --conf "$conf" --id x
+    start_manager
     start_osds
     make_pool
     trap - EXIT
@@ -155,7 +174,7 @@ stop() {
     for file in "$directory"/osd.*.pid "$directory"/mgr.*.pid "$directory"/mon.*.pid; do
         [ -s "$file" ] || continue
         pid=$(cat "$file")
-        grep -qs "$directory" "/proc/$pid/cmdline" || continue
+        is_ours "$pid" || continue
         kill -KILL "$pid"
         wait_for_end "$pid"
     done

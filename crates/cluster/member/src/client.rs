@@ -187,11 +187,7 @@ impl DomainClient {
     /// Fails if the user of the store has no right to do so, or if the store does not answer.
     pub fn try_fence(&self) -> Result<()> {
         self.index.try_fence().map_err(|error| match error {
-            ObjectError::Io { source, .. }
-                if source.kind() == std::io::ErrorKind::PermissionDenied =>
-            {
-                MemberError::MayNotFence
-            }
+            ObjectError::NotPermitted { .. } => MemberError::MayNotFence,
             error => error.into(),
         })
     }

@@ -74,6 +74,18 @@ pub enum ObjectError {
         /// The name of the object.
         object: String,
     },
+    /// The user of this client has no right to do it. Nothing was done.
+    #[kind(BadInput)]
+    #[error(
+        "the Ceph user may not {action} object '{object}': it needs the capability osd 'allow rwx' \
+         for the pools and the namespace of the domain"
+    )]
+    NotPermitted {
+        /// The attempted action, as a verb.
+        action: &'static str,
+        /// The name of the object.
+        object: String,
+    },
     /// The request itself is invalid.
     #[kind(Bug)]
     #[error("invalid request to {action} object '{object}': {reason}")]

@@ -18,7 +18,9 @@ use std::time::Duration;
 use sys::{Answer, Cluster, Code, InFlight, Parts, Pool, ReadWhat, WriteWhat, c_text};
 
 /// Error numbers of Linux, which librados uses on every system.
+const NOT_PERMITTED: i32 = 1;
 const NOT_FOUND: i32 = 2;
+const NO_ACCESS: i32 = 13;
 const BUSY: i32 = 16;
 const EXISTS: i32 = 17;
 const INVALID: i32 = 22;
@@ -56,6 +58,7 @@ impl Rados {
     fn error(&self, code: Code, action: &'static str, object: &str) -> ObjectError {
         let object = object.to_owned();
         match code.0 {
+            NOT_PERMITTED | NO_ACCESS => ObjectError::NotPermitted { action, object },
             NOT_FOUND => ObjectError::NotFound { object },
             EXISTS => ObjectError::Exists { object },
             NO_SPACE | QUOTA => ObjectError::Full { object },

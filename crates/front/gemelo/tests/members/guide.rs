@@ -1,4 +1,5 @@
-//! The commands of the guide for several hosts run as they are printed.
+//! The commands of the guide for several hosts run as they are printed, by a user of the cluster
+//! that has no other rights than the printed ones.
 
 use crate::host::Host;
 use std::fs;
@@ -33,8 +34,9 @@ pub(crate) fn run(host: &Host<'_>) {
     let serve = all.pop().unwrap();
     assert!(all.len() >= 8 && serve.starts_with("gemelo serve "), "{all:?}");
     for command in all {
-        // The key belongs to this test, and not to the machine.
-        let command = command.replace("/etc/ceph/", &format!("{}/", host.file("").display()));
+        // The key belongs to this cluster, and not to the machine.
+        let directory = host.cluster_file("");
+        let command = command.replace("/etc/ceph/", &directory.display().to_string());
         let output = shell(host, &command).output().unwrap();
         assert!(output.status.success(), "{command}\n{}", String::from_utf8_lossy(&output.stderr));
     }

@@ -49,7 +49,12 @@ impl<'c> Host<'c> {
     }
 
     fn configuration(&self) -> PathBuf {
-        self.ceph.directory().join("ceph.conf")
+        self.cluster_file("ceph.conf")
+    }
+
+    /// A file in the directory of the cluster. The keys of users are there.
+    pub(crate) fn cluster_file(&self, name: &str) -> PathBuf {
+        self.ceph.directory().join(name)
     }
 
     pub(crate) fn run(&self, words: &[&str]) -> Ran {

@@ -23,6 +23,7 @@ mod common;
 mod contents;
 mod guide;
 mod host;
+mod rights;
 #[path = "../schema/mod.rs"]
 mod schema;
 mod sharing;
@@ -51,9 +52,11 @@ fn contents_in_an_erasure_coded_pool_survive_slow_servers_and_a_fail_over_under_
 }
 
 #[test]
-fn the_commands_of_the_guide_run_as_they_are_printed() {
+fn the_commands_of_the_guide_run_as_they_are_printed_and_their_rights_are_the_least() {
     let Some(ceph) = Ceph::start() else { return };
-    guide::run(&Host::new(&ceph));
+    let host = Host::new(&ceph);
+    guide::run(&host);
+    rights::run(&host);
 }
 
 #[test]
