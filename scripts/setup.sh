@@ -16,6 +16,7 @@ test_tools=(fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
     busybox:busybox-static mkfs.ext4:e2fsprogs debugfs:e2fsprogs mkfs.xfs:xfsprogs losetup:mount fstrim:util-linux
     chromium:chromium mkfs.btrfs:btrfs-progs duperemove:duperemove zfs-fuse:zfs-fuse systemd-analyze:systemd pgbench:postgresql pg_amcheck:postgresql initdb:postgresql
     ssh:openssh-client sshd:openssh-server ip:iproute2 tc:iproute2
+    faketime:faketime
     ceph-mon:ceph-mon ceph-mgr:ceph-mgr ceph-osd:ceph-osd ceph:ceph-common rados:ceph-common)
 # Not in Debian: the file system exerciser, from the registry of Rust programs.
 fsx=fsx@0.3.2

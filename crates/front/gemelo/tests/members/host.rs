@@ -84,9 +84,21 @@ impl<'c> Host<'c> {
 
     /// Starts a server of a member. It listens at a socket of this name when it has the member.
     pub(crate) fn serve(&self, member: &str, socket: &str, options: &[&str]) -> Server {
+        self.serve_by(member, socket, options, |_| {})
+    }
+
+    /// Does the same with a command that is changed before it is run.
+    pub(crate) fn serve_by(
+        &self,
+        member: &str,
+        socket: &str,
+        options: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> Server {
         let listen = format!("unix:{}", self.file(socket).display());
         let words = [&["serve", member, "--listen", &listen], options].concat();
         let mut command = self.command(&words);
+        change(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Server { child: command.spawn().unwrap(), socket: self.file(socket) }
     }
@@ -195,6 +207,11 @@ impl Server {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Returns whether it has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     /// Waits for the end, and returns the status.

@@ -17,6 +17,7 @@
 #[path = "../../../../cluster/objects/tests/conformance/ceph.rs"]
 #[expect(dead_code, reason = "other tests use the rest of the module")]
 mod ceph;
+mod clock;
 mod coded;
 #[path = "../common/mod.rs"]
 mod common;
@@ -57,6 +58,15 @@ fn the_commands_of_the_guide_run_as_they_are_printed_and_their_rights_are_the_le
     let host = Host::new(&ceph);
     guide::run(&host);
     rights::run(&host);
+}
+
+#[test]
+fn steps_of_the_clock_neither_end_a_lease_nor_prolong_it() {
+    if !clock::has_faketime() {
+        return;
+    }
+    let Some(ceph) = Ceph::start() else { return };
+    clock::run(&Host::new(&ceph));
 }
 
 #[test]
