@@ -151,6 +151,16 @@ impl<'c> Host<'c> {
         assert!(osd.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
     }
 
+    /// Returns whether all storage servers have all data that they should have.
+    pub(crate) fn has_all_copies(&self) -> bool {
+        let text = self.ceph(&["status", "--format", "json"]);
+        let status: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let servers = &status["osdmap"];
+        let states = status["pgmap"]["pgs_by_state"].as_array().unwrap();
+        servers["num_up_osds"] == servers["num_osds"]
+            && matches!(states.as_slice(), [only] if only["state_name"] == "active+clean")
+    }
+
     /// Checks the pool of a member that nobody serves, with all contents.
     pub(crate) fn assert_clean(&self, member: &str) {
         let text = self.done(&["pool", "check", member, "--data"]);
@@ -189,6 +199,11 @@ impl Server {
         let mut text = String::new();
         self.child.stderr.as_mut().unwrap().read_to_string(&mut text).unwrap();
         text
+    }
+
+    /// Connects to a volume, if the process serves.
+    pub(crate) fn try_volume(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
+        connect_device(UnixStream::connect(&self.socket).ok()?, name).ok()
     }
 
     /// Connects to the volume, as soon as it is served.

@@ -28,6 +28,7 @@ mod rights;
 #[path = "../schema/mod.rs"]
 mod schema;
 mod sharing;
+mod storm;
 mod takeover;
 
 use ceph::Ceph;
@@ -67,6 +68,12 @@ fn steps_of_the_clock_neither_end_a_lease_nor_prolong_it() {
     }
     let Some(ceph) = Ceph::start() else { return };
     clock::run(&Host::new(&ceph));
+}
+
+#[test]
+fn four_members_keep_every_flushed_block_over_random_faults() {
+    let Some(ceph) = Ceph::start() else { return };
+    storm::run(&Host::new(&ceph));
 }
 
 #[test]
