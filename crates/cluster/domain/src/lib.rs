@@ -51,4 +51,5 @@ pub use members::{Members, NamedMember, NewMember};
 pub use repair::{Repaired, repair};
 pub use shard::{MAX_DEPTH, Shard, fingerprint_key, fingerprint_of_key};
 pub use shared::SharedSettings;
+pub use split::{ShardEntries, SplitStep};
 pub use tenure::{Client, Tenure};
