@@ -1,5 +1,5 @@
-//! The protocol of a domain in a model checker: every order of steps, crashes, lost and late calls
-//! and take-overs of two and three members, within a budget.
+//! The protocol of a domain in a model checker: every order of steps, crashes, lost and late calls,
+//! take-overs and splits of two and three members, within a budget.
 //!
 //! The model takes plans, guarded updates and verdicts from the crate itself. It adds what a member
 //! does with them: its journal, its blocks and its letters. Each rule of the protocol can be left
@@ -15,6 +15,7 @@
 
 mod member;
 mod promises;
+mod split;
 mod state;
 mod steps;
 
@@ -35,37 +36,50 @@ fn holds(members: usize, contents: usize, budget: Budget) {
 
 #[test]
 fn two_members_keep_the_promises_over_a_take_over() {
-    holds(2, 1, Budget { writes: 2, crashes: 1, faults: 0 });
+    holds(2, 1, Budget { writes: 2, crashes: 1, faults: 0, splits: 0 });
 }
 
 #[test]
 fn two_members_keep_the_promises_over_a_lost_call() {
-    holds(2, 1, Budget { writes: 2, crashes: 0, faults: 1 });
+    holds(2, 1, Budget { writes: 2, crashes: 0, faults: 1, splits: 0 });
 }
 
 #[test]
 fn two_members_keep_the_promises_over_several_faults() {
     let faults = if is_long() { 2 } else { 1 };
-    holds(2, 1, Budget { writes: 1, crashes: 2, faults });
+    holds(2, 1, Budget { writes: 1, crashes: 2, faults, splits: 0 });
 }
 
 #[test]
 fn two_members_with_two_contents_keep_the_promises() {
-    holds(2, 2, Budget { writes: 1, crashes: 1, faults: 1 });
+    holds(2, 2, Budget { writes: 1, crashes: 1, faults: 1, splits: 0 });
 }
 
 #[test]
 fn three_members_keep_the_promises() {
-    holds(3, 1, Budget { writes: 1, crashes: 0, faults: 1 });
+    holds(3, 1, Budget { writes: 1, crashes: 0, faults: 1, splits: 0 });
     if is_long() {
-        holds(3, 1, Budget { writes: 1, crashes: 1, faults: 0 });
+        holds(3, 1, Budget { writes: 1, crashes: 1, faults: 0, splits: 0 });
+    }
+}
+
+#[test]
+fn two_members_keep_the_promises_over_a_split() {
+    holds(2, 1, Budget { writes: 1, crashes: 0, faults: 1, splits: 1 });
+    holds(2, 1, Budget { writes: 1, crashes: 1, faults: 0, splits: 1 });
+    if is_long() {
+        holds(2, 1, Budget { writes: 2, crashes: 1, faults: 1, splits: 1 });
+        holds(2, 2, Budget { writes: 1, crashes: 0, faults: 1, splits: 1 });
     }
 }
 
 /// Checks that a promise is broken without a rule, so that each rule is known to be needed. The
 /// crashes and faults are those that it takes to break it.
 fn is_missed(weakness: Weakness, crashes: u8, faults: u8) {
-    let budget = Budget { writes: 2, crashes, faults };
+    is_missed_in(weakness, Budget { writes: 2, crashes, faults, splits: 0 });
+}
+
+fn is_missed_in(weakness: Weakness, budget: Budget) {
     let protocol = Protocol { members: 2, contents: 1, budget, weakness: Some(weakness) };
     let checker =
         protocol.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
@@ -127,4 +141,22 @@ fn the_home_asks_the_index_before_it_frees() {
 #[test]
 fn the_old_holder_is_fenced() {
     is_missed(Weakness::NoFence, 1, 0);
+}
+
+#[test]
+fn a_shard_is_sealed_before_it_is_copied() {
+    let budget = Budget { writes: 1, crashes: 0, faults: 0, splits: 2 };
+    is_missed_in(Weakness::CopyBeforeSeal, budget);
+}
+
+#[test]
+fn copies_end_when_a_half_is_open() {
+    let budget = Budget { writes: 1, crashes: 0, faults: 1, splits: 1 };
+    is_missed_in(Weakness::NoCopyGuard, budget);
+}
+
+#[test]
+fn receipts_outlive_a_split() {
+    let budget = Budget { writes: 1, crashes: 0, faults: 1, splits: 1 };
+    is_missed_in(Weakness::RemoveReceipts, budget);
 }

@@ -1,5 +1,6 @@
 //! A member of the model: its durable state, and what the running process knows.
 
+use crate::split::Splitting;
 use crate::state::{Budget, Letter, id, number};
 use gemelo_domain::{Action, Effect, Intent};
 use gemelo_format::Pbn;
@@ -43,6 +44,8 @@ pub(crate) enum Phase {
     Told,
     /// The letters about this content that were read have to be removed.
     Dealt(usize),
+    /// The process splits the shard and does nothing else.
+    Splitting(Splitting),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -59,6 +62,8 @@ pub(crate) struct Member {
     /// The plan of an old process of this member that still runs.
     pub(crate) ghost: Option<(u8, Intent)>,
     pub(crate) writes: u8,
+    /// Attempts at splits.
+    pub(crate) attempt: u8,
 }
 
 impl Member {
@@ -72,6 +77,7 @@ impl Member {
             letters: BTreeSet::new(),
             ghost: None,
             writes: budget.writes,
+            attempt: 0,
         }
     }
 
@@ -187,7 +193,9 @@ impl Member {
 
 pub(crate) fn letters_of(intent: &Intent, one_per_content: bool) -> Vec<(usize, Letter)> {
     let sender = number(intent.member);
-    let version = if one_per_content { 0 } else { intent.receipt().0 };
+    // A letter names the version and the shard, whose halves count anew.
+    let version = u64::from(intent.shard.depth()) << 32 | intent.receipt().0;
+    let version = if one_per_content { 0 } else { version };
     let unlike = if one_per_content { 0 } else { sender };
     let letter = |(change, effect): (gemelo_domain::Change, Effect)| match effect {
         Effect::Released { tell: Some(home) } => {

@@ -2,8 +2,9 @@
 
 use crate::member::{Phase, letters_of};
 use crate::promises;
-use crate::state::{Message, Protocol, State, Weakness, content, fingerprint, id};
-use gemelo_domain::{Action, Change, Intent, Shard, plan, verdict};
+use crate::split::Splitting;
+use crate::state::{Message, Protocol, State, Subject, Weakness, content, fingerprint, id};
+use gemelo_domain::{Action, Change, Intent, ShardState, plan, verdict};
 use stateright::{Model, Property};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,6 +18,8 @@ pub(crate) enum Step {
     ReadMail(usize),
     Reclaim(usize, usize),
     RemoveMail(usize, usize),
+    /// The member begins a split of the shard, or goes on with one.
+    Split(usize),
     Record(usize),
     Send(usize),
     GiveUp(usize),
@@ -102,7 +105,15 @@ impl Protocol {
                 if process.letters.is_empty() && !state.mail[member].is_empty() {
                     steps.push(Step::ReadMail(member));
                 }
+                if state.may_split() {
+                    steps.push(Step::Split(member));
+                }
             }
+            Phase::Splitting(Splitting::Look | Splitting::Copy(..)) => {
+                steps.push(Step::Split(member));
+            }
+            Phase::Splitting(_) if state.faults > 0 => steps.push(Step::GiveUp(member)),
+            Phase::Splitting(_) => {}
             Phase::Idle => {}
             Phase::Planned(_) => steps.push(Step::Record(member)),
             Phase::Recorded | Phase::Unknown => steps.push(Step::Send(member)),
@@ -149,16 +160,21 @@ impl Protocol {
             Step::Send(member) => self.send(state, member),
             Step::GiveUp(member) => {
                 state.faults -= 1;
-                state.members[member].phase = Phase::Unknown;
+                if let Phase::Splitting(_) = state.members[member].phase {
+                    state.split_again(member);
+                } else {
+                    state.members[member].phase = Phase::Unknown;
+                }
             }
+            Step::Split(member) => self.split(state, member),
             Step::Ask(member) => self.ask(state, member),
             Step::Tell(member) => self.tell(state, member),
             Step::Settle(member) => Self::settle(state, member, true),
-            Step::Deliver(message, is_lost) => Self::deliver(state, &message, is_lost),
+            Step::Deliver(message, is_lost) => self.deliver(state, &message, is_lost),
             Step::Lose(message) => {
                 state.faults -= 1;
                 Self::take_from_network(state, &message);
-                Self::answer(state, &message, Phase::Unknown);
+                self.answer(state, &message, Phase::Unknown);
             }
             Step::TakeOver(member) => {
                 state.crashes -= 1;
@@ -168,7 +184,7 @@ impl Protocol {
                 let ghost = state.members[member].ghost.take();
                 let (instance, intent) = ghost.expect("an old process");
                 // Its record overwrote the journal of the new process, which never reads it again.
-                let known = state.known[member];
+                let known = state.known(&intent.shard.object(), member);
                 state.send_as(self, member, instance.max(known), &intent);
             }
         }
@@ -181,9 +197,13 @@ impl Protocol {
     }
 
     fn plan(&self, state: &mut State, member: usize, content: usize, action: Action) {
-        let view = state.read(member, &[content]);
+        let (shard, view) = state.read(member, content);
+        if view.header.state != ShardState::Open {
+            // It waits for the end of a split, or finishes it.
+            return;
+        }
         let change = Change { fingerprint: fingerprint(content), action };
-        let intent = plan(Shard::ALL, id(member), &view, &[change]);
+        let intent = plan(shard, id(member), &view, &[change]);
         if intent.changes_anything() {
             state.members[member].phase = Phase::Planned(intent.clone());
             if self.lacks(Weakness::SendFirst) {
@@ -234,7 +254,7 @@ impl Protocol {
 
     fn ask(&self, state: &mut State, member: usize) {
         let intent = state.members[member].journal.clone().expect("a recorded intent");
-        let found = state.read_receipt(member);
+        let found = state.read_receipt(member, intent.shard);
         let applied = match self.weakness {
             Some(Weakness::AssumeVoid) => Some(false),
             Some(Weakness::AssumeApplied) => Some(true),
@@ -286,7 +306,7 @@ impl Protocol {
         state.network.remove(place.expect("a message on its way"));
     }
 
-    fn deliver(state: &mut State, message: &Message, is_lost: bool) {
+    fn deliver(&self, state: &mut State, message: &Message, is_lost: bool) {
         Self::take_from_network(state, message);
         let outcome = state.deliver(message);
         let phase = match outcome {
@@ -296,16 +316,19 @@ impl Protocol {
             None => return,
         };
         state.faults -= u8::from(is_lost);
-        Self::answer(state, message, phase);
+        self.answer(state, message, phase);
     }
 
     /// An answer reaches the process that waits for it, and does not count as that of a later
     /// intent.
-    fn answer(state: &mut State, message: &Message, phase: Phase) {
+    fn answer(&self, state: &mut State, message: &Message, phase: Phase) {
+        let Subject::Intent(shard, receipt) = message.subject else {
+            return self.answer_split(state, message, phase == Phase::Unknown);
+        };
         let process = &mut state.members[message.sender];
         let is_waiting = process.phase == Phase::Waiting && process.instance == message.instance;
-        let awaited = process.journal.as_ref().map(Intent::receipt);
-        if is_waiting && awaited == Some(message.receipt) {
+        let awaited = process.journal.as_ref().map(|intent| (intent.shard, intent.receipt()));
+        if is_waiting && awaited == Some((shard, receipt)) {
             process.phase = phase;
         }
     }
