@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 const DOMAIN: &str = "rados:gemelo/coded";
 const MEMBER: &str = "rados:gemelo/coded/one";
+/// The erasure-coded pool.
+pub(crate) const POOL: &str = "coded";
 /// The time for which a storage server does not answer.
 const STOPPED: Duration = Duration::from_secs(1);
 
@@ -28,16 +30,25 @@ pub(crate) fn run(host: &Host<'_>) {
     host.assert_clean(MEMBER);
 }
 
-/// The pool for contents must allow overwrites, and cannot hold the index.
-fn create(host: &Host<'_>) {
+/// Creates an erasure-coded pool. It does not allow overwrites yet.
+pub(crate) fn create_pool(host: &Host<'_>) {
     let profile = ["k=2", "m=1", "crush-failure-domain=osd"];
     host.ceph(&[&["osd", "erasure-code-profile", "set", "three"], &profile[..]].concat());
-    host.ceph(&["osd", "pool", "create", "coded", "4", "4", "erasure", "three"]);
-    let create = ["domain", "create", DOMAIN, "--shards", "1", "--data-pool", "coded"];
+    host.ceph(&["osd", "pool", "create", POOL, "4", "4", "erasure", "three"]);
+}
+
+pub(crate) fn allow_overwrites(host: &Host<'_>) {
+    host.ceph(&["osd", "pool", "set", POOL, "allow_ec_overwrites", "true"]);
+}
+
+/// The pool for contents must allow overwrites, and cannot hold the index.
+fn create(host: &Host<'_>) {
+    create_pool(host);
+    let create = ["domain", "create", DOMAIN, "--shards", "1", "--data-pool", POOL];
     let refused = host.run(&create);
     assert_eq!(refused.status, 2, "{}", refused.err);
     assert!(refused.err.contains("allow_ec_overwrites"), "{}", refused.err);
-    host.ceph(&["osd", "pool", "set", "coded", "allow_ec_overwrites", "true"]);
+    allow_overwrites(host);
     let refused = host.run(&["domain", "create", "rados:coded/index", "--shards", "1"]);
     assert_eq!(refused.status, 2, "{}", refused.err);
     assert!(refused.err.contains("replicated"), "{}", refused.err);

@@ -4,11 +4,12 @@
 //! index is compared with the ledgers all the time.
 //!
 //! `GEMELO_TEST_ROUNDS` sets the number of faults, `GEMELO_TEST_SEED` the seed. The order in which
-//! members meet is not repeated by a seed.
+//! members meet is not repeated by a seed. With an even one contents are in an erasure-coded pool.
 
 mod member;
 mod seen;
 
+use super::coded;
 use super::host::{Host, PATIENCE};
 use gemelo_base::random::Random;
 use member::{Fault, Member};
@@ -48,7 +49,7 @@ fn variable(name: &str) -> Option<u64> {
 pub(crate) fn run(host: &Host<'_>) {
     let seed = variable("GEMELO_TEST_SEED").unwrap_or(1);
     let faults = variable("GEMELO_TEST_ROUNDS").unwrap_or(FAULTS);
-    host.done(&["domain", "create", DOMAIN, "--shards", "2"]);
+    create_domain(host, seed % 2 == 0);
     let (begun, storage, tally) = Default::default();
     let storm = Storm { host, faults, begun, storage, tally };
     let mut members = MEMBERS.map(|name| Member::create(host, &format!("{DOMAIN}/{name}")));
@@ -72,6 +73,17 @@ pub(crate) fn run(host: &Host<'_>) {
     let Tally { faults, verified, lost_leases } = storm.tally.into_inner().unwrap();
     eprintln!("seed {seed}: {faults:?}; {lost_leases} leases lost besides");
     eprintln!("{verified} flushed blocks read back; {checks} checks while served");
+}
+
+fn create_domain(host: &Host<'_>, is_coded: bool) {
+    let create = ["domain", "create", DOMAIN, "--shards", "2"];
+    if is_coded {
+        coded::create_pool(host);
+        coded::allow_overwrites(host);
+        host.done(&[&create[..], &["--data-pool", coded::POOL]].concat());
+    } else {
+        host.done(&create);
+    }
 }
 
 /// Compares the index with the ledgers until the end, and returns how often it did. While a storage
