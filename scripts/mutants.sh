@@ -25,7 +25,7 @@ log) files=("$engine/engine/log/*.rs") suites+=(power full_fs free_veto cold sta
 engine) files=("$engine/engine/*.rs" "$engine/engine/plan/*.rs") suites+=(damage space rot volume_space power) ;;
 backend) files=("crates/engine/metadata/src/**/*.rs") suites=(model crash damage roots) ;;
 scrub) files=("$engine/pool/scrub.rs") suites=(scrub) ;;
-pool) files=("$engine/pool/*.rs") suites=(pool places damage versions rot lost_commit scrub finder layout model) ;;
+pool) files=("$engine/pool/*.rs") suites=(pool places damage rot lost_commit scrub finder layout model) ;;
 *)
     echo "usage: scripts/mutants.sh PART [SAMPLE/SAMPLES [OPTION...]]; the parts are in the script" >&2
     exit 2
@@ -40,14 +40,15 @@ if ! git diff --quiet; then
     exit 2
 fi
 arguments=("${files[@]/#/--file=}" --test-package "$package")
-# Only these are built and run.
-if [ ${#suites[@]} -gt 0 ]; then
-    arguments+=(--cargo-arg=--lib "${suites[@]/#/--cargo-arg=--test=}")
-fi
 if [ -n "$sample" ]; then
     arguments+=(--shard "$sample" --sharding round-robin)
 fi
 arguments+=("${options[@]}")
+# Only these suites are run, and the unit tests.
+if [ ${#suites[@]} -gt 0 ]; then
+    names=$(IFS='|'; echo "${suites[*]}")
+    arguments+=(-- -E "kind(lib) | binary(/^($names)\$/) | test(/^($names)::/)")
+fi
 # Few rounds and cases: a mutation that only a long run notices wants a test of its own.
 export GEMELO_TEST_ROUNDS="${GEMELO_TEST_ROUNDS:-4}" PROPTEST_CASES="${PROPTEST_CASES:-32}"
 export NEXTEST_PROFILE=mutants CARGO_PROFILE_DEV_DEBUG=0

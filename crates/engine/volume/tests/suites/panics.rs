@@ -44,7 +44,8 @@ fn soon<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static)
     outcome.recv_timeout(MAX_WAIT).unwrap_or_else(|_| panic!("{what} waits for ever"))
 }
 
-/// Writes, flushes and trims until the pool stops. Returns the blocks that a flush covered.
+/// Writes and flushes until the pool stops, with rests in which the arranger works. Returns the
+/// blocks that the last flush covered.
 fn work_until_stopped(pool: &Arc<Pool>, volume: &Volume) -> Vec<(u64, u64)> {
     let (pool, volume) = (Arc::clone(pool), volume.clone());
     let worked = soon("a request", move || {
@@ -61,7 +62,8 @@ fn work_until_stopped(pool: &Arc<Pool>, volume: &Volume) -> Vec<(u64, u64)> {
             if flush(&volume).is_ok() {
                 durable = written;
             }
-            std::thread::sleep(Duration::from_millis(2));
+            let is_rest = id % 400 == 0;
+            std::thread::sleep(Duration::from_millis(if is_rest { 100 } else { 2 }));
         }
         durable
     });
