@@ -91,7 +91,7 @@ fn steps_do_not_end_the_lease(
     let other = HostClock { host: clock.host, name: "other" };
     let volume = server.volume();
     for (generation, (ahead, others)) in
-        (1..).zip([("+1d", "-3d"), ("-1d", "+3d"), ("+400d", "-400d"), ("+0", "+3d")])
+        (1..).zip([("+1d", "-3d"), ("-1d", "+3d"), ("+400d", "-400d")])
     {
         clock.step(ahead);
         other.step(others);
