@@ -18,6 +18,7 @@ mod catch_up;
 mod checkpoint;
 mod compact;
 mod compare;
+mod count_pages;
 mod delta;
 mod family;
 mod find;
@@ -161,6 +162,8 @@ struct Fresh {
     marks: u64,
     /// Layers that volumes share.
     shared_layers: u64,
+    /// Leaves that a replay of the changes reads, at most.
+    read_leaves: u64,
 }
 
 impl Fresh {
@@ -175,6 +178,7 @@ impl Fresh {
             cuts: self.cuts + other.cuts,
             marks: self.marks + other.marks,
             shared_layers: self.shared_layers + other.shared_layers,
+            read_leaves: self.read_leaves + other.read_leaves,
         }
     }
 }

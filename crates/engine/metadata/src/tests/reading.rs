@@ -157,3 +157,38 @@ fn a_replay_reads_its_pages_in_lists() {
         assert_eq!(pair.backend.prove(1).unwrap(), Vec::<String>::new(), "{kind:?}");
     }
 }
+
+/// The pages of a replay are counted while its changes are made, also those of a snapshot that is
+/// compared, and after a checkpoint that failed.
+#[test]
+fn a_replay_reads_as_many_pages_as_were_counted() {
+    for kind in [BackendKind::Table, BackendKind::Compact] {
+        let (mut pair, disk) = opened(kind, 0);
+        let overwrite = |fresh| (0..LEAVES).map(move |leaf| store(leaf, pbn_of(leaf) + fresh));
+        // An entry of the map and a count for each LBN, later also an entry of the snapshot.
+        for (fresh, pages_of_leaf) in [(1, 2), (2, 3)] {
+            let before = read(&disk.pages);
+            pair.backend.replay(&overwrite(fresh).collect::<Vec<_>>(), &mut Vec::new()).unwrap();
+            let pages = read(&disk.pages) - before;
+            let counted = pair.backend.replay_reads();
+            assert_eq!(counted, pages_of_leaf * LEAVES, "{kind:?}");
+            assert!((counted..=counted + ABOVE_PAGES).contains(&pages), "{kind:?}: {pages} pages");
+            pair.backend.freeze();
+            pair.backend.abandon();
+            assert_eq!(pair.backend.replay_reads(), counted, "{kind:?}");
+            pair.apply(&Change::Clone {
+                source: VolumeId(1),
+                volume: VolumeId(1 + fresh),
+                name: format!("v{fresh}"),
+                read_only: true,
+                created_s: None,
+            });
+            overwrite(5).for_each(|change| drop(pair.apply(&change)));
+            pair.backend.freeze();
+            let root = pair.write();
+            pair.backend.finish();
+            assert_eq!(pair.backend.replay_reads(), 0, "{kind:?}");
+            pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, LARGE_CACHE_BYTES);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::past_loss::PastLoss;
 use super::proof::Prover;
+use super::replay::Replay;
 use super::replayed_data::{ReplayedData, hold_in};
 use super::{LossChoice, Pool, Tuning};
 use crate::engine::{ContentSpace, ContentStore, Engine, EngineParts, Health, Remembered, Worker};
@@ -11,8 +12,8 @@ use gemelo_base::Clock;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, Commit, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS,
-    MapEntry, PackedPlace, Pbn, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock,
-    VolumeId, WHOLE_SLOT, find_roots, replay_journal,
+    MapEntry, PackedPlace, Pbn, PoolSeed, Reading, ReplayOptions, ReplayedCommit, Root, StoreKind,
+    Superblock, VolumeId, WHOLE_SLOT, find_roots, replay_journal,
 };
 use gemelo_metadata::{
     BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
@@ -86,14 +87,17 @@ pub(crate) fn recover(
     let options = ReplayOptions { at_loss: at_loss(salvage), reading: Reading::OneGood };
     let prover = Prover::new(disks, &store, &superblock, is_salvaged);
     let prove = |contents: &[_]| prover.prove(contents);
-    let apply = |mut commit| {
+    let mut replay = Replay::default();
+    let apply = |mut commit: ReplayedCommit| {
         replayed_data.take_from(&mut commit)?;
-        match commit.follows_loss {
-            true => past_loss.apply(&mut *backend, &commit),
-            false => Ok(backend.replay(&commit.changes, &mut Vec::new())?),
+        if !commit.follows_loss {
+            return replay.take(commit.changes, &mut *backend);
         }
+        replay.make(&mut *backend)?;
+        past_loss.apply(&mut *backend, &commit)
     };
     let replayed = replay_journal(&*disks.metadata, &superblock, &root, options, prove, apply)?;
+    replay.make(&mut *backend)?;
     for number in &replayed.mended {
         damage.harmless.push(format!("both copies of commit {number} in part"));
     }
