@@ -192,3 +192,30 @@ fn a_replay_reads_as_many_pages_as_were_counted() {
         }
     }
 }
+
+/// Writers wait for a step of a move, so it reads what it needs before, in lists.
+#[test]
+fn a_step_of_a_move_reads_nothing_itself() {
+    for (from, to) in [
+        (BackendKind::Table, BackendKind::Log),
+        (BackendKind::BTree, BackendKind::Compact),
+        (BackendKind::Compact, BackendKind::Table),
+    ] {
+        let (mut pair, disk) = opened(from, 0);
+        while pair.backend.catch_up().unwrap() {}
+        let superblock = pair.superblock.clone();
+        pair.backend.begin_move(to, (pair.metadata(), &superblock), LARGE_CACHE_BYTES);
+        let begun = read(&disk.pages);
+        loop {
+            let step = pair.backend.prepare_step().unwrap().unwrap();
+            let before = read(&disk.pages);
+            let is_more = pair.backend.step(&step);
+            assert_eq!(read(&disk.pages), before, "{from:?} to {to:?}");
+            if !is_more {
+                break;
+            }
+        }
+        assert!(!pair.backend.has_move_failed());
+        assert!(read(&disk.pages) > begun, "{from:?} to {to:?}: the records are on disk");
+    }
+}
