@@ -220,7 +220,8 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
                 + self.fresh.and(frozen_fresh).bytes()
                 + self.parents.bytes()
                 + self.pages.cache().memory_bytes()
-                + self.version.index.bytes(),
+                + self.version.index.bytes()
+                + self.neighbours.lock().bytes(),
             pages: self.pages.in_use(),
             cache: self.pages.cache().figures(),
         }

@@ -4,7 +4,7 @@
 use super::CACHE_BYTES;
 use super::pair::Pair;
 use super::{checksum_of, stored};
-use crate::{Checkpoint, GivenUp, Map, MetadataBackend, MoveStep, Repair, Volumes};
+use crate::{BackendContext, Checkpoint, GivenUp, Map, MetadataBackend, MoveStep, Repair, Volumes};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
 use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, Pbn, Root, VolumeId};
@@ -61,7 +61,11 @@ impl Move {
         (0..CHANGES).for_each(|_| pair.step(true));
         (0..8).for_each(|_| pair.change_volume());
         let superblock = pair.superblock.clone();
-        pair.backend.begin_move(to, (on(pair.metadata()), &superblock), CACHE_BYTES);
+        pair.backend.begin_move(
+            to,
+            BackendContext::new(on(pair.metadata()), &superblock),
+            CACHE_BYTES,
+        );
         pair.is_moved = true;
         Self { pair, hidden: None, steps: 0 }
     }
@@ -309,7 +313,11 @@ fn a_base_that_becomes_equal_to_its_clone_changes_the_clone() {
             pair.clone_volume(1);
             pair.store(clone, 5);
             let superblock = pair.superblock.clone();
-            pair.backend.begin_move(to, (pair.metadata(), &superblock), CACHE_BYTES);
+            pair.backend.begin_move(
+                to,
+                BackendContext::new(pair.metadata(), &superblock),
+                CACHE_BYTES,
+            );
             let mut begun = 0;
             while begun < 2 {
                 let step = pair.backend.prepare_step().unwrap().unwrap();
@@ -343,7 +351,11 @@ fn clones_take_no_room_of_their_own_after_a_move() {
                 (0..20_000).for_each(|_| pair.step(false));
                 (0..clones).for_each(|_| pair.clone_volume(1));
                 let superblock = pair.superblock.clone();
-                pair.backend.begin_move(to, (pair.metadata(), &superblock), CACHE_BYTES);
+                pair.backend.begin_move(
+                    to,
+                    BackendContext::new(pair.metadata(), &superblock),
+                    CACHE_BYTES,
+                );
                 let mut moving = Move { pair, hidden: None, steps: 0 };
                 while let Some(step) = moving.pair.backend.prepare_step().unwrap() {
                     if !moving.pair.backend.step(&step) {

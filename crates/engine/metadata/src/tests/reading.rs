@@ -2,7 +2,7 @@
 
 use super::pair::Pair;
 use super::{checksum_of, record};
-use crate::{Checkpoint, Index, Map, MetadataBackend, Repair};
+use crate::{BackendContext, Checkpoint, Index, Map, MetadataBackend, Repair};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
 use gemelo_format::{
@@ -204,7 +204,11 @@ fn a_step_of_a_move_reads_nothing_itself() {
         let (mut pair, disk) = opened(from, 0);
         while pair.backend.catch_up().unwrap() {}
         let superblock = pair.superblock.clone();
-        pair.backend.begin_move(to, (pair.metadata(), &superblock), LARGE_CACHE_BYTES);
+        pair.backend.begin_move(
+            to,
+            BackendContext::new(pair.metadata(), &superblock),
+            LARGE_CACHE_BYTES,
+        );
         let begun = read(&disk.pages);
         loop {
             let step = pair.backend.prepare_step().unwrap().unwrap();

@@ -72,16 +72,17 @@ const fn at_loss(salvage: Option<LossChoice>) -> AtLoss {
 pub(crate) fn recover(
     disks: &PoolDisks,
     salvage: Option<LossChoice>,
-    cache_bytes: u64,
+    tuning: &Tuning,
 ) -> Result<Recovered> {
-    let is_salvaged = salvage.is_some();
-    let mut damage = Damage::default();
+    let (is_salvaged, mut damage) = (salvage.is_some(), Damage::default());
     let superblock = disks.read_superblock(&mut damage.harmless)?;
     let seed = PoolSeed::of(&superblock);
     let store = disks.store(&superblock);
     damage.harmless.extend(store.check_labels()?);
-    let options = LoadOptions { cache_bytes, salvages: is_salvaged };
-    let Loaded { mut backend, root, newest } = load(disks, &superblock, options, &mut damage)?;
+    let options = LoadOptions { cache_bytes: tuning.cache_bytes, salvages: is_salvaged };
+    let home = BackendContext::new(Arc::clone(&disks.metadata), &superblock)
+        .with_sampling(tuning.index_sampling);
+    let Loaded { mut backend, root, newest } = load(&home, options, &mut damage)?;
     let mut past_loss = PastLoss::default();
     let mut replayed_data = ReplayedData::new(&superblock, &store);
     let options = ReplayOptions { at_loss: at_loss(salvage), reading: Reading::OneGood };
@@ -157,25 +158,19 @@ struct Loaded {
 }
 
 /// Loads the newest checkpoint. A salvage takes the one before it if that one is damaged.
-fn load(
-    disks: &PoolDisks,
-    superblock: &Superblock,
-    options: LoadOptions,
-    damage: &mut Damage,
-) -> Result<Loaded> {
-    let found = find_roots(&*disks.metadata, superblock, PoolSeed::of(superblock))?;
+fn load(home: &BackendContext<'_>, options: LoadOptions, damage: &mut Damage) -> Result<Loaded> {
+    let found = find_roots(&*home.disk, home.superblock, PoolSeed::of(home.superblock))?;
     for offset in found.to_repair {
         damage.harmless.push(format!("the root at byte {offset}"));
     }
     let newest = found.newest.generation;
     let mut root = found.newest;
-    let home = BackendContext::new(Arc::clone(&disks.metadata), superblock);
-    let mut loaded = gemelo_metadata::load(&home, &root, options, damage);
+    let mut loaded = gemelo_metadata::load(home, &root, options, damage);
     if let (true, Err(MetadataError::Damaged { .. }), Some(older)) =
         (options.salvages, &loaded, found.older)
     {
         root = older;
-        loaded = gemelo_metadata::load(&home, &root, options, damage);
+        loaded = gemelo_metadata::load(home, &root, options, damage);
     }
     Ok(Loaded { backend: loaded?, root, newest })
 }
@@ -245,7 +240,7 @@ impl Pool {
     /// # Errors
     /// Fails if the disks hold no pool, or if the pool is too damaged to be served.
     pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
-        let recovered = recover(&disks, None, tuning.cache_bytes)?;
+        let recovered = recover(&disks, None, &tuning)?;
         Self::of_recovered(disks, recovered, tuning, clock)
     }
 
