@@ -10,6 +10,7 @@
 )]
 
 #[path = "../../../engine/volume/tests/common/mod.rs"]
+#[expect(dead_code, reason = "the suites of the engine use the rest")]
 mod common;
 #[macro_use]
 #[path = "support/locks.rs"]

@@ -207,6 +207,13 @@ impl WriteBuffer {
         })
     }
 
+    /// Keeps a content in memory if it still waits there, because it is to be replaced soon. It is
+    /// written out when another one is set aside, by the next [`Self::begin_write_out`], or for lack
+    /// of memory.
+    pub fn set_aside(&self, pbn: Pbn) {
+        self.shared.lock().state.set_aside(pbn);
+    }
+
     /// Shows the newest contents of these PBNs if all of them are in memory. Returns `false`, and
     /// may have shown some, if one is not.
     pub fn show(&self, pbns: &[Pbn], mut each: impl FnMut(Pbn, &[u8])) -> bool {

@@ -323,7 +323,10 @@ impl Shared {
 
     /// Tells the threads to write out everything that can be written, and to end.
     pub(super) fn end(&self) {
-        self.lock().is_ending = true;
+        let mut guarded = self.lock();
+        guarded.is_ending = true;
+        guarded.state.put_back_aside();
+        drop(guarded);
         self.work.notify_all();
         self.unseen.notify_all();
         self.end_ahead();

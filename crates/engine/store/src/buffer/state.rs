@@ -80,6 +80,8 @@ pub(super) struct State {
     held: HashTable<Held>,
     /// The contents that wait to be written.
     queue: Queue,
+    /// A content that waits, but not in the queue: its owner replaces it soon.
+    set_aside: Option<Pbn>,
     /// The oldest numbers of the flights that are under way.
     flights: BTreeSet<u64>,
     /// PBNs whose content could not be written, and why. It waits, and is not in the queue.
@@ -95,6 +97,7 @@ impl State {
             memory,
             held: HashTable::new(),
             queue: Queue::new(),
+            set_aside: None,
             flights: BTreeSet::new(),
             failed: BTreeMap::new(),
             unneeded: BTreeSet::new(),
@@ -214,14 +217,34 @@ impl State {
         waiting.or(held.flying.as_ref()).map(Arc::clone)
     }
 
-    fn is_ready(&self, pbn: Pbn) -> bool {
+    /// Returns whether a content of this PBN waits that nobody has tried to write.
+    pub(super) fn waits(&self, pbn: Pbn) -> bool {
         let is_tried = self.failed.contains_key(&pbn) || self.unneeded.contains(&pbn);
         self.held_of(pbn).is_some_and(Held::is_ready) && !is_tried
     }
 
-    /// Returns whether a content of this PBN waits that nobody has tried to write.
-    pub(super) fn waits(&self, pbn: Pbn) -> bool {
-        self.is_ready(pbn)
+    fn is_ready(&self, pbn: Pbn) -> bool {
+        self.set_aside != Some(pbn) && self.waits(pbn)
+    }
+
+    /// Takes a content out of the queue if it waits there, and puts back the one that was out
+    /// before.
+    pub(super) fn set_aside(&mut self, pbn: Pbn) {
+        self.put_back_aside();
+        let waiting = self.held_of(pbn).and_then(|held| held.waiting.as_ref());
+        if let Some(number) = waiting.map(|content| content.number).filter(|_| self.waits(pbn)) {
+            self.queue.remove(number);
+            self.set_aside = Some(pbn);
+        }
+    }
+
+    /// Puts the content that was set aside at the end of the queue.
+    pub(super) fn put_back_aside(&mut self) {
+        let Some(pbn) = self.set_aside.take() else { return };
+        let number = self.queue.push(pbn);
+        let content = self.held_mut(pbn).and_then(|held| held.waiting.as_mut());
+        assert!(content.is_some(), "a content that was set aside waits");
+        content.into_iter().for_each(|content| content.number = number);
     }
 
     /// Begins to write the contents that wait longest, each with those of its neighbours. Where
@@ -338,6 +361,7 @@ impl State {
             let (waiting, is_flying) = (held.waiting.take(), held.flying.is_some());
             if let Some(content) = waiting {
                 self.queue.remove(content.number);
+                self.set_aside.take_if(|aside| *aside == pbn);
                 self.failed.remove(&pbn);
                 self.unneeded.remove(&pbn);
                 self.memory.put_back(content.slot);

@@ -348,6 +348,42 @@ fn a_single_write_is_written_out_in_the_background() {
     assert_eq!(read(&buffer, &[1]), [1]);
 }
 
+/// A content that is set aside stays while others leave; a sync, another one that is set aside, and
+/// a lack of memory have it written.
+#[test]
+fn a_content_that_is_set_aside_can_be_replaced_until_it_has_to_be_written() {
+    let (store, buffer) = buffer(3, true);
+    let is_written = |number: u32| store.below.lock().contents.contains_key(&number);
+    let until_written = |number: u32| {
+        while !is_written(number) {
+            std::thread::yield_now()
+        }
+    };
+    write(&buffer, &[(5, 50), (6, 60)]);
+    buffer.set_aside(pbn(5));
+    until_written(6);
+    write(&buffer, &[(4, 40)]);
+    until_written(4);
+    assert!(!is_written(5) && buffer.replace_waiting(pbn(5), &content(51)));
+    assert_eq!(read(&buffer, &[5]), [51]);
+    buffer.sync().unwrap();
+    assert!(is_written(5) && !buffer.replace_waiting(pbn(5), &content(52)));
+    write(&buffer, &[(7, 70)]);
+    buffer.set_aside(pbn(7));
+    write(&buffer, &[(8, 80)]);
+    buffer.set_aside(pbn(8));
+    until_written(7);
+    assert!(!is_written(8));
+    let list = [(1, 10), (2, 20), (3, 30)];
+    assert_eq!(write(&buffer, &list), [true; 3], "a lack of memory has it written");
+    buffer.forget(&[pbn(8)]);
+    write(&buffer, &[(9, 90)]);
+    buffer.set_aside(pbn(9));
+    buffer.discard(pbn(9), 1).unwrap();
+    drop(buffer);
+    assert!(is_written(8) && !is_written(9));
+}
+
 #[test]
 fn a_rewrite_waits_for_the_write_before_it_and_reads_see_the_newest() {
     let (store, buffer) = buffer(8, true);

@@ -75,6 +75,7 @@ impl Shared {
                 self.settled.notify_all();
                 continue;
             }
+            guarded.state.put_back_aside();
             if guarded.state.is_full_of_unneeded() {
                 break Room::None;
             }
@@ -100,6 +101,7 @@ impl Shared {
     /// Has the threads write out all contents that are held now.
     pub(super) fn begin_write_out(&self) -> WriteOut {
         let mut guarded = self.lock();
+        guarded.state.put_back_aside();
         let until = guarded.state.next_number();
         guarded.urgent = guarded.urgent.max(until);
         self.work.notify_one();
@@ -238,6 +240,7 @@ impl Shared {
     /// Writes out everything that can be written.
     pub(super) fn drain(&self) {
         let mut guarded = self.lock();
+        guarded.state.put_back_aside();
         self.work.notify_one();
         while !guarded.is_broken && self.write_flight(&mut guarded) {}
     }

@@ -250,11 +250,6 @@ impl Simulation {
         self.world.lock().unwrap().calls
     }
 
-    /// Calls that change a disk.
-    pub fn changing_calls(&self) -> u64 {
-        self.world.lock().unwrap().changing_calls
-    }
-
     /// The number of syncs of either disk.
     pub fn syncs(&self) -> u64 {
         self.world.lock().unwrap().syncs

@@ -96,11 +96,6 @@ impl Gated {
         self.wait_while(|gates| gates.flushes_waiting < flushes)
     }
 
-    /// Waits until this number of writes wait together.
-    pub(crate) fn has_writes_waiting(&self, writes: usize) -> bool {
-        self.wait_while(|gates| gates.writes_waiting < writes)
-    }
-
     /// Returns the number of reads, flushes and writes that wait.
     pub(crate) fn waiting(&self) -> [usize; 3] {
         let gates = self.gates.lock().unwrap();

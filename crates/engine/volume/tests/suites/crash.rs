@@ -1,0 +1,173 @@
+//! Crashes at every call that changes a disk. Flushed writes survive, and unflushed blocks have
+//! their old or new content, never another block's.
+
+use crate::common::aged::age;
+use crate::common::driver::{Driver, Model, check_recovered};
+use crate::common::repeat::Repeat;
+use crate::common::scatter::ScatterStore;
+use crate::common::simulated::{Fault, Simulation};
+use crate::common::{BLOCK, COMPRESSIONS, first_seed, open_ticking, options_with, rounds, tuning};
+use gemelo_base::random::Random;
+use gemelo_base::{Silent, StopFlag};
+use gemelo_check::{CheckOptions, check};
+use gemelo_format::BackendKind;
+use gemelo_store::{BlockStore, OpenStore};
+use gemelo_volume::{InlineOverload, Pool, PoolOptions, Tuning};
+
+/// Blocks of the data store. It is small enough to be full now and then.
+const POOL_BLOCKS: u64 = 150;
+/// The same of one that compresses, so that the cleaner has to make room.
+const PACKED_BLOCKS: u64 = 80;
+/// Successive crashes of one pool.
+const CRASHES: u64 = 5;
+/// Pools of each backend.
+const ROUNDS: u64 = 2000;
+/// The most steps between two crashes.
+const MAX_STEPS: u64 = 400;
+
+fn pool_of(backend: BackendKind) -> PoolOptions {
+    options_with(backend, POOL_BLOCKS)
+}
+
+/// Runs a pool until it has crashed several times. Returns the number of crashes, of blocks that
+/// the arranger has moved, of those that the cleaner has emptied, and of contents that were
+/// compressed again.
+fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
+    let mut random = Random::new(seed);
+    // A third of the disks write durably, so that commits are written beside their contents.
+    let mut simulation = Simulation::new(random.next_u64())
+        .with_store(open_store)
+        .with_durable_writes(seed % 3 == 2);
+    // Half of the journals are long, so that nearly all commits carry their contents.
+    let journal_bytes = Some([64 << 10, 1 << 20][random.below(2) as usize]);
+    let options = PoolOptions { journal_bytes, ..options.clone() };
+    Pool::format(&simulation.disks(), &options).unwrap();
+    // Half of the pools leave blocks of in-line volumes to the finder while the buffer is full.
+    let inline_overload = InlineOverload::ALL[(seed % 2) as usize];
+    // The others carry what a commit of such a journal may carry.
+    let max_journal_data_bytes =
+        [None, Some(0), Some(3 * BLOCK as u64), None][(seed / 2 % 4) as usize];
+    let tuning = Tuning { inline_overload, max_journal_data_bytes, ..tuning() };
+    let mut model = Model::default();
+    if seed % 8 == 7 {
+        age(&simulation, &mut model, &mut random, tuning);
+    }
+    let (mut crashes, mut cleaned) = (0, 0);
+    for _ in 0..CRASHES {
+        check_from_outside(&simulation);
+        let pool = open_ticking(&simulation.disks(), tuning).unwrap();
+        check_recovered(&pool, &mut model);
+        simulation.set_fault(Fault::CrashAt(1 + random.below(200)));
+        let steps = random.below(MAX_STEPS);
+        let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
+        // A full store refuses writes, which this test allows.
+        driver.may_fail = true;
+        driver.converts = true;
+        let is_down = (0..steps).any(|_| driver.step().is_err());
+        crashes += 1;
+        cleaned += pool.stat().map_or(0, |stat| stat.activity.cleaned_blocks);
+        simulation = if !is_down && random.below(3) == 0 {
+            simulation.after_kill()
+        } else {
+            simulation.after_crash(random.next_u64())
+        };
+        simulation = crash_while_opening(simulation, tuning, &mut random);
+    }
+    let pool = open_ticking(&simulation.disks(), tuning).unwrap();
+    check_recovered(&pool, &mut model);
+    pool.close().unwrap();
+    let pool = open_ticking(&simulation.disks(), tuning).unwrap();
+    check_recovered(&pool, &mut model);
+    [crashes, model.moved_blocks, cleaned, model.recompressed_blocks]
+}
+
+fn check_from_outside(simulation: &Simulation) {
+    let options = CheckOptions { data: true };
+    let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.problems);
+}
+
+/// Now and then the machine crashes again while the pool is opened.
+fn crash_while_opening(simulation: Simulation, tuning: Tuning, random: &mut Random) -> Simulation {
+    if random.below(4) > 0 {
+        return simulation;
+    }
+    simulation.set_fault(Fault::CrashAt(1 + random.below(3)));
+    let opened = open_ticking(&simulation.disks(), tuning);
+    simulation.pull_plug();
+    drop(opened);
+    simulation.after_crash(random.next_u64())
+}
+
+/// Returns the number of blocks that the cleaner has emptied, and of contents that were compressed
+/// again.
+fn crash_again_and_again(options: &PoolOptions, open_store: OpenStore, most: u64) -> [u64; 2] {
+    let first = first_seed();
+    let (mut crashes, mut moved, mut cleaned, mut recompressed) = (0, 0, 0, 0);
+    for seed in first..first + rounds(most) {
+        let _repeat = Repeat::of(seed);
+        let [count, moved_here, cleaned_here, recompressed_here] = live(options, open_store, seed);
+        crashes += count;
+        moved += moved_here;
+        cleaned += cleaned_here;
+        recompressed += recompressed_here;
+    }
+    eprintln!(
+        "{:?}: {crashes} crashes, {moved} blocks moved, {cleaned} emptied, {recompressed} \
+         compressed again",
+        options.backend
+    );
+    assert!(moved > 0 || most < ROUNDS, "the arranger has moved nothing");
+    [cleaned, recompressed]
+}
+
+#[test]
+fn what_was_flushed_survives_every_crash_of_log() {
+    crash_again_and_again(&pool_of(BackendKind::Log), BlockStore::open, ROUNDS);
+}
+
+#[test]
+fn what_was_flushed_survives_every_crash_of_ram() {
+    crash_again_and_again(&pool_of(BackendKind::Ram), BlockStore::open, ROUNDS);
+}
+
+#[test]
+fn what_was_flushed_survives_every_crash_of_table() {
+    crash_again_and_again(&pool_of(BackendKind::Table), BlockStore::open, ROUNDS);
+}
+
+#[test]
+fn what_was_flushed_survives_every_crash_of_btree() {
+    crash_again_and_again(&pool_of(BackendKind::BTree), BlockStore::open, ROUNDS);
+}
+
+#[test]
+fn what_was_flushed_survives_every_crash_of_compact() {
+    crash_again_and_again(&pool_of(BackendKind::Compact), BlockStore::open, ROUNDS);
+}
+
+/// Neither the engine nor the checker may assume the place or the form of a content.
+#[test]
+fn what_was_flushed_survives_crashes_over_another_store() {
+    for backend in BackendKind::ALL {
+        crash_again_and_again(&pool_of(backend), ScatterStore::open, ROUNDS / 20);
+    }
+}
+
+/// Contents that share blocks survive as others do, also while they are moved.
+#[test]
+fn what_was_flushed_survives_crashes_where_contents_are_compressed() {
+    let (mut cleaned, mut recompressed) = (0, 0);
+    for backend in BackendKind::ALL {
+        for compression in COMPRESSIONS {
+            let compression = Some(compression);
+            let options = PoolOptions { compression, ..options_with(backend, PACKED_BLOCKS) };
+            let [emptied, again] = crash_again_and_again(&options, BlockStore::open, ROUNDS / 40);
+            cleaned += emptied;
+            recompressed += again;
+        }
+    }
+    let is_whole = rounds(ROUNDS) >= ROUNDS;
+    assert!(cleaned > 0 || !is_whole, "the cleaner has emptied nothing");
+    assert!(recompressed > 0 || !is_whole, "nothing was compressed again");
+}

@@ -1,0 +1,83 @@
+//! Damage to the pages that say which blocks are in use: an opening reads them, and the pages of
+//! the counts are read later.
+
+use crate::common::simulated::Simulation;
+use crate::common::{BLOCK, content, open, options_with, read, tuning, write};
+use gemelo_base::{Silent, StopFlag};
+use gemelo_check::{CheckOptions, check};
+use gemelo_format::{
+    BackendKind, DedupMode, PoolSeed, StoreTable, Tree, find_roots, read_chain, read_superblock,
+};
+use gemelo_volume::{LossChoice, Pool, RepairOptions, repair};
+
+const BLOCKS: u64 = 40;
+const PAGE: u64 = 4096;
+const ON_DISK: [BackendKind; 3] = [BackendKind::Table, BackendKind::BTree, BackendKind::Compact];
+
+/// A pool with a full volume, of which both copies of the root of a tree are unreadable.
+fn damaged(backend: BackendKind, tree: impl Fn(&StoreTable) -> Tree) -> Simulation {
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+    let bytes: Vec<u8> = (1..=BLOCKS).flat_map(|id| content(id, BLOCK)).collect();
+    write(&pool.volume("a").unwrap(), 0, &bytes).unwrap();
+    pool.close().unwrap();
+    let disk = simulation.disks().metadata;
+    let superblock = read_superblock(&*disk, &mut Vec::new()).unwrap();
+    let seed = PoolSeed::of(&superblock);
+    let root = find_roots(&*disk, &superblock, seed).unwrap().newest;
+    let stream = read_chain(&*disk, &superblock, &root, seed).unwrap().stream;
+    let slot = tree(&StoreTable::decode(&stream).unwrap()).root.unwrap().slot;
+    for offset in superblock.regions().slot(slot) {
+        disk.write_at(offset, &[0xAA; PAGE as usize]).unwrap();
+    }
+    simulation
+}
+
+fn assert_intact(pool: &Pool) {
+    for lbn in 0..BLOCKS {
+        let bytes = read(&pool.volume("a").unwrap(), lbn * BLOCK as u64, BLOCK).unwrap();
+        assert_eq!(bytes, content(lbn + 1, BLOCK), "block {lbn}");
+    }
+}
+
+fn assert_repairable(simulation: &Simulation) {
+    let disks = simulation.disks();
+    let report = check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new()).unwrap();
+    assert!(!report.is_clean());
+    let options = RepairOptions { data: false, choice: LossChoice::RollBack };
+    repair(&disks, options, &Silent, &StopFlag::new()).unwrap();
+    let report = check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.problems);
+    let pool = open(&disks, tuning()).unwrap();
+    assert_intact(&pool);
+    write(&pool.volume("a").unwrap(), 0, &content(1000, BLOCK)).unwrap();
+    assert_eq!(pool.prove(9).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_pool_whose_used_blocks_are_unknown_is_open_for_reading_until_it_is_repaired() {
+    for backend in ON_DISK {
+        let simulation = damaged(backend, |table| table.used);
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        assert!(pool.is_read_only(), "{backend:?}");
+        assert_intact(&pool);
+        assert!(write(&pool.volume("a").unwrap(), 0, &content(1000, BLOCK)).is_err());
+        drop(pool);
+        assert_repairable(&simulation);
+    }
+}
+
+#[test]
+fn a_lost_page_of_counts_is_found_when_it_is_read_and_stops_writes_alone() {
+    for backend in ON_DISK {
+        let simulation = damaged(backend, |table| table.counts);
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        assert_intact(&pool);
+        assert!(write(&pool.volume("a").unwrap(), 0, &content(1000, BLOCK)).is_err());
+        assert_intact(&pool);
+        drop(pool);
+        assert_repairable(&simulation);
+    }
+}

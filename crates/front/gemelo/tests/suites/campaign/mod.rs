@@ -1,0 +1,111 @@
+//! Tests of `gemelo campaign` from outside: plans, failing runs, kills, cleaning and resuming.
+
+mod commands;
+mod killed;
+mod kinds;
+mod plans;
+mod runs;
+
+use crate::common::{Ran, gemelo};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A directory for the plan and the campaign of a test.
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    /// A place with this plan.
+    fn with(plan: &str) -> Self {
+        let directory = tempfile::Builder::new().prefix("campaign-").tempdir().unwrap();
+        let place = Self { directory };
+        fs::write(place.plan(), plan).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().canonicalize().unwrap().join(name)
+    }
+
+    fn plan(&self) -> PathBuf {
+        self.directory.path().join("plan.toml")
+    }
+
+    /// The campaign's directory.
+    fn out(&self) -> PathBuf {
+        self.path("out")
+    }
+
+    fn run(&self, more: &[&str]) -> Ran {
+        run(self.plan().to_str().unwrap(), &self.out(), more)
+    }
+
+    fn records(&self) -> Vec<Value> {
+        records(&self.out())
+    }
+}
+
+fn run(plan: &str, out: &Path, more: &[&str]) -> Ran {
+    gemelo(&[&["campaign", "run", plan, "--out", out.to_str().unwrap()], more].concat())
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The records of all runs that have one, in the order of the plan.
+fn records(out: &Path) -> Vec<Value> {
+    let campaign = json(&out.join("campaign.json"));
+    let runs = campaign["runs"].as_array().unwrap().iter();
+    let paths = runs.map(|run| out.join("runs").join(run["id"].as_str().unwrap()).join("run.json"));
+    paths.filter(|path| path.exists()).map(|path| json(&path)).collect()
+}
+
+/// The value of a figure of a run, by its name.
+fn figure(record: &Value, name: &str) -> Option<f64> {
+    let figures = record["figures"]["figures"].as_array().unwrap();
+    figures
+        .iter()
+        .find(|figure| figure["name"] == name)
+        .map(|figure| figure["value"].as_f64().unwrap())
+}
+
+/// Everything outside of its results that a campaign in a directory has left.
+fn leftovers(place: &Place) -> Vec<String> {
+    let name = place.path("");
+    let name = name.to_str().unwrap().trim_end_matches('/');
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounts = mounts.lines().filter(|line| line.contains(name)).map(str::to_owned);
+    let loops = fs::read_dir("/sys/block").unwrap().filter_map(|entry| {
+        let backing = entry.unwrap().path().join("loop/backing_file");
+        fs::read_to_string(backing).ok().filter(|file| file.contains(name))
+    });
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let path = entry.unwrap().path();
+        let pid: u32 = path.file_name()?.to_str()?.parse().ok()?;
+        let says = |file: &str| {
+            let bytes = fs::read(path.join(file)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let is_of_campaign =
+            [says("cmdline"), says("environ")].iter().any(|text| text.contains(name));
+        (pid != std::process::id() && is_of_campaign)
+            .then(|| format!("process {pid}: {}", says("cmdline").replace('\0', " ")))
+    });
+    let work = place.out().join("work");
+    let work = work.exists().then(|| work.display().to_string());
+    mounts.chain(loops).chain(processes).chain(work).collect()
+}
+
+/// Returns whether the test may use loop devices and mounts. Prints what is missing.
+fn can_mount() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let can = is_root && Path::new("/dev/loop-control").exists();
+    if !can {
+        assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "root or loop devices missing");
+        eprintln!("not tested: root or /dev/loop-control is missing");
+    }
+    can
+}

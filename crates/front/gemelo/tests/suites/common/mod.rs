@@ -1,0 +1,48 @@
+//! Running the built binary in tests.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// The outcome of a run.
+pub(crate) struct Ran {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs gemelo with these arguments and nothing on standard input.
+pub(crate) fn gemelo<Word: AsRef<OsStr>>(arguments: &[Word]) -> Ran {
+    gemelo_reading("", arguments)
+}
+
+/// Runs gemelo with this text on standard input.
+pub(crate) fn gemelo_reading<Word: AsRef<OsStr>>(input: &str, arguments: &[Word]) -> Ran {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gemelo"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    // A command that does not read closes the pipe early.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("the binary ran");
+    Ran {
+        status: output.status.code().expect("ended by itself"),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Returns whether the machine has a program that a test needs. Without it the test says so and
+/// ends; with `GEMELO_REQUIRE_TOOLS` set, as where everything is installed, that is a failure.
+pub(crate) fn has_tool(name: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let is_found = std::env::split_paths(&paths).any(|directory| directory.join(name).exists());
+    if !is_found {
+        assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "{name} is not installed");
+        eprintln!("not tested: {name} is not installed");
+    }
+    is_found
+}

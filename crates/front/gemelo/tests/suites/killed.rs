@@ -1,0 +1,187 @@
+//! Tests of servers that are killed while clients write. After a restart, flushed data is there,
+//! and every other sector is old or new. `GEMELO_KILLS` sets the number of kills, and
+//! `GEMELO_KILL_SEED` their times.
+
+#[path = "history/writer.rs"]
+mod writer;
+
+use crate::history::{History, SECTOR};
+use crate::support::tools::{all_of, run, tool};
+use crate::support::{MIB, Served, TestPool, setting, small};
+use gemelo_base::random::Random;
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_nbd::client::Submission;
+use gemelo_volume::PoolOptions;
+use std::sync::Mutex;
+use std::time::Duration;
+use writer::Writer;
+
+/// Number of kills of the server.
+const KILLS: u64 = 24;
+/// The longest that clients write before that, in milliseconds.
+const LONGEST_RUN_MS: u64 = 400;
+const VOLUME_BYTES: u64 = 4 * MIB;
+const VOLUMES: [(&str, u64, DedupMode); 3] = [
+    ("inline", VOLUME_BYTES, DedupMode::Inline),
+    ("off", VOLUME_BYTES, DedupMode::Off),
+    ("offline", VOLUME_BYTES, DedupMode::Offline),
+];
+
+fn read_all(pool: &TestPool, volume: &str) -> Vec<u8> {
+    let mut client = pool.client(volume, 1);
+    let mut all = Vec::new();
+    while (all.len() as u64) < VOLUME_BYTES {
+        let read = Submission::Read { offset: all.len() as u64, length: MIB as u32 };
+        client
+            .run(read, |completion| {
+                assert!(completion.error.is_none(), "{}", completion.error);
+                all.extend_from_slice(completion.data);
+            })
+            .unwrap();
+    }
+    all
+}
+
+/// Writers on all volumes, two to each, until the server is killed.
+fn write_until_killed(
+    pool: &TestPool,
+    server: Served,
+    histories: &[Mutex<History>; 3],
+    random: &mut Random,
+    kill: u64,
+) -> u64 {
+    let run_for = Duration::from_millis(5 + random.below(LONGEST_RUN_MS));
+    std::thread::scope(|scope| {
+        let mut writers = Vec::new();
+        for (place, ((volume, size, _), history)) in VOLUMES.iter().zip(histories).enumerate() {
+            let sectors = (size / SECTOR as u64) as usize;
+            for (half, range) in [0..sectors / 2, sectors / 2..sectors].into_iter().enumerate() {
+                let unique = (kill + 1) << 32 | (place as u64 * 2 + half as u64) << 24;
+                let (client, random) = (pool.client(volume, 16), Random::new(random.next_u64()));
+                writers.push(
+                    scope.spawn(move || Writer::new(client, history, range, random, unique).run()),
+                );
+            }
+        }
+        std::thread::sleep(run_for);
+        server.kill();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    })
+}
+
+/// Flushed data survives every kill, and every other sector is old or new.
+fn survives_kills(backend: BackendKind, kills: u64) {
+    let seed = setting("GEMELO_KILL_SEED", 1);
+    eprintln!("GEMELO_KILL_SEED={seed}");
+    let mut random = Random::new(seed);
+    // A short journal, so that many kills fall into checkpoints.
+    let options = PoolOptions { journal_bytes: Some(MIB), backend, ..small(64 * MIB) };
+    let pool = TestPool::new(&options, &VOLUMES);
+    let sectors = VOLUME_BYTES as usize / SECTOR;
+    let histories = VOLUMES.map(|_| Mutex::new(History::new(sectors)));
+    let (mut requests, mut doubtful, mut lost) = (0, 0, 0);
+    for kill in 0..kills {
+        if random.below(3) == 0 {
+            // A recovery that does not get to its end.
+            let half_started = Served::start(&pool.path(), &pool.socket());
+            std::thread::sleep(Duration::from_millis(random.below(30)));
+            half_started.kill();
+        }
+        if random.below(4) == 0 {
+            pool.check();
+        }
+        let server = pool.serve();
+        for ((volume, ..), history) in VOLUMES.iter().zip(&histories) {
+            let recovered = history.lock().unwrap().recover(&read_all(&pool, volume));
+            doubtful += recovered.doubtful;
+            lost += recovered.lost;
+        }
+        requests += write_until_killed(&pool, server, &histories, &mut random, kill);
+    }
+    pool.check();
+    let server = pool.serve();
+    for ((volume, ..), history) in VOLUMES.iter().zip(&histories) {
+        history.lock().unwrap().recover(&read_all(&pool, volume));
+    }
+    server.stop();
+    pool.check();
+    eprintln!(
+        "{requests} requests, {kills} kills, {doubtful} sectors in doubt, {lost} of them older"
+    );
+    assert!(requests > kills * 100, "the writers wrote: {requests} requests");
+    assert!(doubtful > 0 && lost > 0, "kills came between writes and flushes: {doubtful}, {lost}");
+}
+
+#[test]
+fn what_was_flushed_survives_kills_with_the_log_backend() {
+    survives_kills(BackendKind::Log, setting("GEMELO_KILLS", KILLS));
+}
+
+#[test]
+fn what_was_flushed_survives_kills_with_the_ram_backend() {
+    survives_kills(BackendKind::Ram, setting("GEMELO_KILLS", KILLS) / 3);
+}
+
+#[test]
+fn what_was_flushed_survives_kills_with_the_table_backend() {
+    survives_kills(BackendKind::Table, setting("GEMELO_KILLS", KILLS) / 2);
+}
+
+#[test]
+fn what_was_flushed_survives_kills_with_the_btree_backend() {
+    survives_kills(BackendKind::BTree, setting("GEMELO_KILLS", KILLS) / 2);
+}
+
+#[test]
+fn what_was_flushed_survives_kills_with_the_compact_backend() {
+    survives_kills(BackendKind::Compact, setting("GEMELO_KILLS", KILLS) / 2);
+}
+
+/// fio writes one half of a volume to the end and flushes it, then the other until the server is
+/// killed. After a restart fio finds every block of the first half as it wrote it.
+#[test]
+fn fio_finds_what_it_flushed_after_every_kill() {
+    if tool("fio").is_none() || !run(tool("fio").unwrap().arg("--enghelp")).contains("nbd") {
+        return;
+    }
+    let mut random = Random::new(2);
+    let options = PoolOptions { journal_bytes: Some(MIB), ..small(256 * MIB) };
+    let pool = TestPool::new(&options, &[("disk", 32 * MIB, DedupMode::Inline)]);
+    let fio = |half: u64, seed: u64, more: &[&str]| {
+        let mut fio = tool("fio").unwrap();
+        fio.current_dir(pool.directory.path())
+            .args([
+                "--name=kill",
+                "--ioengine=nbd",
+                "--rw=randwrite",
+                "--bssplit=512/10:4k/60:20k/20:128k/10",
+            ])
+            .args(["--iodepth=16", "--size=16m", "--verify=crc32c", "--verify_fatal=1"])
+            .args(["--dedupe_percentage=40", "--fsync=64", "--end_fsync=1"])
+            .arg(format!("--offset={}m", half * 16))
+            .arg(format!("--randseed={seed}"))
+            .arg(format!("--uri={}", pool.uri("disk")))
+            .args(more);
+        fio
+    };
+    for kill in 0..setting("GEMELO_KILLS", KILLS).div_ceil(6) {
+        let (kept, broken) = (kill % 2, 1 - kill % 2);
+        let server = pool.serve();
+        run(&mut fio(kept, kill, &["--do_verify=1"]));
+        let quiet = std::process::Stdio::null;
+        let mut interrupted = fio(broken, kill + 1000, &["--verify_backlog=64"])
+            .stdout(quiet())
+            .stderr(quiet())
+            .spawn()
+            .unwrap();
+        server.wait_for_clients(1);
+        std::thread::sleep(Duration::from_millis(random.below(300)));
+        server.kill();
+        interrupted.wait().unwrap();
+        let server = pool.serve();
+        let verified = fio(kept, kill, &["--verify_only=1"]).output().unwrap();
+        assert!(verified.status.success(), "kill {kill}: {}", all_of(&verified));
+        server.stop();
+        pool.check();
+    }
+}

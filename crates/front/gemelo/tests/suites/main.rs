@@ -1,0 +1,70 @@
+//! Tests of the program as a user runs it: each module is a suite, and its first lines say what it
+//! checks.
+//!
+//! They are one program, because each program would be compiled with the shared parts and linked.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test ends where it cannot go on, and says what it misses"
+)]
+
+mod archive;
+mod arrows;
+mod bench;
+mod campaign;
+#[path = "../../../../cluster/objects/tests/conformance/ceph.rs"]
+#[expect(dead_code, reason = "tests of other crates use the rest")]
+mod ceph;
+mod clients;
+mod cluster;
+mod common;
+mod compare;
+mod compression;
+mod content;
+mod contract;
+mod convert;
+mod damaged;
+mod dedisbench;
+mod distribution;
+mod documents;
+mod examples;
+mod exit_status;
+mod figures;
+mod filebench;
+mod filesystems;
+mod full;
+mod guest;
+mod history;
+mod hosts;
+mod killed;
+mod members;
+mod metrics;
+mod outputs;
+mod packaging;
+mod places;
+mod pool;
+mod pool_rm;
+mod postgres;
+mod refused;
+mod replay;
+mod report;
+mod scan;
+mod schema;
+mod schemas;
+mod scrub;
+mod serve;
+mod serve_clients;
+mod served;
+mod stat_tables;
+mod support;
+mod targets;
+mod tidy;
+mod trace;
+mod traces;
+mod usage;
+mod verbosity;
+mod volume;
+mod volume_space;

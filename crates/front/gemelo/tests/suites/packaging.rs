@@ -1,0 +1,263 @@
+//! Tests of manual pages, completions, `make install` and the Debian package.
+
+use crate::common::{Ran, gemelo, has_tool};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_gemelo");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+/// Runs a program that has to succeed; gives all that it said.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success(), "{command:?}: {said}");
+    said
+}
+
+/// All files below a directory, relative to it.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(next) = pending.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                pending.push(path);
+            } else {
+                found.push(path.strip_prefix(directory).unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The names under "Commands:" of a help text.
+fn commands(words: &[&str]) -> Vec<String> {
+    let help = gemelo(&[words, &["--help"]].concat()).out;
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines =
+        lines.take_while(|line| line.starts_with(' ')).filter(|line| !line.starts_with("   "));
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+/// The names of the manual pages that there should be.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![PathBuf::from("gemelo.1")];
+    for name in commands(&[]) {
+        pages.push(format!("gemelo-{name}.1").into());
+        pages.extend(
+            commands(&[&name]).iter().map(|below| format!("gemelo-{name}-{below}.1").into()),
+        );
+    }
+    pages.sort();
+    pages
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().join("new/man1");
+    let words = ["manual", directory.to_str().unwrap()];
+    let Ran { status, out, err } = gemelo(&words);
+    assert_eq!((status, err.as_str()), (0, ""));
+    let pages = pages();
+    assert!(
+        pages.len() > 40 && out.ends_with(&format!(": {} manual pages\n", pages.len())),
+        "{out}"
+    );
+    assert_eq!(files(&directory), pages);
+    for page in &pages {
+        let text = fs::read_to_string(directory.join(page)).unwrap();
+        for heading in [".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS"] {
+            assert!(text.contains(heading), "{heading} in {}", page.display());
+        }
+        let version = format!("\"gemelo {}\"", env!("CARGO_PKG_VERSION"));
+        assert!(text.contains(&version), "{version} in {}", page.display());
+    }
+    // Existing pages stay, unless that is asked for.
+    fs::write(directory.join("gemelo-bench.1"), "mine").unwrap();
+    fs::remove_file(directory.join("gemelo.1")).unwrap();
+    let refused = gemelo(&words);
+    assert_eq!(refused.status, 2, "{}", refused.err);
+    assert!(!directory.join("gemelo.1").exists());
+    assert_eq!(fs::read_to_string(directory.join("gemelo-bench.1")).unwrap(), "mine");
+    assert_eq!(gemelo(&["manual", "--force", words[1]]).status, 0);
+    assert_eq!(files(&directory), pages);
+}
+
+/// The completions of bash for the last of these words.
+fn suggested_by_bash(script: &Path, words: &[&str]) -> Vec<String> {
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let last = words.len() - 1;
+    let complete = format!(
+        "source '{}'; COMP_WORDS=({}); COMP_CWORD={last}; _gemelo gemelo '{}' '{}'; \
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        script.display(),
+        quoted.join(" "),
+        words[last],
+        words[last - 1]
+    );
+    run(Command::new("bash").args(["-c", &complete])).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn completions_know_plans_patterns_and_distributions() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("gemelo.bash");
+    fs::write(&script, gemelo(&["completions", "bash"]).out).unwrap();
+    for (words, expected) in [
+        (&["gemelo", "campaign", "run", "qu"][..], &["quick"][..]),
+        (&["gemelo", "bench", "--pattern", "u"], &["uniform"]),
+        (&["gemelo", "bench", "--distribution", "pers"], &["personal"]),
+        (&["gemelo", "generate", "--distribution", "pers"], &["personal"]),
+        (&["gemelo", "distribution", "show", "pers"], &["personal"]),
+    ] {
+        assert_eq!(suggested_by_bash(&script, words), expected, "{words:?}");
+    }
+    let zsh = gemelo(&["completions", "zsh"]).out;
+    for part in [":_gemelo_distributions'", "_gemelo_distributions() {", ":_gemelo_plans'"] {
+        assert!(zsh.contains(part), "{part}");
+    }
+    let fish = gemelo(&["completions", "fish"]).out;
+    assert!(fish.contains("-l distribution") && fish.contains("-r -F -a"));
+    assert!(fish.contains("-a \"quick "));
+}
+
+#[test]
+fn shells_understand_the_completions() {
+    let directory = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let Ran { status, out, err } = gemelo(&["completions", shell]);
+        assert_eq!((status, err.as_str()), (0, ""), "{shell}");
+        for word in ["snapshot", "write-share"] {
+            assert!(out.contains(word), "{word} for {shell}");
+        }
+        if has_tool(shell) {
+            let path = directory.path().join(shell);
+            fs::write(&path, out).unwrap();
+            run(Command::new(shell).arg("-n").arg(&path));
+        }
+    }
+    // Completes `gemelo pool st`.
+    let script = r#"source "$0" && COMP_WORDS=(gemelo pool st) COMP_CWORD=2 &&
+        _gemelo gemelo st pool && echo "${COMPREPLY[@]}""#;
+    let mut bash = Command::new("bash");
+    let said = run(bash.args(["-c", script]).arg(directory.path().join("bash")));
+    assert_eq!(said, "stat\n");
+}
+
+fn make(goal: &str, destination: &Path) {
+    let mut make = Command::new("make");
+    make.arg(goal).arg(format!("DESTDIR={}", destination.display())).arg("PREFIX=/opt/x");
+    run(make.arg(format!("BINARY={PROGRAM}")).current_dir(root()));
+}
+
+#[test]
+fn what_is_installed_works_and_can_be_removed() {
+    if !has_tool("make") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    make("install", directory.path());
+    let installed = directory.path().join("opt/x");
+    let version = run(Command::new(installed.join("bin/gemelo")).arg("--version"));
+    assert_eq!(version, format!("gemelo {}\n", env!("CARGO_PKG_VERSION")));
+    for path in [
+        "share/man/man1/gemelo-volume-snapshot.1",
+        "share/bash-completion/completions/gemelo",
+        "share/zsh/site-functions/_gemelo",
+        "share/fish/vendor_completions.d/gemelo.fish",
+        "lib/systemd/system/gemelo@.socket",
+        "lib/sysusers.d/gemelo.conf",
+        "lib/tmpfiles.d/gemelo.conf",
+        "share/doc/gemelo/LICENSE-MIT",
+        "share/doc/gemelo/docs/README.md",
+        "share/doc/gemelo/examples/bench/suite.toml",
+    ] {
+        assert!(fs::metadata(installed.join(path)).unwrap().len() > 0, "{path}");
+    }
+    let unit = fs::read_to_string(installed.join("lib/systemd/system/gemelo@.service")).unwrap();
+    assert!(unit.contains("\nExecStart=/opt/x/bin/gemelo serve "), "{unit}");
+    // Files of others stay.
+    fs::write(installed.join("bin/other"), "").unwrap();
+    fs::write(installed.join("share/man/man1/gemelos.1"), "").unwrap();
+    make("uninstall", directory.path());
+    let left = [PathBuf::from("opt/x/bin/other"), "opt/x/share/man/man1/gemelos.1".into()];
+    assert_eq!(files(directory.path()), left);
+}
+
+/// Builds the package in a directory.
+fn build_package(directory: &Path) -> PathBuf {
+    let mut script = Command::new(root().join("scripts/deb.sh"));
+    // Compressing well would take a minute.
+    script.arg(directory).env("BINARY", PROGRAM).env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
+    run(&mut script).trim_end().into()
+}
+
+#[test]
+fn the_debian_package_installs_and_leaves_pools_alone() {
+    if !has_tool("dpkg-deb") || !has_tool("readelf") || !has_tool("strip") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let package = build_package(directory.path());
+    let extracted = directory.path().join("extracted");
+    run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&extracted));
+    let version = run(Command::new(extracted.join("usr/bin/gemelo")).arg("--version"));
+    assert_eq!(version, format!("gemelo {}\n", env!("CARGO_PKG_VERSION")));
+    let fields = run(Command::new("dpkg-deb").arg("-f").arg(&package));
+    assert!(fields.contains(&format!("\nVersion: {}\n", env!("CARGO_PKG_VERSION"))), "{fields}");
+    assert!(fields.contains("\nDepends: libc6 (>= 2."), "{fields}");
+    if has_tool("lintian") {
+        let mut lintian = Command::new("lintian");
+        let said = run(lintian.args(["--allow-root", "--fail-on", "error,warning"]).arg(&package));
+        assert_eq!(said, "");
+    }
+    install_and_purge(&package, &directory.path().join("root"));
+}
+
+/// Installs the package in a root of its own, as root only.
+fn install_and_purge(package: &Path, root: &Path) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not tested: installing the package takes root");
+        return;
+    }
+    if !has_tool("systemd-sysusers") || !has_tool("systemd-tmpfiles") {
+        return;
+    }
+    for directory in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "etc"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+    let dpkg = |action: &str, what: &Path| {
+        let mut dpkg = Command::new("dpkg");
+        dpkg.arg(format!("--root={}", root.display()));
+        dpkg.args(["--force-script-chrootless", "--force-depends", action]).arg(what);
+        run(&mut dpkg)
+    };
+    dpkg("--install", package);
+    let version = run(Command::new(root.join("usr/bin/gemelo")).arg("--version"));
+    assert!(version.starts_with("gemelo "), "{version}");
+    let users = fs::read_to_string(root.join("etc/passwd")).unwrap();
+    let user = users.lines().find_map(|line| line.strip_prefix("gemelo:x:")).unwrap();
+    let pools = root.join("var/lib/gemelo");
+    let status = fs::metadata(&pools).unwrap();
+    assert_eq!(status.mode() & 0o7777, 0o750);
+    assert!(user.starts_with(&format!("{}:", status.uid())), "{user}");
+    // A pool, as it would be there.
+    fs::create_dir(pools.join("vms")).unwrap();
+    fs::write(pools.join("vms/data"), "blocks").unwrap();
+    let said = dpkg("--purge", Path::new("gemelo"));
+    assert!(said.contains("are kept"), "{said}");
+    assert!(!root.join("usr/bin/gemelo").exists());
+    assert_eq!(fs::read_to_string(pools.join("vms/data")).unwrap(), "blocks");
+}

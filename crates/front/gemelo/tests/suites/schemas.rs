@@ -1,0 +1,369 @@
+//! Tests of the JSON output against the schemas of `docs/schemas`. Every command with `--json`
+//! runs, and its output must fit the schema that it names.
+
+use crate::common::gemelo;
+use crate::schema::{Coverage, misfits, read, schema_of, schemas};
+use crate::served::Served;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+const TRACE: &str = "1 7 p 8 8 W 6 0 0123456789abcdef0123456789abcdef\n\
+    2 7 p 16 8 R 6 0 0123456789abcdef0123456789abcde0\n";
+const SCRIPT: &str = "set $dir=/nowhere\nset mode quit firstdone\n\
+    define fileset name=set,path=$dir,entries=2,dirwidth=5,size=4k,prealloc=50\n\
+    define process name=p { thread name=t,memsize=1m { flowop createfile name=new,filesetname=set,fd=1\n\
+    flowop closefile name=close,fd=1\nflowop finishoncount name=done,value=1,target=close } }\nrun 1\n";
+
+/// A script whose run lasts its whole time.
+const TIMED: &str = "set $dir=/nowhere\ndefine fileset name=set,path=$dir,entries=4,dirwidth=20,filesize=16k,prealloc\n\
+    define process name=p { thread name=t,memsize=1m { flowop openfile name=open,filesetname=set,fd=1\n\
+    flowop readwholefile name=read,fd=1,iosize=16k\nflowop closefile name=close,fd=1 } }\nrun 1\n";
+
+/// Commands that write JSON, as words below a directory `DIR` with a trace, a script, data and a
+/// pool. Those of a kind differ so that optional parts are there once and absent once.
+const COMMANDS: &[&str] = &[
+    "distribution show personal",
+    "distribution compare personal unique primary",
+    "distribution scale personal --blocks 1000 --sampled",
+    "scan DIR/data",
+    "scan DIR/data --block-size 4k,8k --estimate",
+    "scan DIR --memory 64m --exclude *.x --tail skip",
+    "scan DIR/data --by-directory=2",
+    "scan DIR/data --plan",
+    "scan DIR/data --save DIR/set",
+    "scan merge DIR/set",
+    "scan DIR/data --hosts x,y --connect DIR/connect",
+    "trace stat DIR/trace",
+    "bench --target null: --file-size 64k --bytes 64k",
+    "bench --target null: --file-size 64k --time 300ms --ramp-up 50ms --cool-down 50ms --rate 1000",
+    "bench --target DIR/load --operation mixed --read-rate 1000 --write-rate 1000 --file-size 256k --bytes 256k --sync fsync --verify both --duplicate-distance 50",
+    "bench --target pool:DIR/pool/a --operation write --bytes 64k --verify final",
+    "bench --target null: --file-size 64k --bytes 64k --repetitions 3",
+    "bench --target null: --file-size 64k --bytes 64k --repetitions 1 --warm-up-runs 0",
+    "bench --hosts x,y --connect DIR/connect --target DIR/load --file-size 64k --private-share 50",
+    "replay DIR/trace --hosts x,y --connect DIR/connect --target DIR/replayed-{index} --speed max",
+    "filebench DIR/script --hosts x,y --connect DIR/connect --dir DIR/fileset-{index}",
+    "suite --target null: --file-size 64k",
+    "replay DIR/trace --target null: --speed max",
+    "replay DIR/trace --target null: --speed max --limit 1",
+    "replay DIR/trace --target null: --speed max --skip 1",
+    "replay DIR/trace --target pool:DIR/pool/a --speed 1000 --verify --force",
+    "filebench DIR/script --dir DIR/fileset",
+    "filebench DIR/timed --dir DIR/timed-files --time 1s",
+    "filebench DIR/script --dir DIR/swept --source entro --sweep entropy=1,2",
+    "compare DIR/first DIR/second",
+    "compare --a DIR/first DIR/second --b DIR/second DIR/first --all --confidence 99 --rounds",
+    "compare DIR/first DIR/second --figure all/operations_per_s",
+    "pool stat DIR/pool",
+    "pool stat DIR/scrubbed",
+    "pool ls DIR",
+    "pool estimate --capacity 1t",
+    "pool check DIR/pool",
+    "pool check DIR/pool --data",
+    "pool stat DIR/pool --space",
+    "volume stat DIR/pool/a",
+    "volume stat DIR/pool/a --space",
+    "volume ls DIR/pool",
+    "volume ls DIR/pool --space",
+    "volume export DIR/pool/a DIR/exported",
+    "volume stat DIR/scrubbed/empty",
+    "scan DIR/data --memory 64m --spill-dir DIR",
+    "scan DIR --plan --by-directory --memory 128m --spill-dir DIR",
+    "trace stat DIR/trace --limit 1 --time 1s",
+    "compare DIR/campaign DIR/campaign",
+    "4: pool check DIR/damaged --data",
+    "1: pool check DIR/unusable/pool",
+    "1: pool ls DIR/unusable",
+    "1: bench --target pool:DIR/damaged/big --file-size 64m --distribution unique",
+    "1: bench --target null: --file-size 64k --log /dev/full",
+];
+
+/// Commands on a pool that is served.
+const ON_SERVED: &[&str] = &[
+    "pool stat DIR/pool",
+    "pool ls DIR/pool",
+    "pool check DIR/pool",
+    "pool check DIR/pool --data",
+    "volume ls DIR/pool",
+    "volume stat DIR/pool/a",
+];
+
+/// A campaign with optional parts that are there once and absent once.
+const CAMPAIGN: &str = r#"
+[campaign]
+name = "x"
+repetitions = 1
+baseline = "a"
+[paper]
+id = "p-2020"
+title = "A paper"
+authors = ["A. Author"]
+venue = "A journal"
+year = 2020
+[[target]]
+name = "a"
+volume = { size = "8m", mode = "offline" }
+[[target]]
+name = "b"
+directory = {}
+[[target]]
+name = "absent"
+commands = { check = "false" }
+[[workload]]
+name = "w-{n}"
+matrix = { n = [1] }
+set = "n"
+bench = { bytes = "64k", file-size = "64k" }
+[[workload]]
+name = "bad"
+main-figure = "x/y_ns"
+command = "false"
+targets = ["b"]
+[[workload]]
+name = "good"
+command = "sleep 0.2"
+targets = ["b"]
+[[claims]]
+id = "one"
+claim = "A claim."
+tests = ["write/operations_per_s[w-1, a] > 0"]
+[[claims]]
+id = "two"
+claim = "Another claim."
+published = "7"
+place = "table 1"
+not-testable = "it needs two hosts"
+"#;
+
+/// Optional keys that the commands above have in one way only. The other way needs a lost commit, a
+/// block device, a domain, a clock that does not know the time, a long trace, one host of several
+/// or a lost one, another process at the right moment, a stopped pool, or options that change
+/// nothing else in the result.
+const ONE_WAY: &[&str] = &[
+    "gemelo.bench-repetitions/1/input/content/duplicate_distance present",
+    "gemelo.bench-repetitions/1/input/content/private_share present",
+    "gemelo.bench-repetitions/1/input/job/process_bytes absent",
+    "gemelo.bench-repetitions/1/input/job/time_ns present",
+    "gemelo.bench/1/hosts/failure present",
+    "gemelo.bench/1/hosts/file absent",
+    "gemelo.bench/1/input/job/part present",
+    "gemelo.bench/1/result/history/first_process present",
+    "gemelo.bench/1/result/written absent",
+    "gemelo.campaign/1/claims/least/data_bytes present",
+    "gemelo.campaign/1/claims/least/figure present",
+    "gemelo.campaign/1/claims/least/fill_share present",
+    "gemelo.campaign/1/claims/least/memory_share present",
+    "gemelo.campaign/1/claims/least/repetitions present",
+    "gemelo.campaign/1/claims/least/time_ns present",
+    "gemelo.campaign/1/paper absent",
+    "gemelo.campaign/1/workloads/left_out present",
+    "gemelo.campaign/1/workloads/main_figure absent",
+    "gemelo.compare/1/input/fail_if_slower_share present",
+    "gemelo.compare/1/result/limit present",
+    "gemelo.filebench/1/hosts/failure present",
+    "gemelo.filebench/1/hosts/file absent",
+    "gemelo.pool-check/1/result/repair_outlook/lost_history present",
+    "gemelo.pool-check/1/result/repair_outlook/refusal present",
+    "gemelo.pool-check/1/result/repair_outlook/skip present",
+    "gemelo.pool/1/result/file_system_free_bytes absent",
+    "gemelo.pool/1/result/holder_process_id present",
+    "gemelo.pool/1/result/pool/stopped present",
+    "gemelo.pool/1/result/scrub/running present",
+    "gemelo.pool/1/result/sharing present",
+    "gemelo.pool/1/result/volumes/created_s absent",
+    "gemelo.replay/1/hosts/failure present",
+    "gemelo.replay/1/hosts/file absent",
+    "gemelo.replay/1/result/failure present",
+    "gemelo.run/1/space/logical_bytes absent",
+    "gemelo.scan/1/hosts/failure present",
+    "gemelo.scan/1/hosts/file absent",
+    "gemelo.trace-stat/1/result/dispersion present",
+    "gemelo.volume-list/1/result/created_s absent",
+    "gemelo.volume/1/result/created_s absent",
+];
+
+/// A key that is there if an operation was late, which no command decides.
+const BY_CHANCE: &str = "gemelo.replay/1/result/lateness/summary ";
+
+/// Schemas of commands that need a Ceph cluster. `members.rs` runs these commands.
+const OF_CEPH: [&str; 3] =
+    ["domain.schema.json", "domain-check.schema.json", "domain-list.schema.json"];
+
+fn place() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("trace"), TRACE).unwrap();
+    fs::write(path("script"), SCRIPT).unwrap();
+    fs::write(path("timed"), TIMED).unwrap();
+    let bytes: Vec<u8> = (0..1u32 << 18).map(|at| (at.wrapping_mul(at >> 3) % 251) as u8).collect();
+    fs::write(path("data"), bytes).unwrap();
+    fs::create_dir(path("load")).unwrap();
+    let program = env!("CARGO_BIN_EXE_gemelo");
+    fs::write(path("connect"), format!("#!/bin/sh\nexec {program} host\n")).unwrap();
+    fs::set_permissions(path("connect"), fs::Permissions::from_mode(0o755)).unwrap();
+    let pool = path("pool").to_str().unwrap().to_owned();
+    for words in [
+        &["pool", "create", &pool, "--capacity", "32m"][..],
+        &["volume", "create", &format!("{pool}/a"), "--size", "4m"],
+    ] {
+        assert_eq!(gemelo(words).status, 0, "{words:?}");
+    }
+    let scrubbed = path("scrubbed").to_str().unwrap().to_owned();
+    assert_eq!(gemelo(&["pool", "create", &scrubbed, "--capacity", "32m"]).status, 0);
+    assert_eq!(gemelo(&["pool", "scrub", &scrubbed]).status, 0);
+    fs::create_dir(path("unusable")).unwrap();
+    for name in ["damaged", "unusable/pool"] {
+        let pool = path(name).to_str().unwrap().to_owned();
+        assert_eq!(gemelo(&["pool", "create", &pool, "--capacity", "32m"]).status, 0);
+    }
+    fs::write(path("unusable/pool/settings.toml"), "nonsense = 1\n").unwrap();
+    let [damaged, empty] =
+        ["damaged", "scrubbed/empty"].map(|name| path(name).display().to_string());
+    let data = path("data").display().to_string();
+    assert_eq!(gemelo(&["volume", "import", &data, &format!("{damaged}/a")]).status, 0);
+    assert_eq!(gemelo(&["volume", "create", &format!("{damaged}/big"), "--size", "64m"]).status, 0);
+    assert_eq!(gemelo(&["volume", "create", &empty, "--size", "4m"]).status, 0);
+    damage(&path("damaged/data"));
+    for name in ["first", "second"] {
+        let path = path(name);
+        let words = ["suite", "--target", "null:", "--file-size", "64k", "--json"];
+        let ran = gemelo(&[&words[..], &[path.to_str().unwrap()]].concat());
+        assert_eq!(ran.status, 0, "{}", ran.err);
+    }
+    directory
+}
+
+/// Damages a content of a volume that was imported first.
+fn damage(data: &Path) {
+    use std::os::unix::fs::FileExt;
+    let data = fs::OpenOptions::new().write(true).open(data).unwrap();
+    data.write_all_at(b"damage", 20 * 4096).unwrap();
+}
+
+/// The records of a campaign: those of the plan and of its runs, one of which has failed.
+fn campaign(out: &Path) -> Vec<(PathBuf, Value)> {
+    let plan = out.with_extension("toml");
+    fs::write(&plan, CAMPAIGN).unwrap();
+    let [plan, place] = [&plan, out].map(|path| path.to_str().unwrap());
+    let ran = gemelo(&["campaign", "run", plan, "--out", place]);
+    assert_eq!(ran.status, 1, "{}", ran.err);
+    let runs = fs::read_dir(out.join("runs")).unwrap();
+    let records = runs.map(|run| run.unwrap().path().join("run.json"));
+    let all: Vec<_> = records.chain([out.join("campaign.json")]).collect();
+    assert_eq!(all.len(), 5);
+    all.into_iter().map(|path| (path.clone(), read(&path))).collect()
+}
+
+#[test]
+fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
+    let directory = place();
+    let dir = directory.path().to_str().unwrap();
+    let mut used = BTreeSet::new();
+    let mut coverage = Coverage::default();
+    let mut wrong = Vec::new();
+    let records = campaign(&directory.path().join("campaign"));
+    let pool = format!("{dir}/pool");
+    let listen = format!("unix:{dir}/socket");
+    let mut served = None;
+    for (at, command) in COMMANDS.iter().chain(ON_SERVED).enumerate() {
+        if at == COMMANDS.len() {
+            served = Some(Served::start(&["serve", &pool, "--listen", &listen]));
+        }
+        let has_status = command.starts_with(|first: char| first.is_ascii_digit());
+        let (status, words) = match command.split_once(": ") {
+            Some(parts) if has_status => parts,
+            _ => ("0", *command),
+        };
+        let words: Vec<String> = words.split(' ').map(|word| word.replace("DIR", dir)).collect();
+        let ran = gemelo(&[&words[..], &["--json".to_owned(), "-".to_owned()]].concat());
+        assert_eq!(ran.status.to_string(), status, "{command}: {}", ran.err);
+        let result: Value = serde_json::from_str(&ran.out).unwrap();
+        let kind = result["schema"].as_str().unwrap();
+        let schema = schema_of(kind);
+        coverage.note(kind, &schema, &result);
+        let found = misfits(&schema, &result);
+        wrong.extend(found.into_iter().map(|misfit| format!("{command}: {misfit}")));
+        used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
+    }
+    assert_eq!(served.unwrap().stop().0, 0);
+    for (path, record) in records {
+        let kind = record["schema"].as_str().unwrap();
+        let schema = schema_of(kind);
+        coverage.note(kind, &schema, &record);
+        let found = misfits(&schema, &record);
+        wrong.extend(found.into_iter().map(|misfit| format!("{}: {misfit}", path.display())));
+        used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let names = fs::read_dir(schemas()).unwrap().map(|entry| entry.unwrap().file_name());
+    let there: BTreeSet<String> = names
+        .map(|name| name.into_string().unwrap())
+        .filter(|name| name.ends_with(".json"))
+        .collect();
+    used.extend(OF_CEPH.map(str::to_owned));
+    assert_eq!(there, used);
+    let mut one_way = coverage.one_way();
+    one_way.retain(|key| !key.starts_with(BY_CHANCE));
+    let expected: BTreeSet<String> = ONE_WAY.iter().map(|key| (*key).to_owned()).collect();
+    assert_eq!(one_way, expected, "keys that were seen in one way only");
+}
+
+#[test]
+fn the_outlook_of_a_repair_fits_its_schema() {
+    let directory = place();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let volume = format!("{}/b", path("pool"));
+    assert_eq!(gemelo(&["volume", "import", &path("data"), &volume]).status, 0);
+    damage(Path::new(&path("pool/data")));
+    let ran = gemelo(&["pool", "check", &path("pool"), "--data", "--json", "-"]);
+    assert_eq!(ran.status, 4, "{}", ran.err);
+    let result: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(misfits(&schema_of("gemelo.pool-check/1"), &result), Vec::<String>::new());
+    let costs = &result["result"]["repair_outlook"]["roll_back"]["costs"];
+    assert_eq!((&costs[0]["volume"], &costs[0]["lost_blocks"]), (&"b".into(), &1.into()));
+}
+
+/// A schema that takes anything would pass the test above.
+#[test]
+fn a_field_that_is_missing_new_or_of_another_type_does_not_fit() {
+    let directory = place();
+    let pool = directory.path().join("pool");
+    let ran = gemelo(&["volume", "ls", pool.to_str().unwrap(), "--json", "-"]);
+    let sound: Value = serde_json::from_str(&ran.out).unwrap();
+    let schema = schema_of("gemelo.volume-list/1");
+    assert_eq!(misfits(&schema, &sound), [""; 0]);
+    let change = |change: fn(&mut Value)| {
+        let mut changed = sound.clone();
+        change(&mut changed);
+        misfits(&schema, &changed).len()
+    };
+    assert_eq!(change(|result| result["result"][0]["size_bytes"] = "4m".into()), 1);
+    assert_eq!(change(|result| result["result"][0]["dedup"] = "sometimes".into()), 1);
+    assert_eq!(change(|result| result["new"] = 1.into()), 1);
+    let remove =
+        |result: &mut Value| drop(result["result"][0].as_object_mut().unwrap().remove("name"));
+    assert_eq!(change(remove), 1);
+}
+
+#[test]
+fn the_schemas_are_draft_2020_12_and_say_the_same_of_the_provenance() {
+    let mut provenance = None;
+    for entry in fs::read_dir(schemas()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ending| ending != "json") {
+            continue;
+        }
+        let schema = read(&path);
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        assert!(jsonschema::meta::is_valid(&schema), "{}", path.display());
+        // The record of a run has none: it is that of its campaign.
+        if path.ends_with("run.schema.json") {
+            continue;
+        }
+        let this = schema["$defs"]["provenance"].clone();
+        assert_eq!(*provenance.get_or_insert_with(|| this.clone()), this, "{}", path.display());
+    }
+}
