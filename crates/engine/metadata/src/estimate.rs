@@ -3,7 +3,7 @@
 //! The figures follow from the forms of the metadata, and a test compares them with backends that
 //! were filled.
 
-use crate::cached;
+use crate::{IndexSampling, cached};
 use gemelo_format::{
     BUCKET_ENTRIES, BackendKind, COPIES, MAP_PAGE_ENTRIES, PAGE_BYTES, Part, RECORD_PAGE_ENTRIES,
 };
@@ -20,6 +20,8 @@ pub struct PlannedPool {
     pub mapped_blocks: u64,
     /// The same as [`super::LoadOptions::cache_bytes`].
     pub cache_bytes: u64,
+    /// The contents that an index in memory has.
+    pub sampling: IndexSampling,
 }
 
 /// The memory and the space on disk that the metadata of a pool need.
@@ -114,7 +116,8 @@ pub fn estimate(backend: BackendKind, pool: &PlannedPool) -> Needs {
             (pool.cache_bytes, pages, 5, 4)
         }
         BackendKind::Compact => {
-            let index = cached::compact_index_bytes(pool.used_blocks, pool.data_blocks);
+            let index =
+                cached::compact_index_bytes(pool.used_blocks, pool.data_blocks, pool.sampling);
             (pool.cache_bytes + index, array_pages(pool), 3, 2)
         }
     };

@@ -13,6 +13,7 @@ mod estimate;
 mod log;
 mod moving;
 mod registry;
+mod sampling;
 mod slots;
 mod stats;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use error::MetadataError;
 pub use estimate::{Needs, PlannedPool, estimate};
 pub use moving::{GivenUp, MovableBackend, MoveStep};
 pub use registry::{BackendContext, LoadOptions, NewMetadata, about_backend, empty, load};
+pub use sampling::IndexSampling;
 pub use slots::SlotSpace;
 pub use stats::{CacheStats, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use traits::{

@@ -1,5 +1,6 @@
 //! The table of backends: how each is described to people and how it is made.
 
+use super::sampling::IndexSampling;
 use super::slots::SlotSpace;
 use super::stats::Damage;
 use super::traits::MetadataBackend;
@@ -17,13 +18,23 @@ pub struct BackendContext<'h> {
     pub superblock: &'h Superblock,
     /// The slots that backends have on the disk.
     pub slots: SlotSpace,
+    /// The contents that an index in memory has, with the backend `compact`.
+    pub sampling: IndexSampling,
 }
 
 impl<'h> BackendContext<'h> {
-    /// Returns the context of the first backend that is made for a disk.
+    /// Returns the context of the first backend that is made for a disk, whose index has every
+    /// content.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, superblock: &'h Superblock) -> Self {
-        Self { disk, superblock, slots: SlotSpace::default() }
+        let (slots, sampling) = (SlotSpace::default(), IndexSampling::ALL);
+        Self { disk, superblock, slots, sampling }
+    }
+
+    /// Returns the context with this sample of contents in the index.
+    #[must_use]
+    pub fn with_sampling(self, sampling: IndexSampling) -> Self {
+        Self { sampling, ..self }
     }
 }
 

@@ -5,6 +5,7 @@ mod estimate;
 mod moving;
 mod pair;
 mod reading;
+mod sampled;
 mod sharing;
 
 use crate::error::MetadataError;
@@ -60,41 +61,42 @@ fn checksum_of(pbn: u32) -> Checksum {
 }
 
 fn conform(kind: BackendKind) {
-    for seed in 0..2 {
-        let mut pair = Pair::new(kind, seed);
-        pair.create(1);
-        pair.create(2);
+    (0..2).for_each(|seed| conform_to(Pair::new(kind, seed)));
+}
+
+fn conform_to(mut pair: Pair) {
+    pair.create(1);
+    pair.create(2);
+    pair.backend.freeze();
+    let root = pair.write();
+    pair.reload(&root);
+    for round in 0..8 {
+        (0..3000).for_each(|_| pair.step(true));
         pair.backend.freeze();
+        let at_freeze = pair.model.clone();
+        // The totals of the root are those at the instant of the freeze.
         let root = pair.write();
-        pair.reload(&root);
-        for round in 0..8 {
-            (0..3000).for_each(|_| pair.step(true));
-            pair.backend.freeze();
-            let at_freeze = pair.model.clone();
-            // The totals of the root are those at the instant of the freeze.
-            let root = pair.write();
-            let may_change_volumes = pair.backend.allows_volume_changes();
-            (0..1500).for_each(|_| pair.step(may_change_volumes));
-            match round % 3 {
-                0 => {
-                    pair.backend.abandon();
-                    pair.compare();
-                }
-                1 => {
-                    pair.backend.finish();
-                    pair.generation += 1;
-                    pair.compare();
-                }
-                // The next process begins with the frozen state.
-                _ => {
-                    pair.model = at_freeze;
-                    pair.backend.finish();
-                    let pages = pair.backend.totals().pages;
-                    pair.reload(&root);
-                    assert_eq!(pair.backend.totals().pages, pages, "no slot is lost");
-                    pair.compare();
-                    pair.free_unused();
-                }
+        let may_change_volumes = pair.backend.allows_volume_changes();
+        (0..1500).for_each(|_| pair.step(may_change_volumes));
+        match round % 3 {
+            0 => {
+                pair.backend.abandon();
+                pair.compare();
+            }
+            1 => {
+                pair.backend.finish();
+                pair.generation += 1;
+                pair.compare();
+            }
+            // The next process begins with the frozen state.
+            _ => {
+                pair.model = at_freeze;
+                pair.backend.finish();
+                let pages = pair.backend.totals().pages;
+                pair.reload(&root);
+                assert_eq!(pair.backend.totals().pages, pages, "no slot is lost");
+                pair.compare();
+                pair.free_unused();
             }
         }
     }

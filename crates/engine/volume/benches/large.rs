@@ -16,9 +16,9 @@
 
 mod growth;
 
-use gemelo_base::SystemClock;
 use gemelo_base::random::Random;
 use gemelo_base::units::parse_size;
+use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_disk::FileDisk;
 use gemelo_disk::testing::{SyntheticDisk, renumber, synthesize};
@@ -287,6 +287,12 @@ fn measure(directory: &Path, size: &str, backend: BackendKind, options: &Options
     column.time("closing", started.elapsed());
     let pool = reopen(&mut bench, &mut column, "a close");
     let stat = pool.stat().unwrap();
+    let other =
+        if backend == BackendKind::Table { BackendKind::Compact } else { BackendKind::Table };
+    let started = Instant::now();
+    pool.convert(other, &Silent, &StopFlag::new()).unwrap();
+    let rate = blocks as f64 / started.elapsed().as_secs_f64();
+    column.rate(&format!("blocks of a move to {}", other.name()), rate);
     column.bytes("memory", bench.memory_bytes);
     column.bytes("metadata on disk", stat.metadata_used_bytes);
     column.bytes("metadata file, at most", stat.metadata_disk_bytes);

@@ -27,7 +27,7 @@ pub use engine::{
     VolumeLayout, VolumeSpace, VolumesActivity,
 };
 pub use error::{StopReason, VolumeError};
-pub use gemelo_metadata::{CacheStats, Needs, about_backend};
+pub use gemelo_metadata::{CacheStats, IndexSampling, Needs, about_backend};
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
     ChosenBackend, DamagedContent, FindEstimate, FullPool, LossChoice, NewPool, Pool,

@@ -14,8 +14,8 @@ use std::iter::Peekable;
 /// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has
 /// to be read.
 const WARM_BLOCKS: u64 = 64;
-/// Changes of the journal whose pages are read in lists before they are made.
-const REPLAYED_AT_ONCE: usize = 1024;
+/// The most changes of the journal whose pages are read in lists before they are made.
+const REPLAYED_AT_ONCE: usize = 4096;
 
 impl<L: Layout> Map for CachedBackend<L> {
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<MapEntry>) -> Result<()> {
@@ -194,7 +194,8 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
     }
 
     fn replay(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
-        for some in changes.chunks(REPLAYED_AT_ONCE) {
+        let at_once = self.pages.max_fetched().clamp(1, REPLAYED_AT_ONCE);
+        for some in changes.chunks(at_once) {
             self.read_ahead_of_replay(some);
             self.apply(some, freed)?;
         }
@@ -219,7 +220,8 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
                 + self.fresh.and(frozen_fresh).bytes()
                 + self.parents.bytes()
                 + self.pages.cache().memory_bytes()
-                + self.version.index.bytes(),
+                + self.version.index.bytes()
+                + self.neighbours.lock().bytes(),
             pages: self.pages.in_use(),
             cache: self.pages.cache().figures(),
         }

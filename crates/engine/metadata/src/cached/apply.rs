@@ -188,6 +188,7 @@ impl<L: Layout> CachedBackend<L> {
         self.active
             .counts
             .insert(pbn, count.checked_add(1).ok_or(MetadataError::TooManyReferences)?);
+        self.active.read_counts.add(pbn);
         Ok(())
     }
 
@@ -244,6 +245,7 @@ impl<L: Layout> CachedBackend<L> {
     pub(super) fn set_counts(&mut self, counts: Vec<(u32, u32)>, freed: &mut Vec<Pbn>) {
         for (pbn, count) in counts {
             self.active.counts.insert(pbn, count);
+            self.active.read_counts.add(pbn);
             if count == 0 {
                 self.physical = self.physical.saturating_sub(1);
                 self.active.forget_identity(pbn);

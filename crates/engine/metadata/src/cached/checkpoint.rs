@@ -43,6 +43,13 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
         }
     }
 
+    fn replay_reads(&self) -> u64 {
+        let deltas = self.frozen().into_iter().chain([&self.active]);
+        let frozen = self.frozen.as_ref().map(|frozen| frozen.fresh).unwrap_or_default();
+        deltas.map(|delta| delta.read_counts.pages()).sum::<u64>()
+            + self.fresh.and(frozen).read_leaves
+    }
+
     fn freeze(&mut self) {
         assert!(self.frozen.is_none(), "one checkpoint at a time");
         self.pages.begin();

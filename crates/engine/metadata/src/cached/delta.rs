@@ -1,5 +1,6 @@
 //! The changes of counts and identities that are not in the pages on disk yet.
 
+use super::count_pages::CountPages;
 use gemelo_format::{Fingerprint, Identity};
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ pub(super) struct Delta {
     pub(super) identities: BTreeMap<u32, Identity>,
     /// PBNs by fingerprint. All of them are referenced and have their identity in `identities`.
     index: HashTable<u32>,
+    /// The pages of counts that the changes needed, whether they were on disk or not.
+    pub(super) read_counts: CountPages,
 }
 
 fn fingerprint_of(identities: &BTreeMap<u32, Identity>, pbn: u32) -> Fingerprint {
@@ -73,7 +76,8 @@ impl Delta {
     pub(super) fn bytes(&self) -> u64 {
         let bytes = self.counts.len() * COUNT_BYTES
             + self.identities.len() * IDENTITY_BYTES
-            + self.index.allocation_size();
+            + self.index.allocation_size()
+            + self.read_counts.bytes();
         bytes as u64
     }
 
@@ -93,5 +97,6 @@ impl Delta {
         for (pbn, count) in &older.counts {
             self.counts.entry(*pbn).or_insert(*count);
         }
+        self.read_counts.add_all(&older.read_counts);
     }
 }

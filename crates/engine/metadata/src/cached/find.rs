@@ -1,7 +1,8 @@
 //! Finds the blocks that have fingerprints.
 
 use super::CachedBackend;
-use super::layout::{Layout, MAX_CANDIDATES};
+use super::layout::{IndexState, Layout, MAX_CANDIDATES};
+use crate::IndexSampling;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Pbn};
 
@@ -15,7 +16,8 @@ struct Candidate {
 impl<L: Layout> CachedBackend<L> {
     /// Adds a referenced PBN with each of these fingerprints to `found`. An intact block comes
     /// before a suspect one, and then one with fewer references before one with more. Records that
-    /// are not in the cache are read in lists.
+    /// are not in the cache are read in lists. If the index has a sample, contents that lie beside
+    /// those of the sample are found as well, and others are not.
     pub(super) fn find_all(
         &self,
         wanted: &[Fingerprint],
@@ -29,6 +31,33 @@ impl<L: Layout> CachedBackend<L> {
                 self.add_candidates(place, *fingerprint, &mut candidates)?;
             }
         }
+        let found = found.get_mut(first..).unwrap_or_default();
+        self.choose(candidates, wanted, found)?;
+        if self.sampling == IndexSampling::ALL || self.version.index.in_memory().is_none() {
+            return Ok(());
+        }
+        self.read_neighbours(wanted, found)?;
+        let beside = {
+            let neighbours = self.neighbours.lock();
+            let unknown = wanted.iter().zip(&*found).enumerate();
+            let unknown = unknown.filter(|(_, (fingerprint, found))| {
+                found.is_none() && !self.sampling.has_content(**fingerprint)
+            });
+            let candidate = |(place, (fingerprint, _)): (usize, (&Fingerprint, _))| {
+                Some(Candidate { place, pbn: neighbours.find(*fingerprint)? })
+            };
+            unknown.filter_map(candidate).collect()
+        };
+        self.choose(beside, wanted, found)
+    }
+
+    /// Finds the best of the candidates for each fingerprint by their records.
+    fn choose(
+        &self,
+        candidates: Vec<Candidate>,
+        wanted: &[Fingerprint],
+        found: &mut [Option<Pbn>],
+    ) -> Result<()> {
         let pbns: Vec<u32> = candidates.iter().map(|candidate| candidate.pbn).collect();
         let identities = self.identities_of(&pbns)?;
         let mut same: Vec<(Candidate, Identity)> = candidates.into_iter().zip(identities).collect();
@@ -43,7 +72,7 @@ impl<L: Layout> CachedBackend<L> {
             // An entry of the index may be older than the deltas.
             if count > 0 && is_better {
                 best = Some((place, rank));
-                found[first + place] = Pbn::new(pbn);
+                found[place] = Pbn::new(pbn);
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 use super::compact::MemoryIndex;
 use super::layer::{Layer, Position};
 use super::pages::Pages;
+use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree, index_entry};
 use std::collections::HashMap;
@@ -22,11 +23,12 @@ pub(crate) struct StoredIndex {
 
 /// The index of a state of the metadata, as each state has it.
 pub(crate) trait IndexState: Clone + Send + Sync {
-    /// Makes the index of an empty pool whose PBNs are below this one.
-    fn empty(pbn_end: u64) -> Self;
+    /// Makes the index of an empty pool whose PBNs are below this one. An index on disk has every
+    /// content, whatever the sampling is.
+    fn empty(pbn_end: u64, sampling: IndexSampling) -> Self;
 
     /// Returns the index that the table of a checkpoint names.
-    fn load(stored: StoredIndex, pbn_end: u64) -> Result<Self>;
+    fn load(stored: StoredIndex, pbn_end: u64, sampling: IndexSampling) -> Result<Self>;
 
     /// Returns the index as the table of a checkpoint names it.
     fn stored(&self) -> StoredIndex;
@@ -42,11 +44,11 @@ pub(crate) trait IndexState: Clone + Send + Sync {
 }
 
 impl IndexState for StoredIndex {
-    fn empty(_pbn_end: u64) -> Self {
+    fn empty(_pbn_end: u64, _sampling: IndexSampling) -> Self {
         Self::default()
     }
 
-    fn load(stored: StoredIndex, _pbn_end: u64) -> Result<Self> {
+    fn load(stored: StoredIndex, _pbn_end: u64, _sampling: IndexSampling) -> Result<Self> {
         Ok(stored)
     }
 

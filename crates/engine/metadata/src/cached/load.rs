@@ -216,7 +216,7 @@ impl<L: Layout> CachedBackend<L> {
             counts: table.counts,
             used: table.used,
             fingerprints: table.fingerprints,
-            index: L::Index::load(stored, self.pbn_end())?,
+            index: L::Index::load(stored, self.pbn_end(), self.sampling)?,
         };
         if self.version.index.in_memory().is_some() {
             self.unread = Mutex::new(Unread::From(0));

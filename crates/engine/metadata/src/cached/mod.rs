@@ -18,6 +18,7 @@ mod catch_up;
 mod checkpoint;
 mod compact;
 mod compare;
+mod count_pages;
 mod delta;
 mod family;
 mod find;
@@ -27,6 +28,7 @@ mod load;
 mod map;
 mod merge;
 mod merge_layer;
+mod neighbours;
 mod pages;
 mod parents;
 mod prove;
@@ -35,6 +37,7 @@ mod table;
 mod validate;
 
 use super::registry::{BackendContext, NewMetadata, Registration};
+use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
 use btree::BTreeLayout;
 use catch_up::Unread;
@@ -50,6 +53,7 @@ use layer::LayerId;
 use layout::{Cursor, IndexState, Layout};
 use map::{MapState, MapView, Words};
 use merge::Merged;
+use neighbours::Neighbours;
 use pages::Pages;
 use parents::Parents;
 use parking_lot::Mutex;
@@ -87,9 +91,11 @@ pub(super) const COMPACT: Registration = Registration {
 };
 
 /// Shares of the configured memory: one half is for cached pages, an eighth each for the delta and
-/// the frozen delta. The rest is for a merge, and for maps in memory while they grow.
+/// the frozen delta, a sixteenth for the neighbours of sampled contents. The rest is for a merge,
+/// and for maps in memory while they grow.
 const CACHE_SHARE: u64 = 2;
 const DELTA_SHARE: u64 = 8;
+const NEIGHBOURS_SHARE: u64 = 16;
 /// The least memory that can be configured.
 const MIN_CACHE_BYTES: u64 = 64 << 10;
 /// Memory of a word, and of a mark or a cut, in a layer with its share of the nodes. Measured for
@@ -161,6 +167,8 @@ struct Fresh {
     marks: u64,
     /// Layers that volumes share.
     shared_layers: u64,
+    /// Leaves that a replay of the changes reads, at most.
+    read_leaves: u64,
 }
 
 impl Fresh {
@@ -175,6 +183,7 @@ impl Fresh {
             cuts: self.cuts + other.cuts,
             marks: self.marks + other.marks,
             shared_layers: self.shared_layers + other.shared_layers,
+            read_leaves: self.read_leaves + other.read_leaves,
         }
     }
 }
@@ -219,6 +228,9 @@ pub(super) struct CachedBackend<L: Layout> {
     lost_fingerprints: Vec<Range<u64>>,
     /// The records that the index in memory has not been told of.
     unread: Mutex<Unread>,
+    /// The contents that the index has. Those beside them are in `neighbours`.
+    sampling: IndexSampling,
+    neighbours: Mutex<Neighbours>,
     layout: PhantomData<L>,
 }
 
@@ -232,8 +244,9 @@ impl<L: Layout> CachedBackend<L> {
     fn new(home: &BackendContext<'_>, new: NewMetadata) -> Self {
         let NewMetadata { data_blocks, next_volume, cache_bytes } = new;
         let cache_bytes = cache_bytes.max(MIN_CACHE_BYTES);
-        let superblock = home.superblock;
+        let (superblock, sampling) = (home.superblock, home.sampling);
         let seed = PoolSeed::of(superblock);
+        let pbn_end = superblock.store.pbn_end(data_blocks);
         Self {
             block_bytes: u64::from(superblock.block_bytes),
             data_blocks,
@@ -248,7 +261,7 @@ impl<L: Layout> CachedBackend<L> {
             parents: Parents::default(),
             removed: Vec::new(),
             frozen: None,
-            version: Version::empty(L::Index::empty(superblock.store.pbn_end(data_blocks))),
+            version: Version::empty(L::Index::empty(pbn_end, sampling)),
             merged: Arc::default(),
             pages: Arc::new(Pages::new(home, seed, cache_bytes / CACHE_SHARE)),
             table: Vec::new(),
@@ -257,6 +270,8 @@ impl<L: Layout> CachedBackend<L> {
             is_counting: true,
             lost_fingerprints: Vec::new(),
             unread: Mutex::new(Unread::Nothing),
+            sampling,
+            neighbours: Mutex::new(Neighbours::new(cache_bytes / NEIGHBOURS_SHARE)),
             layout: PhantomData,
         }
     }

@@ -120,13 +120,18 @@ impl Pages {
         self.cache.has(at)
     }
 
+    /// The most pages that one list of reads brings into the cache.
+    pub(super) const fn max_fetched(&self) -> usize {
+        self.cache.max_pages() / FETCH_SHARE
+    }
+
     /// Brings pages into the cache, those that are missing in one list of reads. A page that cannot
     /// be read is left to [`Self::read`], and so are those for which the cache is too small.
     pub(super) fn fetch(&self, mut wanted: Vec<NodeRef>) {
         wanted.sort_unstable_by_key(|at| at.slot);
         wanted.dedup();
         wanted.retain(|at| !self.has(*at));
-        wanted.truncate(self.cache.max_pages() / FETCH_SHARE);
+        wanted.truncate(self.max_fetched());
         if let [_, _, ..] = wanted.as_slice() {
             self.cache.count_misses(wanted.len());
             for (at, page) in wanted.iter().zip(self.read_ahead(&wanted)) {

@@ -7,7 +7,7 @@
 //! All this happens in layers. The pages follow with the next checkpoint.
 
 use super::compare::Parting;
-use super::family::pbn_of;
+use super::family::{Place, pbn_of};
 use super::layer::{LEAF_LBNS, Layer, LayerId, Mark, Position};
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
@@ -134,6 +134,16 @@ impl<L: Layout> CachedBackend<L> {
         let is_new = layer.words.insert(lbn.0, word).is_none();
         self.fresh.leaves += u64::from(is_new_leaf);
         self.fresh.words += u64::from(is_new);
+        if is_new_leaf {
+            self.note_read_leaf(id)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a change reads a leaf of a volume and those of its neighbours.
+    fn note_read_leaf(&mut self, id: VolumeId) -> Result<()> {
+        let Place { before, after, .. } = self.volume(id)?.place;
+        self.fresh.read_leaves += 1 + before.into_iter().chain(after).count() as u64;
         Ok(())
     }
 
@@ -262,6 +272,7 @@ impl<L: Layout> CachedBackend<L> {
             let children = self.view_of(id)?.children(node)?;
             return children.iter().try_for_each(|child| self.drop_node(id, child, freed));
         }
+        self.note_read_leaf(id)?;
         let (volume, end) = (self.volume(id)?, node.at.lbns().end);
         // LBNs that have left their family have no references any more.
         let start = node.at.lbns().start.max(volume.place.left);

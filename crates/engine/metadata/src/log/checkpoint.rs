@@ -21,6 +21,10 @@ const fn table_slots(pages: u64, volumes: u64) -> u64 {
 }
 
 impl Checkpoint for LogBackend {
+    fn replay_reads(&self) -> u64 {
+        0
+    }
+
     fn freeze(&mut self) {
         if self.writes_image {
             self.touch_all();

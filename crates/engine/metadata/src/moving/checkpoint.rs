@@ -57,6 +57,10 @@ impl Checkpoint for MovableBackend {
         self.from.pressure().max(new)
     }
 
+    fn replay_reads(&self) -> u64 {
+        self.from.replay_reads()
+    }
+
     fn freeze(&mut self) {
         if let Some(to) = self.switching_mut() {
             if !to.failure.is_set() {

@@ -65,6 +65,9 @@ impl MovableBackend {
         self.from.look_up(*volume, &lbns, &mut places)?;
         // A damaged page looks like damaged entries, which must not be copied.
         self.from.prefetch(*volume, &lbns, &places)?;
+        // In lists here, and not one by one while the step holds the state's lock alone.
+        let pbns: Vec<Pbn> = places.iter().filter_map(|place| place.pbn()).collect();
+        self.from.records(&pbns, &mut Vec::with_capacity(pbns.len()))?;
         to.warm_all(*volume, &lbns, &places);
         let piece = Piece { volume: *volume, version: to.version, lbns, end };
         Ok(Some(MoveStep::Copy(piece)))

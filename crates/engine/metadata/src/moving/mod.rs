@@ -21,8 +21,7 @@ use crate::stats::Totals;
 use crate::traits::{LocalPages, MetadataBackend};
 use copy::Copying;
 pub use copy::MoveStep;
-use gemelo_disk::Disk;
-use gemelo_format::{BackendKind, Superblock};
+use gemelo_format::BackendKind;
 use order::Copied;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -86,21 +85,17 @@ impl MovableBackend {
     }
 
     /// Begins a move. No checkpoint may be under way.
-    pub fn begin_move(
-        &mut self,
-        kind: BackendKind,
-        (disk, superblock): (Arc<dyn Disk>, &Superblock),
-        cache_bytes: u64,
-    ) {
+    pub fn begin_move(&mut self, kind: BackendKind, home: BackendContext<'_>, cache_bytes: u64) {
         assert!(self.to.is_none(), "one move at a time");
         let totals = self.from.totals();
         let slots = self.from.local_pages().map(LocalPages::space).unwrap_or_default();
-        let home = BackendContext { disk, superblock, slots };
+        let home = BackendContext { slots, ..home };
+        let block_bytes = u64::from(home.superblock.block_bytes);
         let (data_blocks, next_volume) = (totals.data_blocks, totals.next_volume);
         let backend = empty(kind, &home, NewMetadata { data_blocks, next_volume, cache_bytes });
         self.to = Some(Mirror {
             backend,
-            block_bytes: u64::from(superblock.block_bytes),
+            block_bytes,
             copied: Copied::default(),
             copying: None,
             version: 0,

@@ -2,7 +2,7 @@
 
 use super::pair::Pair;
 use super::{DATA_BLOCKS, checksum_of};
-use crate::{Checkpoint, Index, Map, MetadataBackend, Needs, PlannedPool, estimate};
+use crate::{Checkpoint, Index, IndexSampling, Map, MetadataBackend, Needs, PlannedPool, estimate};
 use gemelo_base::random::{Random, mix64};
 use gemelo_format::{
     BackendKind, COPIES, Change, Fingerprint, Layout, Lbn, PAGE_BYTES, Pbn, VolumeId,
@@ -43,12 +43,13 @@ fn filled(backend: BackendKind) -> Pair {
     pair
 }
 
-fn needs(backend: BackendKind) -> Needs {
+fn needs(backend: BackendKind, sampling: IndexSampling) -> Needs {
     let pool = PlannedPool {
         data_blocks: DATA_BLOCKS,
         used_blocks: USED_BLOCKS,
         mapped_blocks: USED_BLOCKS,
         cache_bytes: CACHE_BYTES,
+        sampling,
     };
     estimate(backend, &pool)
 }
@@ -62,7 +63,7 @@ fn assert_near(what: &str, real: u64, estimated: u64) {
 #[test]
 fn a_filled_backend_needs_what_was_estimated() {
     for backend in BackendKind::ALL {
-        let (pair, needs) = (filled(backend), needs(backend));
+        let (pair, needs) = (filled(backend), needs(backend, IndexSampling::ALL));
         while pair.backend.catch_up().unwrap() {}
         let totals = pair.backend.totals();
         let disk_bytes = totals.pages * (PAGE_BYTES * COPIES) as u64;
@@ -85,7 +86,8 @@ fn a_filled_backend_needs_what_was_estimated() {
 #[test]
 fn an_overwrite_reads_and_writes_as_many_pages_as_estimated() {
     for backend in [BackendKind::Table, BackendKind::Compact] {
-        let (mut pair, needs, mut random) = (filled(backend), needs(backend), Random::new(3));
+        let (mut pair, mut random) = (filled(backend), Random::new(3));
+        let needs = needs(backend, IndexSampling::ALL);
         let before = pair.backend.totals().cache.misses;
         for number in 0..OVERWRITES {
             let (lbn, pbn) = (random.below(USED_BLOCKS), USED_BLOCKS + 1 + number);

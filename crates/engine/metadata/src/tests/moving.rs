@@ -3,8 +3,13 @@
 
 use super::CACHE_BYTES;
 use super::pair::Pair;
-use crate::{Checkpoint, GivenUp, MetadataBackend, MoveStep, Repair, Volumes};
-use gemelo_format::{BackendKind, Lbn, Root};
+use super::{checksum_of, stored};
+use crate::{BackendContext, Checkpoint, GivenUp, Map, MetadataBackend, MoveStep, Repair, Volumes};
+use gemelo_disk::testing::DiskLayer;
+use gemelo_disk::{Disk, DiskRead};
+use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, Pbn, Root, VolumeId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Changes before a move.
 const CHANGES: usize = 2500;
@@ -19,15 +24,48 @@ struct Move {
     steps: u64,
 }
 
+/// A disk that reads wrong bytes when it is told to.
+struct FailingDisk {
+    below: Arc<dyn Disk>,
+    fails: AtomicBool,
+}
+
+impl DiskLayer for FailingDisk {
+    fn below(&self) -> &dyn Disk {
+        &*self.below
+    }
+
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
+        self.below.read_many(reads);
+        if self.fails.load(Ordering::Relaxed) {
+            reads.iter_mut().for_each(|read| read.buffer.fill(0xAA));
+        }
+    }
+}
+
 impl Move {
     fn begin(from: BackendKind, to: BackendKind, seed: u64) -> Self {
+        Self::begin_on(from, to, seed, |disk| disk)
+    }
+
+    /// Begins a move to a backend on this disk.
+    fn begin_on(
+        from: BackendKind,
+        to: BackendKind,
+        seed: u64,
+        on: impl FnOnce(Arc<dyn Disk>) -> Arc<dyn Disk>,
+    ) -> Self {
         let mut pair = Pair::new(from, seed);
         pair.create(1);
         pair.create(2);
         (0..CHANGES).for_each(|_| pair.step(true));
         (0..8).for_each(|_| pair.change_volume());
         let superblock = pair.superblock.clone();
-        pair.backend.begin_move(to, (pair.metadata(), &superblock), CACHE_BYTES);
+        pair.backend.begin_move(
+            to,
+            BackendContext::new(on(pair.metadata()), &superblock),
+            CACHE_BYTES,
+        );
         pair.is_moved = true;
         Self { pair, hidden: None, steps: 0 }
     }
@@ -188,6 +226,80 @@ fn a_move_that_is_given_up_leaves_the_old_backend_and_no_slot() {
     }
 }
 
+/// The instant from which on the new backend fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FailsAfter {
+    /// Everything is copied, and a checkpoint of the old backend is under way.
+    Copy,
+    /// The next checkpoint will be that of the new backend.
+    BeginSwitch,
+    /// That checkpoint has the state of the new backend.
+    Freeze,
+}
+
+/// Makes changes that the new backend has to read for, until one fails or the move has.
+fn change_until_failed(moving: &mut Move) -> Option<String> {
+    let backend = &mut moving.pair.backend;
+    for number in 0..1000 {
+        let (lbn, pbn) = (Lbn(number * 20), Pbn::new(100_000 + number as u32).unwrap());
+        let (volume, checksum) = (VolumeId(1), checksum_of(pbn.number()));
+        let fingerprint = Fingerprint::NONE;
+        let change = Change::Store { volume, lbn, pbn, fingerprint, checksum };
+        if let Err(error) = backend.apply(&[change], &mut Vec::new()) {
+            return Some(error.to_string());
+        }
+        let mut places = Vec::new();
+        backend.look_up(volume, &[lbn], &mut places).unwrap();
+        assert_eq!(places, [stored(pbn.number())], "the pool has its change");
+        if backend.has_move_failed() {
+            return None;
+        }
+    }
+    panic!("the new backend reads nothing");
+}
+
+/// A failure of the new backend ends the move and no change, until its own root may be durable: a
+/// change that it does not have must not be acknowledged then.
+#[test]
+fn a_change_fails_with_the_new_backend_only_if_its_root_may_be_durable() {
+    use FailsAfter::{BeginSwitch, Copy, Freeze};
+    for to in [BackendKind::Table, BackendKind::BTree, BackendKind::Compact] {
+        for fails_after in [Copy, BeginSwitch, Freeze] {
+            let mut disk = None;
+            let mut moving = Move::begin_on(BackendKind::Log, to, 7, |below| {
+                let failing = Arc::new(FailingDisk { below, fails: AtomicBool::new(false) });
+                disk = Some(Arc::clone(&failing));
+                failing
+            });
+            moving.copy();
+            moving.pair.backend.freeze();
+            moving.pair.write();
+            drop(moving.pair.backend.finish());
+            if fails_after == Copy {
+                moving.pair.backend.freeze();
+                moving.pair.write();
+            } else {
+                assert!(moving.pair.backend.begin_switch().unwrap());
+            }
+            if fails_after == Freeze {
+                moving.pair.backend.freeze();
+                assert_eq!(moving.pair.write().backend, to);
+            }
+            disk.unwrap().fails.store(true, Ordering::Relaxed);
+            let failed = change_until_failed(&mut moving);
+            assert_eq!(failed.is_some(), fails_after == Freeze, "{to:?} {fails_after:?}");
+            if fails_after == Copy {
+                drop(moving.pair.backend.finish());
+            }
+            if fails_after != Freeze {
+                moving.pair.backend.freeze();
+                assert_eq!(moving.pair.backend.kind(), BackendKind::Log, "it stays");
+                assert!(moving.pair.backend.give_up_move().and_then(GivenUp::reason).is_some());
+            }
+        }
+    }
+}
+
 /// While a clone is copied, the volume that it began as gets an entry of the clone. They differ no
 /// more, so that the copy would not find it.
 #[test]
@@ -201,7 +313,11 @@ fn a_base_that_becomes_equal_to_its_clone_changes_the_clone() {
             pair.clone_volume(1);
             pair.store(clone, 5);
             let superblock = pair.superblock.clone();
-            pair.backend.begin_move(to, (pair.metadata(), &superblock), CACHE_BYTES);
+            pair.backend.begin_move(
+                to,
+                BackendContext::new(pair.metadata(), &superblock),
+                CACHE_BYTES,
+            );
             let mut begun = 0;
             while begun < 2 {
                 let step = pair.backend.prepare_step().unwrap().unwrap();
@@ -235,7 +351,11 @@ fn clones_take_no_room_of_their_own_after_a_move() {
                 (0..20_000).for_each(|_| pair.step(false));
                 (0..clones).for_each(|_| pair.clone_volume(1));
                 let superblock = pair.superblock.clone();
-                pair.backend.begin_move(to, (pair.metadata(), &superblock), CACHE_BYTES);
+                pair.backend.begin_move(
+                    to,
+                    BackendContext::new(pair.metadata(), &superblock),
+                    CACHE_BYTES,
+                );
                 let mut moving = Move { pair, hidden: None, steps: 0 };
                 while let Some(step) = moving.pair.backend.prepare_step().unwrap() {
                     if !moving.pair.backend.step(&step) {

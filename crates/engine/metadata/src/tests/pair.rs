@@ -2,8 +2,8 @@
 
 use super::{CACHE_BYTES, NEW, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
 use crate::{
-    BackendContext, Checkpoint, Damage, Index, LoadOptions, Map, MetadataBackend, MovableBackend,
-    PageWrites, Repair, Sealed, Volumes, empty, load,
+    BackendContext, Checkpoint, Damage, Index, IndexSampling, LoadOptions, Map, MetadataBackend,
+    MovableBackend, PageWrites, Repair, Sealed, Volumes, empty, load,
 };
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::{Disk, FileDisk};
@@ -72,6 +72,8 @@ pub(super) struct Pair {
     /// PBNs that were freed and that no checkpoint needs.
     free: Vec<u32>,
     pub(super) generation: u64,
+    /// The contents that the index has after the next opening.
+    pub(super) sampling: IndexSampling,
     _directory: tempfile::TempDir,
 }
 
@@ -95,6 +97,7 @@ impl Pair {
             next_pbn: 1,
             free,
             generation: 0,
+            sampling: IndexSampling::ALL,
             _directory: directory,
         }
     }
@@ -359,7 +362,7 @@ impl Pair {
     pub(super) fn reload_from(&mut self, disk: Arc<dyn Disk>, root: &Root, cache_bytes: u64) {
         let options = LoadOptions { cache_bytes, salvages: false };
         let mut damage = Damage::default();
-        let home = BackendContext::new(disk, &self.superblock);
+        let home = BackendContext::new(disk, &self.superblock).with_sampling(self.sampling);
         self.backend = MovableBackend::new(load(&home, root, options, &mut damage).unwrap());
         self.backend.settle().unwrap();
         assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));

@@ -2,7 +2,7 @@
 
 use super::pair::Pair;
 use super::{checksum_of, record};
-use crate::{Checkpoint, Index, Map, MetadataBackend, Repair};
+use crate::{BackendContext, Checkpoint, Index, Map, MetadataBackend, Repair};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
 use gemelo_format::{
@@ -155,5 +155,71 @@ fn a_replay_reads_its_pages_in_lists() {
         let lists = read(&disk.lists) - lists;
         assert!(lists <= 2 + ABOVE_PAGES, "{kind:?}: {lists} lists");
         assert_eq!(pair.backend.prove(1).unwrap(), Vec::<String>::new(), "{kind:?}");
+    }
+}
+
+/// The pages of a replay are counted while its changes are made, also those of a snapshot that is
+/// compared, and after a checkpoint that failed.
+#[test]
+fn a_replay_reads_as_many_pages_as_were_counted() {
+    for kind in [BackendKind::Table, BackendKind::Compact] {
+        let (mut pair, disk) = opened(kind, 0);
+        let overwrite = |fresh| (0..LEAVES).map(move |leaf| store(leaf, pbn_of(leaf) + fresh));
+        // An entry of the map and a count for each LBN, later also an entry of the snapshot.
+        for (fresh, pages_of_leaf) in [(1, 2), (2, 3)] {
+            let before = read(&disk.pages);
+            pair.backend.replay(&overwrite(fresh).collect::<Vec<_>>(), &mut Vec::new()).unwrap();
+            let pages = read(&disk.pages) - before;
+            let counted = pair.backend.replay_reads();
+            assert_eq!(counted, pages_of_leaf * LEAVES, "{kind:?}");
+            assert!((counted..=counted + ABOVE_PAGES).contains(&pages), "{kind:?}: {pages} pages");
+            pair.backend.freeze();
+            pair.backend.abandon();
+            assert_eq!(pair.backend.replay_reads(), counted, "{kind:?}");
+            pair.apply(&Change::Clone {
+                source: VolumeId(1),
+                volume: VolumeId(1 + fresh),
+                name: format!("v{fresh}"),
+                read_only: true,
+                created_s: None,
+            });
+            overwrite(5).for_each(|change| drop(pair.apply(&change)));
+            pair.backend.freeze();
+            let root = pair.write();
+            pair.backend.finish();
+            assert_eq!(pair.backend.replay_reads(), 0, "{kind:?}");
+            pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, LARGE_CACHE_BYTES);
+        }
+    }
+}
+
+/// Writers wait for a step of a move, so it reads what it needs before, in lists.
+#[test]
+fn a_step_of_a_move_reads_nothing_itself() {
+    for (from, to) in [
+        (BackendKind::Table, BackendKind::Log),
+        (BackendKind::BTree, BackendKind::Compact),
+        (BackendKind::Compact, BackendKind::Table),
+    ] {
+        let (mut pair, disk) = opened(from, 0);
+        while pair.backend.catch_up().unwrap() {}
+        let superblock = pair.superblock.clone();
+        pair.backend.begin_move(
+            to,
+            BackendContext::new(pair.metadata(), &superblock),
+            LARGE_CACHE_BYTES,
+        );
+        let begun = read(&disk.pages);
+        loop {
+            let step = pair.backend.prepare_step().unwrap().unwrap();
+            let before = read(&disk.pages);
+            let is_more = pair.backend.step(&step);
+            assert_eq!(read(&disk.pages), before, "{from:?} to {to:?}");
+            if !is_more {
+                break;
+            }
+        }
+        assert!(!pair.backend.has_move_failed());
+        assert!(read(&disk.pages) > begun, "{from:?} to {to:?}: the records are on disk");
     }
 }

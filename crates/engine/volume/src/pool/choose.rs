@@ -4,6 +4,7 @@ use super::{FullPool, PoolOptions};
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
 use gemelo_format::BackendKind;
+use gemelo_metadata::IndexSampling;
 
 /// The backends that are tried, the fastest first.
 const TRIED: [BackendKind; 3] = [BackendKind::Log, BackendKind::Compact, BackendKind::Table];
@@ -21,15 +22,19 @@ pub struct ChosenBackend {
 
 impl PoolOptions {
     /// Chooses the fastest backend whose metadata fit in this memory when the pool is full, with
-    /// one LBN for each block, and with a cache of this size.
+    /// one LBN for each block, a cache of this size, and an index in memory of this sample.
     ///
     /// # Errors
     /// Fails if an option is out of range, or if no backend fits.
-    pub fn choose_backend(&self, memory_bytes: u64, cache_bytes: u64) -> Result<ChosenBackend> {
+    pub fn choose_backend(
+        &self,
+        memory_bytes: u64,
+        (cache_bytes, sampling): (u64, IndexSampling),
+    ) -> Result<ChosenBackend> {
         let mut too_large = Vec::new();
         for backend in TRIED {
             let options = Self { backend, ..self.clone() };
-            let FullPool { needs, .. } = options.needs(1.0, cache_bytes)?;
+            let FullPool { needs, .. } = options.needs(1.0, (cache_bytes, sampling))?;
             if needs.memory_bytes <= memory_bytes {
                 let memory_bytes = needs.memory_bytes;
                 return Ok(ChosenBackend { backend, memory_bytes, too_large });
@@ -57,7 +62,7 @@ mod tests {
 
     fn choose(capacity_bytes: u64, memory_bytes: u64) -> Result<ChosenBackend> {
         let options = PoolOptions { capacity_bytes, ..PoolOptions::default() };
-        options.choose_backend(memory_bytes, 256 * MIB)
+        options.choose_backend(memory_bytes, (256 * MIB, IndexSampling::ALL))
     }
 
     #[test]

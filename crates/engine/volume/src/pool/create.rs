@@ -10,7 +10,7 @@ use gemelo_format::{
     MAX_PACKED_BLOCK_BYTES, PAGE_BYTES, Page, Pbn, PoolSeed, Regions, Root, SlotWrite, StoreKind,
     Superblock, is_block_size,
 };
-use gemelo_metadata::{BackendContext, Needs, NewMetadata, PlannedPool, Sealed};
+use gemelo_metadata::{BackendContext, IndexSampling, Needs, NewMetadata, PlannedPool, Sealed};
 use gemelo_store::PoolDisks;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -143,11 +143,16 @@ impl PoolOptions {
 
     /// Estimates the memory and the space that the metadata of such a pool need when it is full,
     /// with the journal and the map of free blocks. Each stored content has `dedup_ratio`
-    /// references on average, and the cache has `cache_bytes`.
+    /// references on average, the cache has this many bytes, and an index in memory has this
+    /// sample.
     ///
     /// # Errors
     /// Fails if an option is out of range.
-    pub fn needs(&self, dedup_ratio: f64, cache_bytes: u64) -> Result<FullPool> {
+    pub fn needs(
+        &self,
+        dedup_ratio: f64,
+        (cache_bytes, sampling): (u64, IndexSampling),
+    ) -> Result<FullPool> {
         self.check()?;
         let data_blocks = self.data_blocks();
         let stored_blocks = data_blocks - RESERVED_BLOCKS;
@@ -157,6 +162,7 @@ impl PoolOptions {
             used_blocks: stored_blocks,
             mapped_blocks,
             cache_bytes,
+            sampling,
         };
         let needs = gemelo_metadata::estimate(self.backend, &pool);
         let needs = Needs {

@@ -19,6 +19,7 @@ mod proof;
 mod recompress;
 mod remove;
 mod repair;
+mod replay;
 mod replayed_data;
 mod scrub;
 mod set_apart;

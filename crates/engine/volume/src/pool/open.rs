@@ -2,6 +2,7 @@
 
 use super::past_loss::PastLoss;
 use super::proof::Prover;
+use super::replay::Replay;
 use super::replayed_data::{ReplayedData, hold_in};
 use super::{LossChoice, Pool, Tuning};
 use crate::engine::{ContentSpace, ContentStore, Engine, EngineParts, Health, Remembered, Worker};
@@ -11,8 +12,8 @@ use gemelo_base::Clock;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, Commit, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS,
-    MapEntry, PackedPlace, Pbn, PoolSeed, Reading, ReplayOptions, Root, StoreKind, Superblock,
-    VolumeId, WHOLE_SLOT, find_roots, replay_journal,
+    MapEntry, PackedPlace, Pbn, PoolSeed, Reading, ReplayOptions, ReplayedCommit, Root, StoreKind,
+    Superblock, VolumeId, WHOLE_SLOT, find_roots, replay_journal,
 };
 use gemelo_metadata::{
     BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
@@ -71,29 +72,33 @@ const fn at_loss(salvage: Option<LossChoice>) -> AtLoss {
 pub(crate) fn recover(
     disks: &PoolDisks,
     salvage: Option<LossChoice>,
-    cache_bytes: u64,
+    tuning: &Tuning,
 ) -> Result<Recovered> {
-    let is_salvaged = salvage.is_some();
-    let mut damage = Damage::default();
+    let (is_salvaged, mut damage) = (salvage.is_some(), Damage::default());
     let superblock = disks.read_superblock(&mut damage.harmless)?;
     let seed = PoolSeed::of(&superblock);
     let store = disks.store(&superblock);
     damage.harmless.extend(store.check_labels()?);
-    let options = LoadOptions { cache_bytes, salvages: is_salvaged };
-    let Loaded { mut backend, root, newest } = load(disks, &superblock, options, &mut damage)?;
+    let options = LoadOptions { cache_bytes: tuning.cache_bytes, salvages: is_salvaged };
+    let home = BackendContext::new(Arc::clone(&disks.metadata), &superblock)
+        .with_sampling(tuning.index_sampling);
+    let Loaded { mut backend, root, newest } = load(&home, options, &mut damage)?;
     let mut past_loss = PastLoss::default();
     let mut replayed_data = ReplayedData::new(&superblock, &store);
     let options = ReplayOptions { at_loss: at_loss(salvage), reading: Reading::OneGood };
     let prover = Prover::new(disks, &store, &superblock, is_salvaged);
     let prove = |contents: &[_]| prover.prove(contents);
-    let apply = |mut commit| {
+    let mut replay = Replay::default();
+    let apply = |mut commit: ReplayedCommit| {
         replayed_data.take_from(&mut commit)?;
-        match commit.follows_loss {
-            true => past_loss.apply(&mut *backend, &commit),
-            false => Ok(backend.replay(&commit.changes, &mut Vec::new())?),
+        if !commit.follows_loss {
+            return replay.take(commit.changes, &mut *backend);
         }
+        replay.make(&mut *backend)?;
+        past_loss.apply(&mut *backend, &commit)
     };
     let replayed = replay_journal(&*disks.metadata, &superblock, &root, options, prove, apply)?;
+    replay.make(&mut *backend)?;
     for number in &replayed.mended {
         damage.harmless.push(format!("both copies of commit {number} in part"));
     }
@@ -153,25 +158,19 @@ struct Loaded {
 }
 
 /// Loads the newest checkpoint. A salvage takes the one before it if that one is damaged.
-fn load(
-    disks: &PoolDisks,
-    superblock: &Superblock,
-    options: LoadOptions,
-    damage: &mut Damage,
-) -> Result<Loaded> {
-    let found = find_roots(&*disks.metadata, superblock, PoolSeed::of(superblock))?;
+fn load(home: &BackendContext<'_>, options: LoadOptions, damage: &mut Damage) -> Result<Loaded> {
+    let found = find_roots(&*home.disk, home.superblock, PoolSeed::of(home.superblock))?;
     for offset in found.to_repair {
         damage.harmless.push(format!("the root at byte {offset}"));
     }
     let newest = found.newest.generation;
     let mut root = found.newest;
-    let home = BackendContext::new(Arc::clone(&disks.metadata), superblock);
-    let mut loaded = gemelo_metadata::load(&home, &root, options, damage);
+    let mut loaded = gemelo_metadata::load(home, &root, options, damage);
     if let (true, Err(MetadataError::Damaged { .. }), Some(older)) =
         (options.salvages, &loaded, found.older)
     {
         root = older;
-        loaded = gemelo_metadata::load(&home, &root, options, damage);
+        loaded = gemelo_metadata::load(home, &root, options, damage);
     }
     Ok(Loaded { backend: loaded?, root, newest })
 }
@@ -241,7 +240,7 @@ impl Pool {
     /// # Errors
     /// Fails if the disks hold no pool, or if the pool is too damaged to be served.
     pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
-        let recovered = recover(&disks, None, tuning.cache_bytes)?;
+        let recovered = recover(&disks, None, &tuning)?;
         Self::of_recovered(disks, recovered, tuning, clock)
     }
 

@@ -34,7 +34,7 @@ pub fn repair(
     monitor: &dyn Monitor,
     stop: &StopFlag,
 ) -> Result<RepairPlan> {
-    let mut recovered = recover(disks, Some(options.choice), Tuning::default().cache_bytes)?;
+    let mut recovered = recover(disks, Some(options.choice), &Tuning::default())?;
     let mut judge = Judge::new(&recovered, disks.copies())?;
     let assessment = assess(&mut judge, &recovered, options.data, (monitor, stop))?;
     let plan = plan(&mut recovered, &assessment);
@@ -75,7 +75,7 @@ pub fn repair_outlook(
     monitor: &dyn Monitor,
     stop: &StopFlag,
 ) -> Result<RepairOutlook> {
-    let salvage = |choice| recover(disks, Some(choice), Tuning::default().cache_bytes);
+    let salvage = |choice| recover(disks, Some(choice), &Tuning::default());
     let mut recovered = match salvage(LossChoice::RollBack) {
         Ok(recovered) => recovered,
         Err(VolumeError::Damaged { what }) => {

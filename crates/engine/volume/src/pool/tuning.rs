@@ -2,6 +2,7 @@
 
 use crate::engine::{FinderPolicy, FinderTuning, InlineOverload, LayoutTuning};
 use gemelo_disk::{IoMode, SystemCache};
+use gemelo_metadata::IndexSampling;
 use std::time::Duration;
 
 /// Settings of an open pool. They are not stored on disk.
@@ -20,6 +21,12 @@ pub struct Tuning {
     /// Memory in bytes for pages and changes of the metadata of a pool with the backend `table`,
     /// `btree` or `compact`: at least 64 KiB. The index of `compact` is not in it.
     pub cache_bytes: u64,
+    /// The contents that the index of `compact` has in memory. Of the others, it finds those that
+    /// were written beside them.
+    pub index_sampling: IndexSampling,
+    /// The most pages of the metadata that an opening after a crash may have to read for the journal
+    /// with these backends. Half of them ask for a checkpoint, and all make writers wait for it.
+    pub max_replay_reads: u64,
     /// `true` if commits, checkpoints and the search for duplicates run in the background.
     /// Otherwise each runs only when it is asked for or a request needs it.
     pub background: bool,
@@ -52,6 +59,9 @@ pub struct Tuning {
 /// Bytes of the cache of contents, unless they are set.
 const CONTENT_CACHE_BYTES: u64 = 256 << 20;
 
+/// Five seconds of a disk that reads 20,000 pages a second at random.
+const MAX_REPLAY_READS: u64 = 100_000;
+
 impl Default for Tuning {
     fn default() -> Self {
         Self {
@@ -61,6 +71,8 @@ impl Default for Tuning {
             read_only: false,
             max_references: u32::MAX,
             cache_bytes: 256 << 20,
+            index_sampling: IndexSampling::ALL,
+            max_replay_reads: MAX_REPLAY_READS,
             background: true,
             finder: FinderTuning::default(),
             inline_overload: InlineOverload::default(),

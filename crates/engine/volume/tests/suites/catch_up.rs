@@ -2,10 +2,10 @@
 //! on disk and with one that is computed from the records.
 
 use crate::common::simulated::Simulation;
-use crate::common::{BLOCK, content, options_with, tuning, write};
+use crate::common::{BLOCK, content, open, options_with, read, tuning, write};
 use gemelo_base::{Clock, ManualClock};
 use gemelo_format::{BackendKind, DedupMode};
-use gemelo_volume::{Pool, Tuning};
+use gemelo_volume::{IndexSampling, Pool, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,6 +39,30 @@ fn reopened(backend: BackendKind, background: bool, clock: Arc<dyn Clock>) -> Po
     write(&pool.volume("a").unwrap(), 0, &bytes()).unwrap();
     pool.close().unwrap();
     Pool::open_disks(simulation.disks(), Tuning { background, ..tuning() }, clock).unwrap()
+}
+
+/// A content that the index does not have, and that is not found beside one that it has, is stored
+/// again.
+#[test]
+fn a_sampled_index_finds_what_comes_in_order_again() {
+    let simulation = Simulation::new(1);
+    let options = options_with(BackendKind::Compact, 3 * BLOCKS);
+    Pool::format(&simulation.disks(), &options).unwrap();
+    let index_sampling = IndexSampling::one_in(32).unwrap();
+    let tuning = Tuning { index_sampling, cache_bytes: 4 << 20, ..tuning() };
+    let pool = open(&simulation.disks(), tuning).unwrap();
+    for name in ["a", "b"] {
+        pool.create_volume(name, BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+        write(&pool.volume(name).unwrap(), 0, &bytes()).unwrap();
+        pool.checkpoint().unwrap();
+    }
+    let stat = pool.stat().unwrap();
+    assert!((BLOCKS..BLOCKS * 21 / 20).contains(&stat.physical_blocks), "{stat:?}");
+    assert!(stat.index_entries < BLOCKS / 25, "{stat:?}");
+    for name in ["a", "b"] {
+        assert!(read(&pool.volume(name).unwrap(), 0, BLOCKS as usize * BLOCK).unwrap() == bytes());
+    }
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }
 
 fn assert_finds_all(pool: &Pool, what: &str) {

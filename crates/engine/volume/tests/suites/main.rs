@@ -48,6 +48,7 @@ mod races;
 mod ready;
 mod recompress;
 mod refused;
+mod replay;
 mod roots;
 mod rot;
 mod rot_storm;

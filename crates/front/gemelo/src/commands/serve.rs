@@ -21,7 +21,7 @@ use gemelo_serve::{
     whole_percent,
 };
 use gemelo_vhost::VhostFrontEnd;
-use gemelo_volume::{InlineOverload, Tuning};
+use gemelo_volume::{IndexSampling, InlineOverload, Tuning};
 use permissions::{FileMode, GroupId};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -174,6 +174,10 @@ pub(crate) struct Arguments {
     /// [default: as the pool was made, 256m]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
     metadata_cache: Option<Size>,
+    /// Contents of which one is in the index of the backend compact: a power of two from 1 to 1024.
+    /// Others are found if they were written beside one that is [default: as the pool was made, 1]
+    #[arg(long, help_heading = TUNING, value_name = "COUNT")]
+    index_sample: Option<IndexSampling>,
     /// Memory for contents that were written, until they are on the disk [default: as the pool was
     /// made, 64m]
     #[arg(long, help_heading = TUNING, value_name = "SIZE")]
@@ -253,6 +257,7 @@ impl Arguments {
             scrub_interval_ms: self.scrub_interval.map(milliseconds),
             scrub_bytes_per_s: self.scrub_rate.map(|rate| rate.0),
             metadata_cache_bytes: self.metadata_cache.map(|cache| cache.0),
+            index_sample: self.index_sample,
             cache_bytes: self.cache.map(|cache| cache.0),
             write_buffer_bytes: self.write_buffer.map(|memory| memory.0),
             max_journal_data_bytes: self.journal_data.map(|contents| contents.0),

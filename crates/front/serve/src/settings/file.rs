@@ -4,7 +4,7 @@ use super::{Settings, whole_percent};
 use gemelo_base::DailyWindow;
 use gemelo_base::units::{parse_duration, parse_percent, parse_size};
 use gemelo_disk::IoMode;
-use gemelo_volume::InlineOverload;
+use gemelo_volume::{IndexSampling, InlineOverload};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The file as it is read, with the names of options.
@@ -40,6 +40,8 @@ struct Read {
     layout_rate: Option<u64>,
     #[serde(deserialize_with = "size")]
     metadata_cache: Option<u64>,
+    #[serde(deserialize_with = "sample")]
+    index_sample: Option<IndexSampling>,
     #[serde(deserialize_with = "size")]
     cache: Option<u64>,
     #[serde(deserialize_with = "size")]
@@ -71,6 +73,7 @@ struct Written {
     scrub_rate: Option<u64>,
     layout_rate: Option<u64>,
     metadata_cache: Option<u64>,
+    index_sample: Option<u32>,
     cache: Option<u64>,
     write_buffer: Option<u64>,
     journal_data: Option<u64>,
@@ -137,6 +140,12 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Er
     parse_size(&value.text()).map(Some).map_err(serde::de::Error::custom)
 }
 
+/// Reads the contents of which one is in an index, such as `32`.
+fn sample<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IndexSampling>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    value.text().parse().map(Some).map_err(serde::de::Error::custom)
+}
+
 /// Reads a duration in milliseconds from `"5s"`, or from `5`, which means seconds.
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let value = Value::deserialize(deserializer)?;
@@ -184,6 +193,7 @@ impl From<Settings> for Written {
             scrub_rate: settings.scrub_bytes_per_s,
             layout_rate: settings.layout_bytes_per_s,
             metadata_cache: settings.metadata_cache_bytes,
+            index_sample: settings.index_sample.map(IndexSampling::rate),
             cache: settings.cache_bytes,
             write_buffer: settings.write_buffer_bytes,
             journal_data: settings.max_journal_data_bytes,
@@ -211,6 +221,7 @@ impl From<Read> for Settings {
             scrub_bytes_per_s: read.scrub_rate,
             layout_bytes_per_s: read.layout_rate,
             metadata_cache_bytes: read.metadata_cache,
+            index_sample: read.index_sample,
             cache_bytes: read.cache,
             write_buffer_bytes: read.write_buffer,
             max_journal_data_bytes: read.journal_data,

@@ -11,7 +11,7 @@ use gemelo_base::DailyWindow;
 use gemelo_base::units::format_size;
 use gemelo_disk::IoMode;
 use gemelo_place::PoolPlace;
-use gemelo_volume::{FinderTuning, InlineOverload, LayoutTuning, Tuning};
+use gemelo_volume::{FinderTuning, IndexSampling, InlineOverload, LayoutTuning, Tuning};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -55,6 +55,8 @@ pub struct Settings {
     /// Bytes of memory for pages and changes of the metadata of the backends `table`, `btree` and
     /// `compact`.
     pub metadata_cache_bytes: Option<u64>,
+    /// The contents that the index of the backend `compact` has in memory.
+    pub index_sample: Option<IndexSampling>,
     /// Bytes of memory for contents that were written lately or are read often, for readers.
     pub cache_bytes: Option<u64>,
     /// Bytes of memory for contents that were written, until they are on the disk.
@@ -173,6 +175,7 @@ impl Settings {
             scrub_interval_ms: self.scrub_interval_ms.or(other.scrub_interval_ms),
             scrub_bytes_per_s: self.scrub_bytes_per_s.or(other.scrub_bytes_per_s),
             metadata_cache_bytes: self.metadata_cache_bytes.or(other.metadata_cache_bytes),
+            index_sample: self.index_sample.or(other.index_sample),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.or(other.write_buffer_bytes),
             max_journal_data_bytes: self.max_journal_data_bytes.or(other.max_journal_data_bytes),
@@ -206,6 +209,7 @@ impl Settings {
             finder: self.finder_tuning(),
             inline_overload: self.inline_overload.unwrap_or(usual.inline_overload),
             cache_bytes: self.metadata_cache_bytes.unwrap_or(usual.cache_bytes),
+            index_sampling: self.index_sample.unwrap_or(usual.index_sampling),
             content_cache_bytes: self.cache_bytes.or(usual.content_cache_bytes),
             write_buffer_bytes: self.write_buffer_bytes.unwrap_or(usual.write_buffer_bytes),
             max_journal_data_bytes: self.max_journal_data_bytes.or(usual.max_journal_data_bytes),
@@ -294,6 +298,7 @@ mod tests {
             scrub_interval_ms: Some(604_800_000),
             scrub_bytes_per_s: Some(8 << 20),
             metadata_cache_bytes: Some(64 << 20),
+            index_sample: IndexSampling::one_in(32),
             cache_bytes: Some(96 << 20),
             write_buffer_bytes: Some(32 << 20),
             max_journal_data_bytes: Some(128 << 10),
@@ -337,7 +342,7 @@ mod tests {
                        finder-delay = \"1m\"\nfinder-max-delay = \"2m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
                        finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\n\
                        scrub-interval = \"7d\"\nscrub-rate = \"8m\"\nlayout-rate = \"20m\"\n\
-                       finder-memory = \"8m\"\nmetadata-cache = \"64m\"\ncache = \"96m\"\nwrite-buffer = \"32m\"\njournal-data = \"128k\"\n\
+                       finder-memory = \"8m\"\nmetadata-cache = \"64m\"\nindex-sample = 32\ncache = \"96m\"\nwrite-buffer = \"32m\"\njournal-data = \"128k\"\n\
                        collect-rate = 0\ninline-overload = \"defer\"\n";
         assert_eq!(parse(options).unwrap(), all());
     }

@@ -15,6 +15,7 @@ use super::layer::{Layer, Position};
 use super::layout::{IndexEdit, IndexState, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::table::TableLayout;
+use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree};
 use parking_lot::{Mutex, RwLock};
@@ -39,14 +40,16 @@ pub(crate) struct MemoryIndex {
     table: Arc<RwLock<Table>>,
     /// The edits of the checkpoint that is being written.
     unfinished: Arc<Mutex<Vec<IndexEdit>>>,
+    sampling: IndexSampling,
 }
 
 impl MemoryIndex {
-    /// Adds and removes entries. One that is there is not added again.
+    /// Adds and removes entries, those of contents in the sample. One that is there is not added
+    /// again.
     pub(super) fn edit(&self, edits: &[IndexEdit]) {
         for some in edits.chunks(EDITS_AT_ONCE) {
             let mut table = self.table.write();
-            for IndexEdit { hash, pbn, comes } in some {
+            for IndexEdit { hash, pbn, comes } in some.iter().filter(|edit| self.has(edit.hash)) {
                 if *comes { table.add(*hash, *pbn) } else { table.remove(*hash, *pbn) }
             }
         }
@@ -70,40 +73,49 @@ impl MemoryIndex {
         self.edit(&back.collect::<Vec<_>>());
     }
 
+    const fn has(&self, hash: u64) -> bool {
+        self.sampling.has(hash)
+    }
+
     fn candidates(&self, hash: u64, found: &mut Vec<u32>) {
-        self.table.read().candidates(hash, MAX_CANDIDATES, found);
+        if self.has(hash) {
+            self.table.read().candidates(hash, MAX_CANDIDATES, found);
+        }
     }
 }
 
-/// Bits of a hash, for PBNs below this one.
-const fn hash_bits(pbn_end: u64) -> u32 {
+/// Bits of a hash, for PBNs below this one and contents of this sample.
+const fn hash_bits(pbn_end: u64, sampling: IndexSampling) -> u32 {
     let bits = u64::BITS - pbn_end.saturating_sub(1).leading_zeros();
     // A PBN has 32 bits, whatever a damaged root says.
     let bits = if bits > u32::BITS { u32::BITS } else { bits } + SPARE_BITS;
+    let bits = bits.saturating_sub(sampling.bits());
     if bits < MIN_HASH_BITS { MIN_HASH_BITS } else { bits }
 }
 
-/// Bytes that an index of this many entries takes, about, in a store of this many blocks. An entry
-/// has its PBN, its tag, and some 2 bits of its run; a twentieth more is not used in the slots and
-/// segments, and some sizes of slots have a segment that is filled in part.
-pub(in super::super) fn bytes_of(entries: u64, pbn_end: u64) -> u64 {
+/// Bytes that an index of this many contents, or of a sample of them, takes, about, in a store of
+/// this many blocks. An entry has its PBN, its tag, and some 2 bits of its run; a twentieth more is
+/// not used in the slots and segments, and some sizes of slots have a segment that is filled in
+/// part.
+pub(in super::super) fn bytes_of(contents: u64, pbn_end: u64, sampling: IndexSampling) -> u64 {
     const OPEN_BYTES: u64 = 1 << 20;
-    let entry_bits = u64::BITS - entries.leading_zeros();
-    let tag_and_run =
-        u64::from(hash_bits(pbn_end.max(2))).saturating_sub(u64::from(entry_bits)) + 3;
-    entries * (u64::from(entry_bits) + tag_and_run) * 21 / 20 / 8 + OPEN_BYTES
+    let entries = contents / u64::from(sampling.rate());
+    let bits_of = |number: u64| u64::from(u64::BITS - number.leading_zeros());
+    let hash_bits = u64::from(hash_bits(pbn_end.max(2), sampling));
+    let tag_and_run = hash_bits.saturating_sub(bits_of(entries)) + 3;
+    entries * (bits_of(contents) + tag_and_run) * 21 / 20 / 8 + OPEN_BYTES
 }
 
 impl IndexState for MemoryIndex {
-    fn empty(pbn_end: u64) -> Self {
-        let hash_bits = hash_bits(pbn_end);
+    fn empty(pbn_end: u64, sampling: IndexSampling) -> Self {
+        let hash_bits = hash_bits(pbn_end, sampling);
         let table = Arc::new(RwLock::new(Table::new(hash_bits)));
-        Self { table, unfinished: Arc::default() }
+        Self { table, unfinished: Arc::default(), sampling }
     }
 
-    fn load(stored: StoredIndex, pbn_end: u64) -> Result<Self> {
+    fn load(stored: StoredIndex, pbn_end: u64, sampling: IndexSampling) -> Result<Self> {
         if stored == StoredIndex::default() {
-            return Ok(Self::empty(pbn_end));
+            return Ok(Self::empty(pbn_end, sampling));
         }
         Err(MetadataError::damaged(
             "the checkpoint's table names an index, which `compact` has not",
@@ -209,7 +221,7 @@ mod tests {
     fn an_entry_takes_less_than_five_bytes_at_any_fill() {
         // A store of 2^28 blocks has tags of the same lengths as this one, and longer PBNs.
         const PBN_BITS: u32 = 20;
-        let index = MemoryIndex::empty(1 << PBN_BITS);
+        let index = MemoryIndex::empty(1 << PBN_BITS, IndexSampling::ALL);
         let edit = |pbn| IndexEdit { hash: mix64(u64::from(pbn)), pbn, comes: true };
         for first in (0..1 << PBN_BITS).step_by(4096) {
             index.edit(&(first..first + 4096).map(edit).collect::<Vec<_>>());

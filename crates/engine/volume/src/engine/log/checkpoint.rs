@@ -30,7 +30,7 @@ impl Log {
         self.checkpoint_alone()
     }
 
-    /// Writes a checkpoint if the backend's memory is full, or waits for the one that is under way.
+    /// Writes a checkpoint if the backend needs one, or waits for the one that is under way.
     pub(super) fn relieve(&self) -> Result<()> {
         if self.pressure() < Pressure::Full {
             return Ok(());
@@ -39,8 +39,16 @@ impl Log {
         if self.pressure() < Pressure::Full { Ok(()) } else { self.checkpoint_alone() }
     }
 
+    /// The need of a checkpoint: for the backend's memory, and for the time of an opening after a
+    /// crash.
     pub(super) fn pressure(&self) -> Pressure {
-        self.read().backend().pressure()
+        let (state, most) = (self.read(), self.tuning.max_replay_reads);
+        let of_replay = match state.backend().replay_reads() {
+            reads if reads >= most => Pressure::Full,
+            reads if reads >= most / 2 => Pressure::High,
+            _ => Pressure::Low,
+        };
+        of_replay.max(state.backend().pressure())
     }
 
     /// Does the same as [`Self::checkpoint`], for a caller that holds the checkpointer's lock.

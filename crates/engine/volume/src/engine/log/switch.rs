@@ -3,7 +3,7 @@
 use super::Log;
 use crate::error::Result;
 use gemelo_format::BackendKind;
-use gemelo_metadata::GivenUp;
+use gemelo_metadata::{BackendContext, GivenUp};
 use std::sync::Arc;
 
 impl Log {
@@ -15,7 +15,9 @@ impl Log {
         if state.backend.is_moving() {
             return Ok(false);
         }
-        let home = (Arc::clone(&self.disk), &self.superblock);
+        let sampling = self.tuning.index_sampling;
+        let home =
+            BackendContext::new(Arc::clone(&self.disk), &self.superblock).with_sampling(sampling);
         state.backend.begin_move(kind, home, self.tuning.cache_bytes);
         Ok(true)
     }

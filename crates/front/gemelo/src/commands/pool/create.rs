@@ -12,7 +12,7 @@ use gemelo_disk::IoMode;
 use gemelo_format::{BackendKind, Compression, FingerprintKind};
 use gemelo_place::PoolPlace;
 use gemelo_serve::{RequestFailure, SETTINGS, Settings};
-use gemelo_volume::{ChosenBackend, NewPool, PoolOptions, Tuning, about_backend};
+use gemelo_volume::{ChosenBackend, IndexSampling, NewPool, PoolOptions, Tuning, about_backend};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -48,6 +48,10 @@ pub(crate) struct Arguments {
     /// [default: 256m]
     #[arg(long, value_name = "SIZE")]
     metadata_cache: Option<Size>,
+    /// Contents of which one is in the index of the backend compact: a power of two from 1 to 1024.
+    /// Others are found if they were written beside one that is [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    index_sample: Option<IndexSampling>,
     /// Memory for contents that were written lately, while the pool is open; 0 for none [default:
     /// 256m; 0 where the system keeps what was written in memory]
     #[arg(long, value_name = "SIZE")]
@@ -125,6 +129,7 @@ impl Arguments {
             verify_bytes: self.verify_bytes.then_some(true),
             io: self.io,
             metadata_cache_bytes: self.metadata_cache.map(|cache| cache.0),
+            index_sample: self.index_sample,
             cache_bytes: self.cache.map(|cache| cache.0),
             layout_bytes_per_s: self.layout_rate.map(|rate| rate.0),
             ..Settings::default()
@@ -164,8 +169,9 @@ impl Arguments {
         let Some(memory) = self.memory else { return Ok(None) };
         let cache_bytes =
             self.metadata_cache.map_or(Tuning::default().cache_bytes, |cache| cache.0);
+        let sampling = self.index_sample.unwrap_or(IndexSampling::ALL);
         let ChosenBackend { backend, memory_bytes, too_large } =
-            options.choose_backend(memory.0, cache_bytes).or_bad_input()?;
+            options.choose_backend(memory.0, (cache_bytes, sampling)).or_bad_input()?;
         options.backend = backend;
         let others = too_large.iter().map(|(other, bytes)| {
             format!(", and {} would take {}", other.name(), format_size(*bytes))

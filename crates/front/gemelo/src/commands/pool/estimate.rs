@@ -8,7 +8,7 @@ use clap::Args;
 use gemelo_base::units::{format_count, format_percent, format_size};
 use gemelo_base::values::Size;
 use gemelo_format::BackendKind;
-use gemelo_volume::{FullPool, Needs, PoolOptions, Tuning};
+use gemelo_volume::{FullPool, IndexSampling, Needs, PoolOptions, Tuning};
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -26,6 +26,9 @@ pub(crate) struct Arguments {
     /// [default: 256m]
     #[arg(long, value_name = "SIZE")]
     metadata_cache: Option<Size>,
+    /// Contents of which one is in the index of the backend compact: a power of two from 1 to 1024
+    #[arg(long, value_name = "COUNT", default_value_t = IndexSampling::ALL)]
+    index_sample: IndexSampling,
     #[command(flatten)]
     json: JsonOutput,
 }
@@ -45,6 +48,7 @@ struct Input {
     block_bytes: u32,
     dedup_ratio: f64,
     metadata_cache_bytes: u64,
+    index_sample: IndexSampling,
 }
 
 #[derive(Serialize)]
@@ -71,6 +75,7 @@ impl Arguments {
             metadata_cache_bytes: self
                 .metadata_cache
                 .map_or(Tuning::default().cache_bytes, |cache| cache.0),
+            index_sample: self.index_sample,
         }
     }
 }
@@ -85,8 +90,8 @@ impl Estimate {
                 backend,
                 ..PoolOptions::default()
             };
-            let FullPool { stored_blocks, mapped_blocks, needs } =
-                options.needs(input.dedup_ratio, input.metadata_cache_bytes)?;
+            let FullPool { stored_blocks, mapped_blocks, needs } = options
+                .needs(input.dedup_ratio, (input.metadata_cache_bytes, input.index_sample))?;
             (estimate.stored_blocks, estimate.mapped_blocks) = (stored_blocks, mapped_blocks);
             estimate.backends.push(Row { backend, needs });
         }
@@ -134,7 +139,14 @@ mod tests {
     use super::*;
 
     fn input(capacity_bytes: u64, block_bytes: u32) -> Input {
-        Input { capacity_bytes, block_bytes, dedup_ratio: 1.0, metadata_cache_bytes: 256 << 20 }
+        let index_sample = IndexSampling::ALL;
+        Input {
+            capacity_bytes,
+            block_bytes,
+            dedup_ratio: 1.0,
+            metadata_cache_bytes: 256 << 20,
+            index_sample,
+        }
     }
 
     #[test]
@@ -145,6 +157,11 @@ mod tests {
         let index = of(BackendKind::Compact).memory_bytes - of(BackendKind::Table).memory_bytes;
         assert!((1 << 30..5 << 28).contains(&index), "{index} bytes of index");
         assert!(of(BackendKind::Log).memory_bytes > 8 << 30);
+        let sampled = IndexSampling::one_in(32).unwrap();
+        let sampled = Estimate::of(&Input { index_sample: sampled, ..input }).unwrap();
+        let of_sampled = |kind| sampled.backends.iter().find(|row| row.backend == kind).unwrap();
+        let less = of_sampled(BackendKind::Compact).needs.memory_bytes;
+        assert!(less < of(BackendKind::Compact).memory_bytes - index * 15 / 16);
         assert!(of(BackendKind::Compact).disk_bytes < 16 << 30);
         assert!(estimate.to_text(&input).contains("\ncompact  "));
     }

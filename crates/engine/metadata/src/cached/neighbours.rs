@@ -1,0 +1,118 @@
+//! Contents that lie beside those that an index of a sample has found, in bounded memory.
+//!
+//! Data that is written again usually comes in the order in which it was written before, and fresh
+//! contents get PBNs in that order. So the records around a content of the sample tell the PBNs of
+//! the contents that are looked up with it and after it (M. Lillibridge et al., *Sparse indexing*,
+//! FAST 2009). An entry may be out of date; the record of its PBN decides.
+
+use super::CachedBackend;
+use super::layout::Layout;
+use crate::error::Result;
+use gemelo_format::{Fingerprint, Identity, Part, Pbn};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
+
+/// Memory of an entry with its share of the lists, at most.
+const ENTRY_BYTES: u64 = 48;
+/// PBNs of a group, whose records are in one page.
+const GROUP: u32 = Part::Fingerprints.array_entries() as u32;
+
+/// PBNs by the lower half of the fingerprint. The groups that were read first are forgotten first.
+pub(super) struct Neighbours {
+    max_groups: usize,
+    pbns: HashMap<u64, u32>,
+    /// The groups in the order in which they were read, with their hashes.
+    groups: VecDeque<(u32, Vec<u64>)>,
+    known: HashSet<u32>,
+}
+
+impl Neighbours {
+    pub(super) fn new(bytes: u64) -> Self {
+        let max_groups = usize::try_from(bytes / (ENTRY_BYTES * u64::from(GROUP)));
+        Self {
+            max_groups: max_groups.unwrap_or(usize::MAX).max(2),
+            pbns: HashMap::new(),
+            groups: VecDeque::new(),
+            known: HashSet::new(),
+        }
+    }
+
+    /// Bytes of memory, at most.
+    pub(super) fn bytes(&self) -> u64 {
+        self.pbns.capacity() as u64 * ENTRY_BYTES
+    }
+
+    /// Adds the group of a content that was found, unless it has this content already, and the next
+    /// group, unless it is known.
+    fn add_missing(&self, pbn: Pbn, hash: u64, missing: &mut Vec<u32>) {
+        let (number, group) = (pbn.number(), pbn.number() / GROUP);
+        let is_told = self.known.contains(&group) && self.pbns.get(&hash) == Some(&number);
+        let next = group + 1;
+        missing.extend((!is_told).then_some(group));
+        missing.extend((!self.known.contains(&next)).then_some(next));
+    }
+
+    fn add(&mut self, group: u32, contents: impl Iterator<Item = (u64, u32)>) {
+        if !self.known.insert(group) {
+            self.groups.retain(|(other, _)| *other != group);
+        }
+        while self.groups.len() >= self.max_groups {
+            let Some((oldest, hashes)) = self.groups.pop_front() else { break };
+            self.known.remove(&oldest);
+            for hash in hashes {
+                self.pbns.remove(&hash);
+            }
+        }
+        let mut hashes = Vec::with_capacity(GROUP as usize);
+        for (hash, pbn) in contents {
+            self.pbns.insert(hash, pbn);
+            hashes.push(hash);
+        }
+        self.groups.push_back((group, hashes));
+    }
+
+    pub(super) fn find(&self, wanted: Fingerprint) -> Option<u32> {
+        self.pbns.get(&wanted.low()).copied()
+    }
+}
+
+impl<L: Layout> CachedBackend<L> {
+    /// Reads the records around contents of the sample that were found.
+    pub(super) fn read_neighbours(
+        &self,
+        wanted: &[Fingerprint],
+        found: &[Option<Pbn>],
+    ) -> Result<()> {
+        let mut missing = Vec::new();
+        {
+            let neighbours = self.neighbours.lock();
+            for (fingerprint, pbn) in wanted.iter().zip(found) {
+                if let Some(pbn) = pbn.filter(|_| self.sampling.has_content(*fingerprint)) {
+                    neighbours.add_missing(pbn, fingerprint.low(), &mut missing);
+                }
+            }
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        let end = u32::try_from(self.pbn_end()).unwrap_or(u32::MAX);
+        let pbns_of = |group: &u32| -> Range<u32> {
+            let first = group.saturating_mul(GROUP);
+            first.min(end)..first.saturating_add(GROUP).min(end)
+        };
+        let pbns: Vec<u32> = missing.iter().flat_map(pbns_of).collect();
+        let identities = self.identities_of(&pbns)?;
+        let mut neighbours = self.neighbours.lock();
+        let mut records = pbns.into_iter().zip(identities).peekable();
+        for group in missing {
+            let of_group = std::iter::from_fn(|| records.next_if(|(pbn, _)| pbn / GROUP == group));
+            neighbours.add(group, of_group.filter_map(content_of));
+        }
+        Ok(())
+    }
+}
+
+/// The lower half of the fingerprint of a PBN that has one.
+fn content_of((pbn, identity): (u32, Identity)) -> Option<(u64, u32)> {
+    let fingerprint = identity.fingerprint();
+    (!fingerprint.is_none()).then(|| (fingerprint.low(), pbn))
+}
