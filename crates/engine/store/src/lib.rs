@@ -33,8 +33,8 @@ pub use disks::{PoolDisks, store_of_kind};
 pub use free_veto::FreeVeto;
 pub use overlaid::{Contents, OverlaidStore};
 pub use packed::{
-    Codec, Compressed, FreeBlocks, NotPlaced, PackedCount, PackedStore, Packer, block_number,
-    packed_blocks,
+    Codec, Compressed, FreeBlocks, NotPlaced, PackedCount, PackedReader, PackedStore, Packer,
+    block_number, packed_blocks,
 };
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 
