@@ -3,11 +3,10 @@
 use crate::cut::OBJECT_BYTES;
 use crate::disk::{DiskContext, MemberDisk, ObjectDisk};
 use crate::error::{MemberError, Result};
-use crate::flight::Flight;
-use crate::lease_state::LeaseState;
+use crate::home::context_to_read;
 use crate::uri::DomainUri;
 use crate::watched::Watched;
-use gemelo_base::{Clock, ManualClock, random};
+use gemelo_base::{Clock, random};
 use gemelo_domain::{
     Client, Damage, DomainConfig, DomainError, IndexStats, MemberId, MemberValues, Members,
     NamedMember, NewMember, SharedSettings, Tenure, tend_fences,
@@ -306,13 +305,7 @@ impl DomainClient {
         if !look.has_pool {
             return Err(MemberError::NoPool { name: name.to_owned() });
         }
-        let context = DiskContext {
-            index: self.objects(),
-            member: look.member,
-            lease_state: Arc::new(LeaseState::until(Arc::new(ManualClock::new()), u64::MAX)),
-            flight: Flight::default(),
-            read_only: true,
-        };
+        let context = context_to_read(self.objects(), look.member);
         let disks = self.open_disks(&Arc::new(context))?.0;
         Ok(Inspection { client: Arc::clone(self), member: look.member, epoch: look.epoch, disks })
     }

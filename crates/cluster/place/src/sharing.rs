@@ -4,9 +4,9 @@
 use crate::error::{PlaceError, Result};
 use gemelo_base::{StopFlag, SystemClock};
 use gemelo_domain::MemberId;
-use gemelo_member::{DomainClient, LeaseState, MemberDisk, OBJECT_BYTES};
+use gemelo_member::{DomainClient, LeaseState, MemberDisk, OBJECT_BYTES, superblock_of};
 use gemelo_sharing::{
-    BlockStats, ObjectContents, Sharing, SharingOptions, SharingParts, SharingWorker, Stats,
+    BlockStats, Homes, ObjectContents, Sharing, SharingOptions, SharingParts, SharingWorker, Stats,
 };
 use gemelo_store::PoolDisks;
 use gemelo_volume::Pool;
@@ -36,11 +36,13 @@ impl MemberSharing {
     /// Reads the ledger of a member. Its last holder is fenced, or it is only looked at.
     pub(crate) fn load(client: &Arc<DomainClient>, member: MemberId) -> Result<Self> {
         let config = client.config();
+        let index = client.objects();
         let foreign = Arc::new(ObjectContents {
             objects: client.data_objects(),
             block_bytes: config.block_bytes,
             object_bytes: OBJECT_BYTES,
             name: |member, number| MemberDisk::Data.object(member, number),
+            homes: Homes::new(move |member| superblock_of(&index, member)),
         });
         let sharing = Sharing::load(SharingParts {
             objects: client.objects(),

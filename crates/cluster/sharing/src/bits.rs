@@ -1,11 +1,19 @@
 //! A set of PBNs as a bitmap: one bit for each block of the store.
+//!
+//! The bits are in pages. In a store that compresses, PBNs of the same slot follow one another for
+//! a page at least, so slots that few blocks use take no memory.
 
 use gemelo_format::Pbn;
+
+/// Words of a page.
+const PAGE_WORDS: usize = 64;
+
+type Page = Box<[u64; PAGE_WORDS]>;
 
 /// A set of PBNs. It grows with the largest PBN.
 #[derive(Debug, Default)]
 pub(crate) struct Bits {
-    words: Vec<u64>,
+    pages: Vec<Option<Page>>,
     count: u64,
     /// The word at which [`Self::take`] goes on.
     cursor: usize,
@@ -15,14 +23,41 @@ const fn place(pbn: Pbn) -> (usize, u64) {
     (pbn.index() / 64, 1 << (pbn.index() % 64))
 }
 
+/// The PBNs of a word, in ascending order.
+fn in_word(word: usize, bits: u64) -> impl Iterator<Item = Pbn> {
+    let set = (0..64).filter(move |bit| bits >> bit & 1 == 1);
+    set.filter_map(move |bit| Pbn::new((word * 64 + bit) as u32))
+}
+
 impl Bits {
+    fn word(&self, word: usize) -> Option<u64> {
+        self.pages.get(word / PAGE_WORDS)?.as_ref()?.get(word % PAGE_WORDS).copied()
+    }
+
+    fn word_mut(&mut self, word: usize) -> Option<&mut u64> {
+        self.pages.get_mut(word / PAGE_WORDS)?.as_mut()?.get_mut(word % PAGE_WORDS)
+    }
+
+    /// The words from this one on that have bits.
+    fn words_from(&self, first: usize) -> impl Iterator<Item = (usize, u64)> {
+        let pages = self.pages.iter().enumerate().skip(first / PAGE_WORDS);
+        let words =
+            pages.filter_map(|(at, page)| Some((at, page.as_ref()?))).flat_map(|(at, page)| {
+                page.iter().enumerate().map(move |(word, bits)| (at * PAGE_WORDS + word, *bits))
+            });
+        words.filter(move |(word, bits)| *word >= first && *bits != 0)
+    }
+
     /// Adds a PBN. Returns whether it is new.
     pub(crate) fn insert(&mut self, pbn: Pbn) -> bool {
         let (word, bit) = place(pbn);
-        if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
+        let page = word / PAGE_WORDS;
+        if page >= self.pages.len() {
+            self.pages.resize_with(page + 1, || None);
         }
-        let Some(bits) = self.words.get_mut(word) else { return false };
+        let Some(page) = self.pages.get_mut(page) else { return false };
+        let page = page.get_or_insert_with(|| Box::new([0; PAGE_WORDS]));
+        let Some(bits) = page.get_mut(word % PAGE_WORDS) else { return false };
         let is_new = *bits & bit == 0;
         *bits |= bit;
         self.count += u64::from(is_new);
@@ -32,7 +67,7 @@ impl Bits {
     /// Removes a PBN. Returns whether it was there.
     pub(crate) fn remove(&mut self, pbn: Pbn) -> bool {
         let (word, bit) = place(pbn);
-        let Some(bits) = self.words.get_mut(word) else { return false };
+        let Some(bits) = self.word_mut(word) else { return false };
         let was_there = *bits & bit != 0;
         *bits &= !bit;
         self.count -= u64::from(was_there);
@@ -41,27 +76,19 @@ impl Bits {
 
     pub(crate) fn contains(&self, pbn: Pbn) -> bool {
         let (word, bit) = place(pbn);
-        self.words.get(word).is_some_and(|bits| bits & bit != 0)
+        self.word(word).is_some_and(|bits| bits & bit != 0)
     }
 
     /// Returns all PBNs in ascending order.
     pub(crate) fn all(&self) -> Vec<Pbn> {
-        let in_word = |(word, bits): (usize, &u64)| {
-            let set = (0..64).filter(move |bit| bits >> bit & 1 == 1);
-            set.filter_map(move |bit| Pbn::new(word as u32 * 64 + bit)).collect::<Vec<Pbn>>()
-        };
-        self.words.iter().enumerate().filter(|(_, bits)| **bits != 0).flat_map(in_word).collect()
+        self.after(None, usize::MAX)
     }
 
     /// Returns the next PBNs in ascending order, at most `most`.
     pub(crate) fn after(&self, pbn: Option<Pbn>, most: usize) -> Vec<Pbn> {
         let first = pbn.map_or(0, |pbn| pbn.index() + 1);
-        let words = self.words.iter().enumerate().skip(first / 64).filter(|(_, bits)| **bits != 0);
-        let numbers = words.flat_map(|(word, bits)| {
-            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
-        });
-        let numbers = numbers.filter(|number| *number >= first);
-        numbers.filter_map(|number| Pbn::new(number as u32)).take(most).collect()
+        let pbns = self.words_from(first / 64).flat_map(|(word, bits)| in_word(word, bits));
+        pbns.filter(|pbn| pbn.index() >= first).take(most).collect()
     }
 
     pub(crate) const fn len(&self) -> u64 {
@@ -69,31 +96,31 @@ impl Bits {
     }
 
     /// Returns the bytes of memory.
-    pub(crate) const fn bytes(&self) -> u64 {
-        self.words.capacity() as u64 * 8
+    pub(crate) fn bytes(&self) -> u64 {
+        let pages = self.pages.iter().flatten().count() * PAGE_WORDS * size_of::<u64>();
+        (pages + self.pages.capacity() * size_of::<Option<Page>>()) as u64
     }
 
     /// Removes and returns the next PBNs in ascending order, at most `most`. It goes on where the
     /// last call ended, and begins at the front again after the end.
     pub(crate) fn take(&mut self, most: usize) -> Vec<Pbn> {
         let mut taken = Vec::new();
-        let words = self.words.len();
-        let mut left = words;
-        while taken.len() < most && self.count > 0 && left > 0 {
-            if self.cursor >= words {
+        let mut is_at_front = false;
+        while taken.len() < most && self.count > 0 {
+            let next = self.words_from(self.cursor).next();
+            let Some((word, bits)) = next else {
+                if std::mem::replace(&mut is_at_front, true) {
+                    break;
+                }
                 self.cursor = 0;
+                continue;
+            };
+            let some: Vec<Pbn> = in_word(word, bits).take(most - taken.len()).collect();
+            for pbn in &some {
+                self.remove(*pbn);
             }
-            let Some(bits) = self.words.get_mut(self.cursor) else { break };
-            while *bits != 0 && taken.len() < most {
-                let number = self.cursor as u32 * 64 + bits.trailing_zeros();
-                *bits &= *bits - 1;
-                self.count -= 1;
-                taken.extend(Pbn::new(number));
-            }
-            if *bits == 0 {
-                self.cursor += 1;
-                left -= 1;
-            }
+            self.cursor = word;
+            taken.extend(some);
         }
         taken
     }

@@ -7,8 +7,12 @@ use crate::record::{BlockState, Place};
 use gemelo_base::StatTable;
 use gemelo_domain::Action;
 use gemelo_format::{Fingerprint, Pbn};
+use gemelo_store::EachPbn;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+
+/// Kept blocks that are listed together.
+const KEPT_AT_ONCE: usize = 4096;
 
 /// A state that few blocks have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +75,8 @@ pub(crate) struct Blocks {
     releasing: HashMap<Pbn, Progress>,
     /// Blocks that are free and not given back to the pool yet.
     freed: Vec<Pbn>,
+    /// Contents that have left blocks in which borrowed ones may be alone now.
+    loosened: Bits,
 }
 
 impl Blocks {
@@ -101,14 +107,16 @@ impl Blocks {
     }
 
     /// Notes which blocks the opened pool refers to. Returns the kept ones to which it does not.
-    pub(crate) fn note_used(&mut self, blocks: u64, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn> {
-        let mut held = Vec::new();
-        for pbn in (1..u32::try_from(blocks).unwrap_or(u32::MAX)).filter_map(Pbn::new) {
-            if is_used(pbn) {
-                self.identify(pbn);
-            } else if self.kept.contains(pbn) {
-                held.push(pbn);
-            }
+    pub(crate) fn note_used(
+        &mut self,
+        each_used: &EachPbn<'_>,
+        is_used: &dyn Fn(Pbn) -> bool,
+    ) -> Vec<Pbn> {
+        each_used(&mut |pbn| self.identify(pbn));
+        let (mut held, mut last) = (Vec::new(), None);
+        while let kept @ [.., end] = self.kept.after(last, KEPT_AT_ONCE).as_slice() {
+            last = Some(*end);
+            held.extend(kept.iter().filter(|pbn| !is_used(**pbn)));
         }
         held.iter().for_each(|pbn| self.lose_last_reference(*pbn));
         held
@@ -399,6 +407,18 @@ impl Blocks {
         }
     }
 
+    /// Notes a content that has left its block, in which borrowed ones may be alone now.
+    pub(crate) fn loosen(&mut self, pbn: Pbn) {
+        if self.borrowed.len() > 0 {
+            self.loosened.insert(pbn);
+        }
+    }
+
+    /// Takes contents that have left their blocks.
+    pub(crate) fn take_loosened(&mut self, most: usize) -> Vec<Pbn> {
+        self.loosened.take(most)
+    }
+
     /// Takes the blocks that are free, to give them back to the pool.
     pub(crate) fn take_freed(&mut self) -> Vec<Pbn> {
         std::mem::take(&mut self.freed)
@@ -414,6 +434,7 @@ impl Blocks {
             &self.lent,
             &self.doubted,
             &self.postponed,
+            &self.loosened,
         ];
         BlockStats {
             kept: self.kept.len(),

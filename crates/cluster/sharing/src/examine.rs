@@ -60,7 +60,7 @@ impl Sharing {
         let doubted: Vec<Doubted> = doubted.into_values().collect();
         let changes = self.judge(worker, pool, &doubted)?;
         let Worker { index, figures, .. } = &mut *worker;
-        let mut journal = LedgerJournal { shared: &self.shared, figures };
+        let mut journal = LedgerJournal { shared: &self.shared, figures, own: pool };
         index.submit(&changes, &mut journal)?;
         if !doubts.is_empty() {
             index.forget_doubts(&doubts)?;

@@ -4,6 +4,7 @@ use crate::blocks::{Blocks, Progress};
 use crate::compare::Comparison;
 use crate::error::Result;
 use crate::in_flight::InFlight;
+use crate::own_blocks::OwnBlocks;
 use crate::record::{BlockState, Record};
 use crate::shared::Shared;
 use crate::stats::Stats;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 pub(crate) struct LedgerJournal<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) figures: &'a mut Stats,
+    pub(crate) own: &'a dyn OwnBlocks,
 }
 
 /// The consequences of applied intents for blocks.
@@ -101,7 +103,7 @@ impl LedgerJournal<'_> {
                 borrowed.extend(matches!(record.kind, BlockState::Borrowed(_)).then_some(*pbn));
             }
         }
-        self.shared.discard(borrowed)?;
+        self.shared.discard(borrowed, self.own)?;
         let intents = settled.iter().map(|settled| settled.intent);
         self.shared.ledger.lock().remove_intents(intents)?;
         self.finish(settled, &consequences);

@@ -1,9 +1,11 @@
 //! Contents of other members whose data disks are objects.
 
 use crate::foreign::{ForeignContents, ForeignRead};
+use crate::homes::Homes;
 use gemelo_domain::MemberId;
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
-use gemelo_store::BlockStore;
+use gemelo_store::{BlockStore, ContentRead, PackedReader};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ const ATTEMPTS: u32 = 3;
 /// Most bytes that are read together.
 const BYTES_AT_ONCE: usize = 16 << 20;
 
-/// The data disks of all members, which hold a [`BlockStore`] each.
+/// The data disks of all members, which are divided into blocks as that of a [`BlockStore`].
 pub struct ObjectContents {
     /// The store that has the objects.
     pub objects: Arc<dyn Objects>,
@@ -22,7 +24,12 @@ pub struct ObjectContents {
     pub object_bytes: u64,
     /// Returns the name of a member's object by its number.
     pub name: fn(MemberId, u64) -> String,
+    /// The forms in which the blocks have contents.
+    pub homes: Homes,
 }
+
+/// Reads of a member whose store compresses.
+type PackedReads<'r, 'b> = (PackedReader, Vec<&'r mut ForeignRead<'b>>);
 
 /// A read of contents that lie side by side in one object.
 struct Run<'r, 'b> {
@@ -34,6 +41,45 @@ struct Run<'r, 'b> {
 
 impl ForeignContents for ObjectContents {
     fn read(&self, reads: &mut [ForeignRead<'_>]) {
+        let mut plain = Vec::with_capacity(reads.len());
+        let mut packed: BTreeMap<MemberId, PackedReads<'_, '_>> = BTreeMap::new();
+        for read in reads {
+            match self.homes.reader(read.home) {
+                Ok(None) => plain.push(read),
+                Ok(Some(reader)) => {
+                    packed.entry(read.home).or_insert((reader, Vec::new())).1.push(read);
+                }
+                Err(error) => read.outcome = Err(error),
+            }
+        }
+        self.read_blocks(plain);
+        packed.into_iter().for_each(|(home, reads)| self.read_packed(home, reads));
+    }
+}
+
+impl ObjectContents {
+    /// Reads contents of a store that compresses.
+    fn read_packed(&self, home: MemberId, (reader, reads): PackedReads<'_, '_>) {
+        let parts = reads.into_iter().map(|read| {
+            let ForeignRead { pbn, within, buffer, outcome, .. } = read;
+            (outcome, ContentRead::new(*pbn, *within, buffer))
+        });
+        let (outcomes, mut list): (Vec<_>, Vec<_>) = parts.unzip();
+        reader.read_by(&mut list, |blocks| {
+            let parts = blocks.iter_mut().map(|block| {
+                let ContentRead { pbn, within, buffer, outcome } = block;
+                let (pbn, within) = (*pbn, *within);
+                (outcome, ForeignRead { home, pbn, within, buffer, outcome: Ok(()) })
+            });
+            let (outcomes, mut list): (Vec<_>, Vec<_>) = parts.unzip();
+            self.read_blocks(list.iter_mut().collect());
+            outcomes.into_iter().zip(list).for_each(|(to, read)| *to = read.outcome);
+        });
+        outcomes.into_iter().zip(list).for_each(|(to, read)| *to = read.outcome);
+    }
+
+    /// Reads blocks, or parts of them.
+    fn read_blocks(&self, reads: Vec<&mut ForeignRead<'_>>) {
         let mut runs = self.runs(reads);
         while !runs.is_empty() {
             let mut bytes = 0;
@@ -46,9 +92,7 @@ impl ForeignContents for ObjectContents {
             self.read_runs(std::mem::replace(&mut runs, rest));
         }
     }
-}
 
-impl ObjectContents {
     /// Returns the object of a read, and its first byte there.
     fn place(&self, read: &ForeignRead<'_>) -> (u64, u64) {
         let at = BlockStore::offset_of(read.pbn, self.block_bytes) + read.within as u64;
@@ -56,7 +100,7 @@ impl ObjectContents {
     }
 
     /// Groups reads that follow one another.
-    fn runs<'r, 'b>(&self, reads: &'r mut [ForeignRead<'b>]) -> Vec<Run<'r, 'b>> {
+    fn runs<'r, 'b>(&self, reads: Vec<&'r mut ForeignRead<'b>>) -> Vec<Run<'r, 'b>> {
         let mut runs: Vec<Run<'r, 'b>> = Vec::new();
         // The member, the object and the byte at which the last run ends.
         let mut end = None;

@@ -5,14 +5,16 @@ use crate::error::{Result, SharingError};
 use crate::foreign::ForeignContents;
 use crate::in_flight::InFlight;
 use crate::ledger::Ledger;
+use crate::own_blocks::OwnBlocks;
 use crate::record::{BlockState, Place, Record};
 use gemelo_domain::MemberId;
-use gemelo_format::{Fingerprinter, Pbn};
+use gemelo_format::{Fingerprinter, Pbn, StoreKind};
 use gemelo_store::Store;
+use gemelo_volume::LeftBlocks;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -41,8 +43,10 @@ pub(crate) struct Shared {
     pub(crate) has_worker: AtomicBool,
     /// Shared by writes to kept blocks, alone for giving up their own places.
     pub(crate) writing: RwLock<()>,
-    /// The store of the open pool, without foreign contents.
+    /// The store of the open pool, without foreign contents and without a buffer.
     below: Mutex<Option<Arc<dyn Store>>>,
+    /// `true` if contents share blocks in that store.
+    is_packed: AtomicBool,
     /// Cloned by each request that reads own places.
     readers: Mutex<Arc<()>>,
 }
@@ -71,12 +75,19 @@ impl Shared {
             has_worker: AtomicBool::new(false),
             writing: RwLock::new(()),
             below: Mutex::new(None),
+            is_packed: AtomicBool::new(false),
             readers: Mutex::new(Arc::new(())),
         }
     }
 
-    pub(crate) fn set_below(&self, below: Arc<dyn Store>) {
+    pub(crate) fn set_below(&self, below: Arc<dyn Store>, kind: StoreKind) {
         *self.below.lock() = Some(below);
+        self.is_packed.store(kind != StoreKind::Plain, Ordering::Relaxed);
+    }
+
+    /// Returns whether contents share blocks in the store of the open pool.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.is_packed.load(Ordering::Relaxed)
     }
 
     /// Returns the store of the open pool.
@@ -104,8 +115,8 @@ impl Shared {
     }
 
     /// Gives up the own places of borrowed blocks. The ledger has them as borrowed. A block whose
-    /// content was written to its own place meanwhile stays.
-    pub(crate) fn discard(&self, mut pbns: Vec<Pbn>) -> Result<()> {
+    /// content was written to its own place meanwhile stays, and one that has other contents.
+    pub(crate) fn discard(&self, mut pbns: Vec<Pbn>, own: &dyn OwnBlocks) -> Result<()> {
         if pbns.is_empty() {
             return Ok(());
         }
@@ -114,11 +125,12 @@ impl Shared {
         pbns.sort_unstable();
         for pbns in pbns.chunks(DISCARDED_AT_ONCE) {
             let _alone = self.writing.write();
-            let blocks = self.blocks.read();
-            let borrowed = |pbn: &&Pbn| blocks.borrowed().get(**pbn).is_some();
-            let pbns: Vec<Pbn> = pbns.iter().filter(borrowed).copied().collect();
+            let is_borrowed = |pbn: &Pbn| self.blocks.read().borrowed().get(*pbn).is_some();
+            let LeftBlocks { unused, open } = own.left_blocks(pbns, &is_borrowed);
+            let mut blocks = self.blocks.write();
+            open.into_iter().for_each(|pbn| blocks.loosen(pbn));
             drop(blocks);
-            discard_runs(&*below, &pbns)?;
+            discard_runs(&*below, &unused)?;
         }
         Ok(())
     }

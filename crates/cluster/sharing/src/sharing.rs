@@ -186,7 +186,9 @@ impl Sharing {
         *self.figures.lock() = worker.figures;
         *self.damage.lock() = worker.index.damage();
         self.free(pool);
-        round
+        let round = round?;
+        self.shared.discard_loosened(pool)?;
+        Ok(round)
     }
 
     /// Works until nothing is left to do, but not for longer than the work takes that is there now:
@@ -226,13 +228,13 @@ impl Sharing {
     }
 
     fn round(&self, worker: &mut Worker, pool: &Pool) -> Result<Round> {
-        self.resume(worker)?;
+        self.resume(worker, pool)?;
         self.retry_postponed(worker);
-        let released = self.release(worker)?;
+        let released = self.release(worker, pool)?;
         // Blocks become free before more are published, because a full pool waits for them.
         self.free(pool);
         let published = self.publish(worker, pool)?;
-        let letters = self.collect(worker)?;
+        let letters = self.collect(worker, pool)?;
         let examined = self.examine(worker, pool)?;
         worker.index.split_large()?;
         Ok(Round { published, released, letters, examined })
@@ -247,18 +249,19 @@ impl Sharing {
     }
 
     /// Settles intents that the ledger has and the index does not know of.
-    fn resume(&self, worker: &mut Worker) -> Result<()> {
+    fn resume(&self, worker: &mut Worker, pool: &Pool) -> Result<()> {
         let Worker { index, figures, .. } = worker;
         self.shared.ledger.lock().resolve()?;
         let orphans: Vec<_> = self.shared.orphans.lock().drain(..).map(|one| one.intent).collect();
-        let resumed = index.resume(orphans, &mut LedgerJournal { shared: &self.shared, figures });
+        let mut journal = LedgerJournal { shared: &self.shared, figures, own: pool };
+        let resumed = index.resume(orphans, &mut journal);
         self.give_up_planned();
         self.shared.blocks.write().give_up_releases();
         Ok(resumed?)
     }
 
     /// Releases references that are due, and frees blocks that only the ledger keeps.
-    fn release(&self, worker: &mut Worker) -> Result<usize> {
+    fn release(&self, worker: &mut Worker, pool: &Pool) -> Result<usize> {
         let Worker { index, figures, .. } = worker;
         let due = self.shared.blocks.write().take_due(self.at_once(index));
         if due.is_empty() {
@@ -274,8 +277,8 @@ impl Sharing {
             blocks.give_up_releases();
             due.iter().for_each(|pbn| blocks.put_back_due(*pbn));
         })?;
-        let submitted =
-            index.submit(&changes, &mut LedgerJournal { shared: &self.shared, figures });
+        let mut journal = LedgerJournal { shared: &self.shared, figures, own: pool };
+        let submitted = index.submit(&changes, &mut journal);
         let mut blocks = self.shared.blocks.write();
         if let Ok(effects) = &submitted {
             assert_eq!(effects.len(), changes.len(), "each release has an effect");
@@ -337,7 +340,7 @@ impl Sharing {
         }
         let submitted = pool.fingerprints_of(&pbns).map_err(Into::into).and_then(|found| {
             let changes = self.plan_publishing(&pbns, found);
-            let mut journal = LedgerJournal { shared: &self.shared, figures };
+            let mut journal = LedgerJournal { shared: &self.shared, figures, own: pool };
             let effects = index.submit(&changes, &mut journal)?;
             figures.set_aside += self.set_aside(index, &changes, &effects)?;
             Ok(changes.len())
@@ -387,9 +390,9 @@ impl Sharing {
         changes
     }
 
-    fn collect(&self, worker: &mut Worker) -> Result<usize> {
+    fn collect(&self, worker: &mut Worker, pool: &Pool) -> Result<usize> {
         let Worker { index, figures, .. } = worker;
-        let mut journal = LedgerJournal { shared: &self.shared, figures };
+        let mut journal = LedgerJournal { shared: &self.shared, figures, own: pool };
         Ok(index.collect(self.options.letters, &mut journal)?)
     }
 
@@ -403,6 +406,10 @@ impl Sharing {
     fn free(&self, pool: &Pool) {
         let freed = self.shared.blocks.write().take_freed();
         pool.free_kept(&freed);
+        if self.shared.is_packed() {
+            let mut blocks = self.shared.blocks.write();
+            freed.into_iter().for_each(|pbn| blocks.loosen(pbn));
+        }
     }
 
     /// Returns counts since the member was opened, as of the end of the last round.

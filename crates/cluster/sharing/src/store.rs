@@ -7,15 +7,16 @@ use crate::shared::Shared;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_format::{Fingerprint, FormatError, Pbn};
 use gemelo_store::{
-    ContentComparison, ContentRead, ContentWrite, FreeVeto, Store, StoreRoom, StoreSetUp,
-    compare_by_reading,
+    ContentComparison, ContentRead, ContentWrite, EachPbn, FreeVeto, Store, StoreRoom, StoreSetUp,
+    VetoedStore, compare_by_reading,
 };
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A store over the member's own one. A borrowed PBN is read at the home of its content. A write to
-/// it goes to its own place, from where it is read from then on.
+/// it goes to its own place, from where it is read from then on. In a store that compresses its own
+/// place may be gone with its block, so such a write fails there.
 pub(crate) struct SharedStore {
     below: Arc<dyn Store>,
     shared: Arc<Shared>,
@@ -63,6 +64,21 @@ impl SharedStore {
             self.shared.foreign.read(&mut list);
         }
         outcomes.into_iter().zip(list).for_each(|(outcome, read)| *outcome = read.outcome);
+    }
+}
+
+impl SharedStore {
+    /// Writes contents of a store that compresses. They are few, because fresh ones are not kept.
+    fn write_packed(&self, writes: &mut [ContentWrite<'_>]) {
+        for write in writes {
+            match self.borrowed(std::iter::once(write.pbn)).is_empty() {
+                true => self.below.write(std::slice::from_mut(write)),
+                false => {
+                    let why = "the content lies in the store of another member";
+                    write.outcome = Err(io::Error::new(io::ErrorKind::Unsupported, why));
+                }
+            }
+        }
     }
 }
 
@@ -141,6 +157,9 @@ impl Store for SharedStore {
             // Fresh blocks, as nearly all are.
             return self.below.write(writes);
         }
+        if self.shared.is_packed() {
+            return self.write_packed(writes);
+        }
         let _writing = self.shared.writing.read();
         self.below.write(writes);
         let borrowed = self.borrowed(writes.iter().map(|write| write.pbn));
@@ -180,13 +199,17 @@ pub(crate) struct LedgerVeto {
 }
 
 impl FreeVeto for LedgerVeto {
-    fn store_over(&self, below: Arc<dyn Store>) -> Arc<dyn Store> {
-        self.shared.set_below(Arc::clone(&below));
-        Arc::new(SharedStore { below, shared: Arc::clone(&self.shared) })
+    fn store_over(&self, own: VetoedStore) -> Arc<dyn Store> {
+        self.shared.set_below(own.medium, own.kind);
+        Arc::new(SharedStore { below: own.store, shared: Arc::clone(&self.shared) })
     }
 
-    fn opened(&self, blocks: u64, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn> {
-        self.shared.blocks.write().note_used(blocks, is_used)
+    fn is_elsewhere(&self, pbn: Pbn) -> bool {
+        self.shared.blocks.read().borrowed().get(pbn).is_some()
+    }
+
+    fn opened(&self, each_used: &EachPbn<'_>, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn> {
+        self.shared.blocks.write().note_used(each_used, is_used)
     }
 
     fn identified(&self, pbns: &[Pbn]) {
@@ -219,7 +242,12 @@ impl FreeVeto for LedgerVeto {
     }
 
     fn keep(&self, pbn: Pbn) -> bool {
-        self.shared.blocks.write().drop_reference(pbn)
+        let mut blocks = self.shared.blocks.write();
+        let is_kept = blocks.drop_reference(pbn);
+        if !is_kept && self.shared.is_packed() {
+            blocks.loosen(pbn);
+        }
+        is_kept
     }
 
     fn due_blocks(&self) -> u64 {

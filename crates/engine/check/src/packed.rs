@@ -34,19 +34,25 @@ fn is_whole(superblock: &Superblock, pbn: Pbn) -> bool {
 }
 
 /// Returns a function that reads whole contents, and returns the bytes that each of them takes in
-/// the data store, if it can be read.
+/// the data store, if it can be read. A content that lies elsewhere takes none.
 pub(crate) fn reader(
-    blocks: Arc<dyn Store>,
+    disks: &PoolDisks,
     walk: &Walk,
 ) -> impl Fn(&mut [ContentRead<'_>]) -> Vec<u64> {
     let superblock = &walk.superblock;
-    let plain = OverlaidStore::over(Arc::clone(&blocks), Arc::clone(&walk.replayed_data));
+    let (store, blocks) = (disks.store(superblock), disks.blocks(superblock));
+    let plain = OverlaidStore::over(Arc::clone(&store), Arc::clone(&walk.replayed_data));
+    let free_veto = disks.free_veto();
     move |reads| {
         if superblock.store == StoreKind::Plain {
             plain.read(reads);
             return vec![u64::from(superblock.block_bytes); reads.len()];
         }
         let read_one = |read: &mut ContentRead<'_>| {
+            if free_veto.as_ref().is_some_and(|free_veto| free_veto.is_elsewhere(read.pbn)) {
+                store.read(std::slice::from_mut(read));
+                return 0;
+            }
             let replayed = walk.replayed_data.get(&read.pbn).cloned();
             let bytes = walk.replayed_bytes.get(&read.pbn).copied();
             let content = match replayed.zip(bytes) {

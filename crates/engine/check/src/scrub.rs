@@ -30,7 +30,7 @@ pub(crate) fn scrub(
     let contents: BTreeSet<(Pbn, Checksum)> = stored.filter_map(place_parts).collect();
     let contents: Vec<(Pbn, Checksum)> = contents.into_iter().collect();
     monitor.begin("Checking contents", Unit::Items, Some(contents.len() as u64));
-    let store = packed::reader(disks.blocks(&walk.superblock), walk);
+    let store = packed::reader(disks, walk);
     let block_bytes = walk.superblock.block_bytes as usize;
     let at_once = (BYTES_AT_ONCE / block_bytes).max(1);
     let mut buffer = vec![0; at_once.min(contents.len()) * block_bytes];

@@ -1,6 +1,6 @@
 //! The two disks of a pool, the kind of store on one of them, and the veto of its blocks.
 
-use crate::{BlockStore, Copies, FreeVeto, OpenStore, PackedStore, Store};
+use crate::{BlockStore, Copies, FreeVeto, OpenStore, PackedStore, Store, VetoedStore};
 use gemelo_disk::Disk;
 use gemelo_format::{FormatError, StoreKind, Superblock, is_data_store, read_superblock};
 use std::sync::Arc;
@@ -92,15 +92,33 @@ impl PoolDisks {
     /// Opens the store of the pool with this superblock.
     #[must_use]
     pub fn store(&self, superblock: &Superblock) -> Arc<dyn Store> {
-        store_of_kind(self.blocks(superblock), superblock)
+        let medium = store_of_kind(self.blocks(superblock), superblock);
+        self.under_veto(Arc::clone(&medium), medium, superblock)
     }
 
     /// Opens the store of the blocks that [`Self::store`] lays contents out in.
     #[must_use]
     pub fn blocks(&self, superblock: &Superblock) -> Arc<dyn Store> {
-        let store = (self.open_store)(Arc::clone(&self.data), superblock);
+        (self.open_store)(Arc::clone(&self.data), superblock)
+    }
+
+    /// Returns the packed store over a buffer of these disks' blocks.
+    #[must_use]
+    pub fn packed_over(&self, buffer: Arc<dyn Store>, superblock: &Superblock) -> Arc<dyn Store> {
+        let medium = store_of_kind(self.blocks(superblock), superblock);
+        self.under_veto(store_of_kind(buffer, superblock), medium, superblock)
+    }
+
+    fn under_veto(
+        &self,
+        store: Arc<dyn Store>,
+        medium: Arc<dyn Store>,
+        superblock: &Superblock,
+    ) -> Arc<dyn Store> {
         match &self.free_veto {
-            Some(free_veto) => free_veto.store_over(store),
+            Some(free_veto) => {
+                free_veto.store_over(VetoedStore { store, medium, kind: superblock.store })
+            }
             None => store,
         }
     }

@@ -1,9 +1,22 @@
 //! The veto of blocks whose contents other pools use, or that lie in other pools.
 
 use crate::Store;
-use gemelo_format::{Fingerprint, Pbn};
+use gemelo_format::{Fingerprint, Pbn, StoreKind};
 use std::io;
 use std::sync::Arc;
+
+/// Calls a function with each PBN of a set.
+pub type EachPbn<'a> = dyn Fn(&mut dyn FnMut(Pbn)) + 'a;
+
+/// The store of a pool whose blocks have a veto.
+pub struct VetoedStore {
+    /// The store that the pool uses.
+    pub store: Arc<dyn Store>,
+    /// The same contents, without those that only a write buffer has.
+    pub medium: Arc<dyn Store>,
+    /// The kind of both.
+    pub kind: StoreKind,
+}
 
 /// Keeps blocks of a pool from being given to other contents, beyond the pool's own references.
 ///
@@ -11,13 +24,16 @@ use std::sync::Arc;
 /// block. The calls come from the threads that make commits durable, with locks held: all but
 /// [`Self::lent`] answer from memory and call nothing of the pool.
 pub trait FreeVeto: Send + Sync {
-    /// Returns the store that is to be used in place of the pool's own one below.
-    fn store_over(&self, below: Arc<dyn Store>) -> Arc<dyn Store>;
+    /// Returns the store that is to be used in place of the pool's own one.
+    fn store_over(&self, own: VetoedStore) -> Arc<dyn Store>;
 
-    /// Learns that the pool was opened for writing, which blocks its durable state refers to, and
-    /// the number of blocks. Returns the kept blocks to which the state does not refer: they are
+    /// Returns whether the content is read elsewhere, and not at its place in the pool's own store.
+    fn is_elsewhere(&self, pbn: Pbn) -> bool;
+
+    /// Learns that the pool was opened for writing, and which contents its durable state refers to.
+    /// `each_used` lists them. Returns the kept ones to which the state does not refer: they are
     /// not free.
-    fn opened(&self, blocks: u64, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn>;
+    fn opened(&self, each_used: &EachPbn<'_>, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn>;
 
     /// Learns of blocks whose contents and fingerprints have become durable.
     fn identified(&self, pbns: &[Pbn]);

@@ -30,11 +30,11 @@ pub use buffer::{
 pub use cache::ContentCacheStats;
 pub use copies::Copies;
 pub use disks::{PoolDisks, store_of_kind};
-pub use free_veto::FreeVeto;
+pub use free_veto::{EachPbn, FreeVeto, VetoedStore};
 pub use overlaid::{Contents, OverlaidStore};
 pub use packed::{
-    Codec, Compressed, FreeBlocks, NotPlaced, PackedCount, PackedStore, Packer, block_number,
-    packed_blocks,
+    Codec, Compressed, FreeBlocks, NotPlaced, PackedCount, PackedReader, PackedStore, Packer,
+    block_number, packed_blocks,
 };
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 

@@ -23,8 +23,8 @@ mod volume;
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{
     ArrangeReport, DamagedBlock, FinderReport, FinderState, FinderStats, FinderTuning, GcReport,
-    HeldBack, InlineOverload, LayoutTuning, RecompressReport, RememberedStats, SnapshotSpace,
-    VolumeLayout, VolumeSpace, VolumesActivity,
+    HeldBack, InlineOverload, LayoutTuning, LeftBlocks, RecompressReport, RememberedStats,
+    SnapshotSpace, VolumeLayout, VolumeSpace, VolumesActivity,
 };
 pub use error::{StopReason, VolumeError};
 pub use gemelo_metadata::{CacheStats, IndexSampling, Needs, about_backend};

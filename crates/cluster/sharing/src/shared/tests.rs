@@ -14,7 +14,7 @@ use gemelo_format::{Fingerprint, FingerprintKind, FormatError};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_store::{
     ContentComparison, ContentRead, ContentWrite, FreeVeto as _, StoreRoom, StoreSetUp,
-    compare_by_reading,
+    VetoedStore, compare_by_reading,
 };
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -156,6 +156,16 @@ impl Store for OwnStore {
     }
 }
 
+/// The blocks of a store in which each content has its own.
+struct PlainBlocks;
+
+impl OwnBlocks for PlainBlocks {
+    fn left_blocks(&self, pbns: &[Pbn], is_elsewhere: &dyn Fn(&Pbn) -> bool) -> LeftBlocks {
+        let unused = pbns.iter().copied().filter(is_elsewhere).collect();
+        LeftBlocks { unused, open: Vec::new() }
+    }
+}
+
 struct OtherStore;
 
 impl ForeignContents for OtherStore {
@@ -193,7 +203,8 @@ fn member() -> (Member, Receiver<Call>) {
     let (tell, calls) = channel();
     let own = Arc::new(OwnStore { calls: Mutex::new(tell), hook: Mutex::new(None) });
     let free_veto = LedgerVeto { shared: Arc::clone(&shared) };
-    let store = free_veto.store_over(Arc::clone(&own) as Arc<dyn Store>);
+    let (store, medium): (Arc<dyn Store>, Arc<dyn Store>) = (own.clone(), own.clone());
+    let store = free_veto.store_over(VetoedStore { store, medium, kind: StoreKind::Plain });
     (Member { world, client, shared, own, store }, calls)
 }
 
@@ -224,7 +235,8 @@ impl Member {
     }
 
     fn journal<T>(&self, act: impl FnOnce(&mut LedgerJournal<'_>) -> T) -> T {
-        act(&mut LedgerJournal { shared: &self.shared, figures: &mut Stats::default() })
+        let (shared, figures) = (&*self.shared, &mut Stats::default());
+        act(&mut LedgerJournal { shared, figures, own: &PlainBlocks })
     }
 
     fn settle(&self, intent: &Intent) -> std::result::Result<(), gemelo_domain::JournalError> {
@@ -280,7 +292,7 @@ fn a_place_that_is_being_written_is_not_given_up() {
     member.keep(one, BlockState::Borrowed(place(one)));
     let (shared, (ended, has_ended)) = (Arc::clone(&member.shared), channel());
     member.own.during(Call::Write, move || {
-        std::thread::spawn(move || ended.send(shared.discard(vec![one]).is_ok()));
+        std::thread::spawn(move || ended.send(shared.discard(vec![one], &PlainBlocks).is_ok()));
         std::thread::sleep(PATIENCE);
         Ok(())
     });
@@ -304,7 +316,7 @@ fn a_place_that_is_being_given_up_is_not_written() {
         in_time.send(has_ended.recv_timeout(PATIENCE).is_ok()).unwrap();
         Ok(())
     });
-    member.shared.discard(vec![one]).unwrap();
+    member.shared.discard(vec![one], &PlainBlocks).unwrap();
     assert_eq!(seen.recv(), Ok(false), "the content was written and given up");
     while calls.recv() != Ok(Call::Write) {}
 }

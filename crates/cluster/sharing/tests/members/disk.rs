@@ -7,11 +7,15 @@
 use gemelo_base::Clock;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_domain::MemberId;
-use gemelo_format::Pbn;
+use gemelo_format::{
+    PackedPlace, Pbn, SLOT_HEAD_BYTES, SlotHead, Superblock, read_superblock, slot_offset,
+};
 use gemelo_objects::simulated::Client;
 use gemelo_objects::{ObjectError, Objects, Operation, Request, Update};
-use gemelo_sharing::{ForeignContents, ForeignRead, ObjectContents};
+use gemelo_sharing::{ForeignContents, ForeignRead, Homes, ObjectContents};
+use gemelo_store::block_number;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -37,7 +41,10 @@ pub(crate) fn data_name(member: MemberId) -> String {
 }
 
 fn to_io(error: ObjectError) -> io::Error {
-    io::Error::other(error)
+    match error.is_unknown() {
+        true => io::Error::new(io::ErrorKind::TimedOut, error),
+        false => io::Error::other(error),
+    }
 }
 
 fn chunk_name(disk: &str, number: u64) -> String {
@@ -45,7 +52,7 @@ fn chunk_name(disk: &str, number: u64) -> String {
 }
 
 /// Cuts a range at the borders of objects: each part's object, its offset there, its place.
-fn cut(offset: u64, length: usize) -> Vec<(u64, u64, std::ops::Range<usize>)> {
+fn cut(offset: u64, length: usize) -> Vec<(u64, u64, Range<usize>)> {
     let (mut parts, mut done) = (Vec::new(), 0);
     while done < length {
         let at = offset + done as u64;
@@ -151,7 +158,7 @@ impl ObjectDisk {
         let names: Vec<String> =
             parts.iter().map(|(number, ..)| chunk_name(&self.name, *number)).collect();
         self.execute_changes(&|| {
-            let request = |((_, within, range), name): (&(u64, u64, std::ops::Range<usize>), _)| {
+            let request = |((_, within, range), name): (&(u64, u64, Range<usize>), _)| {
                 let bytes = &bytes[range.clone()];
                 Request::new(name, Operation::Write { offset: *within, bytes })
             };
@@ -229,7 +236,17 @@ impl Disk for ObjectDisk {
     }
 }
 
-/// Returns the object of a block of a member, and its place there.
+/// Returns what reads the superblocks of members.
+fn superblock_of(client: Client) -> impl Fn(MemberId) -> io::Result<Superblock> + Send + Sync {
+    move |member| {
+        let counts = (&Arc::default(), &Arc::default());
+        let disk = ObjectDisk::open(&client, format!("meta.{member}"), counts);
+        read_superblock(&disk, &mut Vec::new()).map_err(|_| io::ErrorKind::TimedOut.into())
+    }
+}
+
+/// Returns the object of a block of a member, and its place there. The number of a PBN is that of a
+/// block in a store that does not compress.
 fn place_of(member: MemberId, pbn: Pbn) -> (String, u64) {
     let offset = u64::from(pbn.number()) * crate::BLOCK as u64;
     (chunk_name(&data_name(member), offset / CHUNK), offset % CHUNK)
@@ -247,6 +264,31 @@ pub(crate) fn raw_block(client: &Client, member: MemberId, pbn: Pbn) -> Vec<u8> 
     let mut bytes = vec![0; crate::BLOCK];
     client.read(&name, offset, &mut bytes).unwrap();
     bytes
+}
+
+/// Returns a content of a member as the others read it, unless it is found damaged.
+pub(crate) fn stored(client: &Client, member: MemberId, pbn: Pbn) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; crate::BLOCK];
+    let buffer = bytes.as_mut_slice();
+    let mut reads = [ForeignRead { home: member, pbn, within: 0, buffer, outcome: Ok(()) }];
+    Others::new(client).read(&mut reads);
+    let [read] = reads;
+    read.outcome.is_ok().then_some(bytes)
+}
+
+/// Returns where a content of a member that compresses has its checksum and its first bytes: the
+/// block, and the range in it.
+pub(crate) fn packed_bytes(client: &Client, member: MemberId, pbn: Pbn) -> (Pbn, Range<u64>) {
+    let place = PackedPlace::of(pbn);
+    let block = block_number(place.block).unwrap();
+    if place.is_whole() {
+        return (block, 0..crate::BLOCK as u64);
+    }
+    let bytes = raw_block(client, member, block);
+    let offset = slot_offset(&bytes, place.slot).unwrap();
+    let head: [u8; SLOT_HEAD_BYTES] = bytes[offset..offset + SLOT_HEAD_BYTES].try_into().unwrap();
+    let end = offset + SLOT_HEAD_BYTES + usize::from(SlotHead::decode(head).length);
+    (block, offset as u64 + 4..end.min(crate::BLOCK) as u64)
 }
 
 /// Flips bits of a byte of a block of a member.
@@ -275,6 +317,7 @@ impl Others {
             block_bytes: crate::BLOCK as u32,
             object_bytes: CHUNK,
             name: |member, number| chunk_name(&data_name(member), number),
+            homes: Homes::new(superblock_of(client.clone())),
         };
         let (failures, reads) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { contents, failures, reads, watch: OnceLock::new() }

@@ -14,6 +14,7 @@ mod disk;
 mod domain;
 mod member;
 mod model;
+mod packed;
 mod proof;
 mod races;
 #[path = "../../../../engine/volume/tests/common/repeat.rs"]

@@ -5,7 +5,7 @@ use crate::{BLOCK, TIMEOUT_NS};
 use gemelo_base::Clock;
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_domain::{DomainConfig, DomainError, MemberId, Tenure};
-use gemelo_format::BackendKind;
+use gemelo_format::{BackendKind, Compression};
 use gemelo_objects::simulated::Client;
 use gemelo_sharing::{Sharing, SharingError, SharingOptions, SharingParts};
 use gemelo_store::PoolDisks;
@@ -73,12 +73,23 @@ fn disks(
 
 /// Makes the empty pool of a member.
 pub(crate) fn format(client: &Client, member: MemberId, backend: BackendKind, blocks: u64) {
+    format_as(client, member, (backend, blocks), None);
+}
+
+/// Does the same for a pool that may compress.
+pub(crate) fn format_as(
+    client: &Client,
+    member: MemberId,
+    (backend, blocks): (BackendKind, u64),
+    compression: Option<Compression>,
+) {
     let options = PoolOptions {
         block_bytes: BLOCK as u32,
         capacity_bytes: blocks * BLOCK as u64,
         journal_bytes: Some(64 << 10),
         key: Some([7; 32]),
         backend,
+        compression,
         ..PoolOptions::default()
     };
     Pool::format(&disks(client, member, &Arc::default(), &Arc::default()), &options).unwrap();
@@ -213,11 +224,16 @@ pub(crate) fn read(volume: &Volume, lbn: u64) -> Result<Vec<u8>, DeviceError> {
     Ok(buffer)
 }
 
-/// Makes the content of an id. The content of 0 is zeros.
+/// Makes the content of an id. The content of 0 is zeros. Three of four others can be compressed to
+/// little more than the half.
 pub(crate) fn content(id: u64) -> Vec<u8> {
     if id == 0 {
         return vec![0; BLOCK];
     }
-    let word = |word| gemelo_base::random::mix_pair(id, word).to_le_bytes();
-    (0..BLOCK as u64 / 8).flat_map(word).collect()
+    let words = BLOCK as u64 / 8;
+    let word = |word| match !id.is_multiple_of(4) && word >= words / 2 {
+        true => [0; 8],
+        false => gemelo_base::random::mix_pair(id, word).to_le_bytes(),
+    };
+    (0..words).flat_map(word).collect()
 }

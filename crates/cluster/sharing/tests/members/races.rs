@@ -6,7 +6,7 @@ use crate::{BLOCK, domain, member};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_domain::MemberId;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{BackendKind, Compression, DedupMode};
 use gemelo_objects::simulated::{Faults, World};
 use gemelo_sharing::SharingWorker;
 use gemelo_volume::Tuning;
@@ -52,13 +52,23 @@ fn load(member: &Member, name: &str, seed: u64) -> Vec<u64> {
 
 #[test]
 fn threads_share_while_others_write_and_read() {
+    share(None);
+}
+
+#[test]
+fn threads_share_compressed_contents_while_others_write_and_read() {
+    share(Some(Compression::Lz4));
+}
+
+fn share(compression: Option<Compression>) {
     let none = Faults { min_delay_ns: 0, max_delay_ns: 1000, ..Faults::NONE };
     let world = World::new(1, none);
     let client = world.client();
     let config = domain::create(&client, 2);
     let start = |number| {
         // So few blocks that writers wait for those that are being released.
-        member::format(&client, MemberId(number), BackendKind::Log, 190);
+        let shape = (BackendKind::Log, 190);
+        member::format_as(&client, MemberId(number), shape, compression);
         let tuning = Tuning { background: true, verify_reads: false, ..journal_data() };
         let member =
             Member::start_with(&client, config, MemberId(number), (number == 1, tuning)).unwrap();

@@ -8,7 +8,7 @@
 //! `GEMELO_TEST_ROUNDS` sets the number of seeds, `GEMELO_TEST_SEED` the first one.
 
 use crate::damage::{scrub, take_over};
-use crate::disk::{flip_byte, raw_block};
+use crate::disk::{flip_byte, packed_bytes, stored};
 use crate::member::{Member, content, flush, read, trim, write};
 use crate::proof::{expect_clean, ledgers};
 use crate::repeat::Repeat;
@@ -17,7 +17,7 @@ use crate::{BLOCK, RETRY_INTERVAL_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_domain::{DomainConfig, MemberId};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{BackendKind, Compression, DedupMode};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_sharing::KeptBlock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,7 +77,9 @@ impl<'a> Run<'a> {
         let backends = BackendKind::ALL;
         let start = |number| {
             let backend = backends[(seed as usize + number as usize) % backends.len()];
-            member::format(&client, MemberId(number), backend, 400);
+            // Some compress, and share with others that do or do not.
+            let compression = ((seed + u64::from(number)) % 2 == 1).then_some(Compression::Lz4);
+            member::format_as(&client, MemberId(number), (backend, 400), compression);
             let member = Member::start(&world.client(), config, MemberId(number), false).unwrap();
             for (name, mode) in VOLUMES {
                 member.pool.create_volume(name, VOLUME_BLOCKS * BLOCK as u64, mode).unwrap();
@@ -179,8 +181,9 @@ impl<'a> Run<'a> {
             return;
         }
         let block = own[self.world.draw(own.len() as u64) as usize];
-        let bytes = raw_block(&self.client, self.member(home).id(), block.pbn);
-        let Some(id) = id_of(&bytes).filter(|id| *id != 0) else { return };
+        let bytes = stored(&self.client, self.member(home).id(), block.pbn);
+        let id = bytes.and_then(|bytes| id_of(&bytes)).filter(|id| *id != 0);
+        let Some(id) = id else { return };
         let is_shared = |number: usize| {
             let blocks = claims[number].blocks();
             blocks.iter().any(|one| one.fingerprint == block.fingerprint)
@@ -195,8 +198,13 @@ impl<'a> Run<'a> {
         if good.is_empty() || self.endangered.contains_key(&id) {
             return;
         }
-        let at = self.world.draw(BLOCK as u64);
-        flip_byte(&self.client, self.member(home).id(), (block.pbn, at), 1 << self.world.draw(8));
+        let member = self.member(home);
+        let (block, bytes) = match member.pool.stat().unwrap().compression {
+            Compression::Off => (block.pbn, 0..BLOCK as u64),
+            _ => packed_bytes(&self.client, member.id(), block.pbn),
+        };
+        let at = bytes.start + self.world.draw(bytes.end - bytes.start);
+        flip_byte(&self.client, member.id(), (block, at), 1 << self.world.draw(8));
         self.endangered.insert(id, good);
         self.tally.flips += 1;
     }
@@ -242,7 +250,7 @@ impl<'a> Run<'a> {
         all.iter().zip(ledgers(&self.client, &all)).all(|(member, claims)| {
             let of_content = |block: &&KeptBlock| block.fingerprint == fingerprint;
             let mut own = claims.blocks().iter().filter(own_block).filter(of_content);
-            own.all(|block| raw_block(&self.client, member.id(), block.pbn) == content(id))
+            own.all(|one| stored(&self.client, member.id(), one.pbn) == Some(content(id)))
         })
     }
 }

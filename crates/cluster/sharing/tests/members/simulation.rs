@@ -11,7 +11,7 @@ use crate::{BLOCK, TIMEOUT_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_domain::{DomainConfig, DomainError, MemberId};
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{BackendKind, Compression, DedupMode};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_objects::{Locks, ObjectError};
 use gemelo_volume::{ScrubOptions, VolumeError};
@@ -117,7 +117,10 @@ fn run(seed: u64, backend: BackendKind, tally: &Tally) {
     let config = domain::create(&admin, MEMBERS);
     let is_aged = seed % 3 == 2;
     for number in 1..=MEMBERS {
-        member::format(&admin, MemberId(number), backend, POOL_BLOCKS);
+        // Some compress, and share with others that do or do not.
+        let compression = ((seed + u64::from(number)) % 2 == 1).then_some(Compression::Lz4);
+        let shape = (backend, POOL_BLOCKS);
+        member::format_as(&admin, MemberId(number), shape, compression);
         if is_aged {
             age(&world, &admin, config, MemberId(number));
         }
@@ -417,7 +420,7 @@ fn drain(members: &[Member]) {
 }
 
 /// The offline checker reads the contents of a checkpoint through the store of the member.
-fn check_from_outside(member: &Member) {
+pub(crate) fn check_from_outside(member: &Member) {
     member.pool.checkpoint().unwrap();
     let options = CheckOptions { data: true };
     let report = check(&member.disks(), options, &Silent, &StopFlag::new()).unwrap();

@@ -2,10 +2,11 @@
 
 use crate::member::{Member, content, flush, read, trim, write};
 use crate::proof::{expect_clean, expect_nothing_left};
+use crate::simulation::check_from_outside;
 use crate::{domain, member};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_domain::MemberId;
-use gemelo_format::{BackendKind, DedupMode};
+use gemelo_format::{BackendKind, Compression, DedupMode};
 use gemelo_objects::simulated::{Faults, World};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -28,12 +29,13 @@ pub(crate) fn expect(member: &Member, name: &str, ids: impl Iterator<Item = u64>
     (0..).zip(ids).for_each(|(lbn, id)| assert_eq!(read(&volume, lbn).unwrap(), content(id)));
 }
 
-fn two_members(compares: bool, backend: BackendKind) {
+fn two_members(compares: bool, backend: BackendKind, compressions: [Option<Compression>; 2]) {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
     let config = domain::create(&client, 2);
-    let start = |number| {
-        member::format(&client, MemberId(number), backend, 300);
+    let start = |number: u32| {
+        let compression = compressions[number as usize - 1];
+        member::format_as(&client, MemberId(number), (backend, 300), compression);
         Member::start(&client, config, MemberId(number), compares).unwrap()
     };
     let (one, two) = (start(1), start(2));
@@ -47,6 +49,7 @@ fn two_members(compares: bool, backend: BackendKind) {
     expect(&one, "vm", 1..=40);
     expect(&two, "vm", 21..=60);
     expect_clean(&client, &[&one, &two]);
+    [&one, &two].into_iter().for_each(check_from_outside);
 
     // The home gives its contents up, and the other member keeps them.
     trim(&one.pool.volume("vm").unwrap(), 0, BLOCKS).unwrap();
@@ -57,6 +60,7 @@ fn two_members(compares: bool, backend: BackendKind) {
     assert_eq!(one.pool.held_blocks(), 20);
     expect(&two, "vm", 21..=60);
     expect_clean(&client, &[&one, &two]);
+    check_from_outside(&two);
 
     // The last one gives them up, and the home hears of it.
     two.pool.remove_volume("vm").unwrap();
@@ -69,8 +73,18 @@ fn two_members(compares: bool, backend: BackendKind) {
 #[test]
 fn members_store_equal_contents_once_and_free_them_in_the_end() {
     for backend in BackendKind::ALL {
-        two_members(true, backend);
-        two_members(false, backend);
+        two_members(true, backend, [None, None]);
+        two_members(false, backend, [None, None]);
+    }
+}
+
+#[test]
+fn members_that_compress_share_with_each_other_and_with_others() {
+    let (lz4, zstd) = (Some(Compression::Lz4), Some(Compression::Zstd(1)));
+    for (number, backend) in BackendKind::ALL.into_iter().enumerate() {
+        for compressions in [[lz4, zstd], [lz4, None], [None, lz4]] {
+            two_members(number % 2 == 0, backend, compressions);
+        }
     }
 }
 

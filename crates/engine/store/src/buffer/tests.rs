@@ -356,7 +356,7 @@ fn a_content_that_is_set_aside_can_be_replaced_until_it_has_to_be_written() {
     let is_written = |number: u32| store.below.lock().contents.contains_key(&number);
     let until_written = |number: u32| {
         while !is_written(number) {
-            std::thread::yield_now()
+            std::thread::yield_now();
         }
     };
     write(&buffer, &[(5, 50), (6, 60)]);

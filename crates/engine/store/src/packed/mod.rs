@@ -13,9 +13,9 @@ mod reads;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use codec::decompress;
 pub use codec::{Codec, Compressed};
 pub use packer::{FreeBlocks, NotPlaced, Packer};
+pub use reads::PackedReader;
 
 use crate::{
     ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
@@ -26,6 +26,7 @@ pub use image::{PackedCount, packed_blocks};
 use image::{find_form, form_into};
 use parking_lot::Mutex;
 use patches::Patches;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -36,8 +37,7 @@ const OFFSET_BYTES: usize = 2;
 /// A store of compressed contents; see the module.
 pub struct PackedStore {
     below: Arc<dyn Store>,
-    block_bytes: usize,
-    seed: PoolSeed,
+    reader: PackedReader,
     codec: Codec,
     /// Held while contents are written to places in blocks that have other contents.
     patching: Mutex<()>,
@@ -58,21 +58,9 @@ impl PackedStore {
     #[must_use]
     pub fn over(below: Arc<dyn Store>, superblock: &Superblock) -> Self {
         let block_bytes = superblock.block_bytes as usize;
-        let seed = PoolSeed::of(superblock);
+        let reader = PackedReader { block_bytes, seed: PoolSeed::of(superblock) };
         let codec = Codec::thorough(block_bytes);
-        Self { below, block_bytes, seed, codec, patching: Mutex::new(()) }
-    }
-
-    /// Decompresses a content that is in these blocks.
-    fn unpack(
-        &self,
-        pbn: Pbn,
-        (block, next): (&[u8], Option<&[u8]>),
-        content: &mut [u8],
-    ) -> io::Result<()> {
-        let found = find_form(PackedPlace::of(pbn), block, next);
-        let (_, form) = found.ok_or_else(|| invalid("a packed block has no such content"))?;
-        open_form(self.seed, pbn, &form, content)
+        Self { below, reader, codec, patching: Mutex::new(()) }
     }
 
     /// Returns the form of a content whose block is given: the bytes by which
@@ -115,7 +103,8 @@ impl PackedStore {
     /// they are.
     fn heal(&self, pbn: Pbn, content: &[u8]) -> io::Result<()> {
         let place = PackedPlace::of(pbn);
-        let (mut block, mut next) = (vec![0; self.block_bytes], vec![0; self.block_bytes]);
+        let (mut block, mut next) =
+            (vec![0; self.reader.block_bytes], vec![0; self.reader.block_bytes]);
         self.read_block(place.block, &mut block)?;
         if place.is_spanning() {
             self.read_block(place.block + 1, &mut next)?;
@@ -127,7 +116,7 @@ impl PackedStore {
             let compressed = self.codec.compress(compression, &[content]);
             let Some(part) = compressed.parts().next().flatten() else { continue };
             let mut form = Vec::new();
-            form_into(&mut form, self.seed, pbn, part);
+            form_into(&mut form, self.reader.seed, pbn, part);
             if form.len() == old.len() {
                 let offset = u16::try_from(offset).map_err(|_| lost())?;
                 let form = [&offset.to_le_bytes(), &*form].concat();
@@ -139,16 +128,6 @@ impl PackedStore {
             }
         }
         Err(lost())
-    }
-}
-
-/// Decompresses a form that passes its checksum.
-fn open_form(seed: PoolSeed, pbn: Pbn, form: &[u8], content: &mut [u8]) -> io::Result<()> {
-    let split = image::split_form(form).filter(|(head, bytes)| head.is_of(seed, pbn, bytes));
-    let (head, bytes) = split.ok_or_else(|| invalid("a packed content fails its checksum"))?;
-    match decompress(head.algorithm, bytes, content) {
-        true => Ok(()),
-        false => Err(invalid("a packed content cannot be decompressed")),
     }
 }
 
@@ -171,11 +150,11 @@ impl StoreSetUp for PackedStore {
 
     fn content_of_form(&self, pbn: Pbn, form: &[u8]) -> Option<Vec<u8>> {
         if PackedPlace::of(pbn).is_whole() {
-            return (form.len() == self.block_bytes).then(|| form.to_vec());
+            return (form.len() == self.reader.block_bytes).then(|| form.to_vec());
         }
         let (_, form) = form.split_first_chunk::<OFFSET_BYTES>()?;
-        let mut content = vec![0; self.block_bytes];
-        open_form(self.seed, pbn, form, &mut content).ok().map(|()| content)
+        let mut content = vec![0; self.reader.block_bytes];
+        self.reader.open_form(pbn, form, &mut content).ok().map(|()| content)
     }
 
     /// Other contents of a block stay as they are. A block that has its forms already is written as
@@ -183,14 +162,22 @@ impl StoreSetUp for PackedStore {
     /// same bytes on the medium, so a torn write does not harm them.
     fn write_forms(&self, forms: &[(Pbn, &[u8])]) -> io::Result<Vec<(Pbn, Vec<u8>)>> {
         let _alone = self.patching.lock();
+        let has_timed_out = Cell::new(false);
         let read = |number: u32| {
-            let mut bytes = vec![0; self.block_bytes];
-            self.read_block(number, &mut bytes).is_ok().then_some(bytes)
+            let mut bytes = vec![0; self.reader.block_bytes];
+            let outcome = self.read_block(number, &mut bytes);
+            let is_late = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+            has_timed_out.set(has_timed_out.get() || outcome.as_ref().is_err_and(is_late));
+            outcome.is_ok().then_some(bytes)
         };
-        let (block_bytes, blocks) = (self.block_bytes, BTreeMap::new());
+        let (block_bytes, blocks) = (self.reader.block_bytes, BTreeMap::new());
         let mut patches = Patches { block_bytes, read: &read, blocks };
         for (pbn, form) in forms {
             patches.put(*pbn, form)?;
+        }
+        if has_timed_out.get() {
+            // The other contents of the block are not lost.
+            return Err(io::ErrorKind::TimedOut.into());
         }
         let blocks: Vec<(Pbn, &[u8])> = patches
             .blocks
@@ -230,19 +217,19 @@ impl StoreRoom for PackedStore {
 
 impl Store for PackedStore {
     fn block_bytes(&self) -> usize {
-        self.block_bytes
+        self.reader.block_bytes
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.below.read(list));
+        self.reader.read_by(reads, |list| self.below.read(list));
     }
 
     fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.below.read_ready(list));
+        self.reader.read_by(reads, |list| self.below.read_ready(list));
     }
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.below.read_medium(list));
+        self.reader.read_by(reads, |list| self.below.read_medium(list));
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {

@@ -1,8 +1,10 @@
 //! Reading contents of packed blocks: each block of a list is read once.
 
-use super::{PackedStore, block_number};
+use super::codec::decompress;
+use super::image::{find_form, split_form};
+use super::{block_number, invalid};
 use crate::ContentRead;
-use gemelo_format::{PackedPlace, Pbn};
+use gemelo_format::{PackedPlace, Pbn, PoolSeed};
 use std::io;
 
 /// Packed blocks that were read for a list.
@@ -35,10 +37,41 @@ fn copy_of(error: &io::Error) -> io::Error {
     }
 }
 
-impl PackedStore {
-    /// Reads contents by reads of blocks from the store below.
-    pub(super) fn read_by(
-        &self,
+/// Reads contents of a packed store whose blocks the caller can read.
+#[derive(Debug, Clone, Copy)]
+pub struct PackedReader {
+    /// Bytes of a block.
+    pub block_bytes: usize,
+    /// The seed of the pool to which the store belongs.
+    pub seed: PoolSeed,
+}
+
+impl PackedReader {
+    /// Decompresses a form that passes its checksum.
+    pub(super) fn open_form(self, pbn: Pbn, form: &[u8], content: &mut [u8]) -> io::Result<()> {
+        let split = split_form(form).filter(|(head, bytes)| head.is_of(self.seed, pbn, bytes));
+        let (head, bytes) = split.ok_or_else(|| invalid("a packed content fails its checksum"))?;
+        match decompress(head.algorithm, bytes, content) {
+            true => Ok(()),
+            false => Err(invalid("a packed content cannot be decompressed")),
+        }
+    }
+
+    /// Decompresses a content that is in these blocks.
+    fn unpack(
+        self,
+        pbn: Pbn,
+        (block, next): (&[u8], Option<&[u8]>),
+        content: &mut [u8],
+    ) -> io::Result<()> {
+        let found = find_form(PackedPlace::of(pbn), block, next);
+        let (_, form) = found.ok_or_else(|| invalid("a packed block has no such content"))?;
+        self.open_form(pbn, &form, content)
+    }
+
+    /// Reads contents. `below` reads blocks, by their numbers, in one list.
+    pub fn read_by(
+        self,
         reads: &mut [ContentRead<'_>],
         below: impl FnOnce(&mut [ContentRead<'_>]),
     ) {
@@ -77,7 +110,7 @@ impl PackedStore {
 
     /// Decompresses a content, or the part of it that is wanted.
     fn read_packed(
-        &self,
+        self,
         blocks: &Blocks,
         pbn: Pbn,
         (within, buffer): (usize, &mut [u8]),

@@ -3,7 +3,7 @@
 use super::VolumeShared;
 use super::catalogue::{Catalogue, VolumesActivity};
 use super::damage::Damages;
-use super::data::{ContentSpace, ContentStore, DataPath, Pin, Remembered};
+use super::data::{ContentSpace, ContentStore, DataPath, LeftBlocks, Pin, Remembered};
 use super::finder::FinderControl;
 use super::health::{Health, PanicWatch};
 use super::layout::{Cleaner, Ticker};
@@ -249,6 +249,15 @@ impl Engine {
     /// Contents that take space, also those that are freed and not usable yet.
     pub(crate) fn contents_in_use(&self) -> u64 {
         self.data.contents_in_use(self.superblock.reserved_blocks())
+    }
+
+    /// Looks for blocks whose contents all lie elsewhere.
+    pub(crate) fn left_blocks(
+        &self,
+        pbns: &[Pbn],
+        is_elsewhere: &dyn Fn(&Pbn) -> bool,
+    ) -> LeftBlocks {
+        self.data.left_blocks(pbns, is_elsewhere)
     }
 
     /// Frees blocks that the veto held.

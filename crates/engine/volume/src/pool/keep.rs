@@ -1,6 +1,7 @@
 //! The part of a pool that the owner of its veto uses; see [`gemelo_store::FreeVeto`].
 
 use super::Pool;
+use crate::engine::LeftBlocks;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Fingerprinter, Pbn};
 
@@ -52,6 +53,13 @@ impl Pool {
     #[must_use]
     pub fn fingerprints_prove_equality(&self) -> bool {
         self.engine.fingerprints_prove_equality()
+    }
+
+    /// Looks for blocks of these contents that have only contents that lie elsewhere, so that the
+    /// owner of the veto may give the space of the blocks back.
+    #[must_use]
+    pub fn left_blocks(&self, pbns: &[Pbn], is_elsewhere: &dyn Fn(&Pbn) -> bool) -> LeftBlocks {
+        self.engine.left_blocks(pbns, is_elsewhere)
     }
 
     /// Frees blocks that the veto held and that nothing refers to.

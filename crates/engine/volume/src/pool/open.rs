@@ -287,7 +287,7 @@ impl Pool {
         let data_blocks = backend.totals().data_blocks;
         let held = match &free_veto {
             Some(free_veto) if !is_read_only => {
-                free_veto.opened(data_blocks, &|pbn| space.is_used(pbn))
+                free_veto.opened(&|each| space.each_used(each), &|pbn| space.is_used(pbn))
             }
             _ => Vec::new(),
         };
@@ -398,7 +398,7 @@ fn contents_of(
     };
     let buffer = WriteBuffer::new(blocks, options, Arc::clone(clock), Some(observer), told)
         .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
-    Ok((ContentStore::buffered(buffer, superblock, health), remembered))
+    Ok((ContentStore::buffered(buffer, (disks, superblock), health), remembered))
 }
 
 /// Shows contents that fill blocks of a packed store to an observer. The finder reads the others

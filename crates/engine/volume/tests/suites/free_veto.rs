@@ -7,7 +7,7 @@ use crate::common::{BLOCK, content, flush, open, options, read, tuning, tuning_o
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::DeviceError;
 use gemelo_format::{DedupMode, Fingerprint, Pbn};
-use gemelo_store::{FreeVeto, PoolDisks, Store};
+use gemelo_store::{EachPbn, FreeVeto, PoolDisks, Store, VetoedStore};
 use gemelo_volume::{Pool, Tuning, Volume};
 use std::collections::BTreeSet;
 use std::io;
@@ -38,13 +38,18 @@ impl TestVeto {
 }
 
 impl FreeVeto for TestVeto {
-    fn store_over(&self, below: Arc<dyn Store>) -> Arc<dyn Store> {
-        below
+    fn store_over(&self, own: VetoedStore) -> Arc<dyn Store> {
+        own.store
     }
 
-    fn opened(&self, blocks: u64, is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn> {
-        let pbns = (1..blocks as u32).filter_map(Pbn::new);
-        *self.used_at_opening.lock().unwrap() = pbns.filter(|pbn| is_used(*pbn)).collect();
+    fn is_elsewhere(&self, _: Pbn) -> bool {
+        false
+    }
+
+    fn opened(&self, each_used: &EachPbn<'_>, _is_used: &dyn Fn(Pbn) -> bool) -> Vec<Pbn> {
+        let mut used = Vec::new();
+        each_used(&mut |pbn| used.push(pbn));
+        *self.used_at_opening.lock().unwrap() = used;
         self.kept.lock().unwrap().iter().copied().collect()
     }
 

@@ -12,6 +12,7 @@ use super::space::Space;
 use gemelo_format::{PackedPlace, Pbn, StoreKind};
 use gemelo_store::block_number;
 use reserve::Reserve;
+use std::collections::BTreeMap;
 use std::ops::Range;
 pub(super) use taking::{Runs, Taking};
 pub(crate) use windows::{CONTENT, MAX_CONTENTS, Rule, Window};
@@ -22,6 +23,15 @@ pub(crate) struct ContentSpace {
     blocks: Space,
     /// Of a packed store.
     slots: Option<Slots>,
+}
+
+/// Blocks whose contents may all lie elsewhere.
+#[derive(Debug, Default)]
+pub struct LeftBlocks {
+    /// The blocks whose contents do.
+    pub unused: Vec<Pbn>,
+    /// Contents of blocks that get more contents. It is not known yet what these blocks have.
+    pub open: Vec<Pbn>,
 }
 
 /// The slots of a packed store's blocks.
@@ -140,6 +150,20 @@ impl ContentSpace {
         }
     }
 
+    /// Calls with every PBN in use.
+    pub(crate) fn each_used(&self, each: &mut dyn FnMut(Pbn)) {
+        let blocks = 1..u32::try_from(self.blocks.blocks()).unwrap_or(u32::MAX);
+        match &self.slots {
+            None => {
+                let numbers = blocks.filter_map(Pbn::new);
+                numbers.filter(|pbn| self.blocks.is_used(*pbn)).for_each(each);
+            }
+            Some(slots) => {
+                blocks.flat_map(|block| places_of(block, slots.of(block))).for_each(each);
+            }
+        }
+    }
+
     /// Returns whether a PBN may be in a store of this size.
     pub(crate) fn is_within(&self, pbn: Pbn) -> bool {
         let block = if self.slots.is_some() { PackedPlace::of(pbn).block } else { pbn.number() };
@@ -215,6 +239,31 @@ impl ContentSpace {
         let is_open = self.slots.as_ref().is_some_and(|slots| slots.open.contains(&block.number()));
         let contents = self.contents_of(&[block]);
         !is_open && !contents.is_empty() && contents.iter().all(these)
+    }
+
+    /// Looks for blocks of these contents whose space can be given back, because all contents that
+    /// they have lie elsewhere.
+    pub(crate) fn left_blocks(
+        &self,
+        pbns: &[Pbn],
+        is_elsewhere: &dyn Fn(&Pbn) -> bool,
+    ) -> LeftBlocks {
+        let mut left = LeftBlocks::default();
+        let Some(slots) = &self.slots else {
+            left.unused.extend(pbns.iter().filter(|pbn| is_elsewhere(pbn)));
+            return left;
+        };
+        let parts =
+            pbns.iter().flat_map(|pbn| parts_of(PackedPlace::of(*pbn)).map(|at| (at, *pbn)));
+        for (block, pbn) in parts.collect::<BTreeMap<u32, Pbn>>() {
+            if slots.open.contains(&block) {
+                left.open.push(pbn);
+            } else {
+                let number = block_number(block);
+                left.unused.extend(number.filter(|number| self.has_only(*number, is_elsewhere)));
+            }
+        }
+        left
     }
 
     /// The contents that have a part in these blocks.

@@ -3,7 +3,7 @@
 use super::super::health::Health;
 use super::super::locks::{OrderedMutex, Rank};
 use gemelo_format::{PackedPlace, Pbn, PoolSeed, StoreKind, Superblock};
-use gemelo_store::{Codec, PackedStore, Packer, Store, WriteBuffer, block_number, store_of_kind};
+use gemelo_store::{Codec, PackedStore, Packer, PoolDisks, Store, WriteBuffer, block_number};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -29,14 +29,19 @@ impl ContentStore {
         Self { store, buffer: None, packing: None }
     }
 
-    /// Takes a buffer over the blocks of the store.
+    /// Takes a buffer over the blocks of the disks' store.
     pub(crate) fn buffered(
         buffer: WriteBuffer,
-        superblock: &Superblock,
+        (disks, superblock): (&PoolDisks, &Superblock),
         health: &Arc<Health>,
     ) -> Self {
         let buffer = Arc::new(buffer);
-        let store = store_of_kind(Arc::clone(&buffer) as Arc<dyn Store>, superblock);
+        let blocks = Arc::clone(&buffer) as Arc<dyn Store>;
+        let store = match superblock.store {
+            // The veto has its store below the buffer, which then caches what lies elsewhere.
+            StoreKind::Plain => blocks,
+            StoreKind::Packed(_) => disks.packed_over(blocks, superblock),
+        };
         let (block_bytes, seed) = (superblock.block_bytes as usize, PoolSeed::of(superblock));
         let packing = match superblock.store {
             StoreKind::Plain => None,

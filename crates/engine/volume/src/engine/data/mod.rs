@@ -22,6 +22,7 @@ use super::locks::{OrderedGuard, OrderedMutex, Rank};
 use crate::counters::PoolCounters;
 use crate::error::{Result, VolumeError};
 pub(crate) use content_space::ContentSpace;
+pub use content_space::LeftBlocks;
 pub(crate) use content_space::{CONTENT, MAX_CONTENTS, Rule, Window};
 use content_space::{Runs, Taking};
 pub(crate) use contents::ContentStore;
@@ -42,6 +43,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file system may take this much for itself.
 const SPARE_BYTES: u64 = 256 << 10;
+/// Contents whose blocks are looked at while writers wait for the lock of the space.
+const LEFT_AT_ONCE: usize = 1024;
 
 /// The data store of an open pool; see the module.
 pub(crate) struct DataPath {
@@ -301,6 +304,23 @@ impl DataPath {
             space.release(*pbn, |_| ());
         }
         self.held.fetch_sub(pbns.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Looks for blocks whose space can be given back; see [`ContentSpace::left_blocks`].
+    pub(crate) fn left_blocks(
+        &self,
+        pbns: &[Pbn],
+        is_elsewhere: &dyn Fn(&Pbn) -> bool,
+    ) -> LeftBlocks {
+        let mut left = LeftBlocks::default();
+        for some in pbns.chunks(LEFT_AT_ONCE) {
+            let LeftBlocks { unused, open } = self.space.lock().left_blocks(some, is_elsewhere);
+            left.unused.extend(unused);
+            left.open.extend(open);
+        }
+        left.unused.sort_unstable();
+        left.unused.dedup();
+        left
     }
 
     /// Tells the veto of blocks whose contents and fingerprints are durable.

@@ -137,7 +137,16 @@ impl DataPath {
         let all = u32::try_from(space.blocks().blocks()).unwrap_or(u32::MAX);
         let end = all.min(from.saturating_add(LOOKED_AT));
         space.windows(from..end, rule, found);
+        drop(space);
+        found.retain(|window| self.has_movable(*window));
         (end < all).then_some(end)
+    }
+
+    /// Returns whether a content of a window may be moved. Those that the veto keeps stay.
+    fn has_movable(&self, window: Window) -> bool {
+        let Some(free_veto) = &self.free_veto else { return true };
+        let contents = self.contents_of_blocks(window.first..window.end);
+        contents.into_iter().any(|pbn| !free_veto.is_kept(pbn))
     }
 
     /// A bit for each slot in use of these blocks.

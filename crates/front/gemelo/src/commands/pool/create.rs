@@ -190,14 +190,12 @@ impl Arguments {
     fn refuse_for_member(&self) -> anyhow::Result<()> {
         let of_domain = "all members of a domain have what 'gemelo domain create' was given";
         let of_disk = "a member has no disk of its own";
-        let is_shared = "other members cannot read compressed contents yet";
         let given = [
             ("--block-size", self.block_size.is_some(), of_domain),
             ("--fingerprint", self.fingerprint.is_some(), of_domain),
             ("--data", self.data.is_some(), of_disk),
             ("--metadata", self.metadata.is_some(), of_disk),
             ("--io", self.io.is_some(), of_disk),
-            ("--compression", self.compression.is_some(), is_shared),
         ];
         match given.iter().find(|(_, is_given, _)| *is_given) {
             None => Ok(()),
