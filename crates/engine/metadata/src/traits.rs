@@ -117,9 +117,9 @@ pub trait Checkpoint {
     /// Returns how urgently the backend needs a checkpoint.
     fn pressure(&self) -> Pressure;
 
-    /// The pages that a replay of the changes since the last durable checkpoint would read, at most.
-    /// A backend whose metadata are in memory reads none. A B-tree may have two pages where an
-    /// array has one, which count once.
+    /// The pages that a replay of the changes since the last durable checkpoint would read, at
+    /// most. A backend whose metadata are in memory reads none. A B-tree may have two pages where
+    /// an array has one, which count once.
     fn replay_reads(&self) -> u64;
 
     /// Begins a checkpoint of the present state; changes may follow at once.

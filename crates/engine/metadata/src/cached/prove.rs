@@ -108,9 +108,9 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// Checks that the index leads from a block's fingerprint, if the index has such contents, to
-    /// it, or to another block with the same one. A delta has one entry for each fingerprint, and the entry goes with its block.
-    /// Another block of the delta with the same content then has no entry until the next
-    /// checkpoint.
+    /// it, or to another block with the same one. A delta has one entry for each fingerprint, and
+    /// the entry goes with its block. Another block of the delta with the same content then has no
+    /// entry until the next checkpoint.
     fn prove_index(&self, pbn: u32, wrong: &mut Vec<String>) -> Result<()> {
         let fingerprint = self.identity(pbn)?.fingerprint();
         if fingerprint.is_none() || !self.sampling.has_content(fingerprint) {

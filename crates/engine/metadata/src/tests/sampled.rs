@@ -1,4 +1,5 @@
-//! The index of a sample: what it finds, what it misses, and that it never leads to another content.
+//! The index of a sample: what it finds, what it misses, and that it never leads to another
+//! content.
 
 use super::pair::Pair;
 use super::{checksum_of, conform_to};

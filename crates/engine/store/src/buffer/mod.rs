@@ -208,8 +208,7 @@ impl WriteBuffer {
     }
 
     /// Keeps a content in memory if it still waits there, because it is to be replaced soon. It is
-    /// written out when another one is set aside, by the next [`Self::begin_write_out`], or for
-    /// lack of memory.
+    /// written out when another one is set aside, or by the next [`Self::begin_write_out`].
     pub fn set_aside(&self, pbn: Pbn) {
         self.shared.lock().state.set_aside(pbn);
     }

@@ -75,7 +75,6 @@ impl Shared {
                 self.settled.notify_all();
                 continue;
             }
-            guarded.state.put_back_aside();
             if guarded.state.is_full_of_unneeded() {
                 break Room::None;
             }

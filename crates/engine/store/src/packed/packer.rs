@@ -1,10 +1,10 @@
 //! Gives new contents their places: compressed ones share blocks, others get one each.
 //!
 //! A block is filled in memory and written to a write buffer, where it waits. The last one stays
-//! open and is set aside there: later contents are added to it until a commit or a lack of memory
-//! has it written. A block that the buffer has begun to write is never changed, so a torn write
-//! damages contents alone that no sync has covered. Some blocks behind it are taken as well if they
-//! are free, so that contents can go on there whatever else is written meanwhile.
+//! open and is set aside there: later contents are added to it until it is full, or a commit has it
+//! written. A block that the buffer has begun to write is never changed, so a torn write damages
+//! contents alone that no sync has covered. Some blocks behind it are taken as well if they are
+//! free, so that contents can go on there whatever else is written meanwhile.
 
 use super::block_number;
 use super::codec::Compressed;

@@ -24,8 +24,9 @@ pub struct Tuning {
     /// The contents that the index of `compact` has in memory. Of the others, it finds those that
     /// were written beside them.
     pub index_sampling: IndexSampling,
-    /// The most pages of the metadata that an opening after a crash may have to read for the journal
-    /// with these backends. Half of them ask for a checkpoint, and all make writers wait for it.
+    /// The most pages of the metadata that an opening after a crash may have to read for the
+    /// journal with these backends. Half of them ask for a checkpoint, and all make writers wait
+    /// for it.
     pub max_replay_reads: u64,
     /// `true` if commits, checkpoints and the search for duplicates run in the background.
     /// Otherwise each runs only when it is asked for or a request needs it.

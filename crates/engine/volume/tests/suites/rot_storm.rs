@@ -9,8 +9,8 @@
 //! lost is written again, and all is as it should be.
 //!
 //! Pools of one mode and mixed ones take turns, and pools that compress and others: of a block that
-//! compressed contents share, a flip destroys those that it hits. [`crate::common::simulated`] tells what
-//! rot does.
+//! compressed contents share, a flip destroys those that it hits. [`crate::common::simulated`]
+//! tells what rot does.
 //!
 //! On disks with durable writes, a flip in the contents of the last commit may undo this commit, as
 //! if a crash had torn it. So their data rots in images only, and an image that loses its last
