@@ -49,7 +49,7 @@ fn variable(name: &str) -> Option<u64> {
 pub(crate) fn run(host: &Host<'_>) {
     let seed = variable("GEMELO_TEST_SEED").unwrap_or(1);
     let faults = variable("GEMELO_TEST_ROUNDS").unwrap_or(FAULTS);
-    create_domain(host, seed % 2 == 0);
+    create_domain(host, seed.is_multiple_of(2));
     let (begun, storage, tally) = Default::default();
     let storm = Storm { host, faults, begun, storage, tally };
     let mut members = MEMBERS.map(|name| Member::create(host, &format!("{DOMAIN}/{name}")));
