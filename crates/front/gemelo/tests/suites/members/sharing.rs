@@ -127,16 +127,19 @@ fn equal_data_is_stored_once(host: &Host<'_>, servers: &[Server; 2]) {
     }
 }
 
+/// Stands for no generation.
+const NOTHING: u8 = u8::MAX;
+
 /// A volume under load: rounds of writes, each with its generation, and then a flush.
 pub(crate) struct Load {
     ends: AtomicBool,
-    /// The last generation that was flushed.
+    /// The last generation that was flushed, or [`NOTHING`].
     flushed: AtomicU8,
 }
 
 impl Load {
     pub(crate) const fn new() -> Self {
-        Self { ends: AtomicBool::new(false), flushed: AtomicU8::new(0) }
+        Self { ends: AtomicBool::new(false), flushed: AtomicU8::new(NOTHING) }
     }
 
     /// Writes until it has to end, or until a write fails.
@@ -175,6 +178,11 @@ fn under_load(servers: &[Server; 2], happens: impl FnOnce()) -> [Load; 2] {
         for (load, volume) in loads.iter().zip(&volumes) {
             // Where the server ends, a write fails.
             scope.spawn(|| drop(load.run(&**volume)));
+        }
+        let began = Instant::now();
+        while loads.iter().any(|load| load.flushed.load(Ordering::Relaxed) == NOTHING) {
+            assert!(began.elapsed() < PATIENCE, "no round is flushed");
+            std::thread::sleep(Duration::from_millis(10));
         }
         std::thread::sleep(Duration::from_secs(1));
         happens();
