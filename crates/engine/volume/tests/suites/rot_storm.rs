@@ -35,6 +35,7 @@ use gemelo_format::{BackendKind, CommitHeader, DedupMode, FingerprintKind, PAGE_
 use gemelo_volume::{
     InlineOverload, LossChoice, Pool, PoolOptions, RepairOptions, ScrubOptions, Tuning, repair,
 };
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -235,10 +236,12 @@ impl Story {
         let simulation = Simulation::of_images(at, images);
         let report = check_pool(&simulation, false);
         assert!(report.is_clean(), "flips in data are none in metadata: {:?}", report.problems);
-        let commit = newest_commit(&simulation);
+        let commit = commits(&simulation).pop_last();
         let pool = open_ticking(&simulation.disks(), self.tuning).unwrap();
         let contents = Contents::of(&pool);
-        if newest_commit(&simulation) < commit && !more.is_empty() {
+        // Its number may have been given again.
+        let is_undone = commit.is_some_and(|commit| !commits(&simulation).contains(&commit));
+        if is_undone && !more.is_empty() {
             self.tally.undone += 1;
             return;
         }
@@ -343,13 +346,15 @@ impl Story {
     }
 }
 
-/// The number of the newest commit in the journal.
-fn newest_commit(simulation: &Simulation) -> Option<u64> {
+/// The commits in the journal: the number of each, and its first page.
+fn commits(simulation: &Simulation) -> BTreeSet<(u64, Vec<u8>)> {
     let superblock = simulation.disks().read_superblock(&mut Vec::new()).unwrap();
     let seed = PoolSeed::of(&superblock);
     let [_, metadata] = simulation.images();
-    let headers = metadata.chunks(PAGE_BYTES).filter_map(|page| CommitHeader::decode(page, seed));
-    headers.map(|header| header.number).max()
+    let pages = metadata.chunks(PAGE_BYTES);
+    pages
+        .filter_map(|page| Some((CommitHeader::decode(page, seed)?.number, page.to_vec())))
+        .collect()
 }
 
 fn check_pool(simulation: &Simulation, data: bool) -> CheckReport {
