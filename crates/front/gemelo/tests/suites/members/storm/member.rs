@@ -206,12 +206,24 @@ impl<'h, 'c> Member<'h, 'c> {
         ran.status == 0
     }
 
-    /// Ends both processes: first the standby, so that it does not take the member.
-    pub(super) fn end(self) {
-        let [serving, standby] = self.processes;
-        standby.signal(Signal::KILL);
-        drop(standby);
-        serving.end();
+    /// Ends both processes: first the standby, so that it does not take the member. The member is
+    /// given up in order, by others if its server has lost the lease.
+    pub(super) fn end(mut self) {
+        loop {
+            drop(self.connect("disk"));
+            let [serving, standby] = &mut self.processes;
+            standby.signal(Signal::KILL);
+            standby.wait();
+            serving.signal(Signal::TERM);
+            let status = serving.wait();
+            if status == 0 {
+                return;
+            }
+            assert_eq!(status, DISPLACED, "{}: {}", self.name, serving.errors());
+            self.processes =
+                [0, 1].map(|number| start(self.host, &self.name, self.started + number));
+            self.started += 2;
+        }
     }
 }
 
