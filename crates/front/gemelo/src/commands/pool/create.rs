@@ -164,8 +164,24 @@ impl Arguments {
         })
     }
 
-    /// Sets the backend that fits in the memory, and returns a line that says why.
+    /// Sets the backend that fits in the memory, and returns a line that says why. Refuses a sample
+    /// for a backend that has none.
     fn choose_backend(&self, options: &mut PoolOptions) -> anyhow::Result<Option<String>> {
+        let choice = self.choose_by_memory(options)?;
+        let kind = options.backend;
+        if self.index_sample.is_some_and(|sample| sample != IndexSampling::ALL)
+            && kind != BackendKind::Compact
+        {
+            return Err(bad_input(anyhow!(
+                "--index-sample is for the backend compact, and this pool would have {}: give \
+                 --backend compact, or leave it out",
+                kind.name()
+            )));
+        }
+        Ok(choice)
+    }
+
+    fn choose_by_memory(&self, options: &mut PoolOptions) -> anyhow::Result<Option<String>> {
         let Some(memory) = self.memory else { return Ok(None) };
         let cache_bytes =
             self.metadata_cache.map_or(Tuning::default().cache_bytes, |cache| cache.0);
@@ -280,7 +296,9 @@ mod tests {
         assert_eq!(choose("create p --memory 64g").unwrap().0, BackendKind::Log);
         let small = choose("create p --capacity 1t --memory 100m --metadata-cache 16m").unwrap();
         assert_eq!(small.0, BackendKind::Table);
-        for bad in ["--memory 100m --cache 16m", "--memory 1g --backend log"] {
+        assert!(choose("create p --backend compact --index-sample 32").is_ok());
+        let bad = ["--memory 100m --cache 16m", "--memory 1g --backend log", "--index-sample 32"];
+        for bad in bad {
             assert!(choose(&format!("create p --capacity 1t {bad}")).is_err(), "{bad}");
         }
     }
