@@ -10,8 +10,9 @@ use gemelo_base::{SystemClock, pause};
 use std::io::{BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// An event of the connection to a host.
@@ -31,6 +32,9 @@ const PIECE_BYTES: usize = 256 << 10;
 const KEPT_BYTES: usize = 4 << 10;
 /// Time that a process of the transport gets to end by itself once its input has ended.
 const LEAVE: Duration = Duration::from_secs(2);
+/// Time until all is read that a process said before it failed. A child that it has left may keep
+/// its standard error open.
+const LISTEN: Duration = Duration::from_millis(200);
 
 /// The connection to one host. It is cut when it is dropped.
 pub(crate) struct Link {
@@ -38,6 +42,8 @@ pub(crate) struct Link {
     /// `None` once the input over there has ended.
     outbox: Option<Sender<String>>,
     complaints: Arc<Mutex<String>>,
+    /// The thread that keeps them. It ends with the standard error of the transport.
+    listener: Option<JoinHandle<()>>,
 }
 
 impl Link {
@@ -55,17 +61,18 @@ impl Link {
         let mut child = command.spawn()?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let complaints = Arc::new(Mutex::new(String::new()));
+        let mut listener = None;
         let (outbox, lines) = unbounded();
         if let (Some(input), Some(output), Some(errors)) = streams {
             let number = index as usize;
             let kept = Arc::clone(&complaints);
-            std::thread::spawn(move || keep_complaints(errors, &kept));
+            listener = Some(std::thread::spawn(move || keep_complaints(errors, &kept)));
             let told = events.clone();
             std::thread::spawn(move || read_messages(output, number, &told, &clock));
             let (told, program) = (events.clone(), transport.copied().map(Path::to_owned));
             std::thread::spawn(move || write_lines(input, number, program, &lines, &told));
         }
-        Ok(Self { child, outbox: Some(outbox), complaints })
+        Ok(Self { child, outbox: Some(outbox), complaints, listener })
     }
 
     /// Sends a message, if the connection still is there. Returns at once.
@@ -84,16 +91,13 @@ impl Link {
     /// known of it.
     pub(crate) fn end(&mut self) -> String {
         self.close();
-        let step = Duration::from_millis(10);
-        for _ in 0..LEAVE.as_millis() / step.as_millis() {
-            if let Ok(Some(_)) = self.child.try_wait() {
-                break;
-            }
-            pause(step);
-        }
+        wait(LEAVE, || matches!(self.child.try_wait(), Ok(Some(_))));
         self.kill();
-        let status =
-            self.child.wait().map_or_else(|error| error.to_string(), |end| end.to_string());
+        let end = self.child.wait();
+        if !end.as_ref().is_ok_and(ExitStatus::success) {
+            wait(LISTEN, || self.listener.as_ref().is_none_or(JoinHandle::is_finished));
+        }
+        let status = end.map_or_else(|error| error.to_string(), |end| end.to_string());
         let said = self.complaints.lock().map(|kept| kept.trim().to_owned()).unwrap_or_default();
         let last = said.lines().next_back().unwrap_or_default().trim();
         if last.is_empty() { status } else { format!("{status}: {last}") }
@@ -109,6 +113,17 @@ impl Link {
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
         let _ = self.child.kill();
+    }
+}
+
+/// Waits until something is so, for this time at most.
+fn wait(longest: Duration, mut is_so: impl FnMut() -> bool) {
+    let step = Duration::from_millis(10);
+    for _ in 0..longest.as_millis() / step.as_millis() {
+        if is_so() {
+            return;
+        }
+        pause(step);
     }
 }
 
