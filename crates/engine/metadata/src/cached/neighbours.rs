@@ -9,7 +9,7 @@ use super::CachedBackend;
 use super::layout::Layout;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Part, Pbn};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 /// Memory of an entry with its share of the lists, at most.
@@ -21,9 +21,10 @@ const GROUP: u32 = Part::Fingerprints.array_entries() as u32;
 pub(super) struct Neighbours {
     max_groups: usize,
     pbns: HashMap<u64, u32>,
-    /// The groups in the order in which they were read, with their hashes.
-    groups: VecDeque<(u32, Vec<u64>)>,
-    known: HashSet<u32>,
+    /// The groups in the order in which they were read.
+    groups: VecDeque<u32>,
+    /// The hashes of each of them.
+    hashes: HashMap<u32, Vec<u64>>,
 }
 
 impl Neighbours {
@@ -33,7 +34,7 @@ impl Neighbours {
             max_groups: max_groups.unwrap_or(usize::MAX).max(2),
             pbns: HashMap::new(),
             groups: VecDeque::new(),
-            known: HashSet::new(),
+            hashes: HashMap::new(),
         }
     }
 
@@ -46,29 +47,37 @@ impl Neighbours {
     /// group, unless it is known.
     fn add_missing(&self, pbn: Pbn, hash: u64, missing: &mut Vec<u32>) {
         let (number, group) = (pbn.number(), pbn.number() / GROUP);
-        let is_told = self.known.contains(&group) && self.pbns.get(&hash) == Some(&number);
+        let is_told = self.hashes.contains_key(&group) && self.pbns.get(&hash) == Some(&number);
         let next = group + 1;
         missing.extend((!is_told).then_some(group));
-        missing.extend((!self.known.contains(&next)).then_some(next));
+        missing.extend((!self.hashes.contains_key(&next)).then_some(next));
     }
 
     fn add(&mut self, group: u32, contents: impl Iterator<Item = (u64, u32)>) {
-        if !self.known.insert(group) {
-            self.groups.retain(|(other, _)| *other != group);
+        if self.hashes.contains_key(&group) {
+            self.groups.retain(|other| *other != group);
+            self.forget(group);
         }
         while self.groups.len() >= self.max_groups {
-            let Some((oldest, hashes)) = self.groups.pop_front() else { break };
-            self.known.remove(&oldest);
-            for hash in hashes {
-                self.pbns.remove(&hash);
-            }
+            let Some(oldest) = self.groups.pop_front() else { break };
+            self.forget(oldest);
         }
         let mut hashes = Vec::with_capacity(GROUP as usize);
         for (hash, pbn) in contents {
             self.pbns.insert(hash, pbn);
             hashes.push(hash);
         }
-        self.groups.push_back((group, hashes));
+        self.groups.push_back(group);
+        self.hashes.insert(group, hashes);
+    }
+
+    fn forget(&mut self, group: u32) {
+        for hash in self.hashes.remove(&group).into_iter().flatten() {
+            // A group that was read later may have the same content.
+            if self.pbns.get(&hash).is_some_and(|pbn| pbn / GROUP == group) {
+                self.pbns.remove(&hash);
+            }
+        }
     }
 
     pub(super) fn find(&self, wanted: Fingerprint) -> Option<u32> {
@@ -115,4 +124,29 @@ impl<L: Layout> CachedBackend<L> {
 fn content_of((pbn, identity): (u32, Identity)) -> Option<(u64, u32)> {
     let fingerprint = identity.fingerprint();
     (!fingerprint.is_none()).then(|| (fingerprint.low(), pbn))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(group: u32, first_hash: u64) -> impl Iterator<Item = (u64, u32)> {
+        (first_hash..).zip(group * GROUP..(group + 1) * GROUP)
+    }
+
+    #[test]
+    fn a_group_that_is_read_again_leaves_nothing_of_what_it_had() {
+        let mut neighbours = Neighbours::new(0);
+        for round in 0..100 {
+            neighbours.add(7, contents(7, round * 1000));
+            neighbours.add(8, contents(8, round * 1000 + 500));
+        }
+        assert_eq!(neighbours.pbns.len(), 2 * GROUP as usize);
+        assert_eq!(neighbours.pbns.get(&99_001), Some(&(7 * GROUP + 1)));
+        // The oldest goes, but for a content that the newer one has, too.
+        neighbours.add(9, contents(9, 99_500));
+        assert_eq!(neighbours.pbns.len(), GROUP as usize);
+        neighbours.add(10, contents(10, 0));
+        assert_eq!(neighbours.pbns.get(&99_500), Some(&(9 * GROUP)));
+    }
 }
