@@ -14,7 +14,7 @@ type LookUp = dyn Fn(MemberId) -> io::Result<Superblock> + Send + Sync;
 /// superblock is read once.
 pub struct Homes {
     look_up: Box<LookUp>,
-    /// What reads a store that compresses; [`None`] for a plain store.
+    /// The reader of a store that compresses; [`None`] for a plain store.
     known: Mutex<BTreeMap<MemberId, Option<PackedReader>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Which contents an index in memory has: all, or a sample by fingerprint.
+//! The contents that an index in memory has: all, or a sample by fingerprint.
 
 use gemelo_format::Fingerprint;
 use serde::{Serialize, Serializer};

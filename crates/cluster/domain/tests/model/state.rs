@@ -65,7 +65,7 @@ pub(crate) struct Message {
     update: Keys,
 }
 
-/// What a write is a part of.
+/// The larger step of which a write is a part.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Subject {
     /// The intent that sets this receipt of a shard.

@@ -2,10 +2,9 @@
 //! off, lost, or deleted under a server, and volumes that go away while commands look at them.
 
 use crate::common::{Ran, gemelo};
-use crate::served::{TestPool, done, noise};
+use crate::served::{TestPool, done, flip_first, noise};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +18,6 @@ fn import(pool: &TestPool, name: &str, mode: &str, content: &[u8]) {
     let source = pool.file("source");
     fs::write(&source, content).unwrap();
     done(&["volume", "import", &source, &pool.volume(name), "--dedup", mode]);
-}
-
-/// Flips a bit of the first stored copy of a content.
-fn flip_first(pool: &TestPool, content: &[u8]) {
-    let path = pool.file("pool/data");
-    let data = fs::read(&path).unwrap();
-    let block = data.chunks(BLOCK).position(|block| block == content).unwrap();
-    let file = File::options().write(true).open(path).unwrap();
-    file.write_all_at(&[content[9] ^ 1], (block * BLOCK + 9) as u64).unwrap();
 }
 
 fn check_json(pool: &TestPool, options: &[&str]) -> serde_json::Value {

@@ -11,26 +11,10 @@ use gemelo_volume::PoolOptions;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-const PYTHON: &str = r#"
-import errno, nbd, random, sys
+const PYTHON: &str = concat!(
+    include_str!("../../../nbd/tests/suites/support/refused.py"),
+    r#"
 uri, snapshot_uri = sys.argv[1:]
-
-def connect(uri, structured=True):
-    h = nbd.NBD()
-    h.set_strict_mode(0)
-    h.set_request_structured_replies(structured)
-    if structured:
-        h.add_meta_context(nbd.CONTEXT_BASE_ALLOCATION)
-    h.connect_uri(uri)
-    return h
-
-def refused(number, call, *arguments, **more):
-    try:
-        call(*arguments, **more)
-    except nbd.Error as error:
-        assert error.errnum == number, (call, arguments, error.errnum, error)
-        return
-    raise AssertionError(f"{call} {arguments} was not refused")
 
 for structured in [True, False]:
     h = connect(uri, structured)
@@ -106,7 +90,8 @@ try:
     raise AssertionError("an export that does not exist")
 except nbd.Error as error:
     assert "no export" in str(error) or error.errnum == errno.ENOENT, error
-"#;
+"#
+);
 
 /// A pool with a volume, and a snapshot of another one.
 fn pool(options: &PoolOptions) -> TestPool {

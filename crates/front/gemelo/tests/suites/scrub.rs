@@ -1,9 +1,8 @@
 //! `gemelo pool scrub`, and scrubs of a served pool by its schedule.
 
 use crate::common::{Ran, gemelo};
-use crate::served::{TestPool, done, noise};
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use crate::served::{TestPool, done, flip_first, noise};
+use std::fs;
 use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
@@ -21,15 +20,6 @@ fn pool_with(modes: &[&str]) -> (TestPool, Vec<u8>) {
         done(&["volume", "import", &source, &volume, "--dedup", mode]);
     }
     (pool, content)
-}
-
-/// Flips a bit of the first stored copy of a content.
-fn flip_first(pool: &TestPool, content: &[u8]) {
-    let path = pool.file("pool/data");
-    let data = fs::read(&path).unwrap();
-    let block = data.chunks(BLOCK).position(|block| block == content).unwrap();
-    let file = File::options().write(true).open(path).unwrap();
-    file.write_all_at(&[content[9] ^ 1], (block * BLOCK + 9) as u64).unwrap();
 }
 
 #[test]

@@ -21,26 +21,10 @@ const GEOMETRY: Geometry = Geometry {
     read_only: false,
 };
 
-const PYTHON: &str = r#"
-import errno, nbd, sys
+const PYTHON: &str = concat!(
+    include_str!("support/refused.py"),
+    r#"
 uri, read_only_uri = sys.argv[1:]
-
-def connect(uri, structured=True):
-    h = nbd.NBD()
-    h.set_strict_mode(0)
-    h.set_request_structured_replies(structured)
-    if structured:
-        h.add_meta_context(nbd.CONTEXT_BASE_ALLOCATION)
-    h.connect_uri(uri)
-    return h
-
-def refused(number, call, *arguments, **more):
-    try:
-        call(*arguments, **more)
-    except nbd.Error as error:
-        assert error.errnum == number, (call, arguments, error.errnum, error)
-        return
-    raise AssertionError(f"{call} {arguments} was not refused")
 
 for structured in [True, False]:
     h = connect(uri, structured)
@@ -102,7 +86,8 @@ try:
     raise AssertionError("an export that does not exist")
 except nbd.Error as error:
     assert "no export" in str(error) or error.errnum == errno.ENOENT, error
-"#;
+"#
+);
 
 #[test]
 fn libnbd_is_refused_what_is_wrong() {

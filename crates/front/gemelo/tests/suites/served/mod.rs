@@ -1,7 +1,9 @@
 //! Pools for tests, and servers of them.
 
 use super::common::{Ran, gemelo};
+use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -177,10 +179,19 @@ pub(crate) fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 /// A file beside the pool with these parts at these offsets, holes between, and this length.
 pub(crate) fn sparse_file(path: &str, length: u64, parts: &[(u64, &[u8])]) -> PathBuf {
     use std::os::unix::fs::FileExt;
-    let file = std::fs::File::create(path).unwrap();
+    let file = File::create(path).unwrap();
     file.set_len(length).unwrap();
     for (offset, bytes) in parts {
         file.write_all_at(bytes, *offset).unwrap();
     }
     Path::new(path).to_owned()
+}
+
+/// Flips a bit of the first stored copy of a content.
+pub(crate) fn flip_first(pool: &TestPool, content: &[u8]) {
+    let path = pool.file("pool/data");
+    let data = fs::read(&path).unwrap();
+    let block = data.chunks(content.len()).position(|block| block == content).unwrap();
+    let file = File::options().write(true).open(path).unwrap();
+    file.write_all_at(&[content[9] ^ 1], (block * content.len() + 9) as u64).unwrap();
 }

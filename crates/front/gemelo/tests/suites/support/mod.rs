@@ -2,6 +2,7 @@
 //! tests run with it.
 
 pub(crate) mod mount;
+#[path = "../../../../nbd/tests/suites/support/tools.rs"]
 pub(crate) mod tools;
 
 use gemelo_base::SystemClock;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+pub(crate) use tools::bytes;
 
 /// Longer than anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -209,17 +211,6 @@ impl Drop for Served {
 /// A number from the environment, for longer runs; otherwise this one.
 pub(crate) fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |value| value.parse().unwrap())
-}
-
-/// Bytes that differ from place to place, the same for a seed.
-pub(crate) fn bytes(seed: u64, length: usize) -> Vec<u8> {
-    let mut random = gemelo_base::random::Random::new(seed);
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        bytes.extend_from_slice(&random.next_u64().to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
 }
 
 /// A disk image as there are many: stretches of data, of zeros, and of data that was there before.

@@ -5,16 +5,18 @@ pub(crate) mod gated;
 #[path = "../../doubles/memory.rs"]
 pub(crate) mod memory;
 pub(crate) mod raw;
+#[expect(dead_code, reason = "tests of the program use the rest of the module")]
+pub(crate) mod tools;
 
 use gemelo_base::{Recorder, StopFlag};
 use gemelo_device::{BlockDevice, Export, ExportTable};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
 use gemelo_nbd::server::{ListenAddress, Listener, ServeError, Server, ServerConfig};
 use std::path::PathBuf;
-use std::process::{Command, Output};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+pub(crate) use tools::{all_of, bytes, python_with_libnbd, run, tool};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -103,65 +105,4 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// Finds a program that a test needs. Without it the test prints a line and ends. With
-/// `GEMELO_REQUIRE_TOOLS` set, on machines where everything must be installed, it fails.
-pub(crate) fn tool(name: &str) -> Option<Command> {
-    let found = paths_of(name).into_iter().next();
-    if found.is_none() {
-        missing(name);
-    }
-    found.map(Command::new)
-}
-
-/// Finds a Python with the binding of libnbd. If several are installed, the system's has it.
-pub(crate) fn python_with_libnbd() -> Option<Command> {
-    let has_it = |path: &PathBuf| {
-        Command::new(path).args(["-c", "import nbd"]).output().unwrap().status.success()
-    };
-    let found = paths_of("python3").into_iter().find(has_it);
-    if found.is_none() {
-        missing("python3-libnbd");
-    }
-    found.map(Command::new)
-}
-
-fn paths_of(name: &str) -> Vec<PathBuf> {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths)
-        .map(|directory| directory.join(name))
-        .filter(|path| path.exists())
-        .collect()
-}
-
-fn missing(name: &str) {
-    assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "{name} is not installed");
-    eprintln!("not tested: {name} is not installed");
-}
-
-/// Runs a program that must succeed, and returns its output.
-pub(crate) fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}\n{}", all_of(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-pub(crate) fn all_of(output: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
-}
-
-/// Returns bytes that differ from place to place and depend only on the seed.
-pub(crate) fn bytes(seed: u64, length: usize) -> Vec<u8> {
-    let mut random = gemelo_base::random::Random::new(seed);
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        bytes.extend_from_slice(&random.next_u64().to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
 }

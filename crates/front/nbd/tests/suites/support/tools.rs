@@ -58,3 +58,14 @@ pub(crate) fn all_of(output: &Output) -> String {
         String::from_utf8_lossy(&output.stderr)
     )
 }
+
+/// Returns bytes that differ from place to place and depend only on the seed.
+pub(crate) fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = gemelo_base::random::Random::new(seed);
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&random.next_u64().to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
