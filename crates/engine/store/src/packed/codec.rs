@@ -2,10 +2,9 @@
 
 use super::OFFSET_BYTES;
 use super::image::split_form;
+use super::lz4;
 use gemelo_format::{Compression, PackedPlace, Pbn, SLOT_HEAD_BYTES};
-use lz4_flex::block::{
-    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
-};
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -190,7 +189,7 @@ const fn shrinks(length: usize, from: usize) -> bool {
 #[must_use]
 pub(super) fn decompress(algorithm: u8, bytes: &[u8], content: &mut [u8]) -> bool {
     let length = if algorithm == LZ4 {
-        decompress_into(bytes, content).ok()
+        lz4::decompress(bytes, content)
     } else if algorithm == Compression::Zstd(1).algorithm() {
         ZSTD.with_borrow_mut(|context| decompress_zstd(context, bytes, content))
     } else {

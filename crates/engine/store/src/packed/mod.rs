@@ -7,6 +7,7 @@
 
 mod codec;
 mod image;
+mod lz4;
 mod packer;
 mod patches;
 mod reads;
