@@ -27,6 +27,7 @@ pub use image::{PackedCount, packed_blocks};
 use image::{find_form, form_into};
 use parking_lot::Mutex;
 use patches::Patches;
+use reads::ReadMemory;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
@@ -39,6 +40,7 @@ const OFFSET_BYTES: usize = 2;
 pub struct PackedStore {
     below: Arc<dyn Store>,
     reader: PackedReader,
+    memory: ReadMemory,
     codec: Codec,
     /// Held while contents are written to places in blocks that have other contents.
     patching: Mutex<()>,
@@ -61,7 +63,8 @@ impl PackedStore {
         let block_bytes = superblock.block_bytes as usize;
         let reader = PackedReader { block_bytes, seed: PoolSeed::of(superblock) };
         let codec = Codec::thorough(block_bytes);
-        Self { below, reader, codec, patching: Mutex::new(()) }
+        let memory = ReadMemory::default();
+        Self { below, reader, memory, codec, patching: Mutex::new(()) }
     }
 
     /// Returns the form of a content whose block is given: the bytes by which
@@ -222,11 +225,13 @@ impl Store for PackedStore {
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
-        self.reader.read_by(reads, |list| self.below.read(list));
+        let below = |list: &mut [ContentRead<'_>]| self.below.read(list);
+        self.memory.lend(|memory| self.reader.read_in(memory, reads, below));
     }
 
     fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
-        self.reader.read_by(reads, |list| self.below.read_ready(list));
+        let below = |list: &mut [ContentRead<'_>]| self.below.read_ready(list);
+        self.memory.lend(|memory| self.reader.read_ready(memory, reads, below));
     }
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {

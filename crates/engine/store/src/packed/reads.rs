@@ -1,21 +1,52 @@
-//! Reading contents of packed blocks: each block of a list is read once.
+//! Reading contents of packed blocks: each block of a list is read once, and each content that is
+//! wanted whole is decompressed into the buffer of its read.
 
 use super::codec::decompress;
 use super::image::{find_form, split_form};
 use super::{block_number, invalid};
 use crate::ContentRead;
 use gemelo_format::{PackedPlace, Pbn, PoolSeed};
+use parking_lot::Mutex;
 use std::io;
 
+/// Most bytes of contents that are read together if all are at hand: their packed blocks then stay
+/// in the processor's cache until they are decompressed.
+pub(super) const READY_BYTES: usize = 128 << 10;
+/// Most memories that are kept for later lists.
+const KEPT_MEMORIES: usize = 4;
+/// Most bytes of a memory that is kept.
+const KEPT_BYTES: usize = 2 << 20;
+
+/// Memory for the blocks of lists, which is used again: fresh memory would be zeroed, and the
+/// system is slow to give it.
+#[derive(Debug, Default)]
+pub(super) struct ReadMemory {
+    kept: Mutex<Vec<Vec<u8>>>,
+}
+
+impl ReadMemory {
+    /// Lends memory, whose bytes may be anything.
+    pub(super) fn lend<T>(&self, act: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let kept = self.kept.lock().pop();
+        let mut memory = kept.unwrap_or_default();
+        let outcome = act(&mut memory);
+        let mut kept = self.kept.lock();
+        if kept.len() < KEPT_MEMORIES && memory.capacity() <= KEPT_BYTES {
+            kept.push(memory);
+        }
+        outcome
+    }
+}
+
 /// Packed blocks that were read for a list.
-struct Blocks {
+struct Blocks<'m> {
     numbers: Vec<u32>,
-    bytes: Vec<u8>,
+    bytes: &'m [u8],
     outcomes: Vec<io::Result<()>>,
     block_bytes: usize,
 }
 
-impl Blocks {
+impl Blocks<'_> {
     /// Returns the bytes of a block.
     fn get(&self, number: u32) -> io::Result<&[u8]> {
         let at = self.numbers.binary_search(&number).ok();
@@ -75,8 +106,33 @@ impl PackedReader {
         reads: &mut [ContentRead<'_>],
         below: impl FnOnce(&mut [ContentRead<'_>]),
     ) {
+        self.read_in(&mut Vec::new(), reads, below);
+    }
+
+    /// Reads contents that are at hand, or leaves them, some at a time.
+    pub(super) fn read_ready(
+        self,
+        memory: &mut Vec<u8>,
+        reads: &mut [ContentRead<'_>],
+        below: impl Fn(&mut [ContentRead<'_>]),
+    ) {
+        let at_once = (READY_BYTES / self.block_bytes).max(1);
+        reads.chunks_mut(at_once).for_each(|some| self.read_in(memory, some, &below));
+    }
+
+    /// Does what [`Self::read_by`] does, with the packed blocks in this memory.
+    pub(super) fn read_in(
+        self,
+        memory: &mut Vec<u8>,
+        reads: &mut [ContentRead<'_>],
+        below: impl FnOnce(&mut [ContentRead<'_>]),
+    ) {
         let numbers = numbers_of(reads);
-        let mut bytes = vec![0; numbers.len() * self.block_bytes];
+        let length = numbers.len() * self.block_bytes;
+        if memory.len() < length {
+            memory.resize(length, 0);
+        }
+        let (bytes, _) = memory.split_at_mut(length);
         let (mut list, mut outcomes, mut packed) = (Vec::new(), Vec::new(), Vec::new());
         for read in reads.iter_mut() {
             let place = PackedPlace::of(read.pbn);
@@ -111,7 +167,7 @@ impl PackedReader {
     /// Decompresses a content, or the part of it that is wanted.
     fn read_packed(
         self,
-        blocks: &Blocks,
+        blocks: &Blocks<'_>,
         pbn: Pbn,
         (within, buffer): (usize, &mut [u8]),
         content: &mut Vec<u8>,
@@ -143,4 +199,27 @@ fn numbers_of(reads: &[ContentRead<'_>]) -> Vec<u32> {
     numbers.sort_unstable();
     numbers.dedup();
     numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lends this many memories at once.
+    fn lend_nested(memory: &ReadMemory, count: usize) {
+        if count > 0 {
+            memory.lend(|_| lend_nested(memory, count - 1));
+        }
+    }
+
+    #[test]
+    fn memory_is_used_again_and_little_of_it_is_kept() {
+        let memory = ReadMemory::default();
+        memory.lend(|bytes| bytes.resize(4096, 7));
+        assert_eq!(memory.lend(|bytes| (bytes.len(), bytes.first().copied())), (4096, Some(7)));
+        memory.lend(|bytes| bytes.resize(KEPT_BYTES + 1, 7));
+        assert!(memory.lend(|bytes| bytes.is_empty()), "it was too large");
+        lend_nested(&memory, 2 * KEPT_MEMORIES);
+        assert_eq!(memory.kept.lock().len(), KEPT_MEMORIES);
+    }
 }

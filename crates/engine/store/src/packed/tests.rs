@@ -4,7 +4,8 @@ use super::*;
 use crate::BlockStore;
 use gemelo_disk::testing::MemoryDisk;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
-use gemelo_format::{FingerprintKind, StoreKind};
+use gemelo_format::{FingerprintKind, PACKED_TABLE_BYTES, StoreKind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) fn superblock(block_bytes: u32) -> Superblock {
     Superblock {
@@ -18,10 +19,23 @@ pub(crate) fn superblock(block_bytes: u32) -> Superblock {
     }
 }
 
-/// A disk whose reads fail in one way.
+/// A disk whose reads fail in one way, once that is set. It notes the longest list of reads.
 struct Unreadable {
     disk: MemoryDisk,
-    kind: io::ErrorKind,
+    kind: Mutex<Option<io::ErrorKind>>,
+    longest: AtomicUsize,
+}
+
+impl Unreadable {
+    fn new(image: Vec<u8>, kind: Option<io::ErrorKind>) -> Arc<Self> {
+        let disk = MemoryDisk::new(image, u64::MAX);
+        Arc::new(Self { disk, kind: Mutex::new(kind), longest: AtomicUsize::new(0) })
+    }
+
+    fn store(self: &Arc<Self>, superblock: &Superblock) -> PackedStore {
+        let blocks = BlockStore::new(Arc::clone(self) as Arc<dyn Disk>, superblock);
+        PackedStore::over(Arc::new(blocks), superblock)
+    }
 }
 
 impl Disk for Unreadable {
@@ -34,7 +48,11 @@ impl Disk for Unreadable {
     }
 
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        reads.iter_mut().for_each(|read| read.outcome = Err(self.kind.into()));
+        self.longest.fetch_max(reads.len(), Ordering::Relaxed);
+        match *self.kind.lock() {
+            Some(kind) => reads.iter_mut().for_each(|read| read.outcome = Err(kind.into())),
+            None => self.disk.read_many(reads),
+        }
     }
 
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
@@ -54,13 +72,59 @@ impl Disk for Unreadable {
 fn a_block_that_is_not_read_in_time_keeps_its_other_contents() {
     let (superblock, image) = (superblock(512), vec![7; 16 * 512]);
     for (kind, is_kept) in [(io::ErrorKind::TimedOut, true), (io::ErrorKind::Other, false)] {
-        let disk = Arc::new(Unreadable { disk: MemoryDisk::new(image.clone(), u64::MAX), kind });
-        let blocks = BlockStore::new(Arc::clone(&disk) as Arc<dyn Disk>, &superblock);
-        let store = PackedStore::over(Arc::new(blocks), &superblock);
+        let disk = Unreadable::new(image.clone(), Some(kind));
+        let store = disk.store(&superblock);
         let pbn = PackedPlace { block: 3, slot: 1 }.pbn().unwrap();
         let form = [&20u16.to_le_bytes()[..], &[1; 40]].concat();
         let outcome = store.write_forms(&[(pbn, &form)]);
         assert_eq!(outcome.err().map(|error| error.kind()), is_kept.then_some(kind));
         assert_eq!(disk.disk.image() == image, is_kept);
     }
+}
+
+/// A content, two of which share a block.
+fn content(number: usize) -> Vec<u8> {
+    (0..512).map(|at| if at < 150 { (at * at * number / 7) as u8 } else { number as u8 }).collect()
+}
+
+#[test]
+fn a_long_list_of_contents_at_hand_is_read_in_pieces_and_a_failure_shows_nothing_read_before() {
+    const CONTENTS: usize = 900;
+    let superblock = superblock(512);
+    let disk = Unreadable::new(vec![0; (CONTENTS / 2 + 1) * 512], None);
+    let store = disk.store(&superblock);
+    let places = (0..CONTENTS)
+        .map(|number| PackedPlace { block: 1 + number as u32 / 2, slot: 1 + number as u8 % 2 });
+    let pbns: Vec<Pbn> = places.map(|place| place.pbn().unwrap()).collect();
+    let mut offset = PACKED_TABLE_BYTES;
+    let forms = (0..).zip(&pbns).map(|(number, pbn)| {
+        let compressed = store.codec.compress(Compression::Lz4, &[&content(number)]);
+        let mut form = Vec::new();
+        form_into(&mut form, store.reader.seed, *pbn, compressed.parts().next().unwrap().unwrap());
+        offset = if number % 2 == 0 { PACKED_TABLE_BYTES } else { offset };
+        let stored = [&(offset as u16).to_le_bytes(), &*form].concat();
+        offset += form.len();
+        stored
+    });
+    let forms: Vec<Vec<u8>> = forms.collect();
+    let pairs: Vec<(Pbn, &[u8])> =
+        pbns.iter().zip(&forms).map(|(pbn, form)| (*pbn, &**form)).collect();
+    assert_eq!(store.write_forms(&pairs).unwrap(), []);
+    disk.longest.store(0, Ordering::Relaxed);
+    let mut bytes = vec![0; CONTENTS * 512];
+    let list = |bytes: &mut [u8], read: fn(&PackedStore, &mut [ContentRead<'_>])| {
+        let buffers = bytes.chunks_exact_mut(512).zip(&pbns);
+        let mut reads: Vec<ContentRead<'_>> =
+            buffers.map(|(buffer, pbn)| ContentRead::new(*pbn, 0, buffer)).collect();
+        read(&store, &mut reads);
+        reads.into_iter().filter(|read| read.outcome.is_ok()).count()
+    };
+    assert_eq!(list(&mut bytes, Store::read_ready), CONTENTS);
+    for (number, found) in bytes.chunks_exact(512).enumerate() {
+        assert!(found == content(number), "content {number}");
+    }
+    assert_eq!(disk.longest.load(Ordering::Relaxed), reads::READY_BYTES / 512 / 2);
+    *disk.kind.lock() = Some(io::ErrorKind::Other);
+    assert_eq!(list(&mut bytes, Store::read_ready), 0);
+    assert_eq!(list(&mut bytes, Store::read), 0);
 }
