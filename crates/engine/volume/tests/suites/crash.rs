@@ -6,7 +6,9 @@ use crate::common::driver::{Driver, Model, check_recovered};
 use crate::common::repeat::Repeat;
 use crate::common::scatter::ScatterStore;
 use crate::common::simulated::{Fault, Simulation};
-use crate::common::{BLOCK, COMPRESSIONS, first_seed, open_ticking, options_with, rounds, tuning};
+use crate::common::{
+    BLOCK, COMPRESSIONS, first_seed, index_sampling, open_ticking, options_with, rounds, tuning,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -47,7 +49,8 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
     // The others carry what a commit of such a journal may carry.
     let max_journal_data_bytes =
         [None, Some(0), Some(3 * BLOCK as u64), None][(seed / 2 % 4) as usize];
-    let tuning = Tuning { inline_overload, max_journal_data_bytes, ..tuning() };
+    let index_sampling = index_sampling(seed / 5 % 2 == 1);
+    let tuning = Tuning { inline_overload, max_journal_data_bytes, index_sampling, ..tuning() };
     let mut model = Model::default();
     if seed % 8 == 7 {
         age(&simulation, &mut model, &mut random, tuning);
