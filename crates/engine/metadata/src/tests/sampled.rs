@@ -20,7 +20,7 @@ fn fingerprint_of(content: u64) -> Fingerprint {
 }
 
 fn store(lbn: u64, pbn: u64, content: u64) -> Change {
-    let (pbn, volume) = (Pbn::new(pbn as u32).unwrap(), VolumeId(1));
+    let (pbn, volume) = (Pbn::new(pbn).unwrap(), VolumeId(1));
     let checksum = checksum_of(pbn.number());
     Change::Store { volume, lbn: Lbn(lbn), pbn, fingerprint: fingerprint_of(content), checksum }
 }
@@ -52,7 +52,7 @@ fn find(pair: &Pair, contents: impl Iterator<Item = u64>) -> u64 {
     pair.backend.find(&wanted, &mut found).unwrap();
     assert_eq!(found.len(), wanted.len());
     for (content, pbn) in contents.iter().zip(&found) {
-        assert!(pbn.is_none_or(|pbn| u64::from(pbn.number()) == *content), "{content}: {pbn:?}");
+        assert!(pbn.is_none_or(|pbn| pbn.number() == *content), "{content}: {pbn:?}");
     }
     found.iter().flatten().count() as u64
 }
