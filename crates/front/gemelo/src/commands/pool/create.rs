@@ -244,6 +244,8 @@ fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let mut options = arguments.options()?;
     let choice = arguments.choose_backend(&mut options)?;
+    // A pool that could not be served with its own settings is not made.
+    arguments.settings().fit(gemelo_base::memory::of_machine())?;
     let pool = &arguments.pool;
     let about = |failure: RequestFailure| failure.about(&pool.to_string());
     let options = match pool {
