@@ -94,6 +94,26 @@ fn a_remembered_neighbour_that_has_changed_is_not_found() {
     assert_eq!(pair.backend.prove(9).unwrap(), Vec::<String>::new());
 }
 
+/// A group that is remembered is read again when the index leads there from a content that it had
+/// not.
+#[test]
+fn contents_that_came_to_a_remembered_group_later_are_found() {
+    let mut pair = filled();
+    assert!(find(&pair, 1..=512) > 500);
+    for pbn in 256..512 {
+        pair.apply(&Change::Unmap { volume: VolumeId(1), first: Lbn(pbn - 1), count: 1 });
+        pair.apply(&store(pbn - 1, pbn, BLOCKS + pbn));
+    }
+    pair.backend.freeze();
+    pair.write();
+    pair.backend.finish();
+    let wanted: Vec<Fingerprint> = (256..512).map(|pbn| fingerprint_of(BLOCKS + pbn)).collect();
+    let mut found = Vec::new();
+    pair.backend.find(&wanted, &mut found).unwrap();
+    let right = (256..512).zip(found).filter(|(pbn, found)| *found == Pbn::new(*pbn)).count();
+    assert!(right > 250, "{right} are found");
+}
+
 #[test]
 fn a_backend_with_a_sampled_index_conforms() {
     for (seed, rate) in [(0, 4), (1, 1024)] {
