@@ -6,11 +6,13 @@ use crate::common::driver::{Driver, Model, check_recovered};
 use crate::common::repeat::Repeat;
 use crate::common::scatter::ScatterStore;
 use crate::common::simulated::{Fault, Simulation};
-use crate::common::{BLOCK, COMPRESSIONS, first_seed, open_ticking, options_with, rounds, tuning};
+use crate::common::{
+    BLOCK, COMPRESSIONS, first_seed, index_sampling, open_ticking, options_with, rounds, tuning,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::BackendKind;
+use gemelo_format::{BackendKind, WordForm};
 use gemelo_store::{BlockStore, OpenStore};
 use gemelo_volume::{InlineOverload, Pool, PoolOptions, Tuning};
 
@@ -21,7 +23,7 @@ const PACKED_BLOCKS: u64 = 80;
 /// Successive crashes of one pool.
 const CRASHES: u64 = 5;
 /// Pools of each backend.
-const ROUNDS: u64 = 2000;
+const ROUNDS: u64 = 800;
 /// The most steps between two crashes.
 const MAX_STEPS: u64 = 400;
 
@@ -47,7 +49,8 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
     // The others carry what a commit of such a journal may carry.
     let max_journal_data_bytes =
         [None, Some(0), Some(3 * BLOCK as u64), None][(seed / 2 % 4) as usize];
-    let tuning = Tuning { inline_overload, max_journal_data_bytes, ..tuning() };
+    let index_sampling = index_sampling(seed / 5 % 2 == 1);
+    let tuning = Tuning { inline_overload, max_journal_data_bytes, index_sampling, ..tuning() };
     let mut model = Model::default();
     if seed % 8 == 7 {
         age(&simulation, &mut model, &mut random, tuning);
@@ -62,7 +65,7 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
         let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
         // A full store refuses writes, which this test allows.
         driver.may_fail = true;
-        driver.converts = true;
+        driver.converts = !options.is_wide();
         let is_down = (0..steps).any(|_| driver.step().is_err());
         crashes += 1;
         cleaned += pool.stat().map_or(0, |stat| stat.activity.cleaned_blocks);
@@ -146,11 +149,20 @@ fn what_was_flushed_survives_every_crash_of_compact() {
     crash_again_and_again(&pool_of(BackendKind::Compact), BlockStore::open, ROUNDS);
 }
 
+/// Words of maps with PBNs of 36 bits and checksums of 28.
+#[test]
+fn what_was_flushed_survives_every_crash_of_a_pool_that_may_become_large() {
+    let max_capacity_bytes = WordForm::Wide.end() * BLOCK as u64;
+    let options = PoolOptions { max_capacity_bytes, ..pool_of(BackendKind::Compact) };
+    assert!(options.is_wide());
+    crash_again_and_again(&options, BlockStore::open, ROUNDS / 2);
+}
+
 /// Neither the engine nor the checker may assume the place or the form of a content.
 #[test]
 fn what_was_flushed_survives_crashes_over_another_store() {
     for backend in BackendKind::ALL {
-        crash_again_and_again(&pool_of(backend), ScatterStore::open, ROUNDS / 20);
+        crash_again_and_again(&pool_of(backend), ScatterStore::open, ROUNDS / 8);
     }
 }
 
@@ -162,7 +174,7 @@ fn what_was_flushed_survives_crashes_where_contents_are_compressed() {
         for compression in COMPRESSIONS {
             let compression = Some(compression);
             let options = PoolOptions { compression, ..options_with(backend, PACKED_BLOCKS) };
-            let [emptied, again] = crash_again_and_again(&options, BlockStore::open, ROUNDS / 40);
+            let [emptied, again] = crash_again_and_again(&options, BlockStore::open, ROUNDS / 16);
             cleaned += emptied;
             recompressed += again;
         }
