@@ -44,22 +44,30 @@ make() {
     "$gemelo" volume set "$domain/$1/disk" --dedup "$2" >/dev/null
 }
 
+# ticks: the processor time of the server, in hundredths of a second; 0 without one.
+ticks() {
+    [ -z "$server" ] && echo 0 || awk '{ print $14 + $15 }' "/proc/$server/stat"
+}
+
 # load SERVER NAME OPTIONS...: appends one line of figures.
 load() {
-    local who=$1 name=$2 engine
+    local who=$1 name=$2 engine before
     shift 2
+    before=$(ticks)
     case $who in
     rbd) engine=(--ioengine=rbd --pool=gemelo --rbdname=image --clientname=admin) ;;
     *) engine=(--ioengine=nbd --uri="nbd+unix:///disk?socket=${socket_of:-$socket}") ;;
     esac
     fio --name=x "${engine[@]}" --size="$size" --time_based --runtime="${SECONDS_EACH:-10}" --refill_buffers --randrepeat=0 \
-        --output-format=json "$@" 2>/dev/null | python3 -c '
+        --output-format=json "$@" >"$directory/fio-$who" 2>/dev/null
+    python3 - "$directory/fio-$who" "$who" "$name" "$(($(ticks) - before))" >>"$directory/figures" <<'END'
 import json, sys
-text = sys.stdin.read()  # fio tells of the connection first
+text = open(sys.argv[1]).read()  # fio tells of the connection first
 job = json.loads(text[text.index("{"):])["jobs"][0]
 side = max(job["read"], job["write"], key=lambda side: side["total_ios"])
-print(sys.argv[1], sys.argv[2], side["iops"], side["bw_bytes"] / 1e6, side["clat_ns"]["percentile"]["99.000000"] / 1e6)
-' "$who" "$name" >>"$directory/figures"
+slow, spent_us = side["clat_ns"]["percentile"]["99.000000"] / 1e6, int(sys.argv[4]) * 1e4
+print(sys.argv[2], sys.argv[3], side["iops"], side["bw_bytes"] / 1e6, slow, spent_us / side["total_ios"])
+END
 }
 
 random_writes=(--bs=4k --rw=randwrite --iodepth=32 --fsync=64)
@@ -205,7 +213,8 @@ for server, load, *values in lines:
     figures[load, server].append([float(value) for value in values])
 median = lambda key: [statistics.median(column) for column in zip(*figures[key])]
 goals = {"write-1m": 0.8, "read-1m": 0.8, "write-4k": 5, "read-4k": 0.9}
-print(f"medians of {sys.argv[2]} rounds in turn; in brackets the ratio to rbd; 99th percentile of the latency in ms")
+print(f"medians of {sys.argv[2]} rounds in turn; in brackets the ratio to rbd; 99th percentile of the latency in ms; "
+      "processor time of the server for a request in µs")
 for load, goal in goals.items():
     if (load, "rbd") not in figures:
         continue
@@ -214,8 +223,8 @@ for load, goal in goals.items():
     for server in dict.fromkeys(line[0] for line in lines if line[1] == load):
         if server in ("alone", "both-one", "both-two"):
             continue
-        rate, bandwidth, slow = median((load, server))
-        print(f"  {server:<10}{rate:>10,.0f}/s{bandwidth:>9,.0f} MB/s ({rate / peer[0]:5.2f}){slow:>9.2f}")
+        rate, bandwidth, slow, spent = median((load, server))
+        print(f"  {server:<10}{rate:>10,.0f}/s{bandwidth:>9,.0f} MB/s ({rate / peer[0]:5.2f}){slow:>9.2f}{spent:>8,.0f}")
         if server == "inline":
             figure(f"rbd-{load}", f"{rate / peer[0]:.2f}", "times", f"benches/domain.sh {sys.argv[2]}")
 if ("write-4k", "alone") in figures:

@@ -9,7 +9,7 @@ use gemelo_store::ContentRead;
 use std::io;
 
 /// Bytes of contents that are read together.
-const BYTES_AT_ONCE: usize = 1 << 20;
+const BYTES_AT_ONCE: usize = 4 << 20;
 
 /// A read of a whole content at its place.
 #[derive(Debug)]

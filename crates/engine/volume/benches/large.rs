@@ -10,6 +10,7 @@
 #![allow(
     missing_docs,
     clippy::print_stdout,
+    clippy::print_stderr,
     clippy::unwrap_used,
     reason = "a benchmark prints its figures or aborts"
 )]
@@ -287,15 +288,15 @@ fn measure(directory: &Path, size: &str, backend: BackendKind, options: &Options
     column.time("closing", started.elapsed());
     let pool = reopen(&mut bench, &mut column, "a close");
     let stat = pool.stat().unwrap();
+    column.bytes("memory", bench.memory_bytes);
+    column.bytes("metadata on disk", stat.metadata_used_bytes);
+    column.bytes("metadata file, at most", stat.metadata_disk_bytes);
     let other =
         if backend == BackendKind::Table { BackendKind::Compact } else { BackendKind::Table };
     let started = Instant::now();
     pool.convert(other, &Silent, &StopFlag::new()).unwrap();
     let rate = blocks as f64 / started.elapsed().as_secs_f64();
     column.rate(&format!("blocks of a move to {}", other.name()), rate);
-    column.bytes("memory", bench.memory_bytes);
-    column.bytes("metadata on disk", stat.metadata_used_bytes);
-    column.bytes("metadata file, at most", stat.metadata_disk_bytes);
     drop(pool);
     std::fs::remove_file(path).unwrap();
     column

@@ -166,10 +166,15 @@ impl OwnBlocks for PlainBlocks {
     }
 }
 
-struct OtherStore;
+/// The stores of the other members. It notes what was read.
+#[derive(Default)]
+struct OtherStore {
+    read: Mutex<Vec<Pbn>>,
+}
 
 impl ForeignContents for OtherStore {
     fn read(&self, reads: &mut [ForeignRead<'_>]) {
+        self.read.lock().extend(reads.iter().map(|read| read.pbn));
         reads.iter_mut().for_each(|read| read.buffer.fill(byte(read.pbn)));
     }
 }
@@ -181,6 +186,7 @@ struct Member {
     client: Client,
     shared: Arc<Shared>,
     own: Arc<OwnStore>,
+    foreign: Arc<OtherStore>,
     store: Arc<dyn Store>,
 }
 
@@ -189,13 +195,13 @@ fn member() -> (Member, Receiver<Call>) {
     let client = world.client();
     let (objects, clock) = (Arc::new(client.clone()), Arc::new(client.clock()));
     let (ledger, _) = Ledger::load(objects, clock, MEMBER, |_, _| {}).unwrap();
-    let (blocks, foreign) = (Blocks::default(), Arc::new(OtherStore));
+    let (blocks, foreign) = (Blocks::default(), Arc::new(OtherStore::default()));
     let parts = SharedParts {
         member: MEMBER,
         ledger,
         blocks,
         orphans: Vec::new(),
-        foreign,
+        foreign: foreign.clone(),
         compares: false,
     };
     let shared = Arc::new(Shared::new(parts));
@@ -205,7 +211,7 @@ fn member() -> (Member, Receiver<Call>) {
     let free_veto = LedgerVeto { shared: Arc::clone(&shared) };
     let (store, medium): (Arc<dyn Store>, Arc<dyn Store>) = (own.clone(), own.clone());
     let store = free_veto.store_over(VetoedStore { store, medium, kind: StoreKind::Plain });
-    (Member { world, client, shared, own, store }, calls)
+    (Member { world, client, shared, own, foreign, store }, calls)
 }
 
 impl Member {
@@ -342,6 +348,25 @@ fn a_heal_wins_over_an_intent_that_is_settled_again() {
     assert!(member.shared.blocks.read().borrowed().get(one).is_none());
     member.store.sync().unwrap();
     assert_eq!(member.kind_in_ledger(one), Some(BlockState::Restored(place(one))));
+}
+
+#[test]
+fn contents_of_others_are_read_in_the_order_in_which_they_lie() {
+    let (member, _calls) = member();
+    let mut pbns: Vec<Pbn> = (1..=40).map(pbn).collect();
+    // An intent has them in the order of their fingerprints.
+    pbns.sort_unstable_by_key(|pbn| fingerprint(*pbn).to_bytes());
+    {
+        let mut blocks = member.shared.blocks.write();
+        pbns.iter().for_each(|pbn| blocks.identify(*pbn));
+        assert_eq!(blocks.take_candidates(pbns.len()).len(), pbns.len());
+    }
+    let contents: Vec<_> = pbns.iter().map(|pbn| shared_content(*pbn)).collect();
+    let intent = intent(&contents);
+    member.journal(|journal| journal.record(std::slice::from_ref(&intent))).unwrap();
+    member.settle(&intent).unwrap();
+    assert_eq!(*member.foreign.read.lock(), (101..=140).map(pbn).collect::<Vec<_>>());
+    assert_eq!(member.shared.blocks.read().figures().borrowed, 40);
 }
 
 #[test]

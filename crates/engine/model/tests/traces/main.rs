@@ -42,7 +42,7 @@ fn protocol(compares: bool) -> Protocol {
 }
 
 /// Runs of a test, unless others are asked for.
-const USUAL_ROUNDS: u64 = 96;
+const USUAL_ROUNDS: u64 = 48;
 /// At most one search in this number may be given up.
 const GIVEN_UP_SHARE: u64 = 48;
 /// The events of these runs.

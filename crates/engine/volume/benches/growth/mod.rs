@@ -43,7 +43,10 @@ impl Column {
     }
 
     fn add(&mut self, name: &str, unit: &str, value: f64) {
-        self.rows.push((format!("{name}, {unit}"), format!("{value:.1}")));
+        let (name, value) = (format!("{name}, {unit}"), format!("{value:.1}"));
+        // A large size takes an hour, and may be ended before.
+        eprintln!("{}: {name}: {value}", self.size);
+        self.rows.push((name, value));
     }
 
     pub(crate) fn rate(&mut self, name: &str, per_s: f64) {

@@ -21,7 +21,7 @@ const PACKED_BLOCKS: u64 = 80;
 /// Successive crashes of one pool.
 const CRASHES: u64 = 5;
 /// Pools of each backend.
-const ROUNDS: u64 = 2000;
+const ROUNDS: u64 = 800;
 /// The most steps between two crashes.
 const MAX_STEPS: u64 = 400;
 
@@ -150,7 +150,7 @@ fn what_was_flushed_survives_every_crash_of_compact() {
 #[test]
 fn what_was_flushed_survives_crashes_over_another_store() {
     for backend in BackendKind::ALL {
-        crash_again_and_again(&pool_of(backend), ScatterStore::open, ROUNDS / 20);
+        crash_again_and_again(&pool_of(backend), ScatterStore::open, ROUNDS / 8);
     }
 }
 
@@ -162,7 +162,7 @@ fn what_was_flushed_survives_crashes_where_contents_are_compressed() {
         for compression in COMPRESSIONS {
             let compression = Some(compression);
             let options = PoolOptions { compression, ..options_with(backend, PACKED_BLOCKS) };
-            let [emptied, again] = crash_again_and_again(&options, BlockStore::open, ROUNDS / 40);
+            let [emptied, again] = crash_again_and_again(&options, BlockStore::open, ROUNDS / 16);
             cleaned += emptied;
             recompressed += again;
         }

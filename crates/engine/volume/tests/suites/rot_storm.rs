@@ -46,7 +46,7 @@ const MAX_BLOCKS: u64 = 24;
 /// Lives of a pool. Each ends with a power cut or a kill.
 const LIVES: u64 = 4;
 /// Pools of each backend. Each gives some 80 images.
-const POOLS: u64 = 60;
+const POOLS: u64 = 30;
 /// The modes of the volumes of a pool, in turns. The last pool is mixed, and modes are changed.
 const MODES: [&[DedupMode]; 4] = [
     &[DedupMode::Off],

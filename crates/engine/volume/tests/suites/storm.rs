@@ -37,7 +37,7 @@ const LIVES: u64 = 4;
 const MODES: [DedupMode; 4] =
     [DedupMode::Inline, DedupMode::Inline, DedupMode::Offline, DedupMode::Off];
 /// Pools of each backend. Each gives some 125 images.
-const POOLS: u64 = 85;
+const POOLS: u64 = 50;
 
 /// The end of a life, unless a fault ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// XFS takes no less than 300 MiB; what is not written takes no space.
 const VOLUME_BYTES: u64 = 320 * MIB;
-const FSX_OPERATIONS: u64 = 40_000;
+const FSX_OPERATIONS: u64 = 15_000;
 
 /// A file system, and how to make and check it.
 #[derive(Clone, Copy)]
