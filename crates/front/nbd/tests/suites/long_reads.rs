@@ -45,6 +45,16 @@ fn read(client: &mut Client, places: Range<u64>) {
     client.reap(ReplyWait::Not, |_| panic!("no reply")).unwrap();
 }
 
+/// Sends a long read of the last MiB, and reads of others that arrive while it is executed. Then
+/// holds the others that are in a range.
+fn read_together(device: &Gated, client: &mut Client, places: Range<u64>, held: Range<u64>) {
+    device.hold_reads(range(63..64));
+    read(client, 63..64);
+    assert!(device.has_reads_waiting(1));
+    read(client, places);
+    device.hold_reads(range(held));
+}
+
 /// Receives replies, and compares those of reads with the data of their places. Returns the handles
 /// in the order of the replies.
 fn receive(client: &mut Client, replies: usize) -> Vec<u64> {
@@ -65,8 +75,8 @@ fn receive(client: &mut Client, replies: usize) -> Vec<u64> {
 fn long_reads_that_have_arrived_are_executed_by_two_threads() {
     let Some((device, server, mut client)) = served() else { return };
     let before = server.server.counts().overlapping;
-    device.hold_reads(range(0..64));
-    read(&mut client, 0..3);
+    read_together(&device, &mut client, 0..3, 0..3);
+    assert_eq!(receive(&mut client, 1), [63]);
     assert!(device.has_reads_waiting(2));
     device.open();
     assert_eq!(receive(&mut client, 3).len(), 3);
@@ -81,10 +91,9 @@ fn long_reads_that_have_arrived_are_executed_by_two_threads() {
 #[test]
 fn a_write_waits_for_a_long_read_of_its_place() {
     let Some((device, _server, mut client)) = served() else { return };
-    device.hold_reads(range(0..1));
-    read(&mut client, 0..2);
+    read_together(&device, &mut client, 0..2, 0..1);
     // The second one overtakes the first one, which is in a lane.
-    assert_eq!(receive(&mut client, 1), [1]);
+    assert_eq!(receive(&mut client, 2), [63, 1]);
     let data = bytes(99, 4096);
     client.submit(70, Submission::Write { offset: 512, data: &data, durable: false }).unwrap();
     assert_eq!(client.reap(ReplyWait::AtMost(TIME_TO_FAIL), |_| {}).unwrap(), 0);
