@@ -47,8 +47,11 @@ impl Doubt {
         let (_, rest) = key.split_once('.')?;
         let (from, copy) = rest.split_once('.')?;
         let number = |text: &str| u32::from_str_radix(text, 16).ok();
-        let doubt =
-            Self { fingerprint, from: MemberId(number(from)?), copy: Pbn::new(number(copy)?) };
+        let doubt = Self {
+            fingerprint,
+            from: MemberId(number(from)?),
+            copy: Pbn::new(number(copy)?.into()),
+        };
         (doubt.key() == key).then_some(doubt)
     }
 }
@@ -111,7 +114,7 @@ mod tests {
         #[test]
         fn a_doubt_is_read_back(hash: u128, from: u32, copy: u32) {
             let fingerprint = Fingerprint::of_hash(hash);
-            let doubt = Doubt { fingerprint, from: MemberId(from), copy: Pbn::new(copy) };
+            let doubt = Doubt { fingerprint, from: MemberId(from), copy: Pbn::new(copy.into()) };
             prop_assert_eq!(Doubt::of_key(&doubt.key()), Some(doubt));
         }
 

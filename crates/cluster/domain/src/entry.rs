@@ -32,7 +32,7 @@ impl Entry {
     pub(crate) fn encode(&self, key: &str) -> Vec<u8> {
         let Self { home, pbn, members, is_suspect } = self;
         let writer = Writer::new(u8::from(*is_suspect)).u32(home.0);
-        writer.u64(u64::from(pbn.number())).u32(*members).finish(key)
+        writer.u64(pbn.number()).u32(*members).finish(key)
     }
 
     pub(crate) fn decode(key: &str, value: &[u8]) -> Result<Self, Reason> {
@@ -43,7 +43,7 @@ impl Entry {
             _ => return Err("its state is unknown"),
         };
         let home = MemberId(reader.u32()?);
-        let pbn = u32::try_from(reader.u64()?).ok().and_then(Pbn::new);
+        let pbn = Pbn::new(reader.u64()?);
         let pbn = pbn.ok_or("its PBN is out of range")?;
         let members = reader.u32()?;
         reader.finish()?;
@@ -88,7 +88,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_entry_is_read_back_and_a_changed_byte_is_detected(
-            home: u32, pbn in 1..u32::MAX, members: u32, is_suspect: bool,
+            home: u32, pbn in 1..1u64 << 36, members: u32, is_suspect: bool,
             place in 0..24usize, flip in 1..=255u8,
         ) {
             let pbn = Pbn::new(pbn).unwrap();

@@ -262,7 +262,7 @@ impl Intent {
         for Step { change, before } in steps {
             let (code, pbn) = code_of(change.action);
             let before = before.as_ref();
-            let entry_pbn = before.map_or(0, |entry| entry.pbn.number());
+            let entry_pbn = before.map_or(0, |entry| entry.pbn.narrow());
             let is_suspect = before.is_some_and(|entry| entry.is_suspect);
             let code = code | if is_suspect { SUSPECT } else { 0 };
             writer = writer.bytes(&change.fingerprint.to_bytes()).u32(code).u32(pbn);
@@ -304,7 +304,7 @@ fn decode_step(reader: &mut Reader<'_>) -> Result<Step, Reason> {
     let (code, pbn) = (reader.u32()?, reader.u32()?);
     let is_suspect = code & SUSPECT != 0;
     let action = match code & !SUSPECT {
-        0 => Action::Publish(Pbn::new(pbn).ok_or("its PBN is out of range")?),
+        0 => Action::Publish(Pbn::new(pbn.into()).ok_or("its PBN is out of range")?),
         1 if pbn == 0 => Action::Share,
         2 if pbn == 0 => Action::Release,
         3 if pbn == 0 => Action::Reclaim,
@@ -316,7 +316,7 @@ fn decode_step(reader: &mut Reader<'_>) -> Result<Step, Reason> {
     let before = match (pbn, home, members) {
         (0, MemberId(0), 0) if !is_suspect => None,
         _ => {
-            let pbn = Pbn::new(pbn).ok_or("the PBN of its entry is out of range")?;
+            let pbn = Pbn::new(pbn.into()).ok_or("the PBN of its entry is out of range")?;
             Some(Entry { home, pbn, members, is_suspect })
         }
     };
@@ -325,7 +325,7 @@ fn decode_step(reader: &mut Reader<'_>) -> Result<Step, Reason> {
 
 const fn code_of(action: Action) -> (u32, u32) {
     match action {
-        Action::Publish(pbn) => (0, pbn.number()),
+        Action::Publish(pbn) => (0, pbn.narrow()),
         Action::Share => (1, 0),
         Action::Release => (2, 0),
         Action::Reclaim => (3, 0),

@@ -70,7 +70,7 @@ const LEASE: Duration = Duration::from_secs(30);
 fn changes(action: impl Fn(Pbn) -> Action) -> Vec<Change> {
     let change = |number: u32| Change {
         fingerprint: Fingerprint::of_hash(u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-        action: action(Pbn::new(number).unwrap()),
+        action: action(Pbn::new(number.into()).unwrap()),
     };
     (1..=CONTENTS).map(change).collect()
 }

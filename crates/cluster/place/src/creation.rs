@@ -9,7 +9,7 @@ use gemelo_format::{FormatError, read_superblock};
 use gemelo_member::{DomainClient, MemberDisk, MemberError, Service};
 use gemelo_objects::ObjectError;
 use gemelo_sharing::remove_ledger;
-use gemelo_volume::{Pool, PoolOptions};
+use gemelo_volume::{Pool, PoolOptions, VolumeError};
 use std::fmt;
 
 /// The objects of a member that are there before its pool is created.
@@ -79,6 +79,13 @@ impl MemberPlace {
             key: Some(shared.key),
             ..options.clone()
         };
+        if options.is_wide() {
+            return Err(VolumeError::BadOption {
+                what: "a member with room for 2^32 blocks or more".into(),
+                rule: "give less, or larger blocks when the domain is created".into(),
+            }
+            .into());
+        }
         client.register(&self.uri().name)?;
         let mut service = self.take()?;
         service.note_use();

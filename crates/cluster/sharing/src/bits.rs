@@ -26,7 +26,7 @@ const fn place(pbn: Pbn) -> (usize, u64) {
 /// The PBNs of a word, in ascending order.
 fn in_word(word: usize, bits: u64) -> impl Iterator<Item = Pbn> {
     let set = (0..64).filter(move |bit| bits >> bit & 1 == 1);
-    set.filter_map(move |bit| Pbn::new((word * 64 + bit) as u32))
+    set.filter_map(move |bit| Pbn::new((word * 64 + bit) as u64))
 }
 
 impl Bits {
@@ -137,7 +137,7 @@ mod tests {
         fn it_does_what_a_set_does(steps in prop::collection::vec((0..4u8, 1..400u32), 1..300)) {
             let (mut bits, mut set) = (Bits::default(), BTreeSet::new());
             for (kind, number) in steps {
-                let pbn = Pbn::new(number).unwrap();
+                let pbn = Pbn::new(number.into()).unwrap();
                 match kind {
                     0 | 1 => prop_assert_eq!(bits.insert(pbn), set.insert(pbn)),
                     2 => prop_assert_eq!(bits.remove(pbn), set.remove(&pbn)),

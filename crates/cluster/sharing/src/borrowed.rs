@@ -32,7 +32,7 @@ impl Borrowed {
     pub(crate) fn get(&self, pbn: Pbn) -> Option<Place> {
         let (group, at) = place(pbn);
         let [home, content] = self.groups.get(group)?.as_ref()?.entries.get(at)?;
-        Pbn::new(*content).map(|content| (MemberId(*home), content))
+        Pbn::new((*content).into()).map(|content| (MemberId(*home), content))
     }
 
     pub(crate) fn insert(&mut self, pbn: Pbn, home: MemberId, content: Pbn) {
@@ -47,7 +47,7 @@ impl Borrowed {
             let is_new = *entry == [0; 2];
             group.used += usize::from(is_new);
             self.count += u64::from(is_new);
-            *entry = [home.0, content.number()];
+            *entry = [home.0, content.narrow()];
         }
     }
 
@@ -88,7 +88,7 @@ mod tests {
         fn it_does_what_a_map_does(steps in prop::collection::vec((0..3u8, 1..600u32), 1..200)) {
             let (mut borrowed, mut map) = (Borrowed::default(), BTreeMap::new());
             for (number, (kind, pbn)) in steps.into_iter().enumerate() {
-                let pbn = Pbn::new(pbn).unwrap();
+                let pbn = Pbn::new(pbn.into()).unwrap();
                 if kind == 0 {
                     borrowed.remove(pbn);
                     map.remove(&pbn);

@@ -41,7 +41,7 @@ pub(crate) type Fingerprints = Group<Fingerprint, FINGERPRINT_BLOCKS>;
 impl<T: Copy, const BLOCKS: u32> Group<T, BLOCKS> {
     /// Returns the number of the group of a block.
     pub(crate) const fn number_of(pbn: Pbn) -> u32 {
-        pbn.number() / BLOCKS
+        pbn.narrow() / BLOCKS
     }
 
     /// Creates a group without values.
@@ -55,11 +55,11 @@ impl<T: Copy, const BLOCKS: u32> Group<T, BLOCKS> {
     }
 
     pub(crate) fn get(&self, pbn: Pbn) -> Option<T> {
-        self.values.get((pbn.number() % BLOCKS) as usize).copied().flatten()
+        self.values.get((pbn.narrow() % BLOCKS) as usize).copied().flatten()
     }
 
     pub(crate) fn set(&mut self, pbn: Pbn, value: Option<T>) {
-        if let Some(slot) = self.values.get_mut((pbn.number() % BLOCKS) as usize) {
+        if let Some(slot) = self.values.get_mut((pbn.narrow() % BLOCKS) as usize) {
             *slot = value;
         }
     }
@@ -71,7 +71,7 @@ impl<T: Copy, const BLOCKS: u32> Group<T, BLOCKS> {
     }
 
     fn pbn(number: u32, at: u32) -> Option<Pbn> {
-        Pbn::new(number.checked_mul(BLOCKS)?.checked_add(at)?)
+        Pbn::new(number.checked_mul(BLOCKS)?.checked_add(at)?.into())
     }
 
     /// Adds a value of a damaged group.
@@ -117,7 +117,7 @@ impl Kinds {
             }
             if let (Some(places), Some((home, pbn))) = (places.get_mut(tag), kind.place()) {
                 places.extend(home.0.to_le_bytes());
-                places.extend(pbn.number().to_le_bytes());
+                places.extend(pbn.narrow().to_le_bytes());
             }
         }
         let is_used = |tag: &usize| sets.get(*tag).is_some_and(|set| *set != [0; SET_BYTES]);
@@ -226,7 +226,7 @@ fn kind_of(tag: usize, place: Option<Place>) -> Option<BlockState> {
 }
 
 fn read_place(reader: &mut Reader<'_>) -> Result<Place, Reason> {
-    let (home, pbn) = (MemberId(reader.u32()?), Pbn::new(reader.u32()?));
+    let (home, pbn) = (MemberId(reader.u32()?), Pbn::new(reader.u32()?.into()));
     Ok((home, pbn.ok_or("a place is out of range")?))
 }
 

@@ -19,7 +19,7 @@ impl InFlight {
         assert_eq!(self.released.len(), self.intent.steps.len(), "each change has a block or none");
         let mut writer = Writer::new(0).u32(self.released.len() as u32);
         for pbn in &self.released {
-            writer = writer.u32(pbn.map_or(0, Pbn::number));
+            writer = writer.u32(pbn.map_or(0, Pbn::narrow));
         }
         writer.bytes(&self.intent.encode()).finish("")
     }
@@ -27,7 +27,7 @@ impl InFlight {
     pub(crate) fn decode(value: &[u8]) -> Result<Self, Reason> {
         let mut reader = Reader::new("", value)?;
         let count = reader.u32()?;
-        let released = (0..count).map(|_| reader.u32().map(Pbn::new));
+        let released = (0..count).map(|_| reader.u32().map(|number| Pbn::new(number.into())));
         let released = released.collect::<Result<_, _>>()?;
         let released: Vec<Option<Pbn>> = released;
         let intent = Intent::decode(reader.rest())?;

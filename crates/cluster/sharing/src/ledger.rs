@@ -421,7 +421,7 @@ pub(crate) fn named_page(key: &str, value: &[u8]) -> std::result::Result<u32, Re
 }
 
 const fn page_of_block(pbn: Pbn) -> u32 {
-    pbn.number() / PAGE_BLOCKS
+    pbn.narrow() / PAGE_BLOCKS
 }
 
 fn update_of((name, update): &(String, Update)) -> Request<'_> {

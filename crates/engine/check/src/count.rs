@@ -23,7 +23,7 @@ impl Walk {
     }
 
     /// References to each PBN.
-    pub(crate) fn reference_counts(&self) -> HashMap<u32, u64> {
+    pub(crate) fn reference_counts(&self) -> HashMap<u64, u64> {
         let mut counts = HashMap::new();
         for (region, maps) in distinct(self.maps()) {
             for pbn in region.values().filter_map(|place| place.pbn()) {
@@ -44,7 +44,7 @@ impl Walk {
         let pbn_end = self.superblock.pbn_end(self.data_blocks);
         let mut contents: HashMap<Fingerprint, u64> = HashMap::new();
         for (pbn, references) in &counts {
-            if u64::from(*pbn) >= pbn_end {
+            if *pbn >= pbn_end {
                 report.add(
                     true,
                     format!(
@@ -57,7 +57,7 @@ impl Walk {
                 *contents.entry(*fingerprint).or_default() += 1;
             }
         }
-        let is_marked = |pbn: &&u32| self.suspects.contains(pbn);
+        let is_marked = |pbn: &&u64| self.suspects.contains(pbn);
         report.marked_blocks = counts.keys().filter(is_marked).count() as u64;
         self.count_absent(report);
         report.repeated_contents = contents.values().filter(|copies| **copies > 1).count() as u64;
@@ -71,10 +71,10 @@ impl Walk {
     }
 
     /// Counts the blocks that have a part of one of these contents.
-    fn used_blocks(&self, pbns: impl Iterator<Item = u32>) -> u64 {
+    fn used_blocks(&self, pbns: impl Iterator<Item = u64>) -> u64 {
         let kind = self.superblock.store;
         let blocks = |pbn| kind.first_block(pbn)..=kind.last_block(pbn);
-        let used: HashSet<u32> = pbns.filter_map(Pbn::new).flat_map(blocks).collect();
+        let used: HashSet<u64> = pbns.filter_map(Pbn::new).flat_map(blocks).collect();
         used.len() as u64
     }
 
@@ -83,8 +83,7 @@ impl Walk {
         let is_absent = |place: &MapEntry| {
             place.pbn().is_some_and(|pbn| {
                 let last_block = self.superblock.store.last_block(pbn);
-                u64::from(last_block) >= self.present_blocks
-                    && !self.replayed_data.contains_key(&pbn)
+                last_block >= self.present_blocks && !self.replayed_data.contains_key(&pbn)
             })
         };
         let mut counter = Counter::new(is_absent);

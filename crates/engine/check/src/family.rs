@@ -55,7 +55,7 @@ fn parts<'t>(
 
 impl Walk {
     /// References to each PBN as the backends with arrays count them.
-    pub(crate) fn run_counts(&self, table: &StoreTable) -> Result<HashMap<u32, u64>, String> {
+    pub(crate) fn run_counts(&self, table: &StoreTable) -> Result<HashMap<u64, u64>, String> {
         let volumes: Volumes<'_> =
             table.volumes.iter().map(|volume| (volume.record.id, volume)).collect();
         if let Some(fault) = fault_of_order(&volumes) {

@@ -46,7 +46,7 @@ pub struct Problem {
     pub loses_data: bool,
     /// The number of the block of the data store whose content is damaged, if that is the fault.
     /// The same content may be whole elsewhere; a repair and a scrub look for it.
-    pub damaged_block: Option<u32>,
+    pub damaged_block: Option<u64>,
 }
 
 /// The result of a check.
@@ -78,7 +78,7 @@ pub struct CheckReport {
     /// LBNs whose content is lost, by fresh damage or by damage that a repair has marked.
     pub lost_blocks: u64,
     /// Blocks of the data store whose contents were found damaged.
-    pub damaged_blocks: Vec<u32>,
+    pub damaged_blocks: Vec<u64>,
     /// Blocks in use that the metadata mark as damaged; 0 if the contents were read, because each
     /// block was then judged by its content.
     pub marked_blocks: u64,

@@ -101,7 +101,7 @@ pub(crate) fn has_all(
 /// Reads the content of a packed store.
 fn content_of(blocks: &dyn Store, superblock: &Superblock, pbn: Pbn) -> io::Result<SizedContent> {
     let place = PackedPlace::of(pbn);
-    let block = block_of(blocks, superblock, place.block)?;
+    let block = block_of(blocks, superblock, place.block.into())?;
     if place.is_whole() {
         let bytes = block.len() as u64;
         return Ok((block, bytes));
@@ -110,13 +110,13 @@ fn content_of(blocks: &dyn Store, superblock: &Superblock, pbn: Pbn) -> io::Resu
     let offset = slot_offset(&block, place.slot).ok_or_else(wrong)?;
     let mut stored = block.get(offset..).unwrap_or_default().to_vec();
     if place.is_spanning() {
-        let next = block_of(blocks, superblock, place.block + 1)?;
+        let next = block_of(blocks, superblock, (place.block + 1).into())?;
         stored.extend_from_slice(next.get(PACKED_TABLE_BYTES..).unwrap_or_default());
     }
     unpack(superblock, pbn, &stored).ok_or_else(wrong)
 }
 
-fn block_of(blocks: &dyn Store, superblock: &Superblock, block: u32) -> io::Result<Vec<u8>> {
+fn block_of(blocks: &dyn Store, superblock: &Superblock, block: u64) -> io::Result<Vec<u8>> {
     let number = Pbn::new(block).ok_or(io::ErrorKind::InvalidData)?;
     let mut bytes = vec![0; superblock.block_bytes as usize];
     let mut reads = [ContentRead::new(number, 0, &mut bytes)];

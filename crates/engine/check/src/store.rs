@@ -5,7 +5,7 @@ use crate::pages::Pages;
 use crate::tree::{Below as BelowMap, LostLbns};
 use gemelo_format::{
     DIRECTORY_ENTRIES, Fingerprint, FormatError, MapEntry, NODE_REF_BYTES, Node, NodeRef, Page,
-    Part, Slot, StoreTable, Tree, array_value, bucket_entries, bucket_of, index_entry,
+    Part, Slot, StoreTable, Tree, WordForm, array_value, bucket_entries, bucket_of, index_entry,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -26,6 +26,8 @@ pub(crate) type KnownNodes = HashMap<Slot, ((NodeRef, u8, u64), Arc<BelowMap>)>;
 pub(crate) struct TreeReader<'r, 's> {
     pub(crate) is_table: bool,
     pub(crate) buckets: u32,
+    /// The form of the words of maps.
+    pub(crate) words: WordForm,
     pub(crate) pages: &'r mut Pages<'s>,
 }
 
@@ -48,7 +50,7 @@ impl TreeReader<'_, '_> {
             Some(root) if self.is_table => self.map_node((root, tree.height, 0), known),
             _ => {
                 let found = self.read(tree, Part::Map)?;
-                let mut below = BelowMap::of(places(&found.values));
+                let mut below = BelowMap::of(self.places(&found.values));
                 below.lost = found.lost.into_iter().map(fresh_loss).collect();
                 Ok(Arc::new(below))
             }
@@ -81,7 +83,7 @@ impl TreeReader<'_, '_> {
             None => lost(),
             Some(page) if level == 0 => {
                 let values = self.array_leaf(&page, first, Part::Map).unwrap_or_default();
-                Arc::new(BelowMap::of(places(&values)))
+                Arc::new(BelowMap::of(self.places(&values)))
             }
             Some(page) => {
                 let mut all = BelowMap::default();
@@ -131,6 +133,11 @@ impl TreeReader<'_, '_> {
         Ok(())
     }
 
+    fn places(&self, values: &[(u64, u128)]) -> impl Iterator<Item = (u64, MapEntry)> {
+        let words = self.words;
+        values.iter().map(move |(lbn, word)| (*lbn, words.entry(*word as u64)))
+    }
+
     fn array_leaf(&self, page: &Page, first: u64, part: Part) -> Option<Vec<(u64, u128)>> {
         if part != Part::Index {
             let values = (first..)
@@ -143,10 +150,6 @@ impl TreeReader<'_, '_> {
             |entry: &u64| u64::from(bucket_of((entry >> 32) as u32, self.buckets)) == bucket;
         entries.iter().all(belongs).then(|| entries.into_iter().map(|entry| (entry, 1)).collect())
     }
-}
-
-fn places(values: &[(u64, u128)]) -> impl Iterator<Item = (u64, MapEntry)> {
-    values.iter().map(|(lbn, word)| (*lbn, MapEntry::from_word(*word as u64)))
 }
 
 fn fresh_loss(lbns: Range<u64>) -> LostLbns {
@@ -190,12 +193,12 @@ fn node_entries(page: &Page, part: Part, level: u8, keys: &Range<u64>) -> Option
 /// Compares the counts on disk with what the maps refer to.
 pub(crate) fn compare_counts(
     counts: &[(u64, u128)],
-    references: &HashMap<u32, u64>,
+    references: &HashMap<u64, u64>,
     pages: &mut Pages<'_>,
 ) {
     let stored: HashMap<u64, u128> = counts.iter().copied().collect();
     for (pbn, right) in references {
-        let count = stored.get(&u64::from(*pbn)).copied().unwrap_or(0);
+        let count = stored.get(pbn).copied().unwrap_or(0);
         if count != u128::from(*right) {
             pages.report.add(
                 false,
@@ -204,7 +207,7 @@ pub(crate) fn compare_counts(
         }
     }
     for (pbn, count) in counts {
-        if !u32::try_from(*pbn).is_ok_and(|pbn| references.contains_key(&pbn)) {
+        if !references.contains_key(pbn) {
             pages
                 .report
                 .add(false, format!("block {pbn} has no references, but its count is {count}"));
@@ -215,14 +218,14 @@ pub(crate) fn compare_counts(
 /// Compares the list of used blocks with what the maps refer to.
 pub(crate) fn compare_used(
     used: &[(u64, u128)],
-    references: &HashMap<u32, u64>,
+    references: &HashMap<u64, u64>,
     pages: &mut Pages<'_>,
 ) {
     let mut listed = 0;
     for (group, bits) in used {
         for bit in (0..u128::BITS).filter(|bit| bits & 1 << bit != 0) {
             let pbn = group.saturating_mul(u128::BITS.into()).saturating_add(bit.into());
-            if u32::try_from(pbn).is_ok_and(|pbn| references.contains_key(&pbn)) {
+            if references.contains_key(&pbn) {
                 listed += 1;
             } else {
                 let what = format!("block {pbn} is listed as used, but has no references");
@@ -241,8 +244,8 @@ pub(crate) fn compare_used(
 pub(crate) fn compare_index(
     index: &[(u64, u128)],
     table: &StoreTable,
-    fingerprints: &HashMap<u32, Fingerprint>,
-    references: &HashMap<u32, u64>,
+    fingerprints: &HashMap<u64, Fingerprint>,
+    references: &HashMap<u64, u64>,
     pages: &mut Pages<'_>,
 ) {
     let entries: HashSet<u64> = index.iter().map(|(entry, _)| *entry).collect();

@@ -3,7 +3,8 @@
 use crate::map::{Region, WalkMap};
 use crate::pages::Pages;
 use gemelo_format::{
-    FormatError, INNER_BITS, MapEntry, MapKind, MapRef, Page, Slot, inner_children, sparse_entries,
+    FormatError, INNER_BITS, MapEntry, MapKind, MapRef, Page, Slot, WordForm, inner_children,
+    sparse_entries,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -57,7 +58,7 @@ impl MapReader {
             (MapKind::Dense, Some(page)) => Some(Below::of(dense_places(&page, first))),
             (MapKind::Sparse, Some(page)) => {
                 let entries = sparse_entries(&page, first, node.bits);
-                let place = |(lbn, word)| (lbn, MapEntry::from_word(word));
+                let place = |(lbn, word)| (lbn, WordForm::Narrow.entry(word));
                 entries.map(|entries| Below::of(entries.into_iter().map(place)))
             }
             (MapKind::Inner, Some(page)) => self.inner(&page, node.bits, first, pages)?,
@@ -94,6 +95,6 @@ impl Below {
 
 fn dense_places(page: &Page, first: u64) -> impl Iterator<Item = (u64, MapEntry)> {
     let words = page.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
-    let places = (first..).zip(words.map(MapEntry::from_word));
+    let places = (first..).zip(words.map(|word| WordForm::Narrow.entry(word)));
     places.filter(|(_, place)| *place != MapEntry::Unmapped)
 }

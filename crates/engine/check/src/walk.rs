@@ -51,11 +51,11 @@ pub struct Walk {
     /// The volumes and their maps, by the number of the volume.
     pub volumes: BTreeMap<VolumeId, WalkVolume>,
     /// Fingerprints by PBN.
-    pub fingerprints: HashMap<u32, Fingerprint>,
+    pub fingerprints: HashMap<u64, Fingerprint>,
     /// References of volumes that are being removed which the totals have and the maps do not.
     pub(crate) leaving: u64,
     /// Blocks that are marked as damaged.
-    pub(crate) suspects: HashSet<u32>,
+    pub(crate) suspects: HashSet<u64>,
     /// Contents that the journal carries, and that the data store may lack.
     pub(crate) replayed_data: Arc<Contents>,
     /// The bytes that these take in the data store.
@@ -120,6 +120,12 @@ impl Walk {
         };
         let makes_no_sense =
             || FormatError::damaged("the table of the checkpoint cannot be decoded");
+        if !root.backend.has_words(walk.superblock.words) {
+            let name = root.backend.name();
+            return Err(FormatError::damaged(format!(
+                "the pool is too large for backend '{name}'"
+            )));
+        }
         let is_whole = if root.backend.layout() != Layout::Pages {
             let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
             walk.read_trees(&table, root.backend.layout(), &mut pages)?
@@ -152,8 +158,8 @@ impl Walk {
         pages: &mut Pages<'_>,
     ) -> Result<bool, FormatError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
-        let mut reader =
-            TreeReader { is_table: layout != Layout::Trees, buckets: table.buckets, pages };
+        let (buckets, words) = (table.buckets, self.superblock.words);
+        let mut reader = TreeReader { is_table: layout != Layout::Trees, buckets, words, pages };
         let mut is_whole = true;
         let (mut known, mut maps) = (KnownNodes::new(), HashMap::new());
         for volume in &table.volumes {
@@ -197,7 +203,7 @@ impl Walk {
             }
         }
         for (pbn, bits) in &fingerprints.values {
-            self.identify(*pbn as u32, Identity::from_bytes(bits.to_le_bytes()));
+            self.identify(*pbn, Identity::from_bytes(bits.to_le_bytes()));
         }
         let references = self.reference_counts();
         if is_whole && counts.lost.is_empty() {
@@ -271,14 +277,14 @@ impl Walk {
                 continue;
             };
             for (number, bytes) in (first..).zip(image.as_chunks::<16>().0) {
-                self.identify(number as u32, Identity::from_bytes(*bytes));
+                self.identify(number, Identity::from_bytes(*bytes));
             }
         }
         Ok(is_whole)
     }
 
     /// Takes the identity of a block: its fingerprint, and whether it is marked as damaged.
-    pub(crate) fn identify(&mut self, pbn: u32, identity: Identity) {
+    pub(crate) fn identify(&mut self, pbn: u64, identity: Identity) {
         match identity.fingerprint() {
             fingerprint if fingerprint.is_none() => drop(self.fingerprints.remove(&pbn)),
             fingerprint => drop(self.fingerprints.insert(pbn, fingerprint)),

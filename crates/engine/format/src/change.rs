@@ -172,7 +172,7 @@ pub enum Change {
 
 impl Change {
     /// Most bytes of an encoded [`Self::JournalData`] besides its content.
-    pub const JOURNAL_DATA_HEAD_BYTES: usize = 1 + 4 + 5;
+    pub const JOURNAL_DATA_HEAD_BYTES: usize = 1 + 6 + 5;
 
     /// Appends an encoded [`Self::JournalData`] to a payload.
     pub fn encode_journal_data(pbn: Pbn, content: &[u8], out: &mut Vec<u8>) {
@@ -295,19 +295,19 @@ impl Change {
         match tag {
             10 => return Some(Self::Grow { data_blocks: reader.varint()? }),
             16 => {
-                let pbn = Pbn::new(reader.u32()?)?;
+                let pbn = Pbn::new(reader.varint()?)?;
                 return Some(Self::Identify {
                     pbn,
                     fingerprint: Fingerprint::from_bytes(reader.array()?),
                 });
             }
             17 => {
-                let pbn = Pbn::new(reader.u32()?)?;
+                let pbn = Pbn::new(reader.varint()?)?;
                 return Some(Self::Suspect { pbn, is_suspect: reader.u8()? == 1 });
             }
             4 => return VolumeRecord::decode(reader).map(Self::Create),
             19 => {
-                let pbn = Pbn::new(reader.u32()?)?;
+                let pbn = Pbn::new(reader.varint()?)?;
                 let bytes = usize::try_from(reader.varint()?).ok()?;
                 return Some(Self::JournalData { pbn, content: reader.bytes(bytes)?.to_vec() });
             }
@@ -318,14 +318,14 @@ impl Change {
             1 => Self::Store {
                 volume,
                 lbn: Lbn(reader.varint()?),
-                pbn: Pbn::new(reader.u32()?)?,
+                pbn: Pbn::new(reader.varint()?)?,
                 fingerprint: Fingerprint::from_bytes(reader.array()?),
                 checksum: checksum_from(reader)?,
             },
             2 => Self::Share {
                 volume,
                 lbn: Lbn(reader.varint()?),
-                pbn: Pbn::new(reader.u32()?)?,
+                pbn: Pbn::new(reader.varint()?)?,
                 checksum: checksum_from(reader)?,
             },
             3 => Self::Unmap { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
@@ -373,7 +373,7 @@ fn put_head(out: &mut Vec<u8>, tag: u8, volume: VolumeId) {
 }
 
 fn put_pbn(out: &mut Vec<u8>, pbn: Pbn) {
-    out.extend_from_slice(&pbn.number().to_le_bytes());
+    put_varint(out, pbn.number());
 }
 
 fn put_mapped(out: &mut Vec<u8>, tag: u8, volume: VolumeId, lbn: Lbn, pbn: Pbn) {

@@ -11,7 +11,9 @@ const MAGICS: [(CommitOrder, &[u8; 8]); 2] =
 pub const COMMIT_HEADER_BYTES: usize = 48;
 const CHECKSUM_AT: usize = 40;
 /// Bytes of a PBN.
-const PBN_BYTES: usize = 4;
+const PBN_BYTES: usize = 5;
+/// Bytes of the number of PBNs.
+const COUNT_BYTES: usize = size_of::<u32>();
 /// Bytes of the shortest change: its tag and a number.
 const MIN_CHANGE_BYTES: u64 = 2;
 
@@ -126,7 +128,10 @@ pub fn build_commit(buffer: &mut Vec<u8>, commit: NewCommit, seed: PoolSeed) {
 /// Appends the blocks that a commit frees to its changes, if it is written beside its contents. A
 /// block that it also stores may have another content as soon as the commit is complete.
 pub fn append_freed(buffer: &mut Vec<u8>, freed: &[Pbn]) {
-    freed.iter().for_each(|pbn| buffer.extend_from_slice(&pbn.number().to_le_bytes()));
+    for pbn in freed {
+        let [bytes @ .., _, _, _] = pbn.number().to_le_bytes();
+        buffer.extend_from_slice(&bytes);
+    }
     let count = u32::try_from(freed.len());
     assert!(count.is_ok(), "a commit frees fewer blocks than there are");
     buffer.extend_from_slice(&count.unwrap_or(u32::MAX).to_le_bytes());
@@ -135,7 +140,7 @@ pub fn append_freed(buffer: &mut Vec<u8>, freed: &[Pbn]) {
 /// Returns the bytes that [`append_freed`] appends.
 #[must_use]
 pub const fn freed_bytes(freed: usize) -> usize {
-    (freed + 1) * PBN_BYTES
+    freed * PBN_BYTES + COUNT_BYTES
 }
 
 /// Splits a payload into its changes and the blocks that [`append_freed`] has appended.
@@ -143,7 +148,11 @@ pub(crate) fn split_freed(payload: &[u8]) -> Option<(&[u8], BTreeSet<Pbn>)> {
     let (rest, count) = payload.split_last_chunk()?;
     let bytes = usize::try_from(u32::from_le_bytes(*count)).ok()?.checked_mul(PBN_BYTES)?;
     let (changes, freed) = rest.split_at_checked(rest.len().checked_sub(bytes)?)?;
-    let freed = freed.as_chunks().0.iter().map(|pbn| Pbn::new(u32::from_le_bytes(*pbn)));
+    let pbn = |bytes: &[u8; PBN_BYTES]| {
+        let [b0, b1, b2, b3, b4] = *bytes;
+        Pbn::new(u64::from_le_bytes([b0, b1, b2, b3, b4, 0, 0, 0]))
+    };
+    let freed = freed.as_chunks().0.iter().map(pbn);
     Some((changes, freed.collect::<Option<_>>()?))
 }
 
@@ -170,6 +179,7 @@ mod tests {
         let superblock = Superblock {
             header_copy: None,
             store: crate::StoreKind::Plain,
+            words: crate::WordForm::Narrow,
             block_bytes: 4096,
             pool_id: [1; 16],
             key: [2; 32],

@@ -62,7 +62,7 @@ pub use table::{
 };
 pub use types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
-    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId,
+    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId, WordForm,
 };
 pub use volume::{Birth, Origin, VolumeRecord};
 
@@ -70,7 +70,7 @@ use twox_hash::XxHash3_64;
 
 /// Bytes of a page, the unit of the metadata disk.
 pub const PAGE_BYTES: usize = 4096;
-/// Map entries of a map page: each is a PBN and a checksum of 32 bits.
+/// Map entries of a map page: each is a word of 8 bytes.
 pub const MAP_PAGE_ENTRIES: usize = PAGE_BYTES / 8;
 /// PBNs whose fingerprints fill a record page.
 pub const RECORD_PAGE_ENTRIES: usize = PAGE_BYTES / 16;
@@ -80,7 +80,11 @@ pub type Page = [u8; PAGE_BYTES];
 
 /// The seed of all checksums of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PoolSeed(u64);
+pub struct PoolSeed {
+    seed: u64,
+    /// The form of the words that have the checksums of contents.
+    words: WordForm,
+}
 
 impl PoolSeed {
     /// Computes the seed of the pool with this superblock.
@@ -90,20 +94,20 @@ impl PoolSeed {
         let (id, key) = bytes.split_at_mut(16);
         id.copy_from_slice(&superblock.pool_id);
         key.copy_from_slice(&superblock.key);
-        Self(XxHash3_64::oneshot(&bytes))
+        Self { seed: XxHash3_64::oneshot(&bytes), words: superblock.words }
     }
 
     /// Computes the checksum of these bytes.
     #[must_use]
     pub fn checksum(self, bytes: &[u8]) -> u64 {
-        XxHash3_64::oneshot_with_seed(self.0, bytes)
+        XxHash3_64::oneshot_with_seed(self.seed, bytes)
     }
 
     /// Computes the checksum of a block's content, as the map stores it.
     #[inline]
     #[must_use]
     pub fn of_content(self, content: &[u8]) -> Checksum {
-        Checksum(self.checksum(content) as u32)
+        Checksum(self.checksum(content) as u32 & self.words.checksum_mask())
     }
 }
 

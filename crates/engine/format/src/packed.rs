@@ -13,7 +13,7 @@
 //! A content begins with a [`SlotHead`]. Only the content of the last slot goes on in the next
 //! block, so the number of a PBN tells which blocks it needs.
 
-use crate::types::Pbn;
+use crate::types::{Pbn, WordForm};
 use crate::{PoolSeed, Superblock};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -141,13 +141,13 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// The most blocks of such a store, block 0 included.
+    /// The most blocks of such a store with words of this form, block 0 included. A packed store
+    /// has numbers of 32 bits.
     #[must_use]
-    pub const fn max_blocks(self) -> u64 {
+    pub const fn max_blocks(self, words: WordForm) -> u64 {
         match self {
-            Self::Plain => Pbn::LAST.number() as u64 + 1,
-            // The last region would have PBNs that mean something else.
-            Self::Packed(_) => (1 << 29) - REGION_BLOCKS as u64,
+            Self::Plain => words.end(),
+            Self::Packed(_) => WordForm::Narrow.end() / SLOTS as u64,
         }
     }
 
@@ -168,22 +168,22 @@ impl StoreKind {
 
     /// The last block that holds a part of this content.
     #[must_use]
-    pub const fn last_block(self, pbn: Pbn) -> u32 {
+    pub const fn last_block(self, pbn: Pbn) -> u64 {
         match self {
             Self::Plain => pbn.number(),
             Self::Packed(_) => {
                 let place = PackedPlace::of(pbn);
-                if place.is_spanning() { place.block + 1 } else { place.block }
+                place.block as u64 + place.is_spanning() as u64
             }
         }
     }
 
     /// The first block that holds a part of this content.
     #[must_use]
-    pub const fn first_block(self, pbn: Pbn) -> u32 {
+    pub const fn first_block(self, pbn: Pbn) -> u64 {
         match self {
             Self::Plain => pbn.number(),
-            Self::Packed(_) => PackedPlace::of(pbn).block,
+            Self::Packed(_) => PackedPlace::of(pbn).block as u64,
         }
     }
 
@@ -231,7 +231,7 @@ impl PackedPlace {
     /// The place that a PBN names.
     #[must_use]
     pub const fn of(pbn: Pbn) -> Self {
-        let number = pbn.number();
+        let number = pbn.narrow();
         let (region, within) = (number / (SLOTS * REGION_BLOCKS), number % (SLOTS * REGION_BLOCKS));
         let block = region * REGION_BLOCKS + within % REGION_BLOCKS;
         Self { block, slot: (within / REGION_BLOCKS) as u8 }
@@ -240,12 +240,12 @@ impl PackedPlace {
     /// The PBN that names the place; [`None`] for block 0, and beyond the largest store.
     #[must_use]
     pub const fn pbn(self) -> Option<Pbn> {
-        if self.block == 0 || self.block as u64 >= StoreKind::Packed(Compression::Off).max_blocks()
-        {
+        const END: u64 = StoreKind::Packed(Compression::Off).max_blocks(WordForm::Narrow);
+        if self.block == 0 || self.block as u64 >= END {
             return None;
         }
         let (region, block) = (self.block / REGION_BLOCKS, self.block % REGION_BLOCKS);
-        Pbn::new((region * SLOTS + self.slot as u32) * REGION_BLOCKS + block)
+        Pbn::new(((region * SLOTS + self.slot as u32) * REGION_BLOCKS + block) as u64)
     }
 
     /// Returns whether the content fills its block.
@@ -290,7 +290,7 @@ impl SlotHead {
     }
 
     fn checksum_of(seed: PoolSeed, pbn: Pbn, algorithm: u8, bytes: &[u8]) -> u32 {
-        let salt = u64::from(pbn.number()) << 8 | u64::from(algorithm);
+        let salt = pbn.number() << 8 | u64::from(algorithm);
         (seed.checksum(bytes) ^ seed.checksum(&salt.to_le_bytes())) as u32
     }
 
@@ -325,6 +325,12 @@ pub fn slot_offset(block: &[u8], slot: u8) -> Option<usize> {
 }
 
 impl Superblock {
+    /// The most blocks of the data store.
+    #[must_use]
+    pub const fn max_blocks(&self) -> u64 {
+        self.store.max_blocks(self.words)
+    }
+
     /// A number above all PBNs of a data store of this many blocks.
     #[must_use]
     pub const fn pbn_end(&self, data_blocks: u64) -> u64 {
@@ -341,19 +347,19 @@ mod tests {
     #[test]
     fn each_place_has_a_pbn_of_its_own_below_the_end() {
         let mut seen = std::collections::HashSet::new();
-        for block in (1..10_000).chain([(1 << 29) - 4097]) {
+        for block in (1..10_000).chain([(1 << 29) - 1]) {
             for slot in 0..8 {
                 let place = PackedPlace { block, slot };
                 let pbn = place.pbn().unwrap();
                 assert_eq!(PackedPlace::of(pbn), place);
-                assert!(u64::from(pbn.number()) < PACKED.pbn_end(u64::from(block) + 1));
+                assert!(pbn.number() < PACKED.pbn_end(u64::from(block) + 1));
                 assert!(seen.insert(pbn));
-                assert_eq!(PACKED.first_block(pbn), block);
-                assert_eq!(PACKED.last_block(pbn), block + u32::from(slot == 7));
+                assert_eq!(PACKED.first_block(pbn), u64::from(block));
+                assert_eq!(PACKED.last_block(pbn), u64::from(block) + u64::from(slot == 7));
             }
         }
         assert_eq!(PackedPlace { block: 0, slot: 3 }.pbn(), None);
-        assert_eq!(PackedPlace { block: (1 << 29) - 4096, slot: 0 }.pbn(), None);
+        assert_eq!(PackedPlace { block: 1 << 29, slot: 0 }.pbn(), None);
     }
 
     #[test]
@@ -389,11 +395,14 @@ mod tests {
 
     #[test]
     fn a_head_belongs_to_its_bytes_its_pbn_and_its_algorithm() {
-        let (seed, pbn) = (PoolSeed(7), Pbn::FIRST);
+        let seed = |seed| PoolSeed { seed, words: WordForm::Narrow };
+        let (other, seed, pbn) = (seed(8), seed(7), Pbn::FIRST);
         let head = SlotHead::new(seed, pbn, 1, b"bytes");
         assert_eq!(SlotHead::decode(head.encode()), head);
         assert!(head.is_of(seed, pbn, b"bytes") && !head.is_of(seed, pbn, b"bytez"));
-        assert!(!head.is_of(seed, Pbn::LAST, b"bytes") && !head.is_of(PoolSeed(8), pbn, b"bytes"));
+        assert!(
+            !head.is_of(seed, Pbn::new(2).unwrap(), b"bytes") && !head.is_of(other, pbn, b"bytes")
+        );
         assert!(!SlotHead { algorithm: 2, ..head }.is_of(seed, pbn, b"bytes"));
     }
 }

@@ -7,7 +7,7 @@ use super::table::{decode_link, encode_link};
 use super::{FlushMarks, NodeRef, PAGE_BYTES, Page, PoolSeed, Superblock};
 use crate::DiskRole;
 use crate::error::{FormatError, Result};
-use crate::types::{BackendKind, Pbn};
+use crate::types::BackendKind;
 use gemelo_disk::Disk;
 
 const MAGIC: &[u8; 8] = b"GEMELORT";
@@ -96,7 +96,7 @@ impl Root {
         let ring_bytes = superblock.regions().ring_bytes();
         self.journal_offset <= ring_bytes
             && self.journal_offset.is_multiple_of(PAGE_BYTES as u64)
-            && (1..=u64::from(Pbn::LAST.number()) + 1).contains(&self.data_blocks)
+            && (1..=superblock.max_blocks()).contains(&self.data_blocks)
             && self.generation.max(self.next_commit) < LAST_NUMBER
             && self.next_commit > 0
     }

@@ -3,7 +3,7 @@
 
 use super::codec::Reader;
 use super::{PAGE_BYTES, Page, Slot};
-use crate::types::VolumeId;
+use crate::types::{VolumeId, WordForm};
 use crate::volume::VolumeRecord;
 
 /// Bytes of a [`NodeRef`] on disk.
@@ -102,22 +102,22 @@ impl Part {
 }
 
 /// PBNs of a group, whose bits are one value of [`Part::Used`].
-const USED_GROUP: u32 = u128::BITS;
+const USED_GROUP: u64 = u128::BITS as u64;
 
 /// The group of a PBN, and its bit in the value of the group.
 #[must_use]
-pub const fn used_bit(pbn: u32) -> (u64, u128) {
-    ((pbn / USED_GROUP) as u64, 1 << (pbn % USED_GROUP))
+pub const fn used_bit(pbn: u64) -> (u64, u128) {
+    (pbn / USED_GROUP, 1 << (pbn % USED_GROUP))
 }
 
 /// The PBNs of a group whose bits are set, in order.
-pub fn used_pbns(group: u64, bits: u128) -> impl Iterator<Item = u32> {
-    let first = (group as u32).saturating_mul(USED_GROUP);
+pub fn used_pbns(group: u64, bits: u128) -> impl Iterator<Item = u64> {
+    let first = group.saturating_mul(USED_GROUP);
     let mut left = bits;
     std::iter::from_fn(move || {
         let at = (left != 0).then(|| left.trailing_zeros())?;
         left &= left - 1;
-        first.checked_add(at)
+        first.checked_add(u64::from(at))
     })
 }
 
@@ -153,10 +153,11 @@ pub fn set_array_value(page: &mut Page, at: usize, bytes: usize, value: u128) {
     put_number(to, value);
 }
 
-/// Packs a fingerprint's tag and a PBN into an index entry.
+/// Packs a fingerprint's tag and a PBN of 32 bits into an index entry.
 #[must_use]
-pub const fn index_entry(tag: u32, pbn: u32) -> u64 {
-    (tag as u64) << 32 | pbn as u64
+pub const fn index_entry(tag: u32, pbn: u64) -> u64 {
+    assert!(pbn < WordForm::Narrow.end(), "an index on disk has PBNs of 32 bits");
+    (tag as u64) << 32 | pbn
 }
 
 /// The bucket of a tag in a table of this many buckets, by linear hashing.

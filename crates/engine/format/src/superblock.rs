@@ -5,7 +5,7 @@ use super::regions::{COPIES, HeadPage, Reading, Regions, head_offsets, read_copi
 use super::{PAGE_BYTES, Page};
 use crate::error::{FormatError, Result};
 use crate::packed::{Compression, MAX_PACKED_BLOCK_BYTES, StoreKind};
-use crate::types::{FingerprintKind, Pbn};
+use crate::types::{FingerprintKind, Pbn, WordForm};
 use gemelo_disk::Disk;
 use twox_hash::XxHash3_64;
 
@@ -22,8 +22,10 @@ const DATA_HEADER_BYTES: usize = 32;
 
 /// The version of the format.
 const VERSION: u32 = 1;
+/// The feature of a pool whose map words are [`WordForm::Wide`].
+const WIDE: u64 = 1;
 /// The features that this program knows, by their bits in the superblock.
-const KNOWN_FEATURES: u64 = 0;
+const KNOWN_FEATURES: u64 = WIDE;
 
 /// Identity and shape of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub struct Superblock {
     pub header_copy: Option<Pbn>,
     /// The kind of the data store.
     pub store: StoreKind,
+    /// The form of the words of maps.
+    pub words: WordForm,
 }
 
 impl Superblock {
@@ -61,7 +65,8 @@ impl Superblock {
         let (fingerprint, store) = (self.fingerprint.byte(), self.store.byte());
         bytes.extend_from_slice(&[fingerprint, store, algorithm, level, 0, 0, 0, 0]);
         bytes.extend_from_slice(&self.ring_pages.to_le_bytes());
-        bytes.extend_from_slice(&KNOWN_FEATURES.to_le_bytes());
+        let features = if self.words == WordForm::Wide { WIDE } else { 0 };
+        bytes.extend_from_slice(&features.to_le_bytes());
         bytes.extend_from_slice(&self.header_copy.map_or(0, Pbn::number).to_le_bytes());
         bytes.resize(CHECKSUM_AT, 0);
         bytes.extend_from_slice(&XxHash3_64::oneshot(&bytes).to_le_bytes());
@@ -109,10 +114,11 @@ impl Superblock {
         let key = reader.array()?;
         let [fingerprint, store, algorithm, level, ..] = reader.array::<8>()?;
         let ring_pages = reader.u64()?;
-        let features = reader.u64()? & !KNOWN_FEATURES;
-        let header_copy = Pbn::new(reader.u32()?);
-        if features != 0 {
-            let what = format!("feature {}", features.trailing_zeros());
+        let features = reader.u64()?;
+        let header_copy = Pbn::new(reader.u64()?);
+        let unknown = features & !KNOWN_FEATURES;
+        if unknown != 0 {
+            let what = format!("feature {}", unknown.trailing_zeros());
             return Some(Err(FormatError::Unknown { what }));
         }
         let compression = Compression::from_bytes([algorithm, level])?;
@@ -125,6 +131,7 @@ impl Superblock {
             }
         };
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
+        let words = if features & WIDE == 0 { WordForm::Narrow } else { WordForm::Wide };
         let fits = is_block_size(block_bytes)
             && (1..=MAX_RING_PAGES).contains(&ring_pages)
             && (store == StoreKind::Plain || block_bytes <= MAX_PACKED_BLOCK_BYTES);
@@ -136,6 +143,7 @@ impl Superblock {
             ring_pages,
             header_copy,
             store,
+            words,
         }))
     }
 }
@@ -210,6 +218,7 @@ mod tests {
             ring_pages: 8,
             header_copy: Pbn::new(7),
             store: StoreKind::Packed(Compression::Zstd(3)),
+            words: WordForm::Wide,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::num::NonZeroU64;
 
 /// A logical block number: a block of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,36 +12,47 @@ pub struct Lbn(pub u64);
 /// A physical block number: the number of a content in the data store, which knows where it lies.
 /// Never 0: the first block of a plain store identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pbn(u32);
+pub struct Pbn(NonZeroU64);
 
 impl Pbn {
     /// The first PBN that holds a content.
-    pub const FIRST: Self = Self(1);
-    /// The largest PBN. The number after it means "damaged" in a map.
-    pub const LAST: Self = Self(u32::MAX - 1);
+    pub const FIRST: Self = Self(NonZeroU64::MIN);
 
     /// Returns the PBN of this number, unless the number is out of range.
-    #[must_use]
-    pub const fn new(number: u32) -> Option<Self> {
-        if number == 0 || number == u32::MAX { None } else { Some(Self(number)) }
-    }
-
-    /// Returns the number that map entries have for this PBN, from 1 to 2^32 - 2.
     #[inline]
     #[must_use]
-    pub const fn number(self) -> u32 {
-        self.0
+    pub const fn new(number: u64) -> Option<Self> {
+        match NonZeroU64::new(number) {
+            Some(number) if number.get() < WordForm::Wide.end() => Some(Self(number)),
+            _ => None,
+        }
+    }
+
+    /// Returns the number that map entries have for this PBN.
+    #[inline]
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0.get()
+    }
+
+    /// Returns the number of a PBN in a pool whose words are [`WordForm::Narrow`].
+    #[inline]
+    #[must_use]
+    pub const fn narrow(self) -> u32 {
+        assert!(self.number() < WordForm::Narrow.end(), "a PBN of a narrow pool has 32 bits");
+        self.number() as u32
     }
 
     /// Returns the number as an index.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
-        self.0 as usize
+        self.number() as usize
     }
 }
 
-/// A checksum of the content of one block: 32 bits of the pool's keyed hash.
+/// A checksum of the content of one block: 32 bits of the pool's keyed hash, or 28 in a pool whose
+/// words are [`WordForm::Wide`].
 ///
 /// It is in the map beside the PBN, so each reference to a block states which content the block
 /// must hold. A read thereby detects a wrong content whatever the cause: a flipped bit, a lost
@@ -59,31 +71,7 @@ pub enum MapEntry {
     Damaged,
 }
 
-const DAMAGED: u32 = u32::MAX;
-
 impl MapEntry {
-    /// Decodes the word of a map page: the PBN in the lower half, the checksum in the upper one.
-    #[inline]
-    #[must_use]
-    pub const fn from_word(word: u64) -> Self {
-        match word as u32 {
-            0 => Self::Unmapped,
-            DAMAGED => Self::Damaged,
-            number => Self::Stored(Pbn(number), Checksum((word >> 32) as u32)),
-        }
-    }
-
-    /// Encodes the word of a map page.
-    #[inline]
-    #[must_use]
-    pub const fn word(self) -> u64 {
-        match self {
-            Self::Unmapped => 0,
-            Self::Stored(pbn, checksum) => (checksum.0 as u64) << 32 | pbn.0 as u64,
-            Self::Damaged => DAMAGED as u64,
-        }
-    }
-
     /// The block that holds the content, if it is known.
     #[inline]
     #[must_use]
@@ -92,6 +80,76 @@ impl MapEntry {
             Self::Stored(pbn, _) => Some(pbn),
             Self::Unmapped | Self::Damaged => None,
         }
+    }
+}
+
+/// The form of the words of a pool's map pages, which have 8 bytes: the PBN in the lower bits, the
+/// checksum above. The PBN of a damaged entry is 0, and its checksum is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum WordForm {
+    /// 32 bits for each.
+    #[default]
+    Narrow,
+    /// 36 bits for the PBN and 28 for the checksum: for pools of 2^32 blocks or more.
+    Wide,
+}
+
+impl WordForm {
+    /// The word of [`MapEntry::Damaged`].
+    pub const DAMAGED: u64 = 1 << 63;
+
+    /// Bits of a PBN.
+    const fn pbn_bits(self) -> u32 {
+        match self {
+            Self::Narrow => 32,
+            Self::Wide => 36,
+        }
+    }
+
+    /// A number above all PBNs that a word can have: the most blocks of a store.
+    #[must_use]
+    pub const fn end(self) -> u64 {
+        1 << self.pbn_bits()
+    }
+
+    /// The bits of a content's hash that its checksum has.
+    #[must_use]
+    pub const fn checksum_mask(self) -> u32 {
+        u32::MAX >> (self.pbn_bits() - u32::BITS)
+    }
+
+    /// Decodes the word of a map page.
+    #[inline]
+    #[must_use]
+    pub const fn entry(self, word: u64) -> MapEntry {
+        match NonZeroU64::new(word & (self.end() - 1)) {
+            None if word == 0 => MapEntry::Unmapped,
+            None => MapEntry::Damaged,
+            Some(number) => {
+                MapEntry::Stored(Pbn(number), Checksum((word >> self.pbn_bits()) as u32))
+            }
+        }
+    }
+
+    /// Encodes the word of a map page.
+    #[inline]
+    #[must_use]
+    pub const fn word(self, entry: MapEntry) -> u64 {
+        match entry {
+            MapEntry::Unmapped => 0,
+            MapEntry::Damaged => Self::DAMAGED,
+            MapEntry::Stored(pbn, checksum) => {
+                assert!(pbn.number() < self.end(), "a word has room for the PBN");
+                ((checksum.0 & self.checksum_mask()) as u64) << self.pbn_bits() | pbn.number()
+            }
+        }
+    }
+
+    /// The PBN of a word, if it names a block.
+    #[inline]
+    #[must_use]
+    pub const fn pbn(self, word: u64) -> Option<Pbn> {
+        self.entry(word).pbn()
     }
 }
 
@@ -316,6 +374,12 @@ impl BackendKind {
             Self::BTree => Layout::Trees,
             Self::Compact => Layout::Records,
         }
+    }
+
+    /// Returns whether the backend can keep maps with words of this form.
+    #[must_use]
+    pub const fn has_words(self, words: WordForm) -> bool {
+        matches!((self, words), (Self::Compact, _) | (_, WordForm::Narrow))
     }
 
     /// Decodes the byte on disk.

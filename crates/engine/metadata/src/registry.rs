@@ -5,7 +5,7 @@ use super::slots::SlotSpace;
 use super::stats::Damage;
 use super::traits::MetadataBackend;
 use super::{cached, log};
-use crate::error::Result;
+use crate::error::{MetadataError, Result};
 use gemelo_disk::Disk;
 use gemelo_format::{BackendKind, Root, Superblock};
 use std::sync::Arc;
@@ -96,6 +96,8 @@ pub fn empty(
     home: &BackendContext<'_>,
     new: NewMetadata,
 ) -> Box<dyn MetadataBackend> {
+    let words = home.superblock.words;
+    assert!(kind.has_words(words), "{kind:?} cannot have words of the form {words:?}");
     (registration(kind).empty)(home, new)
 }
 
@@ -107,5 +109,11 @@ pub fn load(
     options: LoadOptions,
     damage: &mut Damage,
 ) -> Result<Box<dyn MetadataBackend>> {
+    if !root.backend.has_words(home.superblock.words) {
+        return Err(MetadataError::damaged(format!(
+            "a pool of 2^32 blocks or more cannot have the backend '{}'",
+            root.backend.name()
+        )));
+    }
     (registration(root.backend).load)(home, root, options, damage)
 }

@@ -9,11 +9,14 @@ mod sampled;
 mod sharing;
 
 use crate::error::MetadataError;
-use crate::{Checkpoint, Index, Map, MetadataBackend, NewMetadata, Repair};
+use crate::{
+    BackendContext, Checkpoint, Damage, Index, LoadOptions, Map, MetadataBackend, NewMetadata,
+    Repair, load,
+};
 use gemelo_base::random::mix64;
 use gemelo_format::{
     BackendKind, Birth, Change, Checksum, Compression, DedupMode, Fingerprint, FingerprintKind,
-    Lbn, MapEntry, Origin, Pbn, Superblock, VolumeId, VolumeRecord,
+    Lbn, MapEntry, Origin, Pbn, Root, Superblock, VolumeId, VolumeRecord, WordForm,
 };
 use pair::Pair;
 
@@ -34,6 +37,7 @@ fn superblock() -> Superblock {
         ring_pages: 8,
         header_copy: None,
         store: gemelo_format::StoreKind::Plain,
+        words: WordForm::Narrow,
     }
 }
 
@@ -52,12 +56,13 @@ pub(super) fn record(id: u32, size_bytes: u64) -> VolumeRecord {
 }
 
 /// The place of a block, with a checksum that follows from its number.
-fn stored(pbn: u32) -> MapEntry {
+fn stored(pbn: u64) -> MapEntry {
     MapEntry::Stored(Pbn::new(pbn).unwrap(), checksum_of(pbn))
 }
 
-fn checksum_of(pbn: u32) -> Checksum {
-    Checksum(mix64(u64::from(pbn)) as u32)
+/// A checksum that fits in words of either form.
+fn checksum_of(pbn: u64) -> Checksum {
+    Checksum(mix64(pbn) as u32 & WordForm::Wide.checksum_mask())
 }
 
 fn conform(kind: BackendKind) {
@@ -125,6 +130,13 @@ fn btree_conforms() {
 #[test]
 fn compact_conforms() {
     conform(BackendKind::Compact);
+}
+
+#[test]
+fn compact_conforms_where_pbns_have_more_than_32_bits() {
+    for (seed, first_pbn) in [(0, 5 << 32), (1, (1 << 32) - 3000)] {
+        conform_to(Pair::wide(seed, first_pbn));
+    }
 }
 
 /// An index in memory is computed while the metadata change. Parts of the reading come before,
@@ -202,12 +214,28 @@ fn an_index_has_a_block_that_a_checkpoint_without_it_was_given_up_for() {
 }
 
 #[test]
+fn a_wide_pool_has_the_backend_compact_and_no_other() {
+    let mut pair = Pair::wide(1, 1);
+    pair.backend.freeze();
+    let root = pair.write();
+    let home = BackendContext::new(pair.metadata(), &pair.superblock);
+    let options = LoadOptions { cache_bytes: CACHE_BYTES, salvages: false };
+    for backend in BackendKind::ALL {
+        let loaded =
+            load(&home, &Root { backend, ..root.clone() }, options, &mut Damage::default());
+        let why = loaded.err().map(|error| error.to_string());
+        assert_eq!(why.is_none(), backend == BackendKind::Compact);
+        assert!(why.is_none_or(|why| why.contains("2^32 blocks") && why.contains(backend.name())));
+    }
+}
+
+#[test]
 fn what_does_not_fit_the_state_is_an_error() {
     for kind in BackendKind::ALL {
         let mut pair = Pair::new(kind, 1);
         pair.create(1);
         let (volume, missing, lbn) = (VolumeId(1), VolumeId(9), Lbn(0));
-        let pbn = Pbn::new(DATA_BLOCKS as u32).unwrap();
+        let pbn = Pbn::new(DATA_BLOCKS).unwrap();
         let wrong = [
             Change::Share { volume, lbn, pbn, checksum: Checksum(1) },
             Change::Share {
@@ -227,6 +255,7 @@ fn what_does_not_fit_the_state_is_an_error() {
                 created_s: None,
             },
             Change::Create(record(volume.0, 512)),
+            Change::Grow { data_blocks: WordForm::Narrow.end() + 1 },
         ];
         for change in wrong {
             let result = pair.backend.apply(std::slice::from_ref(&change), &mut Vec::new());

@@ -39,7 +39,7 @@ impl BlockStore {
     /// this size.
     #[must_use]
     pub const fn offset_of(pbn: Pbn, block_bytes: u32) -> u64 {
-        pbn.number() as u64 * block_bytes as u64
+        pbn.number() * block_bytes as u64
     }
 
     const fn offset(&self, pbn: Pbn) -> u64 {
@@ -162,7 +162,7 @@ impl StoreRoom for BlockStore {
 
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
         let bytes = u64::from(count) * u64::from(self.superblock.block_bytes);
-        let numbers = first.number()..first.number().saturating_add(count);
+        let numbers = first.number()..first.number() + u64::from(count);
         let discarded = self.disk.discard(self.offset(first), bytes);
         // Afterwards: space that was allocated ahead meanwhile may be gone as well.
         self.preallocated.forget(numbers);

@@ -6,6 +6,7 @@
 //! the file system's journal. A thread that nobody waits for therefore makes the next step while
 //! half of the present one is left.
 
+use gemelo_base::SparseBits;
 use gemelo_disk::Disk;
 use parking_lot::Mutex;
 use std::io;
@@ -21,34 +22,16 @@ const STORE_PER_STEP: u64 = 32;
 
 #[derive(Debug, Default)]
 struct Known {
-    /// A bit for each PBN that has space.
-    words: Vec<u64>,
+    /// The PBNs that have space.
+    pbns: SparseBits,
     /// Bytes that were allocated since the store was opened.
     allocated_bytes: u64,
     /// PBNs of the store when it was last measured. It can only become larger.
-    blocks: u32,
+    blocks: u64,
     /// The next step, which should be allocated ahead.
-    next: Option<Range<u32>>,
+    next: Option<Range<u64>>,
     /// Counts the discards. A step that was allocated while a discard ran may have holes again.
     discards: u64,
-}
-
-impl Known {
-    fn has(&self, number: u32) -> bool {
-        let word = self.words.get(number as usize / 64);
-        word.is_some_and(|word| word & (1 << (number % 64)) != 0)
-    }
-
-    fn set(&mut self, numbers: Range<u32>, has_space: bool) {
-        if has_space && self.words.len() <= numbers.end as usize / 64 {
-            self.words.resize(numbers.end as usize / 64 + 1, 0);
-        }
-        for number in numbers {
-            let Some(word) = self.words.get_mut(number as usize / 64) else { return };
-            let bit = 1 << (number % 64);
-            *word = if has_space { *word | bit } else { *word & !bit };
-        }
-    }
 }
 
 /// The PBNs of a store that have space on disk; see the module.
@@ -73,9 +56,9 @@ impl Preallocated {
     ///
     /// # Errors
     /// Fails if there is no space, or if a system call fails.
-    pub(crate) fn reserve(&self, disk: &dyn Disk, numbers: Range<u32>) -> io::Result<()> {
+    pub(crate) fn reserve(&self, disk: &dyn Disk, numbers: Range<u64>) -> io::Result<()> {
         let mut known = self.known.lock();
-        if let Some(first) = numbers.clone().find(|number| !known.has(*number)) {
+        if let Some(first) = numbers.clone().find(|number| !known.pbns.has(*number)) {
             self.allocate_now(disk, &mut known, first..numbers.end)?;
         }
         self.look_ahead(&mut known, numbers.end);
@@ -98,16 +81,16 @@ impl Preallocated {
         let allocated = self.allocate(disk, numbers.clone());
         let mut known = self.known.lock();
         if allocated.is_ok() && known.discards == discards {
-            known.allocated_bytes += u64::from(numbers.end - numbers.start) * self.block_bytes;
-            known.set(numbers, true);
+            known.allocated_bytes += (numbers.end - numbers.start) * self.block_bytes;
+            known.pbns.set(numbers, true);
         }
     }
 
     /// Notes that these PBNs have no space any more.
-    pub(crate) fn forget(&self, numbers: Range<u32>) {
+    pub(crate) fn forget(&self, numbers: Range<u64>) {
         let mut known = self.known.lock();
         known.discards += 1;
-        known.set(numbers, false);
+        known.pbns.set(numbers, false);
     }
 
     /// Allocates space for PBNs that are written now, and a step beyond them.
@@ -115,42 +98,42 @@ impl Preallocated {
         &self,
         disk: &dyn Disk,
         known: &mut Known,
-        exact: Range<u32>,
+        exact: Range<u64>,
     ) -> io::Result<()> {
-        known.blocks = u32::try_from(disk.len()? / self.block_bytes).unwrap_or(u32::MAX);
+        known.blocks = disk.len()? / self.block_bytes;
         let end = exact.end.saturating_add(self.step(known)).min(known.blocks).max(exact.end);
         // A step that does not fit, or that the system refuses, leaves what is needed now.
         let allocated = match self.allocate(disk, exact.start..end) {
             Ok(()) => exact.start..end,
             Err(_) => self.allocate(disk, exact.clone()).map(|()| exact)?,
         };
-        known.allocated_bytes += u64::from(allocated.end - allocated.start) * self.block_bytes;
-        known.set(allocated, true);
+        known.allocated_bytes += (allocated.end - allocated.start) * self.block_bytes;
+        known.pbns.set(allocated, true);
         Ok(())
     }
 
     /// Notes the next step if less than half of one is left behind `end`.
-    fn look_ahead(&self, known: &mut Known, end: u32) {
+    fn look_ahead(&self, known: &mut Known, end: u64) {
         let step = self.step(known);
         let half = end.saturating_add(step / 2);
-        if known.next.is_some() || half >= known.blocks || known.has(half) {
+        if known.next.is_some() || half >= known.blocks || known.pbns.has(half) {
             return;
         }
-        let start = (end..half).find(|number| !known.has(*number)).unwrap_or(half);
+        let start = (end..half).find(|number| !known.pbns.has(*number)).unwrap_or(half);
         known.next = Some(start..start.saturating_add(step).min(known.blocks));
         self.wants_ahead.store(true, Ordering::Relaxed);
     }
 
     /// PBNs of a step.
-    fn step(&self, known: &Known) -> u32 {
-        let store_bytes = u64::from(known.blocks) * self.block_bytes;
+    fn step(&self, known: &Known) -> u64 {
+        let store_bytes = known.blocks * self.block_bytes;
         let most = (store_bytes / STORE_PER_STEP).clamp(FIRST_STEP_BYTES, MAX_STEP_BYTES);
         let bytes = known.allocated_bytes.clamp(FIRST_STEP_BYTES, most);
-        u32::try_from(bytes / self.block_bytes).unwrap_or(u32::MAX)
+        bytes / self.block_bytes
     }
 
-    fn allocate(&self, disk: &dyn Disk, numbers: Range<u32>) -> io::Result<()> {
-        let bytes = |number: u32| u64::from(number) * self.block_bytes;
+    fn allocate(&self, disk: &dyn Disk, numbers: Range<u64>) -> io::Result<()> {
+        let bytes = |number: u64| number * self.block_bytes;
         disk.allocate(bytes(numbers.start), bytes(numbers.end) - bytes(numbers.start))
     }
 }

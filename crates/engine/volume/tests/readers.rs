@@ -29,7 +29,7 @@ const OTHER: u64 = u64::MAX;
 
 /// The PBN of a block of the world.
 fn pbn_of(block: u64) -> Pbn {
-    Pbn::new(block as u32 + 1).unwrap()
+    Pbn::new(block + 1).unwrap()
 }
 
 /// A map of one LBN. Until it is overwritten, a block has its own number as content.

@@ -1,10 +1,9 @@
 //! Types that all gemelo crates share: sizes and durations as users write them, clocks, random
-//! numbers, the monitor to which libraries report progress, the stop flag, threads that tell of
-//! their panics, and the kinds of failures.
+//! numbers, sets of numbers, the monitor to which libraries report progress, the stop flag, threads
+//! that tell of their panics, and the kinds of failures.
 //!
 //! This crate does no input or output apart from reading time and random bytes, and reads of files
-//! whose errors say what is missing. It contains
-//! nothing about blocks, load or volumes.
+//! whose errors say what is missing. It contains nothing about blocks, load or volumes.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -25,6 +24,7 @@ pub mod process;
 pub mod random;
 pub mod scheduling;
 mod short_read;
+mod sparse_bits;
 mod start;
 mod stat;
 pub mod stop;
@@ -40,6 +40,7 @@ pub use gemelo_derive::{Classified, StatTable};
 pub use monitor::{Monitor, Recorder, Silent, Unit};
 pub use permutation::Permutation;
 pub use short_read::{read_exact_at, short_read};
+pub use sparse_bits::SparseBits;
 pub use start::{AtOnce, StartLine};
 pub use stat::{Stat, StatKind, StatTable};
 pub use stop::StopFlag;

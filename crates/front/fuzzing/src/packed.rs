@@ -23,6 +23,7 @@ fn superblock() -> Superblock {
         key: [2; 32],
         fingerprint: FingerprintKind::Blake3,
         ring_pages: 8,
+        words: gemelo_format::WordForm::Narrow,
         header_copy: None,
         store: StoreKind::Packed(Compression::Lz4),
     }

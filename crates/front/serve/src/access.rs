@@ -181,10 +181,10 @@ impl PoolAccess {
     /// Returns the numbers of the blocks of the data store that were found damaged, if this process
     /// has the pool only to read it and could not mark them. There are at most 1000.
     #[must_use]
-    pub fn unmarked_damage(&self) -> Vec<u32> {
+    pub fn unmarked_damage(&self) -> Vec<u64> {
         match &self.had {
             PoolHolder::Here(pool, _) if pool.is_read_only() => {
-                let blocks: BTreeSet<u32> =
+                let blocks: BTreeSet<u64> =
                     pool.damaged_blocks().into_iter().map(|block| block.pbn).collect();
                 blocks.into_iter().collect()
             }

@@ -7,7 +7,7 @@ use gemelo_volume::record_damage;
 
 /// Marks damaged blocks of a pool that nobody has open, so that no write shares them and a write of
 /// their contents restores them. Warns if the pool cannot be written or is in use.
-pub fn mark_damaged(place: &PoolPlace, blocks: &[u32], monitor: &dyn Monitor) {
+pub fn mark_damaged(place: &PoolPlace, blocks: &[u64], monitor: &dyn Monitor) {
     if blocks.is_empty() {
         return;
     }

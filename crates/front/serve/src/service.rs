@@ -12,8 +12,9 @@ use crate::scrub_thread;
 use crate::{open_files, patience, systemd, watch};
 use gemelo_base::{Classified, Clock, Monitor, StopFlag, SystemClock, with_causes};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
+use gemelo_format::BackendKind;
 use gemelo_place::{PoolPlace, Use};
-use gemelo_volume::Tuning;
+use gemelo_volume::{IndexSampling, Tuning};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -242,6 +243,13 @@ fn open(
         monitor.warn(
             "the pool is damaged and served read-only: stop, and repair it with `pool check --repair`",
         );
+    }
+    let backend = pool.stat_of_pool()?.pool.backend;
+    if options.tuning.index_sampling != IndexSampling::ALL && backend != BackendKind::Compact {
+        monitor.warn(&format!(
+            "the backend {} has every content in its index: only compact can have a sample",
+            backend.name()
+        ));
     }
     for name in &options.volumes {
         pool.device(name)?;

@@ -7,7 +7,7 @@ const ME: MemberId = MemberId(1);
 const OTHER: MemberId = MemberId(2);
 
 fn pbn(number: u32) -> Pbn {
-    Pbn::new(number).unwrap()
+    Pbn::new(number.into()).unwrap()
 }
 
 fn entry(home: MemberId, members: u32) -> Entry {

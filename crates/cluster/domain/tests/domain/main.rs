@@ -95,7 +95,7 @@ impl Domain {
 }
 
 fn pbn(number: u32) -> Pbn {
-    Pbn::new(number).unwrap()
+    Pbn::new(number.into()).unwrap()
 }
 
 fn content(number: u64) -> Fingerprint {

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 fn kinds() -> impl Strategy<Value = BlockState> {
     let place = || (any::<u32>(), 1..u32::MAX);
-    let place = move || place().prop_map(|(home, pbn)| (MemberId(home), Pbn::new(pbn).unwrap()));
+    let place =
+        move || place().prop_map(|(home, pbn)| (MemberId(home), Pbn::new(pbn.into()).unwrap()));
     prop_oneof![
         Just(BlockState::Published),
         Just(BlockState::Lent),

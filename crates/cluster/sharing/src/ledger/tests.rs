@@ -24,7 +24,7 @@ fn try_load(client: &Client) -> Result<(Ledger, BTreeMap<Pbn, BlockState>)> {
 }
 
 fn pbn(number: u32) -> Pbn {
-    Pbn::new(number).unwrap()
+    Pbn::new(number.into()).unwrap()
 }
 
 fn record(of: u32, kind: BlockState) -> Record {
@@ -34,7 +34,7 @@ fn record(of: u32, kind: BlockState) -> Record {
 /// A record of the first block of each of some pages.
 fn records() -> BTreeMap<Pbn, Option<Record>> {
     let record = Record { fingerprint: Fingerprint::of_hash(7), kind: BlockState::Published };
-    let pbn = |page: u32| Pbn::new(page * PAGE_BLOCKS + 1).unwrap();
+    let pbn = |page: u32| Pbn::new((page * PAGE_BLOCKS + 1).into()).unwrap();
     (0..8).map(|page| (pbn(page), Some(record))).collect()
 }
 
@@ -150,7 +150,7 @@ fn changes_of_parts_of_groups_keep_the_other_records() {
             ledger = again;
             assert!(kinds.into_iter().eq(all.iter().map(|(pbn, record)| (*pbn, record.kind))));
         }
-        let pbns: Vec<Pbn> = (1..3 * PAGE_BLOCKS).filter_map(Pbn::new).collect();
+        let pbns: Vec<Pbn> = (1..3 * u64::from(PAGE_BLOCKS)).filter_map(Pbn::new).collect();
         let expected: Vec<_> = pbns.iter().map(|pbn| all.get(pbn).copied()).collect();
         assert!(ledger.read(&pbns).unwrap() == expected, "round {round}");
     }

@@ -25,7 +25,7 @@ const BLOCK: usize = 512;
 /// A call that comes later than this is held up.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-fn pbn(number: u32) -> Pbn {
+fn pbn(number: u64) -> Pbn {
     Pbn::new(number).unwrap()
 }
 
@@ -53,7 +53,7 @@ fn place(of: Pbn) -> Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
     Write,
-    Discard(u32),
+    Discard(u64),
     Sync,
 }
 

@@ -248,7 +248,7 @@ fn superblock_of(client: Client) -> impl Fn(MemberId) -> io::Result<Superblock> 
 /// Returns the object of a block of a member, and its place there. The number of a PBN is that of a
 /// block in a store that does not compress.
 fn place_of(member: MemberId, pbn: Pbn) -> (String, u64) {
-    let offset = u64::from(pbn.number()) * crate::BLOCK as u64;
+    let offset = pbn.number() * crate::BLOCK as u64;
     (chunk_name(&data_name(member), offset / CHUNK), offset % CHUNK)
 }
 

@@ -71,7 +71,7 @@ fn every_change_comes_back_and_no_cut_one_does() {
 fn a_carried_content_takes_few_bytes_besides_its_own() {
     for bytes in [512, 4096, 1 << 20] {
         let mut encoded = Vec::new();
-        let pbn = Pbn::new(u32::MAX - 1).unwrap();
+        let pbn = Pbn::new((1 << 36) - 1).unwrap();
         Change::encode_journal_data(pbn, &vec![1; bytes], &mut encoded);
         assert!(encoded.len() <= bytes + Change::JOURNAL_DATA_HEAD_BYTES);
     }

@@ -42,7 +42,7 @@ mod tests {
 
     /// Two copies of a commit of 20 pages, and its header.
     fn copies() -> (CommitHeader, PoolSeed, Vec<u8>) {
-        let seed = PoolSeed(7);
+        let seed = PoolSeed { seed: 7, words: crate::WordForm::Narrow };
         let mut commit = vec![0; COMMIT_HEADER_BYTES];
         commit.extend((0..19 * PAGE_BYTES + 500).map(|at| (at % 251) as u8));
         let order = CommitOrder::AfterContents;

@@ -22,7 +22,7 @@ impl<L: Layout> Map for CachedBackend<L> {
         let mut words = self.words(volume)?;
         for word in words.get_all(lbns) {
             places.push(match word {
-                Ok(word) => MapEntry::from_word(word),
+                Ok(word) => self.words.entry(word),
                 Err(MetadataError::Damaged { .. }) => MapEntry::Damaged,
                 Err(error) => return Err(error),
             });
@@ -62,14 +62,14 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
-        let pbns: Vec<u32> = pbns.iter().map(|pbn| pbn.number()).collect();
+        let pbns: Vec<u64> = pbns.iter().map(|pbn| pbn.number()).collect();
         let all = self.identities_of(&pbns)?.into_iter().zip(self.counts_of(&pbns)?);
         records.extend(all.map(|(identity, references)| Record::new(identity, references)));
         Ok(())
     }
 
     fn counts(&self, pbns: &[Pbn], counts: &mut Vec<u32>) -> Result<()> {
-        let pbns: Vec<u32> = pbns.iter().map(|pbn| pbn.number()).collect();
+        let pbns: Vec<u64> = pbns.iter().map(|pbn| pbn.number()).collect();
         counts.extend(self.counts_of(&pbns)?);
         Ok(())
     }
@@ -87,11 +87,11 @@ impl<L: Layout> Index for CachedBackend<L> {
         });
         L::walk(&self.pages, &self.version.used, Part::Used, from, &mut stored)?;
         for delta in self.frozen().into_iter().chain([&self.active]) {
-            for (pbn, _) in delta.counts.range(first.number()..) {
-                let is_shown = std::ptr::eq(delta, &raw const self.active)
-                    || !self.active.counts.contains_key(pbn);
-                if is_shown && self.count(*pbn)? > 0 {
-                    Pbn::new(*pbn).into_iter().for_each(&mut *visit);
+            for (pbn, _) in delta.counts.from(first.number()) {
+                let is_shown =
+                    std::ptr::eq(delta, &raw const self.active) || !self.active.counts.has(pbn);
+                if is_shown && self.count(pbn)? > 0 {
+                    Pbn::new(pbn).into_iter().for_each(&mut *visit);
                 }
             }
         }
@@ -115,12 +115,12 @@ impl<L: Layout> Index for CachedBackend<L> {
 }
 
 /// The PBNs from this one on whose counts a delta has, in order.
-fn counted_from(delta: &Delta, first: Pbn) -> impl Iterator<Item = u32> {
-    delta.counts.range(first.number()..).map(|(pbn, _)| *pbn)
+fn counted_from(delta: &Delta, first: Pbn) -> impl Iterator<Item = u64> {
+    delta.counts.from(first.number()).map(|(pbn, _)| pbn)
 }
 
 /// The bits of the next PBNs that are in a group. Those of groups before it are passed over.
-fn bits_of(pbns: &mut Peekable<impl Iterator<Item = u32>>, group: u64) -> u128 {
+fn bits_of(pbns: &mut Peekable<impl Iterator<Item = u64>>, group: u64) -> u128 {
     let mut bits = 0;
     while let Some(pbn) = pbns.next_if(|pbn| used_bit(*pbn).0 <= group) {
         let (of, bit) = used_bit(pbn);
@@ -168,7 +168,7 @@ impl<L: Layout> Volumes for CachedBackend<L> {
 
 impl<L: Layout> Repair for CachedBackend<L> {
     fn is_record_lost(&self, pbn: Pbn) -> bool {
-        self.lost_fingerprints.iter().any(|lost| lost.contains(&u64::from(pbn.number())))
+        self.lost_fingerprints.iter().any(|lost| lost.contains(&pbn.number()))
     }
 
     fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<MapEntry>) -> Result<()> {

@@ -1,14 +1,14 @@
 //! Applies changes to the delta and the layers.
 
-use super::family::{Gains, pbn_of};
+use super::family::Gains;
 use super::layout::Layout;
 use super::map::MapState;
 use super::sharing::CopiedNode;
-use super::{CachedBackend, CachedVolume, has_block};
+use super::{CachedBackend, CachedVolume};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
     Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId,
-    VolumeRecord,
+    VolumeRecord, WordForm,
 };
 
 /// An LBN before a change.
@@ -17,7 +17,7 @@ pub(super) struct Before {
     /// The copies of shared nodes that the change needs.
     copies: Vec<CopiedNode>,
     /// The counts that the change gives to blocks, except to a fresh one.
-    counts: Vec<(u32, u32)>,
+    counts: Vec<(u64, u32)>,
 }
 
 /// A bound above every LBN.
@@ -71,6 +71,9 @@ impl<L: Layout> CachedBackend<L> {
             // It concerns the data store alone.
             Change::JournalData { .. } => Ok(()),
             Change::Grow { data_blocks } => {
+                if *data_blocks > self.store.max_blocks(self.words) {
+                    return Err(MetadataError::damaged("a change enlarges the store too much"));
+                }
                 self.data_blocks = self.data_blocks.max(*data_blocks);
                 Ok(())
             }
@@ -143,7 +146,7 @@ impl<L: Layout> CachedBackend<L> {
             self.active.counts.insert(pbn.number(), 1);
             self.physical = self.physical.saturating_add(1);
         }
-        self.put_word(at, MapEntry::Stored(pbn, checksum).word(), before, freed)
+        self.put_word(at, self.words.word(MapEntry::Stored(pbn, checksum)), before, freed)
     }
 
     fn share(
@@ -154,7 +157,7 @@ impl<L: Layout> CachedBackend<L> {
     ) -> Result<()> {
         self.check_place(at.0, at.1, pbn)?;
         let before = self.before(at, Some(pbn))?;
-        self.put_word(at, MapEntry::Stored(pbn, checksum).word(), before, freed)
+        self.put_word(at, self.words.word(MapEntry::Stored(pbn, checksum)), before, freed)
     }
 
     fn suspect(&mut self, pbn: Pbn, is_suspect: bool) -> Result<()> {
@@ -170,12 +173,12 @@ impl<L: Layout> CachedBackend<L> {
     fn lose(&mut self, id: VolumeId, first: Lbn, count: u64, freed: &mut Vec<Pbn>) -> Result<()> {
         let blocks = self.volume(id)?.record.size_bytes / self.block_bytes;
         for lbn in first.0..first.0.saturating_add(count).min(blocks) {
-            self.set_word((id, Lbn(lbn)), MapEntry::Damaged.word(), freed)?;
+            self.set_word((id, Lbn(lbn)), WordForm::DAMAGED, freed)?;
         }
         Ok(())
     }
 
-    fn add_reference(&mut self, pbn: u32) -> Result<()> {
+    fn add_reference(&mut self, pbn: u64) -> Result<()> {
         if !self.is_counting {
             return Ok(());
         }
@@ -197,7 +200,7 @@ impl<L: Layout> CachedBackend<L> {
     pub(super) fn before(&self, (id, lbn): (VolumeId, Lbn), shared: Option<Pbn>) -> Result<Before> {
         let word = self.word(id, lbn)?;
         let copies = self.copies_for(id, lbn)?;
-        let (own, shared) = (pbn_of(word), shared.map_or(0, Pbn::number));
+        let (own, shared) = (self.pbn_of(word), shared.map_or(0, Pbn::number));
         let mut gains = Gains::default();
         // A block that the LBN has already keeps its references, and LBNs that have left their
         // family have none.
@@ -213,7 +216,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// The counts of blocks after they got these references.
-    pub(super) fn counts_after(&self, gains: &Gains) -> Result<Vec<(u32, u32)>> {
+    pub(super) fn counts_after(&self, gains: &Gains) -> Result<Vec<(u64, u32)>> {
         gains.counts(&self.counts_of(&gains.pbns())?)
     }
 
@@ -227,9 +230,10 @@ impl<L: Layout> CachedBackend<L> {
     ) -> Result<()> {
         self.copy_nodes(id, before.copies)?;
         self.put_in_layer(id, lbn, word)?;
+        let form = self.words;
         let volume = self.volume_mut(id)?;
         if Self::is_counted(volume) {
-            let (is_stored, was_stored) = (has_block(word), has_block(before.word));
+            let [is_stored, was_stored] = [word, before.word].map(|word| form.pbn(word).is_some());
             let count = |sum: u64, is: bool, was: bool| {
                 sum.saturating_add(u64::from(is)).saturating_sub(u64::from(was))
             };
@@ -242,7 +246,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// Gives blocks new counts. A block without references is free.
-    pub(super) fn set_counts(&mut self, counts: Vec<(u32, u32)>, freed: &mut Vec<Pbn>) {
+    pub(super) fn set_counts(&mut self, counts: Vec<(u64, u32)>, freed: &mut Vec<Pbn>) {
         for (pbn, count) in counts {
             self.active.counts.insert(pbn, count);
             self.active.read_counts.add(pbn);
@@ -314,7 +318,7 @@ impl<L: Layout> CachedBackend<L> {
         let mut next = first;
         while let Some(lbn) = self.next_word(source, next, end)? {
             let word = self.word(source, lbn)?;
-            if let Some(pbn) = MapEntry::from_word(word).pbn() {
+            if let Some(pbn) = self.words.pbn(word) {
                 self.add_reference(pbn.number())?;
             }
             self.set_word((id, lbn), word, &mut Vec::new())?;

@@ -154,7 +154,7 @@ fn walk_node(
         return Ok(ControlFlow::Continue(()));
     }
     if level == 0 && !visitor.wants_values() {
-        return Ok(ControlFlow::Continue(()));
+        return Ok(visitor.leaf(keys(level, first, shape.keys), at));
     }
     let page = match ahead.map_or_else(|| pages.read(at), Ok) {
         Ok(page) => page,

@@ -296,15 +296,15 @@ impl Layout for BTreeLayout {
         pages: &Pages,
         index: &StoredIndex,
         hash: u64,
-        found: &mut Vec<u32>,
+        found: &mut Vec<u64>,
     ) -> Result<()> {
-        struct OfTag<'f>(u32, &'f mut Vec<u32>);
+        struct OfTag<'f>(u32, &'f mut Vec<u64>);
         impl Visitor for OfTag<'_> {
             fn value(&mut self, key: u64, _value: u128) -> ControlFlow<()> {
                 if (key >> 32) as u32 != self.0 || self.1.len() >= MAX_CANDIDATES {
                     return ControlFlow::Break(());
                 }
-                self.1.push(key as u32);
+                self.1.push(u64::from(key as u32));
                 ControlFlow::Continue(())
             }
         }

@@ -5,15 +5,13 @@
 //! the part is read, after it, or at the same time.
 
 use super::CachedBackend;
-use super::layout::{IndexEdit, IndexState, Layout};
+use super::layout::{IndexEdit, IndexState, Layout, Visitor};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{Fingerprint, Identity, NodeRef, Part};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
-/// Pages of records in a part, and pages that are looked for where many are absent. A part takes a
-/// millisecond or so.
+/// Pages of records in a part, which takes a millisecond or so.
 const PART_PAGES: usize = 8;
-const MAX_LOOKED_FOR: usize = 512;
 
 /// The records that an index in memory has not been told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +22,7 @@ pub(super) enum Unread {
 }
 
 /// Pages of records, with the PBNs of each.
+#[derive(Default)]
 struct RecordPages {
     pages: Vec<(Range<u64>, NodeRef)>,
     /// The PBN at which the next part begins, if there is one.
@@ -33,6 +32,26 @@ struct RecordPages {
 impl RecordPages {
     fn places(&self) -> Vec<NodeRef> {
         self.pages.iter().map(|(_, at)| *at).collect()
+    }
+}
+
+impl Visitor for RecordPages {
+    fn wants_values(&self) -> bool {
+        false
+    }
+
+    fn leaf(&mut self, pbns: Range<u64>, at: NodeRef) -> ControlFlow<()> {
+        if self.pages.len() == PART_PAGES {
+            self.next = Some(pbns.start);
+            return ControlFlow::Break(());
+        }
+        self.pages.push((pbns, at));
+        ControlFlow::Continue(())
+    }
+
+    /// The blocks of lost pages are not found as duplicates. The pool takes no writes any more.
+    fn lost(&mut self, _pbns: Range<u64>, _error: MetadataError) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -48,7 +67,7 @@ impl<L: Layout> CachedBackend<L> {
             self.pages.start(&self.record_pages(next)?.places());
         }
         let records = self.records_in(&part)?;
-        let keys: Vec<u64> = records.iter().map(|(pbn, _)| u64::from(*pbn)).collect();
+        let keys: Vec<u64> = records.iter().map(|(pbn, _)| *pbn).collect();
         let counts = self.stored_counts().get_all(&keys);
         let mut edits = Vec::with_capacity(records.len());
         let mut removed = Vec::new();
@@ -69,29 +88,14 @@ impl<L: Layout> CachedBackend<L> {
 
     /// The next pages of records from a PBN on.
     fn record_pages(&self, first: u64) -> Result<RecordPages> {
-        let mut part = RecordPages { pages: Vec::new(), next: Some(first) };
-        for _ in 0..MAX_LOOKED_FOR {
-            let Some(pbn) = part.next.filter(|_| part.pages.len() < PART_PAGES) else { break };
-            let tree = &self.version.fingerprints;
-            let end = match L::leaf_at(&self.pages, tree, Part::Fingerprints, pbn) {
-                Ok(leaf) => {
-                    part.pages.extend(leaf.at.map(|at| (leaf.keys.clone(), at)));
-                    leaf.keys.end
-                }
-                // The blocks of a lost page are not found as duplicates. The pool takes no writes
-                // any more.
-                Err(MetadataError::Damaged { .. }) => {
-                    pbn + Part::Fingerprints.array_entries() as u64
-                }
-                Err(error) => return Err(error),
-            };
-            part.next = Some(end).filter(|end| *end < self.pbn_end());
-        }
+        let mut part = RecordPages::default();
+        let tree = &self.version.fingerprints;
+        L::walk(&self.pages, tree, Part::Fingerprints, first, &mut part)?;
         Ok(part)
     }
 
     /// The PBNs of these pages that have a fingerprint. The pages do not become cached.
-    fn records_in(&self, part: &RecordPages) -> Result<Vec<(u32, Fingerprint)>> {
+    fn records_in(&self, part: &RecordPages) -> Result<Vec<(u64, Fingerprint)>> {
         let mut records = Vec::new();
         let ahead = self.pages.read_ahead(&part.places());
         for ((pbns, at), page) in part.pages.iter().zip(ahead) {
@@ -103,7 +107,7 @@ impl<L: Layout> CachedBackend<L> {
                 let bits = L::value(&page, Part::Fingerprints, pbn);
                 Identity::from_bytes(bits.to_le_bytes())
             };
-            let all = pbns.clone().map(|pbn| (pbn as u32, identity(pbn).fingerprint()));
+            let all = pbns.clone().map(|pbn| (pbn, identity(pbn).fingerprint()));
             records.extend(all.filter(|(_, fingerprint)| !fingerprint.is_none()));
         }
         Ok(records)
@@ -111,10 +115,10 @@ impl<L: Layout> CachedBackend<L> {
 
     /// Returns whether the merge of the frozen delta removes this entry. It may have done so
     /// already, and would not do it again.
-    fn is_about_to_change(&self, pbn: u32, fingerprint: Fingerprint) -> bool {
+    fn is_about_to_change(&self, pbn: u64, fingerprint: Fingerprint) -> bool {
         let Some(frozen) = self.frozen() else { return false };
-        let is_freed = frozen.counts.get(&pbn).is_some_and(|count| *count == 0);
-        let identity = frozen.identities.get(&pbn);
+        let is_freed = frozen.counts.get(pbn).is_some_and(|count| *count == 0);
+        let identity = frozen.identities.get(pbn);
         is_freed || identity.is_some_and(|identity| identity.fingerprint() != fingerprint)
     }
 }

@@ -2,12 +2,12 @@
 //! share are not looked at.
 
 use super::CachedBackend;
-use super::family::{Entries, Gains, Neighbours, pbn_of};
+use super::family::{Entries, Gains, Neighbours};
 use super::layer::{LEAF_LBNS, Position};
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
 use crate::error::Result;
-use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, VolumeId};
+use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, Pbn, VolumeId, WordForm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -79,15 +79,16 @@ pub(super) struct Trio<'m> {
     at: Position,
     own: Spot<'m>,
     beside: [Spot<'m>; 2],
+    form: WordForm,
 }
 
 impl<'m> Trio<'m> {
     /// The roots of these maps.
-    fn of(own: Spot<'m>, beside: [Spot<'m>; 2]) -> Self {
+    fn of(own: Spot<'m>, beside: [Spot<'m>; 2], form: WordForm) -> Self {
         let [before, after] = beside;
         let heights = [own, before, after].map(|spot| spot.node.map_or(0, |node| node.at.level));
         let at = Position::root(heights.into_iter().max().unwrap_or(0));
-        Self { at, own, beside }
+        Self { at, own, beside, form }
     }
 
     /// Returns whether the end of the volume's part can change a count below this place.
@@ -106,6 +107,7 @@ impl<'m> Trio<'m> {
             at: self.at.towards(leaf),
             own: self.own.towards(self.at, leaf)?,
             beside: [before.towards(self.at, leaf)?, after.towards(self.at, leaf)?],
+            form: self.form,
         })
     }
 
@@ -122,7 +124,7 @@ impl<'m> Trio<'m> {
             }
             let [own, before, after] = below;
             let at = Position { level: self.at.level - 1, number };
-            Self { at, own, beside: [before, after] }
+            Self { at, own, beside: [before, after], form: self.form }
         };
         Ok(numbers.into_iter().map(child).collect())
     }
@@ -160,11 +162,12 @@ impl<'m> Trio<'m> {
         }
         let [before, after] = beside;
         let words = own.into_iter().zip(before.into_iter().zip(after));
+        let pbn = |word| self.form.pbn(word).map_or(0, Pbn::number);
         for (lbn, (word, (before, after))) in (self.at.lbns().start..).zip(words) {
             if !lbns.contains(&lbn) {
                 continue;
             }
-            let entries = Entries { own: pbn_of(word), beside: [pbn_of(before), pbn_of(after)] };
+            let entries = Entries { own: pbn(word), beside: [pbn(before), pbn(after)] };
             all.mapped += u64::from(word != 0);
             if entries.own != 0 {
                 all.stored += 1;
@@ -196,7 +199,7 @@ impl<L: Layout> CachedBackend<L> {
                 *spot = self.spot(volume)?;
             }
         }
-        Ok((Trio::of(own, beside), end))
+        Ok((Trio::of(own, beside, self.words), end))
     }
 
     fn walk_family(
@@ -243,18 +246,19 @@ impl<L: Layout> CachedBackend<L> {
         id: VolumeId,
         other: Option<VolumeId>,
         lbns: Range<u64>,
-        visit: &mut dyn FnMut(u32),
+        visit: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let other = other.map_or_else(|| Ok(Spot::default()), |other| self.spot(other))?;
-        let trio = Trio::of(self.spot(id)?, [other; 2]);
+        let trio = Trio::of(self.spot(id)?, [other; 2], self.words);
         trio.walk(&lbns, Parting::Leave, &mut |trio| {
             if trio.at.level == 0 {
                 let [other, _] = trio.beside;
                 let words =
                     (trio.at.lbns().start..).zip(trio.own.words()?.into_iter().zip(other.words()?));
                 for (_, (own, other)) in words.filter(|(lbn, _)| lbns.contains(lbn)) {
-                    if pbn_of(own) != 0 && pbn_of(own) != pbn_of(other) {
-                        visit(pbn_of(own));
+                    let [own, other] = [own, other].map(|word| self.pbn_of(word));
+                    if own != 0 && own != other {
+                        visit(own);
                     }
                 }
             }
@@ -288,7 +292,7 @@ impl<L: Layout> CachedBackend<L> {
         if !L::SHARES_MAPS {
             return Ok(None);
         }
-        let mut trio = Trio::of(self.spot(id)?, [self.spot(other)?; 2]);
+        let mut trio = Trio::of(self.spot(id)?, [self.spot(other)?; 2], self.words);
         let leaf = from.0 / LEAF_LBNS;
         if !trio.at.leaves().contains(&leaf) {
             return Ok(Some(Lbn(u64::MAX)));

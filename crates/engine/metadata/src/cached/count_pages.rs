@@ -1,34 +1,40 @@
 //! A set of pages of counts. It tells how many of them a replay of the changes would read.
 
 use gemelo_format::Part;
+use std::collections::BTreeMap;
 
-/// Pages of counts, as an array of counts has them.
+/// Words of a piece of the bitmap.
+const PIECE_WORDS: usize = 64;
+/// Pages of a piece.
+const PIECE_PAGES: u64 = PIECE_WORDS as u64 * u64::BITS as u64;
+
+/// Pages of counts, as an array of counts has them: a bitmap in pieces.
 #[derive(Default)]
 pub(super) struct CountPages {
-    bits: Vec<u64>,
+    pieces: BTreeMap<u64, Box<[u64; PIECE_WORDS]>>,
     pages: u64,
 }
 
 impl CountPages {
     /// Adds the page with the count of a PBN.
-    pub(super) fn add(&mut self, pbn: u32) {
-        let page = pbn as usize / Part::Counts.array_entries();
-        let place = page / u64::BITS as usize;
-        if place >= self.bits.len() {
-            self.bits.resize(place + 1, 0);
-        }
-        if let Some(word) = self.bits.get_mut(place) {
-            let bit = 1 << (page % u64::BITS as usize);
-            self.pages += u64::from(*word & bit == 0);
-            *word |= bit;
-        }
+    pub(super) fn add(&mut self, pbn: u64) {
+        let page = pbn / Part::Counts.array_entries() as u64;
+        let words = self.pieces.entry(page / PIECE_PAGES);
+        let words = words.or_insert_with(|| Box::new([0; PIECE_WORDS]));
+        let (place, bit) = (page % PIECE_PAGES / u64::from(u64::BITS), page % u64::from(u64::BITS));
+        let word = &mut words[place as usize];
+        self.pages += u64::from(*word & 1 << bit == 0);
+        *word |= 1 << bit;
     }
 
     /// Adds the pages of another set.
     pub(super) fn add_all(&mut self, other: &Self) {
-        self.bits.resize(self.bits.len().max(other.bits.len()), 0);
-        self.bits.iter_mut().zip(&other.bits).for_each(|(word, more)| *word |= more);
-        self.pages = self.bits.iter().map(|word| u64::from(word.count_ones())).sum();
+        for (piece, more) in &other.pieces {
+            let words = self.pieces.entry(*piece).or_insert_with(|| Box::new([0; PIECE_WORDS]));
+            words.iter_mut().zip(more.iter()).for_each(|(word, more)| *word |= more);
+        }
+        let words = self.pieces.values().flat_map(|words| words.iter());
+        self.pages = words.map(|word| u64::from(word.count_ones())).sum();
     }
 
     /// The number of pages.
@@ -37,8 +43,8 @@ impl CountPages {
     }
 
     /// Bytes of memory.
-    pub(super) const fn bytes(&self) -> usize {
-        self.bits.capacity() * size_of::<u64>()
+    pub(super) fn bytes(&self) -> usize {
+        self.pieces.len() * PIECE_WORDS * size_of::<u64>()
     }
 }
 
@@ -48,9 +54,9 @@ mod tests {
 
     #[test]
     fn each_page_counts_once_in_sets_and_their_sum() {
-        let entries = Part::Counts.array_entries() as u32;
+        let entries = Part::Counts.array_entries() as u64;
         let (mut one, mut other) = (CountPages::default(), CountPages::default());
-        [0, 1, entries - 1, 64 * entries, u32::MAX].into_iter().for_each(|pbn| one.add(pbn));
+        [0, 1, entries - 1, 64 * entries, 1 << 35].into_iter().for_each(|pbn| one.add(pbn));
         assert_eq!(one.pages(), 3);
         [entries, 64 * entries + 1].into_iter().for_each(|pbn| other.add(pbn));
         other.add_all(&one);

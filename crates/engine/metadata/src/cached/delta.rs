@@ -1,9 +1,9 @@
 //! The changes of counts and identities that are not in the pages on disk yet.
 
+use super::by_pbn::ByPbn;
 use super::count_pages::CountPages;
 use gemelo_format::{Fingerprint, Identity};
 use hashbrown::HashTable;
-use std::collections::BTreeMap;
 
 /// Memory of an entry with its share of the tree's nodes, which are two thirds full. Measured.
 const COUNT_BYTES: usize = 16;
@@ -13,27 +13,43 @@ const IDENTITY_BYTES: usize = 40;
 /// delta, or else the pages.
 #[derive(Default)]
 pub(super) struct Delta {
-    pub(super) counts: BTreeMap<u32, u32>,
-    pub(super) identities: BTreeMap<u32, Identity>,
+    pub(super) counts: ByPbn<u32>,
+    pub(super) identities: ByPbn<Identity>,
     /// PBNs by fingerprint. All of them are referenced and have their identity in `identities`.
-    index: HashTable<u32>,
+    index: HashTable<ShortPbn>,
     /// The pages of counts that the changes needed, whether they were on disk or not.
     pub(super) read_counts: CountPages,
 }
 
-fn fingerprint_of(identities: &BTreeMap<u32, Identity>, pbn: u32) -> Fingerprint {
-    identities.get(&pbn).copied().unwrap_or(Identity::NONE).fingerprint()
+/// A PBN in 5 bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ShortPbn([u8; 5]);
+
+impl ShortPbn {
+    const fn of(pbn: u64) -> Self {
+        let [b0, b1, b2, b3, b4, ..] = pbn.to_le_bytes();
+        Self([b0, b1, b2, b3, b4])
+    }
+
+    const fn number(self) -> u64 {
+        let Self([b0, b1, b2, b3, b4]) = self;
+        u64::from_le_bytes([b0, b1, b2, b3, b4, 0, 0, 0])
+    }
+}
+
+fn fingerprint_of(identities: &ByPbn<Identity>, pbn: u64) -> Fingerprint {
+    identities.get(pbn).copied().unwrap_or(Identity::NONE).fingerprint()
 }
 
 impl Delta {
     /// Returns a PBN that has this content, if it was stored since the delta began.
-    pub(super) fn find(&self, wanted: Fingerprint) -> Option<u32> {
-        let has = |pbn: &u32| fingerprint_of(&self.identities, *pbn) == wanted;
-        self.index.find(wanted.low(), has).copied()
+    pub(super) fn find(&self, wanted: Fingerprint) -> Option<u64> {
+        let has = |pbn: &ShortPbn| fingerprint_of(&self.identities, pbn.number()) == wanted;
+        self.index.find(wanted.low(), has).map(|pbn| pbn.number())
     }
 
     /// Sets the identity of a PBN, and makes its fingerprint lead to it.
-    pub(super) fn set_identity(&mut self, pbn: u32, identity: Identity) {
+    pub(super) fn set_identity(&mut self, pbn: u64, identity: Identity) {
         self.forget_identity(pbn);
         self.identities.insert(pbn, identity);
         let fingerprint = identity.fingerprint();
@@ -41,11 +57,13 @@ impl Delta {
             return;
         }
         let identities = &self.identities;
-        let has = |other: &u32| fingerprint_of(identities, *other) == fingerprint;
-        let hash = |other: &u32| fingerprint_of(identities, *other).low();
+        let of = |other: &ShortPbn| fingerprint_of(identities, other.number());
+        let has = |other: &ShortPbn| of(other) == fingerprint;
+        let hash = |other: &ShortPbn| of(other).low();
         let entry = self.index.entry(fingerprint.low(), has, hash);
         // The index leads to a suspect block only while no other block has the content.
-        let is_better = |other: &mut u32| {
+        let pbn = ShortPbn::of(pbn);
+        let is_better = |other: &mut ShortPbn| {
             if !identity.is_suspect() {
                 *other = pbn;
             }
@@ -54,13 +72,13 @@ impl Delta {
     }
 
     /// Removes the identity of a PBN that has lost its last reference.
-    pub(super) fn forget_identity(&mut self, pbn: u32) {
-        if let Some(identity) = self.identities.get(&pbn) {
+    pub(super) fn forget_identity(&mut self, pbn: u64) {
+        if let Some(identity) = self.identities.get(pbn) {
             let hash = identity.fingerprint().low();
-            if let Ok(entry) = self.index.find_entry(hash, |other| *other == pbn) {
+            if let Ok(entry) = self.index.find_entry(hash, |other| other.number() == pbn) {
                 entry.remove();
             }
-            self.identities.remove(&pbn);
+            self.identities.remove(pbn);
         }
     }
 
@@ -83,19 +101,21 @@ impl Delta {
 
     /// Adds the entries of an older delta where this one has none.
     pub(super) fn put_under(&mut self, older: &Self) {
-        for (pbn, identity) in &older.identities {
+        for (pbn, identity) in older.identities.iter() {
             // A block freed since then has a count of 0 here, and must not get back its
             // fingerprint.
             let is_live = self.counts.get(pbn).is_none_or(|count| *count > 0);
-            if is_live && !self.identities.contains_key(pbn) {
+            if is_live && !self.identities.has(pbn) {
                 match self.find(identity.fingerprint()) {
-                    Some(_) => drop(self.identities.insert(*pbn, *identity)),
-                    None => self.set_identity(*pbn, *identity),
+                    Some(_) => self.identities.insert(pbn, *identity),
+                    None => self.set_identity(pbn, *identity),
                 }
             }
         }
-        for (pbn, count) in &older.counts {
-            self.counts.entry(*pbn).or_insert(*count);
+        for (pbn, count) in older.counts.iter() {
+            if !self.counts.has(pbn) {
+                self.counts.insert(pbn, *count);
+            }
         }
         self.read_counts.add_all(&older.read_counts);
     }

@@ -9,7 +9,7 @@
 use super::CachedBackend;
 use super::layout::Layout;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{Lbn, MapEntry, Pbn, VolumeId};
+use gemelo_format::{Lbn, Pbn, VolumeId};
 use std::collections::BTreeMap;
 
 /// The place of a volume in its family.
@@ -32,14 +32,14 @@ pub(super) struct Neighbours {
 /// The PBN of an LBN in a volume and in its neighbours; 0 for none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Entries {
-    pub(super) own: u32,
-    pub(super) beside: [u32; 2],
+    pub(super) own: u64,
+    pub(super) beside: [u64; 2],
 }
 
 impl Entries {
     /// References that a block gets if the volume gets an entry with it: none if a neighbour has
     /// such an entry, and less than none if its entry connects those of both.
-    pub(super) fn gain(self, pbn: u32) -> i64 {
+    pub(super) fn gain(self, pbn: u64) -> i64 {
         1 - self.beside.iter().filter(|other| **other == pbn).count() as i64
     }
 
@@ -54,29 +54,24 @@ impl Entries {
     }
 }
 
-/// The PBN of a word; 0 for none.
-pub(super) fn pbn_of(word: u64) -> u32 {
-    MapEntry::from_word(word).pbn().map_or(0, Pbn::number)
-}
-
 /// References that blocks get; negative if they lose some.
 #[derive(Debug, Default)]
-pub(super) struct Gains(BTreeMap<u32, i64>);
+pub(super) struct Gains(BTreeMap<u64, i64>);
 
 impl Gains {
-    pub(super) fn add(&mut self, pbn: u32, references: i64) {
+    pub(super) fn add(&mut self, pbn: u64, references: i64) {
         if references != 0 {
             *self.0.entry(pbn).or_default() += references;
         }
     }
 
     /// The PBNs whose counts change, in order.
-    pub(super) fn pbns(&self) -> Vec<u32> {
+    pub(super) fn pbns(&self) -> Vec<u64> {
         self.0.iter().filter(|(_, gain)| **gain != 0).map(|(pbn, _)| *pbn).collect()
     }
 
     /// The counts of [`Self::pbns`] after a change, computed from those before it.
-    pub(super) fn counts(&self, before: &[u32]) -> Result<Vec<(u32, u32)>> {
+    pub(super) fn counts(&self, before: &[u32]) -> Result<Vec<(u64, u32)>> {
         let gains = self.0.iter().filter(|(_, gain)| **gain != 0);
         let counts = gains.zip(before).map(|((pbn, gain), count)| {
             let after = i64::from(*count) + gain;
@@ -93,6 +88,11 @@ impl Gains {
 }
 
 impl<L: Layout> CachedBackend<L> {
+    /// The PBN of a word; 0 for none.
+    pub(super) fn pbn_of(&self, word: u64) -> u64 {
+        self.words.pbn(word).map_or(0, Pbn::number)
+    }
+
     fn place_mut(&mut self, id: VolumeId) -> Result<&mut Place> {
         Ok(&mut self.volume_mut(id)?.place)
     }
@@ -124,7 +124,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// The entries of an LBN, of which the volume has this PBN.
-    pub(super) fn entries(&self, id: VolumeId, lbn: Lbn, own: u32) -> Result<Entries> {
+    pub(super) fn entries(&self, id: VolumeId, lbn: Lbn, own: u64) -> Result<Entries> {
         let mut entries = Entries { own, ..Entries::default() };
         if self.is_alone(id)? {
             return Ok(entries);
@@ -132,7 +132,7 @@ impl<L: Layout> CachedBackend<L> {
         let neighbours = self.neighbours(id, lbn.0)?;
         for (entry, volume) in entries.beside.iter_mut().zip(neighbours.volumes) {
             if let Some(volume) = volume {
-                *entry = pbn_of(self.word(volume, lbn)?);
+                *entry = self.pbn_of(self.word(volume, lbn)?);
             }
         }
         Ok(entries)
@@ -144,8 +144,8 @@ impl<L: Layout> CachedBackend<L> {
         &self,
         id: VolumeId,
         lbns: &[Lbn],
-        own: &[u32],
-    ) -> Result<Vec<u32>> {
+        own: &[u64],
+    ) -> Result<Vec<u64>> {
         let place = self.volume(id)?.place;
         for other in [place.before, place.after].into_iter().flatten() {
             self.words(other)?.get_all(lbns).into_iter().collect::<Result<Vec<_>>>()?;

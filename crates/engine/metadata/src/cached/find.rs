@@ -10,7 +10,7 @@ use gemelo_format::{Fingerprint, Identity, Pbn};
 struct Candidate {
     /// The place of the fingerprint in the list.
     place: usize,
-    pbn: u32,
+    pbn: u64,
 }
 
 impl<L: Layout> CachedBackend<L> {
@@ -58,12 +58,12 @@ impl<L: Layout> CachedBackend<L> {
         wanted: &[Fingerprint],
         found: &mut [Option<Pbn>],
     ) -> Result<()> {
-        let pbns: Vec<u32> = candidates.iter().map(|candidate| candidate.pbn).collect();
+        let pbns: Vec<u64> = candidates.iter().map(|candidate| candidate.pbn).collect();
         let identities = self.identities_of(&pbns)?;
         let mut same: Vec<(Candidate, Identity)> = candidates.into_iter().zip(identities).collect();
         same.retain(|(at, identity)| identity.fingerprint() == wanted[at.place]);
-        let pbns: Vec<u32> = same.iter().map(|(candidate, _)| candidate.pbn).collect();
-        let mut best: Option<(usize, (bool, u32, u32))> = None;
+        let pbns: Vec<u64> = same.iter().map(|(candidate, _)| candidate.pbn).collect();
+        let mut best: Option<(usize, (bool, u32, u64))> = None;
         for ((Candidate { place, pbn }, identity), count) in
             same.into_iter().zip(self.counts_of(&pbns)?)
         {
@@ -85,9 +85,9 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// An intact block that was stored since the last checkpoint began.
-    fn recent(&self, wanted: Fingerprint) -> Option<u32> {
+    fn recent(&self, wanted: Fingerprint) -> Option<u64> {
         let recent = self.active.find(wanted).filter(|_| !wanted.is_none())?;
-        let identity = self.active.identities.get(&recent);
+        let identity = self.active.identities.get(recent);
         identity.is_some_and(|identity| !identity.is_suspect()).then_some(recent)
     }
 

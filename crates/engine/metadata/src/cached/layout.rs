@@ -158,7 +158,7 @@ impl<'c, L: Layout> Cursor<'c, L> {
 pub(crate) struct IndexEdit {
     /// The lower half of the fingerprint.
     pub(super) hash: u64,
-    pub(super) pbn: u32,
+    pub(super) pbn: u64,
     /// `true` if the entry is added.
     pub(super) comes: bool,
 }
@@ -191,6 +191,11 @@ pub(crate) trait Visitor {
     /// Returns whether a walk that reads ahead will go on below a page, as far as is known.
     fn wants(&self, _at: NodeRef) -> bool {
         true
+    }
+
+    /// Receives the keys and the place of a leaf of an array, if the walk does not read leaves.
+    fn leaf(&mut self, _keys: Range<u64>, _at: NodeRef) -> ControlFlow<()> {
+        ControlFlow::Continue(())
     }
 
     /// Receives a key whose value is not 0.
@@ -257,7 +262,7 @@ pub(crate) trait Layout: Send + Sync + 'static {
         pages: &Pages,
         index: &Self::Index,
         hash: u64,
-        found: &mut Vec<u32>,
+        found: &mut Vec<u64>,
     ) -> Result<()>;
 
     /// Returns the index after these edits, which may be in any order.

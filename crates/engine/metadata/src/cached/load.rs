@@ -1,6 +1,7 @@
 //! Reads a checkpoint. Usually only the pages that say which slots are in use are read. Salvage of
 //! a damaged pool reads all pages.
 
+use super::by_pbn::ByPbn;
 use super::catch_up::Unread;
 use super::family::Place;
 use super::layout::{IndexState, Layout, StoredIndex, Visitor};
@@ -14,7 +15,7 @@ use crate::{BackendContext, Damage, LoadOptions, NewMetadata};
 use gemelo_base::units::format_counted;
 use gemelo_format::{
     Fingerprint, Identity, Lbn, MapEntry, NodeRef, Part, Pbn, PoolSeed, Root, Slot, StoreTable,
-    Tree, read_chain,
+    Tree, WordForm, read_chain,
 };
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -247,7 +248,7 @@ impl<L: Layout> CachedBackend<L> {
                     return Err(MetadataError::damaged(what));
                 }
                 for lbn in keys.start..keys.end.min(blocks) {
-                    self.put_in_layer(id, Lbn(lbn), MapEntry::Damaged.word())?;
+                    self.put_in_layer(id, Lbn(lbn), WordForm::DAMAGED)?;
                 }
                 damage.lost.push(format!("a part of the map of volume '{}'", volume.record.name));
             }
@@ -256,7 +257,7 @@ impl<L: Layout> CachedBackend<L> {
         damage.harmless.extend(lost.iter().map(|_| String::from("a part of the fingerprints")));
         self.lost_fingerprints = lost;
         for (pbn, bits) in values {
-            self.active.set_identity(pbn as u32, Identity::from_bytes(bits.to_le_bytes()));
+            self.active.set_identity(pbn, Identity::from_bytes(bits.to_le_bytes()));
         }
         self.is_counting = false;
         for (tree, part, what) in [
@@ -289,9 +290,8 @@ impl<L: Layout> CachedBackend<L> {
         }
         self.is_counting = true;
         self.count_again()?;
-        let identities = self.active.identities.keys().copied();
-        let unused: Vec<u32> =
-            identities.filter(|pbn| !self.active.counts.contains_key(pbn)).collect();
+        let identities = self.active.identities.pbns();
+        let unused: Vec<u64> = identities.filter(|pbn| !self.active.counts.has(*pbn)).collect();
         unused.into_iter().for_each(|pbn| self.active.forget_identity(pbn));
         Ok(())
     }
@@ -299,21 +299,21 @@ impl<L: Layout> CachedBackend<L> {
     /// Counts the references again from the words of the layers, which hold the whole state after
     /// a salvage.
     fn count_again(&mut self) -> Result<()> {
-        self.active.counts.clear();
+        self.active.counts = ByPbn::default();
         (self.references, self.physical) = (0, 0);
-        let pbn_end = self.pbn_end();
+        let (pbn_end, form) = (self.pbn_end(), self.words);
         for volume in self.volumes.values_mut() {
             (volume.mapped, volume.stored) = (0, 0);
             for word in volume.map.open.iter().flat_map(|layer| layer.words.values()) {
                 volume.mapped += u64::from(*word != 0);
-                let Some(pbn) = MapEntry::from_word(*word).pbn() else { continue };
-                if u64::from(pbn.number()) >= pbn_end {
+                let Some(pbn) = form.pbn(*word) else { continue };
+                if pbn.number() >= pbn_end {
                     return Err(MetadataError::damaged(format!(
                         "a map refers to block {}, which is outside of the data store",
                         pbn.number()
                     )));
                 }
-                let count = self.active.counts.entry(pbn.number()).or_default();
+                let count = self.active.counts.value_mut(pbn.number());
                 self.physical += u64::from(*count == 0);
                 volume.stored += 1;
                 *count = count.checked_add(1).ok_or(MetadataError::TooManyReferences)?;
@@ -332,16 +332,17 @@ impl<L: Layout> CachedBackend<L> {
         for (pbn, fingerprint) in computed {
             self.active.set_identity(pbn.number(), Identity::of(*fingerprint));
         }
+        let form = self.words;
         let layers = self.volumes.values_mut().filter_map(|volume| volume.map.open.as_mut());
         for word in layers.flat_map(|layer| layer.words.values_mut()) {
-            if lost.contains(&MapEntry::from_word(*word)) {
-                *word = MapEntry::Damaged.word();
+            if lost.contains(&form.entry(*word)) {
+                *word = WordForm::DAMAGED;
             }
         }
         self.count_again()?;
         // A block without references must not be found by its fingerprint.
         for pbn in lost.iter().filter_map(|place| place.pbn()) {
-            if !self.active.counts.contains_key(&pbn.number()) {
+            if !self.active.counts.has(pbn.number()) {
                 self.active.forget_identity(pbn.number());
             }
         }

@@ -5,7 +5,7 @@ use super::layer::{FANOUT, LEAF_LBNS, Layer, LayerId, Position};
 use super::layout::{self, Cursor, Layout};
 use super::pages::Pages;
 use crate::error::Result;
-use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, NodeRef, Part, Slot, Tree};
+use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, NodeRef, Part, Slot, Tree, WordForm};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -88,6 +88,7 @@ impl MapState {
 pub(super) struct MapView<'m> {
     pub(super) pages: &'m Pages,
     pub(super) map: &'m MapState,
+    pub(super) form: WordForm,
 }
 
 impl<'m> MapView<'m> {

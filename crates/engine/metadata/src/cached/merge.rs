@@ -81,12 +81,12 @@ fn merge_records<L: Layout>(
     // Computed from the state before this checkpoint, whose pages are all still on disk.
     let edits = index_edits::<L>(pages, before, frozen)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
-    let mut counts = delta.counts.iter().map(|(pbn, count)| (u64::from(*pbn), u128::from(*count)));
+    let mut counts = delta.counts.iter().map(|(pbn, count)| (pbn, u128::from(*count)));
     after.counts = L::merge(pages, &before.counts, Part::Counts, &mut counts)?;
     let mut used = used_edits::<L>(pages, before.used, delta)?.into_iter();
     after.used = L::merge(pages, &before.used, Part::Used, &mut used)?;
     let bits = |identity: &Identity| u128::from_le_bytes(identity.to_bytes());
-    let mut identities = delta.identities.iter().map(|(pbn, found)| (u64::from(*pbn), bits(found)));
+    let mut identities = delta.identities.iter().map(|(pbn, found)| (pbn, bits(found)));
     after.fingerprints =
         L::merge(pages, &before.fingerprints, Part::Fingerprints, &mut identities)?;
     Ok(after)
@@ -100,7 +100,7 @@ fn used_edits<L: Layout>(pages: &Pages, before: Tree, delta: &Delta) -> Result<V
     while counts.peek().is_some() {
         let mut changed: Vec<ChangedGroup> = Vec::with_capacity(PBNS_AT_ONCE);
         while let Some((pbn, count)) = counts.peek() {
-            let (key, bit) = used_bit(**pbn);
+            let (key, bit) = used_bit(*pbn);
             if changed.last().is_none_or(|last| last.key != key) {
                 if changed.len() == PBNS_AT_ONCE {
                     break;
@@ -133,7 +133,7 @@ const PBNS_AT_ONCE: usize = 1024;
 
 /// A block whose record a checkpoint changes.
 struct ChangedBlock {
-    pbn: u32,
+    pbn: u64,
     was_live: bool,
     is_live: bool,
     /// The new fingerprint, if it was set.
@@ -141,9 +141,9 @@ struct ChangedBlock {
 }
 
 impl ChangedBlock {
-    fn new(pbn: u32, was_live: bool, delta: &Delta) -> Self {
-        let is_live = delta.counts.get(&pbn).map_or(was_live, |count| *count > 0);
-        let fresh = delta.identities.get(&pbn).map(|identity| identity.fingerprint());
+    fn new(pbn: u64, was_live: bool, delta: &Delta) -> Self {
+        let is_live = delta.counts.get(pbn).map_or(was_live, |count| *count > 0);
+        let fresh = delta.identities.get(pbn).map(|identity| identity.fingerprint());
         Self { pbn, was_live, is_live, fresh }
     }
 
@@ -177,15 +177,15 @@ fn index_edits<L: Layout>(
     let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
     let mut counts = Cursor::<L>::new(pages, before.counts, Part::Counts);
     // A block that was identified has a new fingerprint and an unchanged count.
-    let identified = delta.identities.keys().filter(|pbn| !delta.counts.contains_key(pbn));
-    let keys: Vec<u64> = delta.counts.keys().chain(identified).map(|pbn| u64::from(*pbn)).collect();
+    let identified = delta.identities.pbns().filter(|pbn| !delta.counts.has(*pbn));
+    let keys: Vec<u64> = delta.counts.pbns().chain(identified).collect();
     for some in keys.chunks(PBNS_AT_ONCE) {
         let mut changed = Vec::with_capacity(some.len());
         for (key, count) in some.iter().zip(counts.get_all(some)) {
-            let block = ChangedBlock::new(*key as u32, count? > 0, delta);
+            let block = ChangedBlock::new(*key, count? > 0, delta);
             changed.extend(block.may_change_index().then_some(block));
         }
-        let keys: Vec<u64> = changed.iter().map(|block| u64::from(block.pbn)).collect();
+        let keys: Vec<u64> = changed.iter().map(|block| block.pbn).collect();
         for (block, bits) in changed.iter().zip(fingerprints.get_all(&keys)) {
             let stored = Identity::from_bytes(bits?.to_le_bytes()).fingerprint();
             edits.extend(block.edits(stored));

@@ -13,6 +13,7 @@ mod answers;
 mod apply;
 mod array;
 mod btree;
+mod by_pbn;
 mod cache;
 mod catch_up;
 mod checkpoint;
@@ -46,8 +47,8 @@ pub(super) use compact::bytes_of as compact_index_bytes;
 use delta::Delta;
 use family::Place;
 use gemelo_format::{
-    Identity, Lbn, MapEntry, Part, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, Tree,
-    VolumeId, VolumeRecord,
+    Identity, Lbn, Part, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, Tree, VolumeId,
+    VolumeRecord, WordForm,
 };
 use layer::LayerId;
 use layout::{Cursor, IndexState, Layout};
@@ -134,11 +135,6 @@ impl CachedVolume {
     }
 }
 
-/// Returns whether a word of a map names a block.
-const fn has_block(word: u64) -> bool {
-    MapEntry::from_word(word).pbn().is_some()
-}
-
 /// The state on disk as of a checkpoint, without the maps.
 #[derive(Clone)]
 struct Version<I> {
@@ -202,6 +198,7 @@ pub(super) struct CachedBackend<L: Layout> {
     block_bytes: u64,
     data_blocks: u64,
     store: StoreKind,
+    words: WordForm,
     next_volume: u32,
     volumes: BTreeMap<VolumeId, CachedVolume>,
     references: u64,
@@ -251,6 +248,7 @@ impl<L: Layout> CachedBackend<L> {
             block_bytes: u64::from(superblock.block_bytes),
             data_blocks,
             store: superblock.store,
+            words: superblock.words,
             next_volume,
             volumes: BTreeMap::new(),
             references: 0,
@@ -293,7 +291,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn view<'m>(&'m self, map: &'m MapState) -> MapView<'m> {
-        MapView { pages: &self.pages, map }
+        MapView { pages: &self.pages, map, form: self.words }
     }
 
     fn words(&self, id: VolumeId) -> Result<Words<'_, L>> {
@@ -312,22 +310,22 @@ impl<L: Layout> CachedBackend<L> {
         self.words(id)?.get(lbn.0)
     }
 
-    fn count(&self, pbn: u32) -> Result<u32> {
+    fn count(&self, pbn: u64) -> Result<u32> {
         self.count_by(&mut self.stored_counts(), pbn)
     }
 
-    fn count_by(&self, stored: &mut Cursor<'_, L>, pbn: u32) -> Result<u32> {
-        let recent = self.active.counts.get(&pbn);
-        match recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(&pbn))) {
+    fn count_by(&self, stored: &mut Cursor<'_, L>, pbn: u64) -> Result<u32> {
+        let recent = self.active.counts.get(pbn);
+        match recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(pbn))) {
             Some(count) => Ok(*count),
-            None => Ok(stored.get(u64::from(pbn))? as u32),
+            None => Ok(stored.get(pbn)? as u32),
         }
     }
 
     /// The counts of PBNs, in their order.
-    fn counts_of(&self, pbns: &[u32]) -> Result<Vec<u32>> {
+    fn counts_of(&self, pbns: &[u64]) -> Result<Vec<u32>> {
         let (active, frozen) = (&self.active, self.frozen());
-        let recent = |pbn: &u32| {
+        let recent = |pbn: u64| {
             let recent = active.counts.get(pbn);
             recent.or_else(|| frozen.and_then(|delta| delta.counts.get(pbn))).copied()
         };
@@ -335,9 +333,9 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// The identities of PBNs, in their order.
-    fn identities_of(&self, pbns: &[u32]) -> Result<Vec<Identity>> {
+    fn identities_of(&self, pbns: &[u64]) -> Result<Vec<Identity>> {
         let (active, frozen) = (&self.active, self.frozen());
-        let recent = |pbn: &u32| {
+        let recent = |pbn: u64| {
             let recent = active.identities.get(pbn);
             recent.or_else(|| frozen.and_then(|delta| delta.identities.get(pbn))).copied()
         };
@@ -345,15 +343,15 @@ impl<L: Layout> CachedBackend<L> {
         stored_or(&mut self.stored_fingerprints(), pbns, recent, identity)
     }
 
-    fn identity(&self, pbn: u32) -> Result<Identity> {
+    fn identity(&self, pbn: u64) -> Result<Identity> {
         self.identity_by(&mut self.stored_fingerprints(), pbn)
     }
 
-    fn identity_by(&self, stored: &mut Cursor<'_, L>, pbn: u32) -> Result<Identity> {
-        let recent = self.active.identities.get(&pbn);
-        match recent.or_else(|| self.frozen().and_then(|delta| delta.identities.get(&pbn))) {
+    fn identity_by(&self, stored: &mut Cursor<'_, L>, pbn: u64) -> Result<Identity> {
+        let recent = self.active.identities.get(pbn);
+        match recent.or_else(|| self.frozen().and_then(|delta| delta.identities.get(pbn))) {
             Some(found) => Ok(*found),
-            None => Ok(Identity::from_bytes(stored.get(u64::from(pbn))?.to_le_bytes())),
+            None => Ok(Identity::from_bytes(stored.get(pbn)?.to_le_bytes())),
         }
     }
 
@@ -393,13 +391,13 @@ impl<L: Layout> CachedBackend<L> {
 /// The values of PBNs, in their order: recent ones, or those in a tree.
 fn stored_or<L: Layout, T>(
     stored: &mut Cursor<'_, L>,
-    pbns: &[u32],
-    recent: impl Fn(&u32) -> Option<T>,
+    pbns: &[u64],
+    recent: impl Fn(u64) -> Option<T>,
     value: impl Fn(u128) -> T,
 ) -> Result<Vec<T>> {
-    let recent: Vec<Option<T>> = pbns.iter().map(recent).collect();
+    let recent: Vec<Option<T>> = pbns.iter().map(|pbn| recent(*pbn)).collect();
     let older = pbns.iter().zip(&recent).filter(|(_, recent)| recent.is_none());
-    let keys: Vec<u64> = older.map(|(pbn, _)| u64::from(*pbn)).collect();
+    let keys: Vec<u64> = older.map(|(pbn, _)| *pbn).collect();
     let mut older = stored.get_all(&keys).into_iter().map(|bits| bits.map(&value));
     let all = recent.into_iter().map(|recent| recent.map(Ok).or_else(|| older.next()));
     let values = all.flatten().collect::<Result<Vec<T>>>()?;

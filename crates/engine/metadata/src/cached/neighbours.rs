@@ -15,21 +15,21 @@ use std::ops::Range;
 /// Memory of an entry with its share of the lists, at most.
 const ENTRY_BYTES: u64 = 48;
 /// PBNs of a group, whose records are in one page.
-const GROUP: u32 = Part::Fingerprints.array_entries() as u32;
+const GROUP: u64 = Part::Fingerprints.array_entries() as u64;
 
 /// PBNs by the lower half of the fingerprint. The groups that were read first are forgotten first.
 pub(super) struct Neighbours {
     max_groups: usize,
-    pbns: HashMap<u64, u32>,
+    pbns: HashMap<u64, u64>,
     /// The groups in the order in which they were read.
-    groups: VecDeque<u32>,
+    groups: VecDeque<u64>,
     /// The hashes of each of them.
-    hashes: HashMap<u32, Vec<u64>>,
+    hashes: HashMap<u64, Vec<u64>>,
 }
 
 impl Neighbours {
     pub(super) fn new(bytes: u64) -> Self {
-        let max_groups = usize::try_from(bytes / (ENTRY_BYTES * u64::from(GROUP)));
+        let max_groups = usize::try_from(bytes / (ENTRY_BYTES * GROUP));
         Self {
             max_groups: max_groups.unwrap_or(usize::MAX).max(2),
             pbns: HashMap::new(),
@@ -45,7 +45,7 @@ impl Neighbours {
 
     /// Adds the group of a content that was found, unless it has this content already, and the next
     /// group, unless it is known.
-    fn add_missing(&self, pbn: Pbn, hash: u64, missing: &mut Vec<u32>) {
+    fn add_missing(&self, pbn: Pbn, hash: u64, missing: &mut Vec<u64>) {
         let (number, group) = (pbn.number(), pbn.number() / GROUP);
         let is_told = self.hashes.contains_key(&group) && self.pbns.get(&hash) == Some(&number);
         let next = group + 1;
@@ -53,7 +53,7 @@ impl Neighbours {
         missing.extend((!self.hashes.contains_key(&next)).then_some(next));
     }
 
-    fn add(&mut self, group: u32, contents: impl Iterator<Item = (u64, u32)>) {
+    fn add(&mut self, group: u64, contents: impl Iterator<Item = (u64, u64)>) {
         if self.hashes.contains_key(&group) {
             self.groups.retain(|other| *other != group);
             self.forget(group);
@@ -71,7 +71,7 @@ impl Neighbours {
         self.hashes.insert(group, hashes);
     }
 
-    fn forget(&mut self, group: u32) {
+    fn forget(&mut self, group: u64) {
         for hash in self.hashes.remove(&group).into_iter().flatten() {
             // A group that was read later may have the same content.
             if self.pbns.get(&hash).is_some_and(|pbn| pbn / GROUP == group) {
@@ -80,7 +80,7 @@ impl Neighbours {
         }
     }
 
-    pub(super) fn find(&self, wanted: Fingerprint) -> Option<u32> {
+    pub(super) fn find(&self, wanted: Fingerprint) -> Option<u64> {
         self.pbns.get(&wanted.low()).copied()
     }
 }
@@ -103,12 +103,12 @@ impl<L: Layout> CachedBackend<L> {
         }
         missing.sort_unstable();
         missing.dedup();
-        let end = u32::try_from(self.pbn_end()).unwrap_or(u32::MAX);
-        let pbns_of = |group: &u32| -> Range<u32> {
+        let end = self.pbn_end();
+        let pbns_of = |group: &u64| -> Range<u64> {
             let first = group.saturating_mul(GROUP);
             first.min(end)..first.saturating_add(GROUP).min(end)
         };
-        let pbns: Vec<u32> = missing.iter().flat_map(pbns_of).collect();
+        let pbns: Vec<u64> = missing.iter().flat_map(pbns_of).collect();
         let identities = self.identities_of(&pbns)?;
         let mut neighbours = self.neighbours.lock();
         let mut records = pbns.into_iter().zip(identities).peekable();
@@ -121,7 +121,7 @@ impl<L: Layout> CachedBackend<L> {
 }
 
 /// The lower half of the fingerprint of a PBN that has one.
-fn content_of((pbn, identity): (u32, Identity)) -> Option<(u64, u32)> {
+fn content_of((pbn, identity): (u64, Identity)) -> Option<(u64, u64)> {
     let fingerprint = identity.fingerprint();
     (!fingerprint.is_none()).then(|| (fingerprint.low(), pbn))
 }
@@ -130,7 +130,7 @@ fn content_of((pbn, identity): (u32, Identity)) -> Option<(u64, u32)> {
 mod tests {
     use super::*;
 
-    fn contents(group: u32, first_hash: u64) -> impl Iterator<Item = (u64, u32)> {
+    fn contents(group: u64, first_hash: u64) -> impl Iterator<Item = (u64, u64)> {
         (first_hash..).zip(group * GROUP..(group + 1) * GROUP)
     }
 

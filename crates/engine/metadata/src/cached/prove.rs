@@ -1,18 +1,18 @@
 //! Counts the references again and compares counts, totals and index with the maps and
 //! fingerprints.
 
+use super::CachedBackend;
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
-use super::{CachedBackend, has_block};
 use crate::error::Result;
-use gemelo_format::{Lbn, MapEntry, Pbn, VolumeId};
+use gemelo_format::{Lbn, Pbn, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 
 impl<L: Layout> CachedBackend<L> {
     pub(super) fn prove_counts(&self, most: usize) -> Result<Vec<String>> {
         while self.catch_up_a_part()? {}
         let mut wrong = Vec::new();
-        let mut counted: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut counted: BTreeMap<u64, u32> = BTreeMap::new();
         let mut references = 0;
         let mut known = HashMap::new();
         for (id, volume) in &self.volumes {
@@ -75,12 +75,12 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// Counts the mapped LBNs of a volume, and those that have a block.
-    fn count_words(&self, id: VolumeId, counted: &mut BTreeMap<u32, u32>) -> Result<(u64, u64)> {
+    fn count_words(&self, id: VolumeId, counted: &mut BTreeMap<u64, u32>) -> Result<(u64, u64)> {
         let (mut mapped, mut stored, mut next) = (0, 0, Lbn(0));
         while let Some(lbn) = self.next_word(id, next, Lbn(u64::MAX))? {
             next = Lbn(lbn.0 + 1);
             mapped += 1;
-            if let Some(pbn) = MapEntry::from_word(self.word(id, lbn)?).pbn() {
+            if let Some(pbn) = self.words.pbn(self.word(id, lbn)?) {
                 stored += 1;
                 *counted.entry(pbn.number()).or_default() += 1;
             }
@@ -89,7 +89,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// Counts the entries of a volume that differ from those of the volume before it.
-    fn count_beside(&self, id: VolumeId, counted: &mut BTreeMap<u32, u32>) -> Result<()> {
+    fn count_beside(&self, id: VolumeId, counted: &mut BTreeMap<u64, u32>) -> Result<()> {
         let mut next = self.volume(id)?.place.left;
         while next < u64::MAX {
             let neighbours = self.neighbours(id, next)?;
@@ -102,7 +102,7 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    fn visit(&self, visit: &mut dyn FnMut(u32)) -> Result<()> {
+    fn visit(&self, visit: &mut dyn FnMut(u64)) -> Result<()> {
         use crate::Index;
         self.visit_used(Pbn::FIRST, &mut |pbn| visit(pbn.number()))
     }
@@ -111,7 +111,7 @@ impl<L: Layout> CachedBackend<L> {
     /// it, or to another block with the same one. A delta has one entry for each fingerprint, and
     /// the entry goes with its block. Another block of the delta with the same content then has no
     /// entry until the next checkpoint.
-    fn prove_index(&self, pbn: u32, wrong: &mut Vec<String>) -> Result<()> {
+    fn prove_index(&self, pbn: u64, wrong: &mut Vec<String>) -> Result<()> {
         let fingerprint = self.identity(pbn)?.fingerprint();
         if fingerprint.is_none() || !self.sampling.has_content(fingerprint) {
             return Ok(());
@@ -124,7 +124,7 @@ impl<L: Layout> CachedBackend<L> {
             None if [Some(&self.active), self.frozen()]
                 .into_iter()
                 .flatten()
-                .any(|delta| delta.identities.contains_key(&pbn)) => {}
+                .any(|delta| delta.identities.has(pbn)) => {}
             None => wrong.push(format!("the index does not have block {pbn}")),
         }
         Ok(())
@@ -157,7 +157,7 @@ fn prove_node(
     } else {
         for (_, word) in view.words(node)? {
             tally.0 += 1;
-            tally.1 += u64::from(has_block(word));
+            tally.1 += u64::from(view.form.pbn(word).is_some());
         }
     }
     known.insert(node.key, KnownNode { parents: 1, tally });

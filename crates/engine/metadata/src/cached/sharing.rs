@@ -7,7 +7,7 @@
 //! All this happens in layers. The pages follow with the next checkpoint.
 
 use super::compare::Parting;
-use super::family::{Place, pbn_of};
+use super::family::Place;
 use super::layer::{LEAF_LBNS, Layer, LayerId, Mark, Position};
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
@@ -45,7 +45,8 @@ impl<L: Layout> CachedBackend<L> {
 
     /// Returns whether a neighbour of the volume has the same entry of this LBN.
     pub(super) fn is_shared(&self, id: VolumeId, lbn: Lbn) -> Result<bool> {
-        Ok(!self.is_alone(id)? && self.entries(id, lbn, pbn_of(self.word(id, lbn)?))?.is_shared())
+        Ok(!self.is_alone(id)?
+            && self.entries(id, lbn, self.pbn_of(self.word(id, lbn)?))?.is_shared())
     }
 
     /// Calls `visit` with the nodes from the root to the leaf with this LBN, as long as it returns

@@ -239,7 +239,7 @@ impl Layout for TableLayout {
         pages: &Pages,
         index: &StoredIndex,
         hash: u64,
-        found: &mut Vec<u32>,
+        found: &mut Vec<u64>,
     ) -> Result<()> {
         let tag = tag(hash);
         let bucket = u64::from(bucket_of(tag, index.buckets));
@@ -253,7 +253,7 @@ impl Layout for TableLayout {
                 if entries(middle) < index_entry(tag, 0) { low = middle + 1 } else { high = middle }
             }
             let same = (low..count).map(entries).take_while(|entry| (entry >> 32) as u32 == tag);
-            found.extend(same.take(MAX_CANDIDATES).map(|entry| entry as u32));
+            found.extend(same.take(MAX_CANDIDATES).map(|entry| u64::from(entry as u32)));
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Checks changes before they are made: what is refused leaves the state as it is.
 
 use super::CachedBackend;
-use super::family::pbn_of;
 use super::layout::Layout;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{Change, Lbn, Pbn, VolumeId};
@@ -104,7 +103,8 @@ impl<L: Layout> CachedBackend<L> {
         for (volume, lbns) in by_volume {
             let Ok(mut words) = self.words(volume) else { continue };
             let words: Result<Vec<u64>> = words.get_all(&lbns).into_iter().collect();
-            let own = words.map(|words| words.into_iter().map(pbn_of).collect::<Vec<_>>());
+            let own = words
+                .map(|words| words.into_iter().map(|word| self.pbn_of(word)).collect::<Vec<_>>());
             let pbns = own.and_then(|own| self.pbns_to_change(volume, &lbns, &own));
             shared.extend(pbns.unwrap_or_default());
         }
@@ -121,7 +121,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     pub(super) fn check_pbn(&self, pbn: Pbn) -> Result<()> {
-        if u64::from(pbn.number()) < self.pbn_end() {
+        if pbn.number() < self.pbn_end() {
             return Ok(());
         }
         Err(MetadataError::damaged(format!(

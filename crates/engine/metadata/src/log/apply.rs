@@ -4,7 +4,7 @@ use super::tree::Tree;
 use super::{LogBackend, LogVolume};
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    Change, Fingerprint, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId, VolumeRecord,
+    Change, Fingerprint, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId, VolumeRecord, WordForm,
 };
 
 impl LogBackend {
@@ -45,6 +45,9 @@ impl LogBackend {
             // It concerns the data store alone.
             Change::JournalData { .. } => Ok(()),
             Change::Grow { data_blocks } => {
+                if *data_blocks > self.store.max_blocks(WordForm::Narrow) {
+                    return Err(MetadataError::damaged("a change enlarges the store too much"));
+                }
                 self.data_blocks = self.data_blocks.max(*data_blocks);
                 Ok(())
             }
@@ -143,12 +146,12 @@ impl LogBackend {
         {
             // The copy of a leaf adds one reference to every block that the leaf refers to.
             nodes.get(copied).each_word(|word| {
-                if let Some(pbn) = MapEntry::from_word(word).pbn() {
+                if let Some(pbn) = WordForm::Narrow.pbn(word) {
                     blocks.add_reference(pbn);
                 }
             });
         }
-        let before = nodes.set(pager, &mut volume.map, lbn.0, place.word());
+        let before = nodes.set(pager, &mut volume.map, lbn.0, WordForm::Narrow.word(place));
         *references += volume.map.tally.stored;
         blocks.drop_word(before, freed);
     }

@@ -3,7 +3,7 @@
 use super::index::HashIndex;
 use super::pager::Pager;
 use super::records::Records;
-use gemelo_format::{Fingerprint, Identity, MapEntry, Pbn};
+use gemelo_format::{Fingerprint, Identity, Pbn, WordForm};
 
 /// A saturated reference count, which no longer changes.
 pub(super) const FULL_COUNT: u32 = u32::MAX;
@@ -50,7 +50,7 @@ impl Blocks {
 
     /// Drops the reference of a word of a map, if it is one to a block.
     pub(super) fn drop_word(&mut self, word: u64, freed: &mut Vec<Pbn>) {
-        if let (Some(pbn), true) = (MapEntry::from_word(word).pbn(), self.is_counting) {
+        if let (Some(pbn), true) = (WordForm::Narrow.pbn(word), self.is_counting) {
             self.drop_reference(pbn, freed);
         }
     }

@@ -64,7 +64,7 @@ impl HashIndex {
             return None;
         }
         let shard = self.shards.get(Self::shard(wanted))?;
-        shard.find(wanted.low(), |number| has(*number, wanted, records)).copied().and_then(Pbn::new)
+        shard.find(wanted.low(), |number| has(*number, wanted, records)).copied().and_then(pbn_of)
     }
 
     /// Makes the fingerprint lead to this PBN. The PBN's record must have the fingerprint already.
@@ -78,15 +78,15 @@ impl HashIndex {
                     |number| has(*number, fingerprint, records),
                     |number| hash_of(*number, records),
                 )
-                .and_modify(|number| *number = pbn.number())
-                .or_insert(pbn.number());
+                .and_modify(|number| *number = pbn.narrow())
+                .or_insert(pbn.narrow());
         }
     }
 
     /// Removes the entry of a fingerprint, if it leads to this PBN.
     pub(super) fn remove(&mut self, fingerprint: Fingerprint, pbn: Pbn) {
         if let Some(shard) = self.shards.get_mut(Self::shard(fingerprint))
-            && let Ok(entry) = shard.find_entry(fingerprint.low(), |number| *number == pbn.number())
+            && let Ok(entry) = shard.find_entry(fingerprint.low(), |number| *number == pbn.narrow())
         {
             entry.remove();
         }
@@ -98,7 +98,7 @@ impl HashIndex {
 
     /// All PBNs in the index.
     pub(super) fn pbns(&self) -> impl Iterator<Item = Pbn> {
-        self.shards.iter().flat_map(|shard| shard.iter().copied().filter_map(Pbn::new))
+        self.shards.iter().flat_map(|shard| shard.iter().copied().filter_map(pbn_of))
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
@@ -120,7 +120,7 @@ fn fill_part(first: usize, part: &mut [Shard], each: usize, records: &Records) {
             && !record.fingerprint.is_none()
         {
             let low = record.fingerprint.low();
-            pbns.push(Gathered { low: [low as u32, (low >> 32) as u32], number: pbn.number() });
+            pbns.push(Gathered { low: [low as u32, (low >> 32) as u32], number: pbn.narrow() });
         }
     });
     for (shard, pbns) in part.iter_mut().zip(gathered) {
@@ -139,12 +139,16 @@ struct Gathered {
     number: u32,
 }
 
+fn pbn_of(number: u32) -> Option<Pbn> {
+    Pbn::new(number.into())
+}
+
 #[inline]
 fn has(number: u32, wanted: Fingerprint, records: &Records) -> bool {
-    Pbn::new(number).is_some_and(|pbn| records.fingerprint(pbn) == wanted)
+    pbn_of(number).is_some_and(|pbn| records.fingerprint(pbn) == wanted)
 }
 
 #[inline]
 fn hash_of(number: u32, records: &Records) -> u64 {
-    Pbn::new(number).map_or(0, |pbn| records.fingerprint(pbn).low())
+    pbn_of(number).map_or(0, |pbn| records.fingerprint(pbn).low())
 }

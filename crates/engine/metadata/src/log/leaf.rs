@@ -3,7 +3,7 @@
 
 use super::nodes::{Content, Node, Tally, Words};
 use super::walk::first_of;
-use gemelo_format::{DENSE_BITS, MAP_PAGE_ENTRIES, MapEntry};
+use gemelo_format::{DENSE_BITS, MAP_PAGE_ENTRIES, WordForm};
 
 /// Mapped LBNs of 512 from which a leaf has a word for each LBN.
 const DENSE_FROM: usize = 128;
@@ -17,7 +17,7 @@ impl Node {
             Content::Sparse(entries) => {
                 entries.binary_search_by_key(&lbn, |entry| entry.0).map_or(0, |at| entries[at].1)
             }
-            Content::Lost => MapEntry::Damaged.word(),
+            Content::Lost => WordForm::DAMAGED,
             Content::Inner(_) | Content::Gone => unreachable!("only a leaf has words"),
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn sparse_or_dense(entries: Vec<(u64, u64)>, bits: u8) -> Content {
 /// Sets a word of a leaf that has room for it. Returns the word before.
 pub(super) fn set_in_leaf(content: &mut Content, bits: u8, lbn: u64, word: u64) -> u64 {
     if matches!(content, Content::Lost) {
-        let damaged = [MapEntry::Damaged.word(); MAP_PAGE_ENTRIES];
+        let damaged = [WordForm::DAMAGED; MAP_PAGE_ENTRIES];
         *content = Content::Dense(Box::new(damaged), MAP_PAGE_ENTRIES as u16);
     }
     match content {

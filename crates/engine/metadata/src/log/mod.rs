@@ -265,7 +265,7 @@ impl Volumes for LogBackend {
 
 impl Repair for LogBackend {
     fn is_record_lost(&self, pbn: Pbn) -> bool {
-        self.lost_records.contains(&(pbn.number() / RECORD_PAGE_ENTRIES as u32))
+        self.lost_records.contains(&(pbn.narrow() / RECORD_PAGE_ENTRIES as u32))
     }
 
     fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<MapEntry>) -> Result<()> {

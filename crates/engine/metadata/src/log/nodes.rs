@@ -8,7 +8,7 @@ use super::pager::{PageKey, Pager, Saved, State};
 use crate::PageWrites;
 use crate::error::Result;
 use gemelo_format::{
-    INNER_POSITIONS, MAP_PAGE_ENTRIES, MapEntry, MapKind, MapRef, PAGE_BYTES, Page, Slot,
+    INNER_POSITIONS, MAP_PAGE_ENTRIES, MapEntry, MapKind, MapRef, PAGE_BYTES, Page, Slot, WordForm,
     inner_page, sparse_page,
 };
 use std::num::NonZeroU32;
@@ -41,7 +41,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) const fn of_word(word: u64) -> Self {
-        match MapEntry::from_word(word) {
+        match WordForm::Narrow.entry(word) {
             MapEntry::Unmapped => Self { mapped: 0, stored: 0 },
             MapEntry::Damaged => Self { mapped: 1, stored: 0 },
             MapEntry::Stored(..) => Self { mapped: 1, stored: 1 },

@@ -3,7 +3,7 @@
 use super::LogBackend;
 use super::blocks::FULL_COUNT;
 use super::nodes::{Content, NodeId, Tally};
-use gemelo_format::MapEntry;
+use gemelo_format::WordForm;
 use std::collections::HashMap;
 
 impl LogBackend {
@@ -13,7 +13,7 @@ impl LogBackend {
         let mut counted = vec![0u32; usize::try_from(self.pbn_end()).unwrap_or(0)];
         for (id, node) in self.nodes.all() {
             node.each_word(|word| {
-                let Some(pbn) = MapEntry::from_word(word).pbn() else { return };
+                let Some(pbn) = WordForm::Narrow.pbn(word) else { return };
                 match counted.get_mut(pbn.index()) {
                     Some(count) => *count = count.saturating_add(1),
                     None => wrong.push(format!("node {id:?} refers to block {}", pbn.number())),

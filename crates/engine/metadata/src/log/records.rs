@@ -184,11 +184,11 @@ impl Records {
 
     /// Calls `visit` with every PBN that is in a page in memory.
     pub(super) fn visit(&self, visit: &mut impl FnMut(Pbn, Record)) {
-        for (number, entry) in (0u32..).zip(&self.entries) {
+        for (number, entry) in (0u64..).zip(&self.entries) {
             let Some(page) = &entry.page else { continue };
-            let first = number * RECORD_PAGE_ENTRIES as u32;
+            let first = number * RECORD_PAGE_ENTRIES as u64;
             for (at, (identity, references)) in
-                (0u32..).zip(page.identities.iter().zip(&page.counts))
+                (0u64..).zip(page.identities.iter().zip(&page.counts))
             {
                 if let Some(pbn) = Pbn::new(first + at) {
                     visit(pbn, Record::new(*identity, *references));

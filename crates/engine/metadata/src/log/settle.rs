@@ -4,7 +4,7 @@ use super::LogBackend;
 use super::nodes::{Content, Node, NodeId, Nodes, Tally};
 use super::pager::PageKey;
 use crate::error::{MetadataError, Result};
-use gemelo_format::{Fingerprint, Identity, MapEntry, Pbn};
+use gemelo_format::{Fingerprint, Identity, MapEntry, Pbn, WordForm};
 use std::collections::{HashMap, HashSet};
 
 impl LogBackend {
@@ -50,8 +50,8 @@ impl LogBackend {
         let (pbn_end, blocks) = (self.pbn_end(), &mut self.blocks);
         let mut outside = None;
         for (_, node) in self.nodes.all() {
-            node.each_word(|word| match MapEntry::from_word(word).pbn() {
-                Some(pbn) if u64::from(pbn.number()) >= pbn_end => outside = Some(pbn),
+            node.each_word(|word| match WordForm::Narrow.pbn(word) {
+                Some(pbn) if pbn.number() >= pbn_end => outside = Some(pbn),
                 Some(pbn) => blocks.count(pbn),
                 None => {}
             });
@@ -96,7 +96,7 @@ impl LogBackend {
 
     /// Marks LBNs as damaged, for all volumes that share a leaf at once.
     fn mark_lost(&mut self, lost: &HashSet<MapEntry>) {
-        let is_lost = |word: u64| lost.contains(&MapEntry::from_word(word));
+        let is_lost = |word: u64| lost.contains(&WordForm::Narrow.entry(word));
         let has_lost = |_: NodeId, node: &Node| {
             let mut has = false;
             node.each_word(|word| has |= is_lost(word));
@@ -107,11 +107,11 @@ impl LogBackend {
             self.nodes.change(id, |content| match content {
                 Content::Dense(words, _) => {
                     let words = words.iter_mut().filter(|word| is_lost(**word));
-                    words.for_each(|word| *word = MapEntry::Damaged.word());
+                    words.for_each(|word| *word = WordForm::DAMAGED);
                 }
                 Content::Sparse(entries) => {
                     let words = entries.iter_mut().filter(|(_, word)| is_lost(*word));
-                    words.for_each(|(_, word)| *word = MapEntry::Damaged.word());
+                    words.for_each(|(_, word)| *word = WordForm::DAMAGED);
                 }
                 Content::Inner(_) | Content::Lost | Content::Gone => {}
             });

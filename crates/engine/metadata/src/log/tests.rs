@@ -21,6 +21,7 @@ fn superblock() -> Superblock {
     Superblock {
         header_copy: None,
         store: gemelo_format::StoreKind::Plain,
+        words: gemelo_format::WordForm::Narrow,
         block_bytes: 512,
         pool_id: [1; 16],
         key: [2; 32],
@@ -41,14 +42,14 @@ fn backend() -> LogBackend {
     backend
 }
 
-fn store(lbn: u64, pbn: u32) -> Change {
+fn store(lbn: u64, pbn: u64) -> Change {
     let fingerprint = Fingerprint::of_hash(u128::from(pbn) << 64 | u128::from(pbn));
     Change::Store {
         volume: VOLUME,
         lbn: Lbn(lbn),
         pbn: Pbn::new(pbn).unwrap(),
         fingerprint,
-        checksum: Checksum(pbn),
+        checksum: Checksum(pbn as u32),
     }
 }
 
@@ -58,8 +59,8 @@ fn place(backend: &LogBackend, lbn: u64) -> MapEntry {
     places[0]
 }
 
-fn stored(pbn: u32) -> MapEntry {
-    MapEntry::Stored(Pbn::new(pbn).unwrap(), Checksum(pbn))
+fn stored(pbn: u64) -> MapEntry {
+    MapEntry::Stored(Pbn::new(pbn).unwrap(), Checksum(pbn as u32))
 }
 
 /// Writes the gathered pages and the table.
@@ -175,7 +176,7 @@ fn a_clone_shares_pages_until_they_change() {
     let (_directory, disk) = disk();
     let mut backend = backend();
     let mut freed = Vec::new();
-    let stores: Vec<Change> = (0..5000).map(|lbn| store(lbn, lbn as u32 + 1)).collect();
+    let stores: Vec<Change> = (0..5000).map(|lbn| store(lbn, lbn + 1)).collect();
     backend.apply(&stores, &mut freed).unwrap();
     let bytes_before = backend.totals().memory_bytes;
     let copy = VolumeId(2);
@@ -245,7 +246,7 @@ fn a_mapped_block_takes_less_than_forty_bytes() {
         let change = Change::Store {
             volume: VOLUME,
             lbn: Lbn(lbn),
-            pbn: Pbn::new(lbn as u32 + 1).unwrap(),
+            pbn: Pbn::new(lbn + 1).unwrap(),
             fingerprint,
             checksum: Checksum(7),
         };

@@ -60,7 +60,7 @@ impl LogBackend {
     }
 
     pub(super) fn check_pbn(&self, pbn: Pbn) -> Result<()> {
-        if u64::from(pbn.number()) < self.pbn_end() {
+        if pbn.number() < self.pbn_end() {
             return Ok(());
         }
         Err(MetadataError::damaged(format!(

@@ -1,7 +1,7 @@
 //! Look-ups in maps, which change nothing.
 
 use super::nodes::{Content, Node, NodeId, Nodes, distinct};
-use gemelo_format::{INNER_BITS, INNER_POSITIONS, Lbn, MAX_MAP_BITS, MapEntry};
+use gemelo_format::{INNER_BITS, INNER_POSITIONS, Lbn, MAX_MAP_BITS, MapEntry, WordForm};
 use std::ops::Range;
 
 /// The position of an LBN in an inner node.
@@ -36,7 +36,7 @@ impl Nodes {
             let near = last.filter(|(of, node)| of >> node.bits == lbn.0 >> node.bits);
             let leaf = near.map(|(_, node)| node).or_else(|| self.leaf(root, lbn.0));
             last = leaf.map(|node| (lbn.0, node));
-            leaf.map_or(MapEntry::Unmapped, |node| MapEntry::from_word(node.word(lbn.0)))
+            leaf.map_or(MapEntry::Unmapped, |node| WordForm::Narrow.entry(node.word(lbn.0)))
         }));
     }
 

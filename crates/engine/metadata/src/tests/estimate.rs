@@ -19,9 +19,9 @@ fn store(lbn: u64, pbn: u64) -> Change {
     Change::Store {
         volume: VOLUME,
         lbn: Lbn(lbn),
-        pbn: Pbn::new(pbn as u32).unwrap(),
+        pbn: Pbn::new(pbn).unwrap(),
         fingerprint: Fingerprint::of_hash(bits << 64 | bits),
-        checksum: checksum_of(pbn as u32),
+        checksum: checksum_of(pbn),
     }
 }
 

@@ -241,7 +241,7 @@ enum FailsAfter {
 fn change_until_failed(moving: &mut Move) -> Option<String> {
     let backend = &mut moving.pair.backend;
     for number in 0..1000 {
-        let (lbn, pbn) = (Lbn(number * 20), Pbn::new(100_000 + number as u32).unwrap());
+        let (lbn, pbn) = (Lbn(number * 20), Pbn::new(100_000 + number).unwrap());
         let (volume, checksum) = (VolumeId(1), checksum_of(pbn.number()));
         let fingerprint = Fingerprint::NONE;
         let change = Change::Store { volume, lbn, pbn, fingerprint, checksum };

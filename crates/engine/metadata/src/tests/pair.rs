@@ -3,12 +3,13 @@
 use super::{CACHE_BYTES, NEW, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
 use crate::{
     BackendContext, Checkpoint, Damage, Index, IndexSampling, LoadOptions, Map, MetadataBackend,
-    MovableBackend, PageWrites, Repair, Sealed, Volumes, empty, load,
+    MovableBackend, NewMetadata, PageWrites, Repair, Sealed, Volumes, empty, load,
 };
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
     BackendKind, Change, Fingerprint, Layout, Lbn, MapEntry, Pbn, Root, Superblock, VolumeId,
+    WordForm,
 };
 use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,15 +18,15 @@ use std::sync::Arc;
 /// The map of each volume, and the fingerprint of each referenced block.
 #[derive(Clone, Default)]
 pub(super) struct Model {
-    maps: BTreeMap<u32, BTreeMap<u64, u32>>,
+    maps: BTreeMap<u32, BTreeMap<u64, u64>>,
     /// The volumes of each family in their order, for backends that count a run of equal entries
     /// once.
     families: Vec<Vec<u32>>,
-    fingerprints: BTreeMap<u32, Fingerprint>,
+    fingerprints: BTreeMap<u64, Fingerprint>,
 }
 
 impl Model {
-    fn references(&self) -> BTreeMap<u32, u32> {
+    fn references(&self) -> BTreeMap<u64, u32> {
         let mut counts = BTreeMap::new();
         self.maps
             .values()
@@ -36,8 +37,8 @@ impl Model {
 
     /// The references of each block, of equal entries of volumes that follow one another only the
     /// first.
-    fn runs(&self) -> BTreeMap<u32, u32> {
-        let (mut counts, none) = (BTreeMap::new(), BTreeMap::<u64, u32>::new());
+    fn runs(&self) -> BTreeMap<u64, u32> {
+        let (mut counts, none) = (BTreeMap::new(), BTreeMap::<u64, u64>::new());
         for family in &self.families {
             let mut before = &none;
             for map in family.iter().map(|id| &self.maps[id]) {
@@ -68,9 +69,10 @@ pub(super) struct Pair {
     pub(super) is_moved: bool,
     pub(super) model: Model,
     pub(super) random: Random,
-    next_pbn: u32,
+    first_pbn: u64,
+    next_pbn: u64,
     /// PBNs that were freed and that no checkpoint needs.
-    free: Vec<u32>,
+    free: Vec<u64>,
     pub(super) generation: u64,
     /// The contents that the index has after the next opening.
     pub(super) sampling: IndexSampling,
@@ -79,12 +81,27 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn new(kind: BackendKind, seed: u64) -> Self {
+        Self::of((kind, seed), superblock(), NEW, 1)
+    }
+
+    /// A pair in a pool of 2^36 blocks, whose PBNs begin with this one.
+    pub(super) fn wide(seed: u64, first_pbn: u64) -> Self {
+        let superblock = Superblock { words: WordForm::Wide, ..superblock() };
+        let new = NewMetadata { data_blocks: WordForm::Wide.end(), ..NEW };
+        Self::of((BackendKind::Compact, seed), superblock, new, first_pbn)
+    }
+
+    fn of(
+        (kind, seed): (BackendKind, u64),
+        superblock: Superblock,
+        new: NewMetadata,
+        first_pbn: u64,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let disk = |name| Arc::new(FileDisk::create(&directory.path().join(name)).unwrap());
         let disks = PoolDisks::new(disk("data"), disk("metadata"));
-        let superblock = superblock();
         let home = BackendContext::new(Arc::clone(&disks.metadata), &superblock);
-        let backend = MovableBackend::new(empty(kind, &home, NEW));
+        let backend = MovableBackend::new(empty(kind, &home, new));
         let random = Random::new(seed);
         let (model, free) = (Model::default(), Vec::new());
         Self {
@@ -94,7 +111,8 @@ impl Pair {
             is_moved: false,
             model,
             random,
-            next_pbn: 1,
+            first_pbn,
+            next_pbn: first_pbn,
             free,
             generation: 0,
             sampling: IndexSampling::ALL,
@@ -102,7 +120,7 @@ impl Pair {
         }
     }
 
-    pub(super) fn apply(&mut self, change: &Change) -> Vec<u32> {
+    pub(super) fn apply(&mut self, change: &Change) -> Vec<u64> {
         let mut freed = Vec::new();
         self.backend.apply(std::slice::from_ref(change), &mut freed).unwrap();
         freed.into_iter().map(Pbn::number).collect()
@@ -149,7 +167,7 @@ impl Pair {
     }
 
     /// Sets a word of the model, and compares what that frees.
-    fn put(&mut self, id: u32, lbn: u64, pbn: Option<u32>, freed: &[u32]) {
+    fn put(&mut self, id: u32, lbn: u64, pbn: Option<u64>, freed: &[u64]) {
         let map = self.model.maps.get_mut(&id).unwrap();
         let before = match pbn {
             Some(pbn) => map.insert(lbn, pbn),
@@ -175,7 +193,7 @@ impl Pair {
         self.share_block(id, lbn, self.model.maps[&other][&lbn]);
     }
 
-    fn share_block(&mut self, id: u32, lbn: u64, pbn: u32) {
+    fn share_block(&mut self, id: u32, lbn: u64, pbn: u64) {
         let (volume, pbn_) = (VolumeId(id), Pbn::new(pbn).unwrap());
         let freed = self.apply(&Change::Share {
             volume,
@@ -377,8 +395,8 @@ impl Pair {
 
     /// Frees the blocks that neither the present state nor a state on disk refers to.
     pub(super) fn free_unused(&mut self) {
-        let used: BTreeSet<u32> = self.model.references().into_keys().collect();
-        self.free = (1..self.next_pbn).filter(|pbn| !used.contains(pbn)).collect();
+        let used: BTreeSet<u64> = self.model.references().into_keys().collect();
+        self.free = (self.first_pbn..self.next_pbn).filter(|pbn| !used.contains(pbn)).collect();
         self.model.fingerprints.retain(|pbn, _| used.contains(pbn));
     }
 
@@ -392,7 +410,8 @@ impl Pair {
         let mut visit = |pbn: Pbn| assert!(used.insert(pbn.number()));
         self.backend.visit_used(Pbn::FIRST, &mut visit).unwrap();
         assert!(used.iter().eq(references.keys()));
-        let (first, mut later) = (Pbn::new(self.next_pbn / 2 + 1).unwrap(), BTreeSet::new());
+        let middle = u64::midpoint(self.first_pbn, self.next_pbn) + 1;
+        let (first, mut later) = (Pbn::new(middle).unwrap(), BTreeSet::new());
         self.backend.visit_used(first, &mut |pbn| assert!(later.insert(pbn.number()))).unwrap();
         assert!(later.iter().eq(used.range(first.number()..)));
         for (id, map) in &self.model.maps {
@@ -422,7 +441,7 @@ impl Pair {
         }
     }
 
-    fn compare_map(&self, volume: VolumeId, map: &BTreeMap<u64, u32>) {
+    fn compare_map(&self, volume: VolumeId, map: &BTreeMap<u64, u64>) {
         assert_eq!(self.backend.mapped_blocks(volume), map.len() as u64);
         let (mut next, mut places) = (Lbn(0), Vec::new());
         for (lbn, pbn) in map {

@@ -49,19 +49,19 @@ impl DiskLayer for CountingDisk {
 /// The number of LBNs, each with leaves of its own in the map, the counts and the fingerprints.
 const LEAVES: u64 = 150;
 
-fn pbn_of(leaf: u64) -> u32 {
-    (leaf * Part::Counts.array_entries() as u64 + 1) as u32
+fn pbn_of(leaf: u64) -> u64 {
+    leaf * Part::Counts.array_entries() as u64 + 1
 }
 
 fn lbn_of(leaf: u64) -> Lbn {
     Lbn(leaf * Part::Map.array_entries() as u64)
 }
 
-fn fingerprint_of(pbn: u32) -> Fingerprint {
+fn fingerprint_of(pbn: u64) -> Fingerprint {
     Fingerprint::of_hash(u128::from(pbn) << 96 | u128::from(pbn))
 }
 
-fn store(leaf: u64, pbn: u32) -> Change {
+fn store(leaf: u64, pbn: u64) -> Change {
     Change::Store {
         volume: VolumeId(1),
         lbn: lbn_of(leaf),
@@ -178,7 +178,7 @@ fn a_replay_reads_as_many_pages_as_were_counted() {
             assert_eq!(pair.backend.replay_reads(), counted, "{kind:?}");
             pair.apply(&Change::Clone {
                 source: VolumeId(1),
-                volume: VolumeId(1 + fresh),
+                volume: VolumeId(1 + fresh as u32),
                 name: format!("v{fresh}"),
                 read_only: true,
                 created_s: None,

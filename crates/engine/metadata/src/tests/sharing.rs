@@ -78,8 +78,8 @@ fn checkpoint(pair: &mut Pair) -> Root {
     root
 }
 
-fn store(volume: VolumeId, lbn: u64, pbn: u32) -> Change {
-    let bits = u128::from(mix64(u64::from(pbn)));
+fn store(volume: VolumeId, lbn: u64, pbn: u64) -> Change {
+    let bits = u128::from(mix64(pbn));
     Change::Store {
         volume,
         lbn: Lbn(lbn),
@@ -104,7 +104,7 @@ fn filled(kind: BackendKind) -> (Pair, Root) {
     let mut pair = Pair::new(kind, 1);
     pair.apply(&Change::Create(record(VOLUME.0, VOLUME_BLOCKS * 512)));
     for lbn in 0..BLOCKS {
-        pair.apply(&store(VOLUME, lbn, lbn as u32 + 1));
+        pair.apply(&store(VOLUME, lbn, lbn + 1));
     }
     let root = checkpoint(&mut pair);
     (pair, root)
@@ -166,7 +166,7 @@ fn a_chain_of_snapshots_costs_what_differs() {
             pair.apply(&clone_of(VOLUME, number + 2));
             let lbn = u64::from(number) * 7 % BLOCKS;
             words.push((lbn, place(&pair, VOLUME.0, lbn)));
-            pair.apply(&store(VOLUME, lbn, 5001 + number));
+            pair.apply(&store(VOLUME, lbn, 5001 + u64::from(number)));
             if number % 100 == 50 {
                 checkpoint(&mut pair);
             }
@@ -202,7 +202,7 @@ fn the_layers_over_a_map_are_bounded() {
         pair.reload_with(&root, 64 << 20);
         let mut pressures = Vec::new();
         for number in 0..300 {
-            pair.apply(&store(VOLUME, 0, 6000 + number));
+            pair.apply(&store(VOLUME, 0, 6000 + u64::from(number)));
             pair.apply(&clone_of(VOLUME, number + 2));
             pressures.push(pair.backend.pressure());
         }
@@ -235,7 +235,7 @@ fn a_removal_gives_up_what_no_other_volume_has() {
     }
 }
 
-fn counts<const N: usize>(pair: &Pair, pbns: [u32; N]) -> [u32; N] {
+fn counts<const N: usize>(pair: &Pair, pbns: [u64; N]) -> [u32; N] {
     let mut counts = Vec::new();
     let pbns = pbns.map(|pbn| Pbn::new(pbn).unwrap());
     pair.backend.counts(&pbns, &mut counts).unwrap();
@@ -275,7 +275,7 @@ fn equal_entries_of_neighbours_are_one_reference() {
     }
 }
 
-fn share(volume: VolumeId, lbn: u64, pbn: u32) -> Change {
+fn share(volume: VolumeId, lbn: u64, pbn: u64) -> Change {
     let (lbn, pbn_) = (Lbn(lbn), Pbn::new(pbn).unwrap());
     Change::Share { volume, lbn, pbn: pbn_, checksum: checksum_of(pbn) }
 }
@@ -336,7 +336,7 @@ fn a_change_after_a_snapshot_reads_the_counts_of_its_own_blocks() {
         let mut pair = Pair::new(kind, 1);
         pair.apply(&Change::Create(record(VOLUME.0, VOLUME_BLOCKS * 512)));
         // The blocks of one leaf have their counts in as many pages.
-        let pbn = |lbn: u64| (lbn % 150 * 1024 + lbn / 150 + 1) as u32;
+        let pbn = |lbn: u64| lbn % 150 * 1024 + lbn / 150 + 1;
         (0..BLOCKS).for_each(|lbn| drop(pair.apply(&store(VOLUME, lbn, pbn(lbn)))));
         checkpoint(&mut pair);
         pair.apply(&clone_of(VOLUME, 2));
@@ -346,7 +346,7 @@ fn a_change_after_a_snapshot_reads_the_counts_of_its_own_blocks() {
         while pair.backend.catch_up().unwrap() {}
         let (before, memory) = (misses(&pair), pair.backend.totals().memory_bytes);
         for leaf in 0..9 {
-            assert_eq!(pair.apply(&store(VOLUME, leaf * 512, 1000 + leaf as u32)), []);
+            assert_eq!(pair.apply(&store(VOLUME, leaf * 512, 1000 + leaf)), []);
         }
         // The pages above the leaves, and nine leaves. The snapshot has every old block.
         assert!(misses(&pair) - before <= 12, "{kind:?}: {}", misses(&pair) - before);

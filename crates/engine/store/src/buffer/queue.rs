@@ -92,7 +92,7 @@ mod tests {
             let (mut queue, mut map) = (Queue::new(), BTreeMap::new());
             let mut left = Vec::new();
             for _ in 0..500 {
-                let pbn = Pbn::new(random.below(1000) as u32 + 1).unwrap();
+                let pbn = Pbn::new(random.below(1000) + 1).unwrap();
                 match random.below(5) {
                     0 | 1 => assert!(map.insert(queue.push(pbn), pbn).is_none(), "seed {seed}"),
                     2 if !left.is_empty() => {

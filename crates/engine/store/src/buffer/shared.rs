@@ -276,7 +276,7 @@ impl Shared {
             }
             guarded.wait(&self.settled);
         }
-        self.cache.forget(first.number()..first.number().saturating_add(count));
+        self.cache.forget(first.number()..first.number() + u64::from(count));
         self.note_contents(&guarded);
         // A writer may have waited for the room that is there now.
         self.settled.notify_all();
@@ -318,7 +318,7 @@ impl Shared {
 
     /// Forgets what the cache has of a PBN.
     pub(super) fn forget_cached(&self, pbn: Pbn) {
-        self.cache.forget(pbn.number()..pbn.number().saturating_add(1));
+        self.cache.forget(pbn.number()..pbn.number() + 1);
     }
 
     /// Tells the threads to write out everything that can be written, and to end.

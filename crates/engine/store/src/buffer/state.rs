@@ -265,11 +265,11 @@ impl State {
         let oldest = self.queue.pbns().find(|pbn| self.is_ready(*pbn));
         let Some(oldest) = oldest else { return false };
         let (mut first, mut count) = (oldest.number(), 1);
-        let is_ready = |number: u32| Pbn::new(number).is_some_and(|pbn| self.is_ready(pbn));
+        let is_ready = |number: u64| Pbn::new(number).is_some_and(|pbn| self.is_ready(pbn));
         while count < most && first.checked_sub(1).is_some_and(is_ready) {
             (first, count) = (first - 1, count + 1);
         }
-        let next = |count: usize| first.checked_add(u32::try_from(count).ok()?);
+        let next = |count: usize| first.checked_add(count as u64);
         while count < most && next(count).is_some_and(is_ready) {
             count += 1;
         }
@@ -347,9 +347,9 @@ impl State {
     /// Forgets the contents of these PBNs that are not being written. Returns whether none is being
     /// written.
     pub(super) fn forget(&mut self, first: Pbn, count: u32) -> bool {
-        let numbers = first.number()..first.number().saturating_add(count);
+        let numbers = first.number()..first.number() + u64::from(count);
         // The shorter one of the range and the table is searched.
-        let pbns: Vec<Pbn> = if numbers.len() <= self.held.len() {
+        let pbns: Vec<Pbn> = if u64::from(count) <= self.held.len() as u64 {
             numbers.filter_map(Pbn::new).collect()
         } else {
             let held = self.held.iter().map(|held| held.pbn);

@@ -17,22 +17,22 @@ const BLOCK: usize = 512;
 
 #[derive(Default)]
 struct Below {
-    contents: BTreeMap<u32, Vec<u8>>,
-    durable: BTreeMap<u32, Vec<u8>>,
+    contents: BTreeMap<u64, Vec<u8>>,
+    durable: BTreeMap<u64, Vec<u8>>,
     /// PBNs that are being written at this moment.
-    writing: BTreeSet<u32>,
+    writing: BTreeSet<u64>,
     /// Writes of these fail, this often and in this way.
-    failing: BTreeMap<u32, (u32, io::ErrorKind)>,
+    failing: BTreeMap<u64, (u32, io::ErrorKind)>,
     /// The next write panics.
     panics: bool,
     /// The PBNs of each list of writes.
-    lists: Vec<Vec<u32>>,
+    lists: Vec<Vec<u64>>,
     /// Writes wait while it is true.
     is_held: bool,
     /// There is no space for these PBNs.
-    without_space: BTreeSet<u32>,
+    without_space: BTreeSet<u64>,
     /// Reads of these wait for the medium.
-    cold: BTreeSet<u32>,
+    cold: BTreeSet<u64>,
     /// Calls that reserve space ahead, and the number from which on none is wanted.
     reserved_ahead: u32,
     max_reserved_ahead: u32,
@@ -47,11 +47,11 @@ struct TestStore {
 
 impl TestStore {
     /// Fails writes of a PBN for lack of space.
-    fn fail(&self, pbn: u32, times: u32) {
+    fn fail(&self, pbn: u64, times: u32) {
         self.fail_with(pbn, times, io::ErrorKind::StorageFull);
     }
 
-    fn fail_with(&self, pbn: u32, times: u32, kind: io::ErrorKind) {
+    fn fail_with(&self, pbn: u64, times: u32, kind: io::ErrorKind) {
         self.below.lock().failing.insert(pbn, (times, kind));
     }
 
@@ -108,7 +108,7 @@ impl StoreRoom for TestStore {
 
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
         let mut below = self.below.lock();
-        for pbn in first.number()..first.number() + count {
+        for pbn in first.number()..first.number() + u64::from(count) {
             assert!(!below.writing.contains(&pbn), "{pbn} is discarded while it is written");
             below.contents.remove(&pbn);
         }
@@ -150,7 +150,7 @@ impl Store for TestStore {
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
-        let pbns: Vec<u32> = writes.iter().map(|write| write.pbn.number()).collect();
+        let pbns: Vec<u64> = writes.iter().map(|write| write.pbn.number()).collect();
         let mut below = self.below.lock();
         let panics = std::mem::take(&mut below.panics);
         assert!(!panics, "a defect that the test has put in");
@@ -213,7 +213,7 @@ fn buffer_with(slots: u64, cached: u64, background: bool) -> (Arc<TestStore>, Wr
     (store, buffer)
 }
 
-fn pbn(number: u32) -> Pbn {
+fn pbn(number: u64) -> Pbn {
     Pbn::new(number).unwrap()
 }
 
@@ -221,7 +221,7 @@ fn content(id: u64) -> Vec<u8> {
     id.to_le_bytes().repeat(BLOCK / 8)
 }
 
-fn write(store: &dyn Store, list: &[(u32, u64)]) -> Vec<bool> {
+fn write(store: &dyn Store, list: &[(u64, u64)]) -> Vec<bool> {
     let contents: Vec<Vec<u8>> = list.iter().map(|(_, id)| content(*id)).collect();
     let pairs = list.iter().zip(&contents);
     let mut writes: Vec<ContentWrite<'_>> =
@@ -231,7 +231,7 @@ fn write(store: &dyn Store, list: &[(u32, u64)]) -> Vec<bool> {
 }
 
 /// The ids of the contents, by their last bytes.
-fn read(store: &dyn Store, list: &[u32]) -> Vec<u64> {
+fn read(store: &dyn Store, list: &[u64]) -> Vec<u64> {
     let mut buffers = vec![[0u8; 8]; list.len()];
     let pairs = list.iter().zip(&mut buffers);
     let mut reads: Vec<ContentRead<'_>> =
@@ -242,7 +242,7 @@ fn read(store: &dyn Store, list: &[u32]) -> Vec<u64> {
 }
 
 /// The ids of the contents, which are read as wholes, so that they go through the cache.
-fn read_whole(store: &dyn Store, list: &[u32], is_ready: bool) -> Vec<u64> {
+fn read_whole(store: &dyn Store, list: &[u64], is_ready: bool) -> Vec<u64> {
     let mut buffers = vec![vec![0xff; BLOCK]; list.len()];
     let pairs = list.iter().zip(&mut buffers);
     let mut reads: Vec<ContentRead<'_>> =
@@ -279,7 +279,7 @@ fn a_write_stays_in_memory_until_a_sync_and_leaves_in_runs() {
 fn a_full_buffer_makes_a_writer_wait_and_counts_it() {
     for background in [false, true] {
         let (store, buffer) = buffer(3, background);
-        let list: Vec<(u32, u64)> = (1..50).map(|number| (number * 2, 5)).collect();
+        let list: Vec<(u64, u64)> = (1..50).map(|number| (number * 2, 5)).collect();
         assert!(write(&buffer, &list).iter().all(|is_ok| *is_ok));
         let figures = buffer.figures();
         assert!(figures.held_bytes <= 3 * BLOCK as u64);
@@ -354,14 +354,14 @@ fn a_single_write_is_written_out_in_the_background() {
 fn a_content_that_is_set_aside_can_be_replaced_until_it_has_to_be_written() {
     let (store, buffer) = buffer(2, true);
     let is_written =
-        |number: u32, id: u64| store.below.lock().contents.get(&number) == Some(&content(id));
-    let until_written = |number: u32, id: u64| {
+        |number: u64, id: u64| store.below.lock().contents.get(&number) == Some(&content(id));
+    let until_written = |number: u64, id: u64| {
         while !is_written(number, id) {
             std::thread::yield_now();
         }
     };
     // A thread may have begun to write it before it is set aside.
-    let set_aside = |number: u32, id: u64| loop {
+    let set_aside = |number: u64, id: u64| loop {
         write(&buffer, &[(number, id - 1)]);
         buffer.set_aside(pbn(number));
         if buffer.replace_waiting(pbn(number), &content(id)) {

@@ -11,9 +11,13 @@ const MAX_REMEMBERED: usize = 1 << 18;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Mark {
-    /// 0 for a place that nothing has taken.
-    number: u32,
+    /// The lower half of a PBN's number; 0 for a place that nothing has taken.
+    low: u32,
     at: u32,
+}
+
+const fn low_of(pbn: Pbn) -> u32 {
+    pbn.number() as u32
 }
 
 /// The last PBNs that were noted, by their hashes. One may be missing; a cache is as right without
@@ -39,7 +43,7 @@ impl Ghost {
             self.marks = vec![Mark::default(); (self.most * PLACES).next_power_of_two()];
         }
         self.noted = self.noted.wrapping_add(1);
-        let mark = Mark { number: pbn.number(), at: self.noted };
+        let mark = Mark { low: low_of(pbn), at: self.noted };
         if let Some(place) = self.place(pbn) {
             *place = mark;
         }
@@ -48,13 +52,13 @@ impl Ghost {
     /// Returns whether a PBN is among the last ones.
     pub(super) fn knows(&mut self, pbn: Pbn) -> bool {
         let (noted, most) = (self.noted, self.most);
-        let mark = self.place(pbn).filter(|mark| mark.number == pbn.number());
+        let mark = self.place(pbn).filter(|mark| mark.low == low_of(pbn));
         mark.is_some_and(|mark| (noted.wrapping_sub(mark.at) as usize) < most)
     }
 
     /// Forgets a PBN.
     pub(super) fn forget(&mut self, pbn: Pbn) {
-        if let Some(mark) = self.place(pbn).filter(|mark| mark.number == pbn.number()) {
+        if let Some(mark) = self.place(pbn).filter(|mark| mark.low == low_of(pbn)) {
             *mark = Mark::default();
         }
     }
@@ -70,7 +74,7 @@ impl Ghost {
 mod tests {
     use super::*;
 
-    fn pbn(number: u32) -> Pbn {
+    fn pbn(number: u64) -> Pbn {
         Pbn::new(number).unwrap()
     }
 
@@ -79,7 +83,7 @@ mod tests {
         let mut ghost = Ghost::new(1000);
         assert!(!ghost.knows(pbn(1)));
         (1..3000).for_each(|number| ghost.note(pbn(number)));
-        let found: Vec<u32> = (1..3500).filter(|number| ghost.knows(pbn(*number))).collect();
+        let found: Vec<u64> = (1..3500).filter(|number| ghost.knows(pbn(*number))).collect();
         assert!(found.iter().all(|number| (2000..3000).contains(number)), "{found:?}");
         assert!(found.len() > 600, "{} of 1000", found.len());
         found.iter().for_each(|number| ghost.forget(pbn(*number)));

@@ -43,7 +43,7 @@ const MIN_SHARD_CONTENTS: usize = 1024;
 
 /// The hash of a PBN in tables.
 pub(crate) fn hash(pbn: Pbn) -> u64 {
-    mix_pair(u64::from(pbn.number()), 0)
+    mix_pair(pbn.number(), 0)
 }
 
 /// A cache of contents; see the module.
@@ -154,13 +154,14 @@ impl ContentCache {
     }
 
     /// Forgets the contents of PBNs with these numbers, which have changed on the disk.
-    pub(crate) fn forget(&self, numbers: Range<u32>) {
+    pub(crate) fn forget(&self, numbers: Range<u64>) {
         if self.is_off() {
             return;
         }
         // The shorter one of the range and the table is searched. Few numbers are searched for in
         // any case, because that takes one lock.
-        if numbers.len() <= 1 << NEIGHBOURS_SHIFT || numbers.len() <= self.contents() {
+        let count = numbers.end - numbers.start;
+        if count <= 1 << NEIGHBOURS_SHIFT || count <= self.contents() as u64 {
             let mut locking = self.locking();
             for pbn in numbers.filter_map(Pbn::new) {
                 locking.shard(pbn).into_iter().for_each(|shard| shard.forget(pbn));

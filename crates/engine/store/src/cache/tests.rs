@@ -4,13 +4,13 @@ use super::*;
 use crate::ContentRead;
 use crate::memory::fill;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const BLOCK: usize = 8;
 /// Enough for several shards.
 const CONTENTS: usize = 5 * MIN_SHARD_CONTENTS;
 
-fn pbn(number: u32) -> Pbn {
+fn pbn(number: u64) -> Pbn {
     Pbn::new(number).unwrap()
 }
 
@@ -19,14 +19,15 @@ fn cache(contents: usize) -> ContentCache {
 }
 
 /// Keeps contents with their own numbers as bytes.
-fn keep(cache: &ContentCache, numbers: Range<u32>) {
-    let mut memory = Memory::new(BLOCK, numbers.len());
+fn keep(cache: &ContentCache, numbers: Range<u64>) {
+    let count = (numbers.end - numbers.start) as usize;
+    let mut memory = Memory::new(BLOCK, count);
     while let Some(step) = memory.begin_step() {
         memory.add_step(step.make());
     }
-    let slots = memory.take(numbers.len()).into_iter();
+    let slots = memory.take(count).into_iter();
     let contents = numbers.zip(slots).map(|(number, mut slot)| {
-        fill(&mut slot, &u64::from(number).to_le_bytes());
+        fill(&mut slot, &number.to_le_bytes());
         (pbn(number), slot)
     });
     let mut given = 0;
@@ -37,16 +38,16 @@ fn keep(cache: &ContentCache, numbers: Range<u32>) {
     assert_eq!(memory.free(), given, "a slot for each, and nobody else has it");
 }
 
-fn found(cache: &ContentCache, numbers: Range<u32>) -> Vec<u32> {
+fn found(cache: &ContentCache, numbers: Range<u64>) -> Vec<u64> {
     numbers.filter(|number| cache.find(pbn(*number)).is_some()).collect()
 }
 
 /// Reads a list as the owner of a cache does. `below` fills a content.
 fn read(
     cache: &ContentCache,
-    numbers: &[u32],
+    numbers: &[u64],
     purpose: Purpose,
-    below: &dyn Fn(u32, &mut [u8]) -> std::io::Result<()>,
+    below: &dyn Fn(u64, &mut [u8]) -> std::io::Result<()>,
 ) -> Vec<u64> {
     let mut buffers = vec![[0u8; BLOCK]; numbers.len()];
     let pairs = numbers.iter().zip(&mut buffers);
@@ -73,15 +74,15 @@ fn read(
 fn contents_are_spread_and_none_is_found_once_it_is_forgotten() {
     let cache = cache(CONTENTS);
     assert_eq!(cache.parts.len(), 5);
-    keep(&cache, 1..CONTENTS as u32);
-    assert!(found(&cache, 1..CONTENTS as u32).len() > CONTENTS * 9 / 10);
+    keep(&cache, 1..CONTENTS as u64);
+    assert!(found(&cache, 1..CONTENTS as u64).len() > CONTENTS * 9 / 10);
     assert_eq!(cache.find(pbn(777)).map(|slot| slot[0]), Some((777 % 256) as u8));
     let figures = cache.figures();
     assert_eq!(figures.capacity_bytes, (CONTENTS * BLOCK) as u64);
     assert!(figures.held_bytes <= figures.capacity_bytes);
     cache.forget(100..300);
     assert!(found(&cache, 100..300).is_empty() && !found(&cache, 1..100).is_empty());
-    cache.forget(1000..u32::MAX);
+    cache.forget(1000..u64::MAX);
     assert!(found(&cache, 1000..6000).is_empty() && !found(&cache, 300..1000).is_empty());
 }
 
@@ -90,13 +91,13 @@ fn contents_are_spread_and_none_is_found_once_it_is_forgotten() {
 fn a_cache_of_any_size_takes_memory_by_what_it_holds() {
     let cache = cache(usize::MAX / BLOCK);
     keep(&cache, 1..3000);
-    assert_eq!(found(&cache, 1..3001), (1..3000).collect::<Vec<u32>>());
-    let below = |number: u32, buffer: &mut [u8]| {
-        buffer.copy_from_slice(&u64::from(number).to_le_bytes());
+    assert_eq!(found(&cache, 1..3001), (1..3000).collect::<Vec<u64>>());
+    let below = |number: u64, buffer: &mut [u8]| {
+        buffer.copy_from_slice(&number.to_le_bytes());
         Ok(())
     };
     assert_eq!(read(&cache, &[3000, 3000], Purpose::Ready, &below), [3000, 3000]);
-    cache.forget(1..u32::MAX);
+    cache.forget(1..u64::MAX);
     assert!(found(&cache, 1..3001).is_empty());
 }
 
@@ -104,8 +105,8 @@ fn a_cache_of_any_size_takes_memory_by_what_it_holds() {
 fn a_cache_without_memory_holds_nothing() {
     let cache = cache(0);
     keep(&cache, 1..10);
-    let below = |number: u32, buffer: &mut [u8]| {
-        buffer.copy_from_slice(&u64::from(number).to_le_bytes());
+    let below = |number: u64, buffer: &mut [u8]| {
+        buffer.copy_from_slice(&number.to_le_bytes());
         Ok(())
     };
     assert!(cache.is_off() && found(&cache, 1..10).is_empty());
@@ -118,8 +119,8 @@ fn a_cache_without_memory_holds_nothing() {
 #[test]
 fn a_cache_is_filled_at_once_after_a_wait_and_else_by_the_second_read() {
     let cache = cache(100);
-    let below = |number: u32, buffer: &mut [u8]| {
-        buffer.copy_from_slice(&u64::from(number).to_le_bytes());
+    let below = |number: u64, buffer: &mut [u8]| {
+        buffer.copy_from_slice(&number.to_le_bytes());
         if number == 7 { Err(std::io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     };
     assert_eq!(read(&cache, &[1, 2], Purpose::Wait, &below), [1, 2]);
@@ -137,8 +138,8 @@ fn a_cache_is_filled_at_once_after_a_wait_and_else_by_the_second_read() {
 fn a_cache_of_written_contents_alone_is_filled_by_no_read() {
     let cache = ContentCache::new(BLOCK, ((100 * BLOCK) as u64, false), false);
     keep(&cache, 1..3);
-    let below = |number: u32, buffer: &mut [u8]| {
-        buffer.copy_from_slice(&u64::from(number).to_le_bytes());
+    let below = |number: u64, buffer: &mut [u8]| {
+        buffer.copy_from_slice(&number.to_le_bytes());
         Ok(())
     };
     for purpose in [Purpose::Wait, Purpose::Ready, Purpose::Ready] {
@@ -150,13 +151,13 @@ fn a_cache_of_written_contents_alone_is_filled_by_no_read() {
 /// Reads that overlap in all ways, of threads that all begin at once, read each content once.
 #[test]
 fn contents_that_are_missed_at_the_same_time_are_read_once() {
-    const THREADS: u32 = 8;
+    const THREADS: u64 = 8;
     let cache = cache(CONTENTS);
-    let (reads, begun) = (AtomicUsize::new(0), AtomicU32::new(0));
-    let below = |number: u32, buffer: &mut [u8]| {
+    let (reads, begun) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let below = |number: u64, buffer: &mut [u8]| {
         reads.fetch_add(1, Ordering::SeqCst);
         std::thread::yield_now();
-        buffer.copy_from_slice(&u64::from(number).to_le_bytes());
+        buffer.copy_from_slice(&number.to_le_bytes());
         Ok(())
     };
     std::thread::scope(|scope| {
@@ -167,12 +168,12 @@ fn contents_that_are_missed_at_the_same_time_are_read_once() {
                 while begun.load(Ordering::SeqCst) < THREADS {
                     std::hint::spin_loop();
                 }
-                for list in 0..50u32 {
+                for list in 0..50u64 {
                     // The lists go through the same contents in other orders, and have some twice.
-                    let mut numbers: Vec<u32> = (1..=20).map(|at| list * 20 + at).collect();
+                    let mut numbers: Vec<u64> = (1..=20).map(|at| list * 20 + at).collect();
                     numbers.rotate_left((thread * 5 % 20) as usize);
                     numbers.extend_from_within(..7);
-                    let wanted: Vec<u64> = numbers.iter().copied().map(u64::from).collect();
+                    let wanted: Vec<u64> = numbers.clone();
                     assert_eq!(read(cache, &numbers, Purpose::Wait, below), wanted);
                 }
             });
@@ -186,8 +187,8 @@ fn contents_that_are_missed_at_the_same_time_are_read_once() {
 fn a_reader_that_fails_keeps_nobody_waiting() {
     let cache = cache(100);
     let tries = AtomicUsize::new(0);
-    let below = |number: u32, buffer: &mut [u8]| {
-        buffer.copy_from_slice(&u64::from(number).to_le_bytes());
+    let below = |number: u64, buffer: &mut [u8]| {
+        buffer.copy_from_slice(&number.to_le_bytes());
         match tries.fetch_add(1, Ordering::SeqCst) {
             0 => Err(std::io::ErrorKind::Other.into()),
             1 => panic!("a defect that the test has put in"),
@@ -206,7 +207,7 @@ fn a_reader_that_fails_keeps_nobody_waiting() {
 /// the read.
 #[test]
 fn a_read_never_sees_what_was_there_before_it() {
-    const NUMBERS: u32 = 40;
+    const NUMBERS: u64 = 40;
     const ROUNDS: u64 = 3000;
     let cache = cache(24);
     let zeros = || (0..=NUMBERS).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
@@ -214,9 +215,9 @@ fn a_read_never_sees_what_was_there_before_it() {
     let (disk, known) = (zeros(), zeros());
     let (cache, disk, known) = (&cache, &disk, &known);
     let load =
-        |list: &[AtomicU32], number: u32| u64::from(list[number as usize].load(Ordering::SeqCst));
-    let stored = |number: u32| load(disk, number);
-    let below = |number: u32, buffer: &mut [u8]| {
+        |list: &[AtomicU32], number: u64| u64::from(list[number as usize].load(Ordering::SeqCst));
+    let stored = |number: u64| load(disk, number);
+    let below = |number: u64, buffer: &mut [u8]| {
         let id = stored(number);
         std::thread::yield_now();
         buffer.copy_from_slice(&id.to_le_bytes());
@@ -228,8 +229,7 @@ fn a_read_never_sees_what_was_there_before_it() {
             scope.spawn(move || {
                 let mut random = gemelo_base::random::Random::new(thread);
                 for _ in 0..ROUNDS {
-                    let numbers: Vec<u32> =
-                        (0..5).map(|_| 1 + random.below(NUMBERS.into()) as u32).collect();
+                    let numbers: Vec<u64> = (0..5).map(|_| 1 + random.below(NUMBERS)).collect();
                     let before: Vec<u64> =
                         numbers.iter().map(|number| load(known, *number)).collect();
                     let purpose = if random.below(2) == 0 { Purpose::Ready } else { Purpose::Wait };
@@ -243,9 +243,9 @@ fn a_read_never_sees_what_was_there_before_it() {
             let mut memory = Memory::new(BLOCK, 4);
             let step = memory.begin_step().unwrap();
             memory.add_step(step.make());
-            let mut newest: BTreeMap<u32, u32> = BTreeMap::new();
+            let mut newest: BTreeMap<u64, u32> = BTreeMap::new();
             for _ in 0..ROUNDS {
-                let number = 1 + random.below(NUMBERS.into()) as u32;
+                let number = 1 + random.below(NUMBERS);
                 let id = newest.get(&number).map_or(1, |id| id + 1);
                 newest.insert(number, id);
                 disk[number as usize].store(id, Ordering::SeqCst);

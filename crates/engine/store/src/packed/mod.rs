@@ -46,7 +46,7 @@ pub struct PackedStore {
 /// The number by which the store below knows a block.
 #[must_use]
 pub const fn block_number(block: u32) -> Option<Pbn> {
-    Pbn::new(block)
+    Pbn::new(block as u64)
 }
 
 fn invalid(what: &str) -> io::Error {

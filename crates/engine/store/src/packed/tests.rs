@@ -14,6 +14,7 @@ pub(crate) fn superblock(block_bytes: u32) -> Superblock {
         fingerprint: FingerprintKind::Blake3,
         ring_pages: 8,
         header_copy: None,
+        words: gemelo_format::WordForm::Narrow,
         store: StoreKind::Packed(Compression::Lz4),
     }
 }

@@ -70,7 +70,7 @@ pub(super) struct Collector {
     bytes_per_s: u64,
     allowed_bytes: u64,
     at_ns: u64,
-    next: u32,
+    next: u64,
 }
 
 impl Collector {

@@ -24,6 +24,12 @@ impl Engine {
         if self.state().backend().kind() == kind {
             return Ok(());
         }
+        if !kind.has_words(self.superblock.words) {
+            return Err(VolumeError::BadOption {
+                what: format!("backend {}", kind.name()),
+                rule: "a pool that was made for 2^32 blocks or more can only have compact".into(),
+            });
+        }
         if !self.log.begin_move(kind)? {
             return Err(VolumeError::Moving);
         }

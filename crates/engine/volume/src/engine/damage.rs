@@ -29,11 +29,11 @@ pub struct DamagedBlock {
     /// The number of the block in the volume.
     pub lbn: u64,
     /// The number of the block in the data store.
-    pub pbn: u32,
+    pub pbn: u64,
 }
 
 /// The place where a damaged block was found: volume, LBN and PBN.
-type Noted = (VolumeId, u64, u32);
+type Noted = (VolumeId, u64, u64);
 
 /// The damaged blocks of an open pool.
 pub(super) struct Damages {

@@ -209,7 +209,7 @@ fn windows(data_blocks: u64, most: u64) -> impl Iterator<Item = Range<u64>> {
 
 /// The place of a PBN in a window.
 fn place_in(window: &Range<u64>, pbn: Pbn) -> Option<usize> {
-    let number = u64::from(pbn.number());
+    let number = pbn.number();
     if !window.contains(&number) {
         return None;
     }
@@ -320,19 +320,19 @@ mod tests {
         for seed in 0..20 {
             let mut random = Random::new(seed);
             let data_blocks = 40 + random.below(40);
-            let mut own: BTreeMap<u32, (u32, bool)> = BTreeMap::new();
+            let mut own: BTreeMap<u64, (u32, bool)> = BTreeMap::new();
             let mut references = Vec::new();
             for _ in 0..random.below(3000) {
                 // A few blocks get hundreds of references.
                 let range = if random.below(3) == 0 { data_blocks - 1 } else { 4 };
-                let number = 1 + random.below(range) as u32;
+                let number = 1 + random.below(range);
                 let is_in_shared_part = random.below(200) == 0;
                 let entry = own.entry(number).or_default();
                 *entry = (entry.0 + 1, entry.1 | is_in_shared_part);
                 references.push((Pbn::new(number).unwrap(), is_in_shared_part));
             }
             let foreign: Vec<u32> = (0..data_blocks).map(|_| random.below(2) as u32).collect();
-            let is_exclusive = |(number, (_, is_shared)): (&u32, &(u32, bool))| {
+            let is_exclusive = |(number, (_, is_shared)): (&u64, &(u32, bool))| {
                 !is_shared && foreign[*number as usize] == 0
             };
             let expected = own.iter().filter(|entry| is_exclusive(*entry)).count() as u64;

@@ -280,7 +280,7 @@ impl Engine {
         // If two threads grow the pool, the second compares with the size set by the first.
         let _alone = self.catalogue.change();
         let now = self.state().backend().totals().data_blocks;
-        let most = self.superblock.store.max_blocks();
+        let most = self.superblock.max_blocks();
         if data_blocks < now || data_blocks > most {
             let size = |blocks: u64| {
                 format_exact_size(blocks.saturating_mul(u64::from(self.superblock.block_bytes)))
@@ -288,9 +288,10 @@ impl Engine {
             return Err(VolumeError::BadOption {
                 what: format!("capacity {}", size(data_blocks)),
                 rule: format!(
-                    "the pool has {} and can only grow, to less than {}",
+                    "the pool has {} and can only grow, to {} at most: a pool that is made for \
+                     more, or with larger blocks, can have more",
                     size(now),
-                    size(most + 1)
+                    size(most)
                 ),
             });
         }

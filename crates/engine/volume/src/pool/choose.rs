@@ -32,7 +32,8 @@ impl PoolOptions {
         (cache_bytes, sampling): (u64, IndexSampling),
     ) -> Result<ChosenBackend> {
         let mut too_large = Vec::new();
-        for backend in TRIED {
+        let possible = TRIED.into_iter().filter(|backend| backend.has_words(self.words()));
+        for backend in possible {
             let options = Self { backend, ..self.clone() };
             let FullPool { needs, .. } = options.needs(1.0, (cache_bytes, sampling))?;
             if needs.memory_bytes <= memory_bytes {

@@ -8,7 +8,7 @@ use gemelo_disk::DiskError;
 use gemelo_format::{
     BackendKind, COPIES, Compression, DiskRole, FingerprintKind, FlushMark, FlushMarks,
     MAX_PACKED_BLOCK_BYTES, PAGE_BYTES, Page, Pbn, PoolSeed, Regions, Root, SlotWrite, StoreKind,
-    Superblock, is_block_size,
+    Superblock, WordForm, is_block_size,
 };
 use gemelo_metadata::{BackendContext, IndexSampling, Needs, NewMetadata, PlannedPool, Sealed};
 use gemelo_store::PoolDisks;
@@ -35,6 +35,9 @@ pub struct PoolOptions {
     pub block_bytes: u32,
     /// Size of the data store in bytes. A file is sparse; a device must be at least this large.
     pub capacity_bytes: u64,
+    /// The size in bytes to which the data store may be grown, if that is more. A pool with room
+    /// for 2^32 blocks or more needs the backend `compact`, and its maps have checksums of 28 bits.
+    pub max_capacity_bytes: u64,
     /// The hash of a content that is its fingerprint.
     pub fingerprint: FingerprintKind,
     /// The backend of the metadata.
@@ -69,6 +72,7 @@ impl Default for PoolOptions {
         Self {
             block_bytes: 4096,
             capacity_bytes: 64 << 30,
+            max_capacity_bytes: 0,
             fingerprint: FingerprintKind::Blake3,
             backend: BackendKind::Log,
             journal_bytes: None,
@@ -83,8 +87,9 @@ impl Default for PoolOptions {
 
 /// The block of the header and that of its copy.
 const RESERVED_BLOCKS: u64 = 2;
-/// Bits of memory for each block in the map of free blocks.
-const FREE_BITS: u64 = 2;
+/// Bytes of memory for 64 blocks in the maps of free and of freed blocks, where used blocks are
+/// among them.
+const FREE_BYTES: u64 = 17;
 
 impl PoolOptions {
     pub(super) fn check(&self) -> Result<()> {
@@ -101,11 +106,11 @@ impl PoolOptions {
                 "give blocks of at most 64 KiB".to_owned(),
             );
         }
-        if !(MIN_DATA_BLOCKS..=self.store().max_blocks()).contains(&self.data_blocks()) {
-            return bad(
-                format!("capacity {}", format_exact_size(self.capacity_bytes)),
-                self.limit(),
-            );
+        let bytes = self.capacity_bytes.max(self.max_capacity_bytes);
+        let is_too_large = bytes / u64::from(self.block_bytes) > self.max_blocks();
+        if self.data_blocks() < MIN_DATA_BLOCKS || is_too_large {
+            let bytes = if is_too_large { bytes } else { self.capacity_bytes };
+            return bad(format!("capacity {}", format_exact_size(bytes)), self.limit());
         }
         if let Some(bytes) = self.journal_bytes
             && !(MIN_JOURNAL_BYTES..=MAX_GIVEN_JOURNAL_BYTES).contains(&bytes)
@@ -128,8 +133,35 @@ impl PoolOptions {
                 size(MIN_DATA_BLOCKS)
             );
         }
-        let most = size(self.store().max_blocks() + 1);
-        format!("a pool of {} blocks holds less than {most}; larger blocks allow more", size(1))
+        let of_compact = Self { backend: BackendKind::Compact, ..self.clone() }.max_blocks();
+        let way_out = match self.max_blocks() < of_compact {
+            true => "larger blocks, or the backend compact, allow more",
+            false => "larger blocks allow more",
+        };
+        let most = size(self.max_blocks());
+        format!("such a pool of {} blocks holds {most} at most; {way_out}", size(1))
+    }
+
+    /// The most blocks of a data store with this backend.
+    fn max_blocks(&self) -> u64 {
+        let forms = [WordForm::Narrow, WordForm::Wide].into_iter();
+        let possible = forms.filter(|words| self.backend.has_words(*words));
+        possible.map(|words| self.store().max_blocks(words)).max().unwrap_or(0)
+    }
+
+    /// Returns whether PBNs may have more than 32 bits.
+    #[must_use]
+    pub fn is_wide(&self) -> bool {
+        self.words() == WordForm::Wide
+    }
+
+    /// The form of the words of maps, which follows from the size that the pool may get.
+    pub(super) fn words(&self) -> WordForm {
+        let bytes = self.capacity_bytes.max(self.max_capacity_bytes);
+        match bytes / u64::from(self.block_bytes) > self.store().max_blocks(WordForm::Narrow) {
+            true => WordForm::Wide,
+            false => WordForm::Narrow,
+        }
     }
 
     /// The least size of a device: that of the data store, or of the metadata of a new pool.
@@ -166,7 +198,7 @@ impl PoolOptions {
         };
         let needs = gemelo_metadata::estimate(self.backend, &pool);
         let needs = Needs {
-            memory_bytes: needs.memory_bytes + data_blocks * FREE_BITS / 8,
+            memory_bytes: needs.memory_bytes + data_blocks / 64 * FREE_BYTES,
             disk_bytes: needs.disk_bytes + Regions::new(self.ring_pages()).fixed_bytes(),
             ..needs
         };
@@ -185,7 +217,7 @@ impl PoolOptions {
     /// of two blocks has no copy.
     fn header_copy(&self) -> Option<Pbn> {
         let last = self.data_blocks() - 1;
-        u32::try_from(last).ok().filter(|last| *last > 1).and_then(Pbn::new)
+        Some(last).filter(|last| *last > 1).and_then(Pbn::new)
     }
 
     fn ring_pages(&self) -> u64 {
@@ -219,6 +251,7 @@ impl Pool {
             ring_pages: options.ring_pages(),
             header_copy: options.header_copy(),
             store: options.store(),
+            words: options.words(),
         };
         let store = disks.store(&superblock);
         store.enlarge(options.data_blocks()).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;

@@ -156,7 +156,7 @@ impl Judge {
         let is_record_lost = backend.is_record_lost(pbn);
         let replayed_data = recovered.replayed_data.get(pbn);
         let last_block = recovered.superblock.store.last_block(pbn);
-        if u64::from(last_block) >= self.present && replayed_data.is_none() {
+        if last_block >= self.present && replayed_data.is_none() {
             return Ok(Look::Lost);
         }
         if !data && !recovered.has_lost_history && !is_record_lost {

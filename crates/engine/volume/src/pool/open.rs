@@ -188,13 +188,13 @@ fn find_absent(
     let mut absent = 0u64;
     // The PBNs of a packed store are not in the order of their blocks.
     let first = match superblock.store {
-        StoreKind::Plain => u32::try_from(present).unwrap_or(u32::MAX),
+        StoreKind::Plain => present,
         StoreKind::Packed(_) => 0,
     };
     let first = Pbn::new(first).unwrap_or(Pbn::FIRST);
     let visited = backend.visit_used(first, &mut |pbn| {
         let last_block = superblock.store.last_block(pbn);
-        let is_absent = u64::from(last_block) >= present && !replayed_data.has(pbn);
+        let is_absent = last_block >= present && !replayed_data.has(pbn);
         absent += u64::from(is_absent);
     });
     if absent > 0 {
@@ -416,7 +416,7 @@ impl WriteObserver for OfWholeBlocks {
         let pbn_of = |block| PackedPlace { block, slot: WHOLE_SLOT }.pbn();
         let contents: Vec<WrittenContent<'_>> = contents
             .iter()
-            .filter_map(|one| Some(WrittenContent { pbn: pbn_of(one.pbn.number())?, ..*one }))
+            .filter_map(|one| Some(WrittenContent { pbn: pbn_of(one.pbn.narrow())?, ..*one }))
             .collect();
         self.observer.written(&contents);
     }

@@ -48,7 +48,7 @@ pub struct RepairPlan {
     pub renamed: Vec<RenamedVolume>,
     /// Damaged blocks of the data store that are written again from another copy of their contents,
     /// in order.
-    pub healed_blocks: Vec<u32>,
+    pub healed_blocks: Vec<u64>,
 }
 
 /// The losses of each choice of a repair.

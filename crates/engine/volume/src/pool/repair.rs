@@ -103,7 +103,7 @@ pub fn repair_outlook(
 ///
 /// # Errors
 /// Fails if there is no pool, or if a disk cannot be read or written.
-pub fn record_damage(disks: &PoolDisks, blocks: &[u32]) -> Result<()> {
+pub fn record_damage(disks: &PoolDisks, blocks: &[u64]) -> Result<()> {
     let damaged: Vec<Pbn> = blocks.iter().copied().filter_map(Pbn::new).collect();
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = match Pool::open_disks(disks.clone(), tuning, Arc::new(SystemClock::new())) {
@@ -138,7 +138,7 @@ fn plan(recovered: &mut Recovered, assessment: &Assessment) -> RepairPlan {
     );
     let is_cost = |cost: &RepairCost| cost.lost_blocks > 0 || cost.undone_blocks > 0;
     let healed = assessment.healed.iter().map(|wound| wound.expected.pbn.number());
-    let healed: BTreeSet<u32> = healed.collect();
+    let healed: BTreeSet<u64> = healed.collect();
     RepairPlan {
         costs: recovered.backend.volumes().into_iter().map(cost).filter(is_cost).collect(),
         left_out_changes: past_loss.left_out,

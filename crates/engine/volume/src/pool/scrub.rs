@@ -11,7 +11,7 @@ use super::copies::{Expected, Wound, Wounds};
 use super::set_apart::{Displaced, contents_of};
 use crate::engine::{Engine, Pace, Pin, VolumeShared, Wanted};
 use crate::error::Result;
-use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_base::{Monitor, SparseBits, StopFlag, Unit};
 use gemelo_format::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId};
 use gemelo_metadata::Record;
 use gemelo_store::Copies;
@@ -137,27 +137,6 @@ impl Pool {
     }
 }
 
-/// The blocks that were compared with a checksum: one bit for each PBN.
-#[derive(Default)]
-struct Seen {
-    words: Vec<u64>,
-}
-
-impl Seen {
-    /// Adds a PBN. Returns whether it is new.
-    fn insert(&mut self, pbn: Pbn) -> bool {
-        let (word, bit) = (pbn.number() as usize / 64, 1u64 << (pbn.number() % 64));
-        if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
-        }
-        self.words.get_mut(word).is_some_and(|bits| {
-            let is_new = *bits & bit == 0;
-            *bits |= bit;
-            is_new
-        })
-    }
-}
-
 /// Blocks of a volume that were looked up at once.
 struct Chunk<'e> {
     /// Keeps the blocks from being given to other contents.
@@ -197,7 +176,8 @@ struct Scrub<'e> {
     stop: &'e StopFlag,
     pace: Pace<'e>,
     contents: Vec<u8>,
-    seen: Seen,
+    /// The PBNs that were compared with a checksum.
+    seen: SparseBits,
     damaged: BTreeMap<Expected, Damage>,
     /// Copies of damaged contents that could not be written to their places.
     displaced: Vec<Displaced>,
@@ -218,7 +198,7 @@ impl<'e> Scrub<'e> {
             stop,
             pace: Pace::new(engine, options.max_bytes_per_s, stop),
             contents: vec![0; blocks * engine.block_bytes()],
-            seen: Seen::default(),
+            seen: SparseBits::default(),
             damaged: BTreeMap::new(),
             displaced: Vec::new(),
             report: ScrubReport::default(),
@@ -245,7 +225,7 @@ impl<'e> Scrub<'e> {
     /// Checks the contents of a chunk that were not checked yet.
     fn check(&mut self, name: &str, chunk: &Chunk<'_>) -> Result<usize> {
         let (mut new, known): (Vec<Stored>, Vec<Stored>) =
-            chunk.stored.iter().partition(|stored| self.seen.insert(stored.wanted.pbn));
+            chunk.stored.iter().partition(|stored| self.seen.insert(stored.wanted.pbn.number()));
         // Blocks that lie side by side are read together.
         new.sort_unstable_by_key(|stored| stored.wanted.pbn);
         let block_bytes = self.engine.block_bytes();

@@ -73,7 +73,7 @@ impl Images {
         forms: &[(Pbn, Vec<u8>)],
     ) -> Result<Self> {
         let kind = recovered.superblock.store;
-        let parts = |pbn: Pbn| kind.first_block(pbn)..=kind.last_block(pbn);
+        let parts = |pbn: Pbn| kind.first_block(pbn) as u32..=kind.last_block(pbn) as u32;
         let touched: BTreeSet<u32> = forms.iter().flat_map(|(pbn, _)| parts(*pbn)).collect();
         let mut expected: BTreeMap<Pbn, BTreeSet<Checksum>> = BTreeMap::new();
         for volume in recovered.backend.volumes() {

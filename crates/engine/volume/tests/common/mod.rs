@@ -25,7 +25,7 @@ use gemelo_base::{Clock, ManualClock};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{BackendKind, Compression};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{LayoutTuning, Pool, PoolOptions, Tuning, Volume, VolumeError};
+use gemelo_volume::{IndexSampling, LayoutTuning, Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -82,6 +82,11 @@ pub fn tuning() -> Tuning {
         layout: LayoutTuning { run_bytes: 8 * BLOCK as u64, ..LayoutTuning::default() },
         ..Tuning::default()
     }
+}
+
+/// The contents that the index of `compact` has: all, or a sample.
+pub fn index_sampling(is_sampled: bool) -> IndexSampling {
+    IndexSampling::one_in(if is_sampled { 4 } else { 1 }).unwrap()
 }
 
 /// The same settings, but a flush leaves no content to the journal: it is on the data disk.

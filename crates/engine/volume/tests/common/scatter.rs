@@ -31,7 +31,7 @@ impl ScatterStore {
 
     /// The label comes before the contents.
     fn offset(&self, pbn: Pbn) -> u64 {
-        (1 + (u64::from(pbn.number()) ^ SCATTER)) * self.block_bytes as u64
+        (1 + (pbn.number() ^ SCATTER)) * self.block_bytes as u64
     }
 }
 
@@ -98,7 +98,7 @@ impl StoreRoom for ScatterStore {
     fn reserve_ahead(&self) {}
 
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
-        for pbn in (first.number()..first.number() + count).filter_map(Pbn::new) {
+        for pbn in (first.number()..first.number() + u64::from(count)).filter_map(Pbn::new) {
             self.disk.discard(self.offset(pbn), self.block_bytes as u64)?;
         }
         Ok(())

@@ -13,7 +13,7 @@ fn pbns<'v>(volumes: impl IntoIterator<Item = &'v WalkVolume>) -> BTreeSet<Pbn> 
 }
 
 /// The blocks of the data store that have a part of these contents.
-fn blocks_of(kind: StoreKind, pbns: &BTreeSet<Pbn>) -> BTreeSet<u32> {
+fn blocks_of(kind: StoreKind, pbns: &BTreeSet<Pbn>) -> BTreeSet<u64> {
     pbns.iter().flat_map(|pbn| kind.first_block(*pbn)..=kind.last_block(*pbn)).collect()
 }
 

@@ -23,7 +23,7 @@ pub struct Stored {
 /// The contents that may have a part in a block.
 fn pbns_of(kind: StoreKind, block: u32) -> Vec<Pbn> {
     if kind == StoreKind::Plain {
-        return Pbn::new(block).into_iter().collect();
+        return Pbn::new(block.into()).into_iter().collect();
     }
     let before = PackedPlace { block: block.saturating_sub(1), slot: SPANNING_SLOT };
     let own = (0..=SPANNING_SLOT).map(|slot| PackedPlace { block, slot });

@@ -6,11 +6,13 @@ use crate::common::driver::{Driver, Model, check_recovered};
 use crate::common::repeat::Repeat;
 use crate::common::scatter::ScatterStore;
 use crate::common::simulated::{Fault, Simulation};
-use crate::common::{BLOCK, COMPRESSIONS, first_seed, open_ticking, options_with, rounds, tuning};
+use crate::common::{
+    BLOCK, COMPRESSIONS, first_seed, index_sampling, open_ticking, options_with, rounds, tuning,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::BackendKind;
+use gemelo_format::{BackendKind, WordForm};
 use gemelo_store::{BlockStore, OpenStore};
 use gemelo_volume::{InlineOverload, Pool, PoolOptions, Tuning};
 
@@ -47,7 +49,8 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
     // The others carry what a commit of such a journal may carry.
     let max_journal_data_bytes =
         [None, Some(0), Some(3 * BLOCK as u64), None][(seed / 2 % 4) as usize];
-    let tuning = Tuning { inline_overload, max_journal_data_bytes, ..tuning() };
+    let index_sampling = index_sampling(seed / 5 % 2 == 1);
+    let tuning = Tuning { inline_overload, max_journal_data_bytes, index_sampling, ..tuning() };
     let mut model = Model::default();
     if seed % 8 == 7 {
         age(&simulation, &mut model, &mut random, tuning);
@@ -62,7 +65,7 @@ fn live(options: &PoolOptions, open_store: OpenStore, seed: u64) -> [u64; 4] {
         let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
         // A full store refuses writes, which this test allows.
         driver.may_fail = true;
-        driver.converts = true;
+        driver.converts = !options.is_wide();
         let is_down = (0..steps).any(|_| driver.step().is_err());
         crashes += 1;
         cleaned += pool.stat().map_or(0, |stat| stat.activity.cleaned_blocks);
@@ -144,6 +147,15 @@ fn what_was_flushed_survives_every_crash_of_btree() {
 #[test]
 fn what_was_flushed_survives_every_crash_of_compact() {
     crash_again_and_again(&pool_of(BackendKind::Compact), BlockStore::open, ROUNDS);
+}
+
+/// Words of maps with PBNs of 36 bits and checksums of 28.
+#[test]
+fn what_was_flushed_survives_every_crash_of_a_pool_that_may_become_large() {
+    let max_capacity_bytes = WordForm::Wide.end() * BLOCK as u64;
+    let options = PoolOptions { max_capacity_bytes, ..pool_of(BackendKind::Compact) };
+    assert!(options.is_wide());
+    crash_again_and_again(&options, BlockStore::open, ROUNDS / 2);
 }
 
 /// Neither the engine nor the checker may assume the place or the form of a content.

@@ -123,7 +123,7 @@ impl World {
     fn pbn_of(&self, id: u64) -> Pbn {
         let [data, _] = self.simulation.images();
         let at = data.chunks(BLOCK).position(|block| *block == content(id, BLOCK)).unwrap();
-        Pbn::new(at as u32).unwrap()
+        Pbn::new(at as u64).unwrap()
     }
 }
 

@@ -174,7 +174,7 @@ fn a_block_that_is_gone_is_healed() {
         let simulation = Simulation::of_images(1, [data, metadata]);
         let plan = repair_data(&simulation.disks()).unwrap();
         // The last copy has no fingerprint, so nothing proves which content it had.
-        assert_eq!(plan.healed_blocks, [places[0] as u32], "{backend:?}");
+        assert_eq!(plan.healed_blocks, [places[0] as u64], "{backend:?}");
         let costs: Vec<_> =
             plan.costs.iter().map(|cost| (&*cost.volume, cost.lost_blocks)).collect();
         assert_eq!(costs, [("other", 1)], "{backend:?}");

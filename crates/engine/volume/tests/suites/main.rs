@@ -60,4 +60,5 @@ mod thin;
 mod used;
 mod vanishing;
 mod volume_space;
+mod wide;
 mod write_buffer;

@@ -7,8 +7,8 @@ use crate::common::repeat::Repeat;
 use crate::common::scatter::ScatterStore;
 use crate::common::simulated::Simulation;
 use crate::common::{
-    BLOCK, COMPRESSIONS, content, first_seed, flush, open, options, read, rounds, trim, tuning,
-    write,
+    BLOCK, COMPRESSIONS, content, first_seed, flush, index_sampling, open, options, read, rounds,
+    trim, tuning, write,
 };
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
@@ -66,7 +66,11 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
             _ => tuning(),
         };
         let content_cache_bytes = [16, 3, 0][(seed % 3) as usize] * BLOCK as u64;
-        let tuning = Tuning { content_cache_bytes: Some(content_cache_bytes), ..tuning };
+        let tuning = Tuning {
+            content_cache_bytes: Some(content_cache_bytes),
+            index_sampling: index_sampling(seed / 20 % 2 == 1),
+            ..tuning
+        };
         // The engine must not depend on the kind of store.
         work(seed, &options, &tuning, BlockStore::open);
         work(seed, &options, &tuning, ScatterStore::open);

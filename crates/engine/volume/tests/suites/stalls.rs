@@ -277,7 +277,7 @@ fn an_open_commit_is_bounded() {
     };
     // Each round makes 256 changes of more than 16 and less than 64 bytes.
     assert_eq!(journal((1 << 20) / (256 * 64)), (0, 0), "less than the bound");
-    let (commits, bytes) = journal((4 << 20) / (256 * 16));
+    let (commits, bytes) = journal((6 << 20) / (256 * 16));
     assert!(commits >= 3, "{commits} commits of {bytes} bytes");
     // A commit is written twice.
     assert!(bytes / commits < (2 << 20) + (64 << 10), "{commits} commits of {bytes} bytes");

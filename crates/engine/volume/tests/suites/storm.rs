@@ -17,7 +17,7 @@ use crate::common::repeat::Repeat;
 use crate::common::simulated::{Fault, Nature, Shot, Simulation};
 use crate::common::storm::{Storm, targets};
 use crate::common::{
-    BLOCK, any_compression, first_seed, open_ticking, options_with, rounds, tuning,
+    BLOCK, any_compression, first_seed, index_sampling, open_ticking, options_with, rounds, tuning,
 };
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
@@ -193,6 +193,7 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
         inline_overload,
         max_journal_data_bytes,
         content_cache_bytes: Some(content_cache_bytes),
+        index_sampling: index_sampling(seed / 5 % 2 == 1),
         ..tuning()
     };
     let collider = collides.then(|| Collider::of(&simulation.disks()));

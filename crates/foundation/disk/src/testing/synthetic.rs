@@ -7,6 +7,7 @@
 use crate::{Disk, DiskRead, DiskWrite};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The bytes of a content between its number and the complement of its number.
@@ -71,6 +72,17 @@ impl Blocks {
         if let Some(kept) = chunk.and_then(|chunk| chunk.get_mut((block % CHUNK_BLOCKS) as usize)) {
             *kept = number.map_or(0, |number| number.saturating_add(1));
         }
+    }
+
+    fn forget(&mut self, blocks: Range<u64>) {
+        let chunks = blocks.start / CHUNK_BLOCKS..blocks.end.div_ceil(CHUNK_BLOCKS);
+        for (chunk, numbers) in self.numbers.range_mut(chunks) {
+            let first = chunk * CHUNK_BLOCKS;
+            let numbers = (first..).zip(numbers.iter_mut());
+            numbers.filter(|(at, _)| blocks.contains(at)).for_each(|(_, number)| *number = 0);
+        }
+        let others: Vec<u64> = self.others.range(blocks).map(|(block, _)| *block).collect();
+        others.iter().for_each(|block| drop(self.others.remove(block)));
     }
 
     fn read(&self, block: u64, to: &mut [u8]) {
@@ -205,8 +217,17 @@ impl Disk for SyntheticDisk {
         Ok(())
     }
 
-    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+    /// Forgets whole blocks, which are zeros then.
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        let block_bytes = self.block_bytes as u64;
+        let whole = offset.div_ceil(block_bytes)..(offset + length) / block_bytes;
+        self.blocks().forget(whole);
         Ok(())
+    }
+
+    /// Returns the bytes of the blocks that are kept whole: the others take no space of a disk.
+    fn allocated_bytes(&self) -> io::Result<Option<u64>> {
+        Ok(Some((self.blocks().others.len() * self.block_bytes) as u64))
     }
 }
 
@@ -243,6 +264,21 @@ mod tests {
         disk.read_at(0, &mut all).unwrap();
         assert!(all == kept.image(), "the bytes differ");
         assert!(disk.read_at(1, &mut all).is_err(), "beyond the end");
+    }
+
+    #[test]
+    fn what_was_discarded_is_zeros() {
+        let disk = SyntheticDisk::new(BLOCK);
+        let mut bytes = vec![1; 4 * BLOCK];
+        synthesize(7, &mut bytes[..BLOCK]);
+        disk.write_at(0, &bytes).unwrap();
+        assert_eq!(disk.allocated_bytes().unwrap(), Some(3 * BLOCK as u64));
+        disk.discard(0, 2 * BLOCK as u64 + 5).unwrap();
+        bytes[..2 * BLOCK].fill(0);
+        let mut found = vec![9; 4 * BLOCK];
+        disk.read_at(0, &mut found).unwrap();
+        assert!(found == bytes, "two blocks are zeros");
+        assert_eq!(disk.allocated_bytes().unwrap(), Some(2 * BLOCK as u64));
     }
 
     #[test]

@@ -40,6 +40,9 @@ fn options_that_cannot_be_are_refused_before_anything_is_made() {
         (&["--block-size", "8g"], "power of two"),
         (&["--capacity", "4k"], "capacity"),
         (&["--fingerprint", "md5"], "md5"),
+        (&["--cache", "10e"], "of memory, less than cache 10.00 EiB"),
+        (&["--capacity", "256t"], "or the backend compact, allow more"),
+        (&["--max-capacity", "256t"], "or the backend compact, allow more"),
         (&["--data", "/no/such/directory/data"], "/no/such/directory/data"),
     ] {
         let message = refused(&[&["pool", "create", &path], options].concat());
@@ -61,6 +64,29 @@ fn data_and_metadata_can_be_elsewhere_and_what_is_there_stays() {
     done(&["volume", "create", &format!("{pool}/a"), "--size", "1m"]);
     assert_eq!(fs::metadata(&data).unwrap().len(), 16 << 20);
     assert!(fs::metadata(file("meta/metadata")).unwrap().len() > 0);
+}
+
+/// Such a pool keeps its index in memory alone, and only while it is served.
+#[test]
+fn a_pool_that_may_become_large_is_served_and_asked_as_others_are() {
+    let pool = TestPool::new(&["--backend", "compact", "--max-capacity", "256t"]);
+    fs::write(pool.file("raw"), noise(3, 8192)).unwrap();
+    done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+    let said = || done(&["pool", "stat", &pool.path()]);
+    assert!(said().contains("known while the pool is served"), "{}", said());
+    let served = pool.serve(&["--index-sample", "2"]);
+    assert!(!said().contains("known while the pool is served"), "{}", said());
+    assert_eq!(served.stop(), (0, String::new()));
+    let message = refused(&["pool", "convert", &pool.path(), "--backend", "log"]);
+    assert!(message.contains("2^32 blocks or more can only have compact"), "{message}");
+    done(&["pool", "check", &pool.path(), "--data"]);
+}
+
+#[test]
+fn a_sample_of_the_index_that_has_no_effect_is_told() {
+    let pool = TestPool::new(&[]);
+    let (status, told) = pool.serve(&["--index-sample", "2"]).stop();
+    assert!(status == 0 && told.contains("only compact can have a sample"), "{told}");
 }
 
 #[test]

@@ -16,8 +16,8 @@ const RUNS: usize = 1 << RUN_BITS;
 const MAX_RUN: usize = 64;
 
 /// Bits of a PBN.
-pub(super) const fn bits_of(pbn: u32) -> u32 {
-    let bits = u32::BITS - pbn.leading_zeros();
+pub(super) const fn bits_of(pbn: u64) -> u32 {
+    let bits = u64::BITS - pbn.leading_zeros();
     if bits == 0 { 1 } else { bits }
 }
 
@@ -26,7 +26,7 @@ pub(super) const fn bits_of(pbn: u32) -> u32 {
 pub(super) struct Entry {
     /// The bits of the hash that do not follow from the bucket.
     pub(super) rest: u64,
-    pub(super) pbn: u32,
+    pub(super) pbn: u64,
 }
 
 /// The form of a bucket.
@@ -69,7 +69,7 @@ impl Shape {
     fn packed(self, entry: Entry) -> u64 {
         assert!(bits_of(entry.pbn) <= self.pbn_bits, "a PBN does not reach into the tag");
         let tag = entry.rest & ((1 << self.tag_bits) - 1);
-        tag << self.pbn_bits | u64::from(entry.pbn)
+        tag << self.pbn_bits | entry.pbn
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn candidates(
     shape: Shape,
     rest: u64,
     most: usize,
-    found: &mut Vec<u32>,
+    found: &mut Vec<u64>,
 ) {
     if shape.entries == 0 {
         return;
@@ -107,7 +107,7 @@ pub(super) fn candidates(
     let tag = rest & ((1 << shape.tag_bits) - 1);
     let packed = (first..first + entries).map(|index| packed_at(words, shape, index));
     let same = packed.filter(|packed| packed >> shape.pbn_bits == tag);
-    found.extend(same.take(most).map(|packed| (packed & ((1 << shape.pbn_bits) - 1)) as u32));
+    found.extend(same.take(most).map(|packed| packed & ((1 << shape.pbn_bits) - 1)));
 }
 
 /// The index of an entry in its run, and that run.
@@ -161,7 +161,7 @@ pub(super) fn entries(words: &[u64], shape: Shape) -> Vec<Entry> {
         for index in entries.len()..entries.len() + count {
             let packed = packed_at(words, shape, index);
             let rest = number << shape.tag_bits | packed >> shape.pbn_bits;
-            entries.push(Entry { rest, pbn: (packed & ((1 << shape.pbn_bits) - 1)) as u32 });
+            entries.push(Entry { rest, pbn: packed & ((1 << shape.pbn_bits) - 1) });
         }
         at += count + 1;
     }

@@ -17,6 +17,7 @@ use super::pages::Pages;
 use super::table::TableLayout;
 use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
+use bucket::RUN_BITS;
 use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -77,7 +78,7 @@ impl MemoryIndex {
         self.sampling.has(hash)
     }
 
-    fn candidates(&self, hash: u64, found: &mut Vec<u32>) {
+    fn candidates(&self, hash: u64, found: &mut Vec<u64>) {
         if self.has(hash) {
             self.table.read().candidates(hash, MAX_CANDIDATES, found);
         }
@@ -87,9 +88,10 @@ impl MemoryIndex {
 /// Bits of a hash, for PBNs below this one and contents of this sample.
 const fn hash_bits(pbn_end: u64, sampling: IndexSampling) -> u32 {
     let bits = u64::BITS - pbn_end.saturating_sub(1).leading_zeros();
-    // A PBN has 32 bits, whatever a damaged root says.
-    let bits = if bits > u32::BITS { u32::BITS } else { bits } + SPARE_BITS;
-    let bits = bits.saturating_sub(sampling.bits());
+    // An entry of the first bucket, which has the longest tags, fits in a word.
+    let most = u64::BITS + RUN_BITS - bits;
+    let bits = (bits + SPARE_BITS).saturating_sub(sampling.bits());
+    let bits = if bits > most { most } else { bits };
     if bits < MIN_HASH_BITS { MIN_HASH_BITS } else { bits }
 }
 
@@ -189,7 +191,7 @@ impl Layout for CompactLayout {
         _pages: &Pages,
         index: &MemoryIndex,
         hash: u64,
-        found: &mut Vec<u32>,
+        found: &mut Vec<u64>,
     ) -> Result<()> {
         index.candidates(hash, found);
         Ok(())
@@ -222,11 +224,11 @@ mod tests {
         // A store of 2^28 blocks has tags of the same lengths as this one, and longer PBNs.
         const PBN_BITS: u32 = 20;
         let index = MemoryIndex::empty(1 << PBN_BITS, IndexSampling::ALL);
-        let edit = |pbn| IndexEdit { hash: mix64(u64::from(pbn)), pbn, comes: true };
+        let edit = |pbn| IndexEdit { hash: mix64(pbn), pbn, comes: true };
         for first in (0..1 << PBN_BITS).step_by(4096) {
             index.edit(&(first..first + 4096).map(edit).collect::<Vec<_>>());
             let entries = index.entries();
-            assert_eq!(entries, u64::from(first) + 4096, "none is missing");
+            assert_eq!(entries, first + 4096, "none is missing");
             let used = index.bytes() - index.table.read().open_bytes();
             let each = at_a_tebibyte(used as f64 / entries as f64, PBN_BITS);
             assert!(entries < 1 << (PBN_BITS - 1) || each < 4.8, "{each} bytes at {entries}");
@@ -234,10 +236,10 @@ mod tests {
         let (mut found, mut reads) = (Vec::new(), 0);
         for pbn in (0..1 << PBN_BITS).step_by(101) {
             found.clear();
-            index.candidates(mix64(u64::from(pbn)), &mut found);
+            index.candidates(mix64(pbn), &mut found);
             assert!(found.contains(&pbn), "{pbn} is found by its hash");
             found.clear();
-            index.candidates(mix64(u64::from(pbn) | 1 << 40), &mut found);
+            index.candidates(mix64(pbn | 1 << 40), &mut found);
             reads += found.len();
         }
         let share = reads as f64 / f64::from((1u32 << PBN_BITS).div_ceil(101));

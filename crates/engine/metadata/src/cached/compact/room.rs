@@ -8,7 +8,7 @@
 const SEGMENT_WORDS: usize = 8192;
 /// Slots have a multiple of this number of words.
 const UNIT_WORDS: usize = 8;
-/// Above every size of a slot in units, which has 11 bits then.
+/// Above every size of a slot in units, which has 10 bits then.
 const SIZES: usize = SEGMENT_WORDS / UNIT_WORDS;
 
 /// The slots of one size.

@@ -21,7 +21,7 @@ struct Place {
 }
 
 /// Bits of the number of bits of a PBN.
-const PBN_BITS_FIELD: u32 = 5;
+const PBN_BITS_FIELD: u32 = 6;
 
 impl Place {
     const EMPTY: Self = Self { slot: 0, entries: 0, units_and_pbn_bits: 0 };
@@ -89,7 +89,7 @@ impl Table {
     }
 
     /// Adds PBNs whose contents may have this hash, at most `most`.
-    pub(super) fn candidates(&self, hash: u64, most: usize, found: &mut Vec<u32>) {
+    pub(super) fn candidates(&self, hash: u64, most: usize, found: &mut Vec<u64>) {
         let (bucket, rest) = self.place_of(hash);
         bucket::candidates(self.words(bucket), self.shape(bucket), rest, most, found);
     }
@@ -132,7 +132,7 @@ impl Table {
     }
 
     /// Adds an entry, unless it is there.
-    pub(super) fn add(&mut self, hash: u64, pbn: u32) {
+    pub(super) fn add(&mut self, hash: u64, pbn: u64) {
         let (bucket, rest) = self.place_of(hash);
         let (entry, shape) = (Entry { rest, pbn }, self.shape(bucket));
         if !bucket::takes(self.words(bucket), shape, entry) {
@@ -168,7 +168,7 @@ impl Table {
     }
 
     /// Removes an entry, if it is there.
-    pub(super) fn remove(&mut self, hash: u64, pbn: u32) {
+    pub(super) fn remove(&mut self, hash: u64, pbn: u64) {
         let (bucket, rest) = self.place_of(hash);
         let shape = self.shape(bucket);
         let words = self.room.words_mut(self.places[bucket].slot());
@@ -230,7 +230,7 @@ mod tests {
     use gemelo_base::random::{Random, mix64};
     use std::collections::BTreeSet;
 
-    fn candidates(table: &Table, hash: u64) -> Vec<u32> {
+    fn candidates(table: &Table, hash: u64) -> Vec<u64> {
         let mut found = Vec::new();
         table.candidates(hash, 1000, &mut found);
         found
@@ -244,7 +244,7 @@ mod tests {
             for round in 0..60_000u32 {
                 // Some hashes come again and again, with other PBNs.
                 let hash = mix64(random.below(1 << (6 + seed * 6)));
-                let pbn = 1 + random.below(1 << (1 + round / 2000)) as u32;
+                let pbn = 1 + random.below(1 << (1 + round / 1700));
                 if random.below(100) < if round < 40_000 { 70 } else { 20 } {
                     let is_full = candidates(&table, hash).len() >= 30;
                     if !is_full {

@@ -39,7 +39,7 @@ fn change(backend: &mut LogBackend, change: Change) -> Vec<Pbn> {
 /// A backend with a volume of 5000 blocks.
 fn filled() -> LogBackend {
     let mut backend = backend();
-    let stores: Vec<Change> = (0..5000).map(|lbn| store(lbn, lbn as u32 + 1)).collect();
+    let stores: Vec<Change> = (0..5000).map(|lbn| store(lbn, lbn + 1)).collect();
     backend.apply(&stores, &mut Vec::new()).unwrap();
     backend
 }
@@ -110,7 +110,7 @@ fn a_chain_of_snapshots_costs_what_differs() {
         change(&mut backend, clone_of(VOLUME, number + 2));
         let lbn = u64::from(number) * 7 % 5000;
         words.push((lbn, place(&backend, lbn)));
-        change(&mut backend, store(lbn, 5001 + number));
+        change(&mut backend, store(lbn, 5001 + u64::from(number)));
         if number % 100 == 50 {
             checkpoint(&mut backend, &disk);
         }
@@ -208,7 +208,7 @@ fn a_removal_gives_up_what_no_other_volume_has() {
 #[test]
 fn a_sparse_volume_takes_memory_by_what_is_mapped() {
     const BLOCKS: u64 = 10 << 28;
-    const MAPPED: u32 = 60_000;
+    const MAPPED: u64 = 60_000;
     let (_directory, disk) = disk();
     let mut backend = new_backend(100_000);
     let memory_before = backend.nodes.memory_bytes();
@@ -221,7 +221,7 @@ fn a_sparse_volume_takes_memory_by_what_is_mapped() {
         right.insert(lbn, pbn);
     }
     let bytes = backend.nodes.memory_bytes() - memory_before;
-    assert!(bytes < 40 * u64::from(MAPPED), "{bytes} bytes");
+    assert!(bytes < 40 * MAPPED, "{bytes} bytes");
     is_sound(&backend);
     let (sealed, totals) = checkpoint(&mut backend, &disk);
     let map_pages = nodes(&backend);
@@ -297,7 +297,7 @@ fn a_lost_node_is_damage_of_every_volume_that_has_it() {
     change(&mut backend, own);
     let (sealed, totals) = checkpoint(&mut backend, &disk);
     let has_first = |(_, node): &(NodeId, &Node)| match &node.content {
-        Content::Dense(words, _) => words[0] == stored(1).word(),
+        Content::Dense(words, _) => words[0] == gemelo_format::WordForm::Narrow.word(stored(1)),
         _ => false,
     };
     let (first_leaf, _) = backend.nodes.all().find(has_first).unwrap();

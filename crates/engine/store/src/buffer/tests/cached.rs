@@ -3,7 +3,7 @@
 use super::*;
 
 /// Puts other contents into the store below, so that readers of it can be told from others.
-fn tamper(store: &TestStore, numbers: std::ops::Range<u32>) {
+fn tamper(store: &TestStore, numbers: std::ops::Range<u64>) {
     store.below.lock().contents.extend(numbers.map(|number| (number, content(999))));
 }
 
@@ -38,15 +38,15 @@ fn the_memory_of_the_cache_comes_in_the_background() {
     let (store, buffer) = buffer_with(8, 10_000, true);
     let mut round = 0;
     while buffer.cache_figures().held_bytes < 5000 * BLOCK as u64 {
-        for list in (1..5001).collect::<Vec<u32>>().chunks(50) {
-            let list: Vec<(u32, u64)> = list.iter().map(|number| (*number, round)).collect();
+        for list in (1..5001).collect::<Vec<u64>>().chunks(50) {
+            let list: Vec<(u64, u64)> = list.iter().map(|number| (*number, round)).collect();
             write(&buffer, &list);
         }
         buffer.sync().unwrap();
         round += 1;
     }
     tamper(&store, 1..5001);
-    let numbers: Vec<u32> = (1..5001).collect();
+    let numbers: Vec<u64> = (1..5001).collect();
     assert!(read(&buffer, &numbers).iter().all(|id| *id == round - 1));
     assert!(buffer.figures().held_bytes <= 8 * BLOCK as u64);
 }

@@ -12,7 +12,7 @@ fn soon<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     outcome.recv_timeout(Duration::from_secs(20)).expect("it waits for ever, or panicked")
 }
 
-fn tries_of(store: &TestStore, pbn: u32) -> usize {
+fn tries_of(store: &TestStore, pbn: u64) -> usize {
     store.below.lock().lists.iter().flatten().filter(|number| **number == pbn).count()
 }
 

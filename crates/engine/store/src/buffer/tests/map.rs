@@ -9,13 +9,13 @@ fn threads_see_their_own_writes() {
     for (seed, slots, cached) in [(1, 3, 5), (2, 40, 40), (3, 4000, 30)] {
         let (store, buffer) = buffer_with(slots, cached, true);
         std::thread::scope(|scope| {
-            for thread in 0..4u32 {
+            for thread in 0..4u64 {
                 let buffer = &buffer;
                 scope.spawn(move || {
-                    let mut random = Random::new(seed * 10 + u64::from(thread));
-                    let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+                    let mut random = Random::new(seed * 10 + thread);
+                    let mut model: BTreeMap<u64, u64> = BTreeMap::new();
                     for step in 1..2000u64 {
-                        let number = 1 + thread + 4 * random.below(30) as u32;
+                        let number = 1 + thread + 4 * random.below(30);
                         match random.below(20) {
                             0 => buffer.sync().unwrap(),
                             1 => {
@@ -27,7 +27,7 @@ fn threads_see_their_own_writes() {
                                 model.insert(number, step);
                             }
                             _ => {
-                                let list: Vec<u32> = model.keys().copied().collect();
+                                let list: Vec<u64> = model.keys().copied().collect();
                                 let values: Vec<u64> = model.values().copied().collect();
                                 let is_ready = step % 2 == 0;
                                 let ids = read_whole(buffer, &list, is_ready);
@@ -50,13 +50,13 @@ proptest! {
     /// leaves all contents below.
     #[test]
     fn it_does_what_a_map_does(
-        steps in prop::collection::vec((0u8..8, 1u32..24, 1u64..1000), 1..120),
+        steps in prop::collection::vec((0u8..8, 1u64..24, 1u64..1000), 1..120),
         slots in 1u64..20,
         cached in 0u64..20,
         background in any::<bool>(),
     ) {
         let (store, buffer) = buffer_with(slots, cached, background);
-        let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut model: BTreeMap<u64, u64> = BTreeMap::new();
         for (kind, number, id) in steps {
             match kind {
                 0 => store.fail(number, id as u32 % 4),
@@ -70,8 +70,8 @@ proptest! {
                     model.retain(|pbn, _| !(number..number + 3).contains(pbn));
                 }
                 _ => {
-                    let list: Vec<(u32, u64)> =
-                        (0..u32::from(kind)).map(|at| (number + at * 2, id + u64::from(at))).collect();
+                    let list: Vec<(u64, u64)> =
+                        (0..u64::from(kind)).map(|at| (number + at * 2, id + at)).collect();
                     for ((pbn, id), is_ok) in list.iter().zip(write(&buffer, &list)) {
                         if is_ok {
                             model.insert(*pbn, *id);
@@ -83,7 +83,7 @@ proptest! {
                     }
                 }
             }
-            let list: Vec<u32> = (1..45).collect();
+            let list: Vec<u64> = (1..45).collect();
             let expected: Vec<u64> =
                 list.iter().map(|pbn| model.get(pbn).copied().unwrap_or(0)).collect();
             prop_assert_eq!(&read_whole(&buffer, &list, number % 2 == 0), &expected);

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 #[derive(Default)]
 struct Seen {
     is_unwilling: std::sync::atomic::AtomicBool,
-    contents: Mutex<Vec<(u32, u64, Vec<u8>)>>,
+    contents: Mutex<Vec<(u64, u64, Vec<u8>)>>,
     missed: std::sync::atomic::AtomicUsize,
     /// It looks at contents when it has had this lock.
     gate: Mutex<()>,
@@ -38,7 +38,7 @@ fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written(
     let below = Arc::clone(&store) as Arc<dyn Store>;
     let buffer =
         WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer, told()).unwrap();
-    let write = |number: u32, ticket: u64, id: u64| {
+    let write = |number: u64, ticket: u64, id: u64| {
         let bytes = content(id);
         let ticket = NonZeroU64::new(ticket);
         buffer.write(&mut [ContentWrite { ticket, ..ContentWrite::new(pbn(number), &bytes) }]);
@@ -69,10 +69,10 @@ fn nobody_waits_for_an_observer() {
     let buffer =
         WriteBuffer::new(below, options, Arc::new(ManualClock::new()), observer, told()).unwrap();
     let gate = seen.gate.lock();
-    for round in 0..100u32 {
+    for round in 0..100u64 {
         for number in 1..=10 {
-            let bytes = content(u64::from(number + round));
-            let ticket = NonZeroU64::new(u64::from(round) + 1);
+            let bytes = content(number + round);
+            let ticket = NonZeroU64::new(round + 1);
             buffer.write(&mut [ContentWrite { ticket, ..ContentWrite::new(pbn(number), &bytes) }]);
         }
         buffer.sync().unwrap();
@@ -84,7 +84,7 @@ fn nobody_waits_for_an_observer() {
         std::thread::yield_now();
     }
     for (number, ticket, bytes) in &*seen.contents.lock() {
-        assert_eq!(*bytes, content(u64::from(*number) + ticket - 1));
+        assert_eq!(*bytes, content(*number + ticket - 1));
     }
     while buffer.figures().held_bytes > 0 {
         std::thread::yield_now();

@@ -25,14 +25,14 @@ impl Held {
     }
 
     /// Writes a content, with the id in its bytes.
-    fn keep(&mut self, number: u32, id: u64) {
+    fn keep(&mut self, number: u64, id: u64) {
         let mut slot = self.slots.pop().unwrap();
         Arc::get_mut(&mut slot).unwrap().copy_from_slice(&id.to_le_bytes());
         self.slots.push(self.shard.keep(pbn(number), slot, &self.memory));
     }
 
     /// Reads a content that may have to be read from the disk, where it is 0.
-    fn read(&mut self, number: u32) {
+    fn read(&mut self, number: u64) {
         if self.id(number).is_none() {
             let missed = self.shard.miss(pbn(number));
             let slot = self.shard.lend(&self.memory).unwrap();
@@ -40,13 +40,13 @@ impl Held {
         }
     }
 
-    fn id(&mut self, number: u32) -> Option<u64> {
+    fn id(&mut self, number: u64) -> Option<u64> {
         let slot = self.shard.find(pbn(number))?;
         Some(u64::from_le_bytes(slot[..].try_into().unwrap()))
     }
 }
 
-fn pbn(number: u32) -> Pbn {
+fn pbn(number: u64) -> Pbn {
     Pbn::new(number).unwrap()
 }
 
@@ -66,7 +66,7 @@ fn a_content_is_that_of_the_disk_or_none_and_the_bound_is_kept() {
         let (mut disk, mut readers) = (BTreeMap::new(), Vec::new());
         let mut in_use: Vec<(Slot, u64)> = Vec::new();
         for step in 1..2000u64 {
-            let number = 1 + random.below(60) as u32;
+            let number = 1 + random.below(60);
             match random.below(8) {
                 0 | 1 => {
                     held.keep(number, step);
@@ -135,7 +135,7 @@ fn a_long_scan_leaves_what_is_read_often() {
 fn all_of_it_is_used_for_what_was_written_lately() {
     let mut held = Held::new(100);
     (1..=150).for_each(|number| held.keep(number, 7));
-    let there: BTreeSet<u32> = (1..=150).filter(|number| held.id(*number).is_some()).collect();
+    let there: BTreeSet<u64> = (1..=150).filter(|number| held.id(*number).is_some()).collect();
     assert!(there.into_iter().eq(51..=150));
 }
 

@@ -124,7 +124,7 @@ impl Engine {
         };
         let state = self.state();
         let mut places = Vec::new();
-        let in_use = |(id, lbn, pbn): (VolumeId, u64, u32)| {
+        let in_use = |(id, lbn, pbn): (VolumeId, u64, u64)| {
             places.clear();
             state.backend().look_up(id, &[Lbn(lbn)], &mut places).ok()?;
             let is_there = places.first().and_then(|place: &MapEntry| place.pbn()).map(Pbn::number);

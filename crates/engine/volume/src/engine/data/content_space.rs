@@ -152,13 +152,14 @@ impl ContentSpace {
 
     /// Calls with every PBN in use.
     pub(crate) fn each_used(&self, each: &mut dyn FnMut(Pbn)) {
-        let blocks = 1..u32::try_from(self.blocks.blocks()).unwrap_or(u32::MAX);
+        let end = self.blocks.blocks();
         match &self.slots {
             None => {
-                let numbers = blocks.filter_map(Pbn::new);
+                let numbers = (1..end).filter_map(Pbn::new);
                 numbers.filter(|pbn| self.blocks.is_used(*pbn)).for_each(each);
             }
             Some(slots) => {
+                let blocks = 1..end as u32;
                 blocks.flat_map(|block| places_of(block, slots.of(block))).for_each(each);
             }
         }
@@ -166,8 +167,11 @@ impl ContentSpace {
 
     /// Returns whether a PBN may be in a store of this size.
     pub(crate) fn is_within(&self, pbn: Pbn) -> bool {
-        let block = if self.slots.is_some() { PackedPlace::of(pbn).block } else { pbn.number() };
-        u64::from(block) < self.blocks.blocks()
+        let block = match self.slots {
+            Some(_) => u64::from(PackedPlace::of(pbn).block),
+            None => pbn.number(),
+        };
+        block < self.blocks.blocks()
     }
 
     /// Frees a PBN. Calls `freed` with each block that is free then.
@@ -236,7 +240,7 @@ impl ContentSpace {
     /// Returns whether a block has contents, and no others than these. A block to which contents
     /// are added may have one already that is not marked as used yet.
     pub(crate) fn has_only(&self, block: Pbn, these: impl Fn(&Pbn) -> bool) -> bool {
-        let is_open = self.slots.as_ref().is_some_and(|slots| slots.open.contains(&block.number()));
+        let is_open = self.slots.as_ref().is_some_and(|slots| slots.open.contains(&block.narrow()));
         let contents = self.contents_of(&[block]);
         !is_open && !contents.is_empty() && contents.iter().all(these)
     }
@@ -271,7 +275,7 @@ impl ContentSpace {
         let Some(slots) = &self.slots else { return blocks.to_vec() };
         let mut contents = Vec::new();
         for number in blocks {
-            let block = number.number();
+            let block = number.narrow();
             contents.extend(places_of(block, slots.of(block)));
             let before = block.saturating_sub(1);
             contents.extend(places_of(before, slots.of(before) & SPANNING_BIT));

@@ -90,7 +90,7 @@ impl ContentStore {
         numbers.sort_unstable();
         numbers.dedup();
         let mut blocks: HashMap<u32, Vec<u8>> = HashMap::new();
-        let keep = |number: Pbn, bytes: &[u8]| drop(blocks.insert(number.number(), bytes.to_vec()));
+        let keep = |number: Pbn, bytes: &[u8]| drop(blocks.insert(number.narrow(), bytes.to_vec()));
         if !buffer.show(&numbers, keep) {
             return false;
         }

@@ -213,7 +213,7 @@ impl DataPath {
 
     /// Takes the next run of free blocks at or after `from`, of a length in `lengths`, unless fewer
     /// than `kept` blocks would stay free. Looks at a part of the store only.
-    pub(crate) fn take_run(&self, from: u32, lengths: (u32, u32), kept: u64) -> RunSearch<'_> {
+    pub(crate) fn take_run(&self, from: u64, lengths: (u32, u32), kept: u64) -> RunSearch<'_> {
         let (least, most) = lengths;
         let mut space = self.space.lock();
         let space = space.blocks_mut();
@@ -223,7 +223,7 @@ impl DataPath {
         let most = u64::from(most).min(space.free() - kept) as u32;
         let (run, next) = space.take_free_run(from, least, most);
         let Some((first, count)) = run else { return next.map_or(RunSearch::End, RunSearch::GoOn) };
-        let numbers = first.number()..first.number() + count;
+        let numbers = first.number()..first.number() + u64::from(count);
         let pbns: Vec<Pbn> = numbers.filter_map(Pbn::new).collect();
         pbns.iter().for_each(|pbn| self.owners.take(*pbn));
         self.taken.fetch_add(u64::from(count), Ordering::Relaxed);
@@ -421,9 +421,9 @@ impl DataPath {
     /// where to go on, or `None` at the end of the store.
     pub(crate) fn discard_undiscarded(
         &self,
-        from: u32,
+        from: u64,
         lengths: RangeInclusive<u32>,
-    ) -> Result<(u32, Option<u32>)> {
+    ) -> Result<(u32, Option<u64>)> {
         let (least, most) = (*lengths.start(), *lengths.end());
         let _discarding = self.discarding.lock();
         let (run, next) = self.space.lock().blocks_mut().take_freed_run(from, least, most);
@@ -440,7 +440,7 @@ impl DataPath {
         if result.is_ok() {
             space.release_discarded(first, count);
         } else {
-            let numbers = first.number()..first.number() + count;
+            let numbers = first.number()..first.number() + u64::from(count);
             numbers.filter_map(Pbn::new).for_each(|pbn| space.release(pbn));
         }
         result.map_err(VolumeError::io(DiskRole::Data, "discard from"))
@@ -452,7 +452,7 @@ pub(crate) enum RunSearch<'e> {
     /// The run, whose blocks count as taken until the guard is dropped.
     Found(Vec<Pbn>, Taken<'e>),
     /// There is none in the part that was searched. The search goes on here.
-    GoOn(u32),
+    GoOn(u64),
     /// There is none up to the end of the store.
     End,
     /// Too few blocks are free.

@@ -134,7 +134,7 @@ impl DataPath {
     /// [`None`] at the end of the store.
     pub(crate) fn windows(&self, from: u32, rule: Rule, found: &mut Vec<Window>) -> Option<u32> {
         let space = self.space.lock();
-        let all = u32::try_from(space.blocks().blocks()).unwrap_or(u32::MAX);
+        let all = space.blocks().blocks() as u32;
         let end = all.min(from.saturating_add(LOOKED_AT));
         space.windows(from..end, rule, found);
         drop(space);
@@ -201,9 +201,8 @@ impl DataPath {
         let blocks = self.space.lock().blocks().blocks();
         let mut pbns = Vec::new();
         for number in 0..SAMPLED_BLOCKS {
-            let first = u32::try_from(blocks * number / SAMPLED_BLOCKS).unwrap_or(u32::MAX);
-            let end = u64::from(first.saturating_add(SAMPLED_FROM)).min(blocks);
-            let range = first..u32::try_from(end).unwrap_or(u32::MAX);
+            let first = (blocks * number / SAMPLED_BLOCKS) as u32;
+            let range = first..(first + SAMPLED_FROM).min(blocks as u32);
             let block = self.space.lock().packed_block(range);
             pbns.extend(
                 block.into_iter().flat_map(|block| self.contents_of_blocks(block..block + 1)),

@@ -78,14 +78,14 @@ impl Places {
                 self.held -= 1;
                 self.dropped += 1;
             }
-            *place = [0, 0, ticket, u64::from(pbn.number())];
+            *place = [0, 0, ticket, pbn.number()];
         }
     }
 
     /// Clears the place of a PBN, unless another one has it.
     fn forget(&mut self, pbn: Pbn) {
         let place = self.places.get(self.at(pbn));
-        if place.is_some_and(|[.., owner]| *owner == u64::from(pbn.number())) {
+        if place.is_some_and(|[.., owner]| *owner == pbn.number()) {
             self.reserve(pbn, 0);
         }
     }
@@ -94,7 +94,7 @@ impl Places {
         let at = self.at(pbn);
         let Some(place) = self.places.get_mut(at) else { return };
         let [low, high, reserved, owner] = *place;
-        if (reserved, owner) == (ticket.get(), u64::from(pbn.number())) {
+        if (reserved, owner) == (ticket.get(), pbn.number()) {
             self.held += u64::from((low, high) == (0, 0));
             *place = [fingerprint.low(), fingerprint.high(), reserved, owner];
         }
@@ -103,7 +103,7 @@ impl Places {
     fn get(&self, pbn: Pbn) -> Option<Fingerprint> {
         let [low, high, _, owner] = *self.places.get(self.at(pbn))?;
         let bits = u128::from(high) << 64 | u128::from(low);
-        (owner == u64::from(pbn.number()) && bits != 0).then(|| Fingerprint::of_hash(bits))
+        (owner == pbn.number() && bits != 0).then(|| Fingerprint::of_hash(bits))
     }
 }
 
@@ -262,15 +262,15 @@ mod tests {
         Remembered::new((memory, 1 << 20), fingerprinter, Arc::new(ManualClock::new()))
     }
 
-    fn pbn(number: u32) -> Pbn {
+    fn pbn(number: u64) -> Pbn {
         Pbn::new(number).unwrap()
     }
 
-    fn written(number: u32, ticket: NonZeroU64, bytes: &[u8]) -> WrittenContent<'_> {
+    fn written(number: u64, ticket: NonZeroU64, bytes: &[u8]) -> WrittenContent<'_> {
         WrittenContent { pbn: pbn(number), ticket, bytes }
     }
 
-    fn recalled(remembered: &Remembered, number: u32) -> Option<Fingerprint> {
+    fn recalled(remembered: &Remembered, number: u64) -> Option<Fingerprint> {
         remembered.recall([pbn(number)].into_iter())[0]
     }
 

@@ -12,7 +12,7 @@ impl DataPath {
         space.set_reserve();
         let goal = space.reserve_goal();
         // Writers begin at the front of a fresh store.
-        let end = u32::try_from(space.blocks().blocks()).unwrap_or(u32::MAX);
+        let end = space.blocks().blocks() as u32;
         space.fit_reserve(end.saturating_sub(goal), goal);
         drop(space);
         let mut least = goal;

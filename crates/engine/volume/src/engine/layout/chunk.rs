@@ -184,7 +184,7 @@ mod tests {
     /// A chunk with these PBNs; negative ones are not movable.
     fn chunk(pbns: &[i32]) -> Chunk {
         let block = |(lbn, number): (u64, &i32)| {
-            let pbn = Pbn::new(number.unsigned_abs()).unwrap();
+            let pbn = Pbn::new(number.unsigned_abs().into()).unwrap();
             let wanted = Wanted { lbn: Lbn(lbn), pbn, checksum: Checksum(0) };
             ChunkBlock { wanted, is_movable: *number > 0 }
         };

@@ -12,7 +12,7 @@ const KEPT_PART: u64 = 16;
 #[derive(Debug, Default)]
 pub(super) struct Room {
     /// The PBN at which the next search begins, so that what is moved together lies together.
-    next: u32,
+    next: u64,
     /// `true` if no run was found that takes a whole chunk, so that only short ones are looked for.
     only_short: bool,
 }

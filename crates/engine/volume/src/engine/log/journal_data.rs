@@ -172,11 +172,11 @@ impl JournalData {
 mod tests {
     use super::*;
 
-    fn pbn(number: u32) -> Pbn {
+    fn pbn(number: u64) -> Pbn {
         Pbn::new(number).unwrap()
     }
 
-    fn sorted(mut pbns: Vec<Pbn>) -> Vec<u32> {
+    fn sorted(mut pbns: Vec<Pbn>) -> Vec<u64> {
         pbns.sort_unstable();
         pbns.into_iter().map(Pbn::number).collect()
     }

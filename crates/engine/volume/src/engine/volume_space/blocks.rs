@@ -72,11 +72,8 @@ impl Engine {
 
 /// The blocks of a window, in pieces.
 fn blocks_of(window: &Range<u64>, data_blocks: u64) -> impl Iterator<Item = Range<u32>> + use<> {
-    let block_at = |number: u64| {
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        Pbn::new(number).map_or(0, |pbn| PackedPlace::of(pbn).block)
-    };
-    let end = u32::try_from(data_blocks).unwrap_or(u32::MAX);
+    let block_at = |number: u64| Pbn::new(number).map_or(0, |pbn| PackedPlace::of(pbn).block);
+    let end = data_blocks as u32;
     let first = block_at(window.start);
     // The PBNs of a region are by slot, so its last block has the last PBN of the window.
     let last = window.end.checked_sub(1).map_or(0, block_at);

@@ -2,9 +2,10 @@
 //! fingerprints tell if they are damaged. The owner of the veto heals them, from copies that are
 //! found here: it alone knows if a block is still used.
 
-use super::{Chunk, DamagedContent, MAX_DAMAGED, MAX_LISTED, Scrub, Seen, Stored, expected};
+use super::{Chunk, DamagedContent, MAX_DAMAGED, MAX_LISTED, Scrub, Stored, expected};
 use crate::engine::VolumeShared;
 use crate::error::Result;
+use gemelo_base::SparseBits;
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_store::ContentRead;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ struct Search {
     /// The damaged blocks, and the copies found so far, by fingerprint.
     damaged: BTreeMap<[u8; 16], (Pbn, Option<Pbn>)>,
     /// The blocks that were read.
-    seen: Seen,
+    seen: SparseBits,
 }
 
 impl Scrub<'_> {
@@ -96,7 +97,7 @@ impl Scrub<'_> {
             let may_be = recorded.is_none() || search.damaged.contains_key(&recorded.to_bytes());
             if !may_be
                 || self.damaged.contains_key(&expected(wanted))
-                || !search.seen.insert(wanted.pbn)
+                || !search.seen.insert(wanted.pbn.number())
             {
                 continue;
             }

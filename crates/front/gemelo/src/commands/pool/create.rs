@@ -33,6 +33,10 @@ pub(crate) struct Arguments {
     /// whole device]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
+    /// Size to which the data store may be grown later, if that is more than 2^32 blocks (16t of
+    /// 4k), which only the backend compact can have [default: 2^32 blocks, or the capacity]
+    #[arg(long, value_name = "SIZE")]
+    max_capacity: Option<Size>,
     /// Size of a block, the unit of deduplication: a power of two from 512 bytes to 1m [default:
     /// 4k, or as the domain was created]
     #[arg(long, value_name = "SIZE")]
@@ -154,6 +158,7 @@ impl Arguments {
                 .block_size
                 .map_or(usual.block_bytes, |size| u32::try_from(size.0).unwrap_or(u32::MAX)),
             capacity_bytes,
+            max_capacity_bytes: self.max_capacity.map_or(0, |size| size.0),
             fingerprint: self.fingerprint.map_or(usual.fingerprint, Into::into),
             backend: self.backend.unwrap_or(usual.backend),
             compression: self.compression.filter(|kind| *kind != Compression::Off),
@@ -239,6 +244,8 @@ fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let mut options = arguments.options()?;
     let choice = arguments.choose_backend(&mut options)?;
+    // A pool that could not be served with its own settings is not made.
+    arguments.settings().fit(gemelo_base::memory::of_machine())?;
     let pool = &arguments.pool;
     let about = |failure: RequestFailure| failure.about(&pool.to_string());
     let options = match pool {

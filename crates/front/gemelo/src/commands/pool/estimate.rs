@@ -7,7 +7,7 @@ use crate::table::Table;
 use clap::Args;
 use gemelo_base::units::{format_count, format_percent, format_size};
 use gemelo_base::values::Size;
-use gemelo_format::BackendKind;
+use gemelo_format::{BackendKind, WordForm};
 use gemelo_volume::{FullPool, IndexSampling, Needs, PoolOptions, Tuning};
 use serde::Serialize;
 
@@ -90,6 +90,9 @@ impl Estimate {
                 backend,
                 ..PoolOptions::default()
             };
+            if options.is_wide() && !backend.has_words(WordForm::Wide) {
+                continue;
+            }
             let FullPool { stored_blocks, mapped_blocks, needs } = options
                 .needs(input.dedup_ratio, (input.metadata_cache_bytes, input.index_sample))?;
             (estimate.stored_blocks, estimate.mapped_blocks) = (stored_blocks, mapped_blocks);
@@ -111,10 +114,14 @@ impl Estimate {
                 format!("{} pages", needs.overwrite_page_writes),
             ]);
         }
+        let others = match self.backends.len() < BackendKind::ALL.len() {
+            true => "Other backends cannot have so many blocks. ",
+            false => "",
+        };
         format!(
             "{}, full: {} blocks of {} are stored, and volumes have {}\n\n{}\n\
-             The last columns are for one block at a random place, without its metadata in the \
-             cache.\n",
+             {others}The last columns are for one block at a random place, without its metadata in \
+             the cache.\n",
             format_size(input.capacity_bytes),
             format_count(self.stored_blocks),
             format_size(input.block_bytes.into()),
@@ -157,6 +164,14 @@ mod tests {
         let index = of(BackendKind::Compact).memory_bytes - of(BackendKind::Table).memory_bytes;
         assert!((1 << 30..5 << 28).contains(&index), "{index} bytes of index");
         assert!(of(BackendKind::Log).memory_bytes > 8 << 30);
+        let capacity_bytes = 256 << 40;
+        let index_sample = IndexSampling::one_in(1024).unwrap();
+        let wide = Estimate::of(&Input { capacity_bytes, index_sample, ..input }).unwrap();
+        let [Row { backend: BackendKind::Compact, needs }] = wide.backends.as_slice() else {
+            panic!("only compact can be so large")
+        };
+        // The map of free blocks takes the most, if free blocks lie everywhere.
+        assert!((17 << 30..19 << 30).contains(&needs.memory_bytes), "{needs:?}");
         let sampled = IndexSampling::one_in(32).unwrap();
         let sampled = Estimate::of(&Input { index_sample: sampled, ..input }).unwrap();
         let of_sampled = |kind| sampled.backends.iter().find(|row| row.backend == kind).unwrap();

@@ -8,7 +8,7 @@ use gemelo_base::units::{
     format_size,
 };
 use gemelo_base::{Stat, StatTable};
-use gemelo_format::Compression;
+use gemelo_format::{BackendKind, Compression};
 use gemelo_serve::{StatReport, VolumeReport};
 use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, SnapshotSpace};
 
@@ -143,7 +143,13 @@ fn metadata(report: &StatReport) -> Table {
     let pool = &report.pool;
     let mut table = Table::new();
     table.row(["backend", pool.backend.name()]);
-    table.row(["fingerprints in the index".to_owned(), format_count(pool.index_entries)]);
+    // The index of an idle pool with this backend is not in memory.
+    let is_read = report.server.is_some() || pool.backend != BackendKind::Compact;
+    let entries = match is_read {
+        true => format_count(pool.index_entries),
+        false => "known while the pool is served".to_owned(),
+    };
+    table.row(["fingerprints in the index".to_owned(), entries]);
     table.row(["memory".to_owned(), format_size(pool.metadata_memory_bytes)]);
     let looked_up = pool.metadata_cache.hits + pool.metadata_cache.misses;
     if looked_up > 0 {

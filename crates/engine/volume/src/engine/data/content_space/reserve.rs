@@ -103,12 +103,12 @@ impl ContentSpace {
         {
             return None;
         }
-        let (run, next) = self.blocks.take_free_run(from, least, reserve.goal);
+        let (run, next) = self.blocks.take_free_run(from.into(), least, reserve.goal);
         if let Some((first, count)) = run {
-            reserve.blocks.extend(first.number()..first.number() + count);
+            reserve.blocks.extend(first.narrow()..first.narrow() + count);
             self.give_surplus();
         }
-        next
+        next.map(|next| next as u32)
     }
 
     /// Gives blocks to writers that are more than the reserve keeps.

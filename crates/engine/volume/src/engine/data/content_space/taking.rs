@@ -21,7 +21,7 @@ impl<F: FnMut(&mut dyn FnMut(&mut ContentSpace))> FreeBlocks for Taking<F> {
                 space.blocks.take(1, &mut pbns);
             }
         });
-        let block = pbns.first()?.number();
+        let block = pbns.first()?.narrow();
         self.taken.push(block);
         Some(block)
     }

@@ -1,5 +1,8 @@
 //! Finds words of a bitmap that have long runs of free bits.
 
+use super::used::CHUNK_WORDS;
+use std::ops::Range;
+
 /// Lengths of the runs that are looked for, the longest first. They begin anywhere in a word. In a
 /// store of which 70 % is in use and overwritten at random, these lengths give runs half as long
 /// again as 64, 16, 4 and 1 at multiples of themselves (2.5 and 1.7 blocks).
@@ -8,9 +11,9 @@ pub(super) const RUN_BLOCKS: [u32; 8] = [64, 32, 16, 8, 4, 3, 2, 1];
 /// The level of [`RUN_BLOCKS`] of words that have any free bit.
 pub(super) const ANY: usize = RUN_BLOCKS.len() - 1;
 
-/// A set of words, with a set of its own words that have members above it.
+/// A set of chunks, with a set of its own words that have members above it.
 #[derive(Debug, Default)]
-struct WordSet {
+pub(super) struct ChunkSet {
     members: Vec<u64>,
     occupied: Vec<u64>,
 }
@@ -26,14 +29,18 @@ fn first_set(bitmap: &[u64], start: usize) -> Option<usize> {
     })
 }
 
-impl WordSet {
-    fn resize(&mut self, words: usize) {
-        self.members.resize(words.div_ceil(64), 0);
+impl ChunkSet {
+    pub(super) fn resize(&mut self, chunks: usize) {
+        self.members.resize(chunks.div_ceil(64), 0);
         self.occupied.resize(self.members.len().div_ceil(64), 0);
     }
 
-    fn set(&mut self, word: usize, is_member: bool) {
-        let (at, bit) = (word / 64, 1u64 << (word % 64));
+    pub(super) fn has(&self, chunk: usize) -> bool {
+        self.members.get(chunk / 64).is_some_and(|members| members & 1 << (chunk % 64) != 0)
+    }
+
+    pub(super) fn set(&mut self, chunk: usize, is_member: bool) {
+        let (at, bit) = (chunk / 64, 1u64 << (chunk % 64));
         let (above, above_bit) = (at / 64, 1u64 << (at % 64));
         let (Some(members), Some(occupied)) =
             (self.members.get_mut(at), self.occupied.get_mut(above))
@@ -51,8 +58,21 @@ impl WordSet {
         }
     }
 
+    /// Adds chunks.
+    pub(super) fn add(&mut self, chunks: Range<usize>) {
+        let mut chunk = chunks.start;
+        while chunk < chunks.end {
+            let end = (chunk / 64 * 64 + 64).min(chunks.end);
+            if let Some(members) = self.members.get_mut(chunk / 64) {
+                *members |= u64::MAX >> (64 - (end - chunk)) << (chunk % 64);
+            }
+            self.set(chunk, true);
+            chunk = end;
+        }
+    }
+
     /// Returns the first member at or after `start`.
-    fn next(&self, start: usize) -> Option<usize> {
+    pub(super) fn next(&self, start: usize) -> Option<usize> {
         let at = start / 64;
         let below = (1u64 << (start % 64)) - 1;
         let here = self.members.get(at)? & !below;
@@ -64,32 +84,28 @@ impl WordSet {
     }
 }
 
-/// The words of a bitmap by the free runs that they have.
-#[derive(Debug, Default)]
-pub(super) struct RunWords {
-    levels: [WordSet; RUN_BLOCKS.len()],
-}
+/// The words of a chunk by the free runs that they have: a bit for each word and level.
+#[derive(Debug)]
+pub(super) struct Levels([[u64; CHUNK_WORDS / 64]; RUN_BLOCKS.len()]);
 
-impl RunWords {
-    /// Covers this many words. Words that are added have no free bit.
-    pub(super) fn resize(&mut self, words: usize) {
-        self.levels.iter_mut().for_each(|level| level.resize(words));
+impl Levels {
+    /// All words are free as a whole, or none has a free bit.
+    pub(super) const fn new(are_free: bool) -> Self {
+        let bits = if are_free { u64::MAX } else { 0 };
+        Self([[bits; CHUNK_WORDS / 64]; RUN_BLOCKS.len()])
     }
 
-    /// Notes that the used bits of a word have changed.
-    pub(super) fn note(&mut self, word: usize, before: u64, after: u64) {
-        let (was, is) = (level_of(before), level_of(after));
-        // A word with a run has all shorter ones as well.
-        for level in was.min(is)..was.max(is) {
-            if let Some(words) = self.levels.get_mut(level) {
-                words.set(word, is < was);
-            }
-        }
+    /// Notes whether a word has a run of this level. Returns whether any word has.
+    pub(super) fn set(&mut self, level: usize, word: usize, has_run: bool) -> bool {
+        let bit = 1 << (word % 64);
+        let words = &mut self.0[level];
+        words[word / 64] = if has_run { words[word / 64] | bit } else { words[word / 64] & !bit };
+        words.iter().any(|bits| *bits != 0)
     }
 
     /// Returns the first word at or after `start` that has a run of this level.
     pub(super) fn next(&self, level: usize, start: usize) -> Option<usize> {
-        self.levels.get(level)?.next(start)
+        first_set(&self.0[level], start)
     }
 }
 
@@ -115,7 +131,7 @@ pub(super) const fn run_starts(used: u64, run_blocks: u32) -> u64 {
 }
 
 /// Returns the first level of [`RUN_BLOCKS`] of which the word has a run, or their number.
-fn level_of(used: u64) -> usize {
+pub(super) fn level_of(used: u64) -> usize {
     let found = RUN_BLOCKS.iter().position(|run_blocks| run_starts(used, *run_blocks) != 0);
     found.unwrap_or(RUN_BLOCKS.len())
 }
@@ -141,24 +157,21 @@ mod tests {
     }
 
     #[test]
-    fn the_next_word_is_found_over_any_distance() {
-        let mut words = RunWords::default();
-        words.resize(64 * 64 * 3);
-        assert_eq!(words.next(ANY, 0), None);
-        for word in [0, 63, 64, 5000, 64 * 64 * 3 - 1] {
-            words.note(word, u64::MAX, !1);
+    fn the_next_chunk_is_found_over_any_distance() {
+        let mut chunks = ChunkSet::default();
+        chunks.resize(64 * 64 * 3);
+        assert_eq!(chunks.next(0), None);
+        let members = [0, 63, 64, 5000, 64 * 64 * 3 - 1];
+        members.iter().for_each(|chunk| chunks.set(*chunk, true));
+        let (mut found, mut start) = (Vec::new(), 0);
+        while let Some(chunk) = chunks.next(start) {
+            found.push(chunk);
+            start = chunk + 1;
         }
-        let mut found = Vec::new();
-        let mut start = 0;
-        while let Some(word) = words.next(ANY, start) {
-            found.push(word);
-            start = word + 1;
-        }
-        assert_eq!(found, [0, 63, 64, 5000, 64 * 64 * 3 - 1]);
-        assert_eq!(words.next(0, 0), None, "no word is free as a whole");
-        words.note(5000, !1, 0);
-        assert_eq!(words.next(0, 0), Some(5000));
-        words.note(5000, 0, u64::MAX);
-        assert_eq!((words.next(0, 0), words.next(ANY, 65)), (None, Some(64 * 64 * 3 - 1)));
+        assert_eq!(found, members);
+        chunks.set(5000, false);
+        chunks.add(70..200);
+        assert!((66..210).all(|chunk| chunks.has(chunk) == (70..200).contains(&chunk)));
+        assert_eq!((chunks.next(65), chunks.next(200)), (Some(70), Some(64 * 64 * 3 - 1)));
     }
 }

@@ -32,29 +32,51 @@ fn a_space_that_grows_has_the_new_blocks_and_keeps_the_used_ones() {
         assert_eq!((space.blocks(), space.free()), (after, after - 2), "{before} to {after}");
         let mut taken = Vec::new();
         space.take(after as usize - 2, &mut taken);
-        assert!(taken.iter().map(|pbn| u64::from(pbn.number())).eq(2..after));
+        assert!(taken.iter().map(|pbn| pbn.number()).eq(2..after));
         assert_eq!(space.free(), 0);
     }
 }
 
+#[test]
+fn a_large_space_takes_memory_where_free_and_used_blocks_are_mixed() {
+    const CHUNK_BLOCKS: u64 = CHUNK_WORDS as u64 * WORD_BLOCKS;
+    let blocks = 1 << 36;
+    let mut space = Space::new(blocks);
+    assert_eq!((space.free(), space.used.mixed_chunks()), (blocks - 1, 1), "of block 0");
+    let far = blocks - 3 * CHUNK_BLOCKS;
+    (far..blocks).filter_map(Pbn::new).for_each(|pbn| assert!(space.claim(pbn)));
+    assert_eq!((space.free(), space.used.mixed_chunks()), (far - 1, 1));
+    let (hole, other) = (Pbn::new(blocks - 7).unwrap(), Pbn::new(far + 9).unwrap());
+    [hole, other].into_iter().for_each(|pbn| space.release(pbn));
+    assert_eq!((space.freed(), space.used.mixed_chunks()), (2, 3));
+    assert_eq!(space.take_free_run(far + 10, 1, 9).0, Some((hole, 1)));
+    assert_eq!(space.take_freed_run(far, 1, 9).0, Some((other, 1)));
+    assert_eq!((space.free(), space.used.mixed_chunks()), (far - 1, 1));
+    space.note_used_before();
+    assert_eq!(space.take_unswept(5).unwrap().0, Pbn::FIRST);
+}
+
 proptest! {
     #[test]
-    fn it_does_what_a_set_does(steps in prop::collection::vec((0u8..6, 0u32..500), 1..200), blocks in 1u64..500) {
+    fn it_does_what_a_set_does(
+        steps in prop::collection::vec((0u8..6, 0u64..500), 1..200),
+        blocks in 1u64..500,
+    ) {
         let mut space = Space::new(blocks);
         space.note_used_before();
         let mut unswept = 0;
-        let mut free: BTreeSet<u32> = (1..blocks as u32).collect();
+        let mut free: BTreeSet<u64> = (1..blocks).collect();
         let mut used: Vec<Pbn> = Vec::new();
-        let mut freed: BTreeSet<u32> = BTreeSet::new();
+        let mut freed: BTreeSet<u64> = BTreeSet::new();
         for (kind, number) in steps {
             match kind {
                 5 => {
                     let (run, next) = space.take_free_run(number, 3, 70);
-                    let is_start = |pbn: &u32| (*pbn..pbn + 3).all(|pbn| free.contains(&pbn));
+                    let is_start = |pbn: &u64| (*pbn..pbn + 3).all(|pbn| free.contains(&pbn));
                     let expected = free.range(number..).copied().find(is_start);
                     prop_assert_eq!(run.map(|(first, _)| first.number()), expected);
                     if let Some((first, count)) = run {
-                        let end = first.number() + count;
+                        let end = first.number() + u64::from(count);
                         prop_assert!((3..=70).contains(&count));
                         prop_assert!(count == 70 || !free.contains(&end), "a longer run");
                         prop_assert_eq!(next, Some(end));
@@ -68,14 +90,15 @@ proptest! {
                 }
                 4 => {
                     let (run, next) = space.take_freed_run(number, 2, 9);
-                    let is_start = |pbn: &u32| (*pbn..pbn + 2).all(|pbn| freed.contains(&pbn));
+                    let is_start = |pbn: &u64| (*pbn..pbn + 2).all(|pbn| freed.contains(&pbn));
                     let expected = freed.range(number..).copied().find(is_start);
                     prop_assert_eq!(run.map(|(first, _)| first.number()), expected);
-                    prop_assert_eq!(next, run.map(|(first, count)| first.number() + count));
+                    let end = |(first, count): (Pbn, u32)| first.number() + u64::from(count);
+                    prop_assert_eq!(next, run.map(end));
                     if let Some((first, count)) = run {
                         prop_assert!((2..=9).contains(&count));
-                        prop_assert!(count == 9 || !freed.contains(&(first.number() + count)));
-                        for pbn in first.number()..first.number() + count {
+                        prop_assert!(count == 9 || !freed.contains(&end((first, count))));
+                        for pbn in first.number()..first.number() + u64::from(count) {
                             prop_assert!(free.contains(&pbn) && freed.remove(&pbn), "{}", pbn);
                         }
                         space.release_discarded(first, count);
@@ -98,14 +121,14 @@ proptest! {
                 2 => {
                     if let Some((first, count)) = space.take_unswept(9) {
                         prop_assert_eq!(Some(&first.number()), free.range(unswept..).next());
-                        unswept = first.number() + count;
-                        for pbn in first.number()..first.number() + count {
+                        unswept = first.number() + u64::from(count);
+                        for pbn in first.number()..first.number() + u64::from(count) {
                             prop_assert!(free.remove(&pbn));
                             used.extend(Pbn::new(pbn));
                         }
                     } else {
                         prop_assert_eq!(free.range(unswept..).next(), None);
-                        unswept = blocks as u32;
+                        unswept = blocks;
                     }
                 }
                 _ => {
@@ -139,7 +162,7 @@ fn take_all(space: &mut Space) -> Pbn {
 #[test]
 fn a_search_looks_at_a_bounded_part_and_says_where_to_go_on() {
     let blocks = 64 * (LOOKED_AT + 100);
-    let mut space = Space::new(u64::from(blocks));
+    let mut space = Space::new(blocks);
     let last = take_all(&mut space);
     space.release(last);
     let far = 64 * LOOKED_AT;
@@ -153,7 +176,7 @@ fn a_search_looks_at_a_bounded_part_and_says_where_to_go_on() {
     assert_eq!((space.free(), space.take_free_run(far, 1, 9)), (0, (None, None)));
 }
 
-fn numbers(space: &mut Space, count: usize) -> Vec<u32> {
+fn numbers(space: &mut Space, count: usize) -> Vec<u64> {
     let mut taken = Vec::new();
     space.take(count, &mut taken);
     taken.into_iter().map(Pbn::number).collect()
@@ -163,7 +186,7 @@ fn numbers(space: &mut Space, count: usize) -> Vec<u32> {
 fn long_runs_are_given_out_before_holes_and_in_one_piece_over_many_writes() {
     let mut space = Space::new(64 * 100);
     take_all(&mut space);
-    let release = |space: &mut Space, numbers: Range<u32>| {
+    let release = |space: &mut Space, numbers: Range<u64>| {
         numbers.filter_map(Pbn::new).for_each(|pbn| space.release(pbn));
     };
     for hole in (65..640).step_by(3) {
@@ -173,7 +196,7 @@ fn long_runs_are_given_out_before_holes_and_in_one_piece_over_many_writes() {
     release(&mut space, 1000..1040);
     release(&mut space, 2000..2200);
     assert_eq!(numbers(&mut space, 1), [2000], "the longest run, from its first block");
-    let singly: Vec<u32> = (0..199).flat_map(|_| numbers(&mut space, 1)).collect();
+    let singly: Vec<u64> = (0..199).flat_map(|_| numbers(&mut space, 1)).collect();
     assert!(singly.into_iter().eq(2001..2200));
     assert_eq!(numbers(&mut space, 46), (1000..1040).chain(700..706).collect::<Vec<_>>());
     assert_eq!(numbers(&mut space, 3), [65, 68, 71], "holes are left for the end");
