@@ -24,6 +24,20 @@ fn free_blocks_are_given_in_order_and_block_0_never() {
 }
 
 #[test]
+fn free_blocks_that_may_have_been_used_are_counted_until_all_are_swept() {
+    let mut space = Space::new(20);
+    assert_eq!(space.unswept(), 0);
+    space.note_used_before();
+    assert_eq!(space.unswept(), 19);
+    let mut taken = Vec::new();
+    space.take(7, &mut taken);
+    taken.into_iter().take(3).for_each(|pbn| space.release(pbn));
+    assert_eq!(space.unswept(), 12, "without those that are known to have been used");
+    while space.take_unswept(4).is_some() {}
+    assert_eq!(space.unswept(), 0);
+}
+
+#[test]
 fn a_space_that_grows_has_the_new_blocks_and_keeps_the_used_ones() {
     for (before, after) in [(2, 3), (10, 500), (64, 128), (70, 64 * 64 * 3 + 5), (200, 200)] {
         let mut space = Space::new(before);
