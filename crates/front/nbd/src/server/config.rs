@@ -8,10 +8,6 @@ use std::time::Duration;
 /// wait cost little.
 const USUAL_HELPERS: usize = 128;
 
-/// Usual time of polling: about as long as an idle processor takes to wake a client and to get its
-/// next request.
-const USUAL_BUSY_WAIT: Duration = Duration::from_micros(30);
-
 /// Limits and options of a server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -63,7 +59,7 @@ impl Default for ServerConfig {
             receive_timeout: Some(Duration::from_secs(60)),
             send_timeout: Some(Duration::from_secs(60)),
             stop_timeout: Duration::from_secs(10),
-            busy_wait: USUAL_BUSY_WAIT,
+            busy_wait: Duration::ZERO,
             write_through: false,
             tls: TlsPolicy::Off,
             allow_insecure: false,
