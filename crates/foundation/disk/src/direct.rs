@@ -264,7 +264,9 @@ mod tests {
     #[test]
     fn where_there_are_no_direct_writes_all_are_buffered() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        check_lists(&disk(folder.path()));
+        let in_memory = disk(folder.path());
+        check_lists(&in_memory);
+        assert!(!in_memory.has_direct_writes(), "nothing bypasses a file system in memory");
         check_lists(&disk(tempfile::tempdir().unwrap().path()).with_io(IoMode::Buffered));
     }
 

@@ -106,13 +106,14 @@ impl FileDisk {
         Err(DiskError::Locked { path: path.to_owned(), holder: lock::holder(&file) })
     }
 
-    /// Returns the same disk with this way of writing. Where the system has no direct writes, as on
-    /// tmpfs, all writes stay buffered.
+    /// Returns the same disk with this way of writing. Where the system has no direct writes, all
+    /// writes stay buffered. So they do on a file system in memory, which takes direct writes and
+    /// copies them all the same: rings would hand each to a thread of the kernel.
     #[must_use]
     pub fn with_io(self, mode: IoMode) -> Self {
         let direct = match mode {
-            IoMode::Direct => DirectFile::open(&self.file),
-            IoMode::Buffered => None,
+            IoMode::Direct if !self.is_memory => DirectFile::open(&self.file),
+            IoMode::Direct | IoMode::Buffered => None,
         };
         Self { direct, ..self }
     }
@@ -267,7 +268,7 @@ impl Disk for FileDisk {
     }
 
     fn system_cache(&self) -> SystemCache {
-        SystemCache { keeps_written: !self.has_direct_writes() || self.is_memory, keeps_read: true }
+        SystemCache { keeps_written: !self.has_direct_writes(), keeps_read: true }
     }
 
     fn is_deleted(&self) -> io::Result<bool> {

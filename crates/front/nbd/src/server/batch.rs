@@ -33,6 +33,10 @@ const MAX_DATA_BYTES: usize = 1 << 20;
 /// take their fingerprints; handing the batch to another thread takes 10 µs.
 const LONG_WRITE_BYTES: usize = 128 << 10;
 
+/// Bytes of replies from which on a batch takes no more requests. So many stay in the processor's
+/// cache until they are sent, and handing them to another thread takes a fraction of their time.
+const LONG_READ_BYTES: usize = 256 << 10;
+
 /// Size in bytes that the reply buffer may keep between batches: enough for any batch of common
 /// requests.
 const KEPT_REPLY_BYTES: usize = 4 << 20;
@@ -102,7 +106,9 @@ impl Batch {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() >= MAX_REQUESTS || self.data_bytes + self.status_bytes >= MAX_DATA_BYTES
+        self.entries.len() >= MAX_REQUESTS
+            || self.data_bytes + self.status_bytes >= MAX_DATA_BYTES
+            || self.slot_bytes >= LONG_READ_BYTES
     }
 
     /// Adds a request whose data is at `payload` in the received bytes. Returns `false` if there is
@@ -263,6 +269,12 @@ impl Batch {
             is_write && !entry.request.has(COMMAND_FLAG_FUA)
         };
         self.data_bytes >= LONG_WRITE_BYTES && self.entries.iter().all(is_plain)
+    }
+
+    /// Returns whether this is a batch of long reads, and of no other requests.
+    pub(crate) fn has_long_reads(&self) -> bool {
+        let is_read = |entry: &Entry| entry.request.command == Command::READ;
+        self.slot_bytes >= LONG_READ_BYTES && self.entries.iter().all(is_read)
     }
 
     /// Returns what the requests read and change.

@@ -202,7 +202,7 @@ impl<'a> Transmission<'a> {
         if self.batch.requests() == 0 {
             return self.perform_large(first);
         }
-        if !self.start_long_writes() {
+        if !self.start_long_writes() && !self.start_long_reads() {
             self.submit_batch()?;
         }
         Ok(true)

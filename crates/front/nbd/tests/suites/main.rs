@@ -15,6 +15,7 @@ mod displaced;
 mod front_end;
 mod late_reads;
 mod limits;
+mod long_reads;
 mod long_writes;
 mod memory;
 mod overlap;

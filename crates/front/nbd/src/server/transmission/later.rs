@@ -56,6 +56,27 @@ impl Transmission<'_> {
         true
     }
 
+    /// Has the batch executed in a lane if it consists of long reads and the next request is here,
+    /// which is executed meanwhile. Returns `false` if the batch has to be executed here.
+    pub(super) fn start_long_reads(&mut self) -> bool {
+        // A device that leaves all reads has lanes for each of them.
+        let are_left = self.chosen.export.device.waiters() > 1;
+        let is_long = self.has_cores && !are_left && self.batch.has_long_reads();
+        if !is_long || self.next_request().is_none() {
+            return false;
+        }
+        let batch = &self.batch;
+        // One lane beside this thread is enough for two cores.
+        if self.lanes.make_way(|| batch.claims()) {
+            return false;
+        }
+        let Some(mut lane) = self.lanes.open() else { return false };
+        std::mem::swap(&mut self.batch, &mut lane.batch.batch);
+        let claims = lane.batch.batch.claims().collect();
+        self.lanes.start(lane, claims);
+        true
+    }
+
     /// Submits the batch, and answers the requests that the device does not leave.
     pub(super) fn submit_batch(&mut self) -> Result<(), SessionError> {
         let batch = &self.batch;
