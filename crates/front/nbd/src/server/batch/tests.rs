@@ -321,3 +321,24 @@ fn the_data_of_reads_lies_where_the_kernel_copies_fast() {
         }
     }
 }
+
+#[test]
+fn a_batch_is_full_by_its_requests_its_data_or_its_replies() {
+    let geometry = Geometry { size_bytes: 1 << 20, maximum_request_bytes: 1 << 20, ..GEOMETRY };
+    let agreed = NegotiatedOptions {
+        structured_replies: false,
+        base_allocation: false,
+        zeroes_are_fast: true,
+    };
+    let fill = |command, length: u32, payload: Range<usize>| {
+        let mut batch = Batch::new(false, &Memory::default()).unwrap();
+        while !batch.is_full() && batch.requests() < 1000 {
+            let header = RequestHeader { flags: 0, command, cookie: 0, offset: 0, length };
+            assert!(batch.push(header, payload.clone(), &Rules::new(agreed, &geometry)));
+        }
+        batch.requests()
+    };
+    assert_eq!(fill(Command::FLUSH, 0, 0..0), MAX_REQUESTS);
+    assert_eq!(fill(Command::WRITE, 128 << 10, 0..128 << 10), 8);
+    assert_eq!(fill(Command::READ, 64 << 10, 0..0), 4);
+}
