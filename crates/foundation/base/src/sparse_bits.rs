@@ -36,7 +36,7 @@ const fn place(number: u64) -> (usize, usize) {
 }
 
 impl SparseBits {
-    /// How many numbers it has.
+    /// The number of numbers in the set.
     #[must_use]
     pub const fn ones(&self) -> u64 {
         self.ones

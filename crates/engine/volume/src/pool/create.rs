@@ -35,9 +35,10 @@ pub struct PoolOptions {
     pub block_bytes: u32,
     /// Size of the data store in bytes. A file is sparse; a device must be at least this large.
     pub capacity_bytes: u64,
-    /// The size in bytes to which the data store may be grown, if that is more. A pool with room
-    /// for 2^32 blocks or more needs the backend `compact`, and its maps have checksums of 28 bits.
-    pub max_capacity_bytes: u64,
+    /// The size in bytes to which the data store may be grown; by default that of a pool without
+    /// room for 2^32 blocks, or its capacity. A pool with room for more needs the backend
+    /// `compact`, and its maps have checksums of 28 bits.
+    pub max_capacity_bytes: Option<u64>,
     /// The hash of a content that is its fingerprint.
     pub fingerprint: FingerprintKind,
     /// The backend of the metadata.
@@ -72,7 +73,7 @@ impl Default for PoolOptions {
         Self {
             block_bytes: 4096,
             capacity_bytes: 64 << 30,
-            max_capacity_bytes: 0,
+            max_capacity_bytes: None,
             fingerprint: FingerprintKind::Blake3,
             backend: BackendKind::Log,
             journal_bytes: None,
@@ -106,7 +107,16 @@ impl PoolOptions {
                 "give blocks of at most 64 KiB".to_owned(),
             );
         }
-        let bytes = self.capacity_bytes.max(self.max_capacity_bytes);
+        if let Some(most) = self.max_capacity_bytes
+            && most < self.capacity_bytes
+        {
+            let [what, rule] = [most, self.capacity_bytes].map(format_exact_size);
+            return bad(
+                format!("largest capacity {what}"),
+                format!("give at least the capacity, {rule}"),
+            );
+        }
+        let bytes = self.max_capacity_bytes.unwrap_or(self.capacity_bytes);
         let is_too_large = bytes / u64::from(self.block_bytes) > self.max_blocks();
         if self.data_blocks() < MIN_DATA_BLOCKS || is_too_large {
             let bytes = if is_too_large { bytes } else { self.capacity_bytes };
@@ -157,7 +167,7 @@ impl PoolOptions {
 
     /// The form of the words of maps, which follows from the size that the pool may get.
     pub(super) fn words(&self) -> WordForm {
-        let bytes = self.capacity_bytes.max(self.max_capacity_bytes);
+        let bytes = self.max_capacity_bytes.unwrap_or(self.capacity_bytes);
         match bytes / u64::from(self.block_bytes) > self.store().max_blocks(WordForm::Narrow) {
             true => WordForm::Wide,
             false => WordForm::Narrow,

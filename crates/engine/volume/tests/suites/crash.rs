@@ -152,7 +152,7 @@ fn what_was_flushed_survives_every_crash_of_compact() {
 /// Words of maps with PBNs of 36 bits and checksums of 28.
 #[test]
 fn what_was_flushed_survives_every_crash_of_a_pool_that_may_become_large() {
-    let max_capacity_bytes = WordForm::Wide.end() * BLOCK as u64;
+    let max_capacity_bytes = Some(WordForm::Wide.end() * BLOCK as u64);
     let options = PoolOptions { max_capacity_bytes, ..pool_of(BackendKind::Compact) };
     assert!(options.is_wide());
     crash_again_and_again(&options, BlockStore::open, ROUNDS / 2);

@@ -148,7 +148,10 @@ fn the_size_that_a_pool_may_get_decides_the_form_of_its_words() {
             PoolOptions { capacity_bytes: (16 << 40) + BLOCK as u64, ..narrow.clone() },
             WordForm::Wide,
         ),
-        (PoolOptions { max_capacity_bytes: CAPACITY_BYTES, ..narrow.clone() }, WordForm::Wide),
+        (
+            PoolOptions { max_capacity_bytes: Some(CAPACITY_BYTES), ..narrow.clone() },
+            WordForm::Wide,
+        ),
     ] {
         let disks = made(&options);
         let superblock = disks.read_superblock(&mut Vec::new()).unwrap();
@@ -175,7 +178,7 @@ fn what_cannot_be_so_large_is_refused_with_a_way_out() {
         let (what, rule) = refused(PoolOptions { backend, ..options() });
         assert_eq!(what, "capacity 256 TiB");
         assert!(rule.contains("16 TiB") && rule.contains("compact"), "{rule}");
-        let max_capacity_bytes = CAPACITY_BYTES;
+        let max_capacity_bytes = Some(CAPACITY_BYTES);
         let small = PoolOptions { backend, capacity_bytes: 1 << 30, ..options() };
         assert_eq!(refused(PoolOptions { max_capacity_bytes, ..small }).0, "capacity 256 TiB");
     }

@@ -43,6 +43,7 @@ fn options_that_cannot_be_are_refused_before_anything_is_made() {
         (&["--cache", "10e"], "of memory, less than cache 10.00 EiB"),
         (&["--capacity", "256t"], "or the backend compact, allow more"),
         (&["--max-capacity", "256t"], "or the backend compact, allow more"),
+        (&["--capacity", "2g", "--max-capacity", "1g"], "give at least the capacity, 2 GiB"),
         (&["--data", "/no/such/directory/data"], "/no/such/directory/data"),
     ] {
         let message = refused(&[&["pool", "create", &path], options].concat());

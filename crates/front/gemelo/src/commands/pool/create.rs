@@ -158,7 +158,7 @@ impl Arguments {
                 .block_size
                 .map_or(usual.block_bytes, |size| u32::try_from(size.0).unwrap_or(u32::MAX)),
             capacity_bytes,
-            max_capacity_bytes: self.max_capacity.map_or(0, |size| size.0),
+            max_capacity_bytes: self.max_capacity.map(|size| size.0),
             fingerprint: self.fingerprint.map_or(usual.fingerprint, Into::into),
             backend: self.backend.unwrap_or(usual.backend),
             compression: self.compression.filter(|kind| *kind != Compression::Off),
