@@ -7,7 +7,8 @@
 //!
 //! Looking pays while processors are idle. A thread that looks notices when the system has given
 //! its processor to another one, and rests then: briefly if that one soon slept again, as a client
-//! does, and for a second if it computed for milliseconds.
+//! does, and for a second if it computed for milliseconds. None looks while processors are lacking
+//! for the threads of this process that have found something.
 
 use gemelo_base::{Clock, SystemClock};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,25 +21,28 @@ const INTERRUPTED_NS: u64 = 10_000;
 
 /// Threads of this process that look at the moment.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
+/// Threads of this process that work on what they have found.
+static WORKING: AtomicUsize = AtomicUsize::new(0);
 
 /// The time for which a thread looks; see the module.
 #[derive(Debug)]
 pub struct Spin {
     clock: SystemClock,
-    /// The most threads that may look at once: others need processors as well.
-    most: usize,
+    processors: usize,
     longest_ns: u64,
     window_ns: u64,
     began_ns: u64,
     rests_until_ns: u64,
+    is_working: bool,
 }
 
 /// A thread that looks, until this is dropped.
 struct Looking;
 
 impl Looking {
-    fn begin(most: usize) -> Option<Self> {
-        let is_one_more = |looking: usize| (looking < most).then_some(looking + 1);
+    fn begin(processors: usize) -> Option<Self> {
+        let is_one_more =
+            |looking: usize| are_spare(processors, looking + 1).then_some(looking + 1);
         let begun = LOOKING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_one_more);
         // Made only then, because it is counted down when it is dropped.
         begun.is_ok().then(|| Self)
@@ -51,6 +55,12 @@ impl Drop for Looking {
     }
 }
 
+/// Returns whether there is a processor for each thread that works, for each that looks, and for
+/// the clients of these.
+fn are_spare(processors: usize, looking: usize) -> bool {
+    WORKING.load(Ordering::Relaxed) + 2 * looking <= processors
+}
+
 impl Spin {
     /// The usual longest time of looking.
     pub const USUAL: Duration = Duration::from_micros(64);
@@ -60,20 +70,51 @@ impl Spin {
     pub fn new(longest: Duration) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let longest_ns = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-        let (clock, most) = (SystemClock::new(), processors / 2);
-        let began_ns = clock.now_ns();
-        Self { clock, most, longest_ns, window_ns: 0, began_ns, rests_until_ns: 0 }
+        let clock = SystemClock::new();
+        Self {
+            processors,
+            longest_ns,
+            window_ns: 0,
+            began_ns: clock.now_ns(),
+            rests_until_ns: 0,
+            is_working: false,
+            clock,
+        }
     }
 
-    /// Attempts to take something until it is there or the time is over.
-    pub fn look<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-        let mut now_ns = self.clock.now_ns();
-        self.began_ns = now_ns;
+    fn set_working(&mut self, is_working: bool) {
+        if is_working && !self.is_working {
+            WORKING.fetch_add(1, Ordering::Relaxed);
+        } else if self.is_working && !is_working {
+            WORKING.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.is_working = is_working;
+    }
+
+    /// Attempts to take something until it is there, the time is over, or others need the
+    /// processor.
+    pub fn look<T>(&mut self, attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        self.look_if(true, attempt)
+    }
+
+    /// Does the same if that pays for another reason. Otherwise the thread is going to sleep.
+    pub fn look_if<T>(&mut self, pays: bool, attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        self.set_working(false);
+        self.began_ns = self.clock.now_ns();
+        let found = if pays { self.look_for(attempt) } else { None };
+        self.set_working(found.is_some());
+        found
+    }
+
+    fn look_for<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        let mut now_ns = self.began_ns;
         if self.window_ns == 0 || now_ns < self.rests_until_ns {
             return None;
         }
-        let _looking = Looking::begin(self.most)?;
-        while now_ns.saturating_sub(self.began_ns) < self.window_ns {
+        let _looking = Looking::begin(self.processors)?;
+        while now_ns.saturating_sub(self.began_ns) < self.window_ns
+            && are_spare(self.processors, LOOKING.load(Ordering::Relaxed))
+        {
             if let Some(found) = attempt() {
                 return Some(found);
             }
@@ -98,8 +139,15 @@ impl Spin {
 
     /// Notes that the thread was woken from its sleep, and adapts the time.
     pub fn woken(&mut self) {
+        self.set_working(true);
         let waited_ns = self.clock.now_ns().saturating_sub(self.began_ns);
         self.window_ns = next_window(self.window_ns, waited_ns, self.longest_ns);
+    }
+}
+
+impl Drop for Spin {
+    fn drop(&mut self) {
+        self.set_working(false);
     }
 }
 
@@ -130,7 +178,8 @@ mod tests {
 
     #[test]
     fn it_looks_only_for_its_time_and_only_with_a_processor_to_spare() {
-        let mut spin = Spin { most: 1, ..Spin::new(Spin::USUAL) };
+        let mut spin = Spin::new(Spin::USUAL);
+        spin.processors = 2;
         assert_eq!(spin.look(|| Some(1)), None, "it does not look before requests have come soon");
         spin.window_ns = u64::MAX;
         let mut attempts = 0;
@@ -147,8 +196,23 @@ mod tests {
         }
         spin.window_ns = FIRST_NS;
         assert_eq!(spin.look(|| None::<()>), None);
-        (spin.most, spin.rests_until_ns) = (0, 0);
+        (spin.processors, spin.rests_until_ns) = (1, 0);
         assert_eq!(spin.look(|| Some(1)), None);
-        assert_eq!(LOOKING.load(Ordering::Relaxed), 0);
+        (spin.processors, spin.window_ns) = (2, u64::MAX);
+        let mut other = Spin::new(Spin::USUAL);
+        other.woken();
+        assert_eq!(spin.look(|| Some(1)), None, "another thread works");
+        drop(other);
+        let mut other = Spin::new(Spin::USUAL);
+        let found = spin.look(|| {
+            other.woken();
+            None::<()>
+        });
+        assert_eq!(found, None, "another thread has begun to work");
+        drop(other);
+        assert_eq!(spin.look_if(false, || Some(1)), None);
+        assert_eq!(spin.look(|| Some(1)), Some(1));
+        drop(spin);
+        assert_eq!((LOOKING.load(Ordering::Relaxed), WORKING.load(Ordering::Relaxed)), (0, 0));
     }
 }

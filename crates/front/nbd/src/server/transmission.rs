@@ -42,6 +42,9 @@ pub(crate) struct Transmission<'a> {
     intake: ReceiveBuffer,
     batch: Batch,
     spin: Spin,
+    /// `true` if the last batch was one request. A client with more in flight has sent the next ones
+    /// by the time these are executed, so that looking for them gains nothing.
+    is_shallow: bool,
     silence: Silence,
     send_timeout: Option<Duration>,
     counters: &'a Counters,
@@ -75,6 +78,7 @@ impl<'a> Transmission<'a> {
             intake: ReceiveBuffer::new(&config.memory, config.write_through)?,
             batch: Batch::new(chosen.agreed.structured_replies, &config.memory)?,
             spin: Spin::new(config.busy_wait),
+            is_shallow: true,
             silence: Silence::new(config.idle_timeout, config.receive_timeout),
             send_timeout: config.send_timeout,
             stream,
@@ -138,7 +142,8 @@ impl<'a> Transmission<'a> {
             if room.is_empty() {
                 return Ok(true);
             }
-            let at_once = self.spin.look(|| self.stream.read_now(room).transpose());
+            let attempt = || self.stream.read_now(room).transpose();
+            let at_once = self.spin.look_if(self.is_shallow, attempt);
             let received = at_once.unwrap_or_else(|| {
                 let received = self.stream.read(room);
                 self.spin.woken();
@@ -200,6 +205,7 @@ impl<'a> Transmission<'a> {
             }
             self.intake.take(end);
         }
+        self.is_shallow = self.batch.requests() <= 1;
         if self.batch.requests() == 0 {
             return self.perform_large(first);
         }
