@@ -42,8 +42,8 @@ pub(crate) struct Transmission<'a> {
     intake: ReceiveBuffer,
     batch: Batch,
     spin: Spin,
-    /// `true` if the last batch was one request. A client with more in flight has sent the next ones
-    /// by the time these are executed, so that looking for them gains nothing.
+    /// `true` if the last batch was one request. A client with more in flight has sent the next
+    /// ones by the time these are executed, so that looking for them gains nothing.
     is_shallow: bool,
     silence: Silence,
     send_timeout: Option<Duration>,

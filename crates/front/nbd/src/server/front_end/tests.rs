@@ -1,3 +1,5 @@
+//! Tests of the configuration that a front end gives its transfers.
+
 use super::*;
 use gemelo_base::Recorder;
 use gemelo_device::ExportTable;
