@@ -18,6 +18,7 @@ mod promises;
 mod split;
 mod state;
 mod steps;
+mod tenure;
 
 use state::{Budget, Protocol, Weakness};
 use stateright::{Checker, HasDiscoveries, Model};

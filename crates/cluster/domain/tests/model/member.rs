@@ -48,6 +48,17 @@ pub(crate) enum Phase {
     Splitting(Splitting),
 }
 
+/// A step that a process takes after another one has taken its member over.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Late {
+    /// The process of this instance records the intent and sends it.
+    Record(u8, Intent),
+    /// It sends letters to their homes.
+    Post(Vec<(usize, Letter)>),
+    /// It removes letters that it has dealt with.
+    Remove(Vec<Letter>),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Member {
     pub(crate) instance: u8,
@@ -59,8 +70,8 @@ pub(crate) struct Member {
     pub(crate) phase: Phase,
     /// Letters that the process has read, and not yet dealt with.
     pub(crate) letters: BTreeSet<Letter>,
-    /// The plan of an old process of this member that still runs.
-    pub(crate) ghost: Option<(u8, Intent)>,
+    /// The next step of an old process of this member, which was cut off and still runs.
+    pub(crate) ghost: Option<Late>,
     pub(crate) writes: u8,
     /// Attempts at splits.
     pub(crate) attempt: u8,
@@ -174,12 +185,11 @@ impl Member {
         self.phase == Phase::Idle && self.journal.is_none()
     }
 
-    /// Another host takes the member over: only what is durable remains.
-    pub(crate) fn take_over(&mut self) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        if let Phase::Planned(intent) = phase {
-            self.ghost = Some((self.instance, intent));
-        }
+    /// Another host takes the member over: only what is durable remains. Returns the next step of
+    /// the old process, if it can do any harm.
+    pub(crate) fn take_over(&mut self) -> Option<Late> {
+        let late = self.late_step();
+        self.phase = Phase::Idle;
         self.instance += 1;
         self.letters.clear();
         for content in 0..self.locals.len() {
@@ -187,6 +197,19 @@ impl Member {
         }
         if self.journal.is_some() {
             self.phase = Phase::Unknown;
+        }
+        late
+    }
+
+    fn late_step(&self) -> Option<Late> {
+        match (&self.phase, &self.journal) {
+            (Phase::Planned(intent), _) => Some(Late::Record(self.instance, intent.clone())),
+            (Phase::Known(true), Some(intent)) => Some(Late::Post(letters_of(intent, false))),
+            (Phase::Dealt(content), _) => {
+                let read = self.letters.iter().filter(|letter| letter.0 == *content);
+                Some(Late::Remove(read.copied().collect()))
+            }
+            _ => None,
         }
     }
 }

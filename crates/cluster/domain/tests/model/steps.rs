@@ -1,6 +1,6 @@
 //! The steps of the model.
 
-use crate::member::{Phase, letters_of};
+use crate::member::{Late, Phase, letters_of};
 use crate::promises;
 use crate::split::Splitting;
 use crate::state::{Message, Protocol, State, Subject, Weakness, content, fingerprint, id};
@@ -30,7 +30,7 @@ pub(crate) enum Step {
     Deliver(Message, bool),
     Lose(Message),
     TakeOver(usize),
-    /// An old process that was not fenced goes on.
+    /// An old process, which was cut off, goes on.
     Haunt(usize),
 }
 
@@ -127,7 +127,7 @@ impl Protocol {
         if state.crashes > 0 {
             steps.push(Step::TakeOver(member));
         }
-        if process.ghost.is_some() && self.lacks(Weakness::NoFence) {
+        if process.ghost.is_some() {
             steps.push(Step::Haunt(member));
         }
     }
@@ -176,16 +176,40 @@ impl Protocol {
                 Self::take_from_network(state, &message);
                 self.answer(state, &message, Phase::Unknown);
             }
-            Step::TakeOver(member) => {
-                state.crashes -= 1;
-                state.members[member].take_over();
-            }
-            Step::Haunt(member) => {
-                let ghost = state.members[member].ghost.take();
-                let (instance, intent) = ghost.expect("an old process");
+            Step::TakeOver(member) => self.take_over(state, member),
+            Step::Haunt(member) => self.haunt(state, member),
+        }
+    }
+
+    fn take_over(&self, state: &mut State, member: usize) {
+        state.crashes -= 1;
+        let late = state.members[member].take_over();
+        // The journal's object knows the fence, so the old process records nothing.
+        let late = late.filter(|late| match late {
+            Late::Record(..) => self.lacks(Weakness::NoFence),
+            Late::Post(letters) => !letters.is_empty(),
+            Late::Remove(letters) => !letters.is_empty(),
+        });
+        if late.is_some() {
+            state.members[member].ghost = late;
+        }
+    }
+
+    /// The servers of mailboxes need not know the fence.
+    fn haunt(&self, state: &mut State, member: usize) {
+        match state.members[member].ghost.take().expect("an old process") {
+            Late::Record(instance, intent) => {
                 // Its record overwrote the journal of the new process, which never reads it again.
                 let known = state.known(&intent.shard.object(), member);
                 state.send_as(self, member, instance.max(known), &intent);
+            }
+            Late::Post(letters) => {
+                for (home, letter) in letters {
+                    state.mail[home].insert(letter);
+                }
+            }
+            Late::Remove(letters) => {
+                state.mail[member].retain(|letter| !letters.contains(letter));
             }
         }
     }
@@ -280,8 +304,7 @@ impl Protocol {
         if self.lacks(Weakness::SettleBeforeLetter) && has_letters && state.crashes > 0 {
             // The journal has forgotten the intent when a crash keeps the letter from being sent.
             Self::settle(state, member, true);
-            state.crashes -= 1;
-            state.members[member].take_over();
+            self.take_over(state, member);
             return;
         }
         if !self.lacks(Weakness::LetterFirst) {
