@@ -2,8 +2,9 @@
 //! two and three processes, of which some are cut off from the store and go on.
 //!
 //! The model runs [`gemelo_domain::Tenure`] itself, call by call. It adds the store, the time, and
-//! what a process does with its tenure: it asks for the object of its disk, writes to it, and answers
-//! clients. Each rule can be left out (`Weakness`), and the checker must then find a broken promise.
+//! what a process does with its tenure: it asks for the object of its disk, writes to it, and
+//! answers clients. Each rule can be left out (`Weakness`), and the checker must then find a broken
+//! promise.
 
 mod process;
 mod script;

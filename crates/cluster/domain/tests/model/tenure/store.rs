@@ -1,5 +1,5 @@
-//! The store of the model: the member's object with its lock and the record of its holder, an object
-//! of its disk, and the fences of which the servers of both know.
+//! The store of the model: the member's object with its lock and the record of its holder, an
+//! object of its disk, and the fences of which the servers of both know.
 
 use gemelo_objects::Update;
 
