@@ -43,7 +43,7 @@ impl SharedStore {
         let mut places = borrowed.into_iter().peekable();
         let (mut own, mut foreign) = (Vec::new(), Vec::new());
         for (at, read) in reads.iter_mut().enumerate() {
-            let ContentRead { pbn, within, buffer, outcome } = read;
+            let ContentRead { pbn, within, buffer, is_compared, outcome } = read;
             match places.next_if(|(number, _)| *number == at) {
                 Some((_, (home, content))) if home != self.shared.member => {
                     let (within, pbn) = (*within, content);
@@ -52,7 +52,8 @@ impl SharedStore {
                 }
                 found => {
                     let pbn = found.map_or(*pbn, |(_, (_, content))| content);
-                    own.push((outcome, ContentRead::new(pbn, *within, buffer)));
+                    let read = ContentRead::new(pbn, *within, buffer);
+                    own.push((outcome, ContentRead { is_compared: *is_compared, ..read }));
                 }
             }
         }
