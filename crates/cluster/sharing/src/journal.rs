@@ -92,7 +92,10 @@ impl LedgerJournal<'_> {
         let consequences = self.consequences(&applied)?;
         self.figures.checked += consequences.checked;
         self.shared.ledger.lock().write(&consequences.records())?;
-        let mut borrowed = Vec::new();
+        let taken = consequences.taken.iter();
+        let borrowed = taken.filter(|(_, record)| matches!(record.kind, BlockState::Borrowed(_)));
+        let borrowed: Vec<Pbn> = borrowed.map(|(pbn, _)| *pbn).collect();
+        self.shared.forget_cached(&borrowed);
         {
             let mut blocks = self.shared.blocks.write();
             for (pbn, record) in &consequences.taken {
@@ -100,7 +103,6 @@ impl LedgerJournal<'_> {
                 if !blocks.is_restoring(*pbn) {
                     blocks.set_kind(*pbn, record.kind);
                 }
-                borrowed.extend(matches!(record.kind, BlockState::Borrowed(_)).then_some(*pbn));
             }
         }
         self.shared.discard(borrowed, self.own)?;

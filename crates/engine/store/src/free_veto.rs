@@ -1,6 +1,6 @@
 //! The veto of blocks whose contents other pools use, or that lie in other pools.
 
-use crate::Store;
+use crate::{ReadCache, Store};
 use gemelo_format::{Fingerprint, Pbn, StoreKind};
 use std::io;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ pub struct VetoedStore {
     pub medium: Arc<dyn Store>,
     /// The kind of both.
     pub kind: StoreKind,
+    /// A cache of contents that lie elsewhere; [`None`] if a cache above has them.
+    pub cache: Option<Arc<ReadCache>>,
 }
 
 /// Keeps blocks of a pool from being given to other contents, beyond the pool's own references.

@@ -146,7 +146,7 @@ impl DataPath {
 
     /// Figures of the cache of contents; zeros without one.
     pub(crate) fn content_cache_figures(&self) -> ContentCacheStats {
-        self.contents.buffer().map(WriteBuffer::cache_figures).unwrap_or_default()
+        self.contents.cache_figures()
     }
 
     /// Forgets what the cache has of a content that was found damaged: it may be good on the disk.
