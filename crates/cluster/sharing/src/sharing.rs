@@ -87,6 +87,8 @@ pub struct Round {
     pub published: usize,
     /// References that were released.
     pub released: usize,
+    /// Contents that the pool wants to move, and that were withdrawn unless others use them.
+    pub withdrawn: usize,
     /// Letters that were dealt with.
     pub letters: usize,
     /// Blocks that were looked at because they were doubted.
@@ -97,8 +99,8 @@ impl Round {
     /// Returns whether there was nothing to do.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
-        let Self { published, released, letters, examined } = *self;
-        published + released + letters + examined == 0
+        let Self { published, released, withdrawn, letters, examined } = *self;
+        published + released + withdrawn + letters + examined == 0
     }
 }
 
@@ -233,11 +235,12 @@ impl Sharing {
         let released = self.release(worker, pool)?;
         // Blocks become free before more are published, because a full pool waits for them.
         self.free(pool);
+        let withdrawn = self.withdraw(worker, pool)?;
         let published = self.publish(worker, pool)?;
         let letters = self.collect(worker, pool)?;
         let examined = self.examine(worker, pool)?;
         worker.index.split_large()?;
-        Ok(Round { published, released, letters, examined })
+        Ok(Round { published, released, withdrawn, letters, examined })
     }
 
     fn retry_postponed(&self, worker: &mut Worker) {
@@ -290,6 +293,40 @@ impl Sharing {
         drop(blocks);
         submitted?;
         Ok(changes.len())
+    }
+
+    /// Takes contents out of the index that the pool wants to move, as far as no other member uses
+    /// them. Those about which nothing is decided stay, until the pool asks again.
+    fn withdraw(&self, worker: &mut Worker, pool: &Pool) -> Result<usize> {
+        let Worker { index, figures, .. } = worker;
+        let wanted = self.shared.blocks.read().wanted(self.at_once(index));
+        if wanted.is_empty() {
+            return Ok(0);
+        }
+        let submitted = self.plan_withdrawals(&wanted).and_then(|changes| {
+            let mut journal = LedgerJournal { shared: &self.shared, figures, own: pool };
+            index.submit(&changes, &mut journal)?;
+            Ok(())
+        });
+        let mut blocks = self.shared.blocks.write();
+        blocks.give_up_releases();
+        blocks.end_wanted(&wanted);
+        submitted.map(|()| wanted.len())
+    }
+
+    fn plan_withdrawals(&self, wanted: &[Pbn]) -> Result<Vec<Change>> {
+        let records = self.shared.ledger.lock().read(wanted)?;
+        assert_eq!(records.len(), wanted.len(), "each wanted block has a record or none");
+        let mut blocks = self.shared.blocks.write();
+        let mut changes = Vec::with_capacity(wanted.len());
+        for (pbn, record) in wanted.iter().zip(records) {
+            let Some(Record { fingerprint, .. }) = record else { continue };
+            // A block that has lost its last reference meanwhile is released.
+            if blocks.may_come_back(*pbn) && blocks.begin_release(fingerprint, *pbn) {
+                changes.push(Change { fingerprint, action: Action::Withdraw });
+            }
+        }
+        Ok(changes)
     }
 
     /// Returns how many contents are submitted together. Blocks are taken side by side, and a batch
@@ -433,6 +470,12 @@ impl Sharing {
             "{error}{more}: contents that need it are not shared and not given up; \
              'gemelo domain check --repair' rebuilds it"
         ))
+    }
+
+    /// Returns whether writers may wait for the next round.
+    pub(crate) fn has_urgent_work(&self) -> bool {
+        let blocks = self.shared.blocks.read();
+        blocks.has_wanted() || blocks.figures().due > 0
     }
 
     /// Returns counts of the member's blocks.

@@ -287,4 +287,17 @@ impl FreeVeto for LedgerVeto {
     fn is_kept(&self, pbn: Pbn) -> bool {
         self.shared.blocks.read().is_kept(pbn)
     }
+
+    fn may_come_back(&self, pbn: Pbn) -> bool {
+        self.shared.blocks.read().may_come_back(pbn)
+    }
+
+    fn want_back(&self, pbns: &[Pbn]) {
+        self.shared.blocks.write().want(pbns);
+    }
+
+    fn is_coming_back(&self) -> bool {
+        // Without a worker nothing would end the wait.
+        self.shared.has_worker.load(Ordering::Relaxed) && self.shared.blocks.read().has_wanted()
+    }
 }

@@ -52,7 +52,7 @@ impl SharingWorker {
                     Err(_) => FAILED_PAUSE,
                 };
                 let is_well = round.is_ok();
-                wait(&stopped, pause, || is_well && worked.block_figures().due > 0);
+                wait(&stopped, pause, || is_well && worked.has_urgent_work());
             }
         };
         let told = move |panicked| stopping.stop_by_panic(panicked);

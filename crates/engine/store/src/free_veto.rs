@@ -62,4 +62,15 @@ pub trait FreeVeto: Send + Sync {
 
     /// Returns whether the block would be kept now, so that moving its content frees nothing.
     fn is_kept(&self, pbn: Pbn) -> bool;
+
+    /// Returns whether a content that is kept may become the pool's own alone, so that it can be
+    /// moved.
+    fn may_come_back(&self, pbn: Pbn) -> bool;
+
+    /// Asks for contents that may come back. Later, they are not kept any more, or may not come
+    /// back, or may be asked for again.
+    fn want_back(&self, pbns: &[Pbn]);
+
+    /// Returns whether contents that were asked for are not decided about.
+    fn is_coming_back(&self) -> bool;
 }

@@ -14,6 +14,7 @@ mod disk;
 mod domain;
 mod member;
 mod model;
+mod moved;
 mod packed;
 mod proof;
 mod races;

@@ -355,6 +355,23 @@ impl DataPath {
         self.free_veto.as_ref().is_some_and(|free_veto| free_veto.is_kept(pbn))
     }
 
+    /// Returns whether a block that is kept may become the pool's own alone.
+    pub(crate) fn may_come_back(&self, pbn: Pbn) -> bool {
+        self.free_veto.as_ref().is_some_and(|free_veto| free_veto.may_come_back(pbn))
+    }
+
+    /// Asks for those of these blocks that may come back. Returns whether there are any.
+    pub(crate) fn want_back(&self, pbns: &[Pbn]) -> bool {
+        let Some(free_veto) = &self.free_veto else { return false };
+        free_veto.want_back(pbns);
+        pbns.iter().any(|pbn| free_veto.may_come_back(*pbn))
+    }
+
+    /// Returns whether blocks that were asked for are not decided about.
+    pub(crate) fn is_coming_back(&self) -> bool {
+        self.free_veto.as_ref().is_some_and(|free_veto| free_veto.is_coming_back())
+    }
+
     /// Frees the retired blocks that no request reads any more. Returns the number that is left.
     pub(crate) fn free_retired(&self) -> usize {
         self.retire(&mut Vec::new());

@@ -32,13 +32,13 @@ pub(super) struct Best {
 /// should have.
 pub(super) fn best_part(
     blocks: &[u32],
-    contents: impl Iterator<Item = Cost>,
+    contents: &[Cost],
     (block_bytes, runs, goal): (usize, &[u64], u64),
 ) -> (Best, bool) {
     let longest = runs.first().copied().unwrap_or_default();
     let mut count = PackedCount::new(block_bytes, runs.iter().copied());
     let (mut best, mut changes, mut moved) = (Best::default(), 0, 0);
-    let mut contents = contents.peekable();
+    let mut contents = contents.iter().peekable();
     for (emptied, last) in (1..).zip(blocks) {
         while let Some(content) = contents.next_if(|content| content.first <= *last) {
             changes += content.changes;
@@ -66,7 +66,8 @@ mod tests {
     fn best(firsts: &[u32], runs: &[u64]) -> (Best, bool) {
         let blocks: Vec<u32> = (10..20).collect();
         let cost = |first: &u32| Cost { first: *first, changes: 1, bytes: Some(2000) };
-        best_part(&blocks, firsts.iter().map(cost), (4096, runs, 10))
+        let costs: Vec<Cost> = firsts.iter().map(cost).collect();
+        best_part(&blocks, &costs, (4096, runs, 10))
     }
 
     #[test]

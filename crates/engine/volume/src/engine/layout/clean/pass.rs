@@ -36,6 +36,8 @@ pub(in crate::engine) struct Cleaner {
     /// Blocks that this pass has saved. A block that was emptied counts once, and a content that
     /// was moved as its part of a block.
     pub(super) saved_bytes: u64,
+    /// This pass has asked for contents.
+    pub(super) has_asked: bool,
     /// The number of freed contents when a pass of this effort last moved nothing.
     pub(super) futile: Option<(Effort, u64)>,
 }
@@ -45,6 +47,10 @@ pub(in crate::engine) struct Cleaner {
 pub(in crate::engine) enum Step {
     /// There is more to do. Bytes of blocks that the step has saved.
     Saved(u64),
+    /// Contents that others may share were asked for.
+    Asked,
+    /// The pass is over and has saved nothing, and contents that were asked for may come back.
+    Waits,
     /// There is no room to move contents to before the moves so far are durable.
     NoRoom,
     /// The pass is over. `false` if it has saved nothing.
