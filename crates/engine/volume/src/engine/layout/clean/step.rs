@@ -20,13 +20,18 @@ impl Engine {
             None if self.is_futile(cleaner, effort) => return Ok(Step::Futile),
             None => {
                 (cleaner.saved_bytes, cleaner.has_asked) = (0, false);
-                (effort, Stage::Choosing(self.begin_choosing(effort, wanted)))
+                let stage = match effort {
+                    Effort::Sliding => self.begin_sliding(),
+                    _ => Stage::Choosing(self.begin_choosing(effort, wanted)),
+                };
+                (effort, stage)
             }
         };
         let (next, step) = match stage {
             Stage::Choosing(choosing) => (self.choose_windows(choosing), Step::Saved(0)),
             Stage::Finding(finding) => (Some(self.find_references(finding)?), Step::Saved(0)),
             Stage::Moving(moving) => self.move_next(moving)?,
+            Stage::Sliding(sliding) => self.slide(sliding)?,
         };
         match step {
             Step::Saved(bytes) => cleaner.saved_bytes += bytes,
