@@ -229,6 +229,19 @@ impl Sharing {
         self.shared.ledger.lock().resolve()
     }
 
+    /// Finds out the fate of what a failed round has sent, so that a member which ends in order
+    /// leaves nothing open.
+    ///
+    /// # Errors
+    /// Fails if the store does. The member settles it when it is served again.
+    pub(crate) fn settle(&self, pool: &Pool) -> Result<()> {
+        let mut worker = self.worker.lock();
+        let resumed = self.resume(&mut worker, pool);
+        *self.figures.lock() = worker.figures;
+        self.free(pool);
+        resumed
+    }
+
     fn round(&self, worker: &mut Worker, pool: &Pool) -> Result<Round> {
         self.resume(worker, pool)?;
         self.retry_postponed(worker);

@@ -39,6 +39,7 @@ impl SharingWorker {
             (Arc::clone(&sharing), stop.clone(), Arc::<Mutex<_>>::clone(&failure));
         let stopping = Arc::clone(&pool);
         let work = move || {
+            let mut has_failed = false;
             while !stopped.is_raised() && may_work() {
                 // A failure repeats, unless it has passed by the next round.
                 let round = worked.work(&pool);
@@ -46,13 +47,13 @@ impl SharingWorker {
                     Err(error) => Some(with_causes(error)),
                     Ok(_) => worked.damage_text(),
                 };
+                has_failed = round.is_err();
                 let pause = match &round {
                     Ok(round) if round.is_idle() => worked.options.idle_pause,
                     Ok(_) => continue,
                     Err(_) => FAILED_PAUSE,
                 };
-                let is_well = round.is_ok();
-                wait(&stopped, pause, || is_well && worked.has_urgent_work());
+                wait(&stopped, pause, || !has_failed && worked.has_urgent_work());
             }
         };
         let told = move |panicked| stopping.stop_by_panic(panicked);

@@ -12,6 +12,7 @@
 mod damage;
 mod disk;
 mod domain;
+mod full;
 mod member;
 mod model;
 mod moved;

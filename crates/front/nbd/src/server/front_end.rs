@@ -216,3 +216,6 @@ impl Transfers for NbdTransfers {
         self.server.serve(Vec::new(), &stop).map_err(FrontEndError::failed)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
 use gemelo_nbd::server::{ListenAddress, NbdFrontEnd, ServerConfig};
 use gemelo_nbd::wire::{InfoKind, InfoRequest, OptionCode, OptionReplyKind};
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +21,12 @@ const CONNECTIONS: usize = 10;
 const HANDSHAKES: usize = 7;
 /// Connections that move volumes for commands.
 const TRANSFERS: u64 = 64;
+
+fn exports() -> Arc<ExportTable> {
+    let table = ExportTable::new();
+    table.insert(Export::new("disk", Arc::new(MemoryDevice::new(1 << 20))));
+    Arc::new(table)
+}
 
 fn front_end(address: ListenAddress) -> NbdFrontEnd {
     let config = ServerConfig {
@@ -31,10 +38,8 @@ fn front_end(address: ListenAddress) -> NbdFrontEnd {
 }
 
 fn listen(directory: &Path) -> Result<Arc<dyn Listening>, FrontEndError> {
-    let table = ExportTable::new();
-    table.insert(Export::new("disk", Arc::new(MemoryDevice::new(1 << 20))));
     let front_end = front_end(ListenAddress::Unix(directory.join("socket")));
-    Box::new(front_end).listen(Arc::new(table), Arc::new(Recorder::new()))
+    Box::new(front_end).listen(exports(), Arc::new(Recorder::new()))
 }
 
 #[test]
@@ -92,6 +97,28 @@ fn the_figures_count_clients_memory_and_files() {
     assert!(figures.memory_bytes > 0, "{figures:?}");
     let limit = Memory::usual_bytes(CONNECTIONS + TRANSFERS as usize);
     assert_eq!(figures.memory_limit_bytes, limit as u64);
+}
+
+/// They are neither of the listeners' clients nor without a limit, and share their memory.
+#[test]
+fn connections_that_move_volumes_have_a_limit_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut front_end = front_end(ListenAddress::Unix(directory.path().join("socket")));
+    front_end.config.log_connections = true;
+    let heard = Arc::new(Recorder::new());
+    let listening = Box::new(front_end).listen(exports(), Arc::clone(&heard) as _).unwrap();
+    let transfers = listening.transfers(exports()).unwrap();
+    let connect = || {
+        let (stream, servers) = UnixStream::pair().unwrap();
+        transfers.adopt(servers, "a command");
+        Client::over(stream, "disk", 1, PATIENCE)
+    };
+    let clients: Vec<_> = (0..TRANSFERS).map(|_| connect().unwrap()).collect();
+    assert!(connect().is_err());
+    assert!(listening.figures().memory_bytes > 0);
+    assert!(heard.logged().iter().any(|line| line.contains("a command")), "{:?}", heard.logged());
+    clients.into_iter().for_each(|client| client.disconnect().unwrap());
+    transfers.finish().unwrap();
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use crate::support::gated::Gated;
 use crate::support::memory::MemoryDevice;
-use crate::support::raw::greeted;
+use crate::support::raw::{greeted, read_chunks, request};
 use crate::support::{PATIENCE, TestServer, all_of, bytes, python_with_libnbd, run, tool};
 use gemelo_device::Export;
 use gemelo_nbd::client::{Client, ClientError, NbdUri, ReplyWait, Submission};
 use gemelo_nbd::server::{ServerConfig, TlsError, TlsPolicy, tls_from_files};
 use gemelo_nbd::wire::{
-    InfoRequest, OPTION_REPLY_HEADER_BYTES, OptionCode, OptionHeader, OptionReplyHeader,
-    OptionReplyKind,
+    BASE_ALLOCATION, Command, ErrorCode, InfoRequest, MetaContextRequest,
+    OPTION_REPLY_HEADER_BYTES, OptionCode, OptionHeader, OptionReplyHeader, OptionReplyKind,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::CertificateDer;
@@ -353,7 +353,7 @@ fn ask(
         let mut data = vec![0; header.length as usize];
         stream.read_exact(&mut data).unwrap();
         replies.push((header.kind, data));
-        if header.kind != OptionReplyKind::INFO {
+        if ![OptionReplyKind::INFO, OptionReplyKind::META_CONTEXT].contains(&header.kind) {
             return replies;
         }
     }
@@ -371,6 +371,9 @@ fn what_was_agreed_on_without_encryption_is_forgotten() {
     plain.write_all(&3u32.to_be_bytes()).unwrap();
     let acknowledged = vec![(OptionReplyKind::ACK, Vec::new())];
     assert_eq!(ask(&mut plain, OptionCode::STRUCTURED_REPLY, &[]), acknowledged);
+    let context = MetaContextRequest { name: "disk", queries: vec![BASE_ALLOCATION] }.encode();
+    let replies = ask(&mut plain, OptionCode::SET_META_CONTEXT, &context);
+    assert_eq!(replies[0].0, OptionReplyKind::META_CONTEXT);
     assert_eq!(ask(&mut plain, OptionCode::STARTTLS, &[]), acknowledged);
 
     let mut roots = rustls::RootCertStore::empty();
@@ -391,6 +394,9 @@ fn what_was_agreed_on_without_encryption_is_forgotten() {
         let (_, export) = replies.iter().find(|(_, data)| data.starts_with(&[0, 0])).unwrap();
         assert_eq!(u16::from_be_bytes([export[10], export[11]]) & SEND_DF, expected);
     }
+    assert_eq!(ask(&mut encrypted, OptionCode::GO, &asked).last(), acknowledged.last());
+    encrypted.write_all(&request(Command::BLOCK_STATUS, 0, 0, 4096)).unwrap();
+    assert_eq!(read_chunks(&mut encrypted, 0).1, ErrorCode::INVALID);
 }
 
 /// The lanes of an encrypted connection and its thread send on one stream.

@@ -77,7 +77,7 @@ pub(crate) fn read_simple_reply(stream: &mut UnixStream) -> ErrorCode {
 }
 
 /// Receives a structured reply to a read made with [`request`], and returns its data and error.
-pub(crate) fn read_chunks(stream: &mut UnixStream, offset: u64) -> (Vec<u8>, ErrorCode) {
+pub(crate) fn read_chunks(stream: &mut impl Read, offset: u64) -> (Vec<u8>, ErrorCode) {
     let mut all = Vec::new();
     loop {
         let mut header = [0; CHUNK_HEADER_BYTES];
