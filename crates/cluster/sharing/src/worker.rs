@@ -55,6 +55,10 @@ impl SharingWorker {
                 };
                 wait(&stopped, pause, || !has_failed && worked.has_urgent_work());
             }
+            if has_failed && may_work() {
+                // If this fails too, the next process that serves the member settles it.
+                let _ = worked.settle(&pool);
+            }
         };
         let told = move |panicked| stopping.stop_by_panic(panicked);
         let thread = panics::start("gemelo-share", told, work)?;
