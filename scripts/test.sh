@@ -17,7 +17,8 @@ cargo nextest list --workspace --locked --list-type binaries-only --message-form
 cargo metadata --format-version 1 --locked >"$target/test-metadata.json"
 nice -n 19 make --no-print-directory --keep-going lint doctests licences >"$target/lint.log" 2>&1 &
 status=0
-cargo nextest run --no-fail-fast --cargo-metadata "$target/test-metadata.json" \
+NEXTEST_PROFILE=${NEXTEST_PROFILE:-all} cargo nextest run --no-fail-fast \
+    --test-threads "$((2 * $(nproc)))" --cargo-metadata "$target/test-metadata.json" \
     --binaries-metadata "$target/test-binaries.json" || status=$?
 wait "$!" || status=$?
 cat "$target/lint.log"

@@ -4,7 +4,7 @@
 use super::data::Data;
 use super::judgement::Judgement;
 use crate::document::{Cell, Column, Item, Row, Section, Table, Text, Tone};
-use crate::quantity::{figure_title, percent, ratio_range, significant};
+use crate::quantity::{Unit, figure_title, percent, ratio_range, significant};
 use gemelo_base::units::format_counted;
 use gemelo_compare::{
     ClaimVerdict, Condition, ConditionOutcome, Expression, Quotient, Relation, Term,
@@ -94,18 +94,41 @@ fn measured(conditions: &[ConditionOutcome]) -> Cell {
     let mut formulas: Vec<&str> = Vec::new();
     for condition in conditions {
         let Some(estimate) = condition.measured else { continue };
+        let parsed = Condition::parse(&condition.condition).ok();
+        let unit = parsed.as_ref().and_then(|condition| unit_of(&condition.expression));
         let range = estimate.interval.map_or_else(String::new, |interval| {
-            format!(" ({})", ratio_range((interval.low(), interval.high())))
+            format!(" ({})", show_range(unit, (interval.low(), interval.high())))
         });
         let separator = if formulas.is_empty() { "" } else { "; " };
-        numbers = numbers.plain(format!("{separator}{}{range}", significant(estimate.value)));
-        sentences.extend(Condition::parse(&condition.condition).ok().map(|one| sentence(&one)));
+        numbers = numbers.plain(format!("{separator}{}{range}", show(unit, estimate.value)));
+        sentences.extend(parsed.as_ref().map(sentence));
         formulas.push(&condition.condition);
     }
     if formulas.is_empty() {
         return Cell::missing("nothing");
     }
     Cell::new(numbers).detail(sentences.join("; ")).fold(formulas.join("; "))
+}
+
+/// Returns the unit of what a condition is about. A ratio has none.
+fn unit_of(expression: &Expression) -> Option<Unit> {
+    match expression {
+        Expression::Mean(term) | Expression::Difference(term, _) => {
+            Some(Unit::of_figure(&term.figure))
+        }
+        Expression::Ratio(_) | Expression::RatioOfRatios { .. } => None,
+    }
+}
+
+fn show(unit: Option<Unit>, value: f64) -> String {
+    unit.map_or_else(|| significant(value), |unit| unit.show(value))
+}
+
+fn show_range(unit: Option<Unit>, (low, high): (f64, f64)) -> String {
+    match unit {
+        Some(unit) if low < high => unit.show_range(low, high),
+        _ => ratio_range((low, high)),
+    }
 }
 
 /// Says a condition in words: `write operations of hot-spots on volume, times those on ext4: above
@@ -119,7 +142,8 @@ fn sentence(condition: &Condition) -> String {
         }
         Expression::Difference(first, second) => format!("{} less {}", words(first), words(second)),
     };
-    let number = |value: f64| significant(value);
+    let unit = unit_of(&condition.expression);
+    let number = |value: f64| show(unit, value);
     let relation = match condition.relation {
         Relation::Above(value) => format!("above {}", number(value)),
         Relation::AtLeast(value) => format!("at least {}", number(value)),
@@ -154,6 +178,7 @@ fn times(Quotient { above, below }: &Quotient) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemelo_stats::{Estimate, Interval};
 
     #[test]
     fn a_condition_is_a_sentence() {
@@ -166,8 +191,33 @@ mod tests {
                 "space/data_bytes[a, v] / space/data_bytes[b, v] about 0.1 within 10%",
                 "space, data of a on v by that of b: about 0.100, within 10.0 %",
             ),
+            (
+                "write/latency_mean_ns[a, v] - write/latency_mean_ns[a, w] <= 40000",
+                "write latency, mean of a on v less write latency, mean of a on w: at most 40.0 µs",
+            ),
         ] {
             assert_eq!(sentence(&Condition::parse(condition).unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn a_difference_has_the_unit_of_its_figure_and_ends_below_zero() {
+        let estimate = |value, (low, high)| Estimate { value, interval: Interval::new(low, high) };
+        let outcome = |condition: &str, measured| ConditionOutcome {
+            condition: condition.to_owned(),
+            measured: Some(measured),
+            verdict: ClaimVerdict::Confirmed,
+        };
+        let numbers = measured(&[
+            outcome(
+                "write/latency_mean_ns[a, v] - write/latency_mean_ns[a, w] <= 40000",
+                estimate(-4_910.0, (-98_640.0, 139_500.0)),
+            ),
+            outcome("a/b_ratio[a, v] / a/b_ratio[a, w] > 1", estimate(2.0, (0.000_1, 200.0))),
+        ]);
+        let text = format!("{numbers:?}");
+        for part in ["\"-4.91 µs (-98.6 to 140 µs)\"", "2.00 (below 0.01 to above 100)"] {
+            assert!(text.contains(part), "{text}");
         }
     }
 }
