@@ -73,6 +73,7 @@ pub(crate) struct Member {
     /// The next step of an old process of this member, which was cut off and still runs.
     pub(crate) ghost: Option<Late>,
     pub(crate) writes: u8,
+    pub(crate) moves: u8,
     /// Attempts at splits.
     pub(crate) attempt: u8,
 }
@@ -88,6 +89,7 @@ impl Member {
             letters: BTreeSet::new(),
             ghost: None,
             writes: budget.writes,
+            moves: budget.moves,
             attempt: 0,
         }
     }
@@ -146,8 +148,12 @@ impl Member {
         if let (Effect::Published(pbn), true) = (effect, pins) {
             local.pinned = Some(pbn);
         }
-        if change.action == Action::Release {
+        if matches!(change.action, Action::Release | Action::Withdraw) {
             local.releasing = local.claim.take().or(local.releasing);
+        }
+        if change.action == Action::Withdraw && local.is_used {
+            // The volumes go on to refer to the block.
+            local.own = local.pinned;
         }
         self.journal = Some(intent.clone());
     }
@@ -173,12 +179,34 @@ impl Member {
         if applied && change.action == Action::Release {
             local.releasing = None;
         }
+        if change.action == Action::Withdraw {
+            self.end_withdrawal(content, applied && effect != Effect::Nothing);
+        }
         self.free_unused(content);
         self.journal = None;
         self.phase = match change.action {
             Action::Reclaim if applied && !self.letters.is_empty() => Phase::Dealt(content),
             _ => Phase::Idle,
         };
+    }
+
+    /// A content that was withdrawn is moved at once. Otherwise the reference is as before.
+    fn end_withdrawal(&mut self, content: usize, is_withdrawn: bool) {
+        let local = &mut self.locals[content];
+        let reference = local.releasing.take();
+        if !is_withdrawn {
+            (local.claim, local.own) = (reference, None);
+        } else if local.is_used {
+            self.move_block(content);
+        }
+    }
+
+    /// The volumes refer to another block from now on.
+    pub(crate) fn move_block(&mut self, content: usize) {
+        self.locals[content].pinned = None;
+        let pbn = self.allocate(content);
+        self.locals[content].own = Some(pbn);
+        self.free_unused(content);
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -15,6 +15,8 @@ pub(crate) enum Step {
     /// The member reads the shard and plans.
     Publish(usize, usize),
     Release(usize, usize),
+    /// The member wants to move a block that the index has.
+    Withdraw(usize, usize),
     ReadMail(usize),
     Reclaim(usize, usize),
     RemoveMail(usize, usize),
@@ -93,6 +95,11 @@ impl Protocol {
         } else if local.own.is_some() {
             steps.push(Step::Publish(member, content));
         }
+        let refers = local.claim.is_some_and(|(home, _)| home == member) && local.is_used;
+        let is_lent = local.pinned.is_some() && self.lacks(Weakness::WithdrawLent);
+        if process.moves > 0 && (refers || is_lent) {
+            steps.push(Step::Withdraw(member, content));
+        }
         if process.letters.iter().any(|letter| letter.0 == content) {
             steps.push(Step::Reclaim(member, content));
         }
@@ -147,6 +154,10 @@ impl Protocol {
                 }
             }
             Step::Release(member, content) => self.plan(state, member, content, Action::Release),
+            Step::Withdraw(member, content) => {
+                state.members[member].moves -= 1;
+                self.plan(state, member, content, Action::Withdraw);
+            }
             Step::ReadMail(member) => state.members[member].letters = state.mail[member].clone(),
             Step::Reclaim(member, content) => self.reclaim(state, member, content),
             Step::RemoveMail(member, content) => Self::remove_mail(state, member, content),
@@ -221,7 +232,14 @@ impl Protocol {
     }
 
     fn plan(&self, state: &mut State, member: usize, content: usize, action: Action) {
-        let (shard, view) = state.read(member, content);
+        let (shard, mut view) = state.read(member, content);
+        if let [Some(entry)] = view.entries.as_mut_slice()
+            && action == Action::Withdraw
+            && self.lacks(Weakness::WithdrawShared)
+        {
+            // As if no other member were counted.
+            entry.members = 1;
+        }
         if view.header.state != ShardState::Open {
             // It waits for the end of a split, or finishes it.
             return;
@@ -273,6 +291,10 @@ impl Protocol {
         let content = content(intent.steps[0].change.fingerprint);
         let pins = !self.lacks(Weakness::PinLate);
         process.record(content, &intent, pins);
+        let withdraws = intent.steps[0].change.action == Action::Withdraw;
+        if withdraws && self.lacks(Weakness::MoveBeforeSettling) {
+            process.move_block(content);
+        }
         process.phase = Phase::Recorded;
     }
 
