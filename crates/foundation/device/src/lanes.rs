@@ -162,17 +162,10 @@ impl<C: LaneClient> Lanes<C> {
     /// Has the batch of a lane executed, all of it. Nothing that is received later overtakes these
     /// claims. [`Self::make_way`] was called for them.
     pub fn start(self: &Arc<Self>, lane: OpenLane<C::Batch>, claims: Vec<Claim>) {
-        let OpenLane { mut batch, helper } = lane;
+        let OpenLane { batch, helper } = lane;
         let number = self.lock().begin(claims);
         let lanes = Arc::clone(self);
-        helper.run(move |helper| {
-            let executed = lanes.execute(&mut batch, Waiting::All).map(|left| {
-                assert!(left.is_empty(), "a request that is waited for was left");
-            });
-            // The thread is free before the client learns of the end, and asks for another.
-            drop(helper);
-            lanes.end(number, batch, executed);
-        });
+        helper.run(move |helper| lanes.execute_whole(number, OpenLane { batch, helper }));
     }
 
     /// Has reads executed that the device has left. Returns those for which there is no thread or
@@ -227,28 +220,47 @@ impl<C: LaneClient> Lanes<C> {
         Some(Reader { number: 0, room, lane })
     }
 
+    /// Executes a batch as a whole, and then kept reads that no lane has taken.
+    fn execute_whole(&self, number: u64, mut lane: OpenLane<C::Batch>) {
+        match self.execute(&mut lane.batch, Waiting::All) {
+            Ok(left) => assert!(left.is_empty(), "a request that is waited for was left"),
+            Err(failure) => return self.fail(number, lane, failure),
+        }
+        self.client.clear(&mut lane.batch);
+        let mut state = self.lock();
+        state.end(number);
+        let has_place = state.readers() < self.max_readers;
+        let Some(bytes) = state.front_bytes().filter(|_| has_place) else {
+            return self.release(state, lane);
+        };
+        let room = self.client.make_room(&mut lane.batch, bytes);
+        let mut reader = Reader { number: 0, room, lane };
+        if !state.take(&self.client, &mut reader) {
+            return self.release(state, reader.lane);
+        }
+        drop(state);
+        self.one_moved.notify_all();
+        self.read_kept(reader);
+    }
+
     /// Executes kept reads until none is left, beginning with those in the batch.
     fn read_kept(&self, mut reader: Reader<C>) {
-        let outcome = loop {
-            let batch = &mut reader.lane.batch;
-            match self.execute(batch, Waiting::First) {
-                Ok(left) => {
-                    self.client.empty(batch);
-                    let mut state = self.lock();
-                    state.finish_reads(reader.number, &left);
-                    let goes_on = state.take(&self.client, &mut reader);
-                    drop(state);
-                    self.one_moved.notify_all();
-                    if !goes_on {
-                        break Ok(());
-                    }
-                }
-                Err(failure) => break Err(failure),
+        loop {
+            let left = match self.execute(&mut reader.lane.batch, Waiting::First) {
+                Ok(left) => left,
+                Err(failure) => return self.fail(reader.number, reader.lane, failure),
+            };
+            self.client.empty(&mut reader.lane.batch);
+            let mut state = self.lock();
+            state.finish_reads(reader.number, &left);
+            if !state.take(&self.client, &mut reader) {
+                self.client.clear(&mut reader.lane.batch);
+                state.end(reader.number);
+                return self.release(state, reader.lane);
             }
-        };
-        let Reader { number, lane: OpenLane { batch, helper }, .. } = reader;
-        drop(helper);
-        self.end(number, batch, outcome);
+            drop(state);
+            self.one_moved.notify_all();
+        }
     }
 
     fn execute(&self, batch: &mut C::Batch, waiting: Waiting) -> Result<Vec<usize>, C::Failure> {
@@ -256,20 +268,23 @@ impl<C: LaneClient> Lanes<C> {
         catch_unwind(executed).unwrap_or_else(|_| Err(self.client.panicked()))
     }
 
-    /// Notes the end of a lane.
-    fn end(&self, number: u64, mut batch: C::Batch, outcome: Result<(), C::Failure>) {
-        if outcome.is_ok() {
-            self.client.clear(&mut batch);
-        }
+    /// Gives back the thread and the batch of a lane. It has ended under the same lock as it found
+    /// nothing more to do: a read that is kept next finds either a lane that takes it or a thread.
+    fn release(&self, mut state: MutexGuard<'_, State<C>>, lane: OpenLane<C::Batch>) {
+        let OpenLane { batch, helper } = lane;
+        drop(helper);
+        state.keep(batch);
+        drop(state);
+        self.one_moved.notify_all();
+    }
+
+    /// Ends a lane and its client.
+    fn fail(&self, number: u64, lane: OpenLane<C::Batch>, failure: C::Failure) {
         let mut state = self.lock();
+        drop(lane);
         state.end(number);
-        match outcome {
-            Ok(()) => state.keep(batch),
-            Err(failure) => {
-                self.client.end(&failure);
-                state.fail(failure);
-            }
-        }
+        self.client.end(&failure);
+        state.fail(failure);
         drop(state);
         self.one_moved.notify_all();
     }

@@ -30,6 +30,7 @@ mod helpers;
 mod lanes;
 mod memory;
 mod socket_file;
+mod spin;
 
 pub use exports::{Export, ExportTable, Exports};
 pub use front_end::{
@@ -39,6 +40,7 @@ pub use helpers::{Helper, Helpers};
 pub use lanes::{Claim, KeptRead, LaneClient, Lanes, OpenLane};
 pub use memory::{Buffer, Memory, RESERVED_BUFFER_BYTES};
 pub use socket_file::{SocketAccess, listen_at_file};
+pub use spin::Spin;
 
 use gemelo_base::Classified;
 use std::io;

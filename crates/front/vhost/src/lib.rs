@@ -23,7 +23,6 @@ mod inflight;
 mod queue;
 mod request;
 mod session;
-mod spin;
 mod taken;
 
 pub use driver::{Driver, DriverError, DriverQueue, DriverRequest, Finished};

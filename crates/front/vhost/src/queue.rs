@@ -9,9 +9,8 @@ use crate::config::MAX_QUEUE_SIZE;
 use crate::guest::{Guest, Stopped};
 use crate::inflight::Tracker;
 use crate::request::{Breach, GuestRequest, Status};
-use crate::spin::Spin;
 use crate::taken::{Taken, grow};
-use gemelo_device::{Buffer, Claim, Geometry, KeptRead, LaneClient, Lanes, Waiting};
+use gemelo_device::{Buffer, Claim, Geometry, KeptRead, LaneClient, Lanes, Spin, Waiting};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -268,8 +267,10 @@ impl RunningQueue {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let thread = {
             let (lanes, stop) = (Arc::clone(&lanes), Arc::clone(&stop));
-            let body =
-                move || QueueThread { lanes, deep_batches: 0, spin: Spin::new() }.run(&kick, &stop);
+            let body = move || {
+                QueueThread { lanes, deep_batches: 0, spin: Spin::new(Spin::USUAL) }
+                    .run(&kick, &stop);
+            };
             std::thread::Builder::new().name("gemelo-queue".into()).spawn(body)?
         };
         Ok(Self { lanes, stop, thread })
@@ -357,7 +358,7 @@ impl QueueThread {
     /// Looks for a request for a moment, in which the guest need not notify this thread.
     fn has_more_soon(&mut self, memory: &GuestMemoryMmap) -> bool {
         let Self { lanes, spin, .. } = self;
-        spin.look(|| lanes.client().lock().has_more(memory))
+        spin.look(|| lanes.client().lock().has_more(memory).then_some(())).is_some()
     }
 
     /// Executes and answers the next requests. Returns `false` if there are none.

@@ -140,7 +140,7 @@ impl<C: LaneClient> State<C> {
     }
 
     /// Moves the next reads into the empty batch of a lane. Returns `false` if there are none for
-    /// it: then it takes no more, and does not begin if it has not.
+    /// it: then it ends, or does not begin if it has not.
     pub(super) fn take(&mut self, client: &C, reader: &mut Reader<C>) -> bool {
         let (mut next, mut bytes, mut taken) = (0, 0, Vec::new());
         if reader.number != 0 {
@@ -165,9 +165,7 @@ impl<C: LaneClient> State<C> {
             "a read for which a lane has room is taken"
         );
         if reader.number != 0 {
-            let lane = self.lane(reader.number);
-            lane.reads = taken;
-            lane.room = lane.room.filter(|_| has_some);
+            self.lane(reader.number).reads = taken;
         } else if has_some {
             self.add_lane(Vec::new(), taken, Some(reader.room));
             reader.number = self.started;

@@ -17,6 +17,9 @@ struct Gates {
     open: BTreeSet<u64>,
     /// Batches in the order in which they were answered.
     answered: Vec<Vec<u64>>,
+    /// `true` if lanes take a while to end, and once one of them has begun to.
+    end_slowly: bool,
+    is_one_ending: bool,
     ended: bool,
 }
 
@@ -108,6 +111,13 @@ impl LaneClient for TestClient {
 
     fn clear(&self, batch: &mut Vec<u64>) {
         batch.clear();
+        let is_slow = self.change(|gates| {
+            gates.is_one_ending = true;
+            gates.end_slowly
+        });
+        if is_slow {
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     fn panicked(&self) -> &'static str {
@@ -124,6 +134,8 @@ fn lanes_with(room: u64, threads: usize, waiters: usize) -> Arc<Lanes<TestClient
         waiting: BTreeSet::new(),
         open: BTreeSet::new(),
         answered: Vec::new(),
+        end_slowly: false,
+        is_one_ending: false,
         ended: false,
     };
     let client = TestClient { room, gates: Mutex::new(gates), moved: Condvar::new() };
@@ -199,6 +211,34 @@ fn reads_without_room_or_a_thread_are_given_back() {
     assert_eq!(none.read_later(reads(0..3)).len(), 3);
     assert!(none.open().is_none());
     assert!(!none.make_way(|| [Claim::Flush].into_iter()));
+}
+
+/// With four threads, a client has two lanes at a time.
+#[test]
+fn a_read_does_not_wait_for_a_slow_one_while_a_thread_is_or_becomes_free() {
+    let lanes = lanes_with(1, 4, 16);
+    let client = lanes.client();
+    client.change(|gates| gates.end_slowly = true);
+    lanes.read_later(reads(0..1));
+    client.waits_for(&[0]);
+    // The second lane has answered, and ends when the next read comes.
+    client.open([1, 2]);
+    lanes.read_later(reads(1..2));
+    client.eventually("a lane ends", |gates| gates.is_one_ending);
+    lanes.read_later(reads(2..3));
+    client.eventually("the read is answered", |gates| gates.answered.contains(&vec![2]));
+    // The second lane has a batch of its own to execute when the read comes.
+    while lanes.progress().0 < 2 {
+        std::thread::yield_now();
+    }
+    start(&lanes, 50, change(0..10));
+    client.waits_for(&[0, 50]);
+    lanes.read_later(reads(3..4));
+    client.open([3, 50]);
+    client.eventually("the read is answered", |gates| gates.answered.contains(&vec![3]));
+    client.waits_for(&[0]);
+    client.open([0]);
+    lanes.wait_for_all();
 }
 
 #[test]

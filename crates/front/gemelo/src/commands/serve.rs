@@ -114,9 +114,9 @@ pub(crate) struct Arguments {
     /// connect again by themselves after a crash or a fail-over, and keep a write cache
     #[arg(long)]
     write_through: bool,
-    /// Poll for the next request for this time before sleeping: replies are faster, and the
-    /// processor is busier
-    #[arg(long, help_heading = TUNING, value_name = "DURATION", default_value = "0s")]
+    /// Look for the next request for at most this time before sleeping, if requests come that soon:
+    /// replies are faster, and the processor is busier; 0s to sleep at once
+    #[arg(long, help_heading = TUNING, value_name = "DURATION", default_value = "64us")]
     busy_wait: Span,
     /// Write a line to standard error when a client connects and when it leaves
     #[arg(long, help_heading = ACCESS)]

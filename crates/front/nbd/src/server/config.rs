@@ -1,7 +1,7 @@
 //! The limits and options of a server.
 
 use super::tls::TlsPolicy;
-use gemelo_device::Memory;
+use gemelo_device::{Memory, Spin};
 use std::time::Duration;
 
 /// Usual number of threads beside those of connections: enough for eight busy clients. Threads that
@@ -32,8 +32,8 @@ pub struct ServerConfig {
     /// Time that clients have, when the server stops, to accept the replies to the requests that
     /// they sent.
     pub stop_timeout: Duration,
-    /// Longest time for which a connection polls for the next request before it sleeps, as long as
-    /// polling pays; zero for no polling.
+    /// Longest time for which a connection looks for the next request before it sleeps, if requests
+    /// come that soon; zero to sleep at once.
     pub busy_wait: Duration,
     /// `true` to acknowledge a change when it is durable, as if its client had sent it with FUA. A
     /// client that connects again by itself, after another process took over, may not repeat what
@@ -59,7 +59,7 @@ impl Default for ServerConfig {
             receive_timeout: Some(Duration::from_secs(60)),
             send_timeout: Some(Duration::from_secs(60)),
             stop_timeout: Duration::from_secs(10),
-            busy_wait: Duration::ZERO,
+            busy_wait: Spin::USUAL,
             write_through: false,
             tls: TlsPolicy::Off,
             allow_insecure: false,

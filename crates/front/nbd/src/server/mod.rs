@@ -10,7 +10,6 @@
 
 mod answers;
 mod batch;
-mod busy_wait;
 mod check;
 mod config;
 mod connection_log;

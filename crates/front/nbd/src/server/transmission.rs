@@ -8,7 +8,6 @@ mod later;
 
 use super::answers::Answers;
 use super::batch::Batch;
-use super::busy_wait::BusyWait;
 use super::check::Rules;
 use super::config::ServerConfig;
 use super::connection_log::Traffic;
@@ -19,7 +18,7 @@ use super::intake::{Next, ReceiveBuffer};
 use super::silence::{Silence, Verdict};
 use super::stream::Stream;
 use crate::wire::{Command, ErrorCode, REQUEST_BYTES, RequestHeader};
-use gemelo_device::{BlockDevice, DeviceError, Lanes, Operation, Request, Waiting};
+use gemelo_device::{BlockDevice, DeviceError, Lanes, Operation, Request, Spin, Waiting};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,7 +41,10 @@ pub(crate) struct Transmission<'a> {
     chosen: Chosen,
     intake: ReceiveBuffer,
     batch: Batch,
-    busy_wait: BusyWait,
+    spin: Spin,
+    /// `true` if the last batch was one request. A client with more in flight has sent the next ones
+    /// by the time these are executed, so that looking for them gains nothing.
+    is_shallow: bool,
     silence: Silence,
     send_timeout: Option<Duration>,
     counters: &'a Counters,
@@ -75,7 +77,8 @@ impl<'a> Transmission<'a> {
         Ok(Self {
             intake: ReceiveBuffer::new(&config.memory, config.write_through)?,
             batch: Batch::new(chosen.agreed.structured_replies, &config.memory)?,
-            busy_wait: BusyWait::new(config.busy_wait),
+            spin: Spin::new(config.busy_wait),
+            is_shallow: true,
             silence: Silence::new(config.idle_timeout, config.receive_timeout),
             send_timeout: config.send_timeout,
             stream,
@@ -139,18 +142,21 @@ impl<'a> Transmission<'a> {
             if room.is_empty() {
                 return Ok(true);
             }
-            let at_once = self.busy_wait.wait_for(|| self.stream.read_now(room))?;
-            let received = match at_once {
-                Some(received) => received,
-                None => match self.stream.read(room) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        if !self.sit_out(received_before)? {
-                            return Ok(false);
-                        }
-                        continue;
+            let attempt = || self.stream.read_now(room).transpose();
+            let at_once = self.spin.look_if(self.is_shallow, attempt);
+            let received = at_once.unwrap_or_else(|| {
+                let received = self.stream.read(room);
+                self.spin.woken();
+                received
+            });
+            let received = match received {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.sit_out(received_before)? {
+                        return Ok(false);
                     }
-                    other => other?,
-                },
+                    continue;
+                }
+                other => other?,
             };
             self.silence.end();
             self.intake.received(received);
@@ -199,6 +205,7 @@ impl<'a> Transmission<'a> {
             }
             self.intake.take(end);
         }
+        self.is_shallow = self.batch.requests() <= 1;
         if self.batch.requests() == 0 {
             return self.perform_large(first);
         }

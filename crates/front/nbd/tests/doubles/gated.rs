@@ -125,6 +125,9 @@ impl Gated {
                 ranges.iter().any(|range| range.start < held.end && held.start < range.end)
             })
         };
+        if !is_held(&self.gates.lock().unwrap()) {
+            return;
+        }
         self.change(|gates| gates.reads_waiting += ranges.len());
         self.wait_while(is_held);
         self.change(|gates| gates.reads_waiting -= ranges.len());

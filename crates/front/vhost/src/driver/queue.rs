@@ -3,7 +3,7 @@
 use super::Number;
 use super::layout::{DESCRIPTORS_OF_SLOT, Layout, RANGE_AT, STATUS_AT};
 use crate::config::SECTOR_BYTES;
-use crate::spin::{self, Spin};
+use gemelo_device::Spin;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -121,7 +121,7 @@ impl DriverQueue {
             notified: 0,
             used: 0,
             skipped: Vec::new(),
-            spin: Spin::new(),
+            spin: Spin::new(Spin::USUAL),
         }
     }
 
@@ -279,7 +279,7 @@ impl DriverQueue {
         loop {
             let answers = self.take_answers(&mut with)?;
             let Some(longest) = wait.filter(|_| answers == 0) else { return Ok(answers) };
-            let may_look = longest.is_none_or(|time| time > spin::MAX);
+            let may_look = longest.is_none_or(|time| time > Spin::USUAL);
             if may_look && self.has_answer_soon() {
                 continue;
             }
@@ -306,10 +306,11 @@ impl DriverQueue {
         let index = self.first + self.layout.used() + 2;
         let Self { memory, spin, used, .. } = self;
         let memory = memory.as_volatile_slice();
-        spin.look(|| match memory.load::<u16>(index, Ordering::Acquire) {
-            Ok(end) => u16::from_le(end) != *used,
-            Err(_) => false,
-        })
+        let has_answer = || match memory.load::<u16>(index, Ordering::Acquire) {
+            Ok(end) => (u16::from_le(end) != *used).then_some(()),
+            Err(_) => None,
+        };
+        spin.look(has_answer).is_some()
     }
 
     /// Waits for a notification. Returns `false` if the time is over.
