@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A member of a domain beside an RBD image, on a Ceph cluster that the script starts: fio
 # --ioengine=nbd to gemelo serve, and fio --ioengine=rbd, in turn. The loads are sequential writes
-# and reads of 1 MiB at depth 16, and random writes (with a flush after every 64) and reads of 4 KiB
-# at depth 32. Then it measures two members under the same load together, the index (contents
+# and reads of 1 MiB at depth 16, random reads of 4 KiB at depth 32, and random writes of 4 KiB by
+# benches/lib/equal.py, fresh and after two restarts (aged). Then it measures two members under the same load together, the index (contents
 # published and shared a second, by pool find), and a fail-over. About four minutes with one round.
 # The part "mapped" is another fail-over, of a member with CLONES volumes of 4 GiB (25) that have
 # few different contents, and "published" one of a member whose contents (IMAGE) are all different
@@ -25,6 +25,7 @@ image=${IMAGE:-256m}
 # shellcheck source=benches/lib/server.bash
 . benches/lib/server.bash
 begin domain fio rbd qemu-io python3
+/usr/bin/python3 -c 'import rados, rbd' || { echo "benches/domain.sh needs python3-rbd" >&2; exit 1; }
 
 # end_cluster: the cluster lies in the directory, so it ends first.
 end_cluster() {
@@ -70,12 +71,37 @@ print(sys.argv[2], sys.argv[3], side["iops"], side["bw_bytes"] / 1e6, slow, spen
 END
 }
 
-random_writes=(--bs=4k --rw=randwrite --iodepth=32 --fsync=64)
+# calm: waits until the storage servers have ended what earlier loads have left to them.
+calm() {
+    local before now
+    for _ in $(seq 15); do
+        before=$(osd_ticks)
+        sleep 1
+        now=$(osd_ticks)
+        [ $((now - before)) -ge 6 ] || return 0
+    done
+}
+
+osd_ticks() {
+    cat "$directory"/ceph/osd.*.pid | xargs -I '{}' cat '/proc/{}/stat' | awk '{ sum += $14 + $15 } END { print sum }'
+}
+
+# equal SERVER NAME: appends one line of figures of random writes, the same for each server.
+equal() {
+    local before at=(nbd "$socket" disk)
+    [ "$1" != rbd ] || at=(rbd gemelo image)
+    calm
+    before=$(ticks)
+    /usr/bin/python3 benches/lib/equal.py "${at[@]}" "$(($(numfmt --from=iec "${size^^}") / 4096))" \
+        "${SECONDS_EACH:-10}" >"$directory/equal"
+    awk -v who="$1" -v name="$2" -v spent="$(($(ticks) - before))" \
+        '{ print who, name, $1 / $2, $1 / $2 * 4096 / 1e6, $3, spent * 1e4 / $1 }' "$directory/equal" >>"$directory/figures"
+}
 
 measure() {
     load "$1" write-1m --bs=1m --rw=write --iodepth=16
     load "$1" read-1m --bs=1m --rw=read --iodepth=16
-    load "$1" write-4k "${random_writes[@]}"
+    equal "$1" write-4k
     load "$1" read-4k --bs=4k --rw=randread --iodepth=32
 }
 
@@ -83,15 +109,22 @@ loads() {
     local mode
     rbd create --size "${size^^}" gemelo/image
     measure rbd
+    equal rbd aged-4k
     rbd rm --no-progress gemelo/image
     for mode in ${MODES:-off inline offline}; do
         make "$mode" "$mode"
         start "$gemelo" serve "$domain/$mode" --listen "unix:$socket" "$@"
         measure "$mode"
+        for _ in 1 2; do
+            restart "$gemelo" serve "$domain/$mode" --listen "unix:$socket" "$@"
+        done
+        equal "$mode" aged-4k
         stop
         "$gemelo" pool rm "$domain/$mode" --force >/dev/null 2>&1 || true
     done
 }
+
+random_writes=(--bs=4k --rw=randwrite --iodepth=32 --fsync=64)
 
 # Two members have the same load together as one alone.
 members() {
@@ -212,7 +245,7 @@ figures = collections.defaultdict(list)
 for server, load, *values in lines:
     figures[load, server].append([float(value) for value in values])
 median = lambda key: [statistics.median(column) for column in zip(*figures[key])]
-goals = {"write-1m": 0.8, "read-1m": 0.8, "write-4k": 5, "read-4k": 0.9}
+goals = {"write-1m": 0.8, "read-1m": 0.8, "write-4k": 10, "aged-4k": 5, "read-4k": 0.9}
 print(f"medians of {sys.argv[2]} rounds in turn; in brackets the ratio to rbd; 99th percentile of the latency in ms; "
       "processor time of the server for a request in µs")
 for load, goal in goals.items():
@@ -225,7 +258,7 @@ for load, goal in goals.items():
             continue
         rate, bandwidth, slow, spent = median((load, server))
         print(f"  {server:<10}{rate:>10,.0f}/s{bandwidth:>9,.0f} MB/s ({rate / peer[0]:5.2f}){slow:>9.2f}{spent:>8,.0f}")
-        if server == "inline":
+        if server == "inline" and load != "aged-4k":
             figure(f"rbd-{load}", f"{rate / peer[0]:.2f}", "times", f"benches/domain.sh {sys.argv[2]}")
 if ("write-4k", "alone") in figures:
     alone = median(("write-4k", "alone"))[0]

@@ -26,6 +26,9 @@ pub enum Action {
     Release,
     /// Take the entry out of the index if the member is the home and no member refers to it.
     Reclaim,
+    /// Take the entry out of the index if the member is the home and no other one refers to it. The
+    /// member itself does.
+    Withdraw,
     /// Note that the member's own block is damaged, or that it is good again.
     Mark {
         /// `true` if it is damaged.
@@ -97,6 +100,9 @@ impl Step {
             }
             (Action::Release, Some(entry)) if entry.members > 0 => release(member, entry),
             (Action::Reclaim, Some(entry)) if entry.home == member && entry.members == 0 => {
+                (Effect::Withdrawn(entry.pbn), None)
+            }
+            (Action::Withdraw, Some(entry)) if entry.home == member && entry.members == 1 => {
                 (Effect::Withdrawn(entry.pbn), None)
             }
             (Action::Mark { is_suspect }, Some(entry))
@@ -310,6 +316,7 @@ fn decode_step(reader: &mut Reader<'_>) -> Result<Step, Reason> {
         3 if pbn == 0 => Action::Reclaim,
         4 if pbn == 0 => Action::Mark { is_suspect: false },
         5 if pbn == 0 => Action::Mark { is_suspect: true },
+        6 if pbn == 0 => Action::Withdraw,
         _ => return Err("it has an unknown change"),
     };
     let (pbn, home, members) = (reader.u32()?, MemberId(reader.u32()?), reader.u32()?);
@@ -328,6 +335,7 @@ const fn code_of(action: Action) -> (u32, u32) {
         Action::Publish(pbn) => (0, pbn.narrow()),
         Action::Share => (1, 0),
         Action::Release => (2, 0),
+        Action::Withdraw => (6, 0),
         Action::Reclaim => (3, 0),
         Action::Mark { is_suspect: false } => (4, 0),
         Action::Mark { is_suspect: true } => (5, 0),

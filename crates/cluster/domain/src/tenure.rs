@@ -77,29 +77,6 @@ impl Tenure {
         Err(DomainError::Contended { changes: 1, rounds: MAX_ATTEMPTS })
     }
 
-    /// Takes a member from the client that serves it now, which is fenced at once.
-    ///
-    /// # Errors
-    /// Fails if another client takes the member at the same time.
-    pub fn seize(
-        client: &(impl Client + ?Sized),
-        clock: &dyn Clock,
-        member: MemberId,
-        lease: Duration,
-    ) -> Result<Self> {
-        let object = member_object(member);
-        let lock = LockName { object: &object, name: LOCK };
-        let holder = client.holder(lock)?;
-        if let Some(holder) = holder.filter(|holder| holder.instance != client.instance()) {
-            client.fence(&holder.instance, Fenced::Lost)?;
-            match client.break_lock(lock, &holder) {
-                Ok(()) | Err(ObjectError::NotHeld { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Self::take(client, clock, member, lease)
-    }
-
     /// Prolongs the lease, counted from now.
     ///
     /// # Errors

@@ -65,7 +65,6 @@ impl Claims for Records {
 }
 
 const CONTENTS: u32 = 500;
-const LEASE: Duration = Duration::from_secs(30);
 
 fn changes(action: impl Fn(Pbn) -> Action) -> Vec<Change> {
     let change = |number: u32| Change {
@@ -94,7 +93,7 @@ fn findings(client: &Rados, home: MemberId, sharer: MemberId, is_shared: bool) -
 
 /// The variable by which a process of this test knows that it is to take a member and die.
 const DIES_IN: &str = "GEMELO_TEST_DIES_IN";
-const SHORT_LEASE: Duration = Duration::from_secs(5);
+const LEASE: Duration = Duration::from_secs(5);
 
 #[test]
 fn a_domain_on_ceph_survives_a_take_over() {
@@ -117,8 +116,9 @@ fn a_domain_on_ceph_survives_a_take_over() {
     let mut journal = Memory { dies: true, ..Memory::default() };
     assert!(matches!(served.submit(&publish, &mut journal), Err(DomainError::Journal(_))));
 
-    let seized = Tenure::seize(two.as_ref(), &clock, home, LEASE).unwrap();
-    assert_eq!(seized.epoch(), 2);
+    std::thread::sleep(LEASE);
+    let next = Tenure::take(two.as_ref(), &clock, home, LEASE).unwrap();
+    assert_eq!(next.epoch(), 2);
     let mut journal = Memory { open: journal.open, ..Memory::default() };
     assert_eq!(journal.open.len(), 16, "an intent for each shard");
     let open = journal.open.clone();
@@ -144,7 +144,7 @@ fn a_domain_on_ceph_survives_a_take_over() {
     // The right to fence is tried without fencing anybody, and as often as wanted.
     three.try_fence().unwrap();
     three.try_fence().unwrap();
-    seized.end(two.as_ref()).unwrap();
+    next.end(two.as_ref()).unwrap();
     the_fence_of_an_ended_process_ends(&ceph, three.as_ref());
 }
 
@@ -156,7 +156,7 @@ fn take_and_die(directory: &Path) -> ! {
         namespace: "domain",
         timeout: Duration::from_secs(20),
     });
-    Tenure::take(&client.unwrap(), &SystemClock::new(), MemberId(9), SHORT_LEASE).unwrap();
+    Tenure::take(&client.unwrap(), &SystemClock::new(), MemberId(9), LEASE).unwrap();
     std::process::abort()
 }
 
@@ -176,8 +176,8 @@ fn the_fence_of_an_ended_process_ends(ceph: &Ceph, client: &Rados) {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap().contains(&instance.0)
     };
-    std::thread::sleep(SHORT_LEASE);
-    let tenure = Tenure::take(client, &clock, member, SHORT_LEASE).unwrap();
+    std::thread::sleep(LEASE);
+    let tenure = Tenure::take(client, &clock, member, LEASE).unwrap();
     assert!(excluded(), "{instance}");
     clock.advance_ns(20 * 60 * 1_000_000_000 - 1);
     assert_eq!(tend_fences(client, &clock, member).unwrap(), 0);

@@ -63,10 +63,6 @@ impl<T: Locks + ?Sized> Locks for Watched<T> {
         self.note(self.inner.holder(lock))
     }
 
-    fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()> {
-        self.note(self.inner.break_lock(lock, holder))
-    }
-
     fn fence(&self, instance: &Instance, fenced: Fenced) -> Result<()> {
         self.note(self.inner.fence(instance, fenced))
     }

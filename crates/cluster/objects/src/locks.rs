@@ -27,11 +27,9 @@ pub struct LockName<'a> {
 /// The client that holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The client's name in the store, by which its lock can be broken.
+    /// The client's name in the store.
     pub client: String,
-    /// The text that distinguishes several holds of one client.
-    pub cookie: String,
-    /// The instance to fence before the lock is broken.
+    /// The instance by which the client is fenced.
     pub instance: Instance,
 }
 
@@ -65,7 +63,7 @@ pub trait Locks: Send + Sync {
     /// Prolongs the lock, counted from now.
     ///
     /// # Errors
-    /// Fails with [`crate::ObjectError::NotHeld`] if the lease is over or the lock was broken.
+    /// Fails with [`crate::ObjectError::NotHeld`] if the lease is over.
     fn renew(&self, lock: LockName<'_>, lease: Duration) -> Result<()>;
 
     /// Gives the lock back.
@@ -79,12 +77,6 @@ pub trait Locks: Send + Sync {
     /// # Errors
     /// Fails if the store does not answer.
     fn holder(&self, lock: LockName<'_>) -> Result<Option<Holder>>;
-
-    /// Takes the lock away from its holder. The holder must be fenced before.
-    ///
-    /// # Errors
-    /// Fails with [`crate::ObjectError::NotHeld`] if it is not the holder any more.
-    fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()>;
 
     /// Excludes a client from the store, for as long as it could still send something. When this
     /// returns, no operation of that client takes effect on an object after an operation of this

@@ -1,5 +1,7 @@
 //! The state of a member's blocks, in memory.
 
+mod withdrawal;
+
 use crate::bits::Bits;
 use crate::borrowed::Borrowed;
 use crate::in_flight::InFlight;
@@ -77,6 +79,10 @@ pub(crate) struct Blocks {
     freed: Vec<Pbn>,
     /// Contents that have left blocks in which borrowed ones may be alone now.
     loosened: Bits,
+    /// Published blocks whose contents the pool wants to move, which are to be withdrawn.
+    wanted: Bits,
+    /// Published blocks that were not withdrawn, because other members use them.
+    used_by_others: Bits,
 }
 
 impl Blocks {
@@ -296,6 +302,8 @@ impl Blocks {
 
     /// Has the postponed blocks published and their references released with the next ones.
     pub(crate) fn retry(&mut self) {
+        // Other members may have given up their references.
+        self.used_by_others = Bits::default();
         for pbn in self.postponed.all() {
             match self.kept.contains(pbn) {
                 true => self.note_due(pbn),
@@ -402,6 +410,8 @@ impl Blocks {
         self.doubted.remove(pbn);
         self.copies.remove(&pbn);
         self.postponed.remove(pbn);
+        self.wanted.remove(pbn);
+        self.used_by_others.remove(pbn);
         if self.unreferenced.remove(pbn) {
             self.freed.push(pbn);
         }
@@ -435,6 +445,8 @@ impl Blocks {
             &self.doubted,
             &self.postponed,
             &self.loosened,
+            &self.wanted,
+            &self.used_by_others,
         ];
         BlockStats {
             kept: self.kept.len(),

@@ -28,6 +28,8 @@ struct Consequences {
     kept: Vec<(Pbn, Record)>,
     /// Blocks whose ledger records are removed.
     forgotten: Vec<Pbn>,
+    /// Further ones, to which the pool may refer.
+    withdrawn: Vec<Pbn>,
     /// Contents of homes that were read.
     checked: u64,
 }
@@ -38,7 +40,7 @@ impl Journal for LedgerJournal<'_> {
             let mut blocks = self.shared.blocks.write();
             note_progress(&mut blocks, intents, Progress::Recorded);
             let released = |change: Change| match change.action {
-                Action::Release => blocks.released(change.fingerprint),
+                Action::Release | Action::Withdraw => blocks.released(change.fingerprint),
                 _ => None,
             };
             let one = |intent: &Intent| InFlight {
@@ -74,7 +76,9 @@ fn note_progress(blocks: &mut Blocks, intents: &[Intent], progress: Progress) {
     for change in intents.iter().flat_map(|intent| &intent.steps).map(|step| step.change) {
         match change.action {
             Action::Publish(pbn) => blocks.note_publishing(pbn, progress),
-            Action::Release => blocks.note_releasing(change.fingerprint, progress),
+            Action::Release | Action::Withdraw => {
+                blocks.note_releasing(change.fingerprint, progress);
+            }
             Action::Share | Action::Reclaim | Action::Mark { .. } => {}
         }
     }
@@ -92,7 +96,10 @@ impl LedgerJournal<'_> {
         let consequences = self.consequences(&applied)?;
         self.figures.checked += consequences.checked;
         self.shared.ledger.lock().write(&consequences.records())?;
-        let mut borrowed = Vec::new();
+        let taken = consequences.taken.iter();
+        let borrowed = taken.filter(|(_, record)| matches!(record.kind, BlockState::Borrowed(_)));
+        let borrowed: Vec<Pbn> = borrowed.map(|(pbn, _)| *pbn).collect();
+        self.shared.forget_cached(&borrowed);
         {
             let mut blocks = self.shared.blocks.write();
             for (pbn, record) in &consequences.taken {
@@ -100,7 +107,6 @@ impl LedgerJournal<'_> {
                 if !blocks.is_restoring(*pbn) {
                     blocks.set_kind(*pbn, record.kind);
                 }
-                borrowed.extend(matches!(record.kind, BlockState::Borrowed(_)).then_some(*pbn));
             }
         }
         self.shared.discard(borrowed, self.own)?;
@@ -138,6 +144,7 @@ impl LedgerJournal<'_> {
                         }
                     }
                     (Action::Reclaim, Effect::Withdrawn(pbn)) => found.forgotten.push(pbn),
+                    (Action::Withdraw, Effect::Withdrawn(pbn)) => found.withdrawn.push(pbn),
                     _ => {}
                 }
             }
@@ -165,7 +172,13 @@ impl LedgerJournal<'_> {
                     Action::Publish(pbn) if is_applied => blocks.end_publishing(pbn),
                     Action::Publish(pbn) => blocks.note_publishing(pbn, Progress::Planned),
                     Action::Release if is_applied => blocks.end_release(change.fingerprint),
-                    Action::Release => {
+                    Action::Withdraw if is_applied => {
+                        let pbn = blocks.released(change.fingerprint);
+                        blocks.end_release(change.fingerprint);
+                        let stays = pbn.filter(|_| effect == Effect::Nothing);
+                        stays.into_iter().for_each(|pbn| blocks.keep_published(pbn));
+                    }
+                    Action::Release | Action::Withdraw => {
                         blocks.note_releasing(change.fingerprint, Progress::Planned);
                     }
                     Action::Share | Action::Reclaim | Action::Mark { .. } => {}
@@ -178,6 +191,7 @@ impl LedgerJournal<'_> {
             }
         }
         consequences.forgotten.iter().for_each(|pbn| blocks.free(*pbn));
+        consequences.withdrawn.iter().for_each(|pbn| blocks.withdraw(*pbn));
         let taken = consequences.taken.iter().map(|(_, record)| record.kind);
         self.figures.refused +=
             taken.filter(|kind| matches!(kind, BlockState::Restored(_))).count() as u64;
@@ -217,6 +231,7 @@ impl Consequences {
     fn records(&self) -> BTreeMap<Pbn, Option<Record>> {
         let kept = self.taken.iter().chain(&self.kept);
         let kept = kept.map(|(pbn, record)| (*pbn, Some(*record)));
-        kept.chain(self.forgotten.iter().map(|pbn| (*pbn, None))).collect()
+        let gone = self.forgotten.iter().chain(&self.withdrawn);
+        kept.chain(gone.map(|pbn| (*pbn, None))).collect()
     }
 }

@@ -30,6 +30,7 @@ mod shared;
 mod sharing;
 mod stats;
 mod store;
+mod withdraw;
 mod worker;
 
 pub use blocks::BlockStats;

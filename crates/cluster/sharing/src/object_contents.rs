@@ -67,7 +67,7 @@ impl ObjectContents {
         let (outcomes, mut list): (Vec<_>, Vec<_>) = parts.unzip();
         reader.read_by(&mut list, |blocks| {
             let parts = blocks.iter_mut().map(|block| {
-                let ContentRead { pbn, within, buffer, outcome } = block;
+                let ContentRead { pbn, within, buffer, outcome, .. } = block;
                 let (pbn, within) = (*pbn, *within);
                 (outcome, ForeignRead { home, pbn, within, buffer, outcome: Ok(()) })
             });

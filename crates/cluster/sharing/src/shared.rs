@@ -9,7 +9,7 @@ use crate::own_blocks::OwnBlocks;
 use crate::record::{BlockState, Place, Record};
 use gemelo_domain::MemberId;
 use gemelo_format::{Fingerprinter, Pbn, StoreKind};
-use gemelo_store::Store;
+use gemelo_store::{ReadCache, Store, VetoedStore};
 use gemelo_volume::LeftBlocks;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) writing: RwLock<()>,
     /// The store of the open pool, without foreign contents and without a buffer.
     below: Mutex<Option<Arc<dyn Store>>>,
+    /// The cache of borrowed contents of the open pool, if its store compresses.
+    cache: Mutex<Option<Arc<ReadCache>>>,
     /// `true` if contents share blocks in that store.
     is_packed: AtomicBool,
     /// Cloned by each request that reads own places.
@@ -75,14 +77,22 @@ impl Shared {
             has_worker: AtomicBool::new(false),
             writing: RwLock::new(()),
             below: Mutex::new(None),
+            cache: Mutex::new(None),
             is_packed: AtomicBool::new(false),
             readers: Mutex::new(Arc::new(())),
         }
     }
 
-    pub(crate) fn set_below(&self, below: Arc<dyn Store>, kind: StoreKind) {
-        *self.below.lock() = Some(below);
-        self.is_packed.store(kind != StoreKind::Plain, Ordering::Relaxed);
+    pub(crate) fn set_below(&self, own: &VetoedStore) {
+        *self.below.lock() = Some(Arc::clone(&own.medium));
+        self.cache.lock().clone_from(&own.cache);
+        self.is_packed.store(own.kind != StoreKind::Plain, Ordering::Relaxed);
+    }
+
+    /// Forgets what the cache has from an earlier time at which these blocks were borrowed.
+    pub(crate) fn forget_cached(&self, pbns: &[Pbn]) {
+        let cache = self.cache.lock().clone();
+        cache.iter().for_each(|cache| pbns.iter().for_each(|pbn| cache.forget(*pbn)));
     }
 
     /// Returns whether contents share blocks in the store of the open pool.

@@ -87,6 +87,8 @@ pub struct Round {
     pub published: usize,
     /// References that were released.
     pub released: usize,
+    /// Contents that the pool wants to move, and that were withdrawn unless others use them.
+    pub withdrawn: usize,
     /// Letters that were dealt with.
     pub letters: usize,
     /// Blocks that were looked at because they were doubted.
@@ -97,8 +99,8 @@ impl Round {
     /// Returns whether there was nothing to do.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
-        let Self { published, released, letters, examined } = *self;
-        published + released + letters + examined == 0
+        let Self { published, released, withdrawn, letters, examined } = *self;
+        published + released + withdrawn + letters + examined == 0
     }
 }
 
@@ -246,11 +248,12 @@ impl Sharing {
         let released = self.release(worker, pool)?;
         // Blocks become free before more are published, because a full pool waits for them.
         self.free(pool);
+        let withdrawn = self.withdraw(worker, pool)?;
         let published = self.publish(worker, pool)?;
         let letters = self.collect(worker, pool)?;
         let examined = self.examine(worker, pool)?;
         worker.index.split_large()?;
-        Ok(Round { published, released, letters, examined })
+        Ok(Round { published, released, withdrawn, letters, examined })
     }
 
     fn retry_postponed(&self, worker: &mut Worker) {
@@ -307,7 +310,7 @@ impl Sharing {
 
     /// Returns how many contents are submitted together. Blocks are taken side by side, and a batch
     /// that is settled at once gives up their places as whole objects and not piece by piece.
-    fn at_once(&self, index: &Index) -> usize {
+    pub(crate) fn at_once(&self, index: &Index) -> usize {
         self.options.batch.min(index.changes_at_once())
     }
 
@@ -446,6 +449,12 @@ impl Sharing {
             "{error}{more}: contents that need it are not shared and not given up; \
              'gemelo domain check --repair' rebuilds it"
         ))
+    }
+
+    /// Returns whether writers may wait for the next round.
+    pub(crate) fn has_urgent_work(&self) -> bool {
+        let blocks = self.shared.blocks.read();
+        blocks.has_wanted() || blocks.figures().due > 0
     }
 
     /// Returns counts of the member's blocks.

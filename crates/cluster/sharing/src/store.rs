@@ -7,9 +7,10 @@ use crate::shared::Shared;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_format::{Fingerprint, FormatError, Pbn};
 use gemelo_store::{
-    ContentComparison, ContentRead, ContentWrite, EachPbn, FreeVeto, Store, StoreRoom, StoreSetUp,
-    VetoedStore, compare_by_reading,
+    ContentComparison, ContentRead, ContentWrite, EachPbn, FreeVeto, ReadCache, Store, StoreRoom,
+    StoreSetUp, VetoedStore, compare_by_reading,
 };
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +20,7 @@ use std::sync::atomic::Ordering;
 /// place may be gone with its block, so such a write fails there.
 pub(crate) struct SharedStore {
     below: Arc<dyn Store>,
+    cache: Option<Arc<ReadCache>>,
     shared: Arc<Shared>,
 }
 
@@ -34,25 +36,31 @@ impl SharedStore {
         found.collect()
     }
 
-    fn read_by(&self, reads: &mut [ContentRead<'_>], below: impl Fn(&mut [ContentRead<'_>])) {
+    /// Reads own contents by `below`, and borrowed ones at their homes, or from this cache.
+    fn read_by(
+        &self,
+        reads: &mut [ContentRead<'_>],
+        below: impl Fn(&mut [ContentRead<'_>]),
+        cache: Option<&ReadCache>,
+    ) {
         let _reading = self.shared.enter();
         let borrowed = self.borrowed(reads.iter().map(|read| read.pbn));
         if borrowed.is_empty() {
             return below(reads);
         }
         let mut places = borrowed.into_iter().peekable();
-        let (mut own, mut foreign) = (Vec::new(), Vec::new());
+        let (mut own, mut foreign, mut homes) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (at, read) in reads.iter_mut().enumerate() {
-            let ContentRead { pbn, within, buffer, outcome } = read;
+            let ContentRead { pbn, within, buffer, is_compared, outcome } = read;
             match places.next_if(|(number, _)| *number == at) {
-                Some((_, (home, content))) if home != self.shared.member => {
-                    let (within, pbn) = (*within, content);
-                    let read = ForeignRead { home, pbn, within, buffer, outcome: Ok(()) };
-                    foreign.push((outcome, read));
+                Some((_, place)) if place.0 != self.shared.member => {
+                    homes.insert(*pbn, place);
+                    foreign.push((outcome, ContentRead::new(*pbn, *within, buffer)));
                 }
                 found => {
                     let pbn = found.map_or(*pbn, |(_, (_, content))| content);
-                    own.push((outcome, ContentRead::new(pbn, *within, buffer)));
+                    let read = ContentRead::new(pbn, *within, buffer);
+                    own.push((outcome, ContentRead { is_compared: *is_compared, ..read }));
                 }
             }
         }
@@ -61,8 +69,25 @@ impl SharedStore {
         outcomes.into_iter().zip(list).for_each(|(outcome, read)| *outcome = read.outcome);
         let (outcomes, mut list): (Vec<_>, Vec<_>) = foreign.into_iter().unzip();
         if !list.is_empty() {
-            self.shared.foreign.read(&mut list);
+            let read = |reads: &mut [ContentRead<'_>]| self.read_at_homes(reads, &homes);
+            match cache {
+                Some(cache) => cache.read(&mut list, read),
+                None => read(&mut list),
+            }
         }
+        outcomes.into_iter().zip(list).for_each(|(outcome, read)| *outcome = read.outcome);
+    }
+
+    /// Reads borrowed contents at their homes.
+    fn read_at_homes(&self, reads: &mut [ContentRead<'_>], homes: &BTreeMap<Pbn, Place>) {
+        let foreign = reads.iter_mut().filter_map(|read| {
+            let ContentRead { pbn, within, buffer, outcome, .. } = read;
+            let (home, pbn) = *homes.get(pbn)?;
+            let within = *within;
+            Some((outcome, ForeignRead { home, pbn, within, buffer, outcome: Ok(()) }))
+        });
+        let (outcomes, mut list): (Vec<_>, Vec<_>) = foreign.unzip();
+        self.shared.foreign.read(&mut list);
         outcomes.into_iter().zip(list).for_each(|(outcome, read)| *outcome = read.outcome);
     }
 }
@@ -140,11 +165,11 @@ impl Store for SharedStore {
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.below.read(list));
+        self.read_by(reads, |list| self.below.read(list), self.cache.as_deref());
     }
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.below.read_medium(list));
+        self.read_by(reads, |list| self.below.read_medium(list), None);
     }
 
     /// A borrowed block is written only to heal it, by its own content.
@@ -185,7 +210,7 @@ impl Store for SharedStore {
     }
 
     fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
-        self.read_by(reads, |list| self.below.read_ready(list));
+        self.read_by(reads, |list| self.below.read_ready(list), self.cache.as_deref());
     }
 
     fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
@@ -200,8 +225,9 @@ pub(crate) struct LedgerVeto {
 
 impl FreeVeto for LedgerVeto {
     fn store_over(&self, own: VetoedStore) -> Arc<dyn Store> {
-        self.shared.set_below(own.medium, own.kind);
-        Arc::new(SharedStore { below: own.store, shared: Arc::clone(&self.shared) })
+        self.shared.set_below(&own);
+        let VetoedStore { store: below, cache, .. } = own;
+        Arc::new(SharedStore { below, cache, shared: Arc::clone(&self.shared) })
     }
 
     fn is_elsewhere(&self, pbn: Pbn) -> bool {
@@ -260,5 +286,18 @@ impl FreeVeto for LedgerVeto {
 
     fn is_kept(&self, pbn: Pbn) -> bool {
         self.shared.blocks.read().is_kept(pbn)
+    }
+
+    fn may_come_back(&self, pbn: Pbn) -> bool {
+        self.shared.blocks.read().may_come_back(pbn)
+    }
+
+    fn want_back(&self, pbns: &[Pbn]) {
+        self.shared.blocks.write().want(pbns);
+    }
+
+    fn is_coming_back(&self) -> bool {
+        // Without a worker nothing would end the wait.
+        self.shared.has_worker.load(Ordering::Relaxed) && self.shared.blocks.read().has_wanted()
     }
 }

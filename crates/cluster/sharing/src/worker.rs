@@ -53,7 +53,7 @@ impl SharingWorker {
                     Ok(_) => continue,
                     Err(_) => FAILED_PAUSE,
                 };
-                wait(&stopped, pause, || !has_failed && worked.block_figures().due > 0);
+                wait(&stopped, pause, || !has_failed && worked.has_urgent_work());
             }
             if has_failed && may_work() {
                 // If this fails too, the next process that serves the member settles it.

@@ -1,6 +1,6 @@
 //! The two disks of a pool, the kind of store on one of them, and the veto of its blocks.
 
-use crate::{BlockStore, Copies, FreeVeto, OpenStore, PackedStore, Store, VetoedStore};
+use crate::{BlockStore, Copies, FreeVeto, OpenStore, PackedStore, ReadCache, Store, VetoedStore};
 use gemelo_disk::Disk;
 use gemelo_format::{FormatError, StoreKind, Superblock, is_data_store, read_superblock};
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl PoolDisks {
     #[must_use]
     pub fn store(&self, superblock: &Superblock) -> Arc<dyn Store> {
         let medium = store_of_kind(self.blocks(superblock), superblock);
-        self.under_veto(Arc::clone(&medium), medium, superblock)
+        self.under_veto(Arc::clone(&medium), medium, (superblock, None))
     }
 
     /// Opens the store of the blocks that [`Self::store`] lays contents out in.
@@ -102,22 +102,29 @@ impl PoolDisks {
         (self.open_store)(Arc::clone(&self.data), superblock)
     }
 
-    /// Returns the packed store over a buffer of these disks' blocks.
+    /// Returns the packed store over a buffer of these disks' blocks, with a cache of contents that
+    /// lie elsewhere.
     #[must_use]
-    pub fn packed_over(&self, buffer: Arc<dyn Store>, superblock: &Superblock) -> Arc<dyn Store> {
+    pub fn packed_over(
+        &self,
+        buffer: Arc<dyn Store>,
+        superblock: &Superblock,
+        cache: Option<Arc<ReadCache>>,
+    ) -> Arc<dyn Store> {
         let medium = store_of_kind(self.blocks(superblock), superblock);
-        self.under_veto(store_of_kind(buffer, superblock), medium, superblock)
+        self.under_veto(store_of_kind(buffer, superblock), medium, (superblock, cache))
     }
 
     fn under_veto(
         &self,
         store: Arc<dyn Store>,
         medium: Arc<dyn Store>,
-        superblock: &Superblock,
+        (superblock, cache): (&Superblock, Option<Arc<ReadCache>>),
     ) -> Arc<dyn Store> {
         match &self.free_veto {
             Some(free_veto) => {
-                free_veto.store_over(VetoedStore { store, medium, kind: superblock.store })
+                let kind = superblock.store;
+                free_veto.store_over(VetoedStore { store, medium, kind, cache })
             }
             None => store,
         }

@@ -1,6 +1,6 @@
 //! The veto of blocks whose contents other pools use, or that lie in other pools.
 
-use crate::Store;
+use crate::{ReadCache, Store};
 use gemelo_format::{Fingerprint, Pbn, StoreKind};
 use std::io;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ pub struct VetoedStore {
     pub medium: Arc<dyn Store>,
     /// The kind of both.
     pub kind: StoreKind,
+    /// A cache of contents that lie elsewhere; [`None`] if a cache above has them.
+    pub cache: Option<Arc<ReadCache>>,
 }
 
 /// Keeps blocks of a pool from being given to other contents, beyond the pool's own references.
@@ -60,4 +62,15 @@ pub trait FreeVeto: Send + Sync {
 
     /// Returns whether the block would be kept now, so that moving its content frees nothing.
     fn is_kept(&self, pbn: Pbn) -> bool;
+
+    /// Returns whether a content that is kept may become the pool's own alone, so that it can be
+    /// moved.
+    fn may_come_back(&self, pbn: Pbn) -> bool;
+
+    /// Asks for contents that may come back. Later, they are not kept any more, or may not come
+    /// back, or may be asked for again.
+    fn want_back(&self, pbns: &[Pbn]);
+
+    /// Returns whether contents that were asked for are not decided about.
+    fn is_coming_back(&self) -> bool;
 }

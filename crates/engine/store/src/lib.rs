@@ -27,10 +27,11 @@ pub use buffer::{
     BufferOptions, BufferStats, ToldOfPanic, Untried, Unwritten, WriteBuffer, WriteObserver,
     WriteOut, WrittenContent,
 };
-pub use cache::ContentCacheStats;
+pub use cache::{ContentCacheStats, ReadCache};
 pub use copies::Copies;
 pub use disks::{PoolDisks, store_of_kind};
 pub use free_veto::{EachPbn, FreeVeto, VetoedStore};
+pub use memory::LentContent;
 pub use overlaid::{Contents, OverlaidStore};
 pub use packed::{
     Codec, Compressed, FreeBlocks, NotPlaced, PackedCount, PackedReader, PackedStore, Packer,
@@ -163,6 +164,13 @@ pub trait Store: StoreSetUp + StoreRoom {
 
     /// Reads contents as [`Self::read`] does, but from the medium, past any cache of the system.
     fn read_medium(&self, reads: &mut [ContentRead<'_>]);
+
+    /// Returns contents of a list that are in memory, with their places in it, in order. They stay
+    /// as they are as long as somebody has them, and their memory is not used otherwise meanwhile.
+    /// A store that has none in memory returns none.
+    fn lend(&self, _pbns: &[Pbn]) -> Vec<(usize, LentContent)> {
+        Vec::new()
+    }
 
     /// Writes whole contents.
     fn write(&self, writes: &mut [ContentWrite<'_>]);

@@ -10,6 +10,7 @@
 
 use bytes::BytesMut;
 use gemelo_base::huge_pages::advise_huge_pages;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Alignment of the first slot in bytes: a huge page. It satisfies direct I/O on any device. A slot
@@ -27,6 +28,24 @@ const STEPS_AHEAD: usize = 2;
 
 /// Memory for one content. Its bytes change only while it has one owner.
 pub(crate) type Slot = Arc<BytesMut>;
+
+/// A content in memory, for a reader.
+#[derive(Debug)]
+pub struct LentContent(Slot);
+
+impl LentContent {
+    pub(crate) const fn new(slot: Slot) -> Self {
+        Self(slot)
+    }
+}
+
+impl Deref for LentContent {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// Slots that may be made.
 #[derive(Debug)]

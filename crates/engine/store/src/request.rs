@@ -13,6 +13,9 @@ pub struct ContentRead<'a> {
     pub within: usize,
     /// Filled by the store; it ends within the content. After an error its bytes are undefined.
     pub buffer: &'a mut [u8],
+    /// The reader compares the content with a checksum of its own. A store that has another one
+    /// need not look at it then.
+    pub is_compared: bool,
     /// Set by the store. Bytes that were read and are no content, because they are damaged, are an
     /// error of the kind [`io::ErrorKind::InvalidData`].
     pub outcome: io::Result<()>,
@@ -21,7 +24,13 @@ pub struct ContentRead<'a> {
 impl<'a> ContentRead<'a> {
     /// Makes a request without an outcome.
     pub const fn new(pbn: Pbn, within: usize, buffer: &'a mut [u8]) -> Self {
-        Self { pbn, within, buffer, outcome: Ok(()) }
+        Self { pbn, within, buffer, is_compared: false, outcome: Ok(()) }
+    }
+
+    /// Returns the same read by a reader that compares what it gets with a checksum of its own.
+    #[must_use]
+    pub fn compared(self) -> Self {
+        Self { is_compared: true, ..self }
     }
 
     /// Returns whether [`crate::Store::read_ready`] has left it.
@@ -37,8 +46,9 @@ pub(crate) fn read_below(
     execute: impl FnOnce(&mut [ContentRead<'_>]),
 ) {
     let lent = |read| {
-        let ContentRead { pbn, within, buffer, outcome }: &mut ContentRead<'_> = read;
-        (outcome, ContentRead::new(*pbn, *within, buffer))
+        let ContentRead { pbn, within, buffer, is_compared, outcome }: &mut ContentRead<'_> = read;
+        let lent = ContentRead::new(*pbn, *within, buffer);
+        (outcome, ContentRead { is_compared: *is_compared, ..lent })
     };
     let (outcomes, mut list): (Vec<_>, Vec<_>) = reads.into_iter().map(lent).unzip();
     execute(&mut list);

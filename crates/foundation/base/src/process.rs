@@ -1,5 +1,7 @@
 //! Processor time and memory of this process, and its identity.
 
+use std::sync::OnceLock;
+
 /// Returns the processor time in nanoseconds that this process has used.
 #[must_use]
 pub fn cpu_ns() -> u64 {
@@ -35,6 +37,11 @@ impl ProcessIdentity {
     /// Returns the identity of this process; [`None`] where the system does not say.
     #[must_use]
     pub fn of_this_process() -> Option<Self> {
+        static OWN: OnceLock<Option<ProcessIdentity>> = OnceLock::new();
+        OWN.get_or_init(Self::read).clone()
+    }
+
+    fn read() -> Option<Self> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
         let number = std::process::id();

@@ -40,6 +40,12 @@ fn every_action_on_every_entry() {
     assert_eq!(outcome(Action::Reclaim, Some(entry(ME, 0))), (Effect::Withdrawn(pbn(9)), None));
     assert_eq!(outcome(Action::Reclaim, Some(entry(ME, 1))), (Effect::Nothing, Some(1)));
     assert_eq!(outcome(Action::Reclaim, Some(entry(OTHER, 0))), (Effect::Nothing, Some(0)));
+    assert_eq!(outcome(Action::Withdraw, Some(entry(ME, 1))), (Effect::Withdrawn(pbn(9)), None));
+    for (home, members) in [(ME, 0), (ME, 2), (OTHER, 1)] {
+        let nothing = (Effect::Nothing, Some(members));
+        assert_eq!(outcome(Action::Withdraw, Some(entry(home, members))), nothing);
+    }
+    assert_eq!(outcome(Action::Withdraw, None), (Effect::Nothing, None));
 }
 
 fn sample(steps: &[(u128, Action)], entries: Vec<Option<Entry>>) -> Intent {
@@ -95,10 +101,12 @@ fn the_receipt_found_tells_if_an_intent_was_applied() {
 proptest! {
     #[test]
     fn an_intent_is_read_back(
-        steps in proptest::collection::vec((any::<u128>(), 0..4usize, any::<u32>()), 0..20),
+        steps in proptest::collection::vec((any::<u128>(), 0..5usize, any::<u32>()), 0..20),
         flip in 1..=255u8, place: u16,
     ) {
-        let actions = [Action::Publish(pbn(3)), Action::Share, Action::Release, Action::Reclaim];
+        let publish = Action::Publish(pbn(3));
+        let actions =
+            [publish, Action::Share, Action::Release, Action::Reclaim, Action::Withdraw];
         let entries = steps.iter().map(|(_, _, members)| {
             (members % 3 > 0).then_some(entry(MemberId(*members), *members))
         });

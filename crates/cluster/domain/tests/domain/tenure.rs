@@ -63,17 +63,6 @@ fn a_member_that_was_handed_over_is_taken_without_a_fence() {
 }
 
 #[test]
-fn a_member_is_seized_from_a_holder_that_still_renews() {
-    let (_, one, two) = world();
-    take(&one).unwrap();
-    let tenure = Tenure::seize(&two, &two.clock(), MEMBER, LEASE).unwrap();
-    assert_eq!(tenure.epoch(), 2);
-    two.write("object", 0, b"first").unwrap();
-    assert!(is_fenced(&one));
-    assert!(matches!(take(&one), Err(DomainError::Object(ObjectError::Fenced { .. }))));
-}
-
-#[test]
 fn a_holder_whose_lease_is_over_cannot_hand_over_what_another_serves() {
     let (world, one, two) = world();
     let tenure = take(&one).unwrap();

@@ -18,6 +18,7 @@ mod promises;
 mod split;
 mod state;
 mod steps;
+mod tenure;
 
 use state::{Budget, Protocol, Weakness};
 use stateright::{Checker, HasDiscoveries, Model};
@@ -36,46 +37,55 @@ fn holds(members: usize, contents: usize, budget: Budget) {
 
 #[test]
 fn two_members_keep_the_promises_over_a_take_over() {
-    holds(2, 1, Budget { writes: 2, crashes: 1, faults: 0, splits: 0 });
+    holds(2, 1, Budget { writes: 2, crashes: 1, faults: 0, splits: 0, moves: 0 });
 }
 
 #[test]
 fn two_members_keep_the_promises_over_a_lost_call() {
-    holds(2, 1, Budget { writes: 2, crashes: 0, faults: 1, splits: 0 });
+    holds(2, 1, Budget { writes: 2, crashes: 0, faults: 1, splits: 0, moves: 0 });
 }
 
 #[test]
 fn two_members_keep_the_promises_over_several_faults() {
     let faults = if is_long() { 2 } else { 1 };
-    holds(2, 1, Budget { writes: 1, crashes: 2, faults, splits: 0 });
+    holds(2, 1, Budget { writes: 1, crashes: 2, faults, splits: 0, moves: 0 });
 }
 
 #[test]
 fn two_members_with_two_contents_keep_the_promises() {
-    holds(2, 2, Budget { writes: 1, crashes: 1, faults: 1, splits: 0 });
+    holds(2, 2, Budget { writes: 1, crashes: 1, faults: 1, splits: 0, moves: 0 });
 }
 
 #[test]
 fn three_members_keep_the_promises() {
-    holds(3, 1, Budget { writes: 1, crashes: 0, faults: 1, splits: 0 });
+    holds(3, 1, Budget { writes: 1, crashes: 0, faults: 1, splits: 0, moves: 0 });
     if is_long() {
-        holds(3, 1, Budget { writes: 1, crashes: 1, faults: 0, splits: 0 });
+        holds(3, 1, Budget { writes: 1, crashes: 1, faults: 0, splits: 0, moves: 0 });
     }
 }
 
 #[test]
 fn two_members_keep_the_promises_over_a_split() {
-    holds(2, 1, Budget { writes: 1, crashes: 0, faults: 1, splits: 1 });
-    holds(2, 1, Budget { writes: 1, crashes: 1, faults: 0, splits: 1 });
+    holds(2, 1, Budget { writes: 1, crashes: 0, faults: 1, splits: 1, moves: 0 });
+    holds(2, 1, Budget { writes: 1, crashes: 1, faults: 0, splits: 1, moves: 0 });
     if is_long() {
-        holds(2, 1, Budget { writes: 1, crashes: 1, faults: 1, splits: 1 });
+        holds(2, 1, Budget { writes: 1, crashes: 1, faults: 1, splits: 1, moves: 0 });
+    }
+}
+
+#[test]
+fn two_members_keep_the_promises_when_contents_are_moved() {
+    holds(2, 1, Budget { writes: 1, crashes: 1, faults: 0, splits: 0, moves: 1 });
+    holds(2, 1, Budget { writes: 1, crashes: 0, faults: 1, splits: 0, moves: 1 });
+    if is_long() {
+        holds(2, 1, Budget { writes: 2, crashes: 1, faults: 1, splits: 0, moves: 1 });
     }
 }
 
 /// Checks that a promise is broken without a rule, so that each rule is known to be needed. The
 /// crashes and faults are those that it takes to break it.
 fn is_missed(weakness: Weakness, crashes: u8, faults: u8) {
-    is_missed_in(weakness, Budget { writes: 2, crashes, faults, splits: 0 });
+    is_missed_in(weakness, Budget { writes: 2, crashes, faults, splits: 0, moves: 0 });
 }
 
 fn is_missed_in(weakness: Weakness, budget: Budget) {
@@ -144,18 +154,35 @@ fn the_old_holder_is_fenced() {
 
 #[test]
 fn a_shard_is_sealed_before_it_is_copied() {
-    let budget = Budget { writes: 1, crashes: 0, faults: 0, splits: 2 };
+    let budget = Budget { writes: 1, crashes: 0, faults: 0, splits: 2, moves: 0 };
     is_missed_in(Weakness::CopyBeforeSeal, budget);
 }
 
 #[test]
 fn copies_end_when_a_half_is_open() {
-    let budget = Budget { writes: 1, crashes: 0, faults: 1, splits: 1 };
+    let budget = Budget { writes: 1, crashes: 0, faults: 1, splits: 1, moves: 0 };
     is_missed_in(Weakness::NoCopyGuard, budget);
 }
 
 #[test]
 fn receipts_outlive_a_split() {
-    let budget = Budget { writes: 1, crashes: 0, faults: 1, splits: 1 };
+    let budget = Budget { writes: 1, crashes: 0, faults: 1, splits: 1, moves: 0 };
     is_missed_in(Weakness::RemoveReceipts, budget);
+}
+
+const MOVES: Budget = Budget { writes: 1, crashes: 0, faults: 0, splits: 0, moves: 1 };
+
+#[test]
+fn a_content_that_others_share_is_not_withdrawn() {
+    is_missed_in(Weakness::WithdrawShared, MOVES);
+}
+
+#[test]
+fn a_content_that_the_home_does_not_use_is_not_withdrawn() {
+    is_missed_in(Weakness::WithdrawLent, MOVES);
+}
+
+#[test]
+fn a_content_is_moved_after_it_was_withdrawn() {
+    is_missed_in(Weakness::MoveBeforeSettling, MOVES);
 }

@@ -48,6 +48,17 @@ pub(crate) enum Phase {
     Splitting(Splitting),
 }
 
+/// A step that a process takes after another one has taken its member over.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Late {
+    /// The process of this instance records the intent and sends it.
+    Record(u8, Intent),
+    /// It sends letters to their homes.
+    Post(Vec<(usize, Letter)>),
+    /// It removes letters that it has dealt with.
+    Remove(Vec<Letter>),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Member {
     pub(crate) instance: u8,
@@ -59,9 +70,10 @@ pub(crate) struct Member {
     pub(crate) phase: Phase,
     /// Letters that the process has read, and not yet dealt with.
     pub(crate) letters: BTreeSet<Letter>,
-    /// The plan of an old process of this member that still runs.
-    pub(crate) ghost: Option<(u8, Intent)>,
+    /// The next step of an old process of this member, which was cut off and still runs.
+    pub(crate) ghost: Option<Late>,
     pub(crate) writes: u8,
+    pub(crate) moves: u8,
     /// Attempts at splits.
     pub(crate) attempt: u8,
 }
@@ -77,6 +89,7 @@ impl Member {
             letters: BTreeSet::new(),
             ghost: None,
             writes: budget.writes,
+            moves: budget.moves,
             attempt: 0,
         }
     }
@@ -135,8 +148,12 @@ impl Member {
         if let (Effect::Published(pbn), true) = (effect, pins) {
             local.pinned = Some(pbn);
         }
-        if change.action == Action::Release {
+        if matches!(change.action, Action::Release | Action::Withdraw) {
             local.releasing = local.claim.take().or(local.releasing);
+        }
+        if change.action == Action::Withdraw && local.is_used {
+            // The volumes go on to refer to the block.
+            local.own = local.pinned;
         }
         self.journal = Some(intent.clone());
     }
@@ -162,6 +179,9 @@ impl Member {
         if applied && change.action == Action::Release {
             local.releasing = None;
         }
+        if change.action == Action::Withdraw {
+            self.end_withdrawal(content, applied && effect != Effect::Nothing);
+        }
         self.free_unused(content);
         self.journal = None;
         self.phase = match change.action {
@@ -170,16 +190,34 @@ impl Member {
         };
     }
 
+    /// A content that was withdrawn is moved at once. Otherwise the reference is as before.
+    fn end_withdrawal(&mut self, content: usize, is_withdrawn: bool) {
+        let local = &mut self.locals[content];
+        let reference = local.releasing.take();
+        if !is_withdrawn {
+            (local.claim, local.own) = (reference, None);
+        } else if local.is_used {
+            self.move_block(content);
+        }
+    }
+
+    /// The volumes refer to another block from now on.
+    pub(crate) fn move_block(&mut self, content: usize) {
+        self.locals[content].pinned = None;
+        let pbn = self.allocate(content);
+        self.locals[content].own = Some(pbn);
+        self.free_unused(content);
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.phase == Phase::Idle && self.journal.is_none()
     }
 
-    /// Another host takes the member over: only what is durable remains.
-    pub(crate) fn take_over(&mut self) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        if let Phase::Planned(intent) = phase {
-            self.ghost = Some((self.instance, intent));
-        }
+    /// Another host takes the member over: only what is durable remains. Returns the next step of
+    /// the old process, if it can do any harm.
+    pub(crate) fn take_over(&mut self) -> Option<Late> {
+        let late = self.late_step();
+        self.phase = Phase::Idle;
         self.instance += 1;
         self.letters.clear();
         for content in 0..self.locals.len() {
@@ -187,6 +225,19 @@ impl Member {
         }
         if self.journal.is_some() {
             self.phase = Phase::Unknown;
+        }
+        late
+    }
+
+    fn late_step(&self) -> Option<Late> {
+        match (&self.phase, &self.journal) {
+            (Phase::Planned(intent), _) => Some(Late::Record(self.instance, intent.clone())),
+            (Phase::Known(true), Some(intent)) => Some(Late::Post(letters_of(intent, false))),
+            (Phase::Dealt(content), _) => {
+                let read = self.letters.iter().filter(|letter| letter.0 == *content);
+                Some(Late::Remove(read.copied().collect()))
+            }
+            _ => None,
         }
     }
 }

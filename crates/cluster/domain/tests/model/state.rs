@@ -25,6 +25,9 @@ pub(crate) enum Weakness {
     CopyBeforeSeal,
     NoCopyGuard,
     RemoveReceipts,
+    WithdrawShared,
+    WithdrawLent,
+    MoveBeforeSettling,
 }
 
 /// Limits of the number of events, so that there are finitely many states.
@@ -32,6 +35,8 @@ pub(crate) enum Weakness {
 pub(crate) struct Budget {
     /// Contents that each member writes.
     pub(crate) writes: u8,
+    /// Contents that each member withdraws, to move them.
+    pub(crate) moves: u8,
     /// Take-overs, of all members.
     pub(crate) crashes: u8,
     /// Lost and late calls and answers, of all members.

@@ -1,6 +1,6 @@
 //! The steps of the model.
 
-use crate::member::{Phase, letters_of};
+use crate::member::{Late, Phase, letters_of};
 use crate::promises;
 use crate::split::Splitting;
 use crate::state::{Message, Protocol, State, Subject, Weakness, content, fingerprint, id};
@@ -15,6 +15,8 @@ pub(crate) enum Step {
     /// The member reads the shard and plans.
     Publish(usize, usize),
     Release(usize, usize),
+    /// The member wants to move a block that the index has.
+    Withdraw(usize, usize),
     ReadMail(usize),
     Reclaim(usize, usize),
     RemoveMail(usize, usize),
@@ -30,7 +32,7 @@ pub(crate) enum Step {
     Deliver(Message, bool),
     Lose(Message),
     TakeOver(usize),
-    /// An old process that was not fenced goes on.
+    /// An old process, which was cut off, goes on.
     Haunt(usize),
 }
 
@@ -93,6 +95,11 @@ impl Protocol {
         } else if local.own.is_some() {
             steps.push(Step::Publish(member, content));
         }
+        let refers = local.claim.is_some_and(|(home, _)| home == member) && local.is_used;
+        let is_lent = local.pinned.is_some() && self.lacks(Weakness::WithdrawLent);
+        if process.moves > 0 && (refers || is_lent) {
+            steps.push(Step::Withdraw(member, content));
+        }
         if process.letters.iter().any(|letter| letter.0 == content) {
             steps.push(Step::Reclaim(member, content));
         }
@@ -127,7 +134,7 @@ impl Protocol {
         if state.crashes > 0 {
             steps.push(Step::TakeOver(member));
         }
-        if process.ghost.is_some() && self.lacks(Weakness::NoFence) {
+        if process.ghost.is_some() {
             steps.push(Step::Haunt(member));
         }
     }
@@ -147,6 +154,10 @@ impl Protocol {
                 }
             }
             Step::Release(member, content) => self.plan(state, member, content, Action::Release),
+            Step::Withdraw(member, content) => {
+                state.members[member].moves -= 1;
+                self.plan(state, member, content, Action::Withdraw);
+            }
             Step::ReadMail(member) => state.members[member].letters = state.mail[member].clone(),
             Step::Reclaim(member, content) => self.reclaim(state, member, content),
             Step::RemoveMail(member, content) => Self::remove_mail(state, member, content),
@@ -176,16 +187,40 @@ impl Protocol {
                 Self::take_from_network(state, &message);
                 self.answer(state, &message, Phase::Unknown);
             }
-            Step::TakeOver(member) => {
-                state.crashes -= 1;
-                state.members[member].take_over();
-            }
-            Step::Haunt(member) => {
-                let ghost = state.members[member].ghost.take();
-                let (instance, intent) = ghost.expect("an old process");
+            Step::TakeOver(member) => self.take_over(state, member),
+            Step::Haunt(member) => self.haunt(state, member),
+        }
+    }
+
+    fn take_over(&self, state: &mut State, member: usize) {
+        state.crashes -= 1;
+        let late = state.members[member].take_over();
+        // The journal's object knows the fence, so the old process records nothing.
+        let late = late.filter(|late| match late {
+            Late::Record(..) => self.lacks(Weakness::NoFence),
+            Late::Post(letters) => !letters.is_empty(),
+            Late::Remove(letters) => !letters.is_empty(),
+        });
+        if late.is_some() {
+            state.members[member].ghost = late;
+        }
+    }
+
+    /// The servers of mailboxes need not know the fence.
+    fn haunt(&self, state: &mut State, member: usize) {
+        match state.members[member].ghost.take().expect("an old process") {
+            Late::Record(instance, intent) => {
                 // Its record overwrote the journal of the new process, which never reads it again.
                 let known = state.known(&intent.shard.object(), member);
                 state.send_as(self, member, instance.max(known), &intent);
+            }
+            Late::Post(letters) => {
+                for (home, letter) in letters {
+                    state.mail[home].insert(letter);
+                }
+            }
+            Late::Remove(letters) => {
+                state.mail[member].retain(|letter| !letters.contains(letter));
             }
         }
     }
@@ -197,7 +232,14 @@ impl Protocol {
     }
 
     fn plan(&self, state: &mut State, member: usize, content: usize, action: Action) {
-        let (shard, view) = state.read(member, content);
+        let (shard, mut view) = state.read(member, content);
+        if let [Some(entry)] = view.entries.as_mut_slice()
+            && action == Action::Withdraw
+            && self.lacks(Weakness::WithdrawShared)
+        {
+            // As if no other member were counted.
+            entry.members = 1;
+        }
         if view.header.state != ShardState::Open {
             // It waits for the end of a split, or finishes it.
             return;
@@ -249,6 +291,10 @@ impl Protocol {
         let content = content(intent.steps[0].change.fingerprint);
         let pins = !self.lacks(Weakness::PinLate);
         process.record(content, &intent, pins);
+        let withdraws = intent.steps[0].change.action == Action::Withdraw;
+        if withdraws && self.lacks(Weakness::MoveBeforeSettling) {
+            process.move_block(content);
+        }
         process.phase = Phase::Recorded;
     }
 
@@ -280,8 +326,7 @@ impl Protocol {
         if self.lacks(Weakness::SettleBeforeLetter) && has_letters && state.crashes > 0 {
             // The journal has forgotten the intent when a crash keeps the letter from being sent.
             Self::settle(state, member, true);
-            state.crashes -= 1;
-            state.members[member].take_over();
+            self.take_over(state, member);
             return;
         }
         if !self.lacks(Weakness::LetterFirst) {

@@ -286,14 +286,6 @@ impl Locks for Rados {
         }
     }
 
-    fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()> {
-        assert!(holder.instance != self.instance, "a client gives its own lock back");
-        let names = (c_text(lock.object), c_text(lock.name));
-        let client: CString = c_text(&holder.client);
-        let broken = self.pool.break_lock(&names.0, &names.1, &client, &c_text(&holder.cookie));
-        broken.map_err(|code| self.lock_error(code, lock))
-    }
-
     fn fence(&self, instance: &Instance, fenced: Fenced) -> Result<()> {
         assert!(*instance != self.instance, "a client does not fence itself");
         let span = match fenced {

@@ -21,7 +21,6 @@ pub(super) enum Call {
     Lock { lock: String, lease_ns: u64, renews: bool },
     Unlock(String),
     Holder(String),
-    Break { lock: String, holder: Holder },
     Fence(Instance),
     Unfence(Instance),
 }
@@ -77,7 +76,7 @@ impl Call {
         match self {
             Self::Zero { .. } | Self::Truncate(_) => Ok(Answer::Done),
             Self::Holder(_) => Ok(Answer::Holder(None)),
-            Self::Lock { lock, .. } | Self::Unlock(lock) | Self::Break { lock, .. } => {
+            Self::Lock { lock, .. } | Self::Unlock(lock) => {
                 Err(ObjectError::NotHeld { object: name.into(), lock: lock.clone() })
             }
             _ => Err(ObjectError::NotFound { object: name.into() }),
@@ -101,8 +100,7 @@ impl Call {
     /// Returns the name of the lock that the call is about, or the call if it is about none.
     pub(super) fn split_lock(self) -> std::result::Result<(String, Self), Self> {
         let name = match &self {
-            Self::Lock { lock, .. } | Self::Break { lock, .. } => lock.clone(),
-            Self::Unlock(lock) | Self::Holder(lock) => lock.clone(),
+            Self::Lock { lock, .. } | Self::Unlock(lock) | Self::Holder(lock) => lock.clone(),
             _ => return Err(self),
         };
         Ok((name, self))

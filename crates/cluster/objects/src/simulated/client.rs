@@ -125,12 +125,6 @@ impl Locks for Client {
         }
     }
 
-    fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()> {
-        assert!(holder.instance != self.instance, "a client gives its own lock back");
-        let call = Call::Break { lock: lock.name.into(), holder: holder.clone() };
-        self.call("break the lock of", lock.object, call).map(drop)
-    }
-
     fn fence(&self, instance: &Instance, _fenced: Fenced) -> Result<()> {
         assert!(*instance != self.instance, "a client does not fence itself");
         self.call("fence a client of", "the store", Call::Fence(instance.clone())).map(drop)

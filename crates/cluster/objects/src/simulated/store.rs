@@ -131,7 +131,7 @@ impl Store {
         };
         match call.split_lock() {
             Err(call) => Ok(object.bytes_or_keys(call)),
-            Ok((lock, call)) => object.lock(name, &lock, call, sender, now_ns),
+            Ok((lock, call)) => object.lock(name, &lock, &call, sender, now_ns),
         }
     }
 
@@ -232,7 +232,7 @@ impl Object {
         &mut self,
         object: &str,
         name: &str,
-        call: Call,
+        call: &Call,
         sender: &Instance,
         now_ns: u64,
     ) -> Result<Answer> {
@@ -242,24 +242,20 @@ impl Object {
         let not_held = || ObjectError::NotHeld { object: object.into(), lock: name.into() };
         match call {
             Call::Lock { lease_ns, renews, .. } => match holder {
-                Some(holder) if !is_mine && !renews => Err(ObjectError::Held {
+                Some(holder) if !is_mine && !*renews => Err(ObjectError::Held {
                     object: object.into(),
                     lock: name.into(),
                     holder: Box::new(holder),
                 }),
-                _ if renews && !is_mine => Err(not_held()),
+                _ if *renews && !is_mine => Err(not_held()),
                 _ => {
                     let holder = holder_of(sender);
-                    let expires_ns = now_ns.saturating_add(lease_ns);
+                    let expires_ns = now_ns.saturating_add(*lease_ns);
                     self.locks.insert(name.into(), Lock { holder, expires_ns });
                     Ok(Answer::Done)
                 }
             },
             Call::Unlock(_) if is_mine => {
-                self.locks.remove(name);
-                Ok(Answer::Done)
-            }
-            Call::Break { holder: broken, .. } if holder == Some(broken.clone()) => {
                 self.locks.remove(name);
                 Ok(Answer::Done)
             }
@@ -271,5 +267,5 @@ impl Object {
 
 /// Returns a client as the holder of a lock.
 pub(super) fn holder_of(instance: &Instance) -> Holder {
-    Holder { client: instance.0.clone(), cookie: "gemelo".into(), instance: instance.clone() }
+    Holder { client: instance.0.clone(), instance: instance.clone() }
 }

@@ -232,12 +232,7 @@ fn a_lock_has_one_holder(subject: &Subject<'_>) {
     assert!(matches!(two.unlock(lock), Err(ObjectError::NotHeld { .. })));
     one.unlock(lock).unwrap();
     two.lock(lock, LONG).unwrap();
-    let holder = one.holder(lock).unwrap().unwrap();
-    assert_eq!(holder.instance, two.instance());
-    one.break_lock(lock, &holder).unwrap();
-    assert!(matches!(one.break_lock(lock, &holder), Err(ObjectError::NotHeld { .. })));
-    assert!(matches!(two.renew(lock, LONG), Err(ObjectError::NotHeld { .. })));
-    one.lock(lock, LONG).unwrap();
+    assert_eq!(one.holder(lock).unwrap().unwrap().instance, two.instance());
 }
 
 fn a_lease_ends(subject: &Subject<'_>) {

@@ -24,10 +24,6 @@ macro_rules! pass_on_locks {
                 self.client.holder(lock)
             }
 
-            fn break_lock(&self, lock: LockName<'_>, holder: &Holder) -> Result<()> {
-                self.client.break_lock(lock, holder)
-            }
-
             fn fence(&self, instance: &Instance, fenced: Fenced) -> Result<()> {
                 self.client.fence(instance, fenced)
             }

@@ -210,7 +210,8 @@ fn member() -> (Member, Receiver<Call>) {
     let own = Arc::new(OwnStore { calls: Mutex::new(tell), hook: Mutex::new(None) });
     let free_veto = LedgerVeto { shared: Arc::clone(&shared) };
     let (store, medium): (Arc<dyn Store>, Arc<dyn Store>) = (own.clone(), own.clone());
-    let store = free_veto.store_over(VetoedStore { store, medium, kind: StoreKind::Plain });
+    let (kind, cache) = (StoreKind::Plain, None);
+    let store = free_veto.store_over(VetoedStore { store, medium, kind, cache });
     (Member { world, client, shared, own, foreign, store }, calls)
 }
 

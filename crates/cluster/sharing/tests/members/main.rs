@@ -15,6 +15,7 @@ mod domain;
 mod full;
 mod member;
 mod model;
+mod moved;
 mod packed;
 mod proof;
 mod races;

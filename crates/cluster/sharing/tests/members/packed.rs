@@ -7,12 +7,15 @@ use crate::proof::{expect_clean, ledgers};
 use crate::simulation::check_from_outside;
 use crate::together::{BLOCKS, expect, fill};
 use crate::{BLOCK, damage as damages, domain, member};
+use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_domain::{DomainConfig, MemberId};
 use gemelo_format::{BackendKind, Compression, DedupMode, PackedPlace, Pbn};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_store::block_number;
+use gemelo_volume::Tuning;
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 /// Members of a new domain, all of which compress.
 fn start<const N: usize>(world: &World, client: &Client) -> (DomainConfig, [Member; N]) {
@@ -214,4 +217,42 @@ fn a_lost_block_of_a_home_damages_its_own_contents_alone() {
     let volume = two.pool.volume("vm").unwrap();
     let lost = (0..30).filter(|lbn| read(&volume, *lbn).is_err()).count();
     assert!((1..=4).contains(&lost), "{lost}");
+}
+
+#[test]
+fn borrowed_contents_are_cached_and_forgotten_when_their_numbers_get_others() {
+    let world = World::new(1, Faults::NONE);
+    let client = world.client();
+    let config = domain::create(&client, 2);
+    let start = |number: u32, blocks: u64| {
+        let (number, lz4) = (MemberId(number), Some(Compression::Lz4));
+        member::format_as(&client, number, (BackendKind::Table, blocks), lz4);
+        let tuning = Tuning { content_cache_bytes: Some(64 << 10), ..member::tuning() };
+        Member::start_with(&world.client(), config, number, (false, tuning)).unwrap()
+    };
+    let (one, two) = (start(1, 300), start(2, 40));
+    fill(&one, "vm", DedupMode::Inline, 1..=60);
+    one.drain().unwrap();
+    // In so few blocks, numbers are used again and again.
+    let mut random = Random::new(1);
+    two.pool.create_volume("vm", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = two.pool.volume("vm").unwrap();
+    for _ in 0..40 {
+        let ids: Vec<u64> = (0..20).map(|_| 1 + random.below(60)).collect();
+        (0..).zip(&ids).for_each(|(lbn, id)| write(&volume, lbn, &content(*id)).unwrap());
+        flush(&volume).unwrap();
+        two.drain().unwrap();
+        let reads = || two.others.reads.load(Ordering::Relaxed);
+        let before = reads();
+        expect(&two, "vm", ids.iter().copied());
+        assert!(reads() > before, "all are borrowed");
+        let once = reads();
+        expect(&two, "vm", ids.iter().copied());
+        assert_eq!(reads(), once, "the cache has them");
+        trim(&volume, 0, 20).unwrap();
+        flush(&volume).unwrap();
+        two.drain().unwrap();
+    }
+    assert!(two.pool.stat().unwrap().content_cache.hits >= 40 * 20);
+    assert_eq!(two.others.failures.load(Ordering::Relaxed), 0);
 }

@@ -11,7 +11,7 @@ use crate::{BLOCK, TIMEOUT_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_domain::{DomainConfig, DomainError, MemberId};
-use gemelo_format::{BackendKind, Compression, DedupMode};
+use gemelo_format::{BackendKind, Compression, DedupMode, PackedPlace, Pbn};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_objects::{Locks, ObjectError};
 use gemelo_volume::{ScrubOptions, VolumeError};
@@ -341,6 +341,7 @@ impl Run<'_> {
             24 => drop(member.pool.gc(None, &Silent, &StopFlag::new())?),
             25 => drop(member.pool.arrange(None, &Silent, &StopFlag::new())?),
             26 => self.copy(member, VOLUMES[number].0)?,
+            27 => self.ask(member),
             _ => self.verify(member, number, lbn)?,
         }
         Ok(())
@@ -353,6 +354,17 @@ impl Run<'_> {
             Err(VolumeError::VolumeExists { .. }) => Ok(member.pool.remove_volume(&copy)?),
             outcome => Ok(outcome?),
         }
+    }
+
+    /// Asks for contents that the domain knows, as the cleaner does before it moves them. The
+    /// arranger may move them later.
+    fn ask(&self, member: &Member) {
+        let places = (0..24).map(|_| PackedPlace {
+            block: 1 + self.world.draw(POOL_BLOCKS / 4) as u32,
+            slot: [0, 1, 2, 7][self.world.draw(4) as usize],
+        });
+        let pbns: Vec<Pbn> = places.filter_map(PackedPlace::pbn).collect();
+        member.sharing.free_veto().want_back(&pbns);
     }
 
     fn verify(&self, member: &Member, number: usize, lbn: u64) -> Result<(), Failure> {

@@ -42,7 +42,9 @@ pub use writer::{Untried, WriteOut};
 
 use crate::cache::{ContentCacheStats, Purpose};
 use crate::memory::{Slot, fill};
-use crate::{ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp};
+use crate::{
+    ContentComparison, ContentRead, ContentWrite, LentContent, Store, StoreRoom, StoreSetUp,
+};
 use gemelo_base::Clock;
 use gemelo_base::panics;
 use gemelo_format::{FormatError, Pbn};
@@ -336,6 +338,10 @@ impl Store for WriteBuffer {
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
         self.read_uncached(reads);
+    }
+
+    fn lend(&self, pbns: &[Pbn]) -> Vec<(usize, LentContent)> {
+        self.lend_cached(pbns)
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {

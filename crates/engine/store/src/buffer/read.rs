@@ -1,10 +1,10 @@
 //! Reads and comparisons: what is held, then the cache, then the store below.
 
 use super::WriteBuffer;
-use crate::cache::Purpose;
+use crate::cache::{Purpose, copy_all};
 use crate::memory::Slot;
 use crate::request::read_below;
-use crate::{ContentComparison, ContentRead};
+use crate::{ContentComparison, ContentRead, LentContent};
 use gemelo_format::Pbn;
 
 impl WriteBuffer {
@@ -24,50 +24,28 @@ impl WriteBuffer {
     /// The order matters: a content that is written out goes to the cache before it is held no
     /// more, so it is found in one of them, or left the cache and is in the store.
     pub(super) fn read_cached(&self, reads: &mut [ContentRead<'_>], purpose: Purpose) {
-        let cache = &self.shared.cache;
         let held = self.find_held(reads.iter().map(|read| read.pbn));
-        copy_all(reads, &held);
-        let mut looked = cache.look_up(reads, &held, purpose);
-        self.put_back(held);
-        copy_all(reads, &looked.found);
-        let hits = looked.found.len();
-        looked.found.clear();
-        self.read_below(reads, &looked.absent, purpose);
-        // A content that is left is counted when it is read.
-        let is_left = |at: &&usize| reads.get(**at).is_some_and(ContentRead::is_left);
-        let left = looked.absent.iter().filter(is_left).count();
-        cache.count(hits, looked.absent.len() - left);
-        let awaited = looked.done(reads);
-        if !awaited.is_empty() {
-            self.read_awaited(reads, awaited);
-        }
-    }
-
-    /// Reads what another reader has read meanwhile, unless the cache had no room for it.
-    fn read_awaited(&self, reads: &mut [ContentRead<'_>], awaited: Vec<(usize, Option<Slot>)>) {
-        let (mut found, mut absent) = (Vec::new(), Vec::new());
-        for (at, slot) in awaited {
-            match slot {
-                Some(slot) => found.push((at, slot)),
-                None => absent.push(at),
-            }
-        }
-        copy_all(reads, &found);
-        self.shared.cache.count_awaited(found.len(), absent.len());
-        self.read_below(reads, &absent, Purpose::Wait);
-    }
-
-    /// Reads those at these places of a list from the store.
-    fn read_below(&self, reads: &mut [ContentRead<'_>], places: &[usize], purpose: Purpose) {
-        let below = |reads: &mut [ContentRead<'_>]| match purpose {
-            Purpose::Ready => self.shared.store.read_ready(reads),
-            Purpose::Wait => self.shared.store.read(reads),
+        let below = |list: &mut [ContentRead<'_>], purpose| match purpose {
+            Purpose::Ready => self.shared.store.read_ready(list),
+            Purpose::Wait => self.shared.store.read(list),
         };
-        if places.len() == reads.len() {
-            below(reads);
-        } else if !places.is_empty() {
-            read_below(at_places(reads, places.iter().copied()), below);
+        self.shared.cache.read(reads, (held, purpose), (|held| self.put_back(held), below));
+    }
+
+    /// Returns contents of the cache. Those that are held are newer and are left out: only
+    /// [`Self::read_cached`] may have them, because the buffer counts their readers.
+    pub(super) fn lend_cached(&self, pbns: &[Pbn]) -> Vec<(usize, LentContent)> {
+        let cache = &self.shared.cache;
+        if cache.is_off() {
+            return Vec::new();
         }
+        let held = self.find_held(pbns.iter().copied());
+        let mut newer = held.iter().map(|(at, _)| *at).peekable();
+        let others = pbns.iter().enumerate().filter(|(at, _)| newer.next_if_eq(at).is_none());
+        let lent = cache.find_all(others);
+        self.put_back(held);
+        cache.count(lent.len(), 0);
+        lent.into_iter().map(|(at, slot)| (at, LentContent::new(slot))).collect()
     }
 
     /// Reads what is held from memory, and the others from the medium.
@@ -110,26 +88,6 @@ impl WriteBuffer {
         assert_eq!(outcomes.len(), below.len(), "each comparison has an outcome");
         outcomes.into_iter().zip(below).for_each(|(outcome, done)| *outcome = done.outcome);
     }
-}
-
-/// Copies contents from memory to reads of a list, which are given by their places.
-fn copy_all(reads: &mut [ContentRead<'_>], found: &[(usize, Slot)]) {
-    for (at, slot) in found {
-        let Some(read) = reads.get_mut(*at) else { continue };
-        let end = read.within + read.buffer.len();
-        assert!(end <= slot.len(), "a read ends within its content");
-        if let Some(part) = slot.get(read.within..end) {
-            read.buffer.copy_from_slice(part);
-            read.outcome = Ok(());
-        }
-    }
-}
-
-/// Returns the requests of a list at these places, which are in order.
-fn at_places<T>(list: &mut [T], places: impl Iterator<Item = usize>) -> Vec<&mut T> {
-    let mut places = places.peekable();
-    let mut is_it = |at: usize| places.next_if_eq(&at).is_some();
-    list.iter_mut().enumerate().filter_map(|(at, one)| is_it(at).then_some(one)).collect()
 }
 
 /// Returns the requests of a list that are not in `found`, which has the order of the list.

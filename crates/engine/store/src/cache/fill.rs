@@ -4,6 +4,7 @@ use super::shard::Missed;
 use super::{ContentCache, Part};
 use crate::ContentRead;
 use crate::memory::{Slot, fill};
+use crate::request::read_below;
 use gemelo_format::Pbn;
 
 /// The purpose of reads, which tells what missing a content costs.
@@ -45,9 +46,56 @@ impl Drop for Reading<'_> {
 }
 
 impl ContentCache {
+    /// Reads the contents of a list that are not among those `found_before`, which has its order:
+    /// from the cache, and the others by `below`, which may be called twice.
+    pub(crate) fn read(
+        &self,
+        reads: &mut [ContentRead<'_>],
+        (found_before, purpose): (Vec<(usize, Slot)>, Purpose),
+        (put_back, below): (
+            impl FnOnce(Vec<(usize, Slot)>),
+            impl Fn(&mut [ContentRead<'_>], Purpose),
+        ),
+    ) {
+        copy_all(reads, &found_before);
+        let mut looked = self.look_up(reads, &found_before, purpose);
+        put_back(found_before);
+        copy_all(reads, &looked.found);
+        let hits = looked.found.len();
+        looked.found.clear();
+        read_places(reads, &looked.absent, |list| below(list, purpose));
+        // A content that is left is counted when it is read.
+        let is_left = |at: &&usize| reads.get(**at).is_some_and(ContentRead::is_left);
+        let left = looked.absent.iter().filter(is_left).count();
+        self.count(hits, looked.absent.len() - left);
+        let awaited = looked.done(reads);
+        if !awaited.is_empty() {
+            self.read_awaited(reads, awaited, |list| below(list, Purpose::Wait));
+        }
+    }
+
+    /// Reads what another reader has read meanwhile, unless the cache had no room for it.
+    fn read_awaited(
+        &self,
+        reads: &mut [ContentRead<'_>],
+        awaited: Vec<(usize, Option<Slot>)>,
+        below: impl FnOnce(&mut [ContentRead<'_>]),
+    ) {
+        let (mut found, mut absent) = (Vec::new(), Vec::new());
+        for (at, slot) in awaited {
+            match slot {
+                Some(slot) => found.push((at, slot)),
+                None => absent.push(at),
+            }
+        }
+        copy_all(reads, &found);
+        self.count_awaited(found.len(), absent.len());
+        read_places(reads, &absent, below);
+    }
+
     /// Looks up the contents of reads of a list that are not among those `found_before`, which has
     /// the order of the list.
-    pub(crate) fn look_up(
+    pub(super) fn look_up(
         &self,
         reads: &[ContentRead<'_>],
         found_before: &[(usize, Slot)],
@@ -104,6 +152,36 @@ impl ContentCache {
         }
         let Some(mut shard) = part.lock() else { return };
         filled.into_iter().for_each(|(missed, slot)| shard.fill(missed, slot));
+    }
+}
+
+/// Copies contents from memory to reads of a list, which are given by their places.
+pub(crate) fn copy_all(reads: &mut [ContentRead<'_>], found: &[(usize, Slot)]) {
+    for (at, slot) in found {
+        let Some(read) = reads.get_mut(*at) else { continue };
+        let end = read.within + read.buffer.len();
+        assert!(end <= slot.len(), "a read ends within its content");
+        if let Some(part) = slot.get(read.within..end) {
+            read.buffer.copy_from_slice(part);
+            read.outcome = Ok(());
+        }
+    }
+}
+
+/// Reads those at these places of a list, which are in order.
+fn read_places(
+    reads: &mut [ContentRead<'_>],
+    places: &[usize],
+    below: impl FnOnce(&mut [ContentRead<'_>]),
+) {
+    if places.len() == reads.len() {
+        below(reads);
+    } else if !places.is_empty() {
+        let mut places = places.iter().copied().peekable();
+        let mut is_it = |at: usize| places.next_if_eq(&at).is_some();
+        let wanted = reads.iter_mut().enumerate();
+        let wanted = wanted.filter_map(|(at, one)| is_it(at).then_some(one)).collect();
+        read_below(wanted, below);
     }
 }
 

@@ -17,15 +17,17 @@ mod fill;
 mod ghost;
 mod memory;
 mod parts;
+mod reads;
 mod shard;
 mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use reads::ReadCache;
 pub use stats::ContentCacheStats;
 
 use crate::memory::{Memory, Slot};
-pub(crate) use fill::Purpose;
+pub(crate) use fill::{Purpose, copy_all};
 use gemelo_base::random::mix_pair;
 use gemelo_format::Pbn;
 use memory::CacheMemory;
@@ -134,6 +136,15 @@ impl ContentCache {
     /// Returns the content of a PBN.
     pub(crate) fn find(&self, pbn: Pbn) -> Option<Slot> {
         self.locking().shard(pbn)?.find(pbn)
+    }
+
+    /// Returns those of these contents that are there, each with its place in a list.
+    pub(crate) fn find_all<'p>(
+        &self,
+        pbns: impl Iterator<Item = (usize, &'p Pbn)>,
+    ) -> Vec<(usize, Slot)> {
+        let mut locking = self.locking();
+        pbns.filter_map(|(at, pbn)| Some((at, locking.shard(*pbn)?.find(*pbn)?))).collect()
     }
 
     /// Takes contents that were written to the disk, the newest ones of their PBNs, in their slots.

@@ -2,6 +2,7 @@
 
 use gemelo_base::StatTable;
 use serde::{Deserialize, Serialize};
+use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The contents that a cache holds, and its work since the pool was opened.
@@ -20,6 +21,20 @@ pub struct ContentCacheStats {
     pub misses: u64,
     /// Contents of the hits whose reader waited while another one read them from the disk.
     pub awaited: u64,
+}
+
+impl Add for ContentCacheStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            capacity_bytes: self.capacity_bytes + other.capacity_bytes,
+            held_bytes: self.held_bytes + other.held_bytes,
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            awaited: self.awaited + other.awaited,
+        }
+    }
 }
 
 /// The counts behind [`ContentCacheStats`].

@@ -181,23 +181,35 @@ pub(super) fn split_form(form: &[u8]) -> Option<(SlotHead, &[u8])> {
 }
 
 /// Finds the stored form of a content in the bytes of its block, and in those of the next one if it
-/// goes on there. Returns its offset as well; [`None`] if the block has none that makes sense.
-pub(super) fn find_form<'b>(
+/// goes on there. Returns its offset, and its bytes in both; [`None`] if the block has none that
+/// makes sense.
+pub(super) fn find_parts<'b>(
     place: PackedPlace,
     block: &'b [u8],
-    next: Option<&[u8]>,
-) -> Option<(usize, Cow<'b, [u8]>)> {
+    next: Option<&'b [u8]>,
+) -> Option<(usize, &'b [u8], &'b [u8])> {
     let offset = slot_offset(block, place.slot)?;
     let start = block.get(offset..)?;
     let (head, _) = split_form(start)?;
     let length = SLOT_HEAD_BYTES + usize::from(head.length);
     if !place.is_spanning() {
-        return Some((offset, Cow::Borrowed(start.get(..length)?)));
+        return Some((offset, start.get(..length)?, &[]));
     }
     // A content that ends with its block has another slot.
     let rest = length.checked_sub(start.len()).filter(|rest| *rest > 0)?;
     let rest = next?.get(PACKED_TABLE_BYTES..PACKED_TABLE_BYTES + rest)?;
-    Some((offset, Cow::Owned([start, rest].concat())))
+    Some((offset, start, rest))
+}
+
+/// Finds the stored form of a content as [`find_parts`] does, in one piece.
+pub(super) fn find_form<'b>(
+    place: PackedPlace,
+    block: &'b [u8],
+    next: Option<&'b [u8]>,
+) -> Option<(usize, Cow<'b, [u8]>)> {
+    let (offset, start, rest) = find_parts(place, block, next)?;
+    let form = if rest.is_empty() { Cow::Borrowed(start) } else { [start, rest].concat().into() };
+    Some((offset, form))
 }
 
 #[cfg(test)]

@@ -225,13 +225,19 @@ impl Store for PackedStore {
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
-        let below = |list: &mut [ContentRead<'_>]| self.below.read(list);
-        self.memory.lend(|memory| self.reader.read_in(memory, reads, below));
+        let source = (
+            |blocks: &[Pbn]| self.below.lend(blocks),
+            |list: &mut [ContentRead<'_>]| self.below.read(list),
+        );
+        self.memory.lend(|memory| self.reader.read_in(memory, reads, source));
     }
 
     fn read_ready(&self, reads: &mut [ContentRead<'_>]) {
-        let below = |list: &mut [ContentRead<'_>]| self.below.read_ready(list);
-        self.memory.lend(|memory| self.reader.read_ready(memory, reads, below));
+        let source = (
+            |blocks: &[Pbn]| self.below.lend(blocks),
+            |list: &mut [ContentRead<'_>]| self.below.read_ready(list),
+        );
+        self.memory.lend(|memory| self.reader.read_ready(memory, reads, source));
     }
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {

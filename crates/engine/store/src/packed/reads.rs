@@ -2,9 +2,9 @@
 //! wanted whole is decompressed into the buffer of its read.
 
 use super::codec::decompress;
-use super::image::{find_form, split_form};
+use super::image::{find_parts, split_form};
 use super::{block_number, invalid};
-use crate::ContentRead;
+use crate::{ContentRead, LentContent};
 use gemelo_format::{PackedPlace, Pbn, PoolSeed};
 use parking_lot::Mutex;
 use std::io;
@@ -38,9 +38,16 @@ impl ReadMemory {
     }
 }
 
-/// Packed blocks that were read for a list.
+/// Blocks of a list that are in memory, by their places in it, in order.
+type Lent = Vec<(usize, LentContent)>;
+
+/// Packed blocks that a list needs.
 struct Blocks<'m> {
-    numbers: Vec<u32>,
+    /// Their numbers, in order.
+    numbers: Vec<Pbn>,
+    /// Those that are read where they are, by their places among the numbers.
+    lent: Lent,
+    /// The bytes of the others, and how their reads ended.
     bytes: &'m [u8],
     outcomes: Vec<io::Result<()>>,
     block_bytes: usize,
@@ -49,16 +56,25 @@ struct Blocks<'m> {
 impl Blocks<'_> {
     /// Returns the bytes of a block.
     fn get(&self, number: u32) -> io::Result<&[u8]> {
-        let at = self.numbers.binary_search(&number).ok();
-        let start = at.map_or(self.bytes.len(), |at| at * self.block_bytes);
-        let bytes = self.bytes.get(start..start + self.block_bytes);
-        let outcome = at.and_then(|at| self.outcomes.get(at));
-        match (bytes, outcome) {
-            (Some(bytes), Some(Ok(()))) => Ok(bytes),
-            (_, Some(Err(error))) => Err(copy_of(error)),
-            _ => Err(io::ErrorKind::NotFound.into()),
+        let at = block_number(number).and_then(|number| self.numbers.binary_search(&number).ok());
+        let at = at.ok_or_else(lost)?;
+        let read = match self.lent.binary_search_by_key(&at, |(at, _)| *at) {
+            Ok(lent) => return self.lent.get(lent).map(|(_, block)| &**block).ok_or_else(lost),
+            Err(before) => at - before,
+        };
+        match self.outcomes.get(read) {
+            Some(Ok(())) => {
+                let start = read * self.block_bytes;
+                self.bytes.get(start..start + self.block_bytes).ok_or_else(lost)
+            }
+            Some(Err(error)) => Err(copy_of(error)),
+            None => Err(lost()),
         }
     }
+}
+
+fn lost() -> io::Error {
+    io::ErrorKind::NotFound.into()
 }
 
 fn copy_of(error: &io::Error) -> io::Error {
@@ -77,27 +93,24 @@ pub struct PackedReader {
     pub seed: PoolSeed,
 }
 
+/// Memory for one content at a time.
+#[derive(Debug, Default)]
+struct Scratch {
+    /// A form whose bytes lie in two blocks.
+    form: Vec<u8>,
+    /// A content that is wanted in part.
+    content: Vec<u8>,
+}
+
 impl PackedReader {
     /// Decompresses a form that passes its checksum.
     pub(super) fn open_form(self, pbn: Pbn, form: &[u8], content: &mut [u8]) -> io::Result<()> {
-        let split = split_form(form).filter(|(head, bytes)| head.is_of(self.seed, pbn, bytes));
-        let (head, bytes) = split.ok_or_else(|| invalid("a packed content fails its checksum"))?;
-        match decompress(head.algorithm, bytes, content) {
-            true => Ok(()),
-            false => Err(invalid("a packed content cannot be decompressed")),
+        let is_whole =
+            split_form(form).is_some_and(|(head, bytes)| head.is_of(self.seed, pbn, bytes));
+        match is_whole {
+            true => decompress_form(form, content),
+            false => Err(invalid("a packed content fails its checksum")),
         }
-    }
-
-    /// Decompresses a content that is in these blocks.
-    fn unpack(
-        self,
-        pbn: Pbn,
-        (block, next): (&[u8], Option<&[u8]>),
-        content: &mut [u8],
-    ) -> io::Result<()> {
-        let found = find_form(PackedPlace::of(pbn), block, next);
-        let (_, form) = found.ok_or_else(|| invalid("a packed block has no such content"))?;
-        self.open_form(pbn, &form, content)
     }
 
     /// Reads contents. `below` reads blocks, by their numbers, in one list.
@@ -106,7 +119,7 @@ impl PackedReader {
         reads: &mut [ContentRead<'_>],
         below: impl FnOnce(&mut [ContentRead<'_>]),
     ) {
-        self.read_in(&mut Vec::new(), reads, below);
+        self.read_in(&mut Vec::new(), reads, (|_: &[Pbn]| Vec::new(), below));
     }
 
     /// Reads contents that are at hand, or leaves them, some at a time.
@@ -114,21 +127,23 @@ impl PackedReader {
         self,
         memory: &mut Vec<u8>,
         reads: &mut [ContentRead<'_>],
-        below: impl Fn(&mut [ContentRead<'_>]),
+        (lend, below): (impl Fn(&[Pbn]) -> Lent, impl Fn(&mut [ContentRead<'_>])),
     ) {
         let at_once = (READY_BYTES / self.block_bytes).max(1);
-        reads.chunks_mut(at_once).for_each(|some| self.read_in(memory, some, &below));
+        reads.chunks_mut(at_once).for_each(|some| self.read_in(memory, some, (&lend, &below)));
     }
 
-    /// Does what [`Self::read_by`] does, with the packed blocks in this memory.
+    /// Does what [`Self::read_by`] does, with the packed blocks where `lend` has them, or else in
+    /// this memory.
     pub(super) fn read_in(
         self,
         memory: &mut Vec<u8>,
         reads: &mut [ContentRead<'_>],
-        below: impl FnOnce(&mut [ContentRead<'_>]),
+        (lend, below): (impl FnOnce(&[Pbn]) -> Lent, impl FnOnce(&mut [ContentRead<'_>])),
     ) {
         let numbers = numbers_of(reads);
-        let length = numbers.len() * self.block_bytes;
+        let lent = if numbers.is_empty() { Vec::new() } else { lend(&numbers) };
+        let length = (numbers.len() - lent.len()) * self.block_bytes;
         if memory.len() < length {
             memory.resize(length, 0);
         }
@@ -146,21 +161,23 @@ impl PackedReader {
             }
         }
         let whole = list.len();
-        let blocks = numbers.iter().filter_map(|number| block_number(*number));
+        let mut at_hand = lent.iter().map(|(at, _)| *at).peekable();
+        let absent = numbers.iter().enumerate().filter(|(at, _)| at_hand.next_if_eq(at).is_none());
         let buffers = bytes.chunks_exact_mut(self.block_bytes);
         list.extend(
-            blocks.zip(buffers).map(|(number, buffer)| ContentRead::new(number, 0, buffer)),
+            absent.zip(buffers).map(|((_, number), buffer)| ContentRead::new(*number, 0, buffer)),
         );
-        assert_eq!(list.len(), whole + numbers.len(), "each block is read once");
-        below(&mut list);
+        assert_eq!(list.len() + lent.len(), whole + numbers.len(), "each block is read once");
+        if !list.is_empty() {
+            below(&mut list);
+        }
         let mut done = list.into_iter().map(|read| read.outcome);
         outcomes.into_iter().zip(done.by_ref()).for_each(|(outcome, done)| *outcome = done);
         let outcomes = done.collect();
-        let blocks = Blocks { numbers, bytes, outcomes, block_bytes: self.block_bytes };
-        let mut content = Vec::new();
+        let blocks = Blocks { numbers, lent, bytes, outcomes, block_bytes: self.block_bytes };
+        let mut scratch = Scratch::default();
         for read in packed {
-            read.outcome =
-                self.read_packed(&blocks, read.pbn, (read.within, read.buffer), &mut content);
+            read.outcome = self.read_packed(&blocks, read, &mut scratch);
         }
     }
 
@@ -168,32 +185,54 @@ impl PackedReader {
     fn read_packed(
         self,
         blocks: &Blocks<'_>,
-        pbn: Pbn,
-        (within, buffer): (usize, &mut [u8]),
-        content: &mut Vec<u8>,
+        read: &mut ContentRead<'_>,
+        scratch: &mut Scratch,
     ) -> io::Result<()> {
-        let place = PackedPlace::of(pbn);
+        let Scratch { form, content } = scratch;
+        let ContentRead { within, buffer, .. } = read;
+        let place = PackedPlace::of(read.pbn);
         let block = blocks.get(place.block)?;
         let next = if place.is_spanning() { Some(blocks.get(place.block + 1)?) } else { None };
+        let found = find_parts(place, block, next);
+        let (_, start, rest) =
+            found.ok_or_else(|| invalid("a packed block has no such content"))?;
+        let form = if rest.is_empty() {
+            start
+        } else {
+            form.clear();
+            form.extend_from_slice(start);
+            form.extend_from_slice(rest);
+            &*form
+        };
+        let open = |content: &mut [u8]| match read.is_compared {
+            true => decompress_form(form, content),
+            false => self.open_form(read.pbn, form, content),
+        };
         if buffer.len() == self.block_bytes {
-            return self.unpack(pbn, (block, next), buffer);
+            return open(buffer);
         }
         content.resize(self.block_bytes, 0);
-        self.unpack(pbn, (block, next), content)?;
-        let part = content.get(within..within + buffer.len());
+        open(content)?;
+        let part = content.get(*within..*within + buffer.len());
         assert!(part.is_some(), "one content is read");
         part.into_iter().for_each(|part| buffer.copy_from_slice(part));
         Ok(())
     }
 }
 
+/// Decompresses a form, of which the caller knows or will find out whether it is whole.
+fn decompress_form(form: &[u8], content: &mut [u8]) -> io::Result<()> {
+    let split = split_form(form).filter(|(head, bytes)| decompress(head.algorithm, bytes, content));
+    split.map(|_| ()).ok_or_else(|| invalid("a packed content cannot be decompressed"))
+}
+
 /// The packed blocks that a list needs, in order.
-fn numbers_of(reads: &[ContentRead<'_>]) -> Vec<u32> {
+fn numbers_of(reads: &[ContentRead<'_>]) -> Vec<Pbn> {
     let mut numbers = Vec::with_capacity(reads.len() + 1);
     for place in reads.iter().map(|read| PackedPlace::of(read.pbn)) {
         if !place.is_whole() {
-            numbers.push(place.block);
-            numbers.extend(place.is_spanning().then_some(place.block + 1));
+            numbers.extend(block_number(place.block));
+            numbers.extend(place.is_spanning().then(|| block_number(place.block + 1)).flatten());
         }
     }
     numbers.sort_unstable();

@@ -1,7 +1,8 @@
 //! Tests of packing.
 
 use super::*;
-use crate::BlockStore;
+use crate::{BlockStore, BufferOptions, WriteBuffer};
+use gemelo_base::ManualClock;
 use gemelo_disk::testing::MemoryDisk;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{FingerprintKind, PACKED_TABLE_BYTES, StoreKind};
@@ -128,4 +129,80 @@ fn a_long_list_of_contents_at_hand_is_read_in_pieces_and_a_failure_shows_nothing
     *disk.kind.lock() = Some(io::ErrorKind::Other);
     assert_eq!(list(&mut bytes, Store::read_ready), 0);
     assert_eq!(list(&mut bytes, Store::read), 0);
+}
+
+/// Returns a packed block with these contents.
+fn block_with(store: &PackedStore, block: u32, numbers: &[usize]) -> Vec<u8> {
+    let mut image = image::BlockImage::new(512, &[]);
+    for (slot, number) in (1..).zip(numbers) {
+        let pbn = PackedPlace { block, slot }.pbn().unwrap();
+        let compressed = store.codec.compress(Compression::Lz4, &[&content(*number)]);
+        let mut form = Vec::new();
+        form_into(&mut form, store.reader.seed, pbn, compressed.parts().next().unwrap().unwrap());
+        image.add(slot, &form);
+    }
+    image.bytes().to_vec()
+}
+
+/// Reads contents; [`None`] for one that cannot be read.
+fn read(store: &PackedStore, places: &[(u32, u8)], is_compared: bool) -> Vec<Option<Vec<u8>>> {
+    let mut bytes = vec![0; places.len() * 512];
+    let buffers = bytes.chunks_exact_mut(512).zip(places);
+    let mut reads: Vec<ContentRead<'_>> = buffers
+        .map(|(buffer, (block, slot))| {
+            let pbn = PackedPlace { block: *block, slot: *slot }.pbn().unwrap();
+            ContentRead { is_compared, ..ContentRead::new(pbn, 0, buffer) }
+        })
+        .collect();
+    store.read(&mut reads);
+    reads.into_iter().map(|read| read.outcome.is_ok().then(|| read.buffer.to_vec())).collect()
+}
+
+#[test]
+fn blocks_of_the_cache_are_read_where_they_are_unless_newer_ones_wait() {
+    let superblock = superblock(512);
+    let disk = Unreadable::new(vec![0; 16 * 512], None);
+    let blocks = Arc::new(BlockStore::new(Arc::clone(&disk) as Arc<dyn Disk>, &superblock));
+    let options = BufferOptions {
+        bytes: 8 * 512,
+        cache_bytes: 8 * 512,
+        caches_reads: false,
+        background: false,
+        threads: 1,
+    };
+    let clock = Arc::new(ManualClock::new());
+    let buffer = WriteBuffer::new(blocks, options, clock, None, Arc::new(|_| ())).unwrap();
+    let buffer = Arc::new(buffer);
+    let store = PackedStore::over(Arc::clone(&buffer) as Arc<dyn Store>, &superblock);
+    let write = |block: u32, numbers: &[usize]| {
+        let bytes = block_with(&store, block, numbers);
+        let mut writes = [ContentWrite::new(block_number(block).unwrap(), &bytes)];
+        buffer.write(&mut writes);
+        assert!(writes[0].outcome.is_ok());
+    };
+    (3..7).for_each(|block| write(block, &[block as usize]));
+    buffer.sync().unwrap();
+    let places: Vec<(u32, u8)> = (3..7).map(|block| (block, 1)).collect();
+    let all: Vec<Option<Vec<u8>>> = (3..7).map(|number| Some(content(number))).collect();
+    assert!(read(&store, &places, false) == all);
+    assert_eq!(buffer.cache_figures().hits, 4);
+    assert!(store.memory.lend(|memory| memory.is_empty()), "no block was copied");
+    write(5, &[5, 9]);
+    let places = [(5, 2), (4, 1), (5, 1), (7, 1)];
+    let expected = [Some(content(9)), Some(content(4)), Some(content(5)), None];
+    assert!(read(&store, &places, false) == expected);
+    assert_eq!(store.memory.lend(|memory| memory.len()), 2 * 512);
+}
+
+#[test]
+fn a_reader_with_a_checksum_does_not_need_that_of_the_form() {
+    let superblock = superblock(512);
+    let disk = Unreadable::new(vec![0; 16 * 512], None);
+    let store = disk.store(&superblock);
+    let mut block = block_with(&store, 3, &[1, 2]);
+    block[PACKED_TABLE_BYTES + 4] ^= 1;
+    disk.disk.write_at(3 * 512, &block).unwrap();
+    let places = [(3, 1), (3, 2)];
+    assert!(read(&store, &places, true) == [Some(content(1)), Some(content(2))]);
+    assert!(read(&store, &places, false) == [None, Some(content(2))]);
 }

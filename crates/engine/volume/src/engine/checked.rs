@@ -74,7 +74,8 @@ impl<'a> BlockReads<'a> {
             self.parts.push(PartRead { request, wanted, within, buffer });
         } else {
             self.wanted.push((request, wanted));
-            self.reads.push(ContentRead::new(wanted.pbn, within, buffer));
+            let read = ContentRead::new(wanted.pbn, within, buffer);
+            self.reads.push(ContentRead { is_compared: engine.tuning.verify_reads, ..read });
         }
     }
 
@@ -94,7 +95,9 @@ impl<'a> BlockReads<'a> {
         wanted.extend(parts.iter().map(|part| (part.request, part.wanted)));
         let buffers = blocks.chunks_exact_mut(block_bytes);
         let whole = parts.iter().zip(buffers);
-        reads.extend(whole.map(|(part, block)| ContentRead::new(part.wanted.pbn, 0, block)));
+        reads.extend(
+            whole.map(|(part, block)| ContentRead::new(part.wanted.pbn, 0, block).compared()),
+        );
         let left = match waiting {
             Waiting::All => {
                 engine.data.read(&mut reads);

@@ -22,6 +22,14 @@ const CLEANED_AHEAD: u64 = 64;
 /// A pass of the cleaner for a write aims at this part of the store, because it walks over all
 /// maps.
 const CLEANED_PART: u64 = 64;
+/// All contents are moved in stores of at most this many blocks. In larger ones, windows of the
+/// cleaner leave little free.
+const MAX_SLID_BLOCKS: u64 = 1024;
+/// Passes of the cleaner for a write that wait for contents of a domain to come back.
+const MAX_ASKED: u32 = 3;
+/// Waits for them, of 1 ms each.
+const MAX_COMING_WAITS: u32 = 1000;
+
 /// Counts of blocks that are free, or may soon be.
 struct Supply {
     free: u64,
@@ -111,10 +119,20 @@ impl Engine {
         let (_, blocks) = self.data.free_of_all();
         let goal_bytes = (wanted + CLEANED_AHEAD) * self.block_bytes() as u64;
         let (aim, mut saved_bytes) = (wanted.max(blocks / CLEANED_PART), 0);
-        let mut is_durable = false;
+        let (mut is_durable, mut effort, mut asked) = (false, Effort::Full, 0);
         while saved_bytes < goal_bytes {
-            match self.clean_step(&mut cleaner, Effort::Full, aim)? {
+            match self.clean_step(&mut cleaner, effort, aim)? {
                 Step::Saved(bytes) => saved_bytes += bytes,
+                Step::Moved => is_durable = false,
+                Step::Asked => {}
+                Step::Waits if asked < MAX_ASKED => {
+                    asked += 1;
+                    self.await_coming_back();
+                }
+                Step::Waits => return Ok(Cleaning::Nothing),
+                Step::Futile if effort == Effort::Full && blocks <= MAX_SLID_BLOCKS => {
+                    effort = Effort::Sliding;
+                }
                 Step::End(true) => return Ok(Cleaning::Done),
                 // A pass of the background looks at fewer blocks than one for a write.
                 Step::End(false) => {}
@@ -131,6 +149,16 @@ impl Engine {
             }
         }
         Ok(Cleaning::Done)
+    }
+
+    /// Waits for a limited time until it is decided about contents that were asked for.
+    pub(super) fn await_coming_back(&self) {
+        for _ in 0..MAX_COMING_WAITS {
+            if !self.data.is_coming_back() {
+                return;
+            }
+            gemelo_base::pause(WAIT);
+        }
     }
 
     /// Waits for a limited time until no request reads freed blocks any more.

@@ -18,7 +18,9 @@ use gemelo_format::{
 use gemelo_metadata::{
     BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
 };
-use gemelo_store::{BufferOptions, PoolDisks, Store, WriteBuffer, WriteObserver, WrittenContent};
+use gemelo_store::{
+    BufferOptions, PoolDisks, ReadCache, Store, WriteBuffer, WriteObserver, WrittenContent,
+};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -379,9 +381,14 @@ fn contents_of(
         return Ok((ContentStore::plain(store), remembered));
     }
     let system = disks.data.system_cache();
+    // Borrowed contents are decompressed by the time they could be cached.
+    let is_apart = superblock.store != StoreKind::Plain && disks.free_veto().is_some();
+    let cache_bytes = tuning.content_cache_bytes(system) / if is_apart { 2 } else { 1 };
+    let elsewhere =
+        is_apart.then(|| Arc::new(ReadCache::new(superblock.block_bytes as usize, cache_bytes)));
     let options = BufferOptions {
         bytes: tuning.write_buffer_bytes,
-        cache_bytes: tuning.content_cache_bytes(system),
+        cache_bytes,
         caches_reads: !system.keeps_read,
         background: tuning.background,
         threads: tuning.write_threads,
@@ -398,7 +405,8 @@ fn contents_of(
     };
     let buffer = WriteBuffer::new(blocks, options, Arc::clone(clock), Some(observer), told)
         .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
-    Ok((ContentStore::buffered(buffer, (disks, superblock), health), remembered))
+    let contents = ContentStore::buffered((buffer, elsewhere), (disks, superblock), health);
+    Ok((contents, remembered))
 }
 
 /// Shows contents that fill blocks of a packed store to an observer. The finder reads the others

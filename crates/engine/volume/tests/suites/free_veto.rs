@@ -80,6 +80,16 @@ impl FreeVeto for TestVeto {
     fn is_kept(&self, pbn: Pbn) -> bool {
         self.kept.lock().unwrap().contains(&pbn)
     }
+
+    fn may_come_back(&self, _: Pbn) -> bool {
+        false
+    }
+
+    fn want_back(&self, _: &[Pbn]) {}
+
+    fn is_coming_back(&self) -> bool {
+        false
+    }
 }
 
 /// A pool with a veto, and a volume of each mode.

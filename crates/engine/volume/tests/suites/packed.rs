@@ -140,12 +140,20 @@ fn a_flipped_byte_loses_one_content_and_writing_it_again_heals_it() {
     let report = checked(&damaged);
     assert_eq!((report.damaged_blocks.len(), report.lost_blocks), (1, 0), "{report:?}");
     assert!(report.problems[0].what.contains("block 4 of 'a'"), "{:?}", report.problems);
+    let find = |pool: &Pool| {
+        for id in 0..40u64 {
+            let found = read(&pool.volume("a").unwrap(), id * 4096, 4096);
+            assert_eq!(found.is_err(), id == 4, "content {id}");
+        }
+    };
+    // The checksum of the form finds it where that of the content is not compared.
+    let unverified = Tuning { verify_reads: false, ..tuning() };
+    let pool = open(&damaged.disks(), unverified).unwrap();
+    find(&pool);
+    pool.close().unwrap();
     let pool = open(&damaged.disks(), tuning()).unwrap();
+    find(&pool);
     let volume = pool.volume("a").unwrap();
-    for id in 0..40u64 {
-        let found = read(&volume, id * 4096, 4096);
-        assert_eq!(found.is_err(), id == 4, "content {id}");
-    }
     write(&volume, 4 * 4096, &noise).unwrap();
     assert!(read(&volume, 4 * 4096, 4096).unwrap() == noise);
     flush(&volume).unwrap();
@@ -169,10 +177,10 @@ fn a_pool_is_full_only_when_it_has_no_room_and_removing_always_works() {
         // A flush would seal the open block.
         assert!(written < 200, "it is full at some time");
     }
-    let stat = pool.stat().unwrap();
-    assert_eq!(stat.free_blocks, 8, "the room of the cleaner");
     assert!(written > 90, "{written} contents of half a block were written to 50 blocks");
     flush(&volume).unwrap();
+    // The cleaner had 8 blocks. Contents that it has moved in vain waste two of them at most.
+    assert!(pool.stat().unwrap().free_blocks >= 6, "the room of the cleaner");
     for id in 0..written {
         assert!(read(&volume, id * 4096, 4096).unwrap() == content(id + 1, 4096, 4));
     }

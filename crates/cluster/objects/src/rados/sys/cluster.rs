@@ -230,25 +230,6 @@ impl Pool {
         outcome(unsafe { (self.symbols.rados_unlock)(self.handle, object, name, cookie) })
     }
 
-    pub(in super::super) fn break_lock(
-        &self,
-        object: &CStr,
-        name: &CStr,
-        client: &CStr,
-        cookie: &CStr,
-    ) -> Result<(), Code> {
-        // SAFETY: all strings end with zero bytes.
-        outcome(unsafe {
-            (self.symbols.rados_break_lock)(
-                self.handle,
-                object.as_ptr(),
-                name.as_ptr(),
-                client.as_ptr(),
-                cookie.as_ptr(),
-            )
-        })
-    }
-
     /// Returns the first holder of a lock.
     pub(in super::super) fn holder(
         &self,
@@ -283,11 +264,8 @@ impl Pool {
             let text = CStr::from_bytes_until_nul(text).map(CStr::to_string_lossy);
             text.map(std::borrow::Cow::into_owned).unwrap_or_default()
         };
-        Ok((count > 0).then(|| Holder {
-            client: first(clients),
-            cookie: first(cookies),
-            instance: instance_of(&first(addresses)),
-        }))
+        Ok((count > 0)
+            .then(|| Holder { client: first(clients), instance: instance_of(&first(addresses)) }))
     }
 }
 

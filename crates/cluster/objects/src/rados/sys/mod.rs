@@ -82,9 +82,6 @@ symbols! {
         Handle, *const c_char, *const c_char, *const c_char, *const c_char, *mut TimeSpan, c_uchar
     ) -> c_int;
     rados_unlock(Handle, *const c_char, *const c_char, *const c_char) -> c_int;
-    rados_break_lock(
-        Handle, *const c_char, *const c_char, *const c_char, *const c_char
-    ) -> c_int;
     rados_list_lockers(
         Handle, *const c_char, *const c_char, *mut c_int, *mut c_char, *mut usize,
         *mut c_char, *mut usize, *mut c_char, *mut usize, *mut c_char, *mut usize

@@ -3,7 +3,10 @@
 use super::super::health::Health;
 use super::super::locks::{OrderedMutex, Rank};
 use gemelo_format::{PackedPlace, Pbn, PoolSeed, StoreKind, Superblock};
-use gemelo_store::{Codec, PackedStore, Packer, PoolDisks, Store, WriteBuffer, block_number};
+use gemelo_store::{
+    Codec, ContentCacheStats, PackedStore, Packer, PoolDisks, ReadCache, Store, WriteBuffer,
+    block_number,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +17,8 @@ pub(crate) struct ContentStore {
     pub(super) buffer: Option<Arc<WriteBuffer>>,
     /// Of a packed store.
     pub(super) packing: Option<Packing>,
+    /// Contents that a packed store reads elsewhere.
+    elsewhere: Option<Arc<ReadCache>>,
 }
 
 /// The parts of a packed store that give new contents their places.
@@ -26,12 +31,13 @@ pub(super) struct Packing {
 impl ContentStore {
     /// Takes the store of a pool that takes no changes.
     pub(crate) const fn plain(store: Arc<dyn Store>) -> Self {
-        Self { store, buffer: None, packing: None }
+        Self { store, buffer: None, packing: None, elsewhere: None }
     }
 
-    /// Takes a buffer over the blocks of the disks' store.
+    /// Takes a buffer over the blocks of the disks' store, and a cache of contents that a packed
+    /// store reads elsewhere.
     pub(crate) fn buffered(
-        buffer: WriteBuffer,
+        (buffer, elsewhere): (WriteBuffer, Option<Arc<ReadCache>>),
         (disks, superblock): (&PoolDisks, &Superblock),
         health: &Arc<Health>,
     ) -> Self {
@@ -40,7 +46,7 @@ impl ContentStore {
         let store = match superblock.store {
             // The veto has its store below the buffer, which then caches what lies elsewhere.
             StoreKind::Plain => blocks,
-            StoreKind::Packed(_) => disks.packed_over(blocks, superblock),
+            StoreKind::Packed(_) => disks.packed_over(blocks, superblock, elsewhere.clone()),
         };
         let (block_bytes, seed) = (superblock.block_bytes as usize, PoolSeed::of(superblock));
         let packing = match superblock.store {
@@ -51,7 +57,7 @@ impl ContentStore {
                 seed,
             }),
         };
-        Self { store, buffer: Some(buffer), packing }
+        Self { store, buffer: Some(buffer), packing, elsewhere }
     }
 
     pub(super) fn store(&self) -> &dyn Store {
@@ -63,8 +69,16 @@ impl ContentStore {
         self.buffer.as_deref()
     }
 
+    /// Figures of the cache of contents; zeros without one.
+    pub(super) fn cache_figures(&self) -> ContentCacheStats {
+        let own = self.buffer.as_ref().map(|buffer| buffer.cache_figures()).unwrap_or_default();
+        let elsewhere = self.elsewhere.as_ref().map(|cache| cache.figures()).unwrap_or_default();
+        own + elsewhere
+    }
+
     /// Forgets what the cache has of a content.
     pub(super) fn forget_cached(&self, pbn: Pbn) {
+        self.elsewhere.iter().for_each(|cache| cache.forget(pbn));
         let Some(buffer) = &self.buffer else { return };
         if self.packing.is_none() {
             return buffer.forget_cached(std::iter::once(pbn));

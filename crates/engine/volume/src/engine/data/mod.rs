@@ -146,7 +146,7 @@ impl DataPath {
 
     /// Figures of the cache of contents; zeros without one.
     pub(crate) fn content_cache_figures(&self) -> ContentCacheStats {
-        self.contents.buffer().map(WriteBuffer::cache_figures).unwrap_or_default()
+        self.contents.cache_figures()
     }
 
     /// Forgets what the cache has of a content that was found damaged: it may be good on the disk.
@@ -353,6 +353,23 @@ impl DataPath {
     /// Returns whether the block would not become free if it lost its references.
     pub(crate) fn is_kept(&self, pbn: Pbn) -> bool {
         self.free_veto.as_ref().is_some_and(|free_veto| free_veto.is_kept(pbn))
+    }
+
+    /// Returns whether a block that is kept may become the pool's own alone.
+    pub(crate) fn may_come_back(&self, pbn: Pbn) -> bool {
+        self.free_veto.as_ref().is_some_and(|free_veto| free_veto.may_come_back(pbn))
+    }
+
+    /// Asks for those of these blocks that may come back. Returns whether there are any.
+    pub(crate) fn want_back(&self, pbns: &[Pbn]) -> bool {
+        let Some(free_veto) = &self.free_veto else { return false };
+        free_veto.want_back(pbns);
+        pbns.iter().any(|pbn| free_veto.may_come_back(*pbn))
+    }
+
+    /// Returns whether blocks that were asked for are not decided about.
+    pub(crate) fn is_coming_back(&self) -> bool {
+        self.free_veto.as_ref().is_some_and(|free_veto| free_veto.is_coming_back())
     }
 
     /// Frees the retired blocks that no request reads any more. Returns the number that is left.

@@ -142,11 +142,13 @@ impl DataPath {
         (end < all).then_some(end)
     }
 
-    /// Returns whether a content of a window may be moved. Those that the veto keeps stay.
+    /// Returns whether a content of a window may be moved, at once or when it has come back. Others
+    /// that the veto keeps stay.
     fn has_movable(&self, window: Window) -> bool {
         let Some(free_veto) = &self.free_veto else { return true };
         let contents = self.contents_of_blocks(window.first..window.end);
-        contents.into_iter().any(|pbn| !free_veto.is_kept(pbn))
+        let may_move = |pbn| !free_veto.is_kept(pbn) || free_veto.may_come_back(pbn);
+        contents.into_iter().any(may_move)
     }
 
     /// A bit for each slot in use of these blocks.

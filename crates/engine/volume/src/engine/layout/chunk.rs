@@ -93,21 +93,22 @@ impl Engine {
         let state = self.state();
         let mut chunk = self.stored_blocks(&state, volume, stretch)?;
         if chunk.is_scattered(self.run_blocks()) {
-            self.find_movable(&state, volume, references, &mut chunk)?;
+            self.find_movable(&state, volume, (references, false), &mut chunk)?;
         }
         Ok(chunk)
     }
 
     /// Looks at the blocks of a chunk as [`Self::chunk`] does, whether they are scattered or not.
+    /// With `asks`, those count as movable that may come back from the domain.
     pub(super) fn whole_chunk(
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
-        references: &References,
+        (references, asks): (&References, bool),
     ) -> Result<Chunk> {
         let state = self.state();
         let mut chunk = self.stored_blocks(&state, volume, stretch)?;
-        self.find_movable(&state, volume, references, &mut chunk)?;
+        self.find_movable(&state, volume, (references, asks), &mut chunk)?;
         Ok(chunk)
     }
 
@@ -136,7 +137,7 @@ impl Engine {
         &self,
         state: &State,
         volume: &VolumeShared,
-        references: &References,
+        (references, asks): (&References, bool),
         chunk: &mut Chunk,
     ) -> Result<()> {
         let mut records = Vec::new();
@@ -151,7 +152,8 @@ impl Engine {
             let Wanted { lbn, pbn, .. } = block.wanted;
             let is_owner = || references.others(pbn, (volume.id(), lbn), record.references);
             // The old place of a kept block would not become free.
-            let can_move = is_movable(state, volume.id(), lbn, record) && !self.data.is_kept(pbn);
+            let is_free = !self.data.is_kept(pbn) || asks && self.data.may_come_back(pbn);
+            let can_move = is_free && is_movable(state, volume.id(), lbn, record);
             let is_fixed = !can_move || is_unexamined || record.references > MAX_OF_BLOCK;
             let is_movable = can_move && (record.references == 1 || is_owner().is_some());
             block.is_movable = is_movable && !is_unexamined;

@@ -15,7 +15,7 @@ use super::references::References;
 use super::room::Places;
 use crate::engine::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Compression, Lbn, SLOT_HEAD_BYTES};
+use gemelo_format::{Compression, Lbn, Pbn, SLOT_HEAD_BYTES};
 use gemelo_store::Compressed;
 use serde::{Deserialize, Serialize};
 
@@ -100,9 +100,9 @@ impl Engine {
         references: &References,
         each: &mut dyn FnMut(&RecompressReport) -> Result<()>,
     ) -> Result<()> {
-        let mut next = Lbn(0);
+        let (mut next, mut asks) = (Lbn(0), self.data.has_free_veto());
         loop {
-            let report = {
+            let step = {
                 let removed = volume.enter();
                 let end = Lbn(self.blocks_of(volume));
                 // A copy would keep the old places.
@@ -113,34 +113,45 @@ impl Engine {
                 let Some(first) = mapped else { return Ok(()) };
                 let end = end.0.min(first.0 + self.chunk_blocks());
                 let stretch = Stretch { first: first.0, end };
-                let (report, done) = self.recompress_with_room(volume, stretch, references)?;
-                assert!(done > first.0, "each step goes on");
-                next = Lbn(done);
-                report
+                let step = self.recompress_with_room(volume, stretch, (references, asks))?;
+                assert!(step.is_none_or(|(_, done)| done > first.0), "each step goes on");
+                step
             };
-            each(&report)?;
+            match step {
+                Some((report, done)) => {
+                    (next, asks) = (Lbn(done), self.data.has_free_veto());
+                    each(&report)?;
+                }
+                // What has not come back then stays as it is.
+                None => {
+                    asks = false;
+                    self.await_coming_back();
+                }
+            }
         }
     }
 
     /// Compresses the first contents of a stretch again. Without room it makes the moves so far
     /// durable, which frees the old places, and then tries fewer contents. Returns the LBN after
-    /// them.
+    /// them; [`None`] if some were asked for and have to come back first.
     fn recompress_with_room(
         &self,
         volume: &VolumeShared,
         mut stretch: Stretch,
-        references: &References,
-    ) -> Result<(RecompressReport, u64)> {
+        references: (&References, bool),
+    ) -> Result<Option<(RecompressReport, u64)>> {
         let mut has_flushed = false;
         loop {
-            let part = self.recompress_part(volume, stretch, references)?;
+            let Some(part) = self.recompress_part(volume, stretch, references)? else {
+                return Ok(None);
+            };
             let blocks = stretch.end - stretch.first;
             if !part.0.is_short_of_room || has_flushed && blocks == 1 {
-                return Ok(part);
+                return Ok(Some(part));
             }
             if !has_flushed {
                 match self.flush() {
-                    Err(error) if is_full(&error) => return Ok(part),
+                    Err(error) if is_full(&error) => return Ok(Some(part)),
                     other => other?,
                 }
                 self.reclaim_all();
@@ -154,19 +165,23 @@ impl Engine {
         &self,
         volume: &VolumeShared,
         stretch: Stretch,
-        references: &References,
-    ) -> Result<(RecompressReport, u64)> {
+        (references, asks): (&References, bool),
+    ) -> Result<Option<(RecompressReport, u64)>> {
         self.check_writable()?;
         self.log.bound_open_commit()?;
         // The pin keeps all blocks that are looked up here from being reused before the end.
         let _pin = self.pin();
-        let chunk = self.whole_chunk(volume, stretch, references)?;
+        let chunk = self.whole_chunk(volume, stretch, (references, asks))?;
         let mut report = RecompressReport {
             examined_blocks: chunk.blocks.len() as u64,
             fixed_blocks: chunk.fixed,
             ..RecompressReport::default()
         };
         let (again, compressed) = self.other_forms(&chunk, volume.compression(), &mut report);
+        let pbns: Vec<Pbn> = again.iter().map(|one| one.from.pbn).collect();
+        if asks && self.data.want_back(&pbns) {
+            return Ok(None);
+        }
         if !again.is_empty() {
             self.log.reserve_slots()?;
             let blocks: Vec<Wanted> = again.iter().map(|one| one.from).collect();
@@ -187,7 +202,7 @@ impl Engine {
             }
             report.left_blocks += again.len() as u64 - report.moved_blocks;
         }
-        Ok((report, chunk.stretch.end))
+        Ok(Some((report, chunk.stretch.end)))
     }
 
     /// The contents of a chunk that need another form, and these forms.

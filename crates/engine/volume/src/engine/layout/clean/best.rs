@@ -1,4 +1,5 @@
-//! The choice of the first blocks of a window that are worth emptying.
+//! The choice of the first blocks of a window that are worth emptying, and of the first contents
+//! that fill a room.
 
 use crate::engine::layout::chunk::MAX_CHANGES;
 use gemelo_store::PackedCount;
@@ -32,13 +33,13 @@ pub(super) struct Best {
 /// should have.
 pub(super) fn best_part(
     blocks: &[u32],
-    contents: impl Iterator<Item = Cost>,
+    contents: &[Cost],
     (block_bytes, runs, goal): (usize, &[u64], u64),
 ) -> (Best, bool) {
     let longest = runs.first().copied().unwrap_or_default();
     let mut count = PackedCount::new(block_bytes, runs.iter().copied());
     let (mut best, mut changes, mut moved) = (Best::default(), 0, 0);
-    let mut contents = contents.peekable();
+    let mut contents = contents.iter().peekable();
     for (emptied, last) in (1..).zip(blocks) {
         while let Some(content) = contents.next_if(|content| content.first <= *last) {
             changes += content.changes;
@@ -58,6 +59,31 @@ pub(super) fn best_part(
     (best, false)
 }
 
+/// Returns how many contents, in the order of their blocks, fill a room of this many blocks in a
+/// row, and how many blocks more are emptied than filled. The last block may be emptied in part:
+/// what is free in it adds to what the next contents save.
+pub(super) fn filling_part(
+    blocks: &[u32],
+    contents: &[Cost],
+    (block_bytes, room): (usize, u64),
+) -> (Best, i64) {
+    let mut count = PackedCount::new(block_bytes, std::iter::once(room));
+    let (mut changes, mut moved, mut filled) = (0, 0, 0);
+    for content in contents {
+        changes += content.changes;
+        count.add(content.bytes);
+        let Some(needed) = count.blocks().filter(|_| changes <= MAX_CHANGES as usize) else {
+            break;
+        };
+        (moved, filled) = (moved + 1, needed);
+    }
+    let left = contents.get(moved).map(|content| content.first);
+    let emptied = left.map_or(blocks.len(), |left| blocks.partition_point(|block| *block < left));
+    let gain = emptied as i64 - filled as i64;
+    let saved = u64::try_from(gain).unwrap_or(0);
+    (Best { blocks: emptied, contents: moved, saved }, gain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,7 +92,8 @@ mod tests {
     fn best(firsts: &[u32], runs: &[u64]) -> (Best, bool) {
         let blocks: Vec<u32> = (10..20).collect();
         let cost = |first: &u32| Cost { first: *first, changes: 1, bytes: Some(2000) };
-        best_part(&blocks, firsts.iter().map(cost), (4096, runs, 10))
+        let costs: Vec<Cost> = firsts.iter().map(cost).collect();
+        best_part(&blocks, &costs, (4096, runs, 10))
     }
 
     #[test]
@@ -89,5 +116,25 @@ mod tests {
         assert_eq!(best(&full, &[5, 5]), (whole, false));
         assert_eq!(best(&full, &[5, 3]), (Best { blocks: 8, contents: 16, saved: 0 }, true));
         assert_eq!(best(&full, &[5]), (Best::default(), true), "it would not be longer");
+    }
+
+    #[test]
+    fn as_many_contents_are_chosen_as_fill_a_room() {
+        let blocks: Vec<u32> = (10..20).collect();
+        let cost = |first: u32| Cost { first, changes: 1, bytes: Some(2000) };
+        let fill = |firsts: &[u32], room| {
+            let costs: Vec<Cost> = firsts.iter().copied().map(cost).collect();
+            filling_part(&blocks, &costs, (4096, room))
+        };
+        let mut emptier: Vec<u32> = (10..20).flat_map(|block| [block, block]).collect();
+        assert_eq!(fill(&emptier, 4), (Best { blocks: 4, contents: 8, saved: 0 }, 0));
+        emptier.remove(3);
+        // Block 14 keeps one of its two contents.
+        assert_eq!(fill(&emptier, 4), (Best { blocks: 4, contents: 8, saved: 0 }, 0));
+        emptier.remove(4);
+        assert_eq!(fill(&emptier, 4), (Best { blocks: 5, contents: 8, saved: 1 }, 1));
+        assert_eq!(fill(&[10, 11], 4), (Best { blocks: 10, contents: 2, saved: 9 }, 9));
+        assert_eq!(fill(&[10, 10, 10], 1), (Best { blocks: 0, contents: 2, saved: 0 }, -1));
+        assert_eq!(fill(&[10], 0), (Best::default(), 0));
     }
 }

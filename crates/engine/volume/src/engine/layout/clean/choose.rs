@@ -63,7 +63,7 @@ impl Engine {
                 return None;
             }
             choosing.windows.sort_unstable_by_key(|window| window.first);
-            return Some(Stage::Finding(Finding::new(self.volumes(), choosing.windows)));
+            return Some(Stage::Finding(Finding::new(self.volumes(), choosing.windows, false)));
         }
         choosing.windows.clear();
         choosing.next = 0;

@@ -1,6 +1,7 @@
 //! Moves the contents of a window to other blocks, in the form that they have.
 
-use super::best::{Cost, best_part};
+use super::best::{Best, Cost, best_part};
+use super::pass::Step;
 use crate::counters::add;
 use crate::engine::data::Window;
 use crate::engine::layout::chunk::is_movable;
@@ -13,6 +14,21 @@ use gemelo_store::Compressed;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Chooses contents among those that can be moved: from the blocks that they keep from being free,
+/// what each costs, and the runs of the room with the length that these should have. [`None`] waits
+/// for more room.
+type Choose<'c> = &'c mut dyn FnMut(&[u32], &[Cost], (&[u64], u64)) -> Option<Best>;
+
+/// The outcome of moving a part of a window.
+pub(super) enum Emptied {
+    /// These contents were moved, unless there are none.
+    Part(Best),
+    /// There is no room for them before the moves so far are durable.
+    NoRoom,
+    /// Some contents were asked for, and have to come back first.
+    Asked,
+}
+
 /// A content of a window, and its form.
 struct Content<'r> {
     from: Wanted,
@@ -21,14 +37,41 @@ struct Content<'r> {
     form: Vec<u8>,
 }
 
+/// The contents of a window. Those without a reference are about to be free.
+#[derive(Default)]
+struct Movable<'r> {
+    /// Contents that can be moved, without their forms.
+    movable: Vec<Content<'r>>,
+    /// Contents that stay.
+    left: Vec<Pbn>,
+    /// Those of them that could be moved if the domain did not know them.
+    kept: Vec<Pbn>,
+}
+
 impl Engine {
     /// Empties the blocks of a window, as far as their contents can be moved and that saves space.
-    /// Returns the bytes of blocks that are saved; [`None`] if there is no room for the contents.
-    pub(super) fn empty_window(
+    pub(super) fn empty_window(&self, window: Window, references: &References) -> Result<Step> {
+        let block_bytes = self.block_bytes();
+        let emptied = self.empty_part(window, references, &mut |blocks, costs, (runs, goal)| {
+            let (best, is_cut) = best_part(blocks, costs, (block_bytes, runs, goal));
+            (!is_cut || runs.iter().sum::<u64>() >= goal).then_some(best)
+        })?;
+        // A longer run of the reserve counts as well, because other windows may save space then.
+        Ok(match emptied {
+            Emptied::Part(best) if best.blocks == 0 => Step::Saved(0),
+            Emptied::Part(best) => Step::Saved((best.saved * block_bytes as u64).max(1)),
+            Emptied::NoRoom => Step::NoRoom,
+            Emptied::Asked => Step::Asked,
+        })
+    }
+
+    /// Moves the contents of a window that are chosen.
+    pub(super) fn empty_part(
         &self,
         window: Window,
         references: &References,
-    ) -> Result<Option<u64>> {
+        choose: Choose<'_>,
+    ) -> Result<Emptied> {
         self.check_writable()?;
         self.log.bound_open_commit()?;
         self.log.reserve_slots()?;
@@ -43,28 +86,34 @@ impl Engine {
             .filter(|(volume, is_removed)| !**is_removed && !volume.may_be_copied())
             .map(|(volume, _)| OpenVolume { id: volume.id(), blocks: self.blocks_of(volume) })
             .collect();
-        let (movable, left) = self.movable_contents(&all, (references, &open))?;
+        let Movable { movable, left, kept } = self.movable_contents(&all, (references, &open))?;
+        if self.data.want_back(&kept) {
+            return Ok(Emptied::Asked);
+        }
         let (mut part, left) = self.with_forms(movable, left);
         let mut blocks = emptied_blocks(window, &part, &left);
         part.retain(|content| has_part_in(content.from.pbn, &blocks));
-        let Some(mut compressed) = compressed_of(&part) else { return Ok(Some(0)) };
-        let (runs, goal) = self.data.reserved_runs();
+        let nothing = Ok(Emptied::Part(Best::default()));
+        let Some(mut compressed) = compressed_of(&part) else { return nothing };
         let costs = part.iter().zip(compressed.parts()).map(|(content, part)| Cost {
             first: PackedPlace::of(content.from.pbn).block,
             changes: content.references.len(),
             bytes: part.map(|(_, bytes)| bytes.len()),
         });
-        let (best, is_cut) = best_part(&blocks, costs, (self.block_bytes(), &runs, goal));
-        if is_cut && runs.iter().sum::<u64>() < goal {
-            return Ok(None);
-        }
-        if best.blocks == 0 {
-            return Ok(Some(0));
+        let costs: Vec<Cost> = costs.collect();
+        let (runs, goal) = self.data.reserved_runs();
+        let Some(best) = choose(&blocks, &costs, (&runs, goal)) else {
+            return Ok(Emptied::NoRoom);
+        };
+        if best.contents == 0 || best.blocks == 0 {
+            return nothing;
         }
         part.truncate(best.contents);
         compressed.retain(|number| number < best.contents);
         blocks.truncate(best.blocks);
-        let Some((pbns, _taken)) = self.data.take_reserved(&compressed)? else { return Ok(None) };
+        let Some((pbns, _taken)) = self.data.take_reserved(&compressed)? else {
+            return Ok(Emptied::NoRoom);
+        };
         self.data.expect_emptied(&blocks);
         assert_eq!(pbns.len(), part.len(), "each content that is moved has a new place");
         let planned = |(content, to): (&Content<'_>, Pbn)| Move {
@@ -87,12 +136,12 @@ impl Engine {
         settled?;
         let moved = moves.iter().filter(|one| one.state == MoveState::Made).count();
         add(&self.counters.cleaner_moved_blocks, moved as u64);
-        let block_bytes = self.block_bytes();
-        add(&self.counters.cleaner_moved_bytes, compressed.stored_bytes(block_bytes));
-        let is_whole = moved == moves.len();
-        add(&self.counters.cleaned_blocks, if is_whole { blocks.len() as u64 } else { 0 });
-        // A longer run of the reserve counts as well, because other windows may save space then.
-        Ok(Some(if is_whole { (best.saved * block_bytes as u64).max(1) } else { 0 }))
+        add(&self.counters.cleaner_moved_bytes, compressed.stored_bytes(self.block_bytes()));
+        if moved < moves.len() {
+            return nothing;
+        }
+        add(&self.counters.cleaned_blocks, blocks.len() as u64);
+        Ok(Emptied::Part(best))
     }
 
     /// The volumes that refer to these contents, in the order of their ids.
@@ -108,28 +157,31 @@ impl Engine {
         volumes
     }
 
-    /// The contents whose references are all known and can be changed, without their forms, and
-    /// those that stay. Contents without a reference are neither: they are about to be free.
+    /// Finds the contents whose references are all known and can be changed.
     fn movable_contents<'r>(
         &self,
         pbns: &[Pbn],
         (references, open): (&'r References, &[OpenVolume]),
-    ) -> Result<(Vec<Content<'r>>, Vec<Pbn>)> {
-        let (mut movable, mut left, mut records) = (Vec::new(), Vec::new(), Vec::new());
+    ) -> Result<Movable<'r>> {
+        let (mut found, mut records) = (Movable::default(), Vec::new());
         let state = self.state();
         state.backend().records(pbns, &mut records)?;
         for (pbn, record) in pbns.iter().zip(&records).filter(|(_, record)| record.references > 0) {
             let known = references.of(*pbn);
             let is_complete = known.len() == record.references as usize;
-            let can_be_freed = !record.is_suspect && !self.data.is_kept(*pbn);
             match self.wanted_by(&state, *pbn, (known, open))? {
-                Some(from) if is_complete && can_be_freed => {
-                    movable.push(Content { from, references: known, form: Vec::new() });
+                Some(from) if is_complete && !record.is_suspect => {
+                    if self.data.is_kept(*pbn) {
+                        found.kept.push(*pbn);
+                        found.left.push(*pbn);
+                    } else {
+                        found.movable.push(Content { from, references: known, form: Vec::new() });
+                    }
                 }
-                _ => left.push(*pbn),
+                _ => found.left.push(*pbn),
             }
         }
-        Ok((movable, left))
+        Ok(found)
     }
 
     /// Returns a content with its checksum and its first reference, if all of these references are

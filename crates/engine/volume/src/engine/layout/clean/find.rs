@@ -1,6 +1,6 @@
 //! Finds the references of the contents in the chosen windows, by a walk over all maps.
 
-use super::pass::{Finding, Moving, Stage};
+use super::pass::{Finding, Moving, Sliding, Stage};
 use crate::engine::data::Window;
 use crate::engine::layout::references::{MAX_OF_BLOCK, MAX_REFERENCES, References};
 use crate::engine::{Engine, VolumeShared};
@@ -13,9 +13,13 @@ use std::sync::Arc;
 const PIECES: u32 = 256;
 
 impl Finding {
-    pub(super) fn new(volumes: BTreeMap<String, Arc<VolumeShared>>, windows: Vec<Window>) -> Self {
+    pub(super) fn new(
+        volumes: BTreeMap<String, Arc<VolumeShared>>,
+        windows: Vec<Window>,
+        slides: bool,
+    ) -> Self {
         let volumes = volumes.into_values().collect();
-        Self { windows, volumes, next: Lbn(0), found: Vec::new() }
+        Self { windows, volumes, next: Lbn(0), found: Vec::new(), slides }
     }
 }
 
@@ -32,7 +36,7 @@ impl Engine {
     pub(super) fn find_references(&self, mut finding: Finding) -> Result<Stage> {
         for _ in 0..PIECES {
             let Some(volume) = finding.volumes.front().cloned() else {
-                return Ok(Stage::Moving(finding.end()));
+                return Ok(finding.end());
             };
             let next = self.look_up_references(&volume, &mut finding)?;
             match next.filter(|_| finding.found.len() < MAX_REFERENCES) {
@@ -65,13 +69,17 @@ impl Engine {
 
 impl Finding {
     /// Takes the cheapest windows first.
-    fn end(self) -> Moving {
+    fn end(self) -> Stage {
+        let references = References::new(self.found);
+        if self.slides {
+            return Stage::Sliding(Sliding::over(&self.windows, references));
+        }
         let mut windows = self.windows;
         windows.sort_by(|one, other| {
             let cost = |window: &Window, of: &Window| window.contents * u64::from(of.used);
             cost(one, other).cmp(&cost(other, one))
         });
-        Moving { windows: windows.into(), references: References::new(self.found) }
+        Stage::Moving(Moving { windows: windows.into(), references })
     }
 }
 

@@ -7,6 +7,8 @@
 //! one window after another ([`empty`]), those that cost the least first. Each move is the same
 //! change as a move by the arranger, so the same holds for races and crashes.
 //!
+//! If a small store saves nothing so, all of its contents are moved one after another ([`slide`]).
+//!
 //! A thread does so when few blocks are free. A write that finds no free block does the same steps
 //! itself before it fails. One of them works at a time, and goes on where the other stopped.
 
@@ -15,6 +17,7 @@ mod choose;
 mod empty;
 mod find;
 mod pass;
+mod slide;
 mod step;
 mod work;
 

@@ -14,6 +14,8 @@ pub(in crate::engine) enum Effort {
     Background,
     /// All blocks that save any space, because a write would fail.
     Full,
+    /// All blocks of a small store, because none saves any by itself.
+    Sliding,
 }
 
 /// The blocks that a pass is going to empty.
@@ -22,11 +24,25 @@ pub(super) struct Moving {
     pub(super) references: References,
 }
 
+/// The contents of a whole store, which are moved one after another.
+pub(super) struct Sliding {
+    /// The block at which the rest begins.
+    pub(super) next: u32,
+    pub(super) end: u32,
+    /// Blocks that were emptied beyond those that were filled, and the most of them so far.
+    pub(super) gain: i64,
+    pub(super) most: i64,
+    /// Goes on with less room than the cleaner should have.
+    pub(super) is_short: bool,
+    pub(super) references: References,
+}
+
 /// The stage of a pass.
 pub(super) enum Stage {
     Choosing(Choosing),
     Finding(Finding),
     Moving(Moving),
+    Sliding(Sliding),
 }
 
 /// The work of the cleaner.
@@ -36,6 +52,8 @@ pub(in crate::engine) struct Cleaner {
     /// Blocks that this pass has saved. A block that was emptied counts once, and a content that
     /// was moved as its part of a block.
     pub(super) saved_bytes: u64,
+    /// This pass has asked for contents.
+    pub(super) has_asked: bool,
     /// The number of freed contents when a pass of this effort last moved nothing.
     pub(super) futile: Option<(Effort, u64)>,
 }
@@ -45,6 +63,12 @@ pub(in crate::engine) struct Cleaner {
 pub(in crate::engine) enum Step {
     /// There is more to do. Bytes of blocks that the step has saved.
     Saved(u64),
+    /// Contents were moved, and no block was saved yet.
+    Moved,
+    /// Contents that others may share were asked for.
+    Asked,
+    /// The pass is over and has saved nothing, and contents that were asked for may come back.
+    Waits,
     /// There is no room to move contents to before the moves so far are durable.
     NoRoom,
     /// The pass is over. `false` if it has saved nothing.
@@ -54,10 +78,14 @@ pub(in crate::engine) enum Step {
 }
 
 impl Cleaner {
-    /// Leaves out the window that is next.
+    /// Leaves out the window that is next, or takes a smaller one.
     pub(in crate::engine) fn skip_window(&mut self) {
-        if let Some((_, Stage::Moving(moving))) = &mut self.pass {
-            moving.windows.pop_front();
+        match &mut self.pass {
+            Some((_, Stage::Moving(moving))) => {
+                moving.windows.pop_front();
+            }
+            Some((_, Stage::Sliding(sliding))) => sliding.is_short = true,
+            _ => {}
         }
     }
 
@@ -88,4 +116,6 @@ pub(super) struct Finding {
     pub(super) volumes: VecDeque<Arc<VolumeShared>>,
     pub(super) next: Lbn,
     pub(super) found: Vec<Reference>,
+    /// The windows are moved one after another.
+    pub(super) slides: bool,
 }

@@ -19,23 +19,31 @@ impl Engine {
             Some(pass) => pass,
             None if self.is_futile(cleaner, effort) => return Ok(Step::Futile),
             None => {
-                cleaner.saved_bytes = 0;
-                (effort, Stage::Choosing(self.begin_choosing(effort, wanted)))
+                (cleaner.saved_bytes, cleaner.has_asked) = (0, false);
+                let stage = match effort {
+                    Effort::Sliding => self.begin_sliding(),
+                    _ => Stage::Choosing(self.begin_choosing(effort, wanted)),
+                };
+                (effort, stage)
             }
         };
         let (next, step) = match stage {
             Stage::Choosing(choosing) => (self.choose_windows(choosing), Step::Saved(0)),
             Stage::Finding(finding) => (Some(self.find_references(finding)?), Step::Saved(0)),
             Stage::Moving(moving) => self.move_next(moving)?,
+            Stage::Sliding(sliding) => self.slide(sliding)?,
         };
-        if let Step::Saved(bytes) = step {
-            cleaner.saved_bytes += bytes;
+        match step {
+            Step::Saved(bytes) => cleaner.saved_bytes += bytes,
+            Step::Asked => cleaner.has_asked = true,
+            _ => {}
         }
         if next.is_none() {
             let has_saved = cleaner.saved_bytes > 0;
+            let waits = !has_saved && cleaner.has_asked;
             let (released, _) = self.data.released_and_used();
-            cleaner.futile = (!has_saved).then_some((of, released));
-            return Ok(Step::End(has_saved));
+            cleaner.futile = (!has_saved && !waits).then_some((of, released));
+            return Ok(if waits { Step::Waits } else { Step::End(has_saved) });
         }
         cleaner.pass = next.map(|stage| (of, stage));
         Ok(step)
@@ -53,10 +61,10 @@ impl Engine {
     /// Empties the next window.
     fn move_next(&self, mut moving: Moving) -> Result<(Option<Stage>, Step)> {
         let Some(window) = moving.windows.pop_front() else { return Ok((None, Step::Saved(0))) };
-        let Some(saved) = self.empty_window(window, &moving.references)? else {
+        let step = self.empty_window(window, &moving.references)?;
+        if step == Step::NoRoom {
             moving.windows.push_front(window);
-            return Ok((Some(Stage::Moving(moving)), Step::NoRoom));
-        };
-        Ok((Some(Stage::Moving(moving)), Step::Saved(saved)))
+        }
+        Ok((Some(Stage::Moving(moving)), step))
     }
 }

@@ -46,8 +46,8 @@ impl Engine {
             match self.clean_a_part(2 * least, stop)? {
                 Step::NoRoom if was_short => return Ok(false),
                 Step::NoRoom => is_short = true,
-                Step::Futile | Step::End(false) => return Ok(false),
-                Step::End(true) | Step::Saved(_) => {}
+                Step::Futile | Step::End(false) | Step::Waits => return Ok(false),
+                Step::End(true) | Step::Saved(_) | Step::Moved | Step::Asked => {}
             }
             self.flush()?;
             self.reclaim_all();
@@ -71,6 +71,7 @@ impl Engine {
             let step = self.clean_step(&mut self.cleaner.lock(), Effort::Background, wanted)?;
             match step {
                 Step::Saved(bytes) => saved += bytes,
+                Step::Moved | Step::Asked => {}
                 other => return Ok(other),
             }
             if saved >= SAVED_AT_ONCE || stop.is_raised() {
