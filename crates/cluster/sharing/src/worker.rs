@@ -1,7 +1,6 @@
 //! The background thread that shares the contents of an open pool.
 
 use crate::Sharing;
-use gemelo_base::scheduling::use_spare_time;
 use gemelo_base::{StopFlag, panics, with_causes};
 use gemelo_volume::Pool;
 use parking_lot::Mutex;
@@ -40,8 +39,6 @@ impl SharingWorker {
             (Arc::clone(&sharing), stop.clone(), Arc::<Mutex<_>>::clone(&failure));
         let stopping = Arc::clone(&pool);
         let work = move || {
-            // Requests go before what can be shared later.
-            use_spare_time();
             let mut has_failed = false;
             while !stopped.is_raised() && may_work() {
                 // A failure repeats, unless it has passed by the next round.
