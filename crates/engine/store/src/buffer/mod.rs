@@ -194,7 +194,7 @@ impl WriteBuffer {
             fill(&mut slot, content);
             (ContentKey { pbn: *pbn, ticket: None }, slot)
         });
-        self.shared.insert(held);
+        self.shared.insert(held, None);
         Ok(())
     }
 
@@ -209,10 +209,17 @@ impl WriteBuffer {
         })
     }
 
-    /// Keeps a content in memory if it still waits there, because it is to be replaced soon. It is
-    /// written out when another one is set aside, or by the next [`Self::begin_write_out`].
-    pub fn set_aside(&self, pbn: Pbn) {
-        self.shared.lock().state.set_aside(pbn);
+    /// Writes a content that is to be replaced soon, and keeps it in memory if there is room. It is
+    /// written out when another one is written in this way, or by the next
+    /// [`Self::begin_write_out`].
+    pub fn write_aside(&self, write: &mut ContentWrite<'_>) {
+        let pbn = write.pbn;
+        let writes = std::slice::from_mut(write);
+        self.shared.reserve(writes);
+        if writes.iter().all(|write| write.outcome.is_ok()) {
+            // In one step, so that no thread begins to write it out before.
+            self.hold(writes, Some(pbn));
+        }
     }
 
     /// Shows the newest contents of these PBNs if all of them are in memory. Returns `false`, and
@@ -231,8 +238,9 @@ impl WriteBuffer {
         are_all
     }
 
-    /// Copies contents into memory, in parts if there is too little of it.
-    fn hold(&self, writes: &mut [ContentWrite<'_>]) {
+    /// Copies contents into memory, in parts if there is too little of it. One of them may be set
+    /// aside.
+    fn hold(&self, writes: &mut [ContentWrite<'_>], aside: Option<Pbn>) {
         let mut rest = writes;
         while !rest.is_empty() {
             let mut slots = match self.shared.take_slots(rest.len()) {
@@ -252,7 +260,8 @@ impl WriteBuffer {
             now.iter().zip(&mut slots).for_each(|(write, slot)| fill(slot, write.content));
             let key =
                 |write: &ContentWrite<'_>| ContentKey { pbn: write.pbn, ticket: write.ticket };
-            self.shared.insert(now.iter().zip(slots).map(|(write, slot)| (key(write), slot)));
+            let held = now.iter().zip(slots).map(|(write, slot)| (key(write), slot));
+            self.shared.insert(held, aside);
             rest = later;
         }
     }
@@ -349,7 +358,7 @@ impl Store for WriteBuffer {
         self.shared.reserve(writes);
         for some in writes.chunk_by_mut(|one, next| one.outcome.is_ok() == next.outcome.is_ok()) {
             if some.first().is_some_and(|write| write.outcome.is_ok()) {
-                self.hold(some);
+                self.hold(some, None);
             }
         }
     }

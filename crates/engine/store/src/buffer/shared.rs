@@ -224,11 +224,16 @@ impl Shared {
         self.counts.figures(bytes(state.memory.most()), bytes(state.used()))
     }
 
-    /// Holds contents.
-    pub(super) fn insert(&self, contents: impl Iterator<Item = (ContentKey, Slot)>) {
+    /// Holds contents, of which one may be set aside.
+    pub(super) fn insert(
+        &self,
+        contents: impl Iterator<Item = (ContentKey, Slot)>,
+        aside: Option<Pbn>,
+    ) {
         let mut guarded = self.lock();
         let was_empty = guarded.state.waiting() == 0;
         contents.for_each(|(key, slot)| guarded.state.insert(key, slot));
+        aside.into_iter().for_each(|pbn| guarded.state.set_aside(pbn));
         self.note_contents(&guarded);
         if was_empty || self.is_due(&guarded) {
             self.work.notify_one();

@@ -332,7 +332,9 @@ fn a_writer_without_threads_writes_out_what_another_has_brought_meanwhile() {
     slots.iter_mut().for_each(|slot| fill(slot, &content(70)));
     write_once_there_is_room(buffer, |buffer| {
         let contents = [pbn(5), pbn(7)].into_iter().zip(slots);
-        buffer.shared.insert(contents.map(|(pbn, slot)| (ContentKey { pbn, ticket: None }, slot)));
+        buffer
+            .shared
+            .insert(contents.map(|(pbn, slot)| (ContentKey { pbn, ticket: None }, slot)), None);
     });
     assert_eq!(store.below.lock().contents[&5], content(70));
 }
@@ -360,13 +362,12 @@ fn a_content_that_is_set_aside_can_be_replaced_until_it_has_to_be_written() {
             std::thread::yield_now();
         }
     };
-    // A thread may have begun to write it before it is set aside.
-    let set_aside = |number: u64, id: u64| loop {
-        write(&buffer, &[(number, id - 1)]);
-        buffer.set_aside(pbn(number));
-        if buffer.replace_waiting(pbn(number), &content(id)) {
-            break;
-        }
+    let set_aside = |number: u64, id: u64| {
+        let first = content(id - 1);
+        let mut write = ContentWrite::new(pbn(number), &first);
+        buffer.write_aside(&mut write);
+        write.outcome.unwrap();
+        assert!(buffer.replace_waiting(pbn(number), &content(id)), "it was written at once");
     };
     set_aside(5, 51);
     for number in [6, 4] {

@@ -9,7 +9,7 @@
 use super::block_number;
 use super::codec::Compressed;
 use super::image::{BlockImage, Fit, form_into};
-use crate::{ContentWrite, Store, WriteBuffer};
+use crate::{ContentWrite, WriteBuffer};
 use gemelo_format::{PackedPlace, Pbn, PoolSeed, SPANNING_SLOT, WHOLE_SLOT};
 use std::io;
 
@@ -192,11 +192,9 @@ fn write(open: &mut Open, buffer: &WriteBuffer) -> Result<bool, NotPlaced> {
     if open.is_written {
         return Ok(buffer.replace_waiting(number, open.image.bytes()));
     }
-    let mut writes = [ContentWrite::new(number, open.image.bytes())];
-    buffer.write(&mut writes);
-    let [write] = writes;
+    let mut write = ContentWrite::new(number, open.image.bytes());
+    buffer.write_aside(&mut write);
     write.outcome.map_err(NotPlaced::Failed)?;
-    buffer.set_aside(number);
     open.is_written = true;
     Ok(true)
 }
