@@ -8,7 +8,6 @@ use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_outpu
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// After this many contents in a row that did not shrink, only the start of the next ones is tried.
 const STREAK: u32 = 32;
@@ -72,17 +71,20 @@ impl Compressed {
     }
 }
 
-/// The memory of a compressor.
+/// The memory of a compressor, which one thread has at a time.
 struct Worker {
     table: CompressTable,
     zstd: Option<(u8, zstd::bulk::Compressor<'static>)>,
     output: Vec<u8>,
+    /// Contents in a row that did not shrink. Those of lists that other threads compress at the
+    /// same time are not among them: they tell nothing of this list.
+    streak: u32,
 }
 
 impl Worker {
     fn new(block_bytes: usize) -> Self {
         let bytes = get_maximum_output_size(block_bytes).max(zstd::compress_bound(block_bytes));
-        Self { table: CompressTable::default(), zstd: None, output: vec![0; bytes] }
+        Self { table: CompressTable::default(), zstd: None, output: vec![0; bytes], streak: 0 }
     }
 
     /// Compresses bytes, and returns the number of those that it takes; [`None`] if that fails.
@@ -111,9 +113,8 @@ pub struct Codec {
     block_bytes: usize,
     /// As many as threads have compressed at once.
     workers: Mutex<Vec<Worker>>,
-    /// Contents in a row that did not shrink.
-    streak: AtomicU32,
-    /// After this many of them, only the start of the next ones is tried.
+    /// After this many contents in a row that did not shrink, only the start of the next ones is
+    /// tried.
     max_streak: u32,
 }
 
@@ -131,27 +132,40 @@ impl Codec {
     }
 
     const fn with_streak(block_bytes: usize, max_streak: u32) -> Self {
-        Self { block_bytes, workers: Mutex::new(Vec::new()), streak: AtomicU32::new(0), max_streak }
+        Self { block_bytes, workers: Mutex::new(Vec::new()), max_streak }
     }
 
     /// Compresses the contents of a list that shrink.
     pub fn compress(&self, compression: Compression, contents: &[&[u8]]) -> Compressed {
-        let mut compressed = Compressed::default();
         if compression == Compression::Off {
-            compressed.parts.resize(contents.len(), None);
-            return compressed;
+            return Compressed { bytes: Vec::new(), parts: vec![None; contents.len()] };
         }
+        let mut worker = self.worker();
+        let compressed = self.compress_by(&mut worker, compression, contents);
+        self.workers.lock().push(worker);
+        compressed
+    }
+
+    fn worker(&self) -> Worker {
         let worker = self.workers.lock().pop();
-        let mut worker = worker.unwrap_or_else(|| Worker::new(self.block_bytes));
+        worker.unwrap_or_else(|| Worker::new(self.block_bytes))
+    }
+
+    fn compress_by(
+        &self,
+        worker: &mut Worker,
+        compression: Compression,
+        contents: &[&[u8]],
+    ) -> Compressed {
+        let mut compressed = Compressed::default();
         for content in contents {
-            let part = self.compress_one(compression, content, &mut worker).map(|length| {
+            let part = self.compress_one(compression, content, worker).map(|length| {
                 let start = compressed.bytes.len();
                 compressed.bytes.extend_from_slice(worker.output.get(..length).unwrap_or(&[]));
                 (compression.algorithm(), start..start + length)
             });
             compressed.parts.push(part);
         }
-        self.workers.lock().push(worker);
         assert_eq!(compressed.parts.len(), contents.len(), "each content was tried");
         compressed
     }
@@ -164,7 +178,7 @@ impl Codec {
         worker: &mut Worker,
     ) -> Option<usize> {
         assert_eq!(content.len(), self.block_bytes, "a whole content is compressed");
-        if self.streak.load(Ordering::Relaxed) >= self.max_streak {
+        if worker.streak >= self.max_streak {
             let (start, _) = content.split_at(content.len() / START_PART);
             let length = worker.compress(Compression::Lz4, start)?;
             if !shrinks(length, start.len()) {
@@ -173,10 +187,7 @@ impl Codec {
         }
         let length = worker.compress(compression, content);
         let length = length.filter(|length| shrinks(*length, content.len()));
-        match length {
-            Some(_) => self.streak.store(0, Ordering::Relaxed),
-            None => drop(self.streak.fetch_add(1, Ordering::Relaxed)),
-        }
+        worker.streak = if length.is_some() { 0 } else { worker.streak.saturating_add(1) };
         length
     }
 }
@@ -253,5 +264,18 @@ mod tests {
             assert_eq!(codec.compress(Compression::Lz4, &[&noise]).parts().next(), Some(None));
         }
         assert!(codec.compress(Compression::Lz4, &[&zeros]).parts().next().unwrap().is_some());
+    }
+
+    #[test]
+    fn contents_are_tried_whatever_another_thread_compresses_at_the_same_time() {
+        let (codec, mut random) = (Codec::new(4096), Random::new(5));
+        let noise = noise(&mut random, 4096);
+        let half = [&noise[..2048], &[7; 2048]].concat();
+        let list = vec![&noise[..]; 2 * STREAK as usize];
+        let mut worker = codec.worker();
+        codec.compress_by(&mut worker, Compression::Lz4, &list);
+        // The first list goes on meanwhile.
+        let second = codec.compress(Compression::Lz4, &[&half]);
+        assert!(second.parts().next().unwrap().is_some());
     }
 }
