@@ -11,6 +11,7 @@ pub(crate) struct Counters {
     batches: AtomicU64,
     requests: AtomicU64,
     overlapping: AtomicU64,
+    found: AtomicU64,
 }
 
 /// The counts at one moment.
@@ -28,6 +29,8 @@ pub struct ServerCounts {
     pub requests: u64,
     /// Batches that were executed beside the thread of their connection.
     pub overlapping: u64,
+    /// Times that requests came while their thread looked for them.
+    pub found: u64,
 }
 
 impl Counters {
@@ -53,6 +56,10 @@ impl Counters {
         self.overlapping.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn count_found(&self) {
+        self.found.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn now(&self) -> ServerCounts {
         ServerCounts {
             accepted: self.accepted.load(Ordering::Relaxed),
@@ -61,6 +68,7 @@ impl Counters {
             batches: self.batches.load(Ordering::Relaxed),
             requests: self.requests.load(Ordering::Relaxed),
             overlapping: self.overlapping.load(Ordering::Relaxed),
+            found: self.found.load(Ordering::Relaxed),
         }
     }
 }

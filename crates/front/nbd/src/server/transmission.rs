@@ -144,6 +144,9 @@ impl<'a> Transmission<'a> {
             }
             let attempt = || self.stream.read_now(room).transpose();
             let at_once = self.spin.look_if(self.is_shallow, attempt);
+            if at_once.is_some() {
+                self.counters.count_found();
+            }
             let received = at_once.unwrap_or_else(|| {
                 let received = self.stream.read(room);
                 self.spin.woken();

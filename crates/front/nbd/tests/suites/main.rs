@@ -17,6 +17,7 @@ mod late_reads;
 mod limits;
 mod long_reads;
 mod long_writes;
+mod looking;
 mod memory;
 mod overlap;
 mod panics;
