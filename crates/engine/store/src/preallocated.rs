@@ -7,8 +7,8 @@
 //! half of the present one is left.
 
 use gemelo_base::SparseBits;
+use gemelo_base::locks::Mutex;
 use gemelo_disk::Disk;
-use parking_lot::Mutex;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! Types that all gemelo crates share: sizes and durations as users write them, clocks, random
-//! numbers, sets of numbers, the monitor to which libraries report progress, the stop flag, threads
-//! that tell of their panics, and the kinds of failures.
+//! numbers, sets of numbers, the monitor to which libraries report progress, the stop flag, locks,
+//! threads that tell of their panics, and the kinds of failures.
 //!
 //! This crate does no input or output apart from reading time and random bytes, and reads of files
 //! whose errors say what is missing. It contains nothing about blocks, load or volumes.
@@ -16,6 +16,7 @@ mod daily;
 mod failure;
 pub mod huge_pages;
 pub mod live;
+pub mod locks;
 pub mod memory;
 pub mod monitor;
 pub mod panics;

@@ -2,7 +2,7 @@
 
 use super::shared::Shared;
 use crate::ContentWrite;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use gemelo_base::locks::{Condvar, Mutex};
 
 /// Wakes the thread that works ahead.
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Shared {
                 self.ahead.called.wait(&mut call);
                 continue;
             }
-            MutexGuard::unlocked(&mut call, || {
+            call.unlocked(|| {
                 if memory {
                     self.make_memory_ahead();
                 }

@@ -10,9 +10,9 @@ use crate::cache::ContentCache;
 use crate::memory::{Memory, Slot};
 use crate::{ContentWrite, Store, WriteObserver};
 use gemelo_base::Clock;
+use gemelo_base::locks::{Condvar, Mutex, MutexGuard};
 use gemelo_base::panics::{self, Panicked};
 use gemelo_format::Pbn;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ pub(super) struct Locked<'s> {
 impl Locked<'_> {
     /// Does something without the lock.
     pub(super) fn unlocked<T>(&mut self, act: impl FnOnce() -> T) -> T {
-        MutexGuard::unlocked(&mut self.guard, act)
+        self.guard.unlocked(act)
     }
 
     /// Waits for a signal without the lock.
@@ -100,7 +100,7 @@ impl Locked<'_> {
 
     /// Waits for a signal without the lock, at most this long. Returns whether none came.
     pub(super) fn wait_for(&mut self, signal: &Condvar, most: Duration) -> bool {
-        signal.wait_for(&mut self.guard, most).timed_out()
+        signal.wait_for(&mut self.guard, most)
     }
 }
 

@@ -9,8 +9,8 @@ mod reserved;
 
 use super::*;
 use crate::compare_by_reading;
+use gemelo_base::locks::{Condvar, Mutex};
 use gemelo_base::{ManualClock, random::Random};
-use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 
 const BLOCK: usize = 512;
@@ -161,7 +161,7 @@ impl Store for TestStore {
         while below.is_held {
             self.freed.wait(&mut below);
         }
-        parking_lot::MutexGuard::unlocked(&mut below, std::thread::yield_now);
+        below.unlocked(std::thread::yield_now);
         for write in writes {
             let pbn = write.pbn.number();
             below.writing.remove(&pbn);

@@ -1,7 +1,7 @@
 //! The memory of a cache, which is made ahead of need.
 
 use crate::memory::{Memory, Slot};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use gemelo_base::locks::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The memory of all shards.
@@ -50,7 +50,7 @@ impl CacheMemory {
         while !is_ending()
             && let Some(step) = memory.begin_step()
         {
-            let slots = MutexGuard::unlocked(&mut memory, || step.make());
+            let slots = memory.unlocked(|| step.make());
             memory.add_step(slots);
         }
     }

@@ -3,8 +3,8 @@
 use super::ContentCache;
 use super::shard::Shard;
 use crate::memory::Slot;
+use gemelo_base::locks::{Condvar, Mutex, MutexGuard};
 use gemelo_format::Pbn;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -3,9 +3,9 @@
 use super::OFFSET_BYTES;
 use super::image::split_form;
 use super::lz4;
+use gemelo_base::locks::Mutex;
 use gemelo_format::{Compression, PackedPlace, Pbn, SLOT_HEAD_BYTES};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
-use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::ops::Range;
 

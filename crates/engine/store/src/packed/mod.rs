@@ -22,10 +22,10 @@ use crate::{
     ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
     write_blocks,
 };
+use gemelo_base::locks::Mutex;
 use gemelo_format::{Compression, FormatError, PackedPlace, Pbn, PoolSeed, Superblock};
 pub use image::{PackedCount, packed_blocks};
 use image::{find_form, form_into};
-use parking_lot::Mutex;
 use patches::Patches;
 use reads::ReadMemory;
 use std::cell::Cell;

@@ -5,8 +5,8 @@ use super::codec::decompress;
 use super::image::{find_parts, split_form};
 use super::{block_number, invalid};
 use crate::{ContentRead, LentContent};
+use gemelo_base::locks::Mutex;
 use gemelo_format::{PackedPlace, Pbn, PoolSeed};
-use parking_lot::Mutex;
 use std::io;
 
 /// Most bytes of contents that are read together if all are at hand: their packed blocks then stay

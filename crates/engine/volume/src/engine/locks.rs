@@ -15,7 +15,8 @@
 //! variables.
 
 use super::health::{Health, PanicWatch};
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use gemelo_base::locks::{self, Mutex, MutexGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -213,7 +214,40 @@ impl<T> OrderedMutex<T> {
     }
 }
 
-/// A lock for readers and writers with a rank. A thread that waits for it never holds it already,
+/// A lock with a rank for readers and writers who hold it for microseconds.
+pub(crate) struct OrderedQuickLock<T> {
+    lock: locks::RwLock<T>,
+    place: LockPosition,
+    health: Arc<Health>,
+}
+
+/// The guard of a reader of an [`OrderedQuickLock`].
+pub(crate) type QuickRead<'a, T> = Ordered<'a, locks::RwLockReadGuard<'a, T>>;
+/// The guard of a writer of an [`OrderedQuickLock`].
+pub(crate) type QuickWrite<'a, T> = Ordered<'a, locks::RwLockWriteGuard<'a, T>>;
+
+impl<T> OrderedQuickLock<T> {
+    pub(crate) fn new(rank: Rank, health: &Arc<Health>, value: T) -> Self {
+        let place = LockPosition::new(rank, 0);
+        Self { lock: locks::RwLock::new(value), place, health: Arc::clone(health) }
+    }
+
+    #[inline]
+    pub(crate) fn read(&self) -> QuickRead<'_, T> {
+        self.place.assert_next();
+        let guard = self.lock.read();
+        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
+    }
+
+    #[inline]
+    pub(crate) fn write(&self) -> QuickWrite<'_, T> {
+        self.place.assert_next();
+        let guard = self.lock.write();
+        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
+    }
+}
+
+/// A lock with a rank for readers and writers who may hold it for long. A thread that waits for it never holds it already,
 /// because a reader that comes again waits for a writer that waits for the reader.
 pub(crate) struct OrderedRwLock<T> {
     lock: RwLock<T>,

@@ -7,7 +7,7 @@ use super::data::{ContentSpace, ContentStore, DataPath, LeftBlocks, Pin, Remembe
 use super::finder::FinderControl;
 use super::health::{Health, PanicWatch};
 use super::layout::{Cleaner, Ticker};
-use super::locks::{OrderedMutex, OrderedRead, OrderedWrite, Rank};
+use super::locks::{OrderedMutex, QuickRead, QuickWrite, Rank};
 use super::log::{JournalStats, Log, LogParts, State};
 use super::shared::VolumeSettings;
 use crate::counters::{PoolActivity, PoolCounters};
@@ -186,7 +186,7 @@ impl Engine {
     }
 
     /// The metadata, to be read.
-    pub(crate) fn state(&self) -> OrderedRead<'_, State> {
+    pub(crate) fn state(&self) -> QuickRead<'_, State> {
         self.log.read()
     }
 
@@ -198,7 +198,7 @@ impl Engine {
     }
 
     /// The metadata, to be changed by [`Log::apply`].
-    pub(super) fn state_to_change(&self) -> OrderedWrite<'_, State> {
+    pub(super) fn state_to_change(&self) -> QuickWrite<'_, State> {
         self.log.write()
     }
 

@@ -1,6 +1,6 @@
 //! The signal by which a background thread learns that it has to stop.
 
-use parking_lot::{Condvar, Mutex};
+use gemelo_base::locks::{Condvar, Mutex};
 use std::time::Duration;
 
 /// Interval at which a worker checks whether there is work.

@@ -9,6 +9,7 @@ use crate::engine::{ContentSpace, ContentStore, Engine, EngineParts, Health, Rem
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use gemelo_base::Clock;
+use gemelo_base::locks::Mutex;
 use gemelo_base::units::format_counted;
 use gemelo_format::{
     AtLoss, Commit, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS,
@@ -21,7 +22,6 @@ use gemelo_metadata::{
 use gemelo_store::{
     BufferOptions, PoolDisks, ReadCache, Store, WriteBuffer, WriteObserver, WrittenContent,
 };
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -4,12 +4,12 @@ use super::{PoolDirectory, Tuning};
 use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace, Worker};
 use crate::error::{Result, StopReason, VolumeError};
 use crate::volume::Volume;
+use gemelo_base::locks::Mutex;
 use gemelo_base::panics::Panicked;
 use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::DiskAccess;
 use gemelo_format::{Compression, DedupMode, DiskRole, Origin, Pbn};
 use gemelo_store::PoolDisks;
-use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@ use crate::common::simulated::{Fault, Simulation};
 use crate::common::{
     BLOCK, content, flush, open, options, options_with, read, trim, tuning, tuning_on_disk, write,
 };
+use gemelo_base::locks::Mutex;
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_disk::testing::DiskLayer;
@@ -12,7 +13,6 @@ use gemelo_disk::{Disk, DiskWrite, FileDisk};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
-use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use gemelo_format::Pbn;
 #[cfg(debug_assertions)]
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    owners: parking_lot::Mutex<std::collections::HashMap<Pbn, Owner>>,
+    owners: gemelo_base::locks::Mutex<std::collections::HashMap<Pbn, Owner>>,
 }
 
 #[cfg(debug_assertions)]

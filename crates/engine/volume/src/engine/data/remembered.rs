@@ -11,9 +11,9 @@
 
 use gemelo_base::Clock;
 use gemelo_base::StatTable;
+use gemelo_base::locks::Mutex;
 use gemelo_format::{Fingerprint, Fingerprinter, Pbn};
 use gemelo_store::{WriteObserver, WrittenContent};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! costs two syncs, however many wait for it.
 
 use crate::engine::locks::{Held, Rank, enter};
-use parking_lot::{Condvar, Mutex};
+use gemelo_base::locks::{Condvar, Mutex};
 use std::time::Duration;
 
 /// A leader waits at most this part of the time that the last commit took.

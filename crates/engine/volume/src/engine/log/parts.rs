@@ -9,16 +9,16 @@ use crate::counters::PoolCounters;
 use crate::engine::data::DataPath;
 use crate::engine::health::{Health, Syncs};
 use crate::engine::locks::{
-    OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank,
+    OrderedGuard, OrderedMutex, OrderedQuickLock, QuickRead, QuickWrite, Rank,
 };
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use crate::pool::Tuning;
 use gemelo_base::Clock;
+use gemelo_base::locks::Mutex;
 use gemelo_disk::Disk;
 use gemelo_format::{COPIES, DiskRole, PoolSeed, Superblock};
 use gemelo_metadata::MetadataBackend;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -33,7 +33,7 @@ pub(crate) struct Log {
     pub(super) health: Arc<Health>,
     pub(super) data: Arc<DataPath>,
     pub(super) syncs: Syncs,
-    pub(super) state: OrderedRwLock<State>,
+    pub(super) state: OrderedQuickLock<State>,
     pub(super) group: GroupCommit,
     pub(super) committer: OrderedMutex<Committer>,
     /// Held by a checkpoint, and by changes of whole volumes, which none of them may meet.
@@ -96,7 +96,7 @@ impl Log {
             counters: parts.counters,
             data: parts.data,
             syncs: Syncs::new(DiskRole::Metadata, health),
-            state: OrderedRwLock::new(Rank::State, health, State::new(backend, open)),
+            state: OrderedQuickLock::new(Rank::State, health, State::new(backend, open)),
             group: GroupCommit::default(),
             committer: OrderedMutex::new(Rank::Committer, health, committer),
             checkpointer: OrderedMutex::new(Rank::Checkpoint, health, ()),
@@ -112,12 +112,12 @@ impl Log {
     }
 
     /// The metadata, to be read.
-    pub(crate) fn read(&self) -> OrderedRead<'_, State> {
+    pub(crate) fn read(&self) -> QuickRead<'_, State> {
         self.state.read()
     }
 
     /// The metadata, to be changed by [`Self::apply`].
-    pub(crate) fn write(&self) -> OrderedWrite<'_, State> {
+    pub(crate) fn write(&self) -> QuickWrite<'_, State> {
         self.state.write()
     }
 
@@ -157,7 +157,7 @@ impl Log {
 /// A log at one instant.
 pub(crate) struct LogSnapshot<'l> {
     committer: OrderedGuard<'l, Committer>,
-    state: OrderedRead<'l, State>,
+    state: QuickRead<'l, State>,
 }
 
 impl LogSnapshot<'_> {
