@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Latency and large writes of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the
-# servers in turn. The loads are 4 KiB hot-spot writes at a fixed rate (Zipf, 1.1), 1 MiB writes at
-# depth 4, and 128 KiB writes at depth 8, all of unique contents; and the long writes of the same
-# few contents again and again. The peer has its file in the page cache then, and writes nothing to
-# the disk meanwhile. "Fresh" writes are the first ones of 1 GiB, with a flush at the end; "null" is
-# nbdkit null, which drops what it receives: what fio can send. A mode with "-aged" is the same in a
-# pool of which two thirds are in use and were overwritten at random with twice their size, and that
-# was opened twice since. About ten minutes with three rounds.
+# servers in turn. The loads are 4 KiB hot-spot writes at a fixed rate (Zipf, 1.1), 4 KiB writes of
+# eight clients with one request in flight each, 1 MiB writes at depth 4, and 128 KiB writes at
+# depth 8, all of unique contents; and the long writes of the same few contents again and again. The
+# peer has its file in the page cache then, and writes nothing to the disk meanwhile. "Fresh" writes
+# are the first ones of 1 GiB, with a flush at the end; "null" is nbdkit null, which drops what it
+# receives: what fio can send. A mode with "-aged" is the same in a pool of which two thirds are in
+# use and were overwritten at random with twice their size, and that was opened twice since. About
+# ten minutes with three rounds.
 #
 #   benches/latency.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
 #
@@ -44,6 +45,7 @@ measure() {
     load "$1" 1m-fresh 0 --bs=1m --rw=write --iodepth=4 --refill_buffers --time_based=0 --end_fsync=1
     load "$1" hot-spot "${SECONDS_LOW:-8}" --bs=4k --rw=randwrite --random_distribution=zipf:1.1 --iodepth=32 \
         --rate_iops="${RATE:-20000}" --refill_buffers
+    load "$1" clients "${SECONDS_LARGE:-3}" --bs=4k --rw=randwrite --numjobs=8 --group_reporting --refill_buffers
     load "$1" 1m "${SECONDS_LARGE:-3}" --bs=1m --rw=write --iodepth=4 --refill_buffers
     load "$1" 128k "${SECONDS_LARGE:-3}" --bs=128k --rw=write --iodepth=8 --refill_buffers
     # fio writes the contents of its first buffers again.
@@ -92,7 +94,7 @@ for server, load, *values in lines:
     figures[load, server].append([float(value) for value in values])
 median = lambda rows: [statistics.median(column) for column in zip(*rows)]
 print(f"medians of {sys.argv[2]} rounds in turn; ms; in brackets the median ratio to nbdkit of the same round")
-for load in ("1m-fresh", "hot-spot", "1m", "128k", "1m-same", "128k-same"):
+for load in ("1m-fresh", "hot-spot", "clients", "1m", "128k", "1m-same", "128k-same"):
     print(f"{load:<12}{'MB/s':>16}{'50 %':>9}{'99 %':>16}{'99.9 %':>16}{'max':>9}")
     peer = figures[load, "nbdkit"]
     for server in dict.fromkeys(line[0] for line in lines):
