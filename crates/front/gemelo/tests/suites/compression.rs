@@ -168,10 +168,7 @@ fn a_scan_predicts_the_space_in_a_pool() {
             let (share, expected) =
                 (used as f64 / physical as f64, predicted["stored_share"].as_f64().unwrap());
             eprintln!("{name}, {kind}: {share:.4} of {physical} blocks, predicted {expected:.4}");
-            // On a busy machine open blocks are written out before they are full. Contents of all
-            // sizes take up to 4 points more then.
-            let most = if name == "kinds" { 0.05 } else { 0.02 };
-            let is_near = (-0.02..most).contains(&(share - expected));
+            let is_near = (-0.02..0.02).contains(&(share - expected));
             assert!(is_near, "{name}, {kind}: {share}, not {expected}");
         }
         let text = done(&["scan", &raw, "--compression", "lz4"]);
