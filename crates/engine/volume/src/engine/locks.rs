@@ -247,8 +247,9 @@ impl<T> OrderedQuickLock<T> {
     }
 }
 
-/// A lock with a rank for readers and writers who may hold it for long. A thread that waits for it never holds it already,
-/// because a reader that comes again waits for a writer that waits for the reader.
+/// A lock with a rank for readers and writers who may hold it for long. A thread that waits for it
+/// never holds it already, because a reader that comes again waits for a writer that waits for the
+/// reader.
 pub(crate) struct OrderedRwLock<T> {
     lock: RwLock<T>,
     place: LockPosition,
