@@ -194,8 +194,15 @@ mod tests {
             (spin.window_ns, spin.rests_until_ns) = (window_ns, 0);
             assert_eq!(spin.look(|| Some(7)), Some(7));
         }
-        spin.window_ns = FIRST_NS;
-        assert_eq!(spin.look(|| None::<()>), None);
+        spin.window_ns = 100_000;
+        let (mut begun, mut late) = (None, 0);
+        let found = spin.look(|| {
+            let begun = begun.get_or_insert_with(std::time::Instant::now);
+            late += u32::from(begun.elapsed() > Duration::from_nanos(100_000));
+            None::<()>
+        });
+        assert_eq!(found, None);
+        assert!(late <= 2, "it looked {late} times after its time");
         (spin.processors, spin.rests_until_ns) = (1, 0);
         assert_eq!(spin.look(|| Some(1)), None);
         (spin.processors, spin.window_ns) = (2, u64::MAX);
