@@ -51,22 +51,30 @@ fn write_list(
     if let Err(error) = context.check_writable() {
         return pieces.iter().map(|_| Err((error.kind(), error.to_string()))).collect();
     }
-    let names: Vec<String> = pieces.iter().map(|piece| name(piece.object)).collect();
     let merged: Vec<Option<Vec<u8>>> = pieces.iter().map(|piece| merge(piece, writes)).collect();
-    let mut requests = Vec::with_capacity(pieces.len());
-    for ((piece, name), merged) in pieces.iter().zip(&names).zip(&merged) {
+    let mut bytes = pieces.iter().zip(&merged).map(|(piece, merged)| {
         let first = || piece.parts.first().map_or(&[][..], |part| slice(part, writes));
-        let bytes = merged.as_deref().unwrap_or_else(first);
-        requests.push(Request::new(name, Operation::Write { offset: piece.offset, bytes }));
-    }
+        (piece.offset, merged.as_deref().unwrap_or_else(first))
+    });
+    // Pieces of one object that follow one another cost one operation.
+    let of_objects: Vec<&[Piece]> =
+        pieces.chunk_by(|one, next| one.object == next.object).collect();
+    let names: Vec<String> =
+        of_objects.iter().flat_map(|of| of.first()).map(|piece| name(piece.object)).collect();
+    let request = |(of, name): (&&[Piece], _)| {
+        Request::new(name, Operation::Write { parts: bytes.by_ref().take(of.len()).collect() })
+    };
+    let mut requests: Vec<Request<'_>> =
+        of_objects.iter().zip(names.iter().map(String::as_str)).map(request).collect();
     objects.execute(&mut requests);
-    let judge = |request: Request<'_>| {
-        request.outcome.map_err(|error| {
+    let judge = |(request, of): (Request<'_>, &&[Piece])| {
+        let outcome: Outcome = request.outcome.map_err(|error| {
             context.lease_state.judge("write", request.object, &error);
             (kind_of(&error), text_of(&error))
-        })
+        });
+        std::iter::repeat_n(outcome, of.len())
     };
-    requests.into_iter().map(judge).collect()
+    requests.into_iter().zip(&of_objects).flat_map(judge).collect()
 }
 
 /// Executes the reads whose outcome is good so far; they end within the disk.

@@ -108,9 +108,11 @@ impl Compared {
 
     fn write(&mut self, random: &mut Random) {
         let ranges = self.ranges(random);
-        let fill = 1 + random.below(255) as u8;
-        let contents: Vec<Vec<u8>> =
-            ranges.iter().map(|range| vec![fill; (range.end - range.start) as usize]).collect();
+        let first = random.below(255);
+        let fill = |(number, range): (u64, &Range<u64>)| {
+            vec![1 + ((first + number) % 255) as u8; (range.end - range.start) as usize]
+        };
+        let contents: Vec<Vec<u8>> = (0..).zip(&ranges).map(fill).collect();
         let mut writes: Vec<DiskWrite<'_>> = ranges
             .iter()
             .zip(&contents)

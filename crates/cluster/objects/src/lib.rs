@@ -72,7 +72,7 @@ pub trait Objects: Send + Sync {
     /// # Errors
     /// Fails if the store is full.
     fn write(&self, object: &str, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.perform(object, Operation::Write { offset, bytes }).map(drop)
+        self.perform(object, Operation::write(offset, bytes)).map(drop)
     }
 
     /// Returns the length in bytes.

@@ -43,12 +43,11 @@ pub enum Operation<'a> {
         /// Result: the bytes read, fewer than the parts have at the end of the object.
         filled: usize,
     },
-    /// Writes bytes, and creates the object if it does not exist.
+    /// Writes bytes, all of them or none, and creates the object if it does not exist.
     Write {
-        /// The byte at which the write begins.
-        offset: u64,
-        /// The bytes that replace those from the offset on.
-        bytes: &'a [u8],
+        /// The byte at which each part begins, and the bytes that replace those from there on.
+        /// Later parts are written over earlier ones.
+        parts: Vec<(u64, &'a [u8])>,
     },
     /// Writes bytes at the end, and creates the object if it does not exist.
     Append {
@@ -157,6 +156,12 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub const fn read_parts(offset: u64, parts: Vec<&'a mut [u8]>) -> Self {
         Self::ReadParts { offset, parts, filled: 0 }
+    }
+
+    /// Creates a write of one part.
+    #[must_use]
+    pub fn write(offset: u64, bytes: &'a [u8]) -> Self {
+        Self::Write { parts: vec![(offset, bytes)] }
     }
 
     /// Creates a request for the values of keys.

@@ -337,6 +337,11 @@ impl Blocks {
         self.due.take(most)
     }
 
+    /// Returns the number of blocks that the next rounds have something to do for.
+    pub(crate) const fn waiting(&self) -> u64 {
+        self.candidates.len() + self.due.len()
+    }
+
     /// Returns the number of blocks that may become free soon.
     pub(crate) fn soon_free(&self) -> u64 {
         self.due.len() + self.releasing.len() as u64 + self.freed.len() as u64

@@ -6,7 +6,12 @@ use crate::places::State;
 use crate::record::{BlockState, Place, Record};
 use crate::shared::Shared;
 use gemelo_format::{Fingerprint, Pbn};
-use std::sync::atomic::Ordering;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Threads that read and compare lists of contents, where there are as many lists. The store reads
+/// for one while another takes fingerprints.
+const READERS: usize = 3;
 
 /// A block whose content another member has, and that may be borrowed.
 #[derive(Debug, Clone, Copy)]
@@ -45,44 +50,60 @@ impl<'a> Comparison<'a> {
         // They come in the order of their fingerprints, which is a random one. Copies of the same
         // data lie side by side at their home, so that in this order one request reads many.
         self.candidates.sort_unstable_by_key(|candidate| candidate.place);
-        let at_once = self.shared.contents_at_once()?;
-        let mut decided = Vec::with_capacity(self.candidates.len());
-        for candidates in self.candidates.chunks(at_once) {
-            let good = self.are_good(candidates)?;
-            assert_eq!(good.len(), candidates.len(), "each candidate is decided");
-            for (Candidate { pbn, fingerprint, place }, is_good) in candidates.iter().zip(good) {
-                let kind = if is_good {
-                    BlockState::Borrowed(*place)
-                } else {
-                    BlockState::Restored(*place)
-                };
-                decided.push((*pbn, Record { fingerprint: *fingerprint, kind }));
+        let lists: Vec<&[Candidate]> =
+            self.candidates.chunks(self.shared.contents_at_once()?).collect();
+        let (next, decided) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let decide = || {
+            while let Some(list) = lists.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let found = self.decide(list);
+                decided.lock().push(found);
             }
-        }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..lists.len().min(READERS) {
+                // If no thread starts, this one reads all of them.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, decide);
+            }
+            decide();
+        });
+        let decided = decided.into_inner().into_iter().collect::<Result<Vec<_>>>()?.concat();
+        assert_eq!(decided.len(), self.candidates.len(), "each candidate is decided");
         Ok(decided)
+    }
+
+    fn decide(&self, candidates: &[Candidate]) -> Result<Vec<(Pbn, Record)>> {
+        let good = self.are_good(candidates)?;
+        assert_eq!(good.len(), candidates.len(), "each candidate of a list is decided");
+        let decided = |(Candidate { pbn, fingerprint, place }, is_good): (&Candidate, bool)| {
+            let kind = match is_good {
+                true => BlockState::Borrowed(*place),
+                false => BlockState::Restored(*place),
+            };
+            (*pbn, Record { fingerprint: *fingerprint, kind })
+        };
+        Ok(candidates.iter().zip(good).map(decided).collect())
     }
 
     /// Returns for each candidate if the content at its home is the right one. One read of the
     /// home's content tells where the fingerprint proves it, and one of each side otherwise.
     fn are_good(&self, candidates: &[Candidate]) -> Result<Vec<bool>> {
-        let fingerprinter = self.shared.fingerprinter()?;
         let places: Vec<Place> = candidates.iter().map(|candidate| candidate.place).collect();
         let theirs = self.shared.read_places(&places)?;
-        assert_eq!(theirs.len(), candidates.len(), "each candidate's home was read");
-        let mut good: Vec<bool> = Vec::with_capacity(candidates.len());
-        for (candidate, theirs) in candidates.iter().zip(&theirs) {
+        let fingerprints = candidates.iter().map(|candidate| candidate.fingerprint);
+        let states = theirs.states(self.shared.fingerprinter()?, fingerprints);
+        assert_eq!(states.len(), candidates.len(), "each candidate's home was read");
+        let is_good = |(candidate, state): (&Candidate, State)| {
             let (home, content) = candidate.place;
             let is_there = home != self.shared.member || self.shared.blocks.read().is_kept(content);
-            let state = theirs.state(fingerprinter, candidate.fingerprint);
-            good.push(is_there && state == State::Good);
-        }
+            is_there && state == State::Good
+        };
+        let mut good: Vec<bool> = candidates.iter().zip(states).map(is_good).collect();
         if self.shared.compares.load(Ordering::Relaxed) {
             let own: Vec<Place> =
                 candidates.iter().map(|one| (self.shared.member, one.pbn)).collect();
             let ours = self.shared.read_places(&own)?;
-            assert_eq!(ours.len(), theirs.len(), "both sides were read");
-            for ((ours, theirs), is_good) in ours.iter().zip(&theirs).zip(&mut good) {
-                *is_good &= ours.outcome.is_ok() && ours.content == theirs.content;
+            for ((ours, theirs), is_good) in ours.iter().zip(theirs.iter()).zip(&mut good) {
+                *is_good &= ours.is_some() && ours == theirs;
             }
         }
         Ok(good)

@@ -141,10 +141,12 @@ impl Sharing {
         let mut healed = 0;
         for some in doubted.chunks(self.shared.contents_at_once()?) {
             let places: Vec<Place> = some.iter().map(|one| (self.shared.member, one.pbn)).collect();
-            let reads = self.shared.read_places(&places)?;
-            assert_eq!(reads.len(), some.len(), "each doubted block was read");
-            for (one, read) in some.iter().zip(&reads) {
-                let is_suspect = match read.state(self.shared.fingerprinter()?, one.fingerprint) {
+            let contents = self.shared.read_places(&places)?;
+            let fingerprints = some.iter().map(|one| one.fingerprint);
+            let states = contents.states(self.shared.fingerprinter()?, fingerprints);
+            assert_eq!(states.len(), some.len(), "each doubted block was read");
+            for (one, state) in some.iter().zip(states) {
+                let is_suspect = match state {
                     State::Good => false,
                     State::Bad => {
                         let is_healed = self.heal(pool, one)?;
@@ -170,11 +172,14 @@ impl Sharing {
         if !pool.fingerprints_prove_equality() {
             return Ok(false);
         }
-        for copy in self.shared.read_places(&one.copies)? {
-            match copy.state(self.shared.fingerprinter()?, one.fingerprint) {
-                State::Good => return Ok(pool.heal_kept(one.pbn, &copy.content)?),
-                State::Bad => {}
-                State::Unknown => return Err(unanswered()),
+        let copies = self.shared.read_places(&one.copies)?;
+        let expected = std::iter::repeat(one.fingerprint);
+        let states = copies.states(self.shared.fingerprinter()?, expected);
+        for (copy, state) in copies.iter().zip(states) {
+            match (copy, state) {
+                (Some(content), State::Good) => return Ok(pool.heal_kept(one.pbn, content)?),
+                (_, State::Good | State::Bad) => {}
+                (_, State::Unknown) => return Err(unanswered()),
             }
         }
         Ok(false)

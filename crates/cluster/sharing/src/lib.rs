@@ -24,6 +24,7 @@ mod journal;
 mod ledger;
 mod object_contents;
 mod own_blocks;
+mod pace;
 mod places;
 mod record;
 mod shared;

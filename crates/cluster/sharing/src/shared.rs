@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) fingerprinter: OnceLock<Fingerprinter>,
     /// `true` while a thread works, so that writers may wait for it.
     pub(crate) has_worker: AtomicBool,
+    /// `true` if a writer has asked for blocks that are due, and waits for them.
+    pub(crate) is_awaited: AtomicBool,
     /// Shared by writes to kept blocks, alone for giving up their own places.
     pub(crate) writing: RwLock<()>,
     /// The store of the open pool, without foreign contents and without a buffer.
@@ -75,6 +77,7 @@ impl Shared {
             compares: AtomicBool::new(compares),
             fingerprinter: OnceLock::new(),
             has_worker: AtomicBool::new(false),
+            is_awaited: AtomicBool::new(false),
             writing: RwLock::new(()),
             below: Mutex::new(None),
             cache: Mutex::new(None),

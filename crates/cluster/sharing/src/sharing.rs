@@ -451,10 +451,16 @@ impl Sharing {
         ))
     }
 
-    /// Returns whether writers may wait for the next round.
+    /// Returns whether somebody waits for the next round: the pool for contents that it wants to
+    /// move, or, since the last call, a writer for blocks that are due.
     pub(crate) fn has_urgent_work(&self) -> bool {
-        let blocks = self.shared.blocks.read();
-        blocks.has_wanted() || blocks.figures().due > 0
+        let is_awaited = self.shared.is_awaited.swap(false, Ordering::Relaxed);
+        is_awaited || self.shared.blocks.read().has_wanted()
+    }
+
+    /// Returns the number of blocks for which the next rounds have something to do.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.shared.blocks.read().waiting()
     }
 
     /// Returns counts of the member's blocks.

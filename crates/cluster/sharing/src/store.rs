@@ -278,10 +278,12 @@ impl FreeVeto for LedgerVeto {
 
     fn due_blocks(&self) -> u64 {
         // Without a worker nothing would end the wait of a writer.
-        match self.shared.has_worker.load(Ordering::Relaxed) {
-            true => self.shared.blocks.read().soon_free(),
-            false => 0,
+        if !self.shared.has_worker.load(Ordering::Relaxed) {
+            return 0;
         }
+        let due = self.shared.blocks.read().soon_free();
+        self.shared.is_awaited.fetch_or(due > 0, Ordering::Relaxed);
+        due
     }
 
     fn is_kept(&self, pbn: Pbn) -> bool {

@@ -1,7 +1,8 @@
 //! The background thread that shares the contents of an open pool.
 
 use crate::Sharing;
-use gemelo_base::{StopFlag, panics, with_causes};
+use crate::pace::{Business, pause_after};
+use gemelo_base::{Clock, StopFlag, SystemClock, panics, with_causes};
 use gemelo_volume::Pool;
 use parking_lot::Mutex;
 use std::io;
@@ -40,20 +41,28 @@ impl SharingWorker {
         let stopping = Arc::clone(&pool);
         let work = move || {
             let mut has_failed = false;
+            let mut business = Business::default();
             while !stopped.is_raised() && may_work() {
+                let (round, took) = timed(|| worked.work(&pool));
                 // A failure repeats, unless it has passed by the next round.
-                let round = worked.work(&pool);
                 *noted.lock() = match &round {
                     Err(error) => Some(with_causes(error)),
                     Ok(_) => worked.damage_text(),
                 };
                 has_failed = round.is_err();
-                let pause = match &round {
-                    Ok(round) if round.is_idle() => worked.options.idle_pause,
-                    Ok(_) => continue,
-                    Err(_) => FAILED_PAUSE,
-                };
-                wait(&stopped, pause, || !has_failed && worked.has_urgent_work());
+                match round {
+                    Ok(round) if round.is_idle() => {
+                        wait(&stopped, worked.options.idle_pause, || worked.has_urgent_work());
+                    }
+                    Ok(_) if business.look(pool.traffic()) => {
+                        let pause = pause_after(took, worked.waiting(), pool.free_blocks());
+                        wait(&stopped, pause, || {
+                            worked.has_urgent_work() || !business.look(pool.traffic())
+                        });
+                    }
+                    Ok(_) => {}
+                    Err(_) => wait(&stopped, FAILED_PAUSE, || false),
+                }
             }
             if has_failed && may_work() {
                 // If this fails too, the next process that serves the member settles it.
@@ -73,8 +82,15 @@ impl SharingWorker {
     }
 }
 
+/// Executes a function, and returns how long it took as well.
+fn timed<T>(function: impl FnOnce() -> T) -> (T, Duration) {
+    let clock = SystemClock::new();
+    let result = function();
+    (result, Duration::from_nanos(clock.now_ns()))
+}
+
 /// Waits, but no longer than until the flag is raised, or until there is something to do.
-fn wait(stop: &StopFlag, span: Duration, is_due: impl Fn() -> bool) {
+fn wait(stop: &StopFlag, span: Duration, mut is_due: impl FnMut() -> bool) {
     let mut rest = span;
     while !stop.is_raised() && !rest.is_zero() {
         let step = rest.min(POLL_INTERVAL);

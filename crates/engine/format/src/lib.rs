@@ -46,7 +46,7 @@ pub use packed::{
     Compression, MAX_PACKED_BLOCK_BYTES, PACKED_MAGIC, PACKED_TABLE_BYTES, PackedPlace,
     SLOT_HEAD_BYTES, SPANNING_SLOT, SlotHead, StoreKind, WHOLE_SLOT, slot_offset,
 };
-pub use regions::{COPIES, MAX_DAMAGED_BYTES, Reading, Regions, SlotPage, read_slot};
+pub use regions::{COPIES, MAX_DAMAGED_BYTES, Reading, Regions, RingPiece, SlotPage, read_slot};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{
     BUCKET_ENTRIES, DIRECTORY_ENTRIES, MAX_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part, StoreTable,

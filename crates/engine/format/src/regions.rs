@@ -1,8 +1,10 @@
 //! The places on the metadata disk. Everything there is kept twice, with the copies so far apart
 //! that one damaged run leaves one of them.
 //!
-//! The heads lie at fixed places, so that a superblock is found without knowing anything else. The
-//! two rings, and the two copies of each slot, have at least a group of slots between them.
+//! The pages have numbers, and the place of each copy follows from the number: first copies take
+//! the first half of each 4 MiB of the disk, and second ones the other half. A store of objects of
+//! that length therefore writes both copies in one operation. The heads come first, so that a
+//! superblock is found without knowing anything else; then the journal, and then the slots.
 
 use super::{NodeRef, PAGE_BYTES, Page, PoolSeed, Slot};
 use crate::DiskRole;
@@ -17,12 +19,14 @@ pub const COPIES: usize = 2;
 pub const MAX_DAMAGED_BYTES: u64 = 1 << 20;
 /// Pages of a head: the superblock, two roots and a flush mark.
 const HEAD_PAGES: u64 = 4;
-/// Slots of a group. The first copies of a group lie side by side, and so do the second ones.
-const GROUP_SLOTS: u64 = 272;
+/// Pages whose first copies lie side by side. Their second copies follow, also side by side.
+const STRETCH_PAGES: u64 = 512;
+/// Slots that a new pool overwrites.
+const FIRST_SLOTS: u64 = 272;
 const PAGE: u64 = PAGE_BYTES as u64;
 
 const _: () = assert!(
-    GROUP_SLOTS * PAGE >= MAX_DAMAGED_BYTES + PAGE,
+    STRETCH_PAGES * PAGE >= MAX_DAMAGED_BYTES + PAGE,
     "a damaged run that touches the first copy of a page ends before the second one"
 );
 
@@ -39,73 +43,98 @@ pub(crate) enum HeadPage {
 
 /// Returns the byte offsets of both copies of a page of the head.
 pub(crate) const fn head_offsets(page: HeadPage) -> [u64; COPIES] {
-    let number = match page {
+    copies_of(match page {
         HeadPage::Superblock => 0,
         HeadPage::Root { is_odd } => 1 + is_odd as u64,
         HeadPage::FlushMark => 3,
-    };
-    [number * PAGE, (HEAD_PAGES + GROUP_SLOTS + number) * PAGE]
+    })
 }
 
-/// The places on the metadata disk of a pool. They follow from the length of its rings.
+/// Returns the byte offsets of both copies of a page.
+const fn copies_of(page: u64) -> [u64; COPIES] {
+    let (stretch, within) = (page / STRETCH_PAGES, page % STRETCH_PAGES);
+    let first = stretch * STRETCH_PAGES * COPIES as u64 + within;
+    [first * PAGE, (first + STRETCH_PAGES) * PAGE]
+}
+
+/// Cuts a range of pages at the borders of stretches.
+fn stretches(pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let mut next = pages.start;
+    std::iter::from_fn(move || {
+        let begin = next;
+        next = (begin / STRETCH_PAGES + 1).saturating_mul(STRETCH_PAGES).min(pages.end);
+        (begin < pages.end).then_some(begin..next)
+    })
+}
+
+/// The places on the metadata disk of a pool. They follow from the length of its journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Regions {
     ring_pages: u64,
 }
 
+/// A range of bytes of the journal whose copies lie side by side each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RingPiece {
+    /// The bytes, from the beginning of the range that was cut.
+    pub bytes: Range<usize>,
+    /// The byte offsets of both copies on the disk.
+    pub offsets: [u64; COPIES],
+}
+
 impl Regions {
-    /// Returns the places of a pool with rings of this many pages.
+    /// Returns the places of a pool whose journal has this many pages.
     #[must_use]
     pub const fn new(ring_pages: u64) -> Self {
         Self { ring_pages }
     }
 
-    /// Returns the length of each ring in bytes.
+    /// Returns the length of the journal in bytes.
     #[must_use]
     pub const fn ring_bytes(self) -> u64 {
         self.ring_pages * PAGE
     }
 
-    /// Returns the byte offsets of the two rings of the journal.
-    #[must_use]
-    pub const fn rings(self) -> [u64; COPIES] {
-        let first = 2 * HEAD_PAGES + GROUP_SLOTS;
-        [first * PAGE, (first + self.ring_pages + GROUP_SLOTS) * PAGE]
+    /// Cuts a range of the journal into pieces. Offset and length are whole pages.
+    pub fn ring(self, offset: u64, length: usize) -> impl Iterator<Item = RingPiece> {
+        let end = offset + length as u64;
+        assert!(
+            end <= self.ring_bytes() && offset.is_multiple_of(PAGE) && end.is_multiple_of(PAGE),
+            "{length} bytes from {offset} are pages of the journal"
+        );
+        let first = HEAD_PAGES + offset / PAGE;
+        stretches(first..first + (length as u64) / PAGE).map(move |pages| {
+            let bytes = [pages.start, pages.end].map(|page| (page - first) as usize * PAGE_BYTES);
+            RingPiece { bytes: bytes[0]..bytes[1], offsets: copies_of(pages.start) }
+        })
     }
 
-    /// Returns the end, in bytes, of what a new pool overwrites: heads, rings, and the first group
-    /// of slots.
+    /// Returns the end, in bytes, of what a new pool overwrites: heads, journal, and the first
+    /// slots.
     #[must_use]
     pub const fn fixed_bytes(self) -> u64 {
-        (2 * HEAD_PAGES + 2 * GROUP_SLOTS + 2 * self.ring_pages) * PAGE
+        let [_, last] = copies_of(self.first_slot() + FIRST_SLOTS - 1);
+        last + PAGE
     }
 
     /// Returns the byte offsets of both copies of a slot.
     #[must_use]
     pub const fn slot(self, slot: Slot) -> [u64; COPIES] {
-        let index = (slot.number() - 1) as u64;
-        let (group, within) = (index / GROUP_SLOTS, index % GROUP_SLOTS);
-        let starts = self.group(group);
-        [(starts[0] + within) * PAGE, (starts[1] + within) * PAGE]
+        copies_of(self.first_slot() + slot.number() as u64 - 1)
     }
 
-    /// Returns the pages at which the first and the second copies of a group begin.
-    const fn group(self, group: u64) -> [u64; COPIES] {
-        if group == 0 {
-            return [HEAD_PAGES, 2 * HEAD_PAGES + GROUP_SLOTS + self.ring_pages];
-        }
-        let first = self.fixed_bytes() / PAGE + (group - 1) * 2 * GROUP_SLOTS;
-        [first, first + GROUP_SLOTS]
+    /// The page of slot 1.
+    const fn first_slot(self) -> u64 {
+        HEAD_PAGES + self.ring_pages
     }
 
     /// Returns the ranges of bytes of both copies of slots, given by their indices from 0.
     pub fn slot_ranges(self, slots: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         assert!(slots.start <= slots.end, "slots {slots:?} are a range");
-        let groups = slots.start / GROUP_SLOTS..slots.end.div_ceil(GROUP_SLOTS);
-        groups.flat_map(move |group| {
-            let first = (group * GROUP_SLOTS).max(slots.start) % GROUP_SLOTS;
-            let count = slots.end.min((group + 1) * GROUP_SLOTS) - (group * GROUP_SLOTS + first);
-            self.group(group).map(|start| (start + first) * PAGE..(start + first + count) * PAGE)
+        let first = self.first_slot();
+        stretches(first + slots.start..first + slots.end).flat_map(|pages| {
+            let bytes = (pages.end - pages.start) * PAGE;
+            copies_of(pages.start).map(|start| start..start + bytes)
         })
     }
 }
@@ -228,31 +257,51 @@ mod tests {
             HeadPage::FlushMark,
         ];
         let heads = head.map(head_offsets).map(|pair| pair.map(page));
-        let rings = regions.rings().map(|start| start..start + regions.ring_bytes());
+        let rings = regions
+            .ring(0, regions.ring_bytes() as usize)
+            .map(|piece| piece.offsets.map(|start| start..start + piece.bytes.len() as u64));
         let slots = (1..=slots).map(|number| regions.slot(Slot::new(number).unwrap()).map(page));
-        heads.into_iter().chain([rings]).chain(slots).collect()
+        heads.into_iter().chain(rings).chain(slots).collect()
     }
 
     #[test]
     fn no_two_places_overlap_and_none_is_left_out() {
         for ring_pages in [1, 8, 100, 1000] {
+            // All stretches are full.
+            let slots = 3 * STRETCH_PAGES - HEAD_PAGES - ring_pages;
             let mut all: Vec<Range<u64>> =
-                pairs(ring_pages, 3 * GROUP_SLOTS as u32).into_iter().flatten().collect();
+                pairs(ring_pages, slots as u32).into_iter().flatten().collect();
             all.sort_unstable_by_key(|range| range.start);
             assert_eq!(all.first().map(|first| first.start), Some(0));
-            assert!(all.is_sorted_by(|a, b| a.end == b.start), "rings of {ring_pages} pages");
+            assert!(all.is_sorted_by(|a, b| a.end == b.start), "{ring_pages} pages of journal");
         }
     }
 
     #[test]
-    fn a_damaged_run_never_touches_both_copies() {
+    fn a_damaged_run_never_touches_both_copies_and_an_object_of_a_member_has_both() {
         for ring_pages in [1, 8, 1000] {
-            for [first, second] in pairs(ring_pages, 3 * GROUP_SLOTS as u32) {
+            for [first, second] in pairs(ring_pages, 3 * FIRST_SLOTS as u32) {
                 // The run that ends with the last byte between both, and begins in the first copy.
-                let between = second.start - first.end;
+                let between = second.start - (first.start + PAGE);
                 assert!(between + 2 > MAX_DAMAGED_BYTES, "{first:?} and {second:?}");
+                let object = |at: u64| at / (4 << 20);
+                assert_eq!(object(first.start), object(second.end - 1));
             }
         }
+    }
+
+    #[test]
+    fn pieces_of_the_journal_make_up_a_range_of_it() {
+        let regions = Regions::new(2 * STRETCH_PAGES);
+        let begin = (STRETCH_PAGES - HEAD_PAGES - 1) * PAGE;
+        let pieces: Vec<RingPiece> = regions.ring(begin, 3 * PAGE_BYTES).collect();
+        let stretch = STRETCH_PAGES * PAGE;
+        let expected = [
+            RingPiece { bytes: 0..PAGE_BYTES, offsets: [stretch - PAGE, 2 * stretch - PAGE] },
+            RingPiece { bytes: PAGE_BYTES..3 * PAGE_BYTES, offsets: [2 * stretch, 3 * stretch] },
+        ];
+        assert_eq!(pieces, expected);
+        assert_eq!(regions.ring(begin, 0).count(), 0);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use crate::error::{Result, VolumeError};
 use crate::marker::{DueMark, Marker};
 use gemelo_disk::{Disk, DiskWrite};
 use gemelo_format::{
-    COMMIT_HEADER_BYTES, COPIES, CommitHeader, DiskRole, FlushMarks, LastCommit, NewCommit,
-    PAGE_BYTES, PoolSeed, Regions, Replayed, Root, Superblock, build_commit,
+    COMMIT_HEADER_BYTES, CommitHeader, DiskRole, FlushMarks, LastCommit, NewCommit, PAGE_BYTES,
+    PoolSeed, Regions, Replayed, RingPiece, Root, Superblock, build_commit,
 };
 use std::io;
 
@@ -119,9 +119,11 @@ impl Journal {
             .ok_or(VolumeError::NoSpace { disk: DiskRole::Metadata })?;
         let due = self.marker.due(durable, now_ns);
         let mark = due.as_ref().map(|due| DiskWrite::new(due.offset, due.page.as_slice()));
-        let mut writes: Vec<_> = self.copies(at, commit).into_iter().chain(mark).collect();
+        let mut writes = self.copies(at, commit);
+        let of_commit = writes.len();
+        writes.extend(mark);
         disk.write_many(&mut writes);
-        let marked = writes.split_off(COPIES);
+        let marked = writes.split_off(of_commit);
         // A mark that cannot be written is left out.
         let is_marked = marked.iter().any(|write| write.outcome.is_ok());
         let written: io::Result<()> = writes.into_iter().try_for_each(|write| write.outcome);
@@ -136,14 +138,16 @@ impl Journal {
             .map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 
-    fn copies<'c>(&self, at: u64, commit: &'c [u8]) -> [DiskWrite<'c>; COPIES] {
-        assert!(
-            commit.len().is_multiple_of(PAGE_BYTES) && !commit.is_empty(),
-            "a commit of {} bytes is whole pages",
-            commit.len()
-        );
-        assert!(at + commit.len() as u64 <= self.ring_bytes(), "a commit at {at} ends in the ring");
-        self.regions.rings().map(|start| DiskWrite::new(start + at, commit))
+    fn copies<'c>(&self, at: u64, commit: &'c [u8]) -> Vec<DiskWrite<'c>> {
+        assert!(!commit.is_empty(), "a commit has bytes");
+        let mut rest = commit;
+        let pieces =
+            self.regions.ring(at, commit.len()).flat_map(|RingPiece { bytes, offsets }| {
+                let (piece, behind) = rest.split_at(bytes.len());
+                rest = behind;
+                offsets.map(|offset| DiskWrite::new(offset, piece))
+            });
+        pieces.collect()
     }
 
     /// Takes back a commit of this length, which was written and not counted. It is in the journal

@@ -28,7 +28,7 @@ pub use engine::{
 };
 pub use error::{StopReason, VolumeError};
 pub use gemelo_metadata::{CacheStats, IndexSampling, Needs, about_backend};
-pub use load::{LoadStat, OperationKind, OperationStat};
+pub use load::{LoadStat, OperationKind, OperationStat, Traffic};
 pub use pool::{
     ChosenBackend, DamagedContent, FindEstimate, FullPool, LossChoice, NewPool, Pool,
     PoolDirectory, PoolOptions, PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost,

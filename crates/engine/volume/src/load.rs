@@ -154,6 +154,15 @@ impl Load {
     }
 }
 
+/// The requests of a pool, as those see them that leave them time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Requests that are under way.
+    pub in_flight: u64,
+    /// Requests that have ended so far. Fewer if a volume was removed.
+    pub ended: u64,
+}
+
 /// Figures of a volume's load since the pool was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, StatTable)]
 #[stat(gauge)]

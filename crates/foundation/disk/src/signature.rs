@@ -11,7 +11,7 @@ use std::io;
 
 /// The byte at which the metadata disk of a pool has the second copy of its first mark: the first
 /// MiB may be damaged.
-pub const FAR_POOL_MARK_BYTE: u64 = 276 * 4096;
+pub const FAR_POOL_MARK_BYTE: u64 = 512 * 4096;
 const POOL_MARK: &[u8] = b"GEMELOSB";
 const POOL_NAME: &str = "the metadata of a pool";
 

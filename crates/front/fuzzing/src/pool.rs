@@ -61,8 +61,10 @@ impl Sample {
 
     fn read_journal(&mut self) {
         let regions = self.superblock.regions();
-        let [start, _] = regions.rings();
-        for offset in (0..regions.ring_bytes() as usize).step_by(PAGE_BYTES) {
+        // It is in one piece.
+        let Some(ring) = regions.ring(0, regions.ring_bytes() as usize).next() else { return };
+        let [start, _] = ring.offsets;
+        for offset in (0..ring.bytes.len()).step_by(PAGE_BYTES) {
             let Some(bytes) = self.metadata.get(start as usize + offset..) else { continue };
             let Some(header) = CommitHeader::decode(bytes, self.seed) else { continue };
             let payload =
@@ -148,7 +150,9 @@ impl Sample {
         commit.extend_from_slice(payload);
         let (number, generation) = (self.next_commit, self.root.generation);
         build_commit(&mut commit, NewCommit { number, generation, order }, self.seed);
-        for start in self.superblock.regions().rings() {
+        let regions = self.superblock.regions();
+        let ring = regions.ring(0, regions.ring_bytes() as usize).next();
+        for start in ring.into_iter().flat_map(|ring| ring.offsets) {
             put(&mut metadata, start as usize + self.head, &commit);
         }
         metadata

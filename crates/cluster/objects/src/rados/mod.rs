@@ -98,7 +98,7 @@ impl Rados {
                 let what = ReadWhat::Range(c_text(range.after), c_text(range.prefix), limit);
                 return InFlight::read(&self.pool, &name, what);
             }
-            Operation::Write { offset, bytes } => WriteWhat::Bytes(*offset, bytes),
+            Operation::Write { parts } => WriteWhat::Parts(parts),
             Operation::Append { bytes } => WriteWhat::Append(bytes),
             Operation::Zero { offset, length } => WriteWhat::Zero(*offset, *length),
             Operation::Truncate { length } => WriteWhat::Truncate(*length),

@@ -7,7 +7,7 @@ use crate::{Holder, Instance, KeyPage, ObjectError, Operation, Result, Update};
 #[derive(Debug, Clone)]
 pub(super) enum Call {
     Read { offset: u64, length: usize },
-    Write { offset: u64, bytes: Vec<u8> },
+    Write(Vec<(u64, Vec<u8>)>),
     Append(Vec<u8>),
     Zero { offset: u64, length: u64 },
     Truncate(u64),
@@ -47,8 +47,9 @@ impl Call {
                 let length = parts.iter().map(|part| part.len()).sum();
                 Self::Read { offset: *offset, length }
             }
-            Operation::Write { offset, bytes } => {
-                Self::Write { offset: *offset, bytes: bytes.to_vec() }
+            Operation::Write { parts } => {
+                let part = |(offset, bytes): &(u64, &[u8])| (*offset, bytes.to_vec());
+                Self::Write(parts.iter().map(part).collect())
             }
             Operation::Append { bytes } => Self::Append(bytes.to_vec()),
             Operation::Zero { offset, length } => Self::Zero { offset: *offset, length: *length },
@@ -68,7 +69,7 @@ impl Call {
 
     /// Returns whether a missing object is created by this call.
     pub(super) const fn creates_object(&self) -> bool {
-        matches!(self, Self::Write { .. } | Self::Append(_) | Self::Lock { renews: false, .. })
+        matches!(self, Self::Write(_) | Self::Append(_) | Self::Lock { renews: false, .. })
     }
 
     /// Returns the answer if the object does not exist.
@@ -86,7 +87,8 @@ impl Call {
     /// Returns the most bytes that the call adds to the store.
     pub(super) fn added_bytes(&self, key_overhead_bytes: u64) -> u64 {
         match self {
-            Self::Write { bytes, .. } | Self::Append(bytes) => bytes.len() as u64,
+            Self::Write(parts) => parts.iter().map(|(_, bytes)| bytes.len() as u64).sum(),
+            Self::Append(bytes) => bytes.len() as u64,
             Self::Update(update) => {
                 let of = |(key, value): &(String, Vec<u8>)| {
                     key_overhead_bytes + (key.len() + value.len()) as u64

@@ -176,8 +176,14 @@ impl Object {
     fn bytes_or_keys(&mut self, call: Call) -> Answer {
         match call {
             Call::Read { offset, length } => Answer::Bytes(self.read(offset, length)),
-            Call::Write { offset, bytes } => self.write(offset as usize, &bytes),
-            Call::Append(bytes) => self.write(self.bytes.len(), &bytes),
+            Call::Write(parts) => {
+                parts.iter().for_each(|(offset, bytes)| self.write(*offset as usize, bytes));
+                Answer::Done
+            }
+            Call::Append(bytes) => {
+                self.write(self.bytes.len(), &bytes);
+                Answer::Done
+            }
             Call::Zero { offset, length } => {
                 let end = (offset.saturating_add(length) as usize).min(self.bytes.len());
                 let begin = (offset as usize).min(end);
@@ -207,7 +213,7 @@ impl Object {
         self.bytes.get(begin..end).unwrap_or_default().to_vec()
     }
 
-    fn write(&mut self, offset: usize, bytes: &[u8]) -> Answer {
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
@@ -215,7 +221,6 @@ impl Object {
         if let Some(range) = self.bytes.get_mut(offset..end) {
             range.copy_from_slice(bytes);
         }
-        Answer::Done
     }
 
     fn list_keys(&self, after: &str, prefix: &str, limit: usize) -> KeyPage {

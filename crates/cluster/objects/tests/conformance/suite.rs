@@ -46,6 +46,9 @@ fn bytes_are_written_and_read(store: &dyn Client) {
     assert_eq!(&beyond[..2], b"ef");
     assert_eq!(store.read("bytes", 100, &mut beyond).unwrap(), 0);
     bytes_are_read_to_several_places(store);
+    let parts = vec![(6, &b"xyz"[..]), (1, b"12"), (8, b"Z!")];
+    store.perform("bytes", Operation::Write { parts }).unwrap();
+    assert_eq!(content(store, "bytes"), b"\x0012\0abxyZ!");
 }
 
 /// The places lie side by side in memory, or do not, or lie in another order.
@@ -100,7 +103,7 @@ fn missing_objects_are_named(store: &dyn Client) {
 fn a_list_of_requests_has_an_outcome_each(store: &dyn Client) {
     let names: Vec<String> = (0..200).map(|number| format!("many.{number}")).collect();
     let contents: Vec<Vec<u8>> = (0..200).map(|number| vec![number as u8; 64]).collect();
-    let write = |(name, bytes)| Request::new(name, Operation::Write { offset: 0, bytes });
+    let write = |(name, bytes)| Request::new(name, Operation::write(0, bytes));
     let contents_of = contents.iter().map(Vec::as_slice);
     let mut requests: Vec<_> =
         names.iter().map(String::as_str).zip(contents_of).map(write).collect();

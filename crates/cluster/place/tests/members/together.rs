@@ -5,7 +5,7 @@ use gemelo_base::StopFlag;
 use gemelo_objects::{KeyRange, Objects};
 use gemelo_place::{DomainCheck, PlaceError, Use};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -94,4 +94,37 @@ fn working_off_ends_under_load() {
     assert!((2..MAX_WRITTEN / 4).contains(&changes), "{changes} changes of the index");
     process.store.before_index.lock().take();
     Arc::into_inner(placed).unwrap().close().unwrap();
+}
+
+/// The time that each change of the index takes in the next test.
+const SLOW_CHANGE: Duration = Duration::from_millis(20);
+/// Long against a round and the pause after it.
+const LOADED: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_busy_member_shares_in_a_bounded_part_of_the_time() {
+    let domain = Domain::new();
+    let process = domain.process();
+    process.filled("one", 1..=8).close().unwrap();
+    let changes = Arc::new(AtomicU32::new(0));
+    let counting = Arc::clone(&changes);
+    *process.store.before_index.lock() = Some(Box::new(move || {
+        counting.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(SLOW_CHANGE);
+    }));
+    let placed = process.open("one", Use::Hold, true).unwrap();
+    let began = Instant::now();
+    for id in 100.. {
+        write(&placed, id % BLOCKS, id);
+        placed.pool().flush().unwrap();
+        if began.elapsed() >= LOADED {
+            break;
+        }
+    }
+    let changing = SLOW_CHANGE * changes.load(Ordering::Relaxed);
+    let published = placed.sharing_stat().unwrap().counts.published;
+    assert!(published > 8, "nothing that was written under load is published");
+    assert!(changing < began.elapsed() / 4, "{changing:?} of {:?}", began.elapsed());
+    process.store.before_index.lock().take();
+    placed.close().unwrap();
 }

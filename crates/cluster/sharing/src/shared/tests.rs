@@ -401,3 +401,19 @@ fn a_block_is_free_when_the_ledger_has_forgotten_the_intent() {
     let (_, in_flight) = Ledger::load(objects, clock, MEMBER, |_, _| {}).unwrap();
     assert!(in_flight.is_empty());
 }
+
+/// The thread that shares would otherwise pause for seconds while a writer waits for blocks.
+#[test]
+fn a_writer_that_finds_blocks_due_is_known_to_wait() {
+    let (member, _calls) = member();
+    let veto = LedgerVeto { shared: Arc::clone(&member.shared) };
+    let asked = || (veto.due_blocks(), member.shared.is_awaited.load(Ordering::Relaxed));
+    member.keep(pbn(1), BlockState::Published);
+    member.shared.has_worker.store(true, Ordering::Relaxed);
+    assert_eq!(asked(), (0, false), "nothing is due");
+    assert!(veto.keep(pbn(1)));
+    member.shared.has_worker.store(false, Ordering::Relaxed);
+    assert_eq!(asked(), (0, false), "nobody would release it");
+    member.shared.has_worker.store(true, Ordering::Relaxed);
+    assert_eq!(asked(), (1, true));
+}

@@ -160,7 +160,7 @@ impl ObjectDisk {
         self.execute_changes(&|| {
             let request = |((_, within, range), name): (&(u64, u64, Range<usize>), _)| {
                 let bytes = &bytes[range.clone()];
-                Request::new(name, Operation::Write { offset: *within, bytes })
+                Request::new(name, Operation::write(*within, bytes))
             };
             parts.iter().zip(names.iter().map(String::as_str)).map(request).collect()
         })

@@ -5,7 +5,7 @@ use super::{GivenUp, decode_payload};
 use crate::error::{FormatError, Result};
 use crate::{
     COMMIT_HEADER_BYTES, COPIES, Commit, CommitHeader, DiskRole, MAX_DAMAGED_BYTES, PAGE_BYTES,
-    PoolSeed, Reading, Regions,
+    PoolSeed, Reading, Regions, RingPiece,
 };
 use gemelo_disk::Disk;
 use std::cell::RefCell;
@@ -149,21 +149,28 @@ impl Ring<'_> {
     /// Reads whole pages. Pages that the disk cannot read are noted, and are zeros, which fit no
     /// checksum.
     fn read_pages(&self, at: RingPage, buffer: &mut [u8]) -> Result<()> {
-        let [first, second] = self.regions.rings();
-        let start = if at.ring == 0 { first } else { second };
-        assert!(
-            at.offset + buffer.len() as u64 <= self.regions.ring_bytes(),
-            "{} bytes from {} are in the ring",
-            buffer.len(),
-            at.offset
-        );
-        if self.disk.read_at(start + at.offset, buffer).is_ok() {
+        let mut rest = buffer;
+        for RingPiece { bytes, offsets: [first, second] } in
+            self.regions.ring(at.offset, rest.len())
+        {
+            let (piece, behind) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+            rest = behind;
+            let offset = at.offset + bytes.start as u64;
+            let start = if at.ring == 0 { first } else { second };
+            self.read_piece(RingPage { offset, ..at }, start, piece)?;
+        }
+        Ok(())
+    }
+
+    /// Reads pages that lie side by side, from this byte of the disk on.
+    fn read_piece(&self, at: RingPage, start: u64, buffer: &mut [u8]) -> Result<()> {
+        if self.disk.read_at(start, buffer).is_ok() {
             return Ok(());
         }
-        for (page, offset) in buffer.chunks_mut(PAGE_BYTES).zip((at.offset..).step_by(PAGE_BYTES)) {
-            let Err(error) = self.disk.read_at(start + offset, page) else { continue };
+        for (page, within) in buffer.chunks_mut(PAGE_BYTES).zip((0..).step_by(PAGE_BYTES)) {
+            let Err(error) = self.disk.read_at(start + within, page) else { continue };
             let mut unreadable = self.unreadable.borrow_mut();
-            unreadable.pages.insert(RingPage { ring: at.ring, offset });
+            unreadable.pages.insert(RingPage { ring: at.ring, offset: at.offset + within });
             // Commits beyond the end of the disk are lost. The search for them costs no time.
             let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
             if !is_end && unreadable.pages.len() > MAX_UNREADABLE_PAGES {

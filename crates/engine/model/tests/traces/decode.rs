@@ -3,7 +3,7 @@
 use gemelo_base::random::mix_pair;
 use gemelo_format::{
     self as format, COMMIT_HEADER_BYTES, Checksum, CommitHeader, DedupMode, Fingerprinter,
-    PoolSeed, Superblock, VolumeId,
+    PoolSeed, RingPiece, Superblock, VolumeId,
 };
 use gemelo_model::{Cell, Change, Content, Fingerprint, Mode, Pbn};
 use std::collections::HashMap;
@@ -66,8 +66,11 @@ impl Decoder {
     /// The changes of the commit that begins at an offset of the metadata disk, if one does.
     pub fn commit(&mut self, offset: u64, bytes: &[u8]) -> Option<Vec<Change>> {
         let regions = self.superblock.regions();
-        let [first, _] = regions.rings();
-        if !(first..first + regions.ring_bytes()).contains(&offset) {
+        let ring = regions.ring(0, regions.ring_bytes() as usize);
+        let has = |piece: RingPiece| {
+            (piece.offsets[0]..piece.offsets[0] + piece.bytes.len() as u64).contains(&offset)
+        };
+        if !ring.into_iter().any(has) {
             return None;
         }
         let header = CommitHeader::decode(bytes, self.seed)?;

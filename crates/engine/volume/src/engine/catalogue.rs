@@ -5,7 +5,7 @@ use super::health::Health;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRwLock, Rank};
 use crate::counters::VolumeStat;
 use crate::error::{Result, VolumeError};
-use crate::load::LoadStat;
+use crate::load::{LoadStat, Traffic};
 use gemelo_format::{MAX_NAME_BYTES, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,9 +75,14 @@ impl Catalogue {
         self.listed.read().names.clone()
     }
 
-    /// Calls with each volume. The caller takes no lock meanwhile.
-    pub(super) fn for_each(&self, mut each: impl FnMut(&VolumeShared)) {
-        self.listed.read().names.values().for_each(|volume| each(volume));
+    /// The requests of all volumes.
+    pub(super) fn traffic(&self) -> Traffic {
+        let mut traffic = Traffic::default();
+        for volume in self.listed.read().names.values() {
+            traffic.in_flight += volume.load().in_flight();
+            traffic.ended += volume.load().requests();
+        }
+        traffic
     }
 
     /// The activity of all volumes since the pool was opened, with those that were removed.

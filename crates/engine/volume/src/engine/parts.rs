@@ -13,6 +13,7 @@ use super::shared::VolumeSettings;
 use crate::counters::{PoolActivity, PoolCounters};
 use crate::error::{Result, StopReason};
 use crate::journal::Journal;
+use crate::load::Traffic;
 use crate::pool::Tuning;
 use gemelo_base::Clock;
 use gemelo_base::panics::Panicked;
@@ -220,6 +221,11 @@ impl Engine {
     /// The activity of all volumes together.
     pub(crate) fn volumes_activity(&self) -> VolumesActivity {
         self.catalogue.activity()
+    }
+
+    /// The requests of all volumes.
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.catalogue.traffic()
     }
 
     /// The number of volumes.

@@ -5,9 +5,15 @@ use super::Pool;
 use crate::engine::{FinderReport, Scope};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
+use std::panic::resume_unwind;
 
 /// Most blocks that are examined between two looks at the stop flag.
 const STEP_BLOCKS: usize = 256;
+/// Most threads that examine blocks together: while the disk reads for one, another one takes
+/// fingerprints.
+const MAX_FINDERS: u64 = 3;
+/// Blocks for which it pays to start another thread.
+const BLOCKS_PER_FINDER: u64 = 8192;
 
 impl Pool {
     /// Examines all blocks of off-line volumes that were written since the finder's last visit,
@@ -17,11 +23,36 @@ impl Pool {
     /// Fails if metadata cannot be read or changed, or if the work was stopped. Blocks that were
     /// shared until then stay shared.
     pub fn find(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<FinderReport> {
-        let _watch = self.engine.watch();
         let _command = self.engine.finder().command();
-        let scope = Scope::Until { until_ns: self.engine.now_ns() };
+        let (until_ns, blocks) = (self.engine.now_ns(), self.blocks_to_find());
+        monitor.begin("Looking for duplicates", Unit::Items, Some(blocks));
+        let help = || self.find_within(Scope::Marked { until_ns }, monitor, stop);
+        let report = std::thread::scope(|scope| {
+            let start = |_| std::thread::Builder::new().spawn_scoped(scope, help).ok();
+            let helpers: Vec<_> =
+                (1..MAX_FINDERS.min(blocks / BLOCKS_PER_FINDER)).filter_map(start).collect();
+            let mut report = self.find_within(Scope::Until { until_ns }, monitor, stop);
+            for helper in helpers {
+                let helped = helper.join().unwrap_or_else(|panic| resume_unwind(panic));
+                report = report.and_then(|mut report| {
+                    report.add(helped?);
+                    Ok(report)
+                });
+            }
+            report
+        })?;
+        monitor.finish();
+        Ok(report)
+    }
+
+    fn find_within(
+        &self,
+        scope: Scope,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<FinderReport> {
+        let _watch = self.engine.watch();
         let mut report = FinderReport::default();
-        monitor.begin("Looking for duplicates", Unit::Items, Some(self.blocks_to_find()));
         while let Some(found) = self.engine.find_next(scope, STEP_BLOCKS)? {
             report.add(found.report);
             monitor.advance(found.passed_blocks);
@@ -29,7 +60,6 @@ impl Pool {
                 return Err(VolumeError::Interrupted);
             }
         }
-        monitor.finish();
         Ok(report)
     }
 

@@ -4,7 +4,7 @@ use super::Pool;
 use crate::counters::{PoolActivity, VolumeStat};
 use crate::engine::{FinderStats, VolumeLayout, VolumesActivity};
 use crate::error::Result;
-use crate::load::LoadStat;
+use crate::load::{LoadStat, Traffic};
 use gemelo_base::StatTable;
 use gemelo_format::{
     BackendKind, COPIES, Compression, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
@@ -193,6 +193,18 @@ impl Pool {
     #[must_use]
     pub fn volumes_activity(&self) -> VolumesActivity {
         self.engine.volumes_activity()
+    }
+
+    /// Returns the requests of all volumes.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.engine.traffic()
+    }
+
+    /// Returns the number of blocks that new contents can take at once.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        self.engine.free_blocks()
     }
 
     /// Returns the figures of the pool.

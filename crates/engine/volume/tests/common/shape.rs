@@ -1,7 +1,7 @@
 //! The places on the metadata disk of a pool in a test.
 
 use super::simulated::Simulation;
-use gemelo_format::{COPIES, FlushMarks, PAGE_BYTES, Regions, Slot, Superblock, read_superblock};
+use gemelo_format::{COPIES, PAGE_BYTES, Regions, Slot, Superblock, read_superblock};
 use std::ops::Range;
 
 /// Pages of each ring of a pool with the shortest journal.
@@ -10,12 +10,14 @@ const SHORT_RING_PAGES: u64 = (64 << 10) / (COPIES * PAGE_BYTES) as u64;
 /// The bytes of the two rings of a pool with the shortest journal.
 pub fn short_rings() -> [Range<u64>; COPIES] {
     let regions = Regions::new(SHORT_RING_PAGES);
-    regions.rings().map(|start| start..start + regions.ring_bytes())
+    let ring = regions.ring(0, regions.ring_bytes() as usize).next();
+    // So short a journal is in one piece.
+    ring.unwrap().offsets.map(|start| start..start + regions.ring_bytes())
 }
 
 /// The places of the first slots of such a pool, which are the first that a checkpoint writes.
 pub fn first_slots() -> Range<u64> {
-    FlushMarks::OFFSETS[0] + PAGE_BYTES as u64..Superblock::offsets()[1]
+    short_rings()[0].end..Superblock::offsets()[1]
 }
 
 /// The superblock of a metadata disk.
@@ -30,8 +32,8 @@ pub fn twins(metadata: &[u8]) -> Vec<[usize; COPIES]> {
     let page = PAGE_BYTES as u64;
     let [first, second] = Superblock::offsets();
     let heads = [0, 1, 2, 3].map(|number| [first + number * page, second + number * page]);
-    let [a, b] = regions.rings();
-    let rings = (0..regions.ring_bytes()).step_by(PAGE_BYTES).map(|at| [a + at, b + at]);
+    let pages = (0..regions.ring_bytes()).step_by(PAGE_BYTES);
+    let rings = pages.flat_map(|at| regions.ring(at, PAGE_BYTES)).map(|piece| piece.offsets);
     let slots = (1..).map(|number| regions.slot(Slot::new(number).unwrap()));
     let is_there = |pair: &[u64; COPIES]| pair[0] + page <= metadata.len() as u64;
     let all = heads.into_iter().chain(rings).chain(slots.take_while(is_there));

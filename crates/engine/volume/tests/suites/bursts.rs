@@ -11,7 +11,7 @@ use crate::common::{
 use gemelo_base::random::Random;
 use gemelo_base::{Classified, FailureKind, Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{BackendKind, DedupMode, MAX_DAMAGED_BYTES, PAGE_BYTES, Superblock};
+use gemelo_format::{BackendKind, DedupMode, MAX_DAMAGED_BYTES, PAGE_BYTES, RingPiece, Superblock};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{LossChoice, Pool, RepairOptions, RepairPlan, repair, repair_outlook};
 use std::collections::BTreeSet;
@@ -85,7 +85,9 @@ fn places(metadata: &[u8], length: usize) -> BTreeSet<usize> {
     let regions = superblock_of(metadata).regions();
     let mut edges: Vec<u64> = Superblock::offsets().to_vec();
     edges.extend(edges.clone().into_iter().map(|head| head + 4 * PAGE_BYTES as u64));
-    edges.extend(regions.rings().into_iter().flat_map(|at| [at, at + regions.ring_bytes()]));
+    for RingPiece { bytes, offsets } in regions.ring(0, regions.ring_bytes() as usize) {
+        edges.extend(offsets.iter().flat_map(|at| [*at, at + bytes.len() as u64]));
+    }
     edges.extend([regions.fixed_bytes(), metadata.len() as u64]);
     let around = edges.into_iter().map(|edge| edge as usize).flat_map(|edge| {
         [Some(edge), edge.checked_sub(length), edge.checked_sub(length / 2), edge.checked_sub(1)]

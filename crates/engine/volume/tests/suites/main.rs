@@ -26,6 +26,7 @@ mod convert;
 mod crash;
 mod damage;
 mod faults;
+mod find;
 mod finder;
 mod free_veto;
 mod full_fs;

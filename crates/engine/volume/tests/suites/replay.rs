@@ -4,7 +4,9 @@ use crate::common::simulated::Simulation;
 use crate::common::{BLOCK, content, open, options_with, tuning, write};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
-use gemelo_format::{BackendKind, DedupMode, MAP_PAGE_ENTRIES, PAGE_BYTES, Regions};
+use gemelo_format::{
+    BackendKind, COPIES, DedupMode, MAP_PAGE_ENTRIES, PAGE_BYTES, Regions, RingPiece,
+};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::sync::Arc;
@@ -34,9 +36,13 @@ impl DiskLayer for CountingDisk {
 
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         let regions = Regions::new(JOURNAL_BYTES / (2 * PAGE_BYTES as u64));
-        let rings = regions.rings().map(|start| start..start + regions.ring_bytes());
+        let pieces = regions.ring(0, JOURNAL_BYTES as usize / COPIES);
+        let ring = pieces.flat_map(|RingPiece { bytes, offsets }| {
+            offsets.map(|start| start..start + bytes.len() as u64)
+        });
+        let ring: Vec<_> = ring.collect();
         let is_journal =
-            |read: &&DiskRead<'_>| rings.iter().any(|ring| ring.contains(&read.offset));
+            |read: &&DiskRead<'_>| ring.iter().any(|piece| piece.contains(&read.offset));
         let pages = (reads.len() - reads.iter().filter(is_journal).count()) as u64;
         self.lists.fetch_add(u64::from(pages > 0), Ordering::Relaxed);
         self.pages.fetch_add(pages, Ordering::Relaxed);

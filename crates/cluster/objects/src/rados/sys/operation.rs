@@ -19,7 +19,7 @@ const FULL_TRY: c_int = 64;
 /// A change of an object.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum WriteWhat<'a> {
-    Bytes(u64, &'a [u8]),
+    Parts(&'a [(u64, &'a [u8])]),
     Append(&'a [u8]),
     Zero(u64, u64),
     Truncate(u64),
@@ -163,12 +163,12 @@ impl<'a> InFlight<'a> {
         // librados copies them.
         unsafe {
             match what {
-                WriteWhat::Bytes(offset, bytes) => (symbols.rados_write_op_write)(
-                    operation,
-                    bytes.as_ptr().cast(),
-                    bytes.len(),
-                    offset,
-                ),
+                WriteWhat::Parts(parts) => {
+                    for (offset, bytes) in parts {
+                        let (start, length) = (bytes.as_ptr().cast(), bytes.len());
+                        (symbols.rados_write_op_write)(operation, start, length, *offset);
+                    }
+                }
                 WriteWhat::Append(bytes) => {
                     (symbols.rados_write_op_append)(operation, bytes.as_ptr().cast(), bytes.len());
                 }

@@ -30,6 +30,8 @@ pub(crate) enum Scope {
     Due { now_ns: u64 },
     /// Those that were marked no later than this, whenever they were written.
     Until { until_ns: u64 },
+    /// The same, without going through whole volumes, which one thread does.
+    Marked { until_ns: u64 },
 }
 
 /// The outcome of a step.

@@ -71,13 +71,20 @@ impl Engine {
             let mut dirty = volume.dirty();
             match scope {
                 Scope::Due { now_ns } => dirty.take_due(now_ns, max_blocks),
-                Scope::Until { until_ns } => dirty.take_until(until_ns, max_blocks),
+                Scope::Until { until_ns } | Scope::Marked { until_ns } => {
+                    dirty.take_until(until_ns, max_blocks)
+                }
             }
         };
         // The pin keeps all blocks that are looked up here from being reused before the end.
         let _pin = self.pin();
         if marked.is_empty() {
-            return self.sweep(volume, scope, max_blocks);
+            return match scope {
+                Scope::Due { now_ns: until_ns } | Scope::Until { until_ns } => {
+                    self.sweep(volume, until_ns, max_blocks)
+                }
+                Scope::Marked { .. } => Ok(None),
+            };
         }
         let examined =
             self.unidentified(volume, &marked).and_then(|left| self.examine(volume, left));
@@ -91,10 +98,9 @@ impl Engine {
     fn sweep(
         &self,
         volume: &VolumeShared,
-        scope: Scope,
+        until_ns: u64,
         max_blocks: usize,
     ) -> Result<Option<Found>> {
-        let (Scope::Due { now_ns: until_ns } | Scope::Until { until_ns }) = scope;
         let Some(from) = volume.dirty().sweep_from(until_ns) else { return Ok(None) };
         let end = Lbn(volume.size_bytes() / self.block_bytes() as u64);
         let first = self.state().backend().next_mapped(volume.id(), Lbn(from), end)?;

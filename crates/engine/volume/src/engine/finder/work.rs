@@ -6,6 +6,7 @@ use super::Scope;
 use super::control::FinderState;
 use super::pace::{Hold, Look, Pace};
 use super::while_written::WhileWritten;
+use crate::load::Traffic;
 use gemelo_base::scheduling::use_spare_time;
 use std::time::Duration;
 
@@ -74,11 +75,7 @@ impl Engine {
     }
 
     fn finder_look(&self, now_ns: u64) -> Look {
-        let (mut in_flight, mut requests) = (0, 0);
-        self.catalogue.for_each(|volume| {
-            in_flight += volume.load().in_flight();
-            requests += volume.load().requests();
-        });
+        let Traffic { in_flight, ended: requests } = self.traffic();
         Look {
             now_ns,
             local_minute: self.tuning.finder.window.and_then(|_| self.clock.local_minute()),

@@ -79,7 +79,7 @@ impl Engine {
 
     /// Returns whether requests are under way.
     fn has_requests(&self) -> bool {
-        self.volumes().values().any(|volume| volume.load().in_flight() > 0)
+        self.traffic().in_flight > 0
     }
 }
 
