@@ -68,11 +68,11 @@ impl<L: Layout> CachedBackend<L> {
         }
         let records = self.records_in(&part)?;
         let keys: Vec<u64> = records.iter().map(|(pbn, _)| *pbn).collect();
-        let counts = self.stored_counts().get_all(&keys);
+        let live = self.stored_counts().are_live(&keys);
         let mut edits = Vec::with_capacity(records.len());
         let mut removed = Vec::new();
-        for ((pbn, fingerprint), count) in records.into_iter().zip(counts) {
-            let is_live = count? > 0;
+        for ((pbn, fingerprint), is_live) in records.into_iter().zip(live) {
+            let is_live = is_live?;
             let hash = fingerprint.low();
             if is_live && self.is_about_to_change(pbn, fingerprint) {
                 removed.push(IndexEdit { hash, pbn, comes: false });

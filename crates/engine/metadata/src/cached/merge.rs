@@ -1,6 +1,7 @@
 //! Merges frozen layers and a frozen delta into the pages, which is the main part of a checkpoint.
 //! It holds no lock that writers need.
 
+use super::counts::{CountEdits, StoredCounts};
 use super::layer::LayerId;
 use super::layout::{Cursor, IndexEdit, Layout, Retire};
 use super::map::MapState;
@@ -8,7 +9,7 @@ use super::pages::Pages;
 use super::parents::Made;
 use super::{Delta, Frozen, Version};
 use crate::error::Result;
-use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId, used_bit};
+use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 
 /// The state that a checkpoint has written.
@@ -81,51 +82,14 @@ fn merge_records<L: Layout>(
     // Computed from the state before this checkpoint, whose pages are all still on disk.
     let edits = index_edits::<L>(pages, before, frozen)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
-    let mut counts = delta.counts.iter().map(|(pbn, count)| (pbn, u128::from(*count)));
-    after.counts = L::merge(pages, &before.counts, Part::Counts, &mut counts)?;
-    let mut used = used_edits::<L>(pages, before.used, delta)?.into_iter();
-    after.used = L::merge(pages, &before.used, Part::Used, &mut used)?;
+    let CountEdits { small, many } = CountEdits::new::<L>(pages, before, delta)?;
+    after.counts = L::merge(pages, &before.counts, Part::Counts, &mut small.into_iter())?;
+    after.many = L::merge(pages, &before.many, Part::Many, &mut many.into_iter())?;
     let bits = |identity: &Identity| u128::from_le_bytes(identity.to_bytes());
     let mut identities = delta.identities.iter().map(|(pbn, found)| (pbn, bits(found)));
     after.fingerprints =
         L::merge(pages, &before.fingerprints, Part::Fingerprints, &mut identities)?;
     Ok(after)
-}
-
-/// Computes the groups of PBNs of which some get their first reference, or lose the last one.
-fn used_edits<L: Layout>(pages: &Pages, before: Tree, delta: &Delta) -> Result<Vec<(u64, u128)>> {
-    let mut stored = Cursor::<L>::new(pages, before, Part::Used);
-    let mut edits = Vec::new();
-    let mut counts = delta.counts.iter().peekable();
-    while counts.peek().is_some() {
-        let mut changed: Vec<ChangedGroup> = Vec::with_capacity(PBNS_AT_ONCE);
-        while let Some((pbn, count)) = counts.peek() {
-            let (key, bit) = used_bit(*pbn);
-            if changed.last().is_none_or(|last| last.key != key) {
-                if changed.len() == PBNS_AT_ONCE {
-                    break;
-                }
-                changed.push(ChangedGroup { key, used: 0, unused: 0 });
-            }
-            let Some(group) = changed.last_mut() else { break };
-            *(if **count > 0 { &mut group.used } else { &mut group.unused }) |= bit;
-            counts.next();
-        }
-        let keys: Vec<u64> = changed.iter().map(|group| group.key).collect();
-        for (group, bits) in changed.iter().zip(stored.get_all(&keys)) {
-            let bits = bits?;
-            let after = (bits | group.used) & !group.unused;
-            edits.extend((after != bits).then_some((group.key, after)));
-        }
-    }
-    Ok(edits)
-}
-
-/// A group of PBNs with the bits of those that have references now, and of those that have none.
-struct ChangedGroup {
-    key: u64,
-    used: u128,
-    unused: u128,
 }
 
 /// PBNs whose counts and fingerprints are read in lists.
@@ -175,14 +139,14 @@ fn index_edits<L: Layout>(
     let delta = &frozen.delta;
     let mut edits = Vec::new();
     let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
-    let mut counts = Cursor::<L>::new(pages, before.counts, Part::Counts);
+    let mut counts = StoredCounts::<L>::new(pages, before);
     // A block that was identified has a new fingerprint and an unchanged count.
     let identified = delta.identities.pbns().filter(|pbn| !delta.counts.has(*pbn));
     let keys: Vec<u64> = delta.counts.pbns().chain(identified).collect();
     for some in keys.chunks(PBNS_AT_ONCE) {
         let mut changed = Vec::with_capacity(some.len());
-        for (key, count) in some.iter().zip(counts.get_all(some)) {
-            let block = ChangedBlock::new(*key, count? > 0, delta);
+        for (key, was_live) in some.iter().zip(counts.are_live(some)) {
+            let block = ChangedBlock::new(*key, was_live?, delta);
             changed.extend(block.may_change_index().then_some(block));
         }
         let keys: Vec<u64> = changed.iter().map(|block| block.pbn).collect();
