@@ -34,6 +34,7 @@ mod neighbours;
 mod pages;
 mod parents;
 mod prove;
+mod records;
 mod sharing;
 mod table;
 mod validate;
