@@ -117,7 +117,7 @@ pub fn estimate(backend: BackendKind, pool: &PlannedPool) -> Needs {
         BackendKind::Compact => {
             let index =
                 cached::compact_index_bytes(pool.used_blocks, pool.data_blocks, pool.sampling);
-            (pool.cache_bytes + index, array_pages(pool), 2, 1)
+            (pool.cache_bytes + index, array_pages(pool), 1, 1)
         }
     };
     let disk_bytes = pages * (PAGE_BYTES * COPIES) as u64;

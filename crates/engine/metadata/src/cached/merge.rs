@@ -3,10 +3,11 @@
 
 use super::counts::{CountEdits, StoredCounts};
 use super::layer::LayerId;
-use super::layout::{Cursor, IndexEdit, Layout, Retire};
+use super::layout::{Cursor, IndexEdit, IndexState, Layout, Retire};
 use super::map::MapState;
 use super::pages::Pages;
 use super::parents::Made;
+use super::stale::{FreedEntries, sweep};
 use super::{Delta, Frozen, Version};
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId};
@@ -80,8 +81,15 @@ fn merge_records<L: Layout>(
     let delta = &frozen.delta;
     let mut after = before.clone();
     // Computed from the state before this checkpoint, whose pages are all still on disk.
-    let edits = index_edits::<L>(pages, before, frozen)?;
+    let freed = match before.index.in_memory() {
+        Some(_) => FreedEntries::choose(frozen),
+        None => FreedEntries::Remove,
+    };
+    let edits = index_edits::<L>(pages, before, delta, freed)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
+    if let FreedEntries::Leave { pages: most } = freed {
+        sweep::<L>(pages, before, frozen, most)?;
+    }
     let CountEdits { small, many } = CountEdits::new::<L>(pages, before, delta)?;
     after.counts = L::merge(pages, &before.counts, Part::Counts, &mut small.into_iter())?;
     after.many = L::merge(pages, &before.many, Part::Many, &mut many.into_iter())?;
@@ -112,31 +120,36 @@ impl ChangedBlock {
     }
 
     /// Returns whether the index may change.
-    const fn may_change_index(&self) -> bool {
-        self.fresh.is_some() || self.was_live != self.is_live
+    fn may_change_index(&self, freed: FreedEntries) -> bool {
+        let is_freed = self.was_live && !self.is_live;
+        let is_removed = is_freed && freed == FreedEntries::Remove;
+        self.fresh.is_some() || is_removed || (self.is_live && !self.was_live)
     }
 
     /// The index entries that are removed and added. The stored fingerprint is that before the
-    /// checkpoint.
-    fn edits(&self, stored: Fingerprint) -> impl Iterator<Item = IndexEdit> + use<> {
-        let old = if self.was_live { stored } else { Fingerprint::NONE };
+    /// checkpoint. The index may have it, or not, if the block had no references.
+    fn edits(&self, stored: Fingerprint, may_be_stale: bool) -> impl Iterator<Item = IndexEdit> {
+        let old = if self.was_live || may_be_stale { stored } else { Fingerprint::NONE };
         let new = if self.is_live { self.fresh.unwrap_or(stored) } else { Fingerprint::NONE };
         let pbn = self.pbn;
-        let edit = move |found: Fingerprint, comes| {
-            (old != new && !found.is_none()).then(|| IndexEdit { hash: found.low(), pbn, comes })
+        let edit = move |found: Fingerprint, comes, is_changed| {
+            let is_edit = is_changed && !found.is_none();
+            is_edit.then(|| IndexEdit { hash: found.low(), pbn, comes })
         };
-        [edit(old, false), edit(new, true)].into_iter().flatten()
+        let comes = edit(new, true, old != new || !self.was_live);
+        [edit(old, false, old != new), comes].into_iter().flatten()
     }
 }
 
 /// Computes which index entries are added and removed. The index has every referenced PBN that has
-/// a fingerprint.
+/// a fingerprint. One in memory may have others as well.
 fn index_edits<L: Layout>(
     pages: &Pages,
     before: &Version<L::Index>,
-    frozen: &Frozen,
+    delta: &Delta,
+    freed: FreedEntries,
 ) -> Result<Vec<IndexEdit>> {
-    let delta = &frozen.delta;
+    let may_be_stale = before.index.in_memory().is_some();
     let mut edits = Vec::new();
     let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
     let mut counts = StoredCounts::<L>::new(pages, before);
@@ -147,12 +160,12 @@ fn index_edits<L: Layout>(
         let mut changed = Vec::with_capacity(some.len());
         for (key, was_live) in some.iter().zip(counts.are_live(some)) {
             let block = ChangedBlock::new(*key, was_live?, delta);
-            changed.extend(block.may_change_index().then_some(block));
+            changed.extend(block.may_change_index(freed).then_some(block));
         }
         let keys: Vec<u64> = changed.iter().map(|block| block.pbn).collect();
         for (block, bits) in changed.iter().zip(fingerprints.get_all(&keys)) {
             let stored = Identity::from_bytes(bits?.to_le_bytes()).fingerprint();
-            edits.extend(block.edits(stored));
+            edits.extend(block.edits(stored, may_be_stale));
         }
     }
     Ok(edits)

@@ -36,6 +36,7 @@ mod parents;
 mod prove;
 mod records;
 mod sharing;
+mod stale;
 mod table;
 mod validate;
 
@@ -194,6 +195,9 @@ struct Frozen {
     /// The maps of removed volumes.
     removed: Vec<MapState>,
     fresh: Fresh,
+    pbn_end: u64,
+    /// Blocks with references.
+    physical: u64,
 }
 
 /// A backend that keeps its metadata on disk in the layout `L`.
