@@ -77,15 +77,6 @@ def hedges(base, changed):
     return correction / math.sqrt(freedom / 2) * difference / math.sqrt(squares / freedom)
 
 
-def median_interval(values):
-    """Returns the narrowest symmetric pair of order statistics that reaches the level."""
-    for left_out in reversed(range(len(values) // 2)):
-        if stats.binomtest(left_out, len(values), 0.5, alternative="less").pvalue <= (1 - CONFIDENCE) / 2:
-            ordered = sorted(values)
-            return [ordered[left_out], ordered[-1 - left_out]]
-    return None
-
-
 def case(random):
     base, changed = draw(random)
     while min(numpy.var(base), numpy.var(changed)) == 0:
@@ -103,7 +94,6 @@ def case(random):
         "median": numpy.median(base),
         "deviation": numpy.std(base, ddof=1),
         "mean_interval": list(mean),
-        "median_interval": median_interval(base),
         "welch": [welch.statistic, welch.pvalue],
         "log_welch": [logs.statistic, logs.pvalue],
         "paired": paired(base, changed),

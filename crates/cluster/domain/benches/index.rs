@@ -106,7 +106,7 @@ fn main() {
         );
         return;
     };
-    println!("members  shards  batch  published/s  shared/s  released/s  planned in vain");
+    println!("members  shards  batch  published/s  shared/s  released/s  planned again");
     for (members, depth, batch) in
         [(1, 4, 1000), (1, 4, 16_000), (1, 4, 48_000), (2, 4, 16_000), (4, 6, 64_000)]
     {

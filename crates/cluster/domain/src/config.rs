@@ -11,8 +11,6 @@ use gemelo_objects::{Guard, ObjectError, Objects, Operation, Request, Update};
 pub(crate) const DOMAIN_OBJECT: &str = "domain";
 /// The key of the settings.
 const CONFIG_KEY: &str = "config";
-/// The entries that a shard is planned for, so that it is not soon split.
-const PLANNED_ENTRIES: u64 = 50_000;
 /// Shards created at once.
 const CREATED_AT_ONCE: usize = 256;
 
@@ -28,13 +26,6 @@ pub struct DomainConfig {
 }
 
 impl DomainConfig {
-    /// Returns the bits for a planned number of distinct contents.
-    #[must_use]
-    pub fn depth_for(contents: u64) -> u8 {
-        let shards = contents.div_ceil(PLANNED_ENTRIES).max(1).next_power_of_two();
-        (shards.trailing_zeros() as u8).min(MAX_DEPTH)
-    }
-
     /// Creates the domain. A creation that was interrupted is continued by another one with the
     /// same settings.
     ///

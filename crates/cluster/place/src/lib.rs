@@ -25,3 +25,6 @@ pub use place::PoolPlace;
 pub use removal::MemberRemoval;
 pub use sharing::SharingStat;
 pub use volume_path::{VolumePath, VolumePathError};
+
+pub use gemelo_domain::Repaired;
+pub use gemelo_store::PoolDisks;

@@ -51,10 +51,3 @@ pub(crate) fn integrated_time(values: &[f64]) -> f64 {
     }
     (2.0 * sum - 1.0).clamp(1.0, values.len().max(1) as f64)
 }
-
-/// Returns the number of independent values that carry as much information on the mean as the
-/// series: its length divided by the autocorrelation time.
-#[must_use]
-pub fn effective_size(series: &Timeline) -> f64 {
-    series.count() as f64 / autocorrelation_time(series)
-}

@@ -1,7 +1,7 @@
 //! Distribution functions, by the library `statrs`, for arguments that are always valid here.
 
 use crate::Confidence;
-use statrs::distribution::{Binomial, Continuous, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
+use statrs::distribution::{Continuous, ContinuousCDF, Normal, StudentsT};
 use statrs::function::beta::checked_beta_reg;
 
 /// Returns the probability that a variable of Student's t with these degrees of freedom is farther
@@ -42,9 +42,4 @@ pub(crate) fn normal_cdf(z: f64) -> f64 {
 /// infinities.
 pub(crate) fn normal_quantile(probability: f64) -> f64 {
     Normal::standard().inverse_cdf(probability.clamp(0.0, 1.0))
-}
-
-/// Returns the probability that at most `successes` of `trials` fair coins show heads.
-pub(crate) fn fair_coins(successes: u64, trials: u64) -> f64 {
-    Binomial::new(0.5, trials).map_or(f64::NAN, |binomial| binomial.cdf(successes))
 }

@@ -97,12 +97,6 @@ impl Interval {
         Self::new(self.low.max(0.0), self.high)
     }
 
-    /// Returns `true` if all values of the other interval are in this one.
-    #[must_use]
-    pub fn contains_all_of(self, other: Self) -> bool {
-        self.contains(other.low) && self.contains(other.high)
-    }
-
     /// Returns half of the distance between the ends.
     #[must_use]
     pub fn half_width(self) -> f64 {

@@ -20,7 +20,6 @@ mod effect;
 mod interval;
 mod looks;
 mod mean;
-mod median;
 mod pairs;
 mod ranks;
 mod ratio;
@@ -29,19 +28,16 @@ mod sample;
 mod timeline;
 mod welch;
 
-pub use autocorrelation::{autocorrelation_time, effective_size};
+pub use autocorrelation::autocorrelation_time;
 pub use choice::{Comparison, FEWEST_FOR_RANKS, compare, compare_pairs, fits_ranks, has_outlier};
 pub use effect::{cliffs_delta, hedges_g};
 pub use interval::{Confidence, ConfidenceError, Estimate, Interval};
 pub use looks::Looks;
 pub use mean::{centre_with_interval, difference_of_means, mean_with_interval};
-pub use median::{median_interval, median_with_interval};
 pub use pairs::{Directions, Pairs, difference_of_pairs, paired_test, ratio_of_pairs};
 pub use ranks::{ShiftBounds, rank_test};
 pub use ratio::{ratio_of_geometric_means, ratio_of_means, ratio_of_medians};
 pub use repetitions::RatioNoise;
 pub use sample::{LARGEST_VALUE, Sample, SampleError};
-pub use timeline::{
-    FEWEST_POINTS, Timeline, TimelineError, mean_by_batches, mean_over_time, ratio_over_time,
-};
+pub use timeline::{FEWEST_POINTS, Timeline, TimelineError, ratio_over_time};
 pub use welch::{TestMethod, TestOutcome, log_test, welch_test};

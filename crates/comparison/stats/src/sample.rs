@@ -94,14 +94,6 @@ impl Sample {
         self.variance().map(f64::sqrt)
     }
 
-    /// Returns the deviation as a share of the magnitude of the mean. It is `None` for a single
-    /// value and for a mean of zero.
-    #[must_use]
-    pub fn variation_share(&self) -> Option<f64> {
-        let share = self.deviation()? / self.mean().abs();
-        share.is_finite().then_some(share)
-    }
-
     /// Returns the median: the middle value, or the mean of the two middle values.
     #[must_use]
     pub fn median(&self) -> f64 {

@@ -1,7 +1,6 @@
 //! Time series: a quantity over the time of one run, whose values depend on each other.
 
 use crate::autocorrelation::{MAX_LAGGED, integrated_time};
-use crate::distribution::student_factor;
 use crate::ratio::{Moments, fieller};
 use crate::sample::{is_usable, mean_of};
 use crate::{Confidence, Estimate, Interval, Sample};
@@ -14,10 +13,6 @@ pub const FEWEST_POINTS: usize = 20;
 /// The fewest independent values that carry an interval. With fewer, the series is shorter than
 /// its own memory, and its mean says nothing of a longer run.
 const FEWEST_INDEPENDENT: f64 = 5.0;
-
-/// The number of batches. Source: Schmeiser, "Batch size effects in the analysis of simulation
-/// output", Operations Research 30 (1982), recommends 10 to 30.
-const BATCHES: usize = 20;
 
 /// The error for values that are not a time series.
 #[derive(Debug, Clone, PartialEq, Error, Classified)]
@@ -96,38 +91,13 @@ impl Timeline {
     }
 }
 
-/// Returns the mean over time with an interval that respects autocorrelation: mean ± t(m - 1) · s /
-/// √m, where m is the effective number of independent values (see
-/// [`effective_size`](crate::effective_size)). Source: Geyer,
-/// Statistical Science 7 (1992), section 3.
-///
-/// The interval covers the noise within this run alone. It says nothing of the spread from run to
-/// run, which is often larger.
-#[must_use]
-pub fn mean_over_time(series: &Timeline, confidence: Confidence) -> Estimate {
-    let interval = series.moments().and_then(|moments| {
-        let factor = student_factor(confidence, moments.freedom);
-        Interval::around(moments.mean, factor * (moments.variance / moments.count).sqrt())
-    });
-    Estimate { value: series.mean(), interval }
-}
-
-/// Returns the mean over time with an interval by the means of 20 batches of neighbours. Source:
-/// Schmeiser, Operations Research 30 (1982). Batches must be long compared with the memory of the
-/// series, so this fits long series; [`mean_over_time`] fits short ones too.
-#[must_use]
-pub fn mean_by_batches(series: &Timeline, confidence: Confidence) -> Estimate {
-    let width = (series.count() / BATCHES).max(1);
-    let means = series.values.chunks_exact(width).map(mean_of);
-    let interval = Sample::new(means)
-        .ok()
-        .and_then(|means| crate::mean_with_interval(&means, confidence).interval);
-    Estimate { value: series.mean(), interval }
-}
-
 /// Returns the ratio `changed` / `base` of the means over time, with Fieller's interval for the
-/// effective numbers of independent values. As for [`mean_over_time`], the interval covers the
-/// noise within the two runs alone.
+/// effective numbers of independent values: the count divided by the
+/// [autocorrelation time](crate::autocorrelation_time). Source: Geyer, Statistical Science 7 (1992),
+/// section 3.
+///
+/// The interval covers the noise within the two runs alone. It says nothing of the spread from run
+/// to run, which is often larger.
 #[must_use]
 pub fn ratio_over_time(
     base: &Timeline,

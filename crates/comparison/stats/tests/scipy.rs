@@ -5,8 +5,8 @@
 
 use gemelo_stats::{
     Confidence, Interval, Pairs, RatioNoise, Sample, TestMethod, cliffs_delta, difference_of_means,
-    hedges_g, log_test, mean_with_interval, median_interval, paired_test, rank_test,
-    ratio_of_geometric_means, ratio_of_means, ratio_of_pairs, welch_test,
+    hedges_g, log_test, mean_with_interval, paired_test, rank_test, ratio_of_geometric_means,
+    ratio_of_means, ratio_of_pairs, welch_test,
 };
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ fn cases() -> Vec<(Value, Sample, Sample)> {
 }
 
 #[test]
-fn means_medians_and_their_intervals_are_those_of_scipy() {
+fn means_medians_and_intervals_are_those_of_scipy() {
     for (case, base, changed) in cases() {
         let size = base.highest().abs().max(changed.highest().abs());
         let number = |name: &str| case[name].as_f64().unwrap();
@@ -64,8 +64,6 @@ fn means_medians_and_their_intervals_are_those_of_scipy() {
         assert_close("deviation", &case, base.deviation().unwrap(), number("deviation"), size);
         let mean = mean_with_interval(&base, Confidence::USUAL);
         assert_interval("mean_interval", &case, mean.interval, size);
-        let median = median_interval(&base, Confidence::USUAL);
-        assert_interval("median_interval", &case, median, size);
         let difference = difference_of_means(&base, &changed, Confidence::USUAL);
         assert_interval("difference_interval", &case, difference.interval, size);
     }

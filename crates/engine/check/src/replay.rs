@@ -106,7 +106,8 @@ impl Walk {
         let (content, bytes) = packed::content_in_the_journal(&self.superblock, pbn, content)
             .ok_or_else(|| {
                 let number = pbn.number();
-                FormatError::damaged(format!("a commit carries bytes for block {number} in vain"))
+                let what = format!("a commit carries bytes that are no content of block {number}");
+                FormatError::damaged(what)
             })?;
         Arc::make_mut(&mut self.replayed_data).insert(pbn, content);
         self.replayed_bytes.insert(pbn, bytes);

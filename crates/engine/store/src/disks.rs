@@ -64,12 +64,6 @@ impl PoolDisks {
         self.copies.clone()
     }
 
-    /// Returns the same data disk, with other metadata.
-    #[must_use]
-    pub fn with_metadata(self, metadata: Arc<dyn Disk>) -> Self {
-        Self { metadata, ..self }
-    }
-
     /// Reads the superblock, and adds descriptions of damaged copies to `damage`. Disks whose data
     /// store has a header are those of a damaged pool, and not of none.
     ///

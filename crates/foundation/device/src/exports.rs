@@ -50,13 +50,7 @@ pub trait Exports: Send + Sync {
 /// is also the default.
 #[derive(Default)]
 pub struct ExportTable {
-    inner: RwLock<Table>,
-}
-
-#[derive(Default)]
-struct Table {
-    exports: BTreeMap<String, Export>,
-    default: Option<String>,
+    exports: RwLock<BTreeMap<String, Export>>,
 }
 
 impl ExportTable {
@@ -68,37 +62,27 @@ impl ExportTable {
 
     /// Adds an export, and replaces another export of its name.
     pub fn insert(&self, export: Export) {
-        let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        table.exports.insert(export.name.clone(), export);
+        let mut exports = self.exports.write().unwrap_or_else(PoisonError::into_inner);
+        exports.insert(export.name.clone(), export);
     }
 
     /// Removes an export. Its clients stay connected until [`crate::Listening::disconnect`].
     pub fn remove(&self, name: &str) -> Option<Export> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner).exports.remove(name)
-    }
-
-    /// Sets the export that the empty name stands for.
-    pub fn set_default(&self, name: Option<&str>) {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner).default =
-            name.map(str::to_owned);
+        self.exports.write().unwrap_or_else(PoisonError::into_inner).remove(name)
     }
 }
 
 impl Exports for ExportTable {
     fn find(&self, name: &str) -> Option<Export> {
-        let table = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(export) = table.exports.get(name) {
-            return Some(export.clone());
-        }
-        match (&table.default, name) {
-            (Some(default), "") => table.exports.get(default).cloned(),
-            (None, "") if table.exports.len() == 1 => table.exports.values().next().cloned(),
-            _ => None,
+        let exports = self.exports.read().unwrap_or_else(PoisonError::into_inner);
+        match exports.get(name) {
+            None if name.is_empty() && exports.len() == 1 => exports.values().next().cloned(),
+            export => export.cloned(),
         }
     }
 
     fn names(&self) -> Vec<String> {
-        let table = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        table.exports.keys().cloned().collect()
+        let exports = self.exports.read().unwrap_or_else(PoisonError::into_inner);
+        exports.keys().cloned().collect()
     }
 }

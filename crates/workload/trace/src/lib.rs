@@ -43,3 +43,5 @@ pub use synthesize::{
 pub use trace_format::TraceFormat;
 pub use window::{Stretch, Window};
 pub use write::{Loss, TraceWriter, WriteError};
+
+pub use gemelo_pattern::Pattern;

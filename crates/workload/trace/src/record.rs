@@ -125,12 +125,6 @@ impl Names {
     pub fn command_name(&self, command: u32) -> &[u8] {
         self.commands.name(command)
     }
-
-    /// Returns the number of devices met so far.
-    #[must_use]
-    pub fn device_count(&self) -> usize {
-        self.devices.names.len()
-    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -181,6 +175,6 @@ mod tests {
         );
         assert_eq!((names.device_name(1), names.device_name(9)), (&b"8,16"[..], &b""[..]));
         assert_eq!((names.command(b""), names.command(b"nfsd"), names.command(b"nfsd")), (0, 1, 1));
-        assert_eq!(names.device_count(), 2);
+        assert_eq!(names.device_name(2), b"");
     }
 }

@@ -286,12 +286,3 @@ fn a_domain_is_created_once_and_a_broken_creation_is_continued() {
     assert_eq!(client.list("index.").unwrap().len(), 1024);
     assert!(matches!(config.create(&client), Err(DomainError::Exists)));
 }
-
-#[test]
-fn shards_are_planned_for_the_contents() {
-    assert_eq!(DomainConfig::depth_for(0), 0);
-    assert_eq!(DomainConfig::depth_for(50_000), 0);
-    assert_eq!(DomainConfig::depth_for(50_001), 1);
-    assert_eq!(DomainConfig::depth_for(26_000_000), 10);
-    assert_eq!(DomainConfig::depth_for(u64::MAX), 24);
-}

@@ -55,7 +55,7 @@ fn main() {
         println!("\neach member writes {name} and stores 1 TB");
         println!(
             "members   shards  keys/shard  changes/s  MB for each GB  memory MB  \
-             busy/in vain: gathered for 0.5 s, for 600 s"
+             busy/planned again: gathered for 0.5 s, for 600 s"
         );
         for (members, outcome) in &outcomes {
             let [soon, late] = GATHERINGS.map(|gathering| {

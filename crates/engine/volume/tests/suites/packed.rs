@@ -179,7 +179,7 @@ fn a_pool_is_full_only_when_it_has_no_room_and_removing_always_works() {
     }
     assert!(written > 90, "{written} contents of half a block were written to 50 blocks");
     flush(&volume).unwrap();
-    // The cleaner had 8 blocks. Contents that it has moved in vain waste two of them at most.
+    // The cleaner had 8 blocks. Moves that gain nothing waste two of them at most.
     assert!(pool.stat().unwrap().free_blocks >= 6, "the room of the cleaner");
     for id in 0..written {
         assert!(read(&volume, id * 4096, 4096).unwrap() == content(id + 1, 4096, 4));

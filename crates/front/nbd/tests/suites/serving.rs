@@ -39,13 +39,12 @@ fn exports_come_and_go_while_others_are_served() {
 }
 
 #[test]
-fn the_default_export_is_the_only_one_or_the_one_that_is_set() {
+fn the_default_export_is_the_only_one() {
     let server = TestServer::of(device());
     assert!(Client::connect(&server.uri_of(""), 1, PATIENCE).is_ok());
     server.table.insert(Export::new("half", Arc::new(MemoryDevice::new(SIZE_BYTES / 2))));
     assert!(Client::connect(&server.uri_of(""), 1, PATIENCE).is_err());
-    server.table.set_default(Some("half"));
-    let client = Client::connect(&server.uri_of(""), 1, PATIENCE).unwrap();
+    let client = Client::connect(&server.uri_of("half"), 1, PATIENCE).unwrap();
     assert_eq!(client.export().size_bytes, SIZE_BYTES / 2);
     assert!(client.export().tells_block_status());
     assert_eq!(server.server.connections(Some("half")), 1);

@@ -8,14 +8,11 @@ use crate::table::Table;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::format_counted;
-use gemelo_compare::Selection;
-use gemelo_figures::{
-    FigureSummary, REPEATED_SCHEMA, Repeated, RepeatedFile, RepeatedRun, of_bench, quantity,
-};
+use gemelo_compare::summarize;
+use gemelo_figures::{REPEATED_SCHEMA, Repeated, RepeatedFile, RepeatedRun, of_bench, quantity};
 use gemelo_job::JobOptions;
 use gemelo_job::bench::{self, BenchFile, JobInput};
 use gemelo_record::Provenance;
-use gemelo_stats::{Confidence, Sample, centre_with_interval};
 use std::ops::ControlFlow;
 
 /// The options of repetitions.
@@ -87,7 +84,7 @@ pub(super) fn run(
     }
     let is_complete =
         runs.len() as u32 == counts.repetitions && runs.iter().all(|run| run.is_complete);
-    let summary = summary(&runs);
+    let summary = summarize(&runs);
     let repeated = Repeated { warm_up_runs: counts.warm_up_runs, repetitions: runs, summary };
     if !files::is_some_standard_output(json) {
         failures.note(context.print(&text(&repeated)), context.monitor.as_ref());
@@ -139,29 +136,6 @@ fn one(
         failures.note(Err(failed(error)), context.monitor.as_ref());
     }
     Ok(ran.into_file(Provenance::of_this_process(context.started_at)))
-}
-
-/// Returns the main figures over the complete repetitions.
-fn summary(runs: &[RepeatedRun]) -> Vec<FigureSummary> {
-    let complete = || runs.iter().filter(|run| run.is_complete);
-    let Some(first) = complete().next() else { return Vec::new() };
-    let names = first.figures.figures.iter();
-    let main = names.filter(|figure| Selection::Main.contains(&figure.name, &first.figures));
-    main.filter_map(|figure| {
-        let values = complete().filter_map(|run| run.figures.value(&figure.name));
-        let sample = Sample::new(values).ok()?;
-        let centre = centre_with_interval(&sample, Confidence::USUAL);
-        Some(FigureSummary {
-            name: figure.name.clone(),
-            better: figure.better,
-            median: sample.median(),
-            mean: centre.value,
-            interval: centre.interval.map(|interval| [interval.low(), interval.high()]),
-            lowest: sample.lowest(),
-            highest: sample.highest(),
-        })
-    })
-    .collect()
 }
 
 fn text(repeated: &Repeated) -> String {

@@ -8,9 +8,9 @@ use crate::json::{JsonOutput, Made};
 use clap::Args;
 use gemelo_base::units::parse_percent;
 use gemelo_compare::{
-    Limited, Margin, Request, SCHEMA, Selection, Settings, Side, Slowdown, compare_sides,
+    Confidence, Limited, Margin, Request, SCHEMA, Selection, Settings, Side, Slowdown,
+    compare_sides,
 };
-use gemelo_stats::Confidence;
 use serde::Serialize;
 use std::path::PathBuf;
 

@@ -12,9 +12,8 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum, ValueHint};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_disk::DiskAccess;
-use gemelo_place::{PlaceError, PoolPlace};
+use gemelo_place::{PlaceError, PoolDisks, PoolPlace};
 use gemelo_serve::{PoolRequest, Purpose, Reply, RequestFailure, Settings, mark_damaged};
-use gemelo_store::PoolDisks;
 use gemelo_volume::{
     LossChoice, RepairOptions, RepairOutlook, RepairPlan, VolumeError, repair, repair_outlook,
 };

@@ -13,9 +13,8 @@ use gemelo_base::units::{
 };
 use gemelo_base::values::{Percent, Size, Span};
 use gemelo_job::distributions::{self, USUAL_BLOCK_BYTES};
-use gemelo_pattern::Pattern;
 use gemelo_trace::{
-    Arrival, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceFormat,
+    Arrival, Pattern, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceFormat,
     TraceWriter, presets,
 };
 use std::path::PathBuf;

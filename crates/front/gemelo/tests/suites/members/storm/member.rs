@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The exit status of a process that may not act for its member any more.
 const DISPLACED: i32 = 7;
 /// Most snapshots and clones of a member.
-const MOST_COPIES: usize = 3;
+const MAX_COPIES: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
@@ -188,7 +188,7 @@ impl<'h, 'c> Member<'h, 'c> {
             let seen = self.volumes[0].seen.clone();
             self.volumes.push(Volume { name, seen, is_writable });
         }
-        if self.volumes.len() > MOST_COPIES {
+        if self.volumes.len() > MAX_COPIES {
             let oldest = self.volumes.remove(1);
             let volume = format!("{}/{}", self.name, oldest.name);
             self.runs(&["volume", "rm", &volume, "--force"]);

@@ -12,7 +12,7 @@ const GENERATIONS: u64 = 3;
 /// The generation of a block that was never written, or was trimmed.
 const ZEROS: u8 = 0;
 /// Most blocks that are changed together.
-const MOST_BLOCKS: u64 = 100;
+const MAX_BLOCKS: u64 = 100;
 
 /// For each block, the generation that was flushed last and those of later changes, in order.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ impl Seen {
         random: &mut Random,
     ) -> Result<(), DeviceError> {
         let first = random.below(BLOCKS);
-        let blocks = first..(first + 1 + random.below(MOST_BLOCKS)).min(BLOCKS);
+        let blocks = first..(first + 1 + random.below(MAX_BLOCKS)).min(BLOCKS);
         let generation = random.below(GENERATIONS + 1) as u8;
         for block in blocks.clone() {
             self.0[block as usize].push(generation);
