@@ -190,15 +190,42 @@ fn node_entries(page: &Page, part: Part, level: u8, keys: &Range<u64>) -> Option
     nodes.collect::<Option<Vec<_>>>().map(Below::Nodes)
 }
 
+/// The reference counts by PBN. Two bits of a group's value are one count; those with both bits set
+/// are large ones. Reports large counts that are missing, or that no such bits stand for.
+pub(crate) fn decode_counts(
+    groups: &[(u64, u128)],
+    large: &[(u64, u128)],
+    pages: &mut Pages<'_>,
+) -> HashMap<u64, u128> {
+    const PBNS: u64 = 64;
+    let mut large: HashMap<u64, u128> = large.iter().copied().collect();
+    let mut counts = HashMap::new();
+    for (group, bits) in groups {
+        for place in 0..PBNS {
+            let pbn = group.saturating_mul(PBNS).saturating_add(place);
+            let count = match bits >> (2 * place) & 3 {
+                0 => continue,
+                3 => large.remove(&pbn).filter(|count| *count >= 3).unwrap_or(0),
+                small => small,
+            };
+            counts.insert(pbn, count);
+        }
+    }
+    for pbn in large.keys() {
+        let what = format!("block {pbn} has a large count, but few references");
+        pages.report.add(false, what);
+    }
+    counts
+}
+
 /// Compares the counts on disk with what the maps refer to.
 pub(crate) fn compare_counts(
-    counts: &[(u64, u128)],
+    counts: &HashMap<u64, u128>,
     references: &HashMap<u64, u64>,
     pages: &mut Pages<'_>,
 ) {
-    let stored: HashMap<u64, u128> = counts.iter().copied().collect();
     for (pbn, right) in references {
-        let count = stored.get(pbn).copied().unwrap_or(0);
+        let count = counts.get(pbn).copied().unwrap_or(0);
         if count != u128::from(*right) {
             pages.report.add(
                 false,
@@ -212,30 +239,6 @@ pub(crate) fn compare_counts(
                 .report
                 .add(false, format!("block {pbn} has no references, but its count is {count}"));
         }
-    }
-}
-
-/// Compares the list of used blocks with what the maps refer to.
-pub(crate) fn compare_used(
-    used: &[(u64, u128)],
-    references: &HashMap<u64, u64>,
-    pages: &mut Pages<'_>,
-) {
-    let mut listed = 0;
-    for (group, bits) in used {
-        for bit in (0..u128::BITS).filter(|bit| bits & 1 << bit != 0) {
-            let pbn = group.saturating_mul(u128::BITS.into()).saturating_add(bit.into());
-            if references.contains_key(&pbn) {
-                listed += 1;
-            } else {
-                let what = format!("block {pbn} is listed as used, but has no references");
-                pages.report.add(false, what);
-            }
-        }
-    }
-    if listed < references.len() {
-        let missing = references.len() - listed;
-        pages.report.add(false, format!("{missing} blocks with references are not listed as used"));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::CheckReport;
 use crate::map::WalkMap;
 use crate::packed;
 use crate::pages::Pages;
-use crate::store::{KnownNodes, TreeReader, compare_counts, compare_index, compare_used};
+use crate::store::{KnownNodes, TreeReader, compare_counts, compare_index, decode_counts};
 use crate::tree::{LostLbns, MapReader};
 use gemelo_base::units::format_counted;
 use gemelo_format::{
@@ -187,12 +187,12 @@ impl Walk {
             self.volumes.insert(record.id, WalkVolume { record, map });
         }
         let counts = reader.read(table.counts, Part::Counts)?;
-        let used = reader.read(table.used, Part::Used)?;
+        let many = reader.read(table.many, Part::Many)?;
         let fingerprints = reader.read(table.fingerprints, Part::Fingerprints)?;
         let index = reader.read(table.index, Part::Index)?;
         for (found, what) in [
             (&counts, "reference counts"),
-            (&used, "list of used blocks"),
+            (&many, "large reference counts"),
             (&fingerprints, "fingerprints"),
             (&index, "index"),
         ] {
@@ -206,17 +206,15 @@ impl Walk {
             self.identify(*pbn, Identity::from_bytes(bits.to_le_bytes()));
         }
         let references = self.reference_counts();
-        if is_whole && counts.lost.is_empty() {
+        if is_whole && counts.lost.is_empty() && many.lost.is_empty() {
+            let counts = decode_counts(&counts.values, &many.values, pages);
             match layout {
-                Layout::Trees => compare_counts(&counts.values, &references, pages),
+                Layout::Trees => compare_counts(&counts, &references, pages),
                 _ => match self.run_counts(table) {
-                    Ok(right) => compare_counts(&counts.values, &right, pages),
+                    Ok(right) => compare_counts(&counts, &right, pages),
                     Err(fault) => pages.report.add(false, fault),
                 },
             }
-        }
-        if is_whole && used.lost.is_empty() {
-            compare_used(&used.values, &references, pages);
         }
         if layout == Layout::Records {
             if table.index.root.is_some() || (table.buckets, table.index_entries) != (0, 0) {

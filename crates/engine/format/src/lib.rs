@@ -9,6 +9,7 @@
 mod change;
 mod codec;
 mod commit;
+mod counts;
 mod disks;
 mod error;
 mod fingerprint;
@@ -30,6 +31,7 @@ pub use commit::{
     COMMIT_HEADER_BYTES, Commit, CommitHeader, CommitOrder, NewCommit, append_freed, build_commit,
     freed_bytes,
 };
+pub use counts::{COUNT_PAGE_PBNS, CountAt, MANY, counted_pbns};
 pub use disks::DiskRole;
 pub use error::FormatError;
 pub use fingerprint::Fingerprinter;
@@ -51,7 +53,7 @@ pub use root::{Root, RootSearch, find_roots};
 pub use store::{
     BUCKET_ENTRIES, DIRECTORY_ENTRIES, MAX_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part, StoreTable,
     StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page, index_entry,
-    set_array_value, used_bit, used_pbns,
+    set_array_value,
 };
 pub use superblock::{
     DATA_MAGIC, SUPERBLOCK_MAGIC, Superblock, data_header, is_block_size, is_data_store,

@@ -58,11 +58,11 @@ pub struct Tree {
 pub enum Part {
     /// LBN to map word.
     Map,
-    /// PBN to the number of its references.
+    /// The number of a group of PBNs to two bits for each of them: the number of its references, or
+    /// [`super::MANY`] for these and more.
     Counts,
-    /// The number of a group of PBNs to a bit for each of them, which is set if the PBN has
-    /// references.
-    Used,
+    /// PBN to the number of its references, if they are [`super::MANY`] or more.
+    Many,
     /// PBN to the fingerprint of its content.
     Fingerprints,
     /// Index entries, which are keys without values: a tag of the fingerprint and the PBN.
@@ -75,7 +75,7 @@ impl Part {
     pub const fn key_bytes(self) -> usize {
         match self {
             Self::Map => 5,
-            Self::Counts | Self::Used | Self::Fingerprints => 4,
+            Self::Counts | Self::Many | Self::Fingerprints => 4,
             Self::Index => 8,
         }
     }
@@ -85,8 +85,8 @@ impl Part {
     pub const fn value_bytes(self) -> usize {
         match self {
             Self::Map => 8,
-            Self::Counts => 4,
-            Self::Used | Self::Fingerprints => 16,
+            Self::Many => 4,
+            Self::Counts | Self::Fingerprints => 16,
             Self::Index => 0,
         }
     }
@@ -99,26 +99,6 @@ impl Part {
             bytes => PAGE_BYTES / bytes,
         }
     }
-}
-
-/// PBNs of a group, whose bits are one value of [`Part::Used`].
-const USED_GROUP: u64 = u128::BITS as u64;
-
-/// The group of a PBN, and its bit in the value of the group.
-#[must_use]
-pub const fn used_bit(pbn: u64) -> (u64, u128) {
-    (pbn / USED_GROUP, 1 << (pbn % USED_GROUP))
-}
-
-/// The PBNs of a group whose bits are set, in order.
-pub fn used_pbns(group: u64, bits: u128) -> impl Iterator<Item = u64> {
-    let first = group.saturating_mul(USED_GROUP);
-    let mut left = bits;
-    std::iter::from_fn(move || {
-        let at = (left != 0).then(|| left.trailing_zeros())?;
-        left &= left - 1;
-        first.checked_add(u64::from(at))
-    })
 }
 
 /// Reads a little-endian number of at most 16 bytes.
@@ -308,10 +288,10 @@ pub struct StoreVolume {
 pub struct StoreTable {
     /// All volumes, by id.
     pub volumes: Vec<StoreVolume>,
-    /// Reference counts by PBN.
+    /// Reference counts by groups of PBNs, up to a bound.
     pub counts: Tree,
-    /// Bits by groups of PBNs, which say which have references.
-    pub used: Tree,
+    /// Reference counts by PBN from that bound on.
+    pub many: Tree,
     /// Records by PBN: the fingerprint of the content and whether it is suspect.
     pub fingerprints: Tree,
     /// The tree that finds blocks by fingerprint.
@@ -349,7 +329,7 @@ impl StoreTable {
             out.extend_from_slice(&volume.left.to_le_bytes());
             put_tree(&mut out, volume.map);
         }
-        for tree in [self.counts, self.used, self.fingerprints, self.index] {
+        for tree in [self.counts, self.many, self.fingerprints, self.index] {
             put_tree(&mut out, tree);
         }
         out.extend_from_slice(&self.buckets.to_le_bytes());
@@ -371,7 +351,7 @@ impl StoreTable {
             table.volumes.push(StoreVolume { record, mapped, stored, follows, left, map });
         }
         table.counts = tree_from(&mut reader)?;
-        table.used = tree_from(&mut reader)?;
+        table.many = tree_from(&mut reader)?;
         table.fingerprints = tree_from(&mut reader)?;
         table.index = tree_from(&mut reader)?;
         table.buckets = reader.u32()?;

@@ -5,7 +5,8 @@
 
 use crate::{IndexSampling, cached};
 use gemelo_format::{
-    BUCKET_ENTRIES, BackendKind, COPIES, MAP_PAGE_ENTRIES, PAGE_BYTES, Part, RECORD_PAGE_ENTRIES,
+    BUCKET_ENTRIES, BackendKind, COPIES, CountAt, MAP_PAGE_ENTRIES, PAGE_BYTES, Part,
+    RECORD_PAGE_ENTRIES,
 };
 use serde::Serialize;
 
@@ -32,10 +33,10 @@ pub struct Needs {
     /// Bytes of a checkpoint on disk, both copies of every page. The next checkpoint needs room
     /// for the pages that it changes before it gives back the old ones.
     pub disk_bytes: u64,
-    /// Pages that an overwrite of a block at a random place reads, if none of the leaves is in the
-    /// cache.
+    /// Pages that an overwrite of a block at a random place reads, if the counts are in the cache,
+    /// and no other leaf.
     pub overwrite_page_reads: u32,
-    /// Pages that it adds to a checkpoint, if no other change falls in them.
+    /// Pages beside those of counts that it adds to a checkpoint, if no other change falls in them.
     pub overwrite_page_writes: u32,
 }
 
@@ -63,20 +64,19 @@ const fn log_memory_bytes(pool: &PlannedPool) -> u64 {
     leaves * (PAGE_BYTES as u64 + LOG_LEAF_BYTES) + pool.used_blocks * LOG_RECORD_BYTES + index
 }
 
-/// Groups of blocks, of which each has a value in the list of used blocks.
-const fn groups(blocks: u64) -> u64 {
-    blocks / u128::BITS as u64 + 1
-}
-
-/// Pages of arrays of the map, the counts, the used blocks and the fingerprints, with their
-/// directories.
+/// Pages of arrays of the map, the counts and the fingerprints, with their directories. Few blocks
+/// have so many references that their counts take more.
 fn array_pages(pool: &PlannedPool) -> u64 {
     let leaves = |keys: u64, part: Part| keys.div_ceil(part.array_entries() as u64);
     let leaves = leaves(pool.mapped_blocks, Part::Map)
-        + leaves(pool.used_blocks, Part::Counts)
-        + leaves(groups(pool.used_blocks), Part::Used)
+        + leaves(groups(pool.used_blocks), Part::Counts)
         + leaves(pool.used_blocks, Part::Fingerprints);
     with_directories(leaves)
+}
+
+/// Groups of blocks, of which each has a value with their counts.
+const fn groups(blocks: u64) -> u64 {
+    blocks.div_ceil(CountAt::GROUP_PBNS)
 }
 
 const fn with_directories(leaves: u64) -> u64 {
@@ -89,8 +89,7 @@ fn tree_pages(pool: &PlannedPool) -> u64 {
         (bytes * 100 / LEAF_USE_PERCENT).div_ceil(PAGE_BYTES as u64)
     };
     let leaves = leaves(pool.mapped_blocks, Part::Map)
-        + leaves(pool.used_blocks, Part::Counts)
-        + leaves(groups(pool.used_blocks), Part::Used)
+        + leaves(groups(pool.used_blocks), Part::Counts)
         + leaves(pool.used_blocks, Part::Fingerprints)
         + leaves(pool.used_blocks, Part::Index);
     leaves + leaves / 100 + 4
@@ -105,20 +104,20 @@ pub fn estimate(backend: BackendKind, pool: &PlannedPool) -> Needs {
             let records = pool.used_blocks.div_ceil(RECORD_PAGE_ENTRIES as u64);
             (log_memory_bytes(pool), with_directories(maps + records), 0, 1)
         }
-        // The page of the map, that of the old block's count, and the buckets of the new and the
-        // old fingerprint. The old fingerprint is read as well.
+        // The page of the map, and the buckets of the new and the old fingerprint. The old
+        // fingerprint is read as well. The counts of a TiB are in 64 MiB, which are cached.
         BackendKind::Table | BackendKind::BTree => {
             let pages = if backend == BackendKind::BTree {
                 tree_pages(pool)
             } else {
                 array_pages(pool) + with_directories(pool.used_blocks / MEAN_BUCKET_ENTRIES + 1)
             };
-            (pool.cache_bytes, pages, 5, 4)
+            (pool.cache_bytes, pages, 4, 3)
         }
         BackendKind::Compact => {
             let index =
                 cached::compact_index_bytes(pool.used_blocks, pool.data_blocks, pool.sampling);
-            (pool.cache_bytes + index, array_pages(pool), 3, 2)
+            (pool.cache_bytes + index, array_pages(pool), 1, 1)
         }
     };
     let disk_bytes = pages * (PAGE_BYTES * COPIES) as u64;

@@ -39,7 +39,7 @@ pub struct Totals {
     pub data_blocks: u64,
     /// The id that the next volume gets.
     pub next_volume: u32,
-    /// Fingerprints in the index.
+    /// Fingerprints in the index. With `compact`, some may be those of freed blocks.
     pub index_entries: u64,
     /// Memory of map, records and index in bytes.
     pub memory_bytes: u64,

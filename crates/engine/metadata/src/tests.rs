@@ -7,6 +7,7 @@ mod pair;
 mod reading;
 mod sampled;
 mod sharing;
+mod stale;
 
 use crate::error::MetadataError;
 use crate::{
@@ -195,6 +196,9 @@ fn an_index_has_a_block_that_a_checkpoint_without_it_was_given_up_for() {
                 pair.reload(&root);
             }
             pair.apply(&Change::Unmap { volume, first: lbn, count: 1 });
+            let mut found = Vec::new();
+            pair.backend.find(&[fingerprint], &mut found).unwrap();
+            assert_eq!(found, [None], "{kind:?}");
             pair.backend.freeze();
             if is_merged {
                 pair.write();
@@ -205,7 +209,7 @@ fn an_index_has_a_block_that_a_checkpoint_without_it_was_given_up_for() {
             pair.backend.freeze();
             pair.write();
             pair.backend.finish();
-            let mut found = Vec::new();
+            found.clear();
             pair.backend.find(&[fingerprint], &mut found).unwrap();
             assert_eq!(found, [Some(pbn)], "{kind:?} {is_reloaded} {is_merged}");
             assert_eq!(pair.backend.prove(10).unwrap(), Vec::<String>::new(), "{kind:?}");

@@ -5,8 +5,8 @@ use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
 use crate::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
 use gemelo_format::{
-    BackendKind, Change, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord, used_bit,
-    used_pbns,
+    BackendKind, Change, CountAt, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord,
+    counted_pbns,
 };
 use std::collections::HashSet;
 use std::iter::Peekable;
@@ -75,17 +75,17 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 
     fn visit_used(&self, first: Pbn, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
-        let (from, first_bit) = used_bit(first.number());
+        let from = CountAt::of(first.number());
         let mut active = counted_from(&self.active, first).peekable();
         let frozen = self.frozen().into_iter().flat_map(|delta| counted_from(delta, first));
         let mut frozen = frozen.peekable();
-        let mut stored = Values(|group: u64, bits: u128| {
-            let before_first = if group == from { first_bit - 1 } else { 0 };
-            let recent = bits_of(&mut active, group) | bits_of(&mut frozen, group);
-            let older = used_pbns(group, bits & !(before_first | recent));
-            older.filter_map(Pbn::new).for_each(&mut *visit);
+        let mut stored = Values(|group: u64, counts: u128| {
+            let before_first = if group == from.group { from.mask_before() } else { 0 };
+            let recent = mask_of(&mut active, group) | mask_of(&mut frozen, group);
+            let older = counted_pbns(group, counts & !(before_first | recent));
+            older.filter_map(|(pbn, _)| Pbn::new(pbn)).for_each(&mut *visit);
         });
-        L::walk(&self.pages, &self.version.used, Part::Used, from, &mut stored)?;
+        L::walk(&self.pages, &self.version.counts, Part::Counts, from.group, &mut stored)?;
         for delta in self.frozen().into_iter().chain([&self.active]) {
             for (pbn, _) in delta.counts.from(first.number()) {
                 let is_shown =
@@ -119,14 +119,15 @@ fn counted_from(delta: &Delta, first: Pbn) -> impl Iterator<Item = u64> {
     delta.counts.from(first.number()).map(|(pbn, _)| pbn)
 }
 
-/// The bits of the next PBNs that are in a group. Those of groups before it are passed over.
-fn bits_of(pbns: &mut Peekable<impl Iterator<Item = u64>>, group: u64) -> u128 {
-    let mut bits = 0;
-    while let Some(pbn) = pbns.next_if(|pbn| used_bit(*pbn).0 <= group) {
-        let (of, bit) = used_bit(pbn);
-        bits |= if of == group { bit } else { 0 };
+/// The bits of the counts of the next PBNs that are in a group. Those of groups before it are
+/// passed over.
+fn mask_of(pbns: &mut Peekable<impl Iterator<Item = u64>>, group: u64) -> u128 {
+    let mut mask = 0;
+    while let Some(pbn) = pbns.next_if(|pbn| CountAt::of(*pbn).group <= group) {
+        let at = CountAt::of(pbn);
+        mask |= if at.group == group { at.mask() } else { 0 };
     }
-    bits
+    mask
 }
 
 impl<L: Layout> Volumes for CachedBackend<L> {

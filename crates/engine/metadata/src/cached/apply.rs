@@ -1,6 +1,6 @@
 //! Applies changes to the delta and the layers.
 
-use super::family::Gains;
+use super::family::{Gains, NewCount};
 use super::layout::Layout;
 use super::map::MapState;
 use super::sharing::CopiedNode;
@@ -17,7 +17,7 @@ pub(super) struct Before {
     /// The copies of shared nodes that the change needs.
     copies: Vec<CopiedNode>,
     /// The counts that the change gives to blocks, except to a fresh one.
-    counts: Vec<(u64, u32)>,
+    counts: Vec<NewCount>,
 }
 
 /// A bound above every LBN.
@@ -191,7 +191,7 @@ impl<L: Layout> CachedBackend<L> {
         self.active
             .counts
             .insert(pbn, count.checked_add(1).ok_or(MetadataError::TooManyReferences)?);
-        self.active.read_counts.add(pbn);
+        self.active.read_counts.add(pbn, count);
         Ok(())
     }
 
@@ -216,7 +216,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// The counts of blocks after they got these references.
-    pub(super) fn counts_after(&self, gains: &Gains) -> Result<Vec<(u64, u32)>> {
+    pub(super) fn counts_after(&self, gains: &Gains) -> Result<Vec<NewCount>> {
         gains.counts(&self.counts_of(&gains.pbns())?)
     }
 
@@ -246,11 +246,11 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     /// Gives blocks new counts. A block without references is free.
-    pub(super) fn set_counts(&mut self, counts: Vec<(u64, u32)>, freed: &mut Vec<Pbn>) {
-        for (pbn, count) in counts {
-            self.active.counts.insert(pbn, count);
-            self.active.read_counts.add(pbn);
-            if count == 0 {
+    pub(super) fn set_counts(&mut self, counts: Vec<NewCount>, freed: &mut Vec<Pbn>) {
+        for NewCount { pbn, before, after } in counts {
+            self.active.counts.insert(pbn, after);
+            self.active.read_counts.add(pbn, before);
+            if after == 0 {
                 self.physical = self.physical.saturating_sub(1);
                 self.active.forget_identity(pbn);
                 freed.extend(Pbn::new(pbn));

@@ -5,10 +5,10 @@
 //! the part is read, after it, or at the same time.
 
 use super::CachedBackend;
-use super::layout::{IndexEdit, IndexState, Layout, Visitor};
-use crate::error::{MetadataError, Result};
-use gemelo_format::{Fingerprint, Identity, NodeRef, Part};
-use std::ops::{ControlFlow, Range};
+use super::layout::{IndexEdit, IndexState, Layout};
+use super::records::RecordPages;
+use crate::error::Result;
+use gemelo_format::Fingerprint;
 
 /// Pages of records in a part, which takes a millisecond or so.
 const PART_PAGES: usize = 8;
@@ -19,40 +19,6 @@ pub(super) enum Unread {
     /// Those of this PBN and after.
     From(u64),
     Nothing,
-}
-
-/// Pages of records, with the PBNs of each.
-#[derive(Default)]
-struct RecordPages {
-    pages: Vec<(Range<u64>, NodeRef)>,
-    /// The PBN at which the next part begins, if there is one.
-    next: Option<u64>,
-}
-
-impl RecordPages {
-    fn places(&self) -> Vec<NodeRef> {
-        self.pages.iter().map(|(_, at)| *at).collect()
-    }
-}
-
-impl Visitor for RecordPages {
-    fn wants_values(&self) -> bool {
-        false
-    }
-
-    fn leaf(&mut self, pbns: Range<u64>, at: NodeRef) -> ControlFlow<()> {
-        if self.pages.len() == PART_PAGES {
-            self.next = Some(pbns.start);
-            return ControlFlow::Break(());
-        }
-        self.pages.push((pbns, at));
-        ControlFlow::Continue(())
-    }
-
-    /// The blocks of lost pages are not found as duplicates. The pool takes no writes any more.
-    fn lost(&mut self, _pbns: Range<u64>, _error: MetadataError) -> Result<()> {
-        Ok(())
-    }
 }
 
 impl<L: Layout> CachedBackend<L> {
@@ -66,13 +32,13 @@ impl<L: Layout> CachedBackend<L> {
             // The disk reads them while this part is looked at.
             self.pages.start(&self.record_pages(next)?.places());
         }
-        let records = self.records_in(&part)?;
+        let records = part.read::<L>(&self.pages)?;
         let keys: Vec<u64> = records.iter().map(|(pbn, _)| *pbn).collect();
-        let counts = self.stored_counts().get_all(&keys);
+        let live = self.stored_counts().are_live(&keys);
         let mut edits = Vec::with_capacity(records.len());
         let mut removed = Vec::new();
-        for ((pbn, fingerprint), count) in records.into_iter().zip(counts) {
-            let is_live = count? > 0;
+        for ((pbn, fingerprint), is_live) in records.into_iter().zip(live) {
+            let is_live = is_live?;
             let hash = fingerprint.low();
             if is_live && self.is_about_to_change(pbn, fingerprint) {
                 removed.push(IndexEdit { hash, pbn, comes: false });
@@ -88,29 +54,7 @@ impl<L: Layout> CachedBackend<L> {
 
     /// The next pages of records from a PBN on.
     fn record_pages(&self, first: u64) -> Result<RecordPages> {
-        let mut part = RecordPages::default();
-        let tree = &self.version.fingerprints;
-        L::walk(&self.pages, tree, Part::Fingerprints, first, &mut part)?;
-        Ok(part)
-    }
-
-    /// The PBNs of these pages that have a fingerprint. The pages do not become cached.
-    fn records_in(&self, part: &RecordPages) -> Result<Vec<(u64, Fingerprint)>> {
-        let mut records = Vec::new();
-        let ahead = self.pages.read_ahead(&part.places());
-        for ((pbns, at), page) in part.pages.iter().zip(ahead) {
-            let page = match page.map_or_else(|| self.pages.read(*at), Ok) {
-                Err(MetadataError::Damaged { .. }) => continue,
-                page => page?,
-            };
-            let identity = |pbn| {
-                let bits = L::value(&page, Part::Fingerprints, pbn);
-                Identity::from_bytes(bits.to_le_bytes())
-            };
-            let all = pbns.clone().map(|pbn| (pbn, identity(pbn).fingerprint()));
-            records.extend(all.filter(|(_, fingerprint)| !fingerprint.is_none()));
-        }
-        Ok(records)
+        RecordPages::find::<L>(&self.pages, &self.version.fingerprints, first, PART_PAGES)
     }
 
     /// Returns whether the merge of the frozen delta removes this entry. It may have done so

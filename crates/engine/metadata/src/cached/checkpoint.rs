@@ -59,6 +59,8 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             volumes,
             removed: std::mem::take(&mut self.removed),
             fresh: std::mem::take(&mut self.fresh),
+            pbn_end: self.pbn_end(),
+            physical: self.physical,
         }));
     }
 

@@ -54,6 +54,14 @@ impl Entries {
     }
 }
 
+/// The references to a block before a change and after it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewCount {
+    pub(super) pbn: u64,
+    pub(super) before: u32,
+    pub(super) after: u32,
+}
+
 /// References that blocks get; negative if they lose some.
 #[derive(Debug, Default)]
 pub(super) struct Gains(BTreeMap<u64, i64>);
@@ -71,7 +79,7 @@ impl Gains {
     }
 
     /// The counts of [`Self::pbns`] after a change, computed from those before it.
-    pub(super) fn counts(&self, before: &[u32]) -> Result<Vec<(u64, u32)>> {
+    pub(super) fn counts(&self, before: &[u32]) -> Result<Vec<NewCount>> {
         let gains = self.0.iter().filter(|(_, gain)| **gain != 0);
         let counts = gains.zip(before).map(|((pbn, gain), count)| {
             let after = i64::from(*count) + gain;
@@ -79,7 +87,7 @@ impl Gains {
                 _ if *count == 0 || after < 0 => Err(MetadataError::damaged(format!(
                     "block {pbn} has {count} references, and would have {after}"
                 ))),
-                Ok(after) => Ok((*pbn, after)),
+                Ok(after) => Ok(NewCount { pbn: *pbn, before: *count, after }),
                 Err(_) => Err(MetadataError::TooManyReferences),
             }
         });

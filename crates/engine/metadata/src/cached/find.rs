@@ -1,7 +1,7 @@
 //! Finds the blocks that have fingerprints.
 
 use super::CachedBackend;
-use super::layout::{IndexState, Layout, MAX_CANDIDATES};
+use super::layout::{IndexEdit, IndexState, Layout, MAX_CANDIDATES};
 use crate::IndexSampling;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Pbn};
@@ -63,18 +63,22 @@ impl<L: Layout> CachedBackend<L> {
         let mut same: Vec<(Candidate, Identity)> = candidates.into_iter().zip(identities).collect();
         same.retain(|(at, identity)| identity.fingerprint() == wanted[at.place]);
         let pbns: Vec<u64> = same.iter().map(|(candidate, _)| candidate.pbn).collect();
+        let mut stale = Vec::new();
         let mut best: Option<(usize, (bool, u32, u64))> = None;
         for ((Candidate { place, pbn }, identity), count) in
             same.into_iter().zip(self.counts_of(&pbns)?)
         {
             let rank = (identity.is_suspect(), count, pbn);
             let is_better = best.is_none_or(|(of, best)| of != place || rank < best);
-            // An entry of the index may be older than the deltas.
-            if count > 0 && is_better {
+            // An entry of the index may be older than the deltas, or stale.
+            if count == 0 {
+                stale.push(IndexEdit { hash: wanted[place].low(), pbn, comes: false });
+            } else if is_better {
                 best = Some((place, rank));
                 found[place] = Pbn::new(pbn);
             }
         }
+        self.forget_stale(stale);
         Ok(())
     }
 

@@ -207,7 +207,7 @@ impl<L: Layout> CachedBackend<L> {
             claim(&volume.map, Part::Map, format!("the map of volume '{}'", volume.record.name))?;
         }
         claim(&table.counts, Part::Counts, "the reference counts".into())?;
-        claim(&table.used, Part::Used, "the list of used blocks".into())?;
+        claim(&table.many, Part::Many, "the large reference counts".into())?;
         claim(&table.fingerprints, Part::Fingerprints, "the fingerprints".into())?;
         claim(&table.index, Part::Index, "the index".into())?;
         self.parents = maps.parents;
@@ -215,7 +215,7 @@ impl<L: Layout> CachedBackend<L> {
             StoredIndex { tree: table.index, buckets: table.buckets, entries: table.index_entries };
         self.version = Version {
             counts: table.counts,
-            used: table.used,
+            many: table.many,
             fingerprints: table.fingerprints,
             index: L::Index::load(stored, self.pbn_end(), self.sampling)?,
         };
@@ -262,7 +262,7 @@ impl<L: Layout> CachedBackend<L> {
         self.is_counting = false;
         for (tree, part, what) in [
             (&table.counts, Part::Counts, "reference counts"),
-            (&table.used, Part::Used, "list of used blocks"),
+            (&table.many, Part::Many, "large reference counts"),
             (&table.index, Part::Index, "index"),
         ] {
             let (_, lost) = self.read_all(tree, part, None)?;

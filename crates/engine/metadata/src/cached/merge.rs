@@ -1,14 +1,16 @@
 //! Merges frozen layers and a frozen delta into the pages, which is the main part of a checkpoint.
 //! It holds no lock that writers need.
 
+use super::counts::{CountEdits, StoredCounts};
 use super::layer::LayerId;
-use super::layout::{Cursor, IndexEdit, Layout, Retire};
+use super::layout::{Cursor, IndexEdit, IndexState, Layout, Retire};
 use super::map::MapState;
 use super::pages::Pages;
 use super::parents::Made;
+use super::stale::{FreedEntries, sweep};
 use super::{Delta, Frozen, Version};
 use crate::error::Result;
-use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId, used_bit};
+use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 
 /// The state that a checkpoint has written.
@@ -79,53 +81,23 @@ fn merge_records<L: Layout>(
     let delta = &frozen.delta;
     let mut after = before.clone();
     // Computed from the state before this checkpoint, whose pages are all still on disk.
-    let edits = index_edits::<L>(pages, before, frozen)?;
+    let freed = match before.index.in_memory() {
+        Some(_) => FreedEntries::choose(frozen),
+        None => FreedEntries::Remove,
+    };
+    let edits = index_edits::<L>(pages, before, delta, freed)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
-    let mut counts = delta.counts.iter().map(|(pbn, count)| (pbn, u128::from(*count)));
-    after.counts = L::merge(pages, &before.counts, Part::Counts, &mut counts)?;
-    let mut used = used_edits::<L>(pages, before.used, delta)?.into_iter();
-    after.used = L::merge(pages, &before.used, Part::Used, &mut used)?;
+    if let FreedEntries::Leave { pages: most } = freed {
+        sweep::<L>(pages, before, frozen, most)?;
+    }
+    let CountEdits { small, many } = CountEdits::new::<L>(pages, before, delta)?;
+    after.counts = L::merge(pages, &before.counts, Part::Counts, &mut small.into_iter())?;
+    after.many = L::merge(pages, &before.many, Part::Many, &mut many.into_iter())?;
     let bits = |identity: &Identity| u128::from_le_bytes(identity.to_bytes());
     let mut identities = delta.identities.iter().map(|(pbn, found)| (pbn, bits(found)));
     after.fingerprints =
         L::merge(pages, &before.fingerprints, Part::Fingerprints, &mut identities)?;
     Ok(after)
-}
-
-/// Computes the groups of PBNs of which some get their first reference, or lose the last one.
-fn used_edits<L: Layout>(pages: &Pages, before: Tree, delta: &Delta) -> Result<Vec<(u64, u128)>> {
-    let mut stored = Cursor::<L>::new(pages, before, Part::Used);
-    let mut edits = Vec::new();
-    let mut counts = delta.counts.iter().peekable();
-    while counts.peek().is_some() {
-        let mut changed: Vec<ChangedGroup> = Vec::with_capacity(PBNS_AT_ONCE);
-        while let Some((pbn, count)) = counts.peek() {
-            let (key, bit) = used_bit(*pbn);
-            if changed.last().is_none_or(|last| last.key != key) {
-                if changed.len() == PBNS_AT_ONCE {
-                    break;
-                }
-                changed.push(ChangedGroup { key, used: 0, unused: 0 });
-            }
-            let Some(group) = changed.last_mut() else { break };
-            *(if **count > 0 { &mut group.used } else { &mut group.unused }) |= bit;
-            counts.next();
-        }
-        let keys: Vec<u64> = changed.iter().map(|group| group.key).collect();
-        for (group, bits) in changed.iter().zip(stored.get_all(&keys)) {
-            let bits = bits?;
-            let after = (bits | group.used) & !group.unused;
-            edits.extend((after != bits).then_some((group.key, after)));
-        }
-    }
-    Ok(edits)
-}
-
-/// A group of PBNs with the bits of those that have references now, and of those that have none.
-struct ChangedGroup {
-    key: u64,
-    used: u128,
-    unused: u128,
 }
 
 /// PBNs whose counts and fingerprints are read in lists.
@@ -148,47 +120,52 @@ impl ChangedBlock {
     }
 
     /// Returns whether the index may change.
-    const fn may_change_index(&self) -> bool {
-        self.fresh.is_some() || self.was_live != self.is_live
+    fn may_change_index(&self, freed: FreedEntries) -> bool {
+        let is_freed = self.was_live && !self.is_live;
+        let is_removed = is_freed && freed == FreedEntries::Remove;
+        self.fresh.is_some() || is_removed || (self.is_live && !self.was_live)
     }
 
     /// The index entries that are removed and added. The stored fingerprint is that before the
-    /// checkpoint.
-    fn edits(&self, stored: Fingerprint) -> impl Iterator<Item = IndexEdit> + use<> {
-        let old = if self.was_live { stored } else { Fingerprint::NONE };
+    /// checkpoint. The index may have it, or not, if the block had no references.
+    fn edits(&self, stored: Fingerprint, may_be_stale: bool) -> impl Iterator<Item = IndexEdit> {
+        let old = if self.was_live || may_be_stale { stored } else { Fingerprint::NONE };
         let new = if self.is_live { self.fresh.unwrap_or(stored) } else { Fingerprint::NONE };
         let pbn = self.pbn;
-        let edit = move |found: Fingerprint, comes| {
-            (old != new && !found.is_none()).then(|| IndexEdit { hash: found.low(), pbn, comes })
+        let edit = move |found: Fingerprint, comes, is_changed| {
+            let is_edit = is_changed && !found.is_none();
+            is_edit.then(|| IndexEdit { hash: found.low(), pbn, comes })
         };
-        [edit(old, false), edit(new, true)].into_iter().flatten()
+        let comes = edit(new, true, old != new || !self.was_live);
+        [edit(old, false, old != new), comes].into_iter().flatten()
     }
 }
 
 /// Computes which index entries are added and removed. The index has every referenced PBN that has
-/// a fingerprint.
+/// a fingerprint. One in memory may have others as well.
 fn index_edits<L: Layout>(
     pages: &Pages,
     before: &Version<L::Index>,
-    frozen: &Frozen,
+    delta: &Delta,
+    freed: FreedEntries,
 ) -> Result<Vec<IndexEdit>> {
-    let delta = &frozen.delta;
+    let may_be_stale = before.index.in_memory().is_some();
     let mut edits = Vec::new();
     let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
-    let mut counts = Cursor::<L>::new(pages, before.counts, Part::Counts);
+    let mut counts = StoredCounts::<L>::new(pages, before);
     // A block that was identified has a new fingerprint and an unchanged count.
     let identified = delta.identities.pbns().filter(|pbn| !delta.counts.has(*pbn));
     let keys: Vec<u64> = delta.counts.pbns().chain(identified).collect();
     for some in keys.chunks(PBNS_AT_ONCE) {
         let mut changed = Vec::with_capacity(some.len());
-        for (key, count) in some.iter().zip(counts.get_all(some)) {
-            let block = ChangedBlock::new(*key, count? > 0, delta);
-            changed.extend(block.may_change_index().then_some(block));
+        for (key, was_live) in some.iter().zip(counts.are_live(some)) {
+            let block = ChangedBlock::new(*key, was_live?, delta);
+            changed.extend(block.may_change_index(freed).then_some(block));
         }
         let keys: Vec<u64> = changed.iter().map(|block| block.pbn).collect();
         for (block, bits) in changed.iter().zip(fingerprints.get_all(&keys)) {
             let stored = Identity::from_bytes(bits?.to_le_bytes()).fingerprint();
-            edits.extend(block.edits(stored));
+            edits.extend(block.edits(stored, may_be_stale));
         }
     }
     Ok(edits)

@@ -20,6 +20,7 @@ mod checkpoint;
 mod compact;
 mod compare;
 mod count_pages;
+mod counts;
 mod delta;
 mod family;
 mod find;
@@ -33,7 +34,9 @@ mod neighbours;
 mod pages;
 mod parents;
 mod prove;
+mod records;
 mod sharing;
+mod stale;
 mod table;
 mod validate;
 
@@ -44,6 +47,7 @@ use btree::BTreeLayout;
 use catch_up::Unread;
 use compact::CompactLayout;
 pub(super) use compact::bytes_of as compact_index_bytes;
+use counts::StoredCounts;
 use delta::Delta;
 use family::Place;
 use gemelo_format::{
@@ -139,8 +143,8 @@ impl CachedVolume {
 #[derive(Clone)]
 struct Version<I> {
     counts: Tree,
-    /// The bits of the PBNs that have a count.
-    used: Tree,
+    /// The counts for which `counts` has too few bits.
+    many: Tree,
     fingerprints: Tree,
     index: I,
 }
@@ -149,7 +153,7 @@ impl<I> Version<I> {
     /// The state of an empty pool.
     const fn empty(index: I) -> Self {
         let none = Tree { root: None, height: 0 };
-        Self { counts: none, used: none, fingerprints: none, index }
+        Self { counts: none, many: none, fingerprints: none, index }
     }
 }
 
@@ -191,6 +195,9 @@ struct Frozen {
     /// The maps of removed volumes.
     removed: Vec<MapState>,
     fresh: Fresh,
+    pbn_end: u64,
+    /// Blocks with references.
+    physical: u64,
 }
 
 /// A backend that keeps its metadata on disk in the layout `L`.
@@ -298,8 +305,8 @@ impl<L: Layout> CachedBackend<L> {
         Ok(Words::new(self.view(&self.volume(id)?.map)))
     }
 
-    fn stored_counts(&self) -> Cursor<'_, L> {
-        self.cursor(Part::Counts, self.version.counts)
+    fn stored_counts(&self) -> StoredCounts<'_, L> {
+        StoredCounts::new(&self.pages, &self.version)
     }
 
     fn stored_fingerprints(&self) -> Cursor<'_, L> {
@@ -311,14 +318,10 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn count(&self, pbn: u64) -> Result<u32> {
-        self.count_by(&mut self.stored_counts(), pbn)
-    }
-
-    fn count_by(&self, stored: &mut Cursor<'_, L>, pbn: u64) -> Result<u32> {
         let recent = self.active.counts.get(pbn);
         match recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(pbn))) {
             Some(count) => Ok(*count),
-            None => Ok(stored.get(pbn)? as u32),
+            None => self.stored_counts().get(pbn),
         }
     }
 
@@ -329,7 +332,7 @@ impl<L: Layout> CachedBackend<L> {
             let recent = active.counts.get(pbn);
             recent.or_else(|| frozen.and_then(|delta| delta.counts.get(pbn))).copied()
         };
-        stored_or(&mut self.stored_counts(), pbns, recent, |count| count as u32)
+        stored_or(pbns, recent, |pbns| self.stored_counts().get_all(pbns))
     }
 
     /// The identities of PBNs, in their order.
@@ -339,19 +342,20 @@ impl<L: Layout> CachedBackend<L> {
             let recent = active.identities.get(pbn);
             recent.or_else(|| frozen.and_then(|delta| delta.identities.get(pbn))).copied()
         };
-        let identity = |bits: u128| Identity::from_bytes(bits.to_le_bytes());
-        stored_or(&mut self.stored_fingerprints(), pbns, recent, identity)
+        stored_or(pbns, recent, |pbns| {
+            let stored = self.stored_fingerprints().get_all(pbns).into_iter();
+            stored.map(|bits| Ok(Identity::from_bytes(bits?.to_le_bytes()))).collect()
+        })
     }
 
     fn identity(&self, pbn: u64) -> Result<Identity> {
-        self.identity_by(&mut self.stored_fingerprints(), pbn)
-    }
-
-    fn identity_by(&self, stored: &mut Cursor<'_, L>, pbn: u64) -> Result<Identity> {
         let recent = self.active.identities.get(pbn);
         match recent.or_else(|| self.frozen().and_then(|delta| delta.identities.get(pbn))) {
             Some(found) => Ok(*found),
-            None => Ok(Identity::from_bytes(stored.get(pbn)?.to_le_bytes())),
+            None => {
+                let bits = self.stored_fingerprints().get(pbn)?;
+                Ok(Identity::from_bytes(bits.to_le_bytes()))
+            }
         }
     }
 
@@ -379,7 +383,7 @@ impl<L: Layout> CachedBackend<L> {
         StoreTable {
             volumes: volumes.iter().map(volume).collect(),
             counts: version.counts,
-            used: version.used,
+            many: version.many,
             fingerprints: version.fingerprints,
             index: index.tree,
             buckets: index.buckets,
@@ -388,17 +392,16 @@ impl<L: Layout> CachedBackend<L> {
     }
 }
 
-/// The values of PBNs, in their order: recent ones, or those in a tree.
-fn stored_or<L: Layout, T>(
-    stored: &mut Cursor<'_, L>,
+/// The values of PBNs, in their order: recent ones, or stored ones.
+fn stored_or<T>(
     pbns: &[u64],
     recent: impl Fn(u64) -> Option<T>,
-    value: impl Fn(u128) -> T,
+    stored: impl FnOnce(&[u64]) -> Vec<Result<T>>,
 ) -> Result<Vec<T>> {
     let recent: Vec<Option<T>> = pbns.iter().map(|pbn| recent(*pbn)).collect();
     let older = pbns.iter().zip(&recent).filter(|(_, recent)| recent.is_none());
     let keys: Vec<u64> = older.map(|(pbn, _)| *pbn).collect();
-    let mut older = stored.get_all(&keys).into_iter().map(|bits| bits.map(&value));
+    let mut older = stored(&keys).into_iter();
     let all = recent.into_iter().map(|recent| recent.map(Ok).or_else(|| older.next()));
     let values = all.flatten().collect::<Result<Vec<T>>>()?;
     assert_eq!(values.len(), pbns.len(), "each PBN has a value");

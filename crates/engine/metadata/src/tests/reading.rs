@@ -6,7 +6,8 @@ use crate::{BackendContext, Checkpoint, Index, Map, MetadataBackend, Repair};
 use gemelo_disk::testing::DiskLayer;
 use gemelo_disk::{Disk, DiskRead};
 use gemelo_format::{
-    BackendKind, Change, Fingerprint, Layout, Lbn, MAP_PAGE_ENTRIES, MapEntry, Part, Pbn, VolumeId,
+    BackendKind, COUNT_PAGE_PBNS, Change, Fingerprint, Layout, Lbn, MAP_PAGE_ENTRIES, MapEntry,
+    Part, Pbn, VolumeId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,11 +47,15 @@ impl DiskLayer for CountingDisk {
     }
 }
 
-/// The number of LBNs, each with leaves of its own in the map, the counts and the fingerprints.
+/// The number of LBNs, each with leaves of its own in the map and the fingerprints.
 const LEAVES: u64 = 150;
+/// PBNs between those of two leaves.
+const LEAF_PBNS: u64 = 1024;
+/// Pages with their counts.
+const COUNT_PAGES: u64 = (LEAVES * LEAF_PBNS).div_ceil(COUNT_PAGE_PBNS);
 
 fn pbn_of(leaf: u64) -> u64 {
-    leaf * Part::Counts.array_entries() as u64 + 1
+    leaf * LEAF_PBNS + 1
 }
 
 fn lbn_of(leaf: u64) -> Lbn {
@@ -92,8 +97,7 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// The used blocks are read in lists, a bit for each, and no counts. The second copy replaces a
-/// damaged first one.
+/// The used blocks are read in lists. The second copy replaces a damaged first one.
 #[test]
 fn used_blocks_are_read_ahead() {
     for (kind, failing) in
@@ -104,10 +108,8 @@ fn used_blocks_are_read_ahead() {
         let mut used = 0;
         pair.backend.visit_used(Pbn::FIRST, &mut |_| used += 1).unwrap();
         assert_eq!(used, LEAVES);
-        let blocks = LEAVES * Part::Counts.array_entries() as u64;
-        let leaves = blocks.div_ceil(Part::Used.array_entries() as u64 * u64::from(u128::BITS));
         assert!(read(&disk.lists) - lists <= 2 + 2 * failing, "{kind:?}");
-        assert!(read(&disk.pages) - pages <= leaves + 1 + 2 * failing, "{kind:?}");
+        assert!(read(&disk.pages) - pages <= COUNT_PAGES + 1 + 2 * failing, "{kind:?}");
         let beyond = Pbn::new(pbn_of(LEAVES)).unwrap();
         pair.backend.visit_used(beyond, &mut |_| used += 1).unwrap();
         assert_eq!(used, LEAVES, "nothing is there");
@@ -165,13 +167,13 @@ fn a_replay_reads_as_many_pages_as_were_counted() {
     for kind in [BackendKind::Table, BackendKind::Compact] {
         let (mut pair, disk) = opened(kind, 0);
         let overwrite = |fresh| (0..LEAVES).map(move |leaf| store(leaf, pbn_of(leaf) + fresh));
-        // An entry of the map and a count for each LBN, later also an entry of the snapshot.
-        for (fresh, pages_of_leaf) in [(1, 2), (2, 3)] {
+        // An entry of the map for each LBN, later also one of the snapshot, and the counts.
+        for (fresh, pages_of_leaf) in [(1, 1), (2, 2)] {
             let before = read(&disk.pages);
             pair.backend.replay(&overwrite(fresh).collect::<Vec<_>>(), &mut Vec::new()).unwrap();
             let pages = read(&disk.pages) - before;
             let counted = pair.backend.replay_reads();
-            assert_eq!(counted, pages_of_leaf * LEAVES, "{kind:?}");
+            assert_eq!(counted, pages_of_leaf * LEAVES + COUNT_PAGES, "{kind:?}");
             assert!((counted..=counted + ABOVE_PAGES).contains(&pages), "{kind:?}: {pages} pages");
             pair.backend.freeze();
             pair.backend.abandon();

@@ -81,7 +81,7 @@ pub struct PoolStat {
     /// not durable, or they are being read. Like those that are stored, each has the size of a
     /// block.
     pub pending_blocks: u64,
-    /// Fingerprints in the index.
+    /// Fingerprints in the index. With `compact`, some may be those of freed blocks.
     pub index_entries: u64,
     /// Memory of map, records and index in bytes.
     pub metadata_memory_bytes: u64,

@@ -1,17 +1,20 @@
-//! Damage to the pages that say which blocks are in use: an opening reads them, and the pages of
-//! the counts are read later.
+//! Damage to the pages of counts: an opening reads them, because they say which blocks are in use.
+//! Those of large counts are read later.
 
 use crate::common::simulated::Simulation;
 use crate::common::{BLOCK, content, open, options_with, read, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::{
-    BackendKind, DedupMode, PoolSeed, StoreTable, Tree, find_roots, read_chain, read_superblock,
+    BackendKind, DedupMode, MANY, PoolSeed, StoreTable, Tree, find_roots, read_chain,
+    read_superblock,
 };
 use gemelo_volume::{LossChoice, Pool, RepairOptions, repair};
 
 const BLOCKS: u64 = 40;
 const PAGE: u64 = 4096;
+/// References to each block.
+const REFERENCES: u64 = MANY as u64 + 1;
 const ON_DISK: [BackendKind; 3] = [BackendKind::Table, BackendKind::BTree, BackendKind::Compact];
 
 /// A pool with a full volume, of which both copies of the root of a tree are unreadable.
@@ -20,7 +23,7 @@ fn damaged(backend: BackendKind, tree: impl Fn(&StoreTable) -> Tree) -> Simulati
     Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
-    let bytes: Vec<u8> = (1..=BLOCKS).flat_map(|id| content(id, BLOCK)).collect();
+    let bytes: Vec<u8> = (0..BLOCKS).flat_map(content_of).collect();
     write(&pool.volume("a").unwrap(), 0, &bytes).unwrap();
     pool.close().unwrap();
     let disk = simulation.disks().metadata;
@@ -35,10 +38,14 @@ fn damaged(backend: BackendKind, tree: impl Fn(&StoreTable) -> Tree) -> Simulati
     simulation
 }
 
+fn content_of(lbn: u64) -> Vec<u8> {
+    content(1 + lbn / REFERENCES, BLOCK)
+}
+
 fn assert_intact(pool: &Pool) {
     for lbn in 0..BLOCKS {
         let bytes = read(&pool.volume("a").unwrap(), lbn * BLOCK as u64, BLOCK).unwrap();
-        assert_eq!(bytes, content(lbn + 1, BLOCK), "block {lbn}");
+        assert_eq!(bytes, content_of(lbn), "block {lbn}");
     }
 }
 
@@ -59,7 +66,7 @@ fn assert_repairable(simulation: &Simulation) {
 #[test]
 fn a_pool_whose_used_blocks_are_unknown_is_open_for_reading_until_it_is_repaired() {
     for backend in ON_DISK {
-        let simulation = damaged(backend, |table| table.used);
+        let simulation = damaged(backend, |table| table.counts);
         let pool = open(&simulation.disks(), tuning()).unwrap();
         assert!(pool.is_read_only(), "{backend:?}");
         assert_intact(&pool);
@@ -70,9 +77,9 @@ fn a_pool_whose_used_blocks_are_unknown_is_open_for_reading_until_it_is_repaired
 }
 
 #[test]
-fn a_lost_page_of_counts_is_found_when_it_is_read_and_stops_writes_alone() {
+fn a_lost_page_of_large_counts_is_found_when_it_is_read_and_stops_writes_alone() {
     for backend in ON_DISK {
-        let simulation = damaged(backend, |table| table.counts);
+        let simulation = damaged(backend, |table| table.many);
         let pool = open(&simulation.disks(), tuning()).unwrap();
         assert_intact(&pool);
         assert!(write(&pool.volume("a").unwrap(), 0, &content(1000, BLOCK)).is_err());

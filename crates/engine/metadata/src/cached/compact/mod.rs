@@ -22,6 +22,7 @@ use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use table::Table;
 
 /// Bits of a hash beyond those that number the PBNs of the data store. An unknown content finds an
@@ -41,6 +42,8 @@ pub(crate) struct MemoryIndex {
     table: Arc<RwLock<Table>>,
     /// The edits of the checkpoint that is being written.
     unfinished: Arc<Mutex<Vec<IndexEdit>>>,
+    /// The PBN at which the search for stale entries goes on.
+    swept: Arc<AtomicU64>,
     sampling: IndexSampling,
 }
 
@@ -72,6 +75,14 @@ impl MemoryIndex {
         let edits = std::mem::take(&mut *self.unfinished.lock());
         let back = edits.iter().rev().map(|edit| IndexEdit { comes: !edit.comes, ..*edit });
         self.edit(&back.collect::<Vec<_>>());
+    }
+
+    pub(super) fn swept(&self) -> u64 {
+        self.swept.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_swept(&self, pbn: u64) {
+        self.swept.store(pbn, Ordering::Relaxed);
     }
 
     const fn has(&self, hash: u64) -> bool {
@@ -112,7 +123,7 @@ impl IndexState for MemoryIndex {
     fn empty(pbn_end: u64, sampling: IndexSampling) -> Self {
         let hash_bits = hash_bits(pbn_end, sampling);
         let table = Arc::new(RwLock::new(Table::new(hash_bits)));
-        Self { table, unfinished: Arc::default(), sampling }
+        Self { table, unfinished: Arc::default(), swept: Arc::default(), sampling }
     }
 
     fn load(stored: StoredIndex, pbn_end: u64, sampling: IndexSampling) -> Result<Self> {

@@ -5,7 +5,7 @@ use crate::exit::Outcome;
 use crate::json::{JsonOutput, Made};
 use crate::table::Table;
 use clap::Args;
-use gemelo_base::units::{format_count, format_percent, format_size};
+use gemelo_base::units::{format_count, format_counted, format_percent, format_size};
 use gemelo_base::values::Size;
 use gemelo_format::{BackendKind, WordForm};
 use gemelo_volume::{FullPool, IndexSampling, Needs, PoolOptions, Tuning};
@@ -110,8 +110,8 @@ impl Estimate {
                 format_size(needs.memory_bytes),
                 format_size(needs.disk_bytes),
                 format_percent(needs.disk_bytes as f64 / input.capacity_bytes as f64),
-                format!("{} pages", needs.overwrite_page_reads),
-                format!("{} pages", needs.overwrite_page_writes),
+                format_counted(needs.overwrite_page_reads.into(), "page"),
+                format_counted(needs.overwrite_page_writes.into(), "page"),
             ]);
         }
         let others = match self.backends.len() < BackendKind::ALL.len() {
@@ -120,8 +120,8 @@ impl Estimate {
         };
         format!(
             "{}, full: {} blocks of {} are stored, and volumes have {}\n\n{}\n\
-             {others}The last columns are for one block at a random place, without its metadata in \
-             the cache.\n",
+             {others}The last columns are for one block at a random place, without its metadata but \
+             the counts in the cache.\n",
             format_size(input.capacity_bytes),
             format_count(self.stored_blocks),
             format_size(input.block_bytes.into()),
