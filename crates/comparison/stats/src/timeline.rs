@@ -93,8 +93,8 @@ impl Timeline {
 
 /// Returns the ratio `changed` / `base` of the means over time, with Fieller's interval for the
 /// effective numbers of independent values: the count divided by the
-/// [autocorrelation time](crate::autocorrelation_time). Source: Geyer, Statistical Science 7 (1992),
-/// section 3.
+/// [autocorrelation time](crate::autocorrelation_time). Source: Geyer, Statistical Science 7
+/// (1992), section 3.
 ///
 /// The interval covers the noise within the two runs alone. It says nothing of the spread from run
 /// to run, which is often larger.
