@@ -83,7 +83,7 @@ fn a_pool_whose_metadata_are_damaged_is_status_4_for_every_command() {
     let pool = pool();
     // The superblocks stay, so that it is known for a pool; the roots and their copies go.
     let metadata = fs::File::options().write(true).open(pool.path().join("metadata")).unwrap();
-    for head in [0, 276] {
+    for head in [0, 512] {
         metadata.write_all_at(&[0xaa; 2 * 4096], (head + 1) * 4096).unwrap();
     }
     for command in ON_POOLS {
@@ -94,7 +94,7 @@ fn a_pool_whose_metadata_are_damaged_is_status_4_for_every_command() {
 /// No check and no repair can begin, so none is advised.
 #[test]
 fn a_pool_whose_heads_are_lost_is_status_4_and_only_a_backup_is_named() {
-    for (name, heads) in [("metadata", &[0, 276 * 4096][..]), ("data", &[0])] {
+    for (name, heads) in [("metadata", &[0, 512 * 4096][..]), ("data", &[0])] {
         let pool = pool();
         let disk = fs::File::options().write(true).open(pool.path().join(name)).unwrap();
         for head in heads {
