@@ -36,14 +36,20 @@ impl World {
         self.pool.stat().unwrap().activity
     }
 
+    /// Waits at most ten seconds until a figure has this value. Returns whether it has.
+    fn reaches(&self, figure: impl Fn(&PoolActivity) -> u64, value: u64) -> bool {
+        (0..400).any(|_| {
+            let is_reached = figure(&self.activity()) == value;
+            if !is_reached {
+                std::thread::sleep(Duration::from_millis(25));
+            }
+            is_reached
+        })
+    }
+
     /// Waits until a figure has this value, and then whether it keeps it.
     fn settles(&self, figure: impl Fn(&PoolActivity) -> u64, value: u64) {
-        for _ in 0..400 {
-            if figure(&self.activity()) == value {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(25));
-        }
+        self.reaches(&figure, value);
         std::thread::sleep(PAUSE);
         assert_eq!(figure(&self.activity()), value);
     }
@@ -108,6 +114,10 @@ fn the_space_of_freed_blocks_is_given_back_within_the_rate() {
     free(64, 128);
     // The unused allowance of one second is saved up.
     world.clock.advance_ns(1);
+    if !world.reaches(discarded, RATE_BLOCKS) {
+        // A search that was late met the blocks between the trim and the flush, and rests.
+        world.clock.advance_ns(11 * SECOND_NS);
+    }
     world.settles(discarded, RATE_BLOCKS);
     world.clock.advance_ns(SECOND_NS);
     world.settles(discarded, 2 * RATE_BLOCKS);
