@@ -26,7 +26,8 @@ pub(crate) fn content_in_the_journal(
         return (bytes == u64::from(superblock.block_bytes)).then_some((form, bytes));
     }
     let (_, stored) = form.split_at_checked(OFFSET_BYTES)?;
-    unpack(superblock, pbn, stored)
+    let (head, bytes) = split(stored)?;
+    head.is_of(PoolSeed::of(superblock), pbn, bytes).then(|| unpack(superblock, stored))?
 }
 
 fn is_whole(superblock: &Superblock, pbn: Pbn) -> bool {
@@ -113,7 +114,7 @@ fn content_of(blocks: &dyn Store, superblock: &Superblock, pbn: Pbn) -> io::Resu
         let next = block_of(blocks, superblock, (place.block + 1).into())?;
         stored.extend_from_slice(next.get(PACKED_TABLE_BYTES..).unwrap_or_default());
     }
-    unpack(superblock, pbn, &stored).ok_or_else(wrong)
+    unpack(superblock, &stored).ok_or_else(wrong)
 }
 
 fn block_of(blocks: &dyn Store, superblock: &Superblock, block: u64) -> io::Result<Vec<u8>> {
@@ -125,19 +126,22 @@ fn block_of(blocks: &dyn Store, superblock: &Superblock, block: u64) -> io::Resu
     read.outcome.map(|()| bytes)
 }
 
-/// Decompresses what begins with a head.
-fn unpack(superblock: &Superblock, pbn: Pbn, stored: &[u8]) -> Option<SizedContent> {
+/// Splits what begins with a head into the head and the compressed bytes.
+fn split(stored: &[u8]) -> Option<(SlotHead, &[u8])> {
     let (head, rest) = stored.split_first_chunk::<SLOT_HEAD_BYTES>()?;
     let head = SlotHead::decode(*head);
-    let bytes = rest.get(..usize::from(head.length))?;
-    let is_own = head.is_of(PoolSeed::of(superblock), pbn, bytes);
+    Some((head, rest.get(..usize::from(head.length))?))
+}
+
+/// Decompresses what begins with a head. The caller compares the content with its checksum, as a
+/// read does, so that of the form does not count: a flipped bit in it loses nothing.
+fn unpack(superblock: &Superblock, stored: &[u8]) -> Option<SizedContent> {
+    let (head, bytes) = split(stored)?;
     let mut content = vec![0; superblock.block_bytes as usize];
-    let length = match head.algorithm {
-        _ if !is_own => None,
-        algorithm if algorithm == Compression::Lz4.algorithm() => {
-            lz4_flex::block::decompress_into(bytes, &mut content).ok()
-        }
-        _ => zstd::bulk::decompress_to_buffer(bytes, &mut content).ok(),
+    let length = if head.algorithm == Compression::Lz4.algorithm() {
+        lz4_flex::block::decompress_into(bytes, &mut content).ok()
+    } else {
+        zstd::bulk::decompress_to_buffer(bytes, &mut content).ok()
     };
     let taken = (SLOT_HEAD_BYTES + bytes.len()) as u64;
     (length == Some(content.len())).then_some((content, taken))

@@ -1,11 +1,14 @@
 //! Pools whose contents are compressed and share blocks.
 
 use crate::common::simulated::Simulation;
+use crate::common::stored::copies_of;
 use crate::common::{COMPRESSIONS, flush, open, options, read, write};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{BackendKind, Compression, DedupMode, PACKED_MAGIC, PACKED_TABLE_BYTES};
+use gemelo_format::{
+    BackendKind, Compression, DedupMode, PACKED_MAGIC, PACKED_TABLE_BYTES, SLOT_HEAD_BYTES,
+};
 use gemelo_volume::{Pool, PoolOptions, ScrubOptions, Tuning, VolumeError};
 
 /// Makes a content of which this share in eighths does not compress.
@@ -161,6 +164,27 @@ fn a_flipped_byte_loses_one_content_and_writing_it_again_heals_it() {
     pool.close().unwrap();
     let report = checked(&damaged);
     assert!(report.is_clean(), "{:?}", report.problems);
+}
+
+#[test]
+fn a_check_finds_a_content_damaged_if_a_read_does_whichever_bit_of_its_head_has_flipped() {
+    let simulation = Simulation::new(7);
+    fill(&simulation, &packed(Compression::Lz4, 512, 300), 40, 4);
+    let [first, ..] = copies_of(&simulation, &content(5, 512, 4))[..] else { panic!("is stored") };
+    let head = first.at - 1 - SLOT_HEAD_BYTES;
+    let mut harmless = 0;
+    for bit in 0..8 * SLOT_HEAD_BYTES {
+        let [mut data, metadata] = simulation.images();
+        data[head + bit / 8] ^= 1 << (bit % 8);
+        let flipped = Simulation::of_images(8, [data, metadata]);
+        let report = checked(&flipped);
+        let pool = open(&flipped.disks(), tuning()).unwrap();
+        let found = read(&pool.volume("a").unwrap(), 4 * 512, 512);
+        assert_eq!(found.is_ok(), report.is_clean(), "bit {bit}: {:?}", report.problems);
+        harmless += u32::from(found.is_ok_and(|found| found == content(5, 512, 4)));
+        pool.close().unwrap();
+    }
+    assert!(harmless >= 32, "those of the checksum of the form: {harmless}");
 }
 
 #[test]
