@@ -151,3 +151,17 @@ fn a_content_that_comes_and_goes_is_found_each_time() {
     }
     assert!(pool.entries() > BLOCKS, "entries of freed blocks stay");
 }
+
+#[test]
+fn a_block_that_is_stored_again_takes_its_old_entry_along() {
+    let mut pool = Pool::new();
+    (0..20).for_each(|number| pool.write(10_000 + number * FAR, 2 * BLOCKS + number));
+    pool.checkpoint(true);
+    assert_eq!(pool.entries(), BLOCKS + 20, "those of the freed blocks stay");
+    for number in 0..20 {
+        let freed = pool.free.pop_back().unwrap();
+        pool.store(25_000 + number * FAR, 3 * BLOCKS + number, freed);
+    }
+    pool.checkpoint(true);
+    assert_eq!(pool.entries(), BLOCKS + 20, "as many are stale, of other blocks");
+}
