@@ -16,6 +16,9 @@ pub enum VerifyError {
     /// No job of the result kept its files.
     #[error("no job of the result has --keep: there are no files to check")]
     NothingKept,
+    /// The history of the files has another layout, or more jobs, than the result.
+    #[error("the result contradicts itself: the writes that it lists are not those of its jobs")]
+    OtherHistory,
     /// The job in the result is invalid.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -58,15 +61,22 @@ pub fn verify(
     target: Option<TargetUri>,
     environment: &JobEnvironment<'_>,
 ) -> Result<Verified, VerifyError> {
-    // If several jobs used the same files, the history of the last one contains those of all.
-    let last = file.input.iter().zip(&file.result).rev().find_map(|(input, result)| {
-        result.history.as_ref().filter(|_| input.job.keep).map(|history| (input, history))
+    let jobs = file.input.iter().zip(&file.result).enumerate();
+    let last = jobs.rev().find_map(|(number, (input, result))| {
+        let history = result.history.as_ref().filter(|_| input.job.keep)?;
+        Some((number, input, history))
     });
-    let (input, history) = last.ok_or(VerifyError::NothingKept)?;
-    let first = file.input.iter().find(|job| job.target == input.target).unwrap_or(input);
+    let (number, input, history) = last.ok_or(VerifyError::NothingKept)?;
+    // The history has a segment for each job that used the files, and its contents are those of the
+    // first of them.
+    let first = history.segments.len().checked_sub(1).and_then(|others| number.checked_sub(others));
+    let first = first.and_then(|first| file.input.get(first)).ok_or(VerifyError::OtherHistory)?;
     let target = target.unwrap_or_else(|| input.target.clone());
     let job = Job::new(input.job.clone())?;
     let first_job = Job::new(first.job.clone())?;
+    for job in [&job, &first_job] {
+        history.check(job).map_err(|_| VerifyError::OtherHistory)?;
+    }
     let contents = Contents::new(&first.content, &first_job)?;
     let storage = environment.targets.storage(&target)?;
     let plan = storage.plan(&job.layout_with(PlaceAccess::Read, false))?;

@@ -10,7 +10,7 @@ use gemelo_job::replay::{self, ReplayInput, ReplayJobOptions};
 use gemelo_job::{
     JobEnvironment, OutputError, OutputFile, OutputFiles, bench, job_file, suite, verify,
 };
-use gemelo_load::RunResult;
+use gemelo_load::{History, RunResult};
 use gemelo_record::{Provenance, read_result, to_json};
 use gemelo_replay::ReplayResult;
 use gemelo_target::Targets;
@@ -104,6 +104,61 @@ fn a_job_file_becomes_a_result_that_is_read_back_and_verified() {
         let checked = verify::verify(&read, None, environment).unwrap();
         assert!(checked.verification.is_success() && checked.failure.is_none());
         assert_eq!(checked.verification.checked_blocks, 256);
+    });
+}
+
+/// Runs jobs and returns their result as it is read from a file.
+fn result_of(text: &str, environment: &JobEnvironment<'_>) -> bench::BenchFile {
+    let jobs = job_file::parse(text, environment.targets).unwrap();
+    let jobs = bench::resolve_all(jobs, environment).unwrap();
+    let ran = bench::run(jobs, environment, |_, _| ControlFlow::Continue(()));
+    assert!(ran.is_success() && ran.errors.is_empty(), "{:?}", ran.errors);
+    ran.into_file(provenance())
+}
+
+/// A job with other contents than the job before it writes the files anew.
+#[test]
+fn files_are_verified_with_the_contents_of_the_job_that_wrote_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!(
+        "target = '{}'\nfile-size = '64k'\nkeep = true\nforce = true\n\
+         [[job]]\nentropy = 8\n[[job]]\nentropy = 4\n[[job]]\nentropy = 4\n",
+        directory.path().join("data").display()
+    );
+    with_environment(|environment| {
+        let file = result_of(&text, environment);
+        let checked = verify::verify(&file, None, environment).unwrap();
+        assert_eq!(file.result[2].history.as_ref().unwrap().segments.len(), 2);
+        assert_eq!(checked.verification.wrong_blocks, 0, "{:?}", checked.verification);
+        assert_eq!(checked.verification.checked_blocks, 16);
+    });
+}
+
+#[test]
+fn a_result_whose_history_is_not_that_of_its_jobs_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!(
+        "target = '{}'\nfile-size = '64k'\nkeep = true\n",
+        directory.path().join("data").display()
+    );
+    with_environment(|environment| {
+        let file = result_of(&text, environment);
+        let with = |change: fn(&mut History)| {
+            let mut file = file.clone();
+            change(file.result[0].history.as_mut().unwrap());
+            verify::verify(&file, None, environment)
+        };
+        assert!(with(|_| ()).is_ok());
+        let changes: [fn(&mut History); 5] = [
+            |history| history.block_bytes = 0,
+            |history| history.place_blocks = u64::MAX,
+            |history| history.processes = u32::MAX,
+            |history| history.segments.clear(),
+            |history| history.segments.extend(history.segments.clone()),
+        ];
+        for change in changes {
+            assert!(matches!(with(change), Err(verify::VerifyError::OtherHistory)));
+        }
     });
 }
 

@@ -125,9 +125,11 @@ impl History {
         }
     }
 
+    /// Checks that a job can continue this history.
+    ///
     /// # Errors
     /// Fails if the layout of the job differs from the layout of this history.
-    pub(crate) fn check(&self, job: &Job) -> Result<(), OtherLayout> {
+    pub fn check(&self, job: &Job) -> Result<(), OtherLayout> {
         let own = (self.block_bytes, self.place_blocks, self.processes, self.first_process);
         let spec = job.spec();
         let jobs = (spec.block_bytes, job.place_blocks(), spec.processes, spec.numbers().first);

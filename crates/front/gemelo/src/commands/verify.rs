@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let checked = verify(&file.file, arguments.target.clone(), &context.job_environment());
     let checked = match checked {
-        Err(error @ VerifyError::NothingKept) => {
+        Err(error @ (VerifyError::NothingKept | VerifyError::OtherHistory)) => {
             return Err(error)
                 .with_context(|| arguments.result.display().to_string())
                 .or_bad_input();
