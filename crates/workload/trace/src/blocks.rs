@@ -101,7 +101,7 @@ impl<'a> Blocks<'a> {
         let unit = u64::from(record.hash_bytes);
         let block_start = block * self.block_bytes;
         let from = block_start.max(record.offset_bytes);
-        let to = (block_start + self.block_bytes).min(record.end_bytes());
+        let to = block_start.saturating_add(self.block_bytes).min(record.end_bytes());
         let first = (from - record.offset_bytes) / unit;
         let last = (to - record.offset_bytes).div_ceil(unit);
         let range = usize::try_from(first).ok()?..usize::try_from(last).ok()?;
@@ -188,6 +188,17 @@ mod tests {
         let contents: Vec<_> =
             Blocks::new(&two, 4096).unwrap().map(|touched| touched.content).collect();
         assert_eq!(contents, [Some(first), Some(first)]);
+    }
+
+    #[test]
+    fn the_last_block_of_the_address_space_has_a_content() {
+        let last = u64::MAX / 4096 * 4096;
+        let found: Vec<_> = Blocks::new(&record(last, 1024, 512, &[1, 2]), 4096).unwrap().collect();
+        let [TouchedBlock { block, content: Some(content) }] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert_eq!(*block, last / 4096);
+        assert_eq!(*content, put_together(&[ContentHash(1), ContentHash(2)], 0));
     }
 
     #[test]
