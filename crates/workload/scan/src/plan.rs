@@ -163,7 +163,7 @@ fn result(
         bytes_per_s,
         estimate_ns: bytes_per_s.map(|rate| {
             let reading_ns = found.read_bytes as f64 / rate * 1e9;
-            (reading_ns as u64 + found.files * OPEN_NS) / threads.max(1)
+            (reading_ns as u64).saturating_add(found.files * OPEN_NS) / threads.max(1)
         }),
     }
 }
@@ -204,10 +204,11 @@ impl PlannedFiles {
 
     fn add_bytes(&mut self, options: &ScanOptions, bytes: u64, read_bytes: u64) {
         self.files += 1;
-        self.data_bytes += bytes;
-        self.read_bytes += read_bytes;
+        // The sums can exceed 64 bits, because sparse files can be that large together.
+        self.data_bytes = self.data_bytes.saturating_add(bytes);
+        self.read_bytes = self.read_bytes.saturating_add(read_bytes);
         for (blocks, size) in self.blocks.iter_mut().zip(&options.request().block_bytes) {
-            *blocks += bytes.div_ceil(u64::from(*size));
+            *blocks = blocks.saturating_add(bytes.div_ceil(u64::from(*size)));
         }
     }
 }
@@ -263,10 +264,31 @@ pub(crate) fn tell_total(session: &Session<'_>, roots: &[Root]) {
     let mut total: u64 = 0;
     let mut walker = Walker::new(session.options, &counts, &troubles, session.halt);
     let walked = walker.walk(roots, &mut |batch| {
-        for_each_file(&batch, |_, stat| total += u64::try_from(stat.st_size).unwrap_or(0));
+        for_each_file(&batch, |_, stat| {
+            total = total.saturating_add(u64::try_from(stat.st_size).unwrap_or(0));
+        });
         if session.queue.is_over() { Err(Ended) } else { Ok(()) }
     });
     if walked.is_ok() {
         session.monitor.set_total(total);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::ScanRequest;
+
+    #[test]
+    fn sparse_files_of_more_than_64_bits_together_are_planned() {
+        let request = ScanRequest { paths: vec!["all".into()], ..ScanRequest::default() };
+        let options = ScanOptions::new(ScanRequest { threads: 1, ..request }).unwrap();
+        let mut found = PlannedFiles { blocks: vec![0], ..PlannedFiles::default() };
+        for _ in 0..3 {
+            found.add_bytes(&options, i64::MAX as u64, i64::MAX as u64);
+        }
+        let plan = result(&options, &found, 0, 0, (1, Some(1.0)));
+        assert_eq!((plan.data_bytes, plan.read_bytes), (u64::MAX, u64::MAX));
+        assert_eq!(plan.estimate_ns, Some(u64::MAX));
     }
 }

@@ -148,7 +148,7 @@ fn read_all(
 /// Returns the bytes of all paths, if they are known without a walk.
 fn known_total(roots: &[Root]) -> Option<u64> {
     let are_files = roots.iter().all(|root| root.kind != RootKind::Directory);
-    are_files.then(|| roots.iter().map(|root| root.size_bytes).sum())
+    are_files.then(|| roots.iter().fold(0, |sum: u64, root| sum.saturating_add(root.size_bytes)))
 }
 
 /// Runs the walk and the readers. Returns all counts, and the directories by number.
