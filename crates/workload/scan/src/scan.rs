@@ -156,7 +156,11 @@ fn run_threads(
     session: &Session<'_>,
     roots: &[Root],
 ) -> Result<(Counted, Vec<PathBuf>), ScanError> {
-    let start = |source| ScanError::Thread { source };
+    // The threads that did start would otherwise wait for work for ever.
+    let failed = |source: io::Error| {
+        session.halt.fail(io::Error::from(source.kind()));
+        ScanError::Thread { source }
+    };
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
     std::thread::scope(|scope| {
         let mut readers = Vec::new();
@@ -165,14 +169,11 @@ fn run_threads(
                 let _guard = HaltOnPanic(session.halt);
                 Worker::new(session).run()
             });
-            // Without this, the readers that did start would wait forever.
-            let reader =
-                reader.inspect_err(|error| session.halt.fail(io::Error::from(error.kind())));
-            readers.push(reader.map_err(start)?);
+            readers.push(reader.map_err(failed)?);
         }
         if session.options.request().find_total && known_total(roots).is_none() {
             let total = thread("total").spawn_scoped(scope, || plan::tell_total(session, roots));
-            drop(total.map_err(start)?);
+            drop(total.map_err(failed)?);
         }
         let mut walker = Walker::new(session.options, session.walk, session.troubles, session.halt);
         let _ended_early = walker.walk(roots, &mut |batch| session.queue.send(batch));
