@@ -104,7 +104,7 @@ impl NatureSampler {
             let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(measure_some)).collect();
             let mut all = measure_some();
             for helper in helpers {
-                all.extend(helper.join().unwrap_or_default());
+                all.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }
             all
         });
