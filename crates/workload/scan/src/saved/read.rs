@@ -99,6 +99,9 @@ impl SetReader {
         if row.copies == 0 || row.length_bytes == 0 || row.length_bytes > block_bytes {
             return Err(self.invalid("a row has no copies, or a length outside its block size"));
         }
+        if row.nature.is_some_and(|nature| !(0.0..=8.0).contains(&nature.entropy_bits)) {
+            return Err(self.invalid("a row has an entropy outside of 0 to 8 bits a byte"));
+        }
         // A row above the level is no longer part of the sample.
         if row.fingerprint.low > highest_low(size.nature_level) {
             row.nature = None;
@@ -310,4 +313,47 @@ fn positions_of(packed: Option<ByteArray>) -> Vec<u64> {
     let Some(packed) = packed else { return Vec::new() };
     let words = packed.data().chunks_exact(8);
     words.filter_map(|word| word.first_chunk().map(|word| u64::from_le_bytes(*word))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::saved::write::SetWriter;
+    use crate::tally::BlockTotals;
+
+    /// Reads a set with one row, whose content has this entropy.
+    fn with_entropy(entropy_bits: f64) -> Result<Option<(u32, Row)>, SavedSetError> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (nature_level, locality_level) = (0, 0);
+        let totals = BlockTotals::default();
+        let head = SetHead {
+            partial: false,
+            fingerprint: crate::ScanFingerprintKind::default(),
+            tail: crate::TailPolicy::default(),
+            files: crate::FileCounts::default(),
+            position_bytes: 0,
+            sizes: vec![SizeHead { block_bytes: 512, totals, nature_level, locality_level }],
+        };
+        let row = Row {
+            fingerprint: ScanFingerprint::from(1),
+            length_bytes: 512,
+            copies: 1,
+            zero: false,
+            place: None,
+            nature: Some(Nature { lz4_bytes: 1, zstd_bytes: 1, entropy_bits }),
+            positions: Vec::new(),
+        };
+        let mut writer = SetWriter::create(file.as_file()).unwrap();
+        writer.add(512, &row).unwrap();
+        writer.finish(&head).unwrap();
+        SetReader::open(file.path())?.next()
+    }
+
+    #[test]
+    fn an_entropy_that_no_content_has_is_refused() {
+        assert!(with_entropy(8.0).unwrap().is_some() && with_entropy(0.0).unwrap().is_some());
+        for entropy in [-0.5, 8.5, f64::NAN, f64::INFINITY] {
+            assert!(matches!(with_entropy(entropy), Err(SavedSetError::Invalid { .. })));
+        }
+    }
 }
