@@ -213,9 +213,10 @@ impl<'a> Worker<'a> {
         if operation.verb == Verb::Write {
             let began_ns = self.now_ns();
             let buffer = self.queue.buffer(slot).chunks_exact_mut(self.block_bytes);
-            for (id, block) in ids.iter().zip(buffer) {
-                let id = ContentId::from_bits(id.unwrap_or_default());
-                self.shared.contents.generator.fill(id, block);
+            let known = ids.iter().flatten();
+            assert!(known.clone().count() as u64 == operation.blocks, "a write has all contents");
+            for (id, block) in known.zip(buffer) {
+                self.shared.contents.generator.fill(ContentId::from_bits(*id), block);
             }
             self.outcome.generating_ns += self.now_ns() - began_ns;
         }

@@ -239,8 +239,8 @@ impl Running {
     pub(super) fn stop(self) -> Option<End> {
         self.shared.stop.store(true, Ordering::SeqCst);
         for thread in self.threads {
-            // A thread reports its outcome in `end`.
-            let _ = thread.join();
+            // A thread reports its outcome in `end`. A panic is a bug, and continues here.
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
         let end = locked(&self.shared.end).take();
         drop(self.shared);
