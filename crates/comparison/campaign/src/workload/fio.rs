@@ -68,14 +68,13 @@ impl Action for Fio {
     }
 
     fn main_figure(&self) -> Option<String> {
-        let reads = self.option("rw").is_some_and(|rw| ["read", "randread"].contains(&rw));
-        let mixes = self.file.is_some() || self.option("rw").is_some_and(|rw| rw.ends_with("rw"));
-        let kind = if mixes {
-            "all"
-        } else if reads {
-            "read"
-        } else {
-            "write"
+        // `fio` reads without the option. A colon precedes the length of a sequential stretch.
+        let named = self.option("rw").or_else(|| self.option("readwrite")).unwrap_or("read");
+        let kind = match named.split(':').next() {
+            _ if self.file.is_some() => "all",
+            Some("rw" | "readwrite" | "randrw") => "all",
+            Some("read" | "randread") => "read",
+            _ => "write",
         };
         Some(format!("{kind}/operations_per_s"))
     }
@@ -98,5 +97,27 @@ impl Action for Fio {
         command.args(self.options.iter().map(|(name, value)| format!("--{name}={value}")));
         command.args(&self.file).current_dir(&stage.site.work);
         result::run_with_result(stage, command, &file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_main_figure_is_of_the_operations_that_the_job_does() {
+        for (name, value, kind) in [
+            ("rw", "randwrite", "write"),
+            ("rw", "read", "read"),
+            ("rw", "randread:8", "read"),
+            ("rw", "randrw", "all"),
+            ("rw", "readwrite", "all"),
+            ("readwrite", "rw:4k", "all"),
+            ("bs", "4k", "read"),
+        ] {
+            let options = vec![(name.to_owned(), value.to_owned())];
+            let figure = Fio { file: None, options }.main_figure();
+            assert_eq!(figure, Some(format!("{kind}/operations_per_s")), "{name}={value}");
+        }
     }
 }
