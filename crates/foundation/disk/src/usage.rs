@@ -3,7 +3,9 @@
 use crate::error::{DiskError, Result};
 use crate::lock;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Refuses a block device that is mounted, holds swap, carries another device, backs a loop device
@@ -61,7 +63,7 @@ pub fn are_same(one: &Path, other: &Path) -> bool {
 /// Describes the use of a block device, as far as the system tells it.
 pub(crate) fn user_of(status: &Stat) -> Option<String> {
     let numbers = device_numbers(status.st_rdev);
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = table(Path::new("/proc/self/mountinfo"));
     for number in &numbers {
         if let Some(place) = mounted_at(&mounts, number) {
             return Some(format!("mounted at {place}"));
@@ -76,15 +78,15 @@ pub(crate) fn user_of(status: &Stat) -> Option<String> {
 /// Describes the use of a file or device as swap or below a loop device.
 fn backed_by(status: &Stat) -> Option<String> {
     let is_it = |other: &Path| rustix::fs::stat(other).is_ok_and(|other| is_same(status, &other));
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let swaps = table(Path::new("/proc/swaps"));
     let swap_files = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
     if swap_files.map(unescape).any(|file| is_it(Path::new(&file))) {
         return Some("swap".to_owned());
     }
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let backing =
-            fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-        if !backing.is_empty() && is_it(Path::new(backing.trim_end_matches('\n'))) {
+        let backing = fs::read(entry.path().join("loop/backing_file")).unwrap_or_default();
+        let backing = backing.strip_suffix(b"\n").unwrap_or(&backing);
+        if !backing.is_empty() && is_it(Path::new(OsStr::from_bytes(backing))) {
             return Some(format!("it backs /dev/{}", entry.file_name().to_string_lossy()));
         }
     }
@@ -121,6 +123,11 @@ fn device_numbers(device: u64) -> Vec<String> {
     all
 }
 
+/// Reads a table in /proc. A name in it that is not UTF-8 must not hide the other lines.
+fn table(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
 /// Returns the mount point of a device. In a line of mountinfo the third field is the device, the
 /// fifth the mount point (proc(5)).
 fn mounted_at(mounts: &str, number: &str) -> Option<String> {
@@ -148,5 +155,16 @@ mod tests {
         assert_eq!(mounted_at(mounts, "98:0").as_deref(), Some("/mnt two"));
         assert_eq!(mounted_at(mounts, "98:1"), None);
         assert_eq!(mounted_at("", "98:0"), None);
+    }
+
+    #[test]
+    fn a_mount_point_that_is_not_utf_8_does_not_hide_the_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("mountinfo");
+        let mounts =
+            b"36 35 98:0 / /mnt/\xff rw - ext3 /dev/a rw\n37 35 98:1 / /b rw - ext3 b rw\n";
+        fs::write(&path, mounts).unwrap();
+        assert_eq!(mounted_at(&table(&path), "98:1").as_deref(), Some("/b"));
+        assert_eq!(mounted_at(&table(&path), "98:0").as_deref(), Some("/mnt/\u{fffd}"));
     }
 }
