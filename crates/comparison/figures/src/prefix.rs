@@ -1,7 +1,7 @@
 //! Names in front of figures: those of jobs, of values of a sweep, of block sizes.
 
 use gemelo_record::Stats;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// Adds `more` to `figures`, each name with `prefix` and a dot in front.
 pub(crate) fn append(figures: &mut Stats, prefix: Option<&str>, more: Stats) {
@@ -27,15 +27,20 @@ pub(crate) fn append(figures: &mut Stats, prefix: Option<&str>, more: Stats) {
 /// and claims become hyphens, and a repeated name gets a number.
 #[derive(Debug, Default)]
 pub(crate) struct Prefixes {
-    seen: BTreeMap<String, u32>,
+    given: BTreeSet<String>,
 }
 
 impl Prefixes {
     pub(crate) fn unique(&mut self, name: &str) -> String {
         let name = plain(name);
-        let count = self.seen.entry(name.clone()).or_insert(0);
-        *count += 1;
-        if *count == 1 { name } else { format!("{name}-{count}") }
+        let mut unique = name.clone();
+        let mut number = 1;
+        // A job may have the name that a number would make of another one.
+        while !self.given.insert(unique.clone()) {
+            number += 1;
+            unique = format!("{name}-{number}");
+        }
+        unique
     }
 }
 
@@ -52,7 +57,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_without_brackets_and_slashes() {
         let mut prefixes = Prefixes::default();
-        let names = ["a/b [1]", "x", "x"].map(|name| prefixes.unique(name));
-        assert_eq!(names, ["a-b--1-", "x", "x-2"]);
+        let names = ["a/b [1]", "x", "x", "x-2", "x"].map(|name| prefixes.unique(name));
+        assert_eq!(names, ["a-b--1-", "x", "x-2", "x-2-2", "x-3"]);
     }
 }
