@@ -131,7 +131,7 @@ fn is_set_by_user(name: &str, figures: &Stats) -> bool {
 fn repeats_another(name: &str, figures: &Stats) -> bool {
     let Some((job, quantity)) = name.rsplit_once("all/") else { return false };
     let has = |kind: &str| figures.value(&format!("{job}{kind}/{quantity}")).is_some();
-    ["write", "read", "trim"].into_iter().filter(|kind| has(kind)).count() == 1
+    ["write", "read", "trim", "mixed"].into_iter().filter(|kind| has(kind)).count() == 1
 }
 
 #[cfg(test)]

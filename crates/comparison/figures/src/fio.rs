@@ -31,6 +31,9 @@ struct Job {
     write: Direction,
     #[serde(default)]
     trim: Direction,
+    /// All operations together, which `fio` has instead with `unified_rw_reporting=mixed`.
+    #[serde(default)]
+    mixed: Direction,
     #[serde(default)]
     sync: Sync,
     #[serde(default)]
@@ -104,9 +107,10 @@ impl Job {
     fn figures(&self) -> Stats {
         let mut figures = Stats::default();
         let (mut operations_per_s, mut bytes_per_s) = (0.0, 0.0);
-        for (name, direction) in
-            [("write", &self.write), ("read", &self.read), ("trim", &self.trim)]
-        {
+        let apart = [("write", &self.write), ("read", &self.read), ("trim", &self.trim)];
+        let is_mixed = apart.iter().all(|(_, direction)| direction.total_ios == 0);
+        let mixed = is_mixed.then_some(("mixed", &self.mixed));
+        for (name, direction) in apart.into_iter().chain(mixed) {
             if direction.total_ios > 0 {
                 operations_per_s += direction.iops;
                 bytes_per_s += direction.bw_bytes;

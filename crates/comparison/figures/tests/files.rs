@@ -181,6 +181,24 @@ fn both_formats_of_fio_give_the_same_figures_and_one_has_curves() {
 }
 
 #[test]
+fn fio_that_reports_reads_and_writes_together_has_figures_of_all_operations() {
+    let text = std::fs::read_to_string(data("fio.json")).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let job = json["jobs"][0].as_object_mut().unwrap();
+    let mixed = job.remove("read").unwrap();
+    job.retain(|key, _| key != "write" && key != "trim");
+    job.insert("mixed".to_owned(), mixed);
+    let mixed = parse(&json.to_string(), Path::new("fio.json")).unwrap();
+    let apart = of("fio.json");
+    for quantity in ["operations_per_s", "bytes_per_s", "latency_p99_ns"] {
+        let of_reads = value(&apart, &format!("read/{quantity}"));
+        assert_eq!(value(&mixed, &format!("mixed/{quantity}")), of_reads);
+    }
+    assert_eq!(value(&mixed, "all/bytes_per_s"), value(&apart, "read/bytes_per_s"));
+    assert!(value(&apart, "all/bytes_per_s") > value(&apart, "read/bytes_per_s"));
+}
+
+#[test]
 fn messages_of_fio_before_its_json_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fio.json");
