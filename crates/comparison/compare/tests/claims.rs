@@ -95,6 +95,37 @@ fn a_ratio_of_ratios_is_computed_round_by_round() {
     assert_eq!(verdict("< 1.5"), ClaimVerdict::Refuted);
 }
 
+/// Each of the four figures must measure the storage and not the generator of the load.
+#[test]
+fn a_ratio_of_ratios_with_one_figure_of_the_generator_is_undecided() {
+    let campaign = campaign(vec![target("volume", None), target("ext4", None)], &["same", "real"]);
+    let places = [("same", "volume"), ("same", "ext4"), ("real", "volume"), ("real", "ext4")];
+    let term = |(load, target): (&str, &str)| format!("write/operations_per_s[{load}, {target}]");
+    let [a, b, c, d] = places.map(term);
+    let test = format!("({a} / {b}) / ({c} / {d}) > 0.5");
+    let with_generator_at = |bound: Option<(&str, &str)>| {
+        let mut groups = Groups::default();
+        for (number, (load, target)) in places.into_iter().enumerate() {
+            let mut values = [100.0, 101.0, 99.0, 100.5];
+            values.rotate_left(number);
+            for mut repetition in repetitions(&values) {
+                let share = if bound == Some((load, target)) { 0.9 } else { 0.1 };
+                repetition.figures.push("run/generating_share", share, Better::Neither);
+                groups.add(Place::new(load, target), repetition);
+            }
+        }
+        judged(&claim(&[&test]), &campaign, &groups)
+    };
+    assert_eq!(with_generator_at(None), ClaimVerdict::Confirmed);
+    for place in places {
+        let verdict = with_generator_at(Some(place));
+        assert!(
+            matches!(&verdict, ClaimVerdict::Undecided { reason } if reason.contains("generating")),
+            "{place:?}: {verdict:?}"
+        );
+    }
+}
+
 #[test]
 fn all_conditions_must_hold() {
     let (holds, fails, open) = (ratio("> 1.5"), ratio("> 3"), ratio("> 2"));

@@ -144,10 +144,14 @@ impl Measurements<'_> {
     /// Returns the reason why the figures of a condition do not measure the storage.
     fn invalid(&self, condition: &Condition) -> Option<&'static str> {
         let terms: Vec<&Term> = condition.terms().collect();
-        let (first, last) = (terms.first()?, terms.last()?);
         let of = |term: &Term| self.groups.runs(&place_of(term));
-        let doubt = invalid(&first.figure, [of(first), of(last)]);
-        doubt.or_else(|| invalid(&last.figure, [of(first), of(last)])).map(Doubt::sentence)
+        // A ratio of ratios has two quotients, each of which must compare like with like.
+        let mut doubts = terms.chunks(2).filter_map(|quotient| {
+            let (first, last) = (quotient.first()?, quotient.last()?);
+            let sides = [of(first), of(last)];
+            invalid(&first.figure, sides).or_else(|| invalid(&last.figure, sides))
+        });
+        doubts.next().map(Doubt::sentence)
     }
 
     /// Returns the number of a condition, or the reason why there is no measurement.
