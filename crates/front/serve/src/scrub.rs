@@ -128,8 +128,14 @@ impl Scrubs {
     /// Returns whether the schedule wants a scrub now. A pool that was never scrubbed is due.
     pub(crate) fn is_due(&self, interval: Duration, now_utc_s: u64) -> bool {
         let last = *self.last.lock();
-        last.is_none_or(|last| now_utc_s >= last.ended_utc_s.saturating_add(interval.as_secs()))
+        last.is_none_or(|last| has_passed(last.ended_utc_s, interval, now_utc_s))
     }
+}
+
+/// Returns whether an interval has passed since a time. A clock that was ahead and was set right
+/// must not put the next scrub off for years, so a time that lies too far ahead counts as passed.
+pub(crate) fn has_passed(since_utc_s: u64, interval: Duration, now_utc_s: u64) -> bool {
+    now_utc_s.abs_diff(since_utc_s) >= interval.as_secs()
 }
 
 /// The entry of a scrub under way, which ends with this value.
@@ -279,6 +285,11 @@ mod tests {
         let scrubs = Scrubs::keeping(Kept::File(directory.path().join(FILE)));
         assert_eq!(scrubs.stat(), ScrubStat { running: None, last: Some(last) });
         assert!(!scrubs.is_due(day, 87_399) && scrubs.is_due(day, 87_400));
+        // A clock that was wrong at the last scrub.
+        let ahead = LastScrub { ended_utc_s: 200_000, ..last };
+        write_last(&directory.path().join(FILE), &ahead).unwrap();
+        let scrubs = Scrubs::keeping(Kept::File(directory.path().join(FILE)));
+        assert!(scrubs.is_due(day, 1001) && !scrubs.is_due(day, 199_999));
         fs::write(directory.path().join(FILE), "nonsense").unwrap();
         assert!(Scrubs::keeping(Kept::File(directory.path().join(FILE))).is_due(day, 1001));
     }

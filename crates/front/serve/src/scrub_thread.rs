@@ -1,7 +1,7 @@
 //! The thread that scrubs a served pool by its schedule.
 
 use crate::open_pool::OpenPool;
-use crate::scrub::ScrubSchedule;
+use crate::scrub::{ScrubSchedule, has_passed};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit, panics};
 use gemelo_volume::ScrubOptions;
 use std::sync::Arc;
@@ -24,14 +24,15 @@ pub(crate) fn start(
     let work = move || {
         let clock = SystemClock::new();
         // After a failure the next try is a whole interval later.
-        let mut not_before_s = 0;
+        let mut tried_s = None;
         while !stop.is_raised() {
             gemelo_base::pause(POLL_INTERVAL);
             let Some(now_s) = clock.utc_s() else { continue };
-            if now_s < not_before_s || !pool.scrubs().is_due(interval, now_s) {
+            let may_try = tried_s.is_none_or(|tried_s| has_passed(tried_s, interval, now_s));
+            if !may_try || !pool.scrubs().is_due(interval, now_s) {
                 continue;
             }
-            not_before_s = now_s.saturating_add(interval.as_secs());
+            tried_s = Some(now_s);
             scrub_by_schedule(&pool, schedule, &*monitor, &stop);
         }
     };
