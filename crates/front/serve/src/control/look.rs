@@ -22,6 +22,9 @@ use std::time::Duration;
 /// Longest time that a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Pause before the system is asked again for a connection that it has refused.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Makes a report; returns [`None`] if the pool is being closed.
 type Stats = Box<dyn Fn() -> Option<Result<StatReport, VolumeError>> + Send>;
 
@@ -86,9 +89,12 @@ fn answer_until_closed(
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return,
         }
-        if let Ok((stream, _)) = listener.accept() {
+        match listener.accept() {
             // An error means that the client has left before its answer.
-            let _ = answer(stream, figures, closing);
+            Ok((stream, _)) => drop(answer(stream, figures, closing)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // Too many files are open, or the client has left again.
+            Err(_) => gemelo_base::pause(PAUSE),
         }
     }
 }
