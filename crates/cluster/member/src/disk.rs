@@ -161,15 +161,9 @@ impl ObjectDisk {
             let mut requests: Vec<_> = names.iter().map(String::as_str).map(create).collect();
             self.context.check_writable()?;
             self.objects.execute(&mut requests);
-            for request in requests {
-                match request.outcome {
-                    Ok(()) | Err(ObjectError::Exists { .. }) => {}
-                    Err(error) => {
-                        self.context.lease_state.judge("create", request.object, &error);
-                        return Err(to_io(&error));
-                    }
-                }
-            }
+            let is_done = |error: &ObjectError| matches!(error, ObjectError::Exists { .. });
+            let created = self.context.lease_state.judge_all(requests, is_done);
+            created.map_err(|error| to_io(&error))?;
         }
         Ok(())
     }
@@ -216,16 +210,9 @@ impl ObjectDisk {
             let _in_flight = self.context.flight.enter(0);
             self.context.check_writable()?;
             self.objects.execute(&mut requests);
-            for request in requests {
-                match request.outcome {
-                    Ok(()) | Err(ObjectError::NotFound { .. }) => {}
-                    Err(error) => {
-                        let verb = request.operation.verb();
-                        self.context.lease_state.judge(verb, request.object, &error);
-                        return Err(to_io(&error));
-                    }
-                }
-            }
+            let is_done = |error: &ObjectError| matches!(error, ObjectError::NotFound { .. });
+            let cleared = self.context.lease_state.judge_all(requests, is_done);
+            cleared.map_err(|error| to_io(&error))?;
             begin = end;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The state of the lease: whether this process may act for a member, and why not any more.
 
 use gemelo_base::Clock;
-use gemelo_objects::ObjectError;
+use gemelo_objects::{ObjectError, Request};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
@@ -78,6 +78,28 @@ impl LeaseState {
             }
             _ => {}
         }
+    }
+
+    /// Judges the errors of changes that were sent together, each of which may have an unknown
+    /// fate. `is_done` knows the errors that say that nothing was left to do.
+    ///
+    /// # Errors
+    /// Fails with the first other error.
+    pub(crate) fn judge_all(
+        &self,
+        changes: Vec<Request<'_>>,
+        is_done: fn(&ObjectError) -> bool,
+    ) -> Result<(), ObjectError> {
+        let mut outcome = Ok(());
+        for change in changes {
+            if let Err(error) = change.outcome
+                && !is_done(&error)
+            {
+                self.judge(change.operation.verb(), change.object, &error);
+                outcome = outcome.and(Err(error));
+            }
+        }
+        outcome
     }
 
     /// Checks that this process may act for the member now.

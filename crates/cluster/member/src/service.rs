@@ -206,9 +206,7 @@ impl Service {
     /// # Errors
     /// Fails if the store does. The creation can then be repeated.
     pub fn finish_creation(&self) -> Result<()> {
-        self.held_lease.lease_state().check()?;
-        let values = MemberValues::new(&*self.held_lease.client.index, self.member());
-        Ok(values.remove(&[CREATING_KEY])?)
+        self.change_value(CREATING_KEY, |values| values.remove(&[CREATING_KEY]))
     }
 
     /// Returns the client of the domain.
@@ -222,11 +220,20 @@ impl Service {
     /// # Errors
     /// Fails if this process may not act for the member, or if the store fails.
     pub fn set_value(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.change_value(key, |values| values.set(&[(key, value)]))
+    }
+
+    /// Changes a value. A change of unknown fate ends the lease.
+    fn change_value(
+        &self,
+        key: &str,
+        change: impl FnOnce(&MemberValues<'_>) -> gemelo_domain::Result<()>,
+    ) -> Result<()> {
         self.held_lease.lease_state().check()?;
         let values = MemberValues::new(&*self.held_lease.client.index, self.member());
-        values.set(&[(key, value)]).map_err(|error| {
+        change(&values).map_err(|error| {
             if let DomainError::Object(cause) = &error {
-                self.held_lease.lease_state().judge("write a value of", key, cause);
+                self.held_lease.lease_state().judge("change a value of", key, cause);
             }
             error.into()
         })
@@ -249,17 +256,13 @@ impl Service {
                 let remove = |name| Request::new(name, Operation::Remove);
                 let mut requests: Vec<_> = names.iter().map(String::as_str).map(remove).collect();
                 objects.execute(&mut requests);
-                for request in requests {
-                    match request.outcome {
-                        Ok(()) | Err(ObjectError::NotFound { .. }) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
+                let is_done = |error: &ObjectError| matches!(error, ObjectError::NotFound { .. });
+                self.held_lease.lease_state().judge_all(requests, is_done)?;
             }
         }
-        let values = MemberValues::new(&*client.index, self.member());
-        values.remove(&MemberDisk::ALL.map(MemberDisk::length_key))?;
-        Ok(values.remove(&[CREATING_KEY])?)
+        let lengths = MemberDisk::ALL.map(MemberDisk::length_key);
+        self.change_value("length", |values| values.remove(&lengths))?;
+        self.finish_creation()
     }
 
     /// Sets what has to hold when the member is given back. If it fails, the lease ends without

@@ -14,10 +14,11 @@ use gemelo_domain::DomainError;
 use gemelo_format::FingerprintKind;
 use gemelo_member::{DomainClient, Ended, MemberError, NewDomain, Service};
 use gemelo_objects::simulated::{Client, Faults, World};
-use gemelo_objects::{Locks, Objects};
+use gemelo_objects::{Locks, ObjectError, Objects, Request};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -277,6 +278,68 @@ fn after_a_write_of_unknown_fate_nothing_is_written_and_the_next_host_fences() {
     disk.read_at(0, &mut buffer).unwrap();
     assert!(&buffer == b"old" || &buffer == b"new", "{buffer:?}");
     assert!(host.client.write("data.00000001.0", 0, b"late").is_err(), "it is fenced");
+}
+
+/// A store of contents that is full for the first change of a list, and does not answer the others.
+struct Silent {
+    client: Client,
+    is_silent: AtomicBool,
+}
+
+impl Objects for Silent {
+    fn execute(&self, requests: &mut [Request<'_>]) {
+        if !self.is_silent.load(Ordering::Relaxed) {
+            return self.client.execute(requests);
+        }
+        for (number, request) in requests.iter_mut().enumerate() {
+            let (action, object) = (request.operation.verb(), request.object.to_owned());
+            request.outcome = Err(match number {
+                0 => ObjectError::Full { object },
+                _ => ObjectError::TimedOut { action, object },
+            });
+        }
+    }
+
+    fn list(&self, prefix: &str) -> gemelo_objects::Result<Vec<String>> {
+        self.client.list(prefix)
+    }
+}
+
+/// A change that is not answered may be any one of a list, also after one with another error. The
+/// member is not handed over then: the next process has to fence this one.
+#[test]
+fn after_a_removal_of_unknown_fate_the_next_host_fences() {
+    let removals: [fn(&Service) -> bool; 2] = [
+        |service| data(service).discard(0, 2 * OBJECT).is_err(),
+        |service| service.clear().is_err(),
+    ];
+    for fails in removals {
+        let domain = Domain::new(1);
+        let client = domain.world.client();
+        let silent = Arc::new(Silent { client: client.clone(), is_silent: false.into() });
+        let objects = Arc::clone(&silent) as Arc<dyn Objects>;
+        let host = DomainClient::new(Arc::new(client.clone()), objects).unwrap();
+        let host = Host { client, domain: Arc::new(host) };
+        let service = host.take().unwrap();
+        data(&service).write_at(OBJECT - 1, b"on two objects").unwrap();
+        silent.is_silent.store(true, Ordering::Relaxed);
+        assert!(fails(&service));
+        let ended = service.lease_state().check();
+        assert!(matches!(ended, Err(Ended::Unknown { .. })), "{ended:?}");
+        assert!(service.release().is_err());
+        let refused = domain.host().take().err().unwrap();
+        assert!(matches!(refused, MemberError::Domain(DomainError::InUse { .. })));
+    }
+}
+
+#[test]
+fn after_the_removal_of_a_value_of_unknown_fate_the_member_is_not_handed_over() {
+    let domain = Domain::new(1);
+    let service = domain.host().take().unwrap();
+    domain.world.set_faults(Faults { late_calls: 1000, ..Faults::NONE });
+    assert!(service.finish_creation().is_err());
+    domain.world.set_faults(Faults::NONE);
+    assert!(matches!(service.lease_state().check(), Err(Ended::Unknown { .. })));
 }
 
 /// A write of metadata that was sent before the take-over arrives long after it.
