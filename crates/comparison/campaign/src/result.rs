@@ -43,11 +43,9 @@ pub(crate) fn run_with_result(
     Ok(measured)
 }
 
-/// Makes the error of a program that has failed, with the last lines of its errors.
+/// Makes the error of a program that has failed.
 pub(crate) fn failure(stage: &Stage<'_, '_>, command: &Command, status: ExitStatus) -> StepError {
-    let log = stage.site.results.join(format!("{}.err", stage.name));
-    let output = process::end_of(&std::fs::read_to_string(log).unwrap_or_default());
-    StepError::Program { program: process::name_of(command), status: status.to_string(), output }
+    stage.site.failure(&process::name_of(command), &stage.name, status)
 }
 
 /// Reads the figures of a result file.

@@ -128,10 +128,16 @@ impl Site<'_> {
         File::create(&path).map_err(StepError::io("create", path))
     }
 
-    /// Returns the last part of a log that [`Site::start`] has begun.
-    pub(crate) fn log_of(&self, name: &str) -> String {
-        let text = std::fs::read_to_string(self.results.join(format!("{name}.log")));
-        process::end_of(&text.unwrap_or_default())
+    /// Returns the last part of a file of the results.
+    fn end_of(&self, name: &str) -> String {
+        process::end_of(&std::fs::read_to_string(self.results.join(name)).unwrap_or_default())
+    }
+
+    /// Makes the error of a program that has failed, with the last lines of its errors, which
+    /// [`Site::run_logged`] has kept under this name.
+    pub(crate) fn failure(&self, program: &str, name: &str, status: ExitStatus) -> StepError {
+        let (program, status) = (program.to_owned(), status.to_string());
+        StepError::Program { program, status, output: self.end_of(&format!("{name}.err")) }
     }
 
     /// Waits until a condition holds, while a process runs that is to bring it about.
@@ -143,17 +149,13 @@ impl Site<'_> {
     ) -> Result<(), StepError> {
         let start_ns = self.clock.now_ns();
         while !is_ready() {
-            let output = || self.log_of(name);
             let waited = Duration::from_nanos(self.clock.now_ns().saturating_sub(start_ns));
             if self.stop.is_raised() {
                 return Err(StepError::Interrupted);
             } else if !ProcessId::of(pid).is_some_and(|process| process.is_running()) {
-                let status = "an early end".to_owned();
-                return Err(StepError::Program {
-                    program: name.to_owned(),
-                    status,
-                    output: output(),
-                });
+                let (program, status) = (name.to_owned(), "an early end".to_owned());
+                let output = self.end_of(&format!("{name}.log"));
+                return Err(StepError::Program { program, status, output });
             } else if waited > MAKE_LIMIT {
                 return Err(StepError::TooLong { program: name.to_owned(), limit: MAKE_LIMIT });
             }

@@ -19,6 +19,9 @@ pub(crate) struct Text {
     pub(crate) line: usize,
 }
 
+/// A key with a name of the user's own: the name, its line and its values.
+pub(crate) type NamedTexts = (String, usize, Vec<Text>);
+
 /// A value of a table.
 struct Entry<'a> {
     name: &'a str,
@@ -174,24 +177,21 @@ impl<'a> Keys<'a> {
 
     /// Returns the keys of a table that have a name of the user's own, in the order of the plan,
     /// with the values of each.
-    pub(crate) fn all_texts(&self) -> Result<Vec<(String, usize, Vec<Text>)>, PlanError> {
-        let texts = |entry: &Entry<'_>| {
-            Ok((entry.name.to_owned(), entry.line, self.list_of(entry.name, entry.value)?))
-        };
-        self.entries.iter().map(texts).collect()
+    pub(crate) fn all_texts(&self) -> Result<Vec<NamedTexts>, PlanError> {
+        self.texts_where(|_| true)
     }
 
     /// Returns the keys that nobody has asked for, as [`Keys::all_texts`] does.
-    pub(crate) fn other_texts(&self) -> Result<Vec<(String, usize, Vec<Text>)>, PlanError> {
-        let asked = self.asked.borrow().clone();
-        let mut all = self.entries.iter().filter(|entry| !asked.contains(&entry.name));
+    pub(crate) fn other_texts(&self) -> Result<Vec<NamedTexts>, PlanError> {
+        let asked = self.asked.borrow();
+        self.texts_where(|name| !asked.contains(&name))
+    }
+
+    fn texts_where(&self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<NamedTexts>, PlanError> {
         let texts = |entry: &Entry<'_>| {
             Ok((entry.name.to_owned(), entry.line, self.list_of(entry.name, entry.value)?))
         };
-        all.try_fold(Vec::new(), |mut list, entry| {
-            list.push(texts(entry)?);
-            Ok(list)
-        })
+        self.entries.iter().filter(|entry| is_wanted(entry.name)).map(texts).collect()
     }
 
     /// Returns the byte range of the value of a key in the text of the plan.
@@ -212,6 +212,29 @@ impl<'a> Keys<'a> {
         };
         let place = self.below(name);
         Ok(Some(Keys::of_table(place, self.source, entry.line, table, &self.scope)))
+    }
+
+    /// Returns a table within this one; the key must exist.
+    pub(crate) fn required_table(&self, name: &'static str) -> Result<Keys<'a>, PlanError> {
+        self.table(name)?.ok_or_else(|| self.wrong(name, "must be a table"))
+    }
+
+    /// Returns the one of these keys that the table has, with its reader.
+    pub(crate) fn one_of<Read: Copy>(
+        &self,
+        kinds: &[(&'static str, Read)],
+    ) -> Result<(&'static str, Read), PlanError> {
+        let given: Vec<_> = kinds.iter().copied().filter(|(kind, _)| self.has(kind)).collect();
+        match given.as_slice() {
+            [one] => return Ok(*one),
+            // The key of the kind may have been misspelt.
+            [] => self.finish_if_near()?,
+            _ => {}
+        }
+        let known: Vec<_> = kinds.iter().map(|(kind, _)| *kind).collect();
+        let wrong = given.get(1).map_or("name", |(kind, _)| kind);
+        let known = known.join(", ");
+        Err(self.wrong(wrong, format_args!("exactly one of the keys {known} is needed")))
     }
 
     /// Returns the tables of an array. `each` names one of them in messages.

@@ -4,7 +4,7 @@
 //! all that is needed to repeat the campaign.
 
 use super::PlanError;
-use super::keys::{Keys, Text, line_of};
+use super::keys::{Keys, NamedTexts, line_of};
 use super::scope::{Scope, is_name};
 use std::collections::BTreeMap;
 use toml::de::DeTable;
@@ -89,7 +89,7 @@ pub(super) fn scope(keys: Option<&Keys<'_>>) -> Result<Scope, PlanError> {
 }
 
 /// Reads the values of parameters without filling them in, because they may use one another.
-fn raw_values(keys: &Keys<'_>) -> Result<Vec<(String, usize, Vec<Text>)>, PlanError> {
+fn raw_values(keys: &Keys<'_>) -> Result<Vec<NamedTexts>, PlanError> {
     let all = keys.in_scope(Scope::literal()).all_texts()?;
     if all.len() > MAX_VALUES {
         return Err(PlanError::TooMany { most: MAX_VALUES, what: "parameters" });

@@ -48,7 +48,7 @@ pub(super) fn read(
     kind: &'static str,
     reading: &Reading<'_>,
 ) -> Result<Box<dyn Target>, PlanError> {
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let kind = match table.text("place-kind")?.as_deref() {
         None | Some("directory") => PlaceKind::Directory,
         Some("device") => PlaceKind::Device,
@@ -139,10 +139,13 @@ struct Runner {
 
 impl Runner {
     fn run(&self, site: &Site<'_>, script: Option<&str>) -> Result<String, StepError> {
-        let Some(script) = script else { return Ok(String::new()) };
+        script.map_or(Ok(String::new()), |script| site.run(&mut self.command(script)))
+    }
+
+    fn command(&self, script: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", script]).envs(&self.environment).current_dir(&self.base);
-        site.run(&mut command)
+        command
     }
 
     /// Records the script that gives back what the next one makes.
@@ -173,16 +176,8 @@ impl Made for MadeByCommands {
 
     fn settle(&self, site: &mut Site<'_>) -> Result<bool, StepError> {
         let Some(script) = &self.settle else { return Ok(false) };
-        let mut command = Command::new("sh");
-        command.args(["-c", script]).envs(&self.runner.environment);
-        command.current_dir(&self.runner.base);
-        let status = site.run_logged(&mut command, "settle", SETTLE_LIMIT)?;
-        if status.success() {
-            return Ok(true);
-        }
-        let output = std::fs::read_to_string(site.results.join("settle.err")).unwrap_or_default();
-        let (program, output) = ("settle".to_owned(), process::end_of(&output));
-        Err(StepError::Program { program, status: status.to_string(), output })
+        let status = site.run_logged(&mut self.runner.command(script), "settle", SETTLE_LIMIT)?;
+        if status.success() { Ok(true) } else { Err(site.failure("settle", "settle", status)) }
     }
 
     fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {

@@ -23,12 +23,7 @@ pub(super) fn read(
     kind: &'static str,
     reading: &Reading<'_>,
 ) -> Result<Box<dyn Target>, PlanError> {
-    if !keys.is_table(kind) {
-        return Err(
-            keys.wrong(kind, "must be a table, such as { path = \"/dev/sdx\", overwrite = true }")
-        );
-    }
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let path = reading.path(&table.required_text("path")?);
     let discards = table.flag("discard")?;
     if !table.flag("overwrite")? {

@@ -25,7 +25,7 @@ pub(super) fn read(
     reading: &Reading<'_>,
 ) -> Result<Box<dyn Target>, PlanError> {
     let path = if keys.is_table(kind) {
-        let Some(table) = keys.table(kind)? else { return Ok(Box::new(Directory { path: None })) };
+        let table = keys.required_table(kind)?;
         let path = table.text("path")?;
         table.finish()?;
         path

@@ -87,7 +87,7 @@ pub(super) fn read(
     kind: &'static str,
     _reading: &Reading<'_>,
 ) -> Result<Box<dyn Target>, PlanError> {
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let name = table.required_text("file-system")?;
     let file_system = FileSystem::named(&name, &table)?.ok_or_else(|| {
         table.wrong("file-system", format_args!("'{name}' is none of {}", names()))

@@ -131,18 +131,7 @@ impl TargetPlan {
     pub(crate) fn read(keys: &Keys<'_>, reading: &Reading<'_>) -> Result<Self, PlanError> {
         let name = keys.required_text("name")?;
         let description = keys.text("description")?;
-        let given: Vec<_> = KINDS.into_iter().filter(|(kind, _)| keys.has(kind)).collect();
-        let [(kind, read)] = given.as_slice() else {
-            if given.is_empty() {
-                // The key of the kind may have been misspelt.
-                keys.finish_if_near()?;
-            }
-            let kinds: Vec<_> = KINDS.into_iter().map(|(kind, _)| kind).collect();
-            return Err(keys.wrong(
-                given.get(1).map_or("name", |(kind, _)| kind),
-                format_args!("a target has exactly one of the keys {}", kinds.join(", ")),
-            ));
-        };
+        let (kind, read) = keys.one_of(&KINDS)?;
         let target = read(keys, kind, reading)?;
         let description = description.unwrap_or_else(|| target.description());
         Ok(Self { name, kind, description, target })

@@ -85,7 +85,7 @@ pub(super) fn read(
     kind: &'static str,
     _reading: &Reading<'_>,
 ) -> Result<Box<dyn Target>, PlanError> {
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let mode = table.text("mode")?.unwrap_or_else(|| "inline".to_owned());
     if !["off", "inline", "offline"].contains(&mode.as_str()) {
         return Err(table.wrong("mode", format_args!("'{mode}' is none of off, inline, offline")));

@@ -42,7 +42,7 @@ pub(super) fn read(
     kind: &'static str,
     _reading: &Reading<'_>,
 ) -> Result<Box<dyn Target>, PlanError> {
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let bytes = table.size("size")?;
     let zfs = Zfs {
         bytes: bytes.unwrap_or(DEFAULT_BYTES),

@@ -42,7 +42,7 @@ pub(super) fn read(
     if !keys.is_table(kind) {
         return Ok(Box::new(JobFile { path: reading.path(&keys.required_text(kind)?) }));
     }
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let tables = table.tables("job", "job = [{ ... }]")?;
     if tables.len() > MAX_JOBS {
         return Err(PlanError::TooMany { most: MAX_JOBS, what: "jobs in one action" });
@@ -70,7 +70,7 @@ pub(super) fn read_probe(
     kind: &'static str,
     _reading: &Reading<'_>,
 ) -> Result<Box<dyn Action>, PlanError> {
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let of_plan = job_options::read::<JobOptions>(&table, &OWN)?;
     let is_free = |name: &str| {
         let is_rate = ["read-rate", "write-rate"].contains(&name);

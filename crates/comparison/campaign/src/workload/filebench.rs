@@ -29,7 +29,7 @@ pub(super) fn read(
     kind: &'static str,
     reading: &Reading<'_>,
 ) -> Result<Box<dyn Action>, PlanError> {
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let script = reading.path(&table.required_text("script")?);
     let hosts = job_options::host_words(&table)?;
     let options = job_options::read::<FilebenchOptions>(&table, &OWN)?;

@@ -28,7 +28,7 @@ pub(super) fn read(
         let file = Some(reading.path(&keys.required_text(kind)?));
         return Ok(Box::new(Fio { file, options: Vec::new() }));
     }
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let file = table.text("file")?.map(|file| reading.path(&file));
     let mut options = Vec::new();
     for (name, _, values) in table.other_texts()? {

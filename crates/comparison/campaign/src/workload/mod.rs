@@ -200,18 +200,7 @@ fn action(
     keys: &Keys<'_>,
     reading: &Reading<'_>,
 ) -> Result<(&'static str, Box<dyn Action>), PlanError> {
-    let given: Vec<_> = KINDS.into_iter().filter(|(kind, _)| keys.has(kind)).collect();
-    let [(kind, read)] = given.as_slice() else {
-        if given.is_empty() {
-            // The key of the kind may have been misspelt.
-            keys.finish_if_near()?;
-        }
-        let kinds: Vec<_> = KINDS.into_iter().map(|(kind, _)| kind).collect();
-        return Err(keys.wrong(
-            given.get(1).map_or("name", |(kind, _)| kind),
-            format_args!("exactly one of the keys {} is needed", kinds.join(", ")),
-        ));
-    };
+    let (kind, read) = keys.one_of(&KINDS)?;
     Ok((kind, read(keys, kind, reading)?))
 }
 

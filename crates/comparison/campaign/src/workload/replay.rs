@@ -26,7 +26,7 @@ pub(super) fn read(
     kind: &'static str,
     reading: &Reading<'_>,
 ) -> Result<Box<dyn Action>, PlanError> {
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let traces: Vec<_> = table.texts("traces")?.iter().map(|path| reading.path(path)).collect();
     if traces.is_empty() {
         return Err(table.wrong("traces", "is missing: name one trace or a list"));

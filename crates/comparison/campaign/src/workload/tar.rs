@@ -27,7 +27,7 @@ pub(super) fn read(
     kind: &'static str,
     reading: &Reading<'_>,
 ) -> Result<Box<dyn Action>, PlanError> {
-    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let table = keys.required_table(kind)?;
     let source = match (table.text("archive")?, table.text("tree")?) {
         (Some(archive), None) => Source::Archive(reading.path(&archive)),
         (None, Some(tree)) => Source::Tree(reading.path(&tree)),
