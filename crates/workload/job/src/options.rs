@@ -1,7 +1,7 @@
 //! The options of a job. Each is also a key of the job file, with the same name and the same
 //! values, because the keys of the file go through the same parser.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gemelo_base::values::{Percent, Size, Span};
 use gemelo_content::AssignmentMode;
 use gemelo_load::{JobOperation, Populate, SyncPolicy, Verify};
@@ -11,11 +11,16 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Makes an enum of option values, with their help, for an enum of a library.
+#[macro_export]
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident is $of:ty { $($(#[$variant_doc:meta])* $variant:ident),* $(,)? }) => {
+    (
+        $(#[$doc:meta])*
+        $visible:vis $name:ident is $of:ty { $($(#[$variant_doc:meta])* $variant:ident),* $(,)? }
+    ) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-        pub enum $name { $($(#[$variant_doc])* $variant),* }
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(::clap::ValueEnum, ::serde::Serialize, ::serde::Deserialize)]
+        $visible enum $name { $($(#[$variant_doc])* $variant),* }
 
         impl From<$name> for $of {
             fn from(choice: $name) -> Self {
@@ -27,7 +32,7 @@ macro_rules! choice {
 
 choice!(
     /// The kinds of operations of a job.
-    OperationChoice is JobOperation {
+    pub OperationChoice is JobOperation {
         /// Write blocks
         Write,
         /// Read blocks
@@ -39,7 +44,7 @@ choice!(
 
 choice!(
     /// The interface through which operations reach the target.
-    EngineChoice is Engine {
+    pub EngineChoice is Engine {
         /// One system call for each operation
         Psync,
         /// Linux io_uring, with --queue-depth operations in flight
@@ -49,7 +54,7 @@ choice!(
 
 choice!(
     /// The path that writes take to storage.
-    SyncChoice is SyncPolicy {
+    pub SyncChoice is SyncPolicy {
         /// Writes go to the page cache
         None,
         /// Writes and reads bypass the page cache (O_DIRECT)
@@ -63,7 +68,7 @@ choice!(
 
 choice!(
     /// The data of files before the run.
-    PopulateChoice is Populate {
+    pub PopulateChoice is Populate {
         /// Files have blocks that were never written
         None,
         /// Files are filled with zeros
@@ -75,7 +80,7 @@ choice!(
 
 choice!(
     /// The time at which data are checked.
-    VerifyChoice is Verify {
+    pub VerifyChoice is Verify {
         /// Nothing is checked
         None,
         /// Each block is checked when the run reads it
@@ -89,7 +94,7 @@ choice!(
 
 choice!(
     /// The method by which contents are assigned to writes.
-    ContentChoice is AssignmentMode {
+    pub ContentChoice is AssignmentMode {
         /// Each data set has exactly the distribution
         Exact,
         /// The content of each block is drawn at random, as by DEDISbench

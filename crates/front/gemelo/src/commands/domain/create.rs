@@ -4,10 +4,11 @@ use super::{DomainArguments, PATIENCE};
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_format::{FingerprintKind, is_block_size};
+use gemelo_job::choice;
 use gemelo_member::NewDomain;
 
 #[derive(Debug, Args)]
@@ -30,23 +31,15 @@ pub(crate) struct Arguments {
     fingerprint: DomainFingerprint,
 }
 
-/// The kinds of fingerprints of a domain: those that prove that contents are equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DomainFingerprint {
-    /// BLAKE3 with a key of the domain, so that collisions cannot be prepared
-    Blake3,
-    /// SHA-256 with a key of the domain
-    Sha256,
-}
-
-impl From<DomainFingerprint> for FingerprintKind {
-    fn from(name: DomainFingerprint) -> Self {
-        match name {
-            DomainFingerprint::Blake3 => Self::Blake3,
-            DomainFingerprint::Sha256 => Self::Sha256,
-        }
+choice!(
+    /// The kinds of fingerprints of a domain: those that prove that contents are equal.
+    DomainFingerprint is FingerprintKind {
+        /// BLAKE3 with a key of the domain, so that collisions cannot be prepared
+        Blake3,
+        /// SHA-256 with a key of the domain
+        Sha256,
     }
-}
+);
 
 impl Arguments {
     fn new_domain(&self) -> anyhow::Result<NewDomain> {

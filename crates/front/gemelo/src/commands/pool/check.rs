@@ -9,9 +9,10 @@ use crate::json::JsonOption;
 use crate::pools;
 use crate::values::pool_place_parser;
 use anyhow::anyhow;
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_disk::DiskAccess;
+use gemelo_job::choice;
 use gemelo_place::{PlaceError, PoolDisks, PoolPlace};
 use gemelo_serve::{PoolRequest, Purpose, Reply, RequestFailure, Settings, mark_damaged};
 use gemelo_volume::{
@@ -41,22 +42,14 @@ pub(crate) struct Arguments {
     lost_commit: Option<LostCommit>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LostCommit {
-    /// Keep the later commits: loses least
-    Skip,
-    /// Go back to the state before the lost commit: a state that the pool had
-    RollBack,
-}
-
-impl From<LostCommit> for LossChoice {
-    fn from(choice: LostCommit) -> Self {
-        match choice {
-            LostCommit::Skip => Self::Skip,
-            LostCommit::RollBack => Self::RollBack,
-        }
+choice!(
+    LostCommit is LossChoice {
+        /// Keep the later commits: loses least
+        Skip,
+        /// Go back to the state before the lost commit: a state that the pool had
+        RollBack,
     }
-}
+);
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.check_json()?;

@@ -5,11 +5,12 @@ use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::values::{OnOff, io_mode_parser, parse_compression, pool_place_parser};
 use anyhow::anyhow;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueHint};
 use gemelo_base::units::format_size;
 use gemelo_base::values::{Size, Span};
 use gemelo_disk::IoMode;
 use gemelo_format::{BackendKind, Compression, FingerprintKind};
+use gemelo_job::choice;
 use gemelo_place::PoolPlace;
 use gemelo_serve::{RequestFailure, SETTINGS, Settings};
 use gemelo_volume::{ChosenBackend, IndexSampling, NewPool, PoolOptions, Tuning, about_backend};
@@ -98,30 +99,21 @@ pub(super) fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
         .try_map(|name| BackendKind::from_name(&name).ok_or("unknown backend"))
 }
 
-/// The kinds of fingerprints as values of options.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FingerprintOption {
-    /// BLAKE3 with a key of the pool, so that collisions cannot be prepared
-    Blake3,
-    /// XXH3, which is faster; bytes are always compared before a block is shared
-    #[value(name = "xxh3+compare")]
-    Xxh3Compare,
-    /// SHA-256 with a key of the pool
-    Sha256,
-    /// SHA-1, for comparison with other systems; bytes are always compared before a block is shared
-    Sha1,
-}
-
-impl From<FingerprintOption> for FingerprintKind {
-    fn from(name: FingerprintOption) -> Self {
-        match name {
-            FingerprintOption::Blake3 => Self::Blake3,
-            FingerprintOption::Xxh3Compare => Self::Xxh3Compare,
-            FingerprintOption::Sha256 => Self::Sha256,
-            FingerprintOption::Sha1 => Self::Sha1,
-        }
+choice!(
+    /// The kinds of fingerprints as values of options.
+    pub(crate) FingerprintOption is FingerprintKind {
+        /// BLAKE3 with a key of the pool, so that collisions cannot be prepared
+        Blake3,
+        /// XXH3, which is faster; bytes are always compared before a block is shared
+        #[value(name = "xxh3+compare")]
+        Xxh3Compare,
+        /// SHA-256 with a key of the pool
+        Sha256,
+        /// SHA-1, for comparison with other systems; bytes are always compared before a block is
+        /// shared
+        Sha1,
     }
-}
+);
 
 impl Arguments {
     fn settings(&self) -> Settings {

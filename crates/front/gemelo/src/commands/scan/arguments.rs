@@ -4,10 +4,11 @@ use super::merge::MergeArguments;
 use super::outputs::OutputOptions;
 use crate::commands::hosts::HostOptions;
 use crate::values::parse_compression;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use gemelo_base::units::parse_size;
 use gemelo_base::values::Size;
 use gemelo_format::Compression;
+use gemelo_job::choice;
 use gemelo_scan::{Counting, ScanFingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -106,55 +107,37 @@ fn block_size(text: &str) -> Result<u32, String> {
     u32::try_from(bytes).map_err(|_| "expected a multiple of 512 up to 1m".to_owned())
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Tail {
-    /// The short block is not counted
-    Skip,
-    /// The short block is filled up with zeros
-    Pad,
-    /// The short block is counted with its own length
-    Keep,
-}
-
-/// The treatment of blocks of zeros.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum Zeros {
-    /// Blocks of zeros count as any other content
-    Include,
-    /// Blocks of zeros are counted separately and left out of the figures
-    Exclude,
-}
-
-impl Zeros {
-    pub(super) fn policy(self) -> ZeroPolicy {
-        match self {
-            Self::Include => ZeroPolicy::Include,
-            Self::Exclude => ZeroPolicy::Exclude,
-        }
+choice!(
+    Tail is TailPolicy {
+        /// The short block is not counted
+        Skip,
+        /// The short block is filled up with zeros
+        Pad,
+        /// The short block is counted with its own length
+        Keep,
     }
-}
+);
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum FingerprintOption {
-    #[value(name = "xxh3-128")]
-    Xxh3,
-    Blake3,
-    Sha256,
-    Sha1,
-    Md5,
-}
-
-impl FingerprintOption {
-    fn kind(self) -> ScanFingerprintKind {
-        match self {
-            Self::Xxh3 => ScanFingerprintKind::Xxh3,
-            Self::Blake3 => ScanFingerprintKind::Blake3,
-            Self::Sha256 => ScanFingerprintKind::Sha256,
-            Self::Sha1 => ScanFingerprintKind::Sha1,
-            Self::Md5 => ScanFingerprintKind::Md5,
-        }
+choice!(
+    /// The treatment of blocks of zeros.
+    pub(super) Zeros is ZeroPolicy {
+        /// Blocks of zeros count as any other content
+        Include,
+        /// Blocks of zeros are counted separately and left out of the figures
+        Exclude,
     }
-}
+);
+
+choice!(
+    FingerprintOption is ScanFingerprintKind {
+        #[value(name = "xxh3-128")]
+        Xxh3,
+        Blake3,
+        Sha256,
+        Sha1,
+        Md5,
+    }
+);
 
 impl ScanArguments {
     pub(super) fn to_request(&self) -> ScanRequest {
@@ -162,13 +145,9 @@ impl ScanArguments {
         ScanRequest {
             paths: self.paths.clone(),
             block_bytes: self.block_size.clone(),
-            tail: match self.tail {
-                Tail::Skip => TailPolicy::Skip,
-                Tail::Pad => TailPolicy::Pad,
-                Tail::Keep => TailPolicy::Keep,
-            },
-            zeros: self.zeros.policy(),
-            fingerprint: self.fingerprint.kind(),
+            tail: self.tail.into(),
+            zeros: self.zeros.into(),
+            fingerprint: self.fingerprint.into(),
             threads: self.threads.unwrap_or(defaults.threads),
             counting: match (self.memory, self.estimate) {
                 (Some(Size(memory_bytes)), _) => Counting::Bounded { memory_bytes },

@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Resu
     let saving = Saving::begin(&arguments.outputs)?;
     let saved = gemelo_scan::merge_sets(
         &arguments.sets,
-        arguments.zeros.policy(),
+        arguments.zeros.into(),
         saving.file(),
         context.monitor.as_ref(),
         &context.stop,
@@ -45,6 +45,6 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Resu
     let sizes = saved.result.block_sizes.iter().map(|size| size.block_bytes).collect::<Vec<_>>();
     // The block sizes, and thus the files of distributions, are known only from the sets.
     arguments.outputs.check(&sizes)?;
-    let input = MergeRequest { sets: &arguments.sets, zeros: arguments.zeros.policy() };
+    let input = MergeRequest { sets: &arguments.sets, zeros: arguments.zeros.into() };
     finish(saved, saving, &input, &[], &arguments.outputs, context)
 }

@@ -9,10 +9,10 @@ use crate::files;
 use crate::json::{JsonOption, Made};
 use crate::values::BlockSize;
 use anyhow::{Context as _, anyhow};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gemelo_base::values::Size;
 use gemelo_content::Profile;
-use gemelo_job::{ReadTrace, TraceInput};
+use gemelo_job::{ReadTrace, TraceInput, choice};
 use gemelo_trace::{
     AccessProfile, CopyCounting, MemoryLimit, Merged, RecordSource, Statistics, Stats, Window,
 };
@@ -50,13 +50,14 @@ pub(super) struct Arguments {
     force: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Copies {
-    /// Every write of the content, as in a load
-    Writes,
-    /// Every place that holds the content at the end of the trace, as on storage
-    AtEnd,
-}
+choice!(
+    Copies is CopyCounting {
+        /// Every write of the content, as in a load
+        Writes,
+        /// Every place that holds the content at the end of the trace, as on storage
+        AtEnd,
+    }
+);
 
 #[derive(Debug, Serialize)]
 struct Input {
@@ -143,11 +144,7 @@ impl Arguments {
         trace: &Window<Merged>,
         path: &Path,
     ) -> anyhow::Result<String> {
-        let counting = match self.copies {
-            Copies::Writes => CopyCounting::Writes,
-            Copies::AtEnd => CopyCounting::AtEnd,
-        };
-        let distribution = statistics.distribution(counting).map_err(|_| {
+        let distribution = statistics.distribution(self.copies.into()).map_err(|_| {
             let formats: Vec<String> =
                 trace.source().formats().iter().map(ToString::to_string).collect();
             bad_input(anyhow!(

@@ -1,28 +1,19 @@
 //! The modes of deduplication as values of options.
 
-use clap::ValueEnum;
 use gemelo_format::DedupMode;
+use gemelo_job::choice;
 
-/// A mode of deduplication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
-    /// Writes are not deduplicated: each block written is stored
-    Off,
-    /// Writes are deduplicated before they are acknowledged
-    Inline,
-    /// Writes are deduplicated in the background after they were acknowledged
-    Offline,
-}
-
-impl From<Mode> for DedupMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Off => Self::Off,
-            Mode::Inline => Self::Inline,
-            Mode::Offline => Self::Offline,
-        }
+choice!(
+    /// A mode of deduplication.
+    pub(crate) Mode is DedupMode {
+        /// Writes are not deduplicated: each block written is stored
+        Off,
+        /// Writes are deduplicated before they are acknowledged
+        Inline,
+        /// Writes are deduplicated in the background after they were acknowledged
+        Offline,
     }
-}
+);
 
 /// Returns the name of a mode.
 pub(crate) const fn name_of(mode: DedupMode) -> &'static str {
