@@ -77,11 +77,7 @@ impl JsonOption {
     }
 
     /// Writes a result file if the option was given.
-    pub(crate) fn write_file<Input: Serialize, Output: Serialize>(
-        &self,
-        force: bool,
-        file: &ResultFile<Input, Output>,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn write_file(&self, force: bool, file: &impl Serialize) -> anyhow::Result<()> {
         self.path().map_or(Ok(()), |path| files::write_json(path, force, file))
     }
 }

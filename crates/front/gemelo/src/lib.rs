@@ -14,6 +14,7 @@ mod json;
 mod pools;
 mod progress;
 mod report_option;
+mod result_options;
 mod stored;
 mod table;
 mod values;

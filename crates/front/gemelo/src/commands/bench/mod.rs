@@ -10,7 +10,7 @@ use super::hosts::HostOptions;
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files;
-use crate::report_option::ReportOption;
+use crate::result_options::ResultOptions;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_job::bench::{self, ExecuteError};
@@ -58,12 +58,8 @@ pub(crate) struct Places {
 /// The forms in which the results of jobs are written.
 #[derive(Debug, Args)]
 pub(crate) struct Outputs {
-    /// Write the result with all histograms as JSON to this file; - writes to standard output in
-    /// place of the text
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     #[command(flatten)]
-    report: ReportOption,
+    files: ResultOptions,
     /// Print a table with a line for each job, instead of all figures
     #[arg(long)]
     brief: bool,
@@ -129,17 +125,15 @@ pub(crate) fn run_jobs(
     if let Some(fleet) = places.hosts.fleet()? {
         return on_hosts::run(jobs, outputs, (&fleet, places.own_targets), context);
     }
-    let Outputs { json, report, brief } = outputs;
-    let json = json.as_deref();
+    let Outputs { files: results, brief } = outputs;
     let force = jobs.iter().any(|job| job.load.force == Some(true));
-    let results = || json.into_iter().chain(report.path());
-    files::check_all_new(results(), force)?;
+    results.check(force)?;
     let environment = context.job_environment();
     let jobs = bench::resolve_all(jobs, &environment)?;
     let outputs = jobs.iter().flat_map(bench::ResolvedJob::outputs);
-    files::check_all_new(outputs.chain(results()), force)?;
+    files::check_all_new(outputs.chain(results.paths()), force)?;
     bench::check(&jobs).map_err(failed)?;
-    let quiet = files::is_some_standard_output(json) || report.is_standard_output();
+    let quiet = results.is_standard_output();
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
     let mut ran = bench::run(jobs, &environment, |input, result| {
@@ -166,12 +160,8 @@ pub(crate) fn run_jobs(
     if ran.is_success() {
         ran.warnings.iter().for_each(|warning| monitor.warn(warning));
     }
-    if results().next().is_some() {
-        let file = ran.into_file(Provenance::of_this_process(context.started_at));
-        let written = json.map_or(Ok(()), |path| files::write_json(path, force, &file));
-        failures.note(written, monitor);
-        failures.note(report.write(force, &file), monitor);
-    }
+    let file = ran.into_file(Provenance::of_this_process(context.started_at));
+    results.write(force, &file, &mut failures, monitor);
     failures.or(outcome)
 }
 

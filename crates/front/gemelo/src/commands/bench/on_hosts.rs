@@ -5,7 +5,6 @@ use crate::commands::host::Task;
 use crate::commands::hosts::{self, Fleet};
 use crate::context::Context;
 use crate::exit::{Failures, Outcome};
-use crate::files;
 use gemelo_base::units::format_rate;
 use gemelo_job::JobOptions;
 use gemelo_job::bench::JobInput;
@@ -25,7 +24,7 @@ pub(super) fn run(
     context: &Context,
 ) -> anyhow::Result<Outcome> {
     let force = jobs.iter().any(|job| job.load.force == Some(true));
-    files::check_all_new(outputs.json.as_deref().into_iter().chain(outputs.report.path()), force)?;
+    outputs.files.check(force)?;
     let jobs = FleetJobs::new(jobs, fleet.names(), own_targets, &context.job_environment())?;
     let tasks: Vec<Task> =
         jobs.of_hosts.iter().map(|jobs| Task::Bench { jobs: Box::new(jobs.clone()) }).collect();
@@ -34,19 +33,14 @@ pub(super) fn run(
     let file = merged(&jobs, hosts::records(finished)?, context)?;
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
-    if !files::is_some_standard_output(outputs.json.as_deref())
-        && !outputs.report.is_standard_output()
-    {
+    if !outputs.files.is_standard_output() {
         failures.note(context.print(&shown(&file, outputs.brief)), monitor);
     }
     // The text has the warnings of the results.
     let of_results: Vec<&String> = file.file.result.iter().flat_map(|one| &one.warnings).collect();
     let others = file.file.warnings.iter().filter(|text| !of_results.contains(text));
     others.for_each(|warning| monitor.warn(warning));
-    if let Some(path) = &outputs.json {
-        failures.note(files::write_json(path, force, &file), monitor);
-    }
-    failures.note(outputs.report.write(force, &file), monitor);
+    outputs.files.write(force, &file, &mut failures, monitor);
     let is_success = file.hosts.iter().all(|host| host.failure.is_none())
         && file.file.result.iter().all(RunResult::is_success);
     failures.or(if is_success { Outcome::Done } else { Outcome::Partial })

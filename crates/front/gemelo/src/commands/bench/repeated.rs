@@ -3,7 +3,6 @@
 use super::{Outputs, failed};
 use crate::context::Context;
 use crate::exit::{Failures, Outcome, bad_input};
-use crate::files;
 use crate::table::Table;
 use anyhow::anyhow;
 use clap::Args;
@@ -60,8 +59,8 @@ pub(super) fn run(
         )));
     }
     let force = jobs.iter().any(|job| job.load.force == Some(true));
-    let json = outputs.json.as_deref();
-    files::check_all_new(json, force)?;
+    let json = &outputs.files.json;
+    json.check(force)?;
     let counts = repetitions.counts();
     let mut runs: Vec<RepeatedRun> = Vec::new();
     let mut inputs: Vec<JobInput> = Vec::new();
@@ -86,19 +85,17 @@ pub(super) fn run(
         runs.len() as u32 == counts.repetitions && runs.iter().all(|run| run.is_complete);
     let summary = summarize(&runs);
     let repeated = Repeated { warm_up_runs: counts.warm_up_runs, repetitions: runs, summary };
-    if !files::is_some_standard_output(json) {
+    if !json.is_standard_output() {
         failures.note(context.print(&text(&repeated)), context.monitor.as_ref());
     }
-    if let Some(path) = json {
-        let file = RepeatedFile {
-            schema: REPEATED_SCHEMA.to_owned(),
-            provenance: provenance(&inputs, context),
-            input: inputs,
-            result: repeated,
-            warnings,
-        };
-        failures.note(files::write_json(path, force, &file), context.monitor.as_ref());
-    }
+    let file = RepeatedFile {
+        schema: REPEATED_SCHEMA.to_owned(),
+        provenance: provenance(&inputs, context),
+        input: inputs,
+        result: repeated,
+        warnings,
+    };
+    failures.note(json.write_file(force, &file), context.monitor.as_ref());
     failures.or(if is_complete { Outcome::Done } else { Outcome::Partial })
 }
 

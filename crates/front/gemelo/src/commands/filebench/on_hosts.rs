@@ -2,7 +2,7 @@
 
 use super::{Arguments, sweep};
 use crate::commands::host::Task;
-use crate::commands::hosts::{self, Fleet, Outputs, start_of};
+use crate::commands::hosts::{self, Fleet, deliver, start_of};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::table::Table;
@@ -21,7 +21,7 @@ pub(super) fn run(
     fleet: &Fleet,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
-    let Arguments { job, json, report, .. } = arguments;
+    let job = &arguments.job;
     let scripts = host_scripts(job, script, fleet.names(), arguments.own_targets)?;
     let tasks: Vec<Task> =
         scripts.into_iter().map(|script| Task::Filebench { script: Box::new(script) }).collect();
@@ -31,8 +31,7 @@ pub(super) fn run(
     let file = hosts::join(hosts::records(finished)?, operations_per_s, merge)?;
     let name = job.sweep.as_ref().map_or("", |sweep| sweep.name.as_str());
     let shown = || sweep::table(name, &file.file.result) + "\n" + &table(&file.hosts);
-    let outputs = Outputs { json: json.as_deref(), report, force: job.force };
-    let failures = outputs.deliver(&file, shown, context);
+    let failures = deliver(&file, shown, (&arguments.files, job.force), context);
     let is_complete = file.hosts.iter().all(|host| host.failure.is_none());
     failures.or(if is_complete { Outcome::Done } else { Outcome::Partial })
 }

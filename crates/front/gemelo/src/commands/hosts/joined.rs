@@ -2,12 +2,10 @@
 
 use crate::context::Context;
 use crate::exit::Failures;
-use crate::files;
-use crate::report_option::ReportOption;
+use crate::result_options::ResultOptions;
 use anyhow::anyhow;
 use gemelo_record::{HostFile, HostRecord, HostsFile, ResultFile, slowest};
 use serde::Serialize;
-use std::path::Path;
 
 /// Makes one file of the results of the hosts. Its warnings tell of hosts that failed.
 pub(crate) fn join<Input, Measured>(
@@ -23,32 +21,20 @@ pub(crate) fn join<Input, Measured>(
     Ok(HostsFile { file, slowest_host, hosts })
 }
 
-/// The places to which a result goes.
-pub(crate) struct Outputs<'a> {
-    pub(crate) json: Option<&'a Path>,
-    pub(crate) report: &'a ReportOption,
-    pub(crate) force: bool,
-}
-
-impl Outputs<'_> {
-    /// Prints a result unless it goes to the standard output in another form, tells its warnings,
-    /// and writes it.
-    pub(crate) fn deliver<Input: Serialize, Measured: Serialize>(
-        &self,
-        file: &HostsFile<Input, Measured>,
-        shown: impl FnOnce() -> String,
-        context: &Context,
-    ) -> Failures {
-        let monitor = context.monitor.as_ref();
-        let mut failures = Failures::default();
-        if !files::is_some_standard_output(self.json) && !self.report.is_standard_output() {
-            failures.note(context.print(&shown()), monitor);
-        }
-        file.file.warnings.iter().for_each(|warning| monitor.warn(warning));
-        if let Some(path) = self.json {
-            failures.note(files::write_json(path, self.force, file), monitor);
-        }
-        failures.note(self.report.write(self.force, file), monitor);
-        failures
+/// Prints a result unless it goes to the standard output in another form, tells its warnings, and
+/// writes it.
+pub(crate) fn deliver<Input: Serialize, Measured: Serialize>(
+    file: &HostsFile<Input, Measured>,
+    shown: impl FnOnce() -> String,
+    (files, force): (&ResultOptions, bool),
+    context: &Context,
+) -> Failures {
+    let monitor = context.monitor.as_ref();
+    let mut failures = Failures::default();
+    if !files.is_standard_output() {
+        failures.note(context.print(&shown()), monitor);
     }
+    file.file.warnings.iter().for_each(|warning| monitor.warn(warning));
+    files.write(force, file, &mut failures, monitor);
+    failures
 }

@@ -4,7 +4,7 @@
 mod joined;
 mod text;
 
-pub(crate) use joined::{Outputs, join};
+pub(crate) use joined::{deliver, join};
 pub(crate) use text::{slowest_line, start_of, table};
 
 use super::host::Task;

@@ -6,12 +6,10 @@ mod text;
 use super::hosts::HostOptions;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome};
-use crate::files;
-use crate::report_option::ReportOption;
+use crate::result_options::ResultOptions;
 use clap::Args;
 use gemelo_job::replay::{ReplayJobOptions, resolve};
 use gemelo_record::Provenance;
-use std::path::PathBuf;
 
 /// Replay a trace of block I/O with its content.
 ///
@@ -24,11 +22,8 @@ pub(crate) struct Arguments {
     /// Print the plan, and do not replay
     #[arg(long, conflicts_with_all = ["json", "report", "hosts"])]
     dry_run: bool,
-    /// Write the result as JSON to this file; - writes it to standard output in place of the text
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     #[command(flatten)]
-    report: ReportOption,
+    files: ResultOptions,
     #[command(flatten)]
     hosts: HostOptions,
     /// Each host has a target of its own, although all have the same name [default: the name has
@@ -38,14 +33,14 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let Arguments { job, dry_run, json, report, hosts, .. } = arguments;
-    files::check_all_new(json.as_deref().into_iter().chain(report.path()), job.force)?;
+    let Arguments { job, dry_run, files, hosts, .. } = arguments;
+    files.check(job.force)?;
     if let Some(fleet) = hosts.fleet()? {
         return on_hosts::run(arguments, &fleet, context);
     }
     let environment = context.job_environment();
     let resolved = resolve(job, &environment)?;
-    let quiet = files::is_some_standard_output(json.as_deref()) || report.is_standard_output();
+    let quiet = files.is_standard_output();
     if !quiet {
         context.print(&text::plan(&resolved.plan, &resolved.options, &resolved.target))?;
     }
@@ -61,13 +56,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let finished = ran.error.take().map_or(Ok(()), |error| Err(error.into()));
     let outcome = if ran.is_success() { Outcome::Done } else { Outcome::Partial };
-    if json.is_some() || report.path().is_some() {
-        let file = ran.into_file(Provenance::of_this_process(context.started_at));
-        let written =
-            json.as_ref().map_or(Ok(()), |path| files::write_json(path, job.force, &file));
-        failures.note(written, monitor);
-        failures.note(report.write(job.force, &file), monitor);
-    }
+    let file = ran.into_file(Provenance::of_this_process(context.started_at));
+    files.write(job.force, &file, &mut failures, monitor);
     failures.note(finished, monitor);
     failures.or(outcome)
 }

@@ -2,7 +2,7 @@
 
 use super::{Arguments, text};
 use crate::commands::host::Task;
-use crate::commands::hosts::{self, Fleet, Outputs, start_of};
+use crate::commands::hosts::{self, Fleet, deliver, start_of};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::table::Table;
@@ -21,7 +21,7 @@ pub(super) fn run(
     fleet: &Fleet,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
-    let Arguments { job, json, report, .. } = arguments;
+    let job = &arguments.job;
     let environment = context.job_environment();
     let replays = host_replays(job, fleet.names(), arguments.own_targets, &environment)?;
     let tasks: Vec<Task> =
@@ -31,8 +31,7 @@ pub(super) fn run(
     let merge = |files: &[HostFile<'_>]| merge_files(job, files, provenance);
     let file = hosts::join(hosts::records(finished)?, |one| bytes_per_s(&one.result), merge)?;
     let shown = || text::result(&file.file.result) + &table(&file.hosts);
-    let outputs = Outputs { json: json.as_deref(), report, force: job.force };
-    let failures = outputs.deliver(&file, shown, context);
+    let failures = deliver(&file, shown, (&arguments.files, job.force), context);
     let result = &file.file.result;
     let is_success = file.hosts.iter().all(|host| host.failure.is_none())
         && result.is_complete

@@ -66,13 +66,13 @@ fn finish<Input: serde::Serialize>(
     for warning in &warnings {
         monitor.warn(warning);
     }
-    if !outputs.json.is_standard_output() && !outputs.report.is_standard_output() {
+    if !outputs.files.is_standard_output() {
         let text = if outputs.brief { text::brief(&result) } else { text::of_result(&result) };
         let text = text + &on_hosts::table(hosts);
         failures.note(context.print(&text), monitor);
     }
     let made = Made { schema: SCHEMA, input, result: &result, warnings };
-    failures.note(outputs.write_result(context, made, hosts), monitor);
+    outputs.write_result(context, made, hosts, &mut failures);
     failures.note(outputs.write_distributions(&result), monitor);
     failures.note(saving.finish(set), monitor);
     let is_whole = !result.partial && result.files.unreadable == 0;

@@ -2,10 +2,10 @@
 
 use super::on_hosts::{self, HostScan};
 use crate::context::Context;
-use crate::exit::{OrBadInput, bad_input, midway};
+use crate::exit::{Failures, OrBadInput, bad_input, midway};
 use crate::files::{self, NewFile};
-use crate::json::{JsonOption, Made};
-use crate::report_option::ReportOption;
+use crate::json::Made;
+use crate::result_options::ResultOptions;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_scan::{BlockSizeResult, SavedSetError, ScanResult};
@@ -17,9 +17,7 @@ use std::path::{Path, PathBuf};
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputOptions {
     #[command(flatten)]
-    pub(super) json: JsonOption,
-    #[command(flatten)]
-    pub(super) report: ReportOption,
+    pub(super) files: ResultOptions,
     /// Print a table with a line for each block size, instead of all figures
     #[arg(long)]
     pub(super) brief: bool,
@@ -46,8 +44,7 @@ impl OutputOptions {
                 )));
             }
         }
-        let named =
-            [self.json.path(), self.report.path(), self.save.as_deref()].into_iter().flatten();
+        let named = self.files.paths().chain(self.save.as_deref());
         let mut paths: Vec<PathBuf> = named.map(Path::to_owned).collect();
         for path in self.distribution_paths(block_sizes) {
             paths.push(with_ending(&path, "toml"));
@@ -71,7 +68,7 @@ impl OutputOptions {
         context: &Context,
         made: Made<Input, Output>,
     ) -> anyhow::Result<()> {
-        self.json.write(self.force, context, made)
+        self.files.json.write(self.force, context, made)
     }
 
     /// Writes the result as JSON and as a page, as far as the options were given.
@@ -80,18 +77,16 @@ impl OutputOptions {
         context: &Context,
         made: Made<Input, Output>,
         hosts: &[HostScan],
-    ) -> anyhow::Result<()> {
-        context.monitor.finish();
+        failures: &mut Failures,
+    ) {
+        let monitor = context.monitor.as_ref();
+        monitor.finish();
         let file = made.into_file(context);
         if hosts.is_empty() {
-            self.json.write_file(self.force, &file)?;
-            return self.report.write(self.force, &file);
+            self.files.write(self.force, &file, failures, monitor);
+        } else {
+            self.files.write(self.force, &on_hosts::File::new(file, hosts), failures, monitor);
         }
-        let file = on_hosts::File::new(file, hosts);
-        if let Some(path) = self.json.path() {
-            files::write_json(path, self.force, &file)?;
-        }
-        self.report.write(self.force, &file)
     }
 
     /// Writes the distribution and the profile of each block size.

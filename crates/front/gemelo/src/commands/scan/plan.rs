@@ -13,7 +13,7 @@ use gemelo_scan::{PlanResult, ScanOptions};
 const SCHEMA: &str = "gemelo.scan-plan/1";
 
 pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
-    if arguments.outputs.report.path().is_some() {
+    if arguments.outputs.files.report.path().is_some() {
         return Err(bad_input(anyhow!(
             "--plan counts nothing that --report could show: leave one of them out"
         )));
@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Resul
     let input = options.request();
     let made = Made { schema: SCHEMA, input, result: &plan, warnings: Vec::new() };
     arguments.outputs.write_json(context, made)?;
-    if !arguments.outputs.json.is_standard_output() {
+    if !arguments.outputs.files.json.is_standard_output() {
         context.print(&text(&plan))?;
     }
     let is_whole = plan.unreadable == 0 && !context.stop.is_raised();

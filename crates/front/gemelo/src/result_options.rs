@@ -1,0 +1,48 @@
+//! The options `--json` and `--report` of a command that measures, and writing its result there.
+
+use crate::exit::Failures;
+use crate::files;
+use crate::json::JsonOption;
+use crate::report_option::ReportOption;
+use clap::Args;
+use gemelo_base::Monitor;
+use serde::Serialize;
+use std::path::Path;
+
+/// The files of a result.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ResultOptions {
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+    #[command(flatten)]
+    pub(crate) report: ReportOption,
+}
+
+impl ResultOptions {
+    /// Returns the files that were named.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.json.path().into_iter().chain(self.report.path())
+    }
+
+    /// Refuses files that cannot be written, and without `force` those that exist.
+    pub(crate) fn check(&self, force: bool) -> anyhow::Result<()> {
+        files::check_all_new(self.paths(), force)
+    }
+
+    /// Returns whether one of them takes the place of the text.
+    pub(crate) fn is_standard_output(&self) -> bool {
+        self.json.is_standard_output() || self.report.is_standard_output()
+    }
+
+    /// Writes those that were asked for. A failure of one does not prevent the other.
+    pub(crate) fn write(
+        &self,
+        force: bool,
+        result: &impl Serialize,
+        failures: &mut Failures,
+        monitor: &dyn Monitor,
+    ) {
+        failures.note(self.json.write_file(force, result), monitor);
+        failures.note(self.report.write(force, result), monitor);
+    }
+}
