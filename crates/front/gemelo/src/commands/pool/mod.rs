@@ -1,6 +1,5 @@
 //! `gemelo pool`: commands on whole pools.
 
-mod arrange;
 mod check;
 mod check_findings;
 mod convert;
@@ -8,14 +7,12 @@ pub(crate) mod create;
 mod estimate;
 mod find;
 mod finder_text;
-mod gc;
 mod grow;
 mod hand_over;
 mod ls;
 mod outlook;
-mod recompress;
+mod passes;
 mod rm;
-mod scrub;
 mod sharing_text;
 mod stat;
 mod stat_text;
@@ -42,7 +39,7 @@ enum Action {
     ///
     /// A served pool returns runs of blocks that were freed since it was opened, in the background
     /// and at a limited rate. This command returns all free space.
-    Gc(gc::Arguments),
+    Gc(passes::Arguments),
     /// Deduplicate all blocks of volumes with off-line deduplication now
     ///
     /// A served pool does this in the background, some time after blocks were written. --pause and
@@ -54,14 +51,14 @@ enum Action {
     /// Random overwrites scatter the blocks of a volume, so that sequential reads become slow. A
     /// served pool brings them together in the background while it is idle and at a limited rate.
     /// It leaves blocks that are shared, by duplicates or snapshots, to this command.
-    Arrange(arrange::Arguments),
+    Arrange(passes::Arguments),
     /// Store the contents of all volumes again in the way in which their volumes compress now
     ///
     /// 'gemelo volume set --compression' changes how further writes are stored. This command does
     /// the same for earlier contents, also while the pool is served. What was stored again stays so
     /// if the command is stopped, and the next run goes on with the rest. It leaves contents with
     /// more than 16 references, and those of snapshots that share their maps.
-    Recompress(recompress::Arguments),
+    Recompress(passes::Arguments),
     /// Move the metadata of a pool to another backend
     ///
     /// The pool may be served meanwhile. The new metadata are made in free space of the metadata
@@ -76,7 +73,7 @@ enum Action {
     /// stat' shows the progress and the outcome of the last scrub.
     ///
     /// The exit status is 4 if damage is left.
-    Scrub(scrub::Arguments),
+    Scrub(passes::Arguments),
     /// Check the metadata of a pool, and repair it
     ///
     /// The check of an idle pool reads every page of metadata and counts every reference. The check
@@ -116,12 +113,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Create(arguments) => create::run(arguments, context),
         Action::Estimate(arguments) => estimate::run(arguments, context),
         Action::Stat(arguments) => stat::run(arguments, context),
-        Action::Gc(arguments) => gc::run(arguments, context),
+        Action::Gc(arguments) => passes::collect(arguments, context),
         Action::Find(arguments) => find::run(arguments, context),
-        Action::Arrange(arguments) => arrange::run(arguments, context),
-        Action::Recompress(arguments) => recompress::run(arguments, context),
+        Action::Arrange(arguments) => passes::arrange(arguments, context),
+        Action::Recompress(arguments) => passes::recompress(arguments, context),
         Action::Convert(arguments) => convert::run(arguments, context),
-        Action::Scrub(arguments) => scrub::run(arguments, context),
+        Action::Scrub(arguments) => passes::scrub(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),
         Action::HandOver(arguments) => hand_over::run(arguments, context),
