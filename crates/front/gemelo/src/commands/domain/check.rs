@@ -1,6 +1,6 @@
 //! `gemelo domain check`.
 
-use super::{DomainArguments, PATIENCE};
+use super::{DomainArguments, Input, PATIENCE};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::json::{JsonOutput, Made};
@@ -32,11 +32,6 @@ const SCHEMA: &str = "gemelo.domain-check/1";
 
 /// The most contradictions that are printed. The JSON result has all.
 const MAX_PRINTED: usize = 100;
-
-#[derive(Serialize)]
-struct Input {
-    domain: String,
-}
 
 #[derive(Serialize)]
 struct Unsettled {

@@ -1,6 +1,6 @@
 //! `gemelo domain ls`.
 
-use super::DomainArguments;
+use super::{DomainArguments, Input};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::json::{JsonOutput, Made};
@@ -18,11 +18,6 @@ pub(crate) struct Arguments {
 }
 
 const SCHEMA: &str = "gemelo.domain-list/1";
-
-#[derive(Serialize)]
-struct Input {
-    domain: String,
-}
 
 #[derive(Serialize)]
 struct Row {

@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use clap::{Args, Subcommand};
 use gemelo_member::{DomainClient, DomainUri};
+use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,6 +55,12 @@ struct DomainArguments {
     /// Name of the Ceph user, without client. [default: admin]
     #[arg(long, value_name = "USER")]
     id: Option<String>,
+}
+
+/// The input of a command, as its result file keeps it.
+#[derive(Serialize)]
+struct Input {
+    domain: String,
 }
 
 impl DomainArguments {

@@ -1,6 +1,6 @@
 //! `gemelo domain stat`.
 
-use super::DomainArguments;
+use super::{DomainArguments, Input};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::json::{JsonOutput, Made};
@@ -19,11 +19,6 @@ pub(crate) struct Arguments {
 }
 
 const SCHEMA: &str = "gemelo.domain/1";
-
-#[derive(Serialize)]
-struct Input {
-    domain: String,
-}
 
 #[derive(Serialize)]
 struct Stats {
