@@ -1,13 +1,67 @@
 //! The file of a trace that is being written. It is compressed if its name says so, and gets its
 //! name only when it is complete.
 
-use crate::files::NewFile;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::files::{self, NewFile};
 use anyhow::Context as _;
+use clap::Args;
+use gemelo_base::units::format_line;
+use gemelo_trace::{TraceFormat, TraceWriter};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A compression level that is as fast as the writing of a trace.
 const ZSTD_LEVEL: i32 = 3;
+
+/// The options of a command that writes a trace.
+#[derive(Debug, Args)]
+pub(super) struct TraceOutput {
+    /// The file to write, compressed if its name ends in .gz or .zst; - is standard output
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    /// Overwrite an existing file
+    #[arg(long)]
+    force: bool,
+}
+
+impl TraceOutput {
+    /// Refuses a file that exists, before the work begins.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        files::check_new(&self.output, self.force)
+    }
+
+    pub(super) fn writer(&self, format: TraceFormat) -> anyhow::Result<TraceWriter<TraceFile>> {
+        Ok(TraceWriter::new(format, TraceFile::create(&self.output, self.force)?))
+    }
+
+    /// Completes the trace and tells what it holds. An interrupted one gets no name. Returns
+    /// whether it is complete.
+    pub(super) fn finish(
+        &self,
+        writer: TraceWriter<TraceFile>,
+        is_complete: bool,
+        content: &str,
+        context: &Context,
+    ) -> anyhow::Result<Outcome> {
+        let file = writer.finish()?;
+        let to_standard_output = files::is_standard_output(&self.output);
+        if is_complete || to_standard_output {
+            file.finish()?;
+        }
+        let output = format_line(&self.output.to_string_lossy());
+        match (is_complete, to_standard_output) {
+            (true, true) => {}
+            (true, false) => context.print(&format!("{output}: {content}\n"))?,
+            (false, true) => context.monitor.warn("interrupted: the trace is incomplete"),
+            (false, false) => {
+                let text = format!("interrupted: {output} is incomplete and was removed");
+                context.monitor.warn(&text);
+            }
+        }
+        Ok(if is_complete { Outcome::Done } else { Outcome::Partial })
+    }
+}
 
 /// A trace file that is being written.
 pub(super) enum TraceFile {

@@ -1,23 +1,19 @@
 //! `gemelo trace synthesize` makes a trace from a preset or from figures.
 
 use super::input::for_each;
-use super::output::TraceFile;
+use super::output::TraceOutput;
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
-use crate::files;
 use crate::values::BlockSize;
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::{
-    format_count, format_counted, format_duration_ns, format_line, format_percent,
-};
+use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_percent};
 use gemelo_base::values::{Percent, Size, Span};
 use gemelo_job::distributions::{self, USUAL_BLOCK_BYTES};
 use gemelo_trace::{
     Arrival, Pattern, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceFormat,
-    TraceWriter, presets,
+    presets,
 };
-use std::path::PathBuf;
 
 /// Synthesise a trace.
 ///
@@ -77,12 +73,8 @@ pub(super) struct Arguments {
     /// Format of the trace: fiu, or xmu, which joins hashes with dashes
     #[arg(long, value_name = "FORMAT", default_value = "fiu")]
     to: TraceFormat,
-    /// The file to write, compressed if its name ends in .gz or .zst; - is standard output
-    #[arg(long, value_name = "FILE")]
-    output: PathBuf,
-    /// Overwrite an existing file
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    output: TraceOutput,
 }
 
 const USUAL_RECORDS_PER_S: f64 = 100.0;
@@ -90,7 +82,7 @@ const USUAL_READ_SHARE: f64 = 0.5;
 const USUAL_PATTERN: Pattern = Pattern::Hotspot { accesses_percent: 80.0, blocks_percent: 20.0 };
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    files::check_new(&arguments.output, arguments.force)?;
+    arguments.output.check()?;
     if !arguments.to.carries_hashes() {
         return Err(bad_input(anyhow!(
             "{} traces hold no contents: use --to fiu, and convert the trace",
@@ -99,37 +91,22 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let spec = arguments.spec()?;
     let mut synthesis = Synthesis::new(&spec).or_bad_input()?;
-    let mut writer =
-        TraceWriter::new(arguments.to, TraceFile::create(&arguments.output, arguments.force)?);
+    let mut writer = arguments.output.writer(arguments.to)?;
     let mut length_ns = 0;
     let phase = ("synthesizing", Some(spec.records));
     let is_complete = for_each(&mut synthesis, context, phase, |record, synthesis| {
         length_ns = record.time_ns;
         Ok(writer.write(record, synthesis.names())?)
     })?;
-    let records = writer.records();
-    let file = writer.finish()?;
-    let to_standard_output = files::is_standard_output(&arguments.output);
-    if is_complete || to_standard_output {
-        file.finish()?;
-    }
-    if !is_complete {
-        let output = arguments.output.display();
-        context.monitor.warn(&format!("interrupted: {output} is incomplete and was removed"));
-        return Ok(Outcome::Partial);
-    }
-    if !to_standard_output {
-        context.print(&format!(
-            "{}: {} over {}, {} of them reads, in places of {} written and {} read blocks\n",
-            format_line(&arguments.output.to_string_lossy()),
-            format_counted(records, "record"),
-            format_duration_ns(length_ns),
-            format_percent(1.0 - spec.write_share),
-            format_count(spec.written_places),
-            format_count(spec.read_places),
-        ))?;
-    }
-    Ok(Outcome::Done)
+    let content = format!(
+        "{} over {}, {} of them reads, in places of {} written and {} read blocks",
+        format_counted(writer.records(), "record"),
+        format_duration_ns(length_ns),
+        format_percent(1.0 - spec.write_share),
+        format_count(spec.written_places),
+        format_count(spec.read_places),
+    );
+    arguments.output.finish(writer, is_complete, &content, context)
 }
 
 impl Arguments {
