@@ -6,12 +6,16 @@ mod file;
 
 use crate::failure::RequestFailure;
 use crate::scrub::ScrubSchedule;
-use file::{parse, text_of};
+use file::{
+    io_mode, io_name, overload, overload_name, parse, percent, sample, size, span, span_text,
+    switch, window, window_text,
+};
 use gemelo_base::DailyWindow;
 use gemelo_base::units::format_size;
 use gemelo_disk::IoMode;
 use gemelo_place::PoolPlace;
 use gemelo_volume::{FinderTuning, IndexSampling, InlineOverload, LayoutTuning, Tuning};
+use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -23,51 +27,72 @@ pub const FILE: &str = "settings.toml";
 /// Permissions of the file: the owner's alone, as of all files of a new pool.
 const MODE: u32 = 0o600;
 
-/// The settings of a pool. [`None`] stands for the default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The settings of a pool, with their keys in the file. [`None`] stands for the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
     /// Longest time in milliseconds after which a write is durable.
+    #[serde(rename = "commit-interval", deserialize_with = "span", serialize_with = "span_text")]
     pub commit_interval_ms: Option<u64>,
     /// `true` to compare contents with their checksums at every read.
+    #[serde(deserialize_with = "switch")]
     pub verify_reads: Option<bool>,
     /// `true` to compare bytes before a block is shared.
     pub verify_bytes: Option<bool>,
     /// Time in milliseconds after a write before the finder reads the block.
+    #[serde(rename = "finder-delay", deserialize_with = "span", serialize_with = "span_text")]
     pub finder_delay_ms: Option<u64>,
     /// Most time in milliseconds to which that time grows.
+    #[serde(rename = "finder-max-delay", deserialize_with = "span", serialize_with = "span_text")]
     pub finder_max_delay_ms: Option<u64>,
     /// Most bytes a second that the finder reads.
+    #[serde(rename = "finder-rate", deserialize_with = "size")]
     pub finder_bytes_per_s: Option<u64>,
     /// Time in milliseconds from the beginning of a round of the finder to that of the next one.
+    #[serde(rename = "finder-interval", deserialize_with = "span", serialize_with = "span_text")]
     pub finder_interval_ms: Option<u64>,
     /// The part of each day in which the finder works.
+    #[serde(deserialize_with = "window", serialize_with = "window_text")]
     pub finder_window: Option<DailyWindow>,
     /// Most processor time that the finder uses while requests are under way, in percent of a core.
+    #[serde(rename = "finder-cpu", deserialize_with = "percent")]
     pub finder_cpu_percent: Option<u32>,
     /// Bytes of memory for fingerprints that are taken while contents are written.
+    #[serde(rename = "finder-memory", deserialize_with = "size")]
     pub finder_memory_bytes: Option<u64>,
     /// The policy for blocks of in-line volumes while the write buffer is full.
+    #[serde(deserialize_with = "overload", serialize_with = "overload_name")]
     pub inline_overload: Option<InlineOverload>,
     /// Time in milliseconds from the end of a scrub to the next; 0 for no scrubs.
+    #[serde(rename = "scrub-interval", deserialize_with = "span", serialize_with = "span_text")]
     pub scrub_interval_ms: Option<u64>,
     /// Most bytes a second that a scrub by schedule reads.
+    #[serde(rename = "scrub-rate", deserialize_with = "size")]
     pub scrub_bytes_per_s: Option<u64>,
     /// Bytes of memory for pages and changes of the metadata of the backends `table`, `btree` and
     /// `compact`.
+    #[serde(rename = "metadata-cache", deserialize_with = "size")]
     pub metadata_cache_bytes: Option<u64>,
     /// The contents that the index of the backend `compact` has in memory.
+    #[serde(deserialize_with = "sample")]
     pub index_sample: Option<IndexSampling>,
     /// Bytes of memory for contents that were written lately or are read often, for readers.
+    #[serde(rename = "cache", deserialize_with = "size")]
     pub cache_bytes: Option<u64>,
     /// Bytes of memory for contents that were written, until they are on the disk.
+    #[serde(rename = "write-buffer", deserialize_with = "size")]
     pub write_buffer_bytes: Option<u64>,
     /// Most bytes of new contents that a flush writes into the journal.
+    #[serde(rename = "journal-data", deserialize_with = "size")]
     pub max_journal_data_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
+    #[serde(rename = "collect-rate", deserialize_with = "size")]
     pub collect_bytes_per_s: Option<u64>,
     /// Most bytes a second that the arranger moves.
+    #[serde(rename = "layout-rate", deserialize_with = "size")]
     pub layout_bytes_per_s: Option<u64>,
     /// The way in which contents are written: past the page cache or through it.
+    #[serde(deserialize_with = "io_mode", serialize_with = "io_name")]
     pub io: Option<IoMode>,
 }
 
@@ -120,7 +145,7 @@ impl Settings {
         if *self == Self::default() {
             return Ok(None);
         }
-        text_of(*self).map(Some).map_err(|error| RequestFailure::of("settings", &error))
+        toml::to_string(self).map(Some).map_err(|error| RequestFailure::of("settings", &error))
     }
 
     /// Writes the file into the directory of a new pool, unless all settings are the defaults.
@@ -142,7 +167,7 @@ impl Settings {
         }
         let failed =
             |error: &dyn std::error::Error| RequestFailure::of(&path.display().to_string(), error);
-        let text = text_of(*self).map_err(|error| failed(&error))?;
+        let text = toml::to_string(self).map_err(|error| failed(&error))?;
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
