@@ -30,13 +30,15 @@ fn server_stat(front_ends: &[Arc<dyn Listening>]) -> ServerStat {
     stat
 }
 
-/// Reports on a pool, and on its server if it is served.
-pub(crate) fn report_on(
+/// Reports on a pool, and on its server if it is served. `volumes` are the figures of each volume,
+/// or `()`.
+pub(crate) fn report_on<V>(
     pool: &Pool,
     place: &PoolPlace,
     front_ends: Option<&[Arc<dyn Listening>]>,
     thresholds: &Thresholds,
-) -> Result<StatReport<()>, VolumeError> {
+    volumes: V,
+) -> Result<StatReport<V>, VolumeError> {
     let stat = pool.stat()?;
     let file_system_free_bytes = place.directory().and_then(free_below);
     let server = front_ends.map(server_stat);
@@ -44,7 +46,7 @@ pub(crate) fn report_on(
         dedup_ratio: stat.dedup_ratio(),
         used_share: used_share(&stat, file_system_free_bytes),
         pool: stat,
-        volumes: (),
+        volumes,
         file_system_free_bytes,
         server,
         holder_process_id: None,

@@ -320,12 +320,17 @@ impl OpenPool {
 
     /// Reports on the pool and its server.
     pub(crate) fn stat(&self) -> Result<StatReport, VolumeError> {
-        Ok(self.stat_of_pool()?.with_volumes(self.stat_of_volumes()))
+        self.stat_with(self.stat_of_volumes())
     }
 
     /// Reports on the pool and its server, without figures of each volume.
     pub(crate) fn stat_of_pool(&self) -> Result<StatReport<()>, VolumeError> {
-        let report = report_on(self.pool(), &self.place, self.front_ends(), &self.thresholds)?;
+        self.stat_with(())
+    }
+
+    fn stat_with<V>(&self, volumes: V) -> Result<StatReport<V>, VolumeError> {
+        let (pool, front_ends) = (self.pool(), self.front_ends());
+        let report = report_on(pool, &self.place, front_ends, &self.thresholds, volumes)?;
         let read_only = report.read_only && !self.is_only_looked_at;
         let (scrub, sharing) = (self.scrubs.stat(), self.placed.sharing_stat());
         Ok(StatReport { read_only, scrub, sharing, ..report })
@@ -396,12 +401,10 @@ pub fn let_look(place: &PoolPlace, pool: Weak<Pool>) -> Option<Looks> {
     let place = place.clone();
     let figures = move || {
         let pool = pool.upgrade()?;
-        let report = report_on(&pool, &place, None, &Thresholds::default());
+        let volumes = volume_reports(&pool, None);
+        let report = report_on(&pool, &place, None, &Thresholds::default(), volumes);
         let holder_process_id = Some(std::process::id());
-        Some(report.map(|report| {
-            let report = report.with_volumes(volume_reports(&pool, None));
-            StatReport { holder_process_id, ..report }
-        }))
+        Some(report.map(|report| StatReport { holder_process_id, ..report }))
     };
     Looks::open(&directory, Box::new(figures)).ok()
 }

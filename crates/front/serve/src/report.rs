@@ -43,42 +43,6 @@ pub struct StatReport<V = Vec<VolumeReport>> {
     pub warnings: Vec<String>,
 }
 
-impl StatReport<()> {
-    /// Adds the figures of each volume.
-    pub(crate) fn with_volumes(self, volumes: Vec<VolumeReport>) -> StatReport {
-        let Self {
-            pool,
-            dedup_ratio,
-            volumes: (),
-            file_system_free_bytes,
-            used_share,
-            server,
-            holder_process_id,
-            damage,
-            damaged_blocks,
-            scrub,
-            sharing,
-            read_only,
-            warnings,
-        } = self;
-        StatReport {
-            pool,
-            dedup_ratio,
-            volumes,
-            file_system_free_bytes,
-            used_share,
-            server,
-            holder_process_id,
-            damage,
-            damaged_blocks,
-            scrub,
-            sharing,
-            read_only,
-            warnings,
-        }
-    }
-}
-
 /// The figures of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeReport {
