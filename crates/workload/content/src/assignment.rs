@@ -245,12 +245,6 @@ impl Assignment {
             Source::Sampled(_) => None,
         }
     }
-
-    /// Returns the position at which the part of a process begins in a data set of `blocks` blocks.
-    #[must_use]
-    pub const fn first_position(blocks: u64, processes: u32, process: u32) -> u64 {
-        part_start(blocks, processes as u64, process as u64)
-    }
 }
 
 /// Returns the first block of a part. If the parts cannot be equal, the first ones are one block
@@ -335,8 +329,8 @@ mod tests {
             let spec = ContentSpec { duplicate_distance: distance, ..spec.clone() };
             let assignment = Assignment::new(&spec, blocks, processes).unwrap();
             let contents = (0..processes).flat_map(|process| {
-                let first = Assignment::first_position(blocks, processes, process);
-                let end = Assignment::first_position(blocks, processes, process + 1);
+                let start = |process| part_start(blocks, processes.into(), u64::from(process));
+                let (first, end) = (start(process), start(process + 1));
                 (0..end - first).map(move |sequence| (process, sequence))
             });
             let found =

@@ -1,7 +1,5 @@
 //! The identifiers of contents.
 
-use thiserror::Error;
-
 /// Identifies one content of generated load.
 ///
 /// A *shared* content may occur any number of times, in every process, host and run of the same
@@ -16,19 +14,6 @@ pub struct ContentId(u64);
 const UNIQUE_BIT: u64 = 1 << 63;
 const SERIAL_BITS: u32 = 48;
 
-/// The error for a unique content whose process or serial is out of range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "unique content {serial} of process {process} is out of range: a run has at most 32768 (2^15) \
-     processes, and a process at most 2^48 unique contents"
-)]
-pub struct UniqueIdError {
-    /// The requested number of the process.
-    pub process: u32,
-    /// The requested serial number within the process.
-    pub serial: u64,
-}
-
 impl ContentId {
     /// The number of processes that can make unique contents in one run.
     pub const PROCESSES: u32 = 1 << 15;
@@ -42,24 +27,12 @@ impl ContentId {
         Self(number & !UNIQUE_BIT)
     }
 
-    /// Returns the id of unique content `serial` of `process`. Both are taken modulo their range;
-    /// [`Self::try_unique`] checks them instead.
+    /// Returns the id of unique content `serial` of `process`. Both are taken modulo their range.
     #[inline]
     #[must_use]
     pub const fn unique(process: u32, serial: u64) -> Self {
         let process = (process % Self::PROCESSES) as u64;
         Self(UNIQUE_BIT | (process << SERIAL_BITS) | (serial % Self::SERIALS))
-    }
-
-    /// Returns the id of unique content `serial` of `process`.
-    ///
-    /// # Errors
-    /// Fails if the process or the serial is out of range.
-    pub const fn try_unique(process: u32, serial: u64) -> Result<Self, UniqueIdError> {
-        if process >= Self::PROCESSES || serial >= Self::SERIALS {
-            return Err(UniqueIdError { process, serial });
-        }
-        Ok(Self::unique(process, serial))
     }
 
     /// Returns whether the content occurs only once in a run.
@@ -131,12 +104,5 @@ mod tests {
         assert_eq!(unique.with_number(9), ContentId::unique(12, 9));
         assert_eq!(shared.with_number(9), ContentId::shared(9));
         assert_eq!(unique.to_string(), "unique 345 of process 12");
-    }
-
-    #[test]
-    fn what_a_name_cannot_hold_is_refused() {
-        assert!(ContentId::try_unique(ContentId::PROCESSES, 0).is_err());
-        assert!(ContentId::try_unique(0, ContentId::SERIALS).is_err());
-        assert!(ContentId::try_unique(ContentId::PROCESSES - 1, ContentId::SERIALS - 1).is_ok());
     }
 }

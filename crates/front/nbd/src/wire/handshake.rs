@@ -170,8 +170,6 @@ impl OptionReplyKind {
     pub const ERR_TLS_REQUIRED: Self = Self::error(5);
     /// The server has no such export.
     pub const ERR_UNKNOWN: Self = Self::error(6);
-    /// The server is shutting down.
-    pub const ERR_SHUTDOWN: Self = Self::error(7);
     /// The option is too large.
     pub const ERR_TOO_BIG: Self = Self::error(9);
 

@@ -55,8 +55,6 @@ impl ChunkKind {
     pub const BLOCK_STATUS: Self = Self(5);
     /// The chunk holds an error.
     pub const ERROR: Self = Self(1 << 15 | 1);
-    /// The chunk holds an error and its offset.
-    pub const ERROR_OFFSET: Self = Self(1 << 15 | 2);
 
     /// Returns whether the chunk reports an error.
     #[must_use]
