@@ -229,7 +229,7 @@ pub enum Step {
 }
 
 /// Calls `act` with each flowop, those of composites included.
-pub(crate) fn each_flowop(flowops: &[Flowop], act: &mut dyn FnMut(&Flowop)) {
+pub(crate) fn each_flowop<'a>(flowops: &'a [Flowop], act: &mut dyn FnMut(&'a Flowop)) {
     for flowop in flowops {
         act(flowop);
         each_flowop(&flowop.body, act);

@@ -1,6 +1,7 @@
 //! Asynchronous reads and writes. A pool of helper threads executes them by plain system calls, as
 //! the C library does.
 
+use super::data::write_at;
 use super::signals::{LOOK_INTERVAL, locked};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::os::fd::OwnedFd;
@@ -119,23 +120,10 @@ pub(super) fn submit(jobs: &Sender<Job>, job: Job) {
 fn help(queue: &Receiver<Job>) {
     while let Ok(mut job) = queue.recv() {
         let result = if job.writes {
-            write_all(&job)
+            write_at(&job.file, &job.buffer, job.offset)
         } else {
             rustix::io::pread(&job.file, &mut job.buffer[..], job.offset).map(|_| ())
         };
         job.thread_aio.done(job.buffer, result);
     }
-}
-
-fn write_all(job: &Job) -> Result<(), rustix::io::Errno> {
-    let mut written = 0;
-    while written < job.buffer.len() {
-        let count =
-            rustix::io::pwrite(&job.file, &job.buffer[written..], job.offset + written as u64)?;
-        if count == 0 {
-            return Err(rustix::io::Errno::NOSPC);
-        }
-        written += count;
-    }
-    Ok(())
 }

@@ -11,6 +11,7 @@ use crate::model::Flowop;
 use gemelo_base::Clock;
 use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 use std::io::IoSlice;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// Most bytes of one operation of a whole-file flowop without an iosize.
@@ -19,10 +20,10 @@ const MAX_WHOLE_FILE_IO: u64 = 16 << 20;
 const COPY_IO: u64 = 1 << 20;
 
 /// Writes the whole buffer at an offset.
-fn write_at(file: &OpenFile, buffer: &[u8], offset: u64) -> Result<(), Errno> {
+pub(super) fn write_at(file: impl AsFd, buffer: &[u8], offset: u64) -> Result<(), Errno> {
     let mut written = 0;
     while written < buffer.len() {
-        match pwrite(&file.handle, &buffer[written..], offset + written as u64)? {
+        match pwrite(file.as_fd(), &buffer[written..], offset + written as u64)? {
             0 => return Err(Errno::NOSPC),
             count => written += count,
         }
@@ -146,9 +147,9 @@ impl Worker {
         let Some(file) = self.handles.open_mut(slot) else { return Ok(Flow::Continue) };
         let buffer = self.memory.part(start, size);
         let result = match offset {
-            Some(offset) => write_at(file, buffer, offset),
+            Some(offset) => write_at(&file.handle, buffer, offset),
             None => position_of(file).and_then(|position| {
-                write_at(file, buffer, position)?;
+                write_at(&file.handle, buffer, position)?;
                 file.position = Some(position + size as u64);
                 Ok(())
             }),
@@ -185,11 +186,9 @@ impl Worker {
             ));
         }
         // Handle 0 counts as the source if a file was opened there.
-        let sized_by = if self.handles.file(from).is_some() { self.size_of(from) } else { 0 };
-        let total = if self.handles.file(from).is_some() {
-            sized_by
-        } else {
-            self.working_set(flowop, slot)
+        let total = match self.handles.file(from) {
+            Some(_) => self.size_of(from),
+            None => self.working_set(flowop, slot),
         };
         let size = match self.io_size(flowop) as u64 {
             0 => total.clamp(1, MAX_WHOLE_FILE_IO),
@@ -203,7 +202,7 @@ impl Worker {
             self.generate(self.fileset_in(slot), start, part);
             let Some(file) = self.handles.open_mut(slot) else { break };
             let result = position_of(file).and_then(|position| {
-                write_at(file, self.memory.part(start, part), position)?;
+                write_at(&file.handle, self.memory.part(start, part), position)?;
                 file.position = Some(position + part as u64);
                 Ok(())
             });
@@ -303,7 +302,7 @@ impl Worker {
         loop {
             let buffer = self.memory.part_mut(start, size);
             let result = pread(&from.handle, &mut *buffer, copied).and_then(|count| {
-                write_at(to, &buffer[..count], copied)?;
+                write_at(&to.handle, &buffer[..count], copied)?;
                 Ok(count)
             });
             let count = result.map_err(|error| self.failure(&flowop.name, "copy", Some(error)))?;

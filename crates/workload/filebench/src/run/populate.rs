@@ -1,5 +1,6 @@
 //! Creates the files of filesets before a run.
 
+use super::data::write_at;
 use super::error::WorkloadError;
 use super::fileset::Fileset;
 use gemelo_base::random::{Random, mix_pair};
@@ -156,8 +157,8 @@ impl Filler<'_> {
             while written < size && !self.stop.is_raised() {
                 let part = (size - written).min(CHUNK_BYTES as u64) as usize;
                 filled.generate_ns += fill(&mut buffer[..part]);
-                written += rustix::io::pwrite(&handle, &buffer[..part], written)
-                    .map_err(failed("write"))? as u64;
+                write_at(&handle, &buffer[..part], written).map_err(failed("write"))?;
+                written += part as u64;
                 self.monitor.advance(part as u64);
             }
             filled.bytes += written;

@@ -8,7 +8,7 @@ use super::scope::Scope;
 use super::syntax::FlowopUse;
 use super::values::Value;
 use crate::flowop::{Direction, KINDS, Kind};
-use crate::model::{FilesetSpec, Flowop, HandleSlot, ProcessSpec, Quantity};
+use crate::model::{FilesetSpec, Flowop, HandleSlot, ProcessSpec, Quantity, each_flowop};
 use std::collections::BTreeMap;
 
 /// Largest number of a file handle in `fd=`.
@@ -157,37 +157,24 @@ impl<'a> ThreadBuilder<'a> {
                 | Kind::AioRead
                 | Kind::AioWrite
         );
+        let refuse = |text: String| Err(Fault::new(attributes.at, text));
+        let name = &flowop.name;
         if sized && flowop.io_size == Quantity::Fixed(0.0) {
-            return Err(Fault::new(
-                attributes.at,
-                format!("{} needs iosize=SIZE above 0", flowop.name),
-            ));
+            return refuse(format!("{name} needs iosize=SIZE above 0"));
         }
         if matches!(kind, Kind::AioRead | Kind::AioWrite) && !flowop.random {
-            return Err(Fault::new(
-                attributes.at,
-                format!("{} works at random places: say 'random'", flowop.name),
-            ));
+            return refuse(format!("{name} works at random places: say 'random'"));
         }
         if matches!(kind, Kind::Wakeup | Kind::SemPost) && flowop.target.is_empty() {
-            return Err(Fault::new(
-                attributes.at,
-                format!("{} needs target=NAME of a flowop", flowop.name),
-            ));
+            return refuse(format!("{name} needs target=NAME of a flowop"));
         }
         if let Some(fileset) = flowop.fileset.and_then(|index| self.filesets.get(index)) {
-            let writes = kind.direction() == Direction::Write;
-            if fileset.read_only && writes {
-                return Err(Fault::new(
-                    attributes.at,
-                    format!("{} writes to '{}', which is readonly", flowop.name, fileset.name),
-                ));
+            let set = &fileset.name;
+            if fileset.read_only && kind.direction() == Direction::Write {
+                return refuse(format!("{name} writes to '{set}', which is readonly"));
             }
             if fileset.write_only && kind.direction() == Direction::Read {
-                return Err(Fault::new(
-                    attributes.at,
-                    format!("{} reads '{}', which is writeonly", flowop.name, fileset.name),
-                ));
+                return refuse(format!("{name} reads '{set}', which is writeonly"));
             }
         }
         Ok(())
@@ -384,17 +371,9 @@ pub(super) fn check_targets(
     processes: &[ProcessSpec],
     definitions: &[ProcessDefinition],
 ) -> Parsed<()> {
-    let threads = || processes.iter().flat_map(|process| &process.threads);
-    let mut all = Vec::new();
-    threads().for_each(|thread| thread.flowops.iter().for_each(|flowop| collect(flowop, &mut all)));
+    let all: Vec<&Flowop> = processes.iter().flat_map(flowops_of).collect();
     for (process, definition) in processes.iter().zip(definitions) {
-        let mut own = Vec::new();
-        process
-            .threads
-            .iter()
-            .flat_map(|thread| &thread.flowops)
-            .for_each(|flowop| collect(flowop, &mut own));
-        for flowop in own {
+        for flowop in flowops_of(process) {
             let wanted = match flowop.kind {
                 Kind::Wakeup => Kind::Block,
                 Kind::SemPost => Kind::SemBlock,
@@ -418,7 +397,11 @@ pub(super) fn check_targets(
     Ok(())
 }
 
-fn collect<'a>(flowop: &'a Flowop, all: &mut Vec<&'a Flowop>) {
-    all.push(flowop);
-    flowop.body.iter().for_each(|inner| collect(inner, all));
+/// Returns all flowops of a process, those of composites included.
+fn flowops_of(process: &ProcessSpec) -> Vec<&Flowop> {
+    let mut all = Vec::new();
+    for thread in &process.threads {
+        each_flowop(&thread.flowops, &mut |flowop| all.push(flowop));
+    }
+    all
 }
