@@ -8,6 +8,7 @@ use super::memory::random_multiple;
 use super::worker::{Done, Flow, Worker};
 use crate::flowop::Kind;
 use crate::model::Flowop;
+use crate::script::MAX_IO_BYTES;
 use gemelo_base::Clock;
 use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 use std::io::IoSlice;
@@ -100,7 +101,7 @@ impl Worker {
 
     /// Returns the size of the next operation.
     fn io_size(&mut self, flowop: &Flowop) -> usize {
-        usize::try_from(flowop.io_size.next(&mut self.random)).unwrap_or(usize::MAX / 4)
+        flowop.io_size.next_real(&mut self.random).min(MAX_IO_BYTES) as usize
     }
 
     /// Returns a random offset for an operation of `size` bytes.

@@ -17,6 +17,9 @@ pub(crate) const MAX_FDS: u64 = 128;
 const DEEPEST_COMPOSITE: usize = 16;
 /// Most flowops of one thread after the expansion of composites.
 const MAX_FLOWOPS: usize = 10_000;
+/// Most bytes of one operation. A thread has memory for its largest one, and Linux reads and writes
+/// less than 2 GiB at once.
+pub(crate) const MAX_IO_BYTES: f64 = (1u64 << 30) as f64;
 
 /// Builds the flowops of one thread.
 pub(super) struct ThreadBuilder<'a> {
@@ -161,6 +164,9 @@ impl<'a> ThreadBuilder<'a> {
         let name = &flowop.name;
         if sized && flowop.io_size == Quantity::Fixed(0.0) {
             return refuse(format!("{name} needs iosize=SIZE above 0"));
+        }
+        if sized && matches!(flowop.io_size, Quantity::Fixed(bytes) if bytes > MAX_IO_BYTES) {
+            return refuse(format!("{name} has an iosize above 1g, the most of one operation"));
         }
         if matches!(kind, Kind::AioRead | Kind::AioWrite) && !flowop.random {
             return refuse(format!("{name} works at random places: say 'random'"));

@@ -19,7 +19,7 @@ mod tests;
 
 pub use compile::DEFAULT_RUN_S;
 pub use error::ScriptError;
-pub(crate) use flowops::MAX_FDS;
+pub(crate) use flowops::{MAX_FDS, MAX_IO_BYTES};
 
 use crate::model::{Step, WorkloadPlan};
 use error::Fault;

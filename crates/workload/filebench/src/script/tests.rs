@@ -229,6 +229,7 @@ fn flowops_that_can_never_work_are_refused() {
             "unknown file or fileset: 'sett'; did you mean 'set'?",
         ),
         ("flowop read name=r,filename=set", "r needs iosize=SIZE above 0"),
+        ("flowop read name=r,filename=set,iosize=2g", "r has an iosize above 1g"),
         ("flowop createfile name=c", "c needs filesetname=NAME"),
         ("flowop openfile name=o,filename=set,fd=129", "'fd' is a whole number from 0 to 128"),
         ("flowop aiowrite name=a,filename=set,iosize=1k", "a works at random places: say 'random'"),
