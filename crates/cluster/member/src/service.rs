@@ -6,11 +6,12 @@ use crate::error::{MemberError, Result};
 use crate::flight::Flight;
 use crate::lease_renewer::LeaseRenewer;
 use crate::lease_state::{Ended, LeaseState};
-use gemelo_base::Clock;
+use gemelo_base::{Clock, with_causes};
 use gemelo_domain::{DomainError, MemberId, MemberValues, Members, Tenure};
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
 use gemelo_store::PoolDisks;
 use parking_lot::Mutex;
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -263,6 +264,13 @@ impl Service {
         let lengths = MemberDisk::ALL.map(MemberDisk::length_key);
         self.change_value("length", |values| values.remove(&lengths))?;
         self.finish_creation()
+    }
+
+    /// Ends the lease after a failure midway: a change may still be on its way. The member is not
+    /// handed over then, and the next process fences this one.
+    pub fn doubt(&self, action: &'static str, cause: &dyn Error) {
+        let (object, cause) = (format!("member.{}", self.member()), with_causes(cause));
+        self.held_lease.lease_state().end(Ended::Unknown { action, object, cause });
     }
 
     /// Sets what has to hold when the member is given back. If it fails, the lease ends without

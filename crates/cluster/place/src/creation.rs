@@ -2,13 +2,12 @@
 
 use crate::error::Result;
 use crate::member::MemberPlace;
+use crate::removal::remove;
 use gemelo_base::Monitor;
 use gemelo_base::units::format_counted;
-use gemelo_domain::{MemberId, Members, count_entries_of, doubts_name, mailbox_name};
+use gemelo_domain::{MemberId, count_entries_of};
 use gemelo_format::{FormatError, read_superblock};
 use gemelo_member::{DomainClient, MemberDisk, MemberError, Service};
-use gemelo_objects::ObjectError;
-use gemelo_sharing::remove_ledger;
 use gemelo_volume::{Pool, PoolOptions, VolumeError};
 use std::fmt;
 
@@ -128,16 +127,7 @@ impl MemberPlace {
     /// the index that name the old number lead to nothing, and never to blocks of the new pool.
     fn replace(&self, old: Service) -> Result<Service> {
         let (client, name, member) = (self.client()?, &self.uri().name, old.member());
-        let index = client.index();
-        old.clear()?;
-        remove_ledger(index, member)?;
-        for object in [mailbox_name(member), doubts_name(member)] {
-            match index.remove(&object) {
-                Ok(()) | Err(ObjectError::NotFound { .. }) => {}
-                Err(error) => return Err(MemberError::from(error).into()),
-            }
-        }
-        Members::new(index).remove(name, member).map_err(MemberError::from)?;
+        remove(&old, name)?;
         old.release()?;
         let number = client.register(name)?;
         assert_ne!(number, member, "a number is not used twice");

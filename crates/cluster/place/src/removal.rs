@@ -39,18 +39,28 @@ impl MemberRemoval {
     /// Fails if the store does. Another removal removes the rest.
     pub fn run(self) -> Result<()> {
         let Self { service, name } = self;
-        let member = service.member();
-        remove_ledger(service.client().index(), member)?;
-        service.clear()?;
-        let index = service.client().index();
-        // It has no letter and no doubt that matters: the member keeps nothing for others.
-        for name in [mailbox_name(member), doubts_name(member)] {
-            match index.remove(&name) {
-                Ok(()) | Err(ObjectError::NotFound { .. }) => {}
-                Err(error) => return Err(MemberError::from(error).into()),
-            }
-        }
-        Members::new(index).remove(&name, member).map_err(MemberError::from)?;
+        remove(&service, &name)?;
         Ok(service.release()?)
     }
+}
+
+/// Removes the objects of a member, and its name in the domain. If that fails, a change may still
+/// be on its way, and the member is not handed over.
+pub(crate) fn remove(service: &Service, name: &str) -> Result<()> {
+    remove_all(service, name).inspect_err(|error| service.doubt("remove", error))
+}
+
+fn remove_all(service: &Service, name: &str) -> Result<()> {
+    let (member, index) = (service.member(), service.client().index());
+    // A pool without its ledger would take blocks that it shares for free ones.
+    service.clear()?;
+    remove_ledger(index, member)?;
+    // Letters and doubts are about blocks that are gone.
+    for object in [mailbox_name(member), doubts_name(member)] {
+        match index.remove(&object) {
+            Ok(()) | Err(ObjectError::NotFound { .. }) => {}
+            Err(error) => return Err(MemberError::from(error).into()),
+        }
+    }
+    Ok(Members::new(index).remove(name, member).map_err(MemberError::from)?)
 }

@@ -121,3 +121,23 @@ fn a_fenced_process_knows_it_from_any_call() {
     assert_eq!(lease_state.check(), Err(gemelo_member::Ended::Fenced));
     drop(one);
 }
+
+/// A removal that arrives late must not meet the pool of the next process.
+#[test]
+fn a_member_whose_removal_failed_is_not_handed_over() {
+    let domain = Domain::new();
+    let removals: [fn(&Process) -> bool; 2] = [
+        |process| process.place("one").plan_removal().unwrap().run().is_err(),
+        |process| create(process, "one", true).is_err(),
+    ];
+    for fails in removals {
+        let (first, second) = (domain.process(), domain.process());
+        first.filled("one", 1..=8).close().unwrap();
+        let member = first.client.look("one").unwrap().member;
+        *first.store.lost_removals.lock() = Some(gemelo_domain::mailbox_name(member));
+        assert!(fails(&first));
+        assert!(second.client.look("one").unwrap().holder.is_some());
+        domain.outlive_leases();
+        second.place("one").plan_removal().unwrap().run().unwrap();
+    }
+}

@@ -23,6 +23,8 @@ pub(crate) struct Store {
     pub(crate) loses_index: AtomicBool,
     /// `true` to lose listings of objects.
     pub(crate) loses_lists: AtomicBool,
+    /// The beginning of the names of objects whose removals are lost.
+    pub(crate) lost_removals: Mutex<Option<String>>,
     /// Called before each change of the index.
     pub(crate) before_index: Mutex<Option<Hook>>,
     /// Called before the next change of the list of members.
@@ -41,6 +43,7 @@ impl Store {
             refuses_ledger: AtomicBool::new(false),
             loses_index: AtomicBool::new(false),
             loses_lists: AtomicBool::new(false),
+            lost_removals: Mutex::default(),
             before_index: Mutex::default(),
             before_members: Mutex::default(),
             watcher: Mutex::default(),
@@ -54,8 +57,11 @@ impl Store {
     }
 
     fn is_lost(&self, request: &Request<'_>) -> bool {
+        let is_removal = matches!(request.operation, Operation::Remove);
+        let prefix = self.lost_removals.lock();
         Self::is_change_of(request, "ledger.", &self.loses_ledger)
             || Self::is_change_of(request, "index.", &self.loses_index)
+            || is_removal && prefix.as_ref().is_some_and(|one| request.object.starts_with(one))
     }
 
     fn note_index(&self, requests: &[Request<'_>]) {
