@@ -112,14 +112,17 @@ fn max_bytes(export: &ExportInfo) -> usize {
 /// Returns whether the first [`LABEL_BYTES`] of the export are zeros.
 fn is_blank(client: &mut Client, export: &ExportInfo) -> Result<bool, ClientError> {
     let unit = unit_bytes(export);
-    let length = LABEL_BYTES.min(export.size_bytes).min(max_bytes(export) as u64) / unit * unit;
-    if length == 0 {
-        return Ok(true);
+    let end = LABEL_BYTES.min(export.size_bytes) / unit * unit;
+    for offset in (0..end).step_by(max_bytes(export)) {
+        let length = (end - offset).min(max_bytes(export) as u64) as u32;
+        let read = Submission::Read { offset, length };
+        match client.run(read, |done| (done.error, gemelo_base::is_zero(done.data)))? {
+            (ErrorCode::NONE, true) => {}
+            (ErrorCode::NONE, false) => return Ok(false),
+            (error, _) => return Err(ClientError::Request(error)),
+        }
     }
-    let read = Submission::Read { offset: 0, length: length as u32 };
-    let (error, is_blank) =
-        client.run(read, |done| (done.error, gemelo_base::is_zero(done.data)))?;
-    if error == ErrorCode::NONE { Ok(is_blank) } else { Err(ClientError::Request(error)) }
+    Ok(true)
 }
 
 /// An export as a target. Each process has a region of it.

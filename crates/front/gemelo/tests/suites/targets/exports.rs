@@ -112,6 +112,27 @@ fn an_nbdkit_with_narrow_limits_takes_load_from_one_process() {
 }
 
 #[test]
+fn data_beyond_the_longest_request_of_an_nbdkit_is_not_overwritten() {
+    let directory = TestDirectory::new();
+    let socket = directory.path("socket");
+    let arguments = [
+        "-f",
+        "-U",
+        socket.to_str().unwrap(),
+        "--filter=blocksize-policy",
+        "data",
+        "@0x10000 1",
+        "size=8M",
+        "blocksize-minimum=4096",
+        "blocksize-preferred=4096",
+        "blocksize-maximum=16384",
+        "blocksize-error-policy=error",
+    ];
+    let Some(_server) = OtherServer::start("nbdkit", &arguments, &socket) else { return };
+    refused("bench --file-size 4m --target", &[&uri("", &socket)], "holds data");
+}
+
+#[test]
 fn qemu_nbd_takes_load() {
     let directory = TestDirectory::new();
     let (socket, image) = (directory.path("socket"), directory.path("image"));
