@@ -12,6 +12,8 @@ use gemelo_base::random::{mix_pair, mix64};
 /// the class from this bit on.
 const CLASS_SHIFT: u32 = 43;
 
+/// The most classes whose index has room there.
+const MAX_CLASSES: usize = 1 << (63 - CLASS_SHIFT);
 /// The number of a shared content that is private to a host holds the number of the host, counted
 /// from 1, from this bit on.
 const HOST_SHIFT: u32 = 33;
@@ -168,8 +170,8 @@ impl Assignment {
     /// Creates the assignment for data sets of `blocks` blocks that `processes` processes write.
     ///
     /// # Errors
-    /// Fails if a figure of the specification is out of range, if a class of the distribution has
-    /// 2^43 contents or more, if `blocks` is 0 or above 2^43, or if `processes` is 0, above
+    /// Fails if a figure of the specification is out of range, if the distribution has more than
+    /// 2^20 classes or one of 2^43 contents or more, if `blocks` is 0 or above 2^43, or if `processes` is 0, above
     /// `blocks` or above [`ContentId::PROCESSES`].
     pub fn new(spec: &ContentSpec, blocks: u64, processes: u32) -> Result<Self, ContentError> {
         Self::of_hosts(spec, blocks, Processes::of_one_host(processes))
@@ -194,7 +196,15 @@ impl Assignment {
                 range: "from 1 to 32768 and at most the number of blocks",
             });
         }
-        let contents = spec.distribution.classes().iter().map(|class| class.contents);
+        let classes = spec.distribution.classes();
+        if classes.len() > MAX_CLASSES {
+            return Err(ContentError::Range {
+                what: "the number of classes",
+                value: classes.len().to_string(),
+                range: "at most 2^20: join classes of many duplicates",
+            });
+        }
+        let contents = classes.iter().map(|class| class.contents);
         if let Some(largest) = contents.max().filter(|contents| *contents >= 1 << CLASS_SHIFT) {
             return Err(ContentError::Range {
                 what: "the number of contents in a class",
@@ -457,6 +467,9 @@ mod tests {
         assert!(Assignment::new(&spec, 10, 11).is_err());
         assert!(Assignment::new(&spec, 1 << 20, ContentId::PROCESSES + 1).is_err());
         assert!(Assignment::new(&spec, 1_000_000_000_000, 2).is_ok());
+        let many = (0..=1 << 20).map(|duplicates| DuplicateClass { duplicates, contents: 1 });
+        let many = ContentSpec { distribution: Distribution::new(many).unwrap(), ..spec };
+        assert!(Assignment::new(&many, 1 << 20, 1).is_err());
     }
 
     proptest! {
