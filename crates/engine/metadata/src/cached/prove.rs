@@ -132,8 +132,8 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Counts the references to the PBNs of a window again. `used` has all that a map refers to, and
-    /// `counted` those that have a count.
+    /// Counts the references to the PBNs of a window again. `used` has all that a map refers to,
+    /// and `counted` those that have a count.
     fn prove_window(
         &self,
         window: Range<u64>,

@@ -1,5 +1,5 @@
-//! The parts of a benchmark of growing pools: the pool, a soak, and the table with a column for each
-//! size, beside VDO's published requirements.
+//! The parts of a benchmark of growing pools: the pool, a soak, and the table with a column for
+//! each size, beside VDO's published requirements.
 
 pub(crate) mod pool;
 pub(crate) mod soak;
