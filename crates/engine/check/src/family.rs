@@ -1,11 +1,13 @@
 //! The references of volumes that were cloned from one another: equal entries of volumes that
 //! follow one another are one reference.
 
-use crate::map::WalkMap;
+use crate::map::{Chunk, WalkMap};
 use crate::walk::Walk;
-use gemelo_format::{StoreTable, StoreVolume, VolumeId};
+use crate::{CheckError, Work};
+use gemelo_format::{Pbn, StoreTable, StoreVolume, VolumeId};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The volumes of a table by id.
 type Volumes<'t> = HashMap<VolumeId, &'t StoreVolume>;
@@ -53,26 +55,133 @@ fn parts<'t>(
     parts
 }
 
-impl Walk {
-    /// References to each PBN as the backends with arrays count them.
-    pub(crate) fn run_counts(&self, table: &StoreTable) -> Result<HashMap<u64, u64>, String> {
+/// The parts of all volumes in which each entry that differs from that of the volume before it is
+/// a reference, as the backends with arrays count them.
+pub(crate) struct Runs(Vec<Run>);
+
+/// A part of a volume, and the volume before it there.
+struct Run {
+    volume: VolumeId,
+    lbns: Range<u64>,
+    before: Option<VolumeId>,
+}
+
+/// The LBNs of a range that a chunk has, and the chunk of the volume before at the same place.
+struct Beside<'w> {
+    chunk: &'w Arc<Chunk>,
+    beside: Option<&'w Arc<Chunk>>,
+    lbns: &'w Range<u64>,
+}
+
+impl Runs {
+    /// Each entry of each volume is a reference.
+    pub(crate) fn of_all(table: &StoreTable) -> Self {
+        let run = |volume: &StoreVolume| Run {
+            volume: volume.record.id,
+            lbns: 0..u64::MAX,
+            before: None,
+        };
+        Self(table.volumes.iter().map(run).collect())
+    }
+
+    /// Entries that volumes share are one reference. Fails with a description of the fault if the
+    /// volumes have no order.
+    pub(crate) fn of_families(table: &StoreTable) -> Result<Self, String> {
         let volumes: Volumes<'_> =
             table.volumes.iter().map(|volume| (volume.record.id, volume)).collect();
         if let Some(fault) = fault_of_order(&volumes) {
             return Err(fault);
         }
-        let (mut counts, none) = (HashMap::new(), WalkMap::default());
+        let runs = table.volumes.iter().flat_map(|volume| {
+            let parts = parts(volume, &volumes).into_iter();
+            parts.map(|(lbns, before)| Run {
+                volume: volume.record.id,
+                lbns,
+                before: before.map(|before| before.record.id),
+            })
+        });
+        Ok(Self(runs.collect()))
+    }
+}
+
+impl Walk {
+    /// Calls `visit` with the chunks of each run that differ from those beside them.
+    fn each_chunk(
+        &self,
+        runs: &Runs,
+        visit: &mut dyn FnMut(Beside<'_>) -> Result<(), CheckError>,
+    ) -> Result<(), CheckError> {
+        let none = WalkMap::default();
         let map = |id: &VolumeId| self.volumes.get(id).map_or(&none, |volume| &volume.map);
-        for (id, volume) in &volumes {
-            for (lbns, before) in parts(volume, &volumes) {
-                let other = before.map_or(&none, |before| map(&before.record.id));
-                map(id).differing(other, lbns, &mut |place| {
-                    if let Some(pbn) = place.pbn() {
-                        *counts.entry(pbn.number()).or_default() += 1;
-                    }
-                });
+        for Run { volume, lbns, before } in &runs.0 {
+            let (own, other) = (map(volume), before.as_ref().map_or(&none, map));
+            if own.is_same(other) {
+                continue;
+            }
+            for (chunk, beside) in own.beside(other, lbns) {
+                if beside.is_none_or(|beside| !Arc::ptr_eq(chunk, beside)) {
+                    visit(Beside { chunk, beside, lbns })?;
+                }
             }
         }
-        Ok(counts)
+        Ok(())
+    }
+
+    /// The number of regions that [`Self::each_reference`] looks at.
+    pub(crate) fn regions_of(&self, runs: &Runs) -> Result<u64, CheckError> {
+        let mut regions = 0;
+        self.each_chunk(runs, &mut |chunk| {
+            regions += chunk.chunk.len() as u64;
+            Ok(())
+        })?;
+        Ok(regions)
+    }
+
+    /// Calls `visit` with the PBN of each reference.
+    pub(crate) fn each_reference(
+        &self,
+        runs: &Runs,
+        work: Work<'_>,
+        visit: &mut dyn FnMut(u64),
+    ) -> Result<(), CheckError> {
+        self.each_chunk(runs, &mut |chunk| {
+            work.go_on(chunk.chunk.len() as u64)?;
+            self.each_differing(&chunk, visit)
+        })
+    }
+
+    /// Calls `visit` with the PBNs of the LBNs of a range that another chunk has not at the same
+    /// LBN.
+    fn each_differing(
+        &self,
+        Beside { chunk, beside, lbns }: &Beside<'_>,
+        visit: &mut dyn FnMut(u64),
+    ) -> Result<(), CheckError> {
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for (number, region) in chunk.iter() {
+            let find = |beside: &'_ Arc<Chunk>| {
+                beside.binary_search_by_key(number, |(number, _)| *number).ok()
+            };
+            let other = beside.and_then(|beside| Some(&beside.get(find(beside)?)?.1));
+            if other.is_none_or(|other| !region.is_same(other)) {
+                own.push((*number, region));
+                others.extend(other.map(|other| (*number, other)));
+            }
+        }
+        let entries = self.source.entries(&own)?;
+        let beside: HashMap<u64, Pbn> = self
+            .source
+            .entries(&others)?
+            .into_iter()
+            .flatten()
+            .filter_map(|(lbn, place)| Some((lbn, place.pbn()?)))
+            .collect();
+        for (lbn, place) in entries.iter().flatten().filter(|(lbn, _)| lbns.contains(lbn)) {
+            let pbn = place.pbn();
+            if let Some(pbn) = pbn.filter(|_| beside.get(lbn).copied() != pbn) {
+                visit(pbn.number());
+            }
+        }
+        Ok(())
     }
 }

@@ -6,27 +6,35 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod bits;
+mod contents;
 mod count;
 mod error;
 mod family;
 mod map;
 mod packed;
 mod pages;
+mod references;
 mod replay;
 mod scrub;
+mod source;
 mod store;
 mod tree;
+mod values;
 mod walk;
+mod work;
 
 pub use error::CheckError;
-pub use map::WalkMap;
 pub use walk::{Walk, WalkVolume};
 
 use gemelo_base::{Monitor, StopFlag};
-use gemelo_format::Pbn;
+use gemelo_format::{FormatError, Pbn};
 use gemelo_store::PoolDisks;
 use serde::{Deserialize, Serialize};
+use work::Work;
 
+/// Bytes of memory for what a check compares at once, unless it is told otherwise.
+pub const MEMORY_BYTES: u64 = 256 << 20;
 /// Problems that are reported one by one; further ones are only counted.
 const MAX_PROBLEMS: usize = 1000;
 
@@ -152,14 +160,44 @@ pub fn check(
     monitor: &dyn Monitor,
     stop: &StopFlag,
 ) -> Result<CheckReport, CheckError> {
+    check_within(MEMORY_BYTES, disks, options, monitor, stop)
+}
+
+/// Does the same with this much memory for what is compared at once. With less, the metadata are
+/// read more often. Beside it, a check keeps a bit for each block, and some 50 bytes for each page
+/// of maps and fingerprints.
+///
+/// # Errors
+/// Fails as [`check`] does.
+pub fn check_within(
+    memory_bytes: u64,
+    disks: &PoolDisks,
+    options: CheckOptions,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<CheckReport, CheckError> {
     let mut report = CheckReport::default();
-    if let Some(walk) = Walk::of(disks, &mut report)? {
-        walk.count(&mut report);
-        if options.data {
-            let damaged = scrub::scrub(disks, &walk, &mut report, monitor, stop)?;
-            report.damaged_blocks = damaged.into_iter().map(Pbn::number).collect();
-            report.marked_blocks = 0;
-        }
+    let work = Work::new(memory_bytes, monitor, stop);
+    let Some(walk) = Walk::read(disks, work, &mut report)? else { return Ok(report) };
+    match check_walk(disks, &walk, options, (work, &mut report)) {
+        Err(CheckError::Format(FormatError::Damaged { what })) => report.add(true, what),
+        checked => checked?,
     }
     Ok(report)
+}
+
+fn check_walk(
+    disks: &PoolDisks,
+    walk: &Walk,
+    options: CheckOptions,
+    (work, report): (Work<'_>, &mut CheckReport),
+) -> Result<(), CheckError> {
+    let used = walk.count((work, &mut *report))?;
+    if options.data {
+        let damaged = scrub::scrub(disks, walk, &used, (work, &mut *report))?;
+        report.damaged_blocks = damaged.into_iter().map(Pbn::number).collect();
+        report.marked_blocks = 0;
+    }
+    work.finish();
+    Ok(())
 }

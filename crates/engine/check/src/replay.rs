@@ -1,16 +1,17 @@
 //! Applies the changes of the journal to the state of the checkpoint.
 
-use crate::packed;
 use crate::walk::{Walk, WalkVolume};
+use crate::{CheckError, packed};
 use gemelo_format::{
     Change, FormatError, Identity, Lbn, MapEntry, Pbn, ReplayedCommit, VolumeId, VolumeRecord,
 };
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Walk {
     /// Applies the changes of a commit.
-    pub(crate) fn replay_commit(&mut self, commit: ReplayedCommit) -> Result<(), FormatError> {
+    pub(crate) fn replay_commit(&mut self, commit: ReplayedCommit) -> Result<(), CheckError> {
         let replayed_data = commit.changes.iter().filter_map(|change| match change {
             Change::JournalData { pbn, .. } => Some(*pbn),
             _ => None,
@@ -31,11 +32,11 @@ impl Walk {
     }
 
     /// Applies one change.
-    fn replay(&mut self, change: Change) -> Result<(), FormatError> {
+    fn replay(&mut self, change: Change) -> Result<(), CheckError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
-                self.identify(pbn.number(), Identity::of(fingerprint));
+                self.identities.set(pbn.number(), Identity::of(fingerprint));
                 self.set(volume, lbn, MapEntry::Stored(pbn, checksum))?;
             }
             Change::Share { volume, lbn, pbn, checksum } => {
@@ -70,7 +71,7 @@ impl Walk {
             }
             Change::Copy { source, volume, first, count } => {
                 let lbns = first.0..first.0.saturating_add(count);
-                let copied: Vec<_> = self.volume(source)?.map.range(lbns).collect();
+                let copied = self.entries_of(source, lbns)?;
                 let map = &mut self.volume(volume)?.map;
                 copied.into_iter().for_each(|(lbn, place)| map.insert(lbn, place));
             }
@@ -84,9 +85,7 @@ impl Walk {
             Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
             Change::Show { volume } => self.volume(volume)?.record.is_hidden = false,
             Change::Suspect { pbn, is_suspect } => {
-                let known = self.fingerprints.get(&pbn.number()).copied();
-                let identity = known.map_or(Identity::NONE, Identity::of);
-                self.identify(pbn.number(), identity.with_suspect(is_suspect));
+                self.identities.suspect(pbn.number(), is_suspect);
             }
             Change::Lose { volume, first, count } => {
                 let volume = self.volume(volume)?;
@@ -96,10 +95,22 @@ impl Walk {
             Change::JournalData { pbn, content } => self.journal_contents(pbn, content)?,
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
             Change::Identify { pbn, fingerprint } => {
-                self.identify(pbn.number(), Identity::of(fingerprint));
+                self.identities.set(pbn.number(), Identity::of(fingerprint));
             }
         }
         Ok(())
+    }
+
+    /// The entries of a volume in a range.
+    fn entries_of(
+        &mut self,
+        id: VolumeId,
+        lbns: Range<u64>,
+    ) -> Result<Vec<(u64, MapEntry)>, CheckError> {
+        let map = self.volume(id)?.map.clone();
+        let regions: Vec<_> = map.regions_of(&lbns).collect();
+        let entries = self.source.entries(&regions)?.into_iter().flatten();
+        Ok(entries.filter(|(lbn, _)| lbns.contains(lbn)).collect())
     }
 
     fn journal_contents(&mut self, pbn: Pbn, content: Vec<u8>) -> Result<(), FormatError> {

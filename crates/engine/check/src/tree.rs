@@ -1,9 +1,11 @@
 //! The maps of `log` and `ram`, read page by page. A node that several maps have is read once.
 
-use crate::map::{Region, WalkMap};
+use crate::CheckError;
+use crate::bits::UsedPbns;
+use crate::map::{Leaf, REGION_LBNS, Region, places_of};
 use crate::pages::Pages;
 use gemelo_format::{
-    FormatError, INNER_BITS, MapEntry, MapKind, MapRef, Page, Slot, WordForm, inner_children,
+    INNER_BITS, MapEntry, MapKind, MapRef, NodeRef, Page, Slot, WordForm, inner_children,
     sparse_entries,
 };
 use std::collections::HashMap;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 /// The entries below a node.
 #[derive(Default)]
 pub(crate) struct Below {
-    pub(crate) regions: Vec<(u64, Arc<Region>)>,
+    pub(crate) regions: Vec<(u64, Region)>,
     /// LBNs whose places are lost.
     pub(crate) lost: Vec<LostLbns>,
 }
@@ -25,20 +27,24 @@ pub(crate) struct LostLbns {
     pub(crate) is_known: bool,
 }
 
-/// Reads maps.
-#[derive(Default)]
-pub(crate) struct MapReader {
+/// Reads maps, and notes the blocks that they refer to.
+pub(crate) struct MapReader<'u> {
     nodes: HashMap<Slot, (MapRef, u64, Arc<Below>)>,
+    used: &'u mut UsedPbns,
 }
 
-impl MapReader {
+impl<'u> MapReader<'u> {
+    pub(crate) fn new(used: &'u mut UsedPbns) -> Self {
+        Self { nodes: HashMap::new(), used }
+    }
+
     /// Reads the node with the LBNs from `first` on, unless it is known.
     pub(crate) fn read(
         &mut self,
         node: MapRef,
         first: u64,
         pages: &mut Pages<'_>,
-    ) -> Result<Arc<Below>, FormatError> {
+    ) -> Result<Arc<Below>, CheckError> {
         let lbns = first..first + (1 << node.bits);
         let lost = |is_known| {
             let lost = vec![LostLbns { lbns: lbns.clone(), is_known }];
@@ -55,11 +61,12 @@ impl MapReader {
         let page = pages.read(at)?;
         let below = match (kind, page) {
             (_, None) => None,
-            (MapKind::Dense, Some(page)) => Some(Below::of(dense_places(&page, first))),
+            (MapKind::Dense, Some(page)) => Some(Below::of_leaf(at, &page, first, self.used)),
             (MapKind::Sparse, Some(page)) => {
                 let entries = sparse_entries(&page, first, node.bits);
                 let place = |(lbn, word)| (lbn, WordForm::Narrow.entry(word));
-                entries.map(|entries| Below::of(entries.into_iter().map(place)))
+                let places = entries.map(|entries| entries.into_iter().map(place));
+                places.map(|places| Below::of(places, self.used))
             }
             (MapKind::Inner, Some(page)) => self.inner(&page, node.bits, first, pages)?,
         };
@@ -74,7 +81,7 @@ impl MapReader {
         bits: u8,
         first: u64,
         pages: &mut Pages<'_>,
-    ) -> Result<Option<Below>, FormatError> {
+    ) -> Result<Option<Below>, CheckError> {
         let Some(children) = inner_children(page, bits) else { return Ok(None) };
         let mut all = Below::default();
         for (position, child) in children {
@@ -88,13 +95,25 @@ impl MapReader {
 }
 
 impl Below {
-    pub(crate) fn of(places: impl Iterator<Item = (u64, MapEntry)>) -> Self {
-        Self { regions: WalkMap::cut(places), lost: Vec::new() }
+    /// The regions of these places, which are in their order.
+    pub(crate) fn of(places: impl Iterator<Item = (u64, MapEntry)>, used: &mut UsedPbns) -> Self {
+        let mut all: Vec<(u64, Vec<(u64, MapEntry)>)> = Vec::new();
+        for (lbn, place) in places {
+            used.note(&[(lbn, place)]);
+            let number = lbn / REGION_LBNS;
+            match all.last_mut() {
+                Some((last, places)) if *last == number => places.push((lbn, place)),
+                _ => all.push((number, vec![(lbn, place)])),
+            }
+        }
+        let regions = all.into_iter().map(|(number, places)| (number, Region::of(places)));
+        Self { regions: regions.collect(), lost: Vec::new() }
     }
-}
 
-fn dense_places(page: &Page, first: u64) -> impl Iterator<Item = (u64, MapEntry)> {
-    let words = page.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
-    let places = (first..).zip(words.map(|word| WordForm::Narrow.entry(word)));
-    places.filter(|(_, place)| *place != MapEntry::Unmapped)
+    fn of_leaf(at: NodeRef, page: &Page, first: u64, used: &mut UsedPbns) -> Self {
+        let places: Vec<_> = places_of(page, first, WordForm::Narrow).collect();
+        used.note(&places);
+        let region = Region::Page(Leaf::new(at, &places));
+        Self { regions: vec![(first / REGION_LBNS, region)], lost: Vec::new() }
+    }
 }

@@ -1,19 +1,24 @@
 //! The metadata of a checkpoint, read without a cache or other optimisations.
 
-use crate::CheckReport;
-use crate::map::WalkMap;
-use crate::packed;
+use crate::bits::UsedPbns;
+use crate::family::Runs;
+use crate::map::{Tally, WalkMap};
 use crate::pages::Pages;
-use crate::store::{KnownNodes, TreeReader, compare_counts, compare_index, decode_counts};
+use crate::source::Source;
+use crate::store::{KnownNodes, TreeReader};
 use crate::tree::{LostLbns, MapReader};
+use crate::values::{Identities, Leaves};
+use crate::work::Work;
+use crate::{CheckError, CheckReport, MEMORY_BYTES, packed};
 use gemelo_base::units::format_counted;
+use gemelo_base::{Silent, StopFlag};
 use gemelo_format::{
-    AtLoss, Checksum, DiskRole, Fingerprint, FormatError, Identity, Layout, MapEntry, Part, Pbn,
-    PoolSeed, RECORD_PAGE_ENTRIES, Reading, ReplayOptions, Replayed, StoreTable, StoreVolume,
-    Superblock, Table, VolumeId, VolumeRecord, find_roots, read_chain, replay_journal,
+    AtLoss, Checksum, DiskRole, FormatError, Layout, MapEntry, Part, Pbn, PoolSeed,
+    RECORD_PAGE_ENTRIES, ReadChain, Reading, ReplayOptions, Replayed, Root, StoreTable,
+    StoreVolume, Superblock, Table, VolumeId, VolumeRecord, find_roots, read_chain, replay_journal,
 };
 use gemelo_store::{Contents, PoolDisks};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,7 +31,7 @@ pub struct WalkVolume {
     /// The record of the volume.
     pub record: VolumeRecord,
     /// Places of the LBNs that are not unmapped.
-    pub map: WalkMap,
+    pub(crate) map: WalkMap,
 }
 
 impl WalkVolume {
@@ -50,12 +55,10 @@ pub struct Walk {
     pub(crate) present_blocks: u64,
     /// The volumes and their maps, by the number of the volume.
     pub volumes: BTreeMap<VolumeId, WalkVolume>,
-    /// Fingerprints by PBN.
-    pub fingerprints: HashMap<u64, Fingerprint>,
+    pub(crate) identities: Identities,
+    pub(crate) source: Source,
     /// References of volumes that are being removed which the totals have and the maps do not.
     pub(crate) leaving: u64,
-    /// Blocks that are marked as damaged.
-    pub(crate) suspects: HashSet<u64>,
     /// Contents that the journal carries, and that the data store may lack.
     pub(crate) replayed_data: Arc<Contents>,
     /// The bytes that these take in the data store.
@@ -68,7 +71,26 @@ impl Walk {
     ///
     /// # Errors
     /// Fails if the disks hold no pool, or if a disk cannot be read.
-    pub fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>, FormatError> {
+    pub fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>, CheckError> {
+        Self::read(disks, Work::new(MEMORY_BYTES, &Silent, &StopFlag::new()), report)
+    }
+
+    /// The places of the LBNs of a volume that are not unmapped, in their order.
+    ///
+    /// # Errors
+    /// Fails if a disk cannot be read.
+    pub fn places(&self, volume: &WalkVolume) -> Result<Vec<MapEntry>, CheckError> {
+        let regions: Vec<_> = volume.map.regions_of(&(0..u64::MAX)).collect();
+        let entries = self.source.entries(&regions)?.into_iter().flatten();
+        Ok(entries.map(|(_, place)| place).collect())
+    }
+
+    /// Reads all metadata with these bounds.
+    pub(crate) fn read(
+        disks: &PoolDisks,
+        work: Work<'_>,
+        report: &mut CheckReport,
+    ) -> Result<Option<Self>, CheckError> {
         let mut damage = Vec::new();
         let superblock = disks.read_superblock(&mut damage)?;
         for what in damage {
@@ -78,10 +100,9 @@ impl Walk {
         for label in store.check_labels()? {
             report.add(false, format!("{label} is damaged"));
         }
-        let walked = Self::read_all(disks, superblock, report);
-        match walked {
+        match Self::read_all(disks, superblock, (work, &mut *report)) {
             Ok(walk) => Ok(Some(walk)),
-            Err(FormatError::Damaged { what }) => {
+            Err(CheckError::Format(FormatError::Damaged { what })) => {
                 report.add(true, what);
                 Ok(None)
             }
@@ -92,8 +113,8 @@ impl Walk {
     fn read_all(
         disks: &PoolDisks,
         superblock: Superblock,
-        report: &mut CheckReport,
-    ) -> Result<Self, FormatError> {
+        (work, report): (Work<'_>, &mut CheckReport),
+    ) -> Result<Self, CheckError> {
         let disk = &*disks.metadata;
         let seed = PoolSeed::of(&superblock);
         let found = find_roots(disk, &superblock, seed)?;
@@ -103,72 +124,103 @@ impl Walk {
         }
         let root = found.newest;
         let chain = read_chain(disk, &superblock, &root, seed)?;
-        let mut pages = Pages::new(disk, superblock.regions(), seed, report);
-        pages.add_chain(&chain);
         let store = disks.store(&superblock);
         let present_blocks = store.blocks().map_err(FormatError::io(DiskRole::Data, "measure"))?;
+        let (disk, regions) = (Arc::clone(&disks.metadata), superblock.regions());
         let mut walk = Self {
             data_blocks: root.data_blocks,
             present_blocks,
+            source: Source { disk, regions, seed, words: superblock.words },
             superblock,
             volumes: BTreeMap::new(),
-            fingerprints: HashMap::new(),
+            identities: Identities::new(Leaves::new(Part::Fingerprints, true)),
             leaving: 0,
-            suspects: HashSet::new(),
             replayed_data: Arc::default(),
             replayed_bytes: HashMap::new(),
         };
-        let makes_no_sense =
-            || FormatError::damaged("the table of the checkpoint cannot be decoded");
-        if !root.backend.has_words(walk.superblock.words) {
-            let name = root.backend.name();
-            return Err(FormatError::damaged(format!(
-                "the pool is too large for backend '{name}'"
-            )));
-        }
-        let is_whole = if root.backend.layout() != Layout::Pages {
-            let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
-            walk.read_trees(&table, root.backend.layout(), &mut pages)?
-        } else {
-            let table = Table::decode(&chain.stream).ok_or_else(makes_no_sense)?;
-            walk.read_pages(&table, &mut pages)?
-        };
-        pages.finish();
-        if is_whole {
-            walk.compare_totals(&root, report);
-        }
+        walk.read_checkpoint(&root, &chain, (work, &mut *report))?;
+        work.begin("Reading the journal", (1, 1), 0);
         let superblock = walk.superblock.clone();
         let options = ReplayOptions { at_loss: AtLoss::Stop, reading: Reading::All };
-        let prove = |contents: &[(Pbn, Checksum)]| packed::has_all(disks, &superblock, contents);
+        let prove =
+            |contents: &[(Pbn, Checksum)]| Ok(packed::has_all(disks, &superblock, contents)?);
         let apply = |commit| {
             report.commits += 1;
             walk.replay_commit(commit)
         };
-        let replayed = replay_journal(disk, &superblock, &root, options, prove, apply)?;
+        let replayed = replay_journal::<CheckError>(
+            &*disks.metadata,
+            &superblock,
+            &root,
+            options,
+            prove,
+            apply,
+        )?;
         report_journal(replayed, report);
         report.volumes = walk.volumes.len() as u64;
         Ok(walk)
     }
 
-    /// Reads the trees of a cached backend. Returns whether all maps were intact.
+    /// Reads the pages of a checkpoint.
+    fn read_checkpoint(
+        &mut self,
+        root: &Root,
+        chain: &ReadChain,
+        (work, report): (Work<'_>, &mut CheckReport),
+    ) -> Result<(), CheckError> {
+        let makes_no_sense =
+            || FormatError::damaged("the table of the checkpoint cannot be decoded");
+        work.begin("Reading the metadata", (1, 1), 0);
+        let source = self.source.clone();
+        let mut pages = Pages::new(&source, work, report);
+        pages.add_chain(chain);
+        if !root.backend.has_words(self.superblock.words) {
+            let name = root.backend.name();
+            let what = format!("the pool is too large for backend '{name}'");
+            return Err(FormatError::damaged(what).into());
+        }
+        let mut used = UsedPbns::new(&self.superblock, self.data_blocks);
+        let layout = root.backend.layout();
+        if layout == Layout::Pages {
+            let table = Table::decode(&chain.stream).ok_or_else(makes_no_sense)?;
+            let is_whole = self.read_pages(&table, &mut used, &mut pages)?;
+            pages.finish();
+            if is_whole {
+                self.compare_totals(root, &used, report);
+            }
+            return Ok(());
+        }
+        let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
+        let trees = self.read_trees(&table, layout, &mut used, &mut pages)?;
+        pages.finish();
+        if trees.is_whole {
+            self.compare_trees(&trees, (&table, layout), &used, (work, &mut *report))?;
+            self.compare_totals(root, &used, report);
+        }
+        Ok(())
+    }
+
+    /// Reads the trees of a cached backend.
     fn read_trees(
         &mut self,
         table: &StoreTable,
         layout: Layout,
+        used: &mut UsedPbns,
         pages: &mut Pages<'_>,
-    ) -> Result<bool, FormatError> {
+    ) -> Result<Trees, CheckError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let (buckets, words) = (table.buckets, self.superblock.words);
-        let mut reader = TreeReader { is_table: layout != Layout::Trees, buckets, words, pages };
+        let is_table = layout != Layout::Trees;
+        let mut reader = TreeReader { is_table, buckets, words, pages, used };
         let mut is_whole = true;
-        let (mut known, mut maps) = (KnownNodes::new(), HashMap::new());
+        let (mut known, mut maps) = (KnownNodes::default(), HashMap::new());
         for volume in &table.volumes {
             let blocks = volume.record.size_bytes / block_bytes;
             let below = reader.map(volume.map, &mut known)?;
             // Maps with one root are one map in memory as well.
-            let same = maps.entry(Arc::as_ptr(&below)).or_insert_with(|| {
-                (WalkMap::of(below.regions.iter().cloned()), Arc::clone(&below))
-            });
+            let same = maps
+                .entry(Arc::as_ptr(&below))
+                .or_insert_with(|| (WalkMap::of(below.chunks.iter().cloned()), Arc::clone(&below)));
             let mut map = same.0.clone();
             for LostLbns { lbns, .. } in &below.lost {
                 is_whole = false;
@@ -180,7 +232,7 @@ impl Walk {
                 lose(&mut map, lbns.clone(), blocks);
             }
             if below.lost.is_empty() {
-                let is_leaving = volume.record.is_hidden && layout != Layout::Trees;
+                let is_leaving = volume.record.is_hidden && is_table;
                 self.leaving += compare_mapped(volume, &map, is_leaving, reader.pages);
             }
             let record = volume.record.clone();
@@ -202,35 +254,54 @@ impl Walk {
                     .add(false, format!("a page of the {what}, from {} on, is lost", lost.start));
             }
         }
-        for (pbn, bits) in &fingerprints.values {
-            self.identify(*pbn, Identity::from_bytes(bits.to_le_bytes()));
+        self.identities = Identities::new(fingerprints);
+        if layout == Layout::Records
+            && (table.index.root.is_some() || (table.buckets, table.index_entries) != (0, 0))
+        {
+            let what = "the table names an index, which is not stored";
+            pages.report.add(false, what.into());
         }
-        let references = self.reference_counts();
-        if is_whole && counts.lost.is_empty() && many.lost.is_empty() {
-            let counts = decode_counts(&counts.values, &many.values, pages);
-            match layout {
-                Layout::Trees => compare_counts(&counts, &references, pages),
-                _ => match self.run_counts(table) {
-                    Ok(right) => compare_counts(&counts, &right, pages),
-                    Err(fault) => pages.report.add(false, fault),
-                },
+        Ok(Trees { is_whole, counts, many, index })
+    }
+
+    /// Compares counts and index with the maps, which are whole.
+    fn compare_trees(
+        &self,
+        trees: &Trees,
+        (table, layout): (&StoreTable, Layout),
+        used: &UsedPbns,
+        (work, report): (Work<'_>, &mut CheckReport),
+    ) -> Result<(), CheckError> {
+        let Trees { counts, many, index, .. } = trees;
+        if counts.lost.is_empty() && many.lost.is_empty() {
+            let runs = match layout {
+                Layout::Trees => Ok(Runs::of_all(table)),
+                _ => Runs::of_families(table),
+            };
+            match runs {
+                Ok(runs) => {
+                    self.compare_counts(&runs, (counts, many), used, (work, &mut *report))?;
+                }
+                Err(fault) => report.add(false, fault),
             }
         }
-        if layout == Layout::Records {
-            if table.index.root.is_some() || (table.buckets, table.index_entries) != (0, 0) {
-                pages.report.add(false, "the table names an index, which is not stored".into());
-            }
-        } else if is_whole && index.lost.is_empty() && fingerprints.lost.is_empty() {
-            compare_index(&index.values, table, &self.fingerprints, &references, pages);
+        let is_whole = index.lost.is_empty() && self.identities.stored.lost.is_empty();
+        if layout != Layout::Records && is_whole {
+            self.compare_index((index, table, layout), used, (work, report))?;
         }
-        Ok(is_whole)
+        Ok(())
     }
 
     /// Reads the pages of maps and records. Returns whether all maps were intact.
-    fn read_pages(&mut self, table: &Table, pages: &mut Pages<'_>) -> Result<bool, FormatError> {
+    fn read_pages(
+        &mut self,
+        table: &Table,
+        used: &mut UsedPbns,
+        pages: &mut Pages<'_>,
+    ) -> Result<bool, CheckError> {
         let mut is_whole = true;
         let block_bytes = u64::from(self.superblock.block_bytes);
-        let (mut reader, mut maps) = (MapReader::default(), HashMap::new());
+        let (mut reader, mut maps) = (MapReader::new(used), HashMap::new());
         for volume in &table.volumes {
             let blocks = volume.record.size_bytes / block_bytes;
             let name = &volume.record.name;
@@ -241,7 +312,8 @@ impl Walk {
             // Maps with one root are one map in memory as well.
             let known = maps.entry(Arc::as_ptr(&below));
             let (map, below) = known.or_insert_with(|| {
-                (WalkMap::of(below.regions.iter().cloned()), Arc::clone(&below))
+                let chunks = WalkMap::cut(below.regions.iter().cloned());
+                (WalkMap::of(chunks), Arc::clone(&below))
             });
             // LBNs beyond the end are those of a volume that was being shrunk. An opening unmaps
             // them.
@@ -260,39 +332,39 @@ impl Walk {
             let record = volume.record.clone();
             self.volumes.insert(record.id, WalkVolume { record, map });
         }
+        let mut records = Leaves::new(Part::Fingerprints, true);
+        let mut wanted = Vec::with_capacity(table.records.len());
         for page in &table.records {
             let first = u64::from(page.number) * RECORD_PAGE_ENTRIES as u64;
             if first >= self.superblock.pbn_end(self.data_blocks) {
                 pages.report.add(true, format!("record page {} is out of range", page.number));
                 continue;
             }
-            let Some(image) = pages.read(page.at())? else {
-                let what = format!(
-                    "the fingerprints of 256 blocks (record page {}) are lost",
-                    page.number
-                );
-                pages.report.add(false, what);
-                continue;
-            };
-            for (number, bytes) in (first..).zip(image.as_chunks::<16>().0) {
-                self.identify(number, Identity::from_bytes(*bytes));
-            }
+            wanted.push((first, page));
         }
+        let read = pages.read_all(&wanted.iter().map(|(_, page)| page.at()).collect::<Vec<_>>())?;
+        for ((first, page), image) in wanted.into_iter().zip(read) {
+            if image.is_some() {
+                records.add(first, page.at());
+                continue;
+            }
+            let what =
+                format!("the fingerprints of 256 blocks (record page {}) are lost", page.number);
+            pages.report.add(false, what);
+        }
+        records.sort();
+        self.identities = Identities::new(records);
         Ok(is_whole)
     }
+}
 
-    /// Takes the identity of a block: its fingerprint, and whether it is marked as damaged.
-    pub(crate) fn identify(&mut self, pbn: u64, identity: Identity) {
-        match identity.fingerprint() {
-            fingerprint if fingerprint.is_none() => drop(self.fingerprints.remove(&pbn)),
-            fingerprint => drop(self.fingerprints.insert(pbn, fingerprint)),
-        }
-        if identity.is_suspect() {
-            self.suspects.insert(pbn);
-        } else {
-            self.suspects.remove(&pbn);
-        }
-    }
+/// The trees of a checkpoint without the maps and the fingerprints.
+struct Trees {
+    /// `true` if all maps are whole.
+    is_whole: bool,
+    counts: Leaves,
+    many: Leaves,
+    index: Leaves,
 }
 
 /// Compares the numbers that the table has for a map with those counted here. Those of a volume
@@ -304,8 +376,9 @@ fn compare_mapped(
     is_leaving: bool,
     pages: &mut Pages<'_>,
 ) -> u64 {
-    let mapped = map.iter().count() as u64;
-    let stored = map.values().filter(|place| place.pbn().is_some()).count() as u64;
+    let mut tally = Tally::default();
+    map.regions().filter_map(|(_, region)| region.tally()).for_each(|region| tally.add(region));
+    let Tally { mapped, stored } = tally;
     let is_right = match is_leaving {
         true => mapped <= volume.mapped && stored <= volume.stored,
         false => (mapped, stored) == (volume.mapped, volume.stored),
@@ -324,7 +397,9 @@ fn compare_mapped(
 /// Marks the LBNs of a volume whose places are lost, up to a bound.
 fn lose(map: &mut WalkMap, lbns: Range<u64>, blocks: u64) {
     let end = lbns.end.min(blocks).min(lbns.start.saturating_add(MAX_LOST_BLOCKS));
-    (lbns.start..end).for_each(|lbn| map.insert(lbn, MapEntry::Damaged));
+    if lbns.start < end {
+        map.lose(lbns.start..end);
+    }
 }
 
 /// Reports what a replay has found in the journal.

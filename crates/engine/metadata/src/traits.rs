@@ -117,6 +117,10 @@ pub trait Checkpoint {
     /// Returns how urgently the backend needs a checkpoint.
     fn pressure(&self) -> Pressure;
 
+    /// Returns whether another clone may be made before the next checkpoint, however urgent that
+    /// is for other changes.
+    fn has_room_for_clone(&self) -> bool;
+
     /// The pages that a replay of the changes since the last durable checkpoint would read, at
     /// most. A backend whose metadata are in memory reads none. A B-tree may have two pages where
     /// an array has one, which count once.

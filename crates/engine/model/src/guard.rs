@@ -47,7 +47,8 @@ pub enum Guard {
     DiscardTakesBlocks,
     /// A change of a volume that is being copied copies the old place first.
     CopyBeforeChange,
-    /// A change of a whole volume waits until no request and no finder is in the volume.
+    /// A change of a whole volume, except a copy that is made at once, waits until no request and
+    /// no finder is in the volume.
     GateClosed,
     /// An opening writes the newest commit again, and syncs it, before it relies on it.
     OpeningWritesAgain,

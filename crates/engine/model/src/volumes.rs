@@ -62,6 +62,7 @@ impl Step<'_> {
 
     /// A volume is copied at once.
     pub(crate) fn clone_volume(&mut self, from: u8, to: u8) -> Option<()> {
+        // It waits for no request: each change comes before it or after it.
         self.may_copy(from, to)?;
         self.apply(Change::Clone { from, to });
         self.mark_all(to);
@@ -75,7 +76,6 @@ impl Step<'_> {
     fn may_copy(&mut self, from: u8, to: u8) -> Option<()> {
         let may = self.state.mode(from.into()).is_some()
             && self.is_absent(to)
-            && self.is_closed(from)
             && self.state.copying.is_none()
             && spend(&mut self.state.budget.volumes);
         may.then_some(())
@@ -83,6 +83,9 @@ impl Step<'_> {
 
     /// The copy of a volume begins, which is made LBN by LBN while the volume is served.
     pub(crate) fn begin_copy(&mut self, from: u8, to: u8) -> Option<()> {
+        if !self.is_closed(from) {
+            return None;
+        }
         self.may_copy(from, to)?;
         self.apply(Change::Begin { from, to });
         let mut moment = [Content::ZEROS; LBNS];

@@ -11,6 +11,7 @@ use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -300,6 +301,13 @@ impl Disk for FileDisk {
             None => runs,
         };
         left.into_iter().for_each(|run| self.write_buffered(run));
+    }
+
+    fn start_write_back(&self) {
+        let (file, all) = (self.file.as_raw_fd(), 0);
+        // A failure is ignored, because the next sync does what was not begun.
+        // SAFETY: the call takes no memory, and the descriptor is open as long as the file is.
+        let _ = unsafe { libc::sync_file_range(file, 0, all, libc::SYNC_FILE_RANGE_WRITE) };
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -101,6 +101,10 @@ pub trait Disk: Send + Sync {
     /// Executes all writes of a list, as [`Self::read_many`] does with reads.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]);
 
+    /// Has the system begin to bring all earlier writes to the medium, and does not wait. It makes
+    /// nothing durable, but leaves less to the next sync, for which others may wait.
+    fn start_write_back(&self) {}
+
     /// Fills the buffer. Reading beyond the end is an error of kind `UnexpectedEof`.
     ///
     /// # Errors

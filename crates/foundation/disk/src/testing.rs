@@ -66,6 +66,11 @@ pub trait DiskLayer: Send + Sync {
         self.below().write_many(writes);
     }
 
+    /// See [`Disk::start_write_back`].
+    fn start_write_back(&self) {
+        self.below().start_write_back();
+    }
+
     /// See [`Disk::sync`].
     ///
     /// # Errors
@@ -107,6 +112,9 @@ impl<L: DiskLayer> Disk for L {
     }
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         DiskLayer::write_many(self, writes);
+    }
+    fn start_write_back(&self) {
+        DiskLayer::start_write_back(self);
     }
     fn sync(&self) -> io::Result<()> {
         DiskLayer::sync(self)

@@ -36,11 +36,15 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     fn pressure(&self) -> Pressure {
         match self.active.bytes() + self.fresh.bytes() {
             bytes if bytes >= self.max_delta_bytes => Pressure::Full,
-            _ if self.fresh.shared_layers >= MAX_SHARED_LAYERS => Pressure::Full,
+            _ if !self.has_room_for_clone() => Pressure::Full,
             bytes if bytes >= self.max_delta_bytes / 2 => Pressure::High,
             _ if self.fresh.shared_layers >= MANY_SHARED_LAYERS => Pressure::High,
             _ => Pressure::Low,
         }
+    }
+
+    fn has_room_for_clone(&self) -> bool {
+        self.fresh.shared_layers < MAX_SHARED_LAYERS
     }
 
     fn replay_reads(&self) -> u64 {

@@ -234,6 +234,8 @@ impl Pages {
             .collect();
         list.sort_unstable_by_key(|write| write.offset);
         self.disk.write_all(&mut list).map_err(FormatError::io(DiskRole::Metadata, "write"))?;
+        // A commit of the journal would wait in its sync for all pages that are not written out.
+        self.disk.start_write_back();
         let mut changes = self.changes.lock();
         assert_eq!(changes.writes.len(), writes.len(), "no page comes while others are written");
         changes.writes.clear();

@@ -4,28 +4,113 @@
 use super::CachedBackend;
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
+use crate::Index;
 use crate::error::Result;
+use gemelo_base::SparseBits;
 use gemelo_format::{Lbn, Pbn, VolumeId};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+/// PBNs whose references are counted at once, in a byte each.
+const WINDOW_PBNS: u64 = 64 << 20;
+
+/// The references to the PBNs of a window.
+struct Tally {
+    first: u64,
+    small: Vec<u8>,
+    /// What does not fit there.
+    large: BTreeMap<u64, u64>,
+}
+
+impl Tally {
+    fn new(window: Range<u64>) -> Self {
+        let small = vec![0; (window.end - window.start) as usize];
+        Self { first: window.start, small, large: BTreeMap::new() }
+    }
+
+    fn add(&mut self, pbn: u64) {
+        let Some(at) = pbn.checked_sub(self.first) else { return };
+        match self.small.get_mut(at as usize) {
+            Some(count) if *count < u8::MAX => *count += 1,
+            Some(_) => *self.large.entry(pbn).or_default() += 1,
+            None => {}
+        }
+    }
+
+    fn get(&self, pbn: u64) -> u64 {
+        let small = pbn.checked_sub(self.first).and_then(|at| self.small.get(at as usize));
+        u64::from(small.copied().unwrap_or(0)) + self.large.get(&pbn).copied().unwrap_or(0)
+    }
+}
+
+/// The first number of a range that is in one of two sets.
+fn first_of((one, other): (&SparseBits, &SparseBits), range: Range<u64>) -> Option<u64> {
+    let mut next = range.start;
+    while next < range.end {
+        next = one.skip_empty_piece(next).min(other.skip_empty_piece(next));
+        let ahead = (one.word(next) | other.word(next)) >> (next % WORD_BITS);
+        if ahead != 0 {
+            let found = next + u64::from(ahead.trailing_zeros());
+            return Some(found).filter(|found| *found < range.end);
+        }
+        next = (next / WORD_BITS + 1) * WORD_BITS;
+    }
+    None
+}
+
+const WORD_BITS: u64 = u64::BITS as u64;
 
 impl<L: Layout> CachedBackend<L> {
     pub(super) fn prove_counts(&self, most: usize) -> Result<Vec<String>> {
         while self.catch_up_a_part()? {}
         let mut wrong = Vec::new();
-        let mut counted: BTreeMap<u64, u32> = BTreeMap::new();
-        let mut references = 0;
+        self.prove_volumes(&mut wrong)?;
+        let (mut counted, mut used) = (SparseBits::default(), SparseBits::default());
+        self.visit_used(Pbn::FIRST, &mut |pbn| {
+            counted.insert(pbn.number());
+        })?;
+        let end = self.pbn_end();
+        self.each_reference(&mut |pbn| {
+            // One outside of the data store is missing in the sum.
+            if pbn < end {
+                used.insert(pbn);
+            }
+        })?;
+        let mut next = first_of((&used, &counted), 0..end);
+        while let Some(first) = next {
+            let window = first..first.saturating_add(WINDOW_PBNS).min(end);
+            next = first_of((&used, &counted), window.end..end);
+            self.prove_window(window, (&used, &counted), &mut wrong)?;
+        }
+        let physical = used.ones();
+        let references = self.volumes.values().map(|volume| volume.stored).sum::<u64>();
+        if (references, physical) != (self.references, self.physical) {
+            wrong.push(format!(
+                "there are {references} references to {physical} blocks, not {} to {}",
+                self.references, self.physical
+            ));
+        }
+        if counted.ones() != physical {
+            wrong.push(format!("{} blocks have a count, not {physical}", counted.ones()));
+        }
+        wrong.truncate(most);
+        Ok(wrong)
+    }
+
+    /// Counts what each volume maps, and the parents of each node.
+    fn prove_volumes(&self, wrong: &mut Vec<String>) -> Result<()> {
         let mut known = HashMap::new();
         for (id, volume) in &self.volumes {
             let (mapped, stored) = if L::SHARES_MAPS {
                 let view = self.view(&volume.map);
-                self.count_beside(*id, &mut counted)?;
                 let root = view.root();
                 let tally = root.map(|root| prove_node(view, &root, &mut known));
                 tally.transpose()?.unwrap_or_default()
             } else {
-                self.count_words(*id, &mut counted)?
+                let mut stored = 0;
+                let mapped = self.each_word(*id, &mut |_| stored += 1)?;
+                (mapped, stored)
             };
-            references += volume.stored;
             let is_right = match Self::is_counted(volume) {
                 true => (mapped, stored) == (volume.mapped, volume.stored),
                 false => mapped <= volume.mapped && stored <= volume.stored,
@@ -44,67 +129,70 @@ impl<L: Layout> CachedBackend<L> {
                 wrong.push(format!("node {key:?} has {right} parents, not {parents}"));
             }
         }
-        let physical = counted.len() as u64;
-        if (references, physical) != (self.references, self.physical) {
-            wrong.push(format!(
-                "there are {references} references to {physical} blocks, not {} to {}",
-                self.references, self.physical
-            ));
-        }
-        let mut used = 0;
-        let mut unreferenced = Vec::new();
-        self.visit(&mut |pbn| {
-            used += 1;
-            if !counted.contains_key(&pbn) {
-                unreferenced.push(pbn);
+        Ok(())
+    }
+
+    /// Counts the references to the PBNs of a window again. `used` has all that a map refers to,
+    /// and `counted` those that have a count.
+    fn prove_window(
+        &self,
+        window: Range<u64>,
+        (used, counted): (&SparseBits, &SparseBits),
+        wrong: &mut Vec<String>,
+    ) -> Result<()> {
+        let mut references = Tally::new(window.clone());
+        self.each_reference(&mut |pbn| references.add(pbn))?;
+        let mut next = first_of((used, counted), window.clone());
+        while let Some(pbn) = next {
+            next = first_of((used, counted), pbn + 1..window.end);
+            if !used.has(pbn) {
+                wrong.push(format!("nothing refers to block {pbn}"));
+                continue;
             }
-        })?;
-        wrong.extend(unreferenced.iter().map(|pbn| format!("nothing refers to block {pbn}")));
-        if used != physical {
-            wrong.push(format!("{used} blocks have a count, not {physical}"));
-        }
-        for (pbn, right) in counted {
-            let count = self.count(pbn)?;
-            if count != right {
+            let (count, right) = (self.count(pbn)?, references.get(pbn));
+            if u64::from(count) != right {
                 wrong.push(format!("block {pbn} has {right} references, not {count}"));
             }
-            self.prove_index(pbn, &mut wrong)?;
-        }
-        wrong.truncate(most);
-        Ok(wrong)
-    }
-
-    /// Counts the mapped LBNs of a volume, and those that have a block.
-    fn count_words(&self, id: VolumeId, counted: &mut BTreeMap<u64, u32>) -> Result<(u64, u64)> {
-        let (mut mapped, mut stored, mut next) = (0, 0, Lbn(0));
-        while let Some(lbn) = self.next_word(id, next, Lbn(u64::MAX))? {
-            next = Lbn(lbn.0 + 1);
-            mapped += 1;
-            if let Some(pbn) = self.words.pbn(self.word(id, lbn)?) {
-                stored += 1;
-                *counted.entry(pbn.number()).or_default() += 1;
-            }
-        }
-        Ok((mapped, stored))
-    }
-
-    /// Counts the entries of a volume that differ from those of the volume before it.
-    fn count_beside(&self, id: VolumeId, counted: &mut BTreeMap<u64, u32>) -> Result<()> {
-        let mut next = self.volume(id)?.place.left;
-        while next < u64::MAX {
-            let neighbours = self.neighbours(id, next)?;
-            let [before, _] = neighbours.volumes;
-            self.differing(id, before, next..neighbours.end, &mut |pbn| {
-                *counted.entry(pbn).or_default() += 1;
-            })?;
-            next = neighbours.end;
+            self.prove_index(pbn, wrong)?;
         }
         Ok(())
     }
 
-    fn visit(&self, visit: &mut dyn FnMut(u64)) -> Result<()> {
-        use crate::Index;
-        self.visit_used(Pbn::FIRST, &mut |pbn| visit(pbn.number()))
+    /// Calls `visit` with the block of each reference.
+    fn each_reference(&self, visit: &mut dyn FnMut(u64)) -> Result<()> {
+        for id in self.volumes.keys() {
+            if L::SHARES_MAPS {
+                self.each_beside(*id, visit)?;
+            } else {
+                self.each_word(*id, visit)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with the block of each LBN of a volume. Returns the number of mapped LBNs.
+    fn each_word(&self, id: VolumeId, visit: &mut dyn FnMut(u64)) -> Result<u64> {
+        let (mut mapped, mut next) = (0, Lbn(0));
+        while let Some(lbn) = self.next_word(id, next, Lbn(u64::MAX))? {
+            next = Lbn(lbn.0 + 1);
+            mapped += 1;
+            if let Some(pbn) = self.words.pbn(self.word(id, lbn)?) {
+                visit(pbn.number());
+            }
+        }
+        Ok(mapped)
+    }
+
+    /// Calls `visit` with the blocks of a volume that differ from those of the volume before it.
+    fn each_beside(&self, id: VolumeId, visit: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut next = self.volume(id)?.place.left;
+        while next < u64::MAX {
+            let neighbours = self.neighbours(id, next)?;
+            let [before, _] = neighbours.volumes;
+            self.differing(id, before, next..neighbours.end, visit)?;
+            next = neighbours.end;
+        }
+        Ok(())
     }
 
     /// Checks that the index leads from a block's fingerprint, if the index has such contents, to

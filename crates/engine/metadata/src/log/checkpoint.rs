@@ -85,6 +85,10 @@ impl Checkpoint for LogBackend {
         Pressure::Low
     }
 
+    fn has_room_for_clone(&self) -> bool {
+        true
+    }
+
     fn merge(&self) -> Option<Merge> {
         None
     }

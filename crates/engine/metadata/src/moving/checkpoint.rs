@@ -57,6 +57,11 @@ impl Checkpoint for MovableBackend {
         self.from.pressure().max(new)
     }
 
+    fn has_room_for_clone(&self) -> bool {
+        let new = self.to.as_ref().filter(|to| !to.failure.is_set());
+        self.from.has_room_for_clone() && new.is_none_or(|to| to.backend.has_room_for_clone())
+    }
+
     fn replay_reads(&self) -> u64 {
         self.from.replay_reads()
     }

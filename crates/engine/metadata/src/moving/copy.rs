@@ -9,7 +9,9 @@ use super::differ::{END, STRETCH, differing};
 use super::{Mirror, MovableBackend};
 use crate::error::Result;
 use crate::traits::MetadataBackend;
-use gemelo_format::{Change, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId, VolumeRecord};
+use gemelo_format::{
+    Change, Fingerprint, Lbn, MAX_VOLUME_BLOCKS, MapEntry, Pbn, VolumeId, VolumeRecord,
+};
 
 /// A volume that is being copied.
 pub(super) struct Copying {
@@ -20,6 +22,13 @@ pub(super) struct Copying {
     pub(super) cursor: Lbn,
 }
 
+/// PBNs whose counts are looked at for one step, and those whose records it copies: a few pages of
+/// each.
+const COUNTS_AT_ONCE: u64 = 16_384;
+const RECORDS_AT_ONCE: usize = 1024;
+/// Above every PBN.
+pub(super) const END_OF_PBNS: u64 = u64::MAX;
+
 /// A step of a move, which was prepared with the state's lock shared.
 #[derive(Debug)]
 pub enum MoveStep {
@@ -27,6 +36,8 @@ pub enum MoveStep {
     Begin,
     /// LBNs are copied.
     Copy(Piece),
+    /// Records are copied.
+    Identify(Records),
 }
 
 impl MoveStep {
@@ -34,7 +45,7 @@ impl MoveStep {
     #[must_use]
     pub const fn blocks(&self) -> u64 {
         match self {
-            Self::Begin => 0,
+            Self::Begin | Self::Identify(_) => 0,
             Self::Copy(piece) => piece.lbns.len() as u64,
         }
     }
@@ -49,6 +60,14 @@ pub struct Piece {
     end: Lbn,
 }
 
+/// The blocks whose records a step copies.
+#[derive(Debug)]
+pub struct Records {
+    pbns: Vec<Pbn>,
+    /// All blocks before it have their records after the step.
+    end: u64,
+}
+
 impl MovableBackend {
     /// Finds what the next step copies, and reads what it needs. `None` if no move is under way.
     ///
@@ -57,7 +76,10 @@ impl MovableBackend {
     pub fn prepare_step(&self) -> Result<Option<MoveStep>> {
         let Some(to) = &self.to else { return Ok(None) };
         let Some(Copying { volume, base, cursor }) = &to.copying else {
-            return Ok(Some(MoveStep::Begin));
+            return match to.has_maps && to.identified < END_OF_PBNS {
+                true => Ok(Some(MoveStep::Identify(self.prepare_records(to)?))),
+                false => Ok(Some(MoveStep::Begin)),
+            };
         };
         let mut lbns = Vec::new();
         let end = differing(&*self.from, *volume, *base, *cursor, &mut lbns)?;
@@ -66,11 +88,30 @@ impl MovableBackend {
         // A damaged page looks like damaged entries, which must not be copied.
         self.from.prefetch(*volume, &lbns, &places)?;
         // In lists here, and not one by one while the step holds the state's lock alone.
-        let pbns: Vec<Pbn> = places.iter().filter_map(|place| place.pbn()).collect();
+        let pbns = places.iter().filter_map(|place| place.pbn());
+        let pbns: Vec<Pbn> = pbns.filter(|pbn| pbn.number() < to.identified).collect();
         self.from.records(&pbns, &mut Vec::with_capacity(pbns.len()))?;
         to.warm_all(*volume, &lbns, &places);
         let piece = Piece { volume: *volume, version: to.version, lbns, end };
         Ok(Some(MoveStep::Copy(piece)))
+    }
+
+    /// Finds the blocks whose records come next, and reads these.
+    fn prepare_records(&self, to: &Mirror) -> Result<Records> {
+        let all = to.store.pbn_end(self.from.totals().data_blocks);
+        let mut end = to.identified.saturating_add(COUNTS_AT_ONCE);
+        let numbers = to.identified..end.min(all);
+        let mut pbns: Vec<Pbn> = numbers.filter_map(Pbn::new).collect();
+        let mut counts = Vec::with_capacity(pbns.len());
+        self.from.counts(&pbns, &mut counts)?;
+        let mut counts = counts.into_iter();
+        pbns.retain(|_| counts.next().is_some_and(|count| count > 0));
+        if let Some(left) = pbns.get(RECORDS_AT_ONCE) {
+            end = left.number();
+            pbns.truncate(RECORDS_AT_ONCE);
+        }
+        self.from.records(&pbns, &mut Vec::with_capacity(pbns.len()))?;
+        Ok(Records { pbns, end: if end < all { end } else { END_OF_PBNS } })
     }
 
     /// Makes a step. Returns whether another one may follow. None does after a failure of the new
@@ -83,6 +124,7 @@ impl MovableBackend {
         let made = match step {
             MoveStep::Begin => to.begin_volume(&**from),
             MoveStep::Copy(piece) => to.copy_piece(&**from, piece),
+            MoveStep::Identify(records) => to.copy_records(&**from, records),
         };
         to.failure.catch(made).unwrap_or(false)
     }
@@ -121,7 +163,10 @@ impl Mirror {
         if self.copying.is_some() {
             return Ok(true);
         }
-        let Some(record) = self.copied.next(from) else { return Ok(false) };
+        let Some(record) = self.copied.next(from) else {
+            self.has_maps = true;
+            return Ok(self.identified < END_OF_PBNS);
+        };
         let volume = record.id;
         let base = self.copied.base(&record).filter(|_| !self.backend.clones_add_references());
         let change = match base {
@@ -150,7 +195,7 @@ impl Mirror {
             return Ok(true);
         };
         for lbn in piece.lbns.iter().filter(|lbn| **lbn >= cursor) {
-            self.set(from, piece.volume, *lbn)?;
+            self.set(from, (piece.volume, *lbn), self.identified)?;
         }
         if piece.end < END {
             self.copying.iter_mut().for_each(|copy| copy.cursor = cursor.max(piece.end));
@@ -164,12 +209,31 @@ impl Mirror {
         Ok(true)
     }
 
-    /// Gives an LBN the entry that the old backend has.
+    /// Gives blocks the records that the old backend has. They are copied in their order, because
+    /// those of a map that was overwritten at random lie in as many pages as it has LBNs.
+    fn copy_records(&mut self, from: &dyn MetadataBackend, step: &Records) -> Result<bool> {
+        let mut records = Vec::with_capacity(step.pbns.len());
+        from.records(&step.pbns, &mut records)?;
+        for (pbn, record) in step.pbns.iter().zip(records) {
+            if record.references == 0 || record.fingerprint.is_none() || self.count(*pbn)? == 0 {
+                continue;
+            }
+            self.make(&Change::Identify { pbn: *pbn, fingerprint: record.fingerprint })?;
+            if record.is_suspect {
+                self.make(&Change::Suspect { pbn: *pbn, is_suspect: true })?;
+            }
+        }
+        self.identified = step.end;
+        Ok(true)
+    }
+
+    /// Gives an LBN the entry that the old backend has. Blocks before `identified` get their
+    /// records as well.
     pub(super) fn set(
         &mut self,
         from: &dyn MetadataBackend,
-        volume: VolumeId,
-        lbn: Lbn,
+        (volume, lbn): (VolumeId, Lbn),
+        identified: u64,
     ) -> Result<()> {
         let (mut wanted, mut present) = (Vec::with_capacity(1), Vec::with_capacity(1));
         from.look_up(volume, &[lbn], &mut wanted)?;
@@ -183,6 +247,10 @@ impl Mirror {
                 MapEntry::Damaged => self.make(&Change::Lose { volume, first: lbn, count: 1 })?,
                 MapEntry::Stored(pbn, checksum) if self.count(pbn)? > 0 => {
                     self.make(&Change::Share { volume, lbn, pbn, checksum })?;
+                }
+                MapEntry::Stored(pbn, checksum) if pbn.number() >= identified => {
+                    let fingerprint = Fingerprint::NONE;
+                    self.make(&Change::Store { volume, lbn, pbn, fingerprint, checksum })?;
                 }
                 MapEntry::Stored(pbn, checksum) => {
                     let mut records = Vec::with_capacity(1);

@@ -1,7 +1,7 @@
 //! Has the new backend follow the changes of the old one.
 
 use super::Mirror;
-use super::copy::Copying;
+use super::copy::{Copying, END_OF_PBNS};
 use super::differ::END;
 use crate::error::Result;
 use crate::traits::MetadataBackend;
@@ -73,14 +73,15 @@ impl Mirror {
         self.copying.as_ref().filter(|copy| copy.base == Some(volume))
     }
 
-    /// Sets an LBN that the old backend has changed.
+    /// Sets an LBN that the old backend has changed, with the record of its block: a block that is
+    /// fresh was not there when records were listed.
     fn put(&mut self, from: &dyn MetadataBackend, volume: VolumeId, lbn: Lbn) -> Result<()> {
         if self.has(volume) {
-            self.set(from, volume, lbn)?;
+            self.set(from, (volume, lbn), END_OF_PBNS)?;
         }
         let copy = self.copy_of(volume).filter(|copy| lbn >= copy.cursor);
         match copy.map(|copy| copy.volume) {
-            Some(copy) => self.set(from, copy, lbn),
+            Some(copy) => self.set(from, (copy, lbn), END_OF_PBNS),
             None => Ok(()),
         }
     }

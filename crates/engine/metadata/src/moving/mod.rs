@@ -3,10 +3,11 @@
 //! The new backend begins empty, beside the old one, in free slots of the same disk. Every change
 //! is made in the old backend, and what it changed of volumes that the new one has is then set
 //! there as well ([`follow`]). The maps are copied piece by piece ([`copy`]), a volume after the
-//! one that it was cloned from, so that the new maps share what the old ones do. Each checkpoint of
-//! the old backend also writes the pages of the new one, without a root. When the new backend has
-//! everything, one checkpoint is that of the new backend, and its root ends the move
-//! ([`checkpoint`]). A crash before finds the old backend, and free slots.
+//! one that it was cloned from, so that the new maps share what the old ones do, and then the
+//! records of blocks, in their order. Each checkpoint of the old backend also writes the pages of
+//! the new one, without a root. When the new backend has everything, one checkpoint is that of the
+//! new backend, and its root ends the move ([`checkpoint`]). A crash before finds the old backend,
+//! and free slots.
 
 mod answers;
 mod checkpoint;
@@ -20,8 +21,9 @@ use crate::registry::{BackendContext, NewMetadata, empty};
 use crate::stats::Totals;
 use crate::traits::{LocalPages, MetadataBackend};
 use copy::Copying;
+use copy::END_OF_PBNS;
 pub use copy::MoveStep;
-use gemelo_format::BackendKind;
+use gemelo_format::{BackendKind, StoreKind};
 use order::Copied;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -36,10 +38,15 @@ pub struct MovableBackend {
 struct Mirror {
     backend: Box<dyn MetadataBackend>,
     block_bytes: u64,
+    store: StoreKind,
     /// The volumes that it has.
     copied: Copied,
     /// The volume that is being copied.
     copying: Option<Copying>,
+    /// `true` once it has the maps of all volumes.
+    has_maps: bool,
+    /// All blocks before this one have the records that the old backend has.
+    identified: u64,
     /// Goes up when a copy begins, and when a part of its base is unmapped: a step that was
     /// prepared before is stale.
     version: u64,
@@ -96,8 +103,11 @@ impl MovableBackend {
         self.to = Some(Mirror {
             backend,
             block_bytes,
+            store: home.superblock.store,
             copied: Copied::default(),
             copying: None,
+            has_maps: false,
+            identified: 0,
             version: 0,
             is_frozen: false,
             is_switching: false,
@@ -130,7 +140,8 @@ impl MovableBackend {
     pub fn begin_switch(&mut self) -> Result<bool> {
         let Some(to) = &mut self.to else { return Ok(false) };
         let volumes = self.from.volumes();
-        let is_complete = |id| to.copied.has(id) && to.copying.is_none();
+        let has_records = to.identified == END_OF_PBNS;
+        let is_complete = |id| has_records && to.copied.has(id) && to.copying.is_none();
         if volumes.iter().any(|volume| volume.is_hidden || !is_complete(volume.id)) {
             return Ok(false);
         }

@@ -93,6 +93,44 @@ fn opened(kind: BackendKind, failing: u64) -> (Pair, Arc<CountingDisk>) {
     (pair, disk)
 }
 
+/// A move reads the records of a map whose blocks lie at random in the order of the blocks.
+#[test]
+fn a_move_of_a_scattered_map_reads_each_record_page_a_few_times() {
+    const BLOCKS: u64 = 16_384;
+    const PRIME: u64 = 16_411;
+    for kind in [BackendKind::Table, BackendKind::Compact] {
+        let mut pair = Pair::new(kind, 1);
+        pair.apply(&Change::Create(record(1, BLOCKS * 512)));
+        for lbn in 0..BLOCKS {
+            let pbn = 1 + lbn * 7919 % PRIME;
+            let Change::Store { volume, pbn, fingerprint, checksum, .. } = store(0, pbn) else {
+                unreachable!()
+            };
+            pair.apply(&Change::Store { volume, lbn: Lbn(lbn), pbn, fingerprint, checksum });
+        }
+        pair.backend.freeze();
+        let root = pair.write();
+        pair.backend.finish();
+        let [lists, pages, failing] = [0; 3].map(AtomicU64::new);
+        let disk = Arc::new(CountingDisk { below: pair.metadata(), lists, pages, failing });
+        // A cache of a few pages.
+        pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, 0);
+        while pair.backend.catch_up().unwrap() {}
+        let home = BackendContext::new(pair.metadata(), &pair.superblock);
+        pair.backend.begin_move(BackendKind::Log, home, 0);
+        let pages = read(&disk.pages);
+        loop {
+            let step = pair.backend.prepare_step().unwrap().unwrap();
+            if !pair.backend.step(&step) {
+                break;
+            }
+        }
+        assert!(!pair.backend.has_move_failed() && pair.backend.begin_switch().unwrap());
+        let read = read(&disk.pages) - pages;
+        assert!(read < BLOCKS / 4, "{kind:?}: {read} pages for {BLOCKS} blocks");
+    }
+}
+
 fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }

@@ -1,5 +1,8 @@
-//! The table of a benchmark of growing pools: a column for each size, beside VDO's published
-//! requirements.
+//! The parts of a benchmark of growing pools: the pool, a soak, and the table with a column for
+//! each size, beside VDO's published requirements.
+
+pub(crate) mod pool;
+pub(crate) mod soak;
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -25,6 +28,12 @@ fn vdo(bytes: u64) -> (u64, u64) {
     let memory = VDO_MODULE_MB + tb * (VDO_MB_A_LOGICAL_TB + VDO_MB_A_PHYSICAL_TB) + index;
     let disk = gb * VDO_DISK_MB_A_GB + index * VDO_INDEX_DISK;
     ((memory * 1e6) as u64, (disk * 1e6) as u64)
+}
+
+/// The settings of a benchmark.
+pub(crate) struct Options {
+    pub(crate) cache_mib: u64,
+    pub(crate) load: Duration,
 }
 
 /// The figures of one size.

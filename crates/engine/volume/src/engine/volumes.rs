@@ -105,18 +105,25 @@ impl Engine {
 
     pub(crate) fn clone_volume(&self, source: &str, name: &str, read_only: bool) -> Result<()> {
         self.check_writable()?;
-        self.log.bound_open_commit()?;
+        self.log.make_room_for_clone()?;
         let from = self.volume(source)?;
         let _kept = from.keep();
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
+        check_there(!catalogue.has(source, &from), source)?;
         let volume = self.next_id();
-        let (settings, is_complete) = self.change_closed(&from, |state, removed| {
-            check_there(*removed, source)?;
+        let begin = |state: &mut State| {
             let (mode, compression) = (from.mode(), from.compression());
             let settings = VolumeSettings { mode, compression, read_only };
             Ok((settings, self.begin_clone(state, from.id(), volume, name, read_only)?))
-        })?;
+        };
+        let (settings, is_complete) = if self.state().backend().clones_add_references() {
+            self.change_closed(&from, |state, _| begin(state))?
+        } else {
+            // Requests under way may wait for a checkpoint. Each of their changes comes before the
+            // clone or after it, as with a power cut at this instant.
+            begin(&mut self.state_to_change())?
+        };
         if !is_complete {
             catalogue.reserve(name);
             drop(catalogue);

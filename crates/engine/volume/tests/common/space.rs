@@ -7,8 +7,8 @@ use gemelo_format::{Pbn, StoreKind};
 use gemelo_volume::{Pool, SnapshotSpace, VolumeSpace};
 use std::collections::BTreeSet;
 
-fn pbns<'v>(volumes: impl IntoIterator<Item = &'v WalkVolume>) -> BTreeSet<Pbn> {
-    let places = volumes.into_iter().flat_map(|volume| volume.map.values());
+fn pbns<'v>(walk: &Walk, volumes: impl IntoIterator<Item = &'v WalkVolume>) -> BTreeSet<Pbn> {
+    let places = volumes.into_iter().flat_map(|volume| walk.places(volume).unwrap());
     places.filter_map(gemelo_format::MapEntry::pbn).collect()
 }
 
@@ -17,8 +17,8 @@ fn blocks_of(kind: StoreKind, pbns: &BTreeSet<Pbn>) -> BTreeSet<u64> {
     pbns.iter().flat_map(|pbn| kind.first_block(*pbn)..=kind.last_block(*pbn)).collect()
 }
 
-fn references<'v>(volumes: impl Iterator<Item = &'v WalkVolume>) -> u64 {
-    let places = volumes.flat_map(|volume| volume.map.values());
+fn references<'v>(walk: &Walk, volumes: impl Iterator<Item = &'v WalkVolume>) -> u64 {
+    let places = volumes.flat_map(|volume| walk.places(volume).unwrap());
     places.filter(|place| place.pbn().is_some()).count() as u64
 }
 
@@ -30,8 +30,8 @@ pub fn compare_space(simulation: &Simulation, pool: &Pool, what: &str) {
     let all: Vec<&WalkVolume> = walk.volumes.values().collect();
     for summary in pool.volumes() {
         let id = summary.record.id;
-        let own = pbns([&walk.volumes[&id]]);
-        let others = pbns(all.iter().copied().filter(|volume| volume.record.id != id));
+        let own = pbns(&walk, [&walk.volumes[&id]]);
+        let others = pbns(&walk, all.iter().copied().filter(|volume| volume.record.id != id));
         let kind = walk.superblock.store;
         let (own, others) = (blocks_of(kind, &own), blocks_of(kind, &others));
         let expected = VolumeSpace {
@@ -43,12 +43,14 @@ pub fn compare_space(simulation: &Simulation, pool: &Pool, what: &str) {
     }
     let live = || all.iter().copied().filter(|volume| !volume.record.read_only);
     let expected = SnapshotSpace {
-        logical_blocks: references(all.iter().copied()),
-        physical_blocks: pbns(all.iter().copied()).len() as u64,
-        logical_blocks_without_snapshots: references(live()),
-        physical_blocks_without_snapshots: pbns(live()).len() as u64,
-        used_blocks: blocks_of(walk.superblock.store, &pbns(all.iter().copied())).len() as u64,
-        used_blocks_without_snapshots: blocks_of(walk.superblock.store, &pbns(live())).len() as u64,
+        logical_blocks: references(&walk, all.iter().copied()),
+        physical_blocks: pbns(&walk, all.iter().copied()).len() as u64,
+        logical_blocks_without_snapshots: references(&walk, live()),
+        physical_blocks_without_snapshots: pbns(&walk, live()).len() as u64,
+        used_blocks: blocks_of(walk.superblock.store, &pbns(&walk, all.iter().copied())).len()
+            as u64,
+        used_blocks_without_snapshots: blocks_of(walk.superblock.store, &pbns(&walk, live())).len()
+            as u64,
     };
     assert_eq!(pool.snapshot_space(&StopFlag::new()).unwrap(), expected, "{what}");
 }

@@ -11,7 +11,7 @@ use crate::common::{
 };
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
-use gemelo_check::{CheckOptions, CheckReport, check};
+use gemelo_check::{CheckOptions, CheckReport, check, check_within};
 use gemelo_device::DeviceError;
 use gemelo_format::{
     BackendKind, DedupMode, Layout, PoolSeed, Root, Slot, build_chain, find_roots, read_chain,
@@ -33,8 +33,18 @@ fn lives(usual: u64) -> impl Iterator<Item = (BackendKind, u64)> {
         .flat_map(move |backend| seeds.clone().map(move |seed| (backend, seed)))
 }
 
+/// Checks a pool. With little memory, in which a few dozen blocks are compared at once, the check
+/// finds the same.
 fn check_with(disks: &PoolDisks, data: bool) -> CheckReport {
-    check(disks, CheckOptions { data }, &Silent, &StopFlag::new()).unwrap()
+    let (options, stop) = (CheckOptions { data }, StopFlag::new());
+    let report = check(disks, options, &Silent, &stop).unwrap();
+    let in_order = |mut report: CheckReport| {
+        report.problems.sort_unstable_by(|one, other| one.what.cmp(&other.what));
+        report
+    };
+    let little = check_within(1 << 10, disks, options, &Silent, &stop).unwrap();
+    assert_eq!(in_order(little), in_order(report.clone()));
+    report
 }
 
 /// Repairs a pool. Returns the losses, and checks that they were announced before.

@@ -54,6 +54,7 @@ mod roots;
 mod rot;
 mod rot_storm;
 mod scrub;
+mod snapshots;
 mod space;
 mod stalls;
 mod storm;

@@ -40,7 +40,7 @@ fn stored_bytes(data: &[u8], pbn: Pbn) -> u64 {
 /// The bytes of all contents to which a volume refers, counted from the image.
 fn bytes_of_contents(simulation: &Simulation) -> u64 {
     let walk = Walk::of(&simulation.disks(), &mut CheckReport::default()).unwrap().unwrap();
-    let maps = walk.volumes.values().flat_map(|volume| volume.map.values());
+    let maps = walk.volumes.values().flat_map(|volume| walk.places(volume).unwrap());
     let pbns: BTreeSet<Pbn> = maps.filter_map(MapEntry::pbn).collect();
     let data = &simulation.images()[DATA];
     pbns.into_iter().map(|pbn| stored_bytes(data, pbn)).sum()

@@ -76,7 +76,7 @@ impl Written {
 /// The PBNs of all volumes, by the checker's own reading.
 fn pbns(disks: &PoolDisks) -> Vec<u64> {
     let walk = Walk::of(disks, &mut CheckReport::default()).unwrap().unwrap();
-    let places = walk.volumes.values().flat_map(|volume| volume.map.values().collect::<Vec<_>>());
+    let places = walk.volumes.values().flat_map(|volume| walk.places(volume).unwrap());
     places.filter_map(MapEntry::pbn).map(Pbn::number).collect()
 }
 

@@ -39,6 +39,18 @@ impl Log {
         if self.pressure() < Pressure::Full { Ok(()) } else { self.checkpoint_alone() }
     }
 
+    /// Waits for a checkpoint if the backend takes no clone before, and bounds the commits that
+    /// wait. A clone needs no other memory, and the flush after it makes the open commit durable.
+    pub(crate) fn make_room_for_clone(&self) -> Result<()> {
+        if !self.read().backend().has_room_for_clone() {
+            let _alone = self.checkpointer.lock();
+            if !self.read().backend().has_room_for_clone() {
+                self.checkpoint_alone()?;
+            }
+        }
+        self.bound_waiting()
+    }
+
     /// The need of a checkpoint: for the backend's memory, and for the time of an opening after a
     /// crash.
     pub(super) fn pressure(&self) -> Pressure {
@@ -204,6 +216,7 @@ impl Log {
             .collect();
         list.sort_unstable_by_key(|write| write.offset);
         self.disk.write_all(&mut list).map_err(VolumeError::io(DiskRole::Metadata, "write"))?;
+        self.disk.start_write_back();
         add(&self.counters.checkpoint_pages, writes.len() as u64);
         writes.clear();
         Ok(())

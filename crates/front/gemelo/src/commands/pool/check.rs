@@ -10,7 +10,8 @@ use crate::pools;
 use crate::values::pool_place_parser;
 use anyhow::anyhow;
 use clap::{Args, ValueHint};
-use gemelo_check::{CheckOptions, CheckReport, check};
+use gemelo_base::values::Size;
+use gemelo_check::{CheckOptions, CheckReport, MEMORY_BYTES, check_within};
 use gemelo_disk::DiskAccess;
 use gemelo_job::choice;
 use gemelo_place::{PlaceError, PoolDisks, PoolPlace};
@@ -27,6 +28,10 @@ pub(crate) struct Arguments {
     /// Read all contents and compare them with their checksums and fingerprints
     #[arg(long)]
     pub(super) data: bool,
+    /// Memory for what is compared at once, without a bit for each block; less reads the metadata
+    /// more often [default: 256m]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
     /// Rebuild the metadata, and mark lost contents, so that the pool can be used again
     #[arg(long)]
     pub(super) repair: bool,
@@ -62,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Ok(held) => {
             let disks = held.disks();
             let of_engine = |error: VolumeError| about(error.into());
-            let mut checked = Checked::of(&disks, arguments.data, context).map_err(of_engine)?;
+            let mut checked = Checked::of(&disks, arguments, context).map_err(of_engine)?;
             if !arguments.repair || checked.report.is_clean() {
                 drop(disks);
                 held.release().map_err(about)?;
@@ -104,9 +109,14 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    fn of(disks: &PoolDisks, data: bool, context: &Context) -> Result<Self, VolumeError> {
-        let (monitor, stop) = (&*context.monitor, &context.stop);
-        let report = check(disks, CheckOptions { data }, monitor, stop)?;
+    fn of(
+        disks: &PoolDisks,
+        arguments: &Arguments,
+        context: &Context,
+    ) -> Result<Self, VolumeError> {
+        let (monitor, stop, data) = (&*context.monitor, &context.stop, arguments.data);
+        let memory_bytes = arguments.memory.map_or(MEMORY_BYTES, |memory| memory.0);
+        let report = check_within(memory_bytes, disks, CheckOptions { data }, monitor, stop)?;
         let outlook = match report.is_clean() {
             true => RepairOutlook::default(),
             false => repair_outlook(disks, data, monitor, stop)?,

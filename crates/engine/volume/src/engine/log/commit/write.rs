@@ -211,12 +211,22 @@ impl Log {
     /// except a gate. The call fails when a bound is reached and the journal cannot be written.
     pub(crate) fn bound_open_commit(&self) -> Result<()> {
         self.relieve()?;
-        let bound_bytes = self.bound_bytes();
-        if self.open_bytes.load(Ordering::Relaxed) < bound_bytes
-            && self.waiting_bytes.load(Ordering::Relaxed) < bound_bytes * WAITING_BOUNDS
-        {
+        if self.open_bytes.load(Ordering::Relaxed) < self.bound_bytes() {
+            return self.bound_waiting();
+        }
+        self.make_last_durable()
+    }
+
+    /// Bounds the commits that wait. They wait long only while the journal cannot be written.
+    pub(in crate::engine::log) fn bound_waiting(&self) -> Result<()> {
+        let most = self.bound_bytes() * WAITING_BOUNDS;
+        if self.waiting_bytes.load(Ordering::Relaxed) < most {
             return Ok(());
         }
+        self.make_last_durable()
+    }
+
+    fn make_last_durable(&self) -> Result<()> {
         let last = self.read().open.last_number();
         self.make_durable(last)
     }
