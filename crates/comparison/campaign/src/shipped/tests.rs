@@ -189,6 +189,22 @@ fn a_plan_whose_targets_need_root_says_so() {
     }
 }
 
+/// A pool has a cache of contents as well, which the findings do not mean.
+#[test]
+fn the_caches_of_the_paper_about_backends_are_those_of_metadata() {
+    let plan = plan("dmdedup-2014");
+    let sizes = ["small", "middle", "full"].map(|size| format!("-{size}"));
+    let cached =
+        plan.targets.iter().filter(|target| sizes.iter().any(|s| target.name.ends_with(s)));
+    let mut seen = 0;
+    for target in cached {
+        let mut words = target.description.split(' ');
+        assert!(words.any(|word| word.starts_with("metadata-cache=")), "{}", target.description);
+        seen += 1;
+    }
+    assert_eq!(seen, 6);
+}
+
 #[test]
 fn every_finding_of_a_paper_has_a_claim_with_its_published_figures_and_place() {
     for (name, findings) in FINDINGS {

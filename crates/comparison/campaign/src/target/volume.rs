@@ -30,12 +30,13 @@ const VOLUME: &str = "v";
 /// Options of `gemelo pool create` and of `gemelo serve` that a plan passes on by their own names.
 /// The options of the server hold for a volume in the process of the load as far as the pool keeps
 /// them.
-const POOL_OPTIONS: [&str; 11] = [
+const POOL_OPTIONS: [&str; 12] = [
     "backend",
     "compression",
     "fingerprint",
     "block-size",
     "cache",
+    "metadata-cache",
     "commit-interval",
     "verify-reads",
     "io",
