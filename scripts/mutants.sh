@@ -51,5 +51,5 @@ if [ ${#suites[@]} -gt 0 ]; then
 fi
 # Few rounds and cases: a mutation that only a long run notices wants a test of its own.
 export GEMELO_TEST_ROUNDS="${GEMELO_TEST_ROUNDS:-4}" PROPTEST_CASES="${PROPTEST_CASES:-32}"
-export NEXTEST_PROFILE=mutants CARGO_PROFILE_DEV_DEBUG=0
+export NEXTEST_PROFILE=mutants
 exec cargo mutants --in-place --timeout 240 --build-timeout 600 "${arguments[@]}"

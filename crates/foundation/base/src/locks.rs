@@ -58,6 +58,12 @@ impl<T> Mutex<T> {
     }
 }
 
+impl<T> From<T> for Mutex<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
 impl<T> MutexGuard<'_, T> {
     /// Does something without the lock. It is locked again after a panic as well.
     pub fn unlocked<R>(&mut self, act: impl FnOnce() -> R) -> R {
@@ -144,6 +150,12 @@ pub struct RwLock<T>(sync::RwLock<T>);
 pub type RwLockReadGuard<'l, T> = sync::RwLockReadGuard<'l, T>;
 /// The value of a [`RwLock`], to be changed.
 pub type RwLockWriteGuard<'l, T> = sync::RwLockWriteGuard<'l, T>;
+
+impl<T> From<T> for RwLock<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
 
 impl<T> RwLock<T> {
     /// Makes one that nobody has.

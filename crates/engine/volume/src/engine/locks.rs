@@ -174,124 +174,109 @@ impl<G: DerefMut> DerefMut for Ordered<'_, G> {
     }
 }
 
+/// A lock with a rank.
+pub(crate) struct Ranked<L> {
+    lock: L,
+    place: LockPosition,
+    health: Arc<Health>,
+}
+
+/// A mutex with a rank.
+pub(crate) type OrderedMutex<T> = Ranked<Mutex<T>>;
+/// A lock with a rank for readers and writers who hold it for microseconds.
+pub(crate) type OrderedQuickLock<T> = Ranked<locks::RwLock<T>>;
+/// A lock with a rank for readers and writers who may hold it for long. A thread that waits for it
+/// never holds it already, because a reader that comes again waits for a writer that waits for the
+/// reader.
+pub(crate) type OrderedRwLock<T> = Ranked<RwLock<T>>;
+
 /// The guard of an [`OrderedMutex`].
 pub(crate) type OrderedGuard<'a, T> = Ordered<'a, MutexGuard<'a, T>>;
+/// The guard of a reader of an [`OrderedQuickLock`].
+pub(crate) type QuickRead<'a, T> = Ordered<'a, locks::RwLockReadGuard<'a, T>>;
+/// The guard of a writer of an [`OrderedQuickLock`].
+pub(crate) type QuickWrite<'a, T> = Ordered<'a, locks::RwLockWriteGuard<'a, T>>;
 /// The guard of a reader of an [`OrderedRwLock`].
 pub(crate) type OrderedRead<'a, T> = Ordered<'a, RwLockReadGuard<'a, T>>;
 /// The guard of a writer of an [`OrderedRwLock`].
 pub(crate) type OrderedWrite<'a, T> = Ordered<'a, RwLockWriteGuard<'a, T>>;
 
-/// A mutex with a rank.
-pub(crate) struct OrderedMutex<T> {
-    lock: Mutex<T>,
-    place: LockPosition,
-    health: Arc<Health>,
-}
-
-impl<T> OrderedMutex<T> {
-    pub(crate) fn new(rank: Rank, health: &Arc<Health>, value: T) -> Self {
+impl<L> Ranked<L> {
+    pub(crate) fn new<T>(rank: Rank, health: &Arc<Health>, value: T) -> Self
+    where
+        L: From<T>,
+    {
         Self::numbered(rank, 0, health, value)
     }
 
     /// One of several locks of a rank, which are taken in the order of their numbers.
-    pub(crate) fn numbered(rank: Rank, number: u64, health: &Arc<Health>, value: T) -> Self {
+    pub(crate) fn numbered<T>(rank: Rank, number: u64, health: &Arc<Health>, value: T) -> Self
+    where
+        L: From<T>,
+    {
         let place = LockPosition::new(rank, number);
-        Self { lock: Mutex::new(value), place, health: Arc::clone(health) }
+        Self { lock: L::from(value), place, health: Arc::clone(health) }
     }
 
+    /// Waits for the lock in its order.
+    #[inline]
+    fn wait<'a, G>(&'a self, take: impl FnOnce(&'a L) -> G) -> Ordered<'a, G> {
+        self.place.assert_next();
+        self.held(take(&self.lock))
+    }
+
+    /// Notes that this thread has the lock.
+    #[inline]
+    fn held<'a, G>(&'a self, guard: G) -> Ordered<'a, G> {
+        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
+    }
+}
+
+impl<T> OrderedMutex<T> {
     #[inline]
     pub(crate) fn lock(&self) -> OrderedGuard<'_, T> {
-        self.place.assert_next();
-        let guard = self.lock.lock();
-        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
+        self.wait(Mutex::lock)
     }
 
     /// Locks it if no other thread has.
     pub(crate) fn try_lock(&self) -> Option<OrderedGuard<'_, T>> {
         self.place.assert_next();
-        let guard = self.lock.try_lock()?;
-        Some(Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() })
+        Some(self.held(self.lock.try_lock()?))
     }
 }
-
-/// A lock with a rank for readers and writers who hold it for microseconds.
-pub(crate) struct OrderedQuickLock<T> {
-    lock: locks::RwLock<T>,
-    place: LockPosition,
-    health: Arc<Health>,
-}
-
-/// The guard of a reader of an [`OrderedQuickLock`].
-pub(crate) type QuickRead<'a, T> = Ordered<'a, locks::RwLockReadGuard<'a, T>>;
-/// The guard of a writer of an [`OrderedQuickLock`].
-pub(crate) type QuickWrite<'a, T> = Ordered<'a, locks::RwLockWriteGuard<'a, T>>;
 
 impl<T> OrderedQuickLock<T> {
-    pub(crate) fn new(rank: Rank, health: &Arc<Health>, value: T) -> Self {
-        let place = LockPosition::new(rank, 0);
-        Self { lock: locks::RwLock::new(value), place, health: Arc::clone(health) }
-    }
-
     #[inline]
     pub(crate) fn read(&self) -> QuickRead<'_, T> {
-        self.place.assert_next();
-        let guard = self.lock.read();
-        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
+        self.wait(locks::RwLock::read)
     }
 
     #[inline]
     pub(crate) fn write(&self) -> QuickWrite<'_, T> {
-        self.place.assert_next();
-        let guard = self.lock.write();
-        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
+        self.wait(locks::RwLock::write)
     }
-}
-
-/// A lock with a rank for readers and writers who may hold it for long. A thread that waits for it
-/// never holds it already, because a reader that comes again waits for a writer that waits for the
-/// reader.
-pub(crate) struct OrderedRwLock<T> {
-    lock: RwLock<T>,
-    place: LockPosition,
-    health: Arc<Health>,
 }
 
 impl<T> OrderedRwLock<T> {
-    pub(crate) fn new(rank: Rank, health: &Arc<Health>, value: T) -> Self {
-        Self::numbered(rank, 0, health, value)
-    }
-
-    /// Does the same as [`OrderedMutex::numbered`].
-    pub(crate) fn numbered(rank: Rank, number: u64, health: &Arc<Health>, value: T) -> Self {
-        let place = LockPosition::new(rank, number);
-        Self { lock: RwLock::new(value), place, health: Arc::clone(health) }
-    }
-
     #[inline]
     pub(crate) fn read(&self) -> OrderedRead<'_, T> {
-        self.place.assert_next();
-        let guard = self.lock.read();
-        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
+        self.wait(RwLock::read)
     }
 
     #[inline]
     pub(crate) fn write(&self) -> OrderedWrite<'_, T> {
-        self.place.assert_next();
-        let guard = self.lock.write();
-        Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() }
+        self.wait(RwLock::write)
     }
 
     /// Waits for the lock no longer than `most`. It may come out of order.
     pub(crate) fn try_write_for(&self, most: Duration) -> Option<OrderedWrite<'_, T>> {
-        let guard = self.lock.try_write_for(most)?;
-        Some(Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() })
+        self.lock.try_write_for(most).map(|guard| self.held(guard))
     }
 
     /// Locks it for a reader unless a writer holds it. It may come out of order, and again to a
     /// thread that reads already.
     pub(crate) fn try_read(&self) -> Option<OrderedRead<'_, T>> {
-        let guard = self.lock.try_read_recursive()?;
-        Some(Ordered { _watch: self.health.watch(), guard, _held: self.place.hold() })
+        self.lock.try_read_recursive().map(|guard| self.held(guard))
     }
 
     /// Returns whether a reader or a writer holds the lock.

@@ -77,6 +77,13 @@ impl Bytes {
         self.read(offset, &mut bytes).then_some(bytes)
     }
 
+    /// Flips a bit of a byte, if the byte is there.
+    pub fn flip(&mut self, byte: usize, bit: u8) {
+        if let Some(flipped) = self.get(byte, 1) {
+            self.write(byte, &[flipped[0] ^ 1 << bit]);
+        }
+    }
+
     /// Writes bytes, which end within the length.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.length, "the bytes are there");

@@ -78,11 +78,8 @@ impl Image {
         let is_synced = self.live.get(sector, SECTOR) == before;
         let before = before.unwrap_or_default();
         let also_live = Some(&mut self.live).filter(|_| is_synced);
-        for bytes in [Some(&mut self.durable), also_live].into_iter().flatten() {
-            if let Some(flipped) = bytes.get(byte, 1) {
-                bytes.write(byte, &[flipped[0] ^ 1 << bit]);
-            }
-        }
+        let media = [Some(&mut self.durable), also_live].into_iter().flatten();
+        media.for_each(|bytes| bytes.flip(byte, bit));
         before
     }
 

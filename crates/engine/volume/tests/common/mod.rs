@@ -126,7 +126,11 @@ pub fn content(id: u64, bytes: usize) -> Vec<u8> {
         return vec![0; bytes];
     }
     let noise = bytes as u64 / 8 * (1 + mix_pair(id, u64::MAX) % 4) / 4;
-    (0..bytes as u64 / 8).flat_map(|word| mix_pair(id, word.min(noise)).to_le_bytes()).collect()
+    let mut content = Vec::with_capacity(bytes);
+    for word in 0..bytes as u64 / 8 {
+        content.extend_from_slice(&mix_pair(id, word.min(noise)).to_le_bytes());
+    }
+    content
 }
 
 fn execute(volume: &Volume, operation: Operation<'_>) -> Result<(), DeviceError> {

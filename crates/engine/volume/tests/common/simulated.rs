@@ -107,6 +107,8 @@ pub struct World {
     clock: Arc<AtomicU64>,
     shots: Vec<Shot>,
     rotten: Vec<Rotten>,
+    /// The bits of the data disk that have flipped: the byte, and its bit.
+    flips: Vec<(usize, u8)>,
     gates: Vec<Arc<Gate>>,
     /// Calls that fail once: the disk, the kind, and the range in which they begin.
     failing: Vec<(usize, Call, Range<u64>)>,
@@ -155,6 +157,7 @@ impl Simulation {
             clock: Arc::default(),
             shots: Vec::new(),
             rotten: Vec::new(),
+            flips: Vec::new(),
             gates: Vec::new(),
             failing: Vec::new(),
             unreadable: Vec::new(),

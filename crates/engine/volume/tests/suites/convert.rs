@@ -1,6 +1,7 @@
 //! The metadata move to another backend while the pool is written: contents and clones stay, a
 //! crash finds the old backend or the new one, and a stop finds the old one.
 
+use crate::common::bytes::Bytes;
 use crate::common::simulated::{Fault, Simulation};
 use crate::common::{BLOCK, content, flush, open, options_with, read, trim, tuning, write};
 use gemelo_base::random::Random;
@@ -123,7 +124,7 @@ fn a_crash_finds_the_old_backend_or_the_new_one() {
     for (from, to) in pairs() {
         let (simulation, pool, all) = pool_of(from);
         drop(pool);
-        let images = simulation.after_kill().images();
+        let images = simulation.after_kill().images().map(Bytes::from);
         let (mut olds, mut news) = (0, 0);
         for calls in 1.. {
             let simulation = Simulation::of_images(calls, images.clone());

@@ -22,7 +22,7 @@ use crate::common::judge::{Contents, History};
 use crate::common::repeat::Repeat;
 use crate::common::simulated::rot::{RotRate, rot_place};
 use crate::common::simulated::{DATA, Fault, METADATA, Nature, Shot, Simulation};
-use crate::common::stored::destroyed;
+use crate::common::stored::{copies_of, destroyed};
 use crate::common::storm::{Storm, targets};
 use crate::common::{
     BLOCK, COMPRESSIONS, content, first_seed, flush, open_ticking, options_with, read, rounds,
@@ -31,7 +31,10 @@ use crate::common::{
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
-use gemelo_format::{BackendKind, CommitHeader, DedupMode, FingerprintKind, PAGE_BYTES, PoolSeed};
+use gemelo_format::{
+    BackendKind, CommitHeader, Compression, DedupMode, FingerprintKind, PACKED_TABLE_BYTES,
+    PAGE_BYTES, PackedPlace, PoolSeed,
+};
 use gemelo_volume::{
     InlineOverload, LossChoice, Pool, PoolOptions, RepairOptions, ScrubOptions, Tuning, repair,
 };
@@ -379,6 +382,44 @@ fn rot(backend: BackendKind) {
     let is_whole = rounds(POOLS) >= POOLS;
     assert!(!is_whole || sum.damaged_blocks > 0 && sum.healed_blocks > 0, "{sum:?}");
     assert!(!is_whole || sum.refused < sum.images / 4 && sum.undone < sum.images / 4, "{sum:?}");
+}
+
+/// Of a content that goes on in the next block, a bit may flip when only one part is on the disk.
+/// The write of the other part makes it one that rot has destroyed.
+#[test]
+fn a_content_is_known_to_be_lost_when_its_second_part_is_written() {
+    let simulation = Simulation::new(1);
+    let compression = Some(Compression::Lz4);
+    let options = PoolOptions { compression, ..options_with(BackendKind::Log, POOL_BLOCKS) };
+    Pool::format(&simulation.disks(), &options).unwrap();
+    let pool = open_ticking(&simulation.disks(), crate::common::tuning()).unwrap();
+    pool.create_volume("a", MAX_BLOCKS * BLOCK as u64, DedupMode::Off).unwrap();
+    let volume = pool.volume("a").unwrap();
+    for lbn in 0..MAX_BLOCKS {
+        write(&volume, lbn * BLOCK as u64, &content(lbn + 1, BLOCK)).unwrap();
+    }
+    drop(volume);
+    pool.close().unwrap();
+    let mut stored = (1..=MAX_BLOCKS).flat_map(|id| {
+        let content = content(id, BLOCK);
+        copies_of(&simulation, &content).into_iter().map(move |stored| (stored, content.clone()))
+    });
+    let (stored, content) =
+        stored.find(|(stored, _)| PackedPlace::of(stored.pbn).is_spanning()).unwrap();
+    let block = PackedPlace::of(stored.pbn).block as usize;
+    let rest = (block + 1) * BLOCK + PACKED_TABLE_BYTES;
+    for (written, flipped) in [(block, rest), (block + 1, stored.at)] {
+        let mut images = simulation.images();
+        let second = written * BLOCK..(written + 1) * BLOCK;
+        let bytes = images[DATA][second.clone()].to_vec();
+        images[DATA][second.clone()].fill(0);
+        let torn = Simulation::of_images(1, images);
+        torn.rot(flipped, 3);
+        let is_lost = |rotten: Vec<Rotten>| rotten.iter().any(|rotten| *rotten.content == *content);
+        assert!(!is_lost(torn.take_rotten()), "it was not there");
+        torn.disks().data.write_at(second.start as u64, &bytes).unwrap();
+        assert!(is_lost(torn.take_rotten()), "block {written} is written");
+    }
 }
 
 #[test]

@@ -197,12 +197,12 @@ fn scripts_stop_at_the_first_error_and_can_be_run() {
 fn crash_suites_are_never_tried_again() {
     let config = read(&root().join(".config/nextest.toml"));
     let config: toml::Table = config.parse().unwrap();
-    let ci = &config["profile"]["ci"];
-    assert!(ci["retries"].as_integer() > Some(0), "other tests may be tried again");
-    let overrides = ci["overrides"].as_array().unwrap();
+    let all = &config["profile"]["all"];
+    assert!(all["retries"].as_integer() > Some(0), "other tests may be tried again");
+    let overrides = all["overrides"].as_array().unwrap();
     let never: Vec<&str> = overrides
         .iter()
-        .filter(|one| one["retries"].as_integer() == Some(0))
+        .filter(|one| one.get("retries").and_then(toml::Value::as_integer) == Some(0))
         .filter_map(|one| one["filter"].as_str())
         .collect();
     for suite in ["volume", "store", "format", "check", "domain", "member", "sharing", "model"] {
@@ -211,5 +211,5 @@ fn crash_suites_are_never_tried_again() {
     }
     // The variable would override the profile.
     let run = read(&root().join(".ci/run"));
-    assert!(run.contains("unset NEXTEST_RETRIES") && run.contains("NEXTEST_PROFILE=ci"));
+    assert!(run.contains("unset NEXTEST_RETRIES"));
 }

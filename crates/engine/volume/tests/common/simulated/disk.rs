@@ -93,6 +93,9 @@ impl SimulatedDisk {
                 write.outcome = Err(hit.error());
             }
         }
+        if self.which == DATA {
+            world.note_lost_by(&(offset as usize..end));
+        }
         if hit.is_none() {
             world.maybe_shoot();
         }

@@ -31,21 +31,54 @@ impl World {
             return;
         };
         let bit = self.random.below(8) as u8;
-        let metadata = self.images[METADATA].live.clone();
+        self.rot(which, byte, bit);
+    }
+
+    fn rot(&mut self, which: usize, byte: usize, bit: u8) {
         let image = &mut self.images[which];
         let media = [&image.durable, &image.live].map(Bytes::clone);
         let sector = image.rot(byte, bit);
         let rotten = [&image.durable, &image.live].map(Bytes::clone);
-        let at = self.clock.fetch_add(1, Ordering::SeqCst);
         if which == METADATA {
+            let at = self.clock.fetch_add(1, Ordering::SeqCst);
             return self.rotten.push(Rotten { at, content: sector.into() });
         }
         for (before, after) in media.into_iter().zip(rotten) {
-            let [before, after] =
-                [before, after].map(|data| Simulation::of_images(0, [data, metadata.clone()]));
-            let contents = destroyed(&before, &after, (byte / BLOCK) as u32);
-            self.rotten.extend(contents.into_iter().map(|content| Rotten { at, content }));
+            self.note_destroyed([before, after], byte);
         }
+        self.flips.push((byte, bit));
+    }
+
+    /// Notes what a flipped bit destroys in these bytes of the data disk, before it and after it.
+    fn note_destroyed(&mut self, data: [Bytes; 2], byte: usize) {
+        let metadata = self.images[METADATA].live.clone();
+        let [before, after] = data.map(|data| Simulation::of_images(0, [data, metadata.clone()]));
+        let at = self.clock.fetch_add(1, Ordering::SeqCst);
+        for content in destroyed(&before, &after, (byte / BLOCK) as u32) {
+            if !self.rotten.iter().any(|rotten| rotten.content == content) {
+                self.rotten.push(Rotten { at, content });
+            }
+        }
+    }
+
+    /// Notes the contents that a write to the data disk has completed and that are lost all the
+    /// same: of those that go on in the next block, a bit of the other part had flipped before.
+    pub(super) fn note_lost_by(&mut self, written: &Range<usize>) {
+        let blocks = (written.start / BLOCK).saturating_sub(1)..=written.end.div_ceil(BLOCK);
+        let near = |(byte, _): &(usize, u8)| blocks.contains(&(byte / BLOCK));
+        for (byte, bit) in self.flips.clone().into_iter().filter(near) {
+            let after = self.images[DATA].live.clone();
+            let mut before = after.clone();
+            before.flip(byte, bit);
+            self.note_destroyed([before, after], byte);
+        }
+    }
+}
+
+impl Simulation {
+    /// Flips a bit of the data disk.
+    pub fn rot(&self, byte: usize, bit: u8) {
+        self.world.lock().unwrap().rot(DATA, byte, bit);
     }
 }
 
