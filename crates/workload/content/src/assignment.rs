@@ -171,8 +171,8 @@ impl Assignment {
     ///
     /// # Errors
     /// Fails if a figure of the specification is out of range, if the distribution has more than
-    /// 2^20 classes or one of 2^43 contents or more, if `blocks` is 0 or above 2^43, or if `processes`
-    /// is 0, above `blocks` or above [`ContentId::PROCESSES`].
+    /// 2^20 classes or one of 2^43 contents or more, if `blocks` is 0 or above 2^43, or if
+    /// `processes` is 0, above `blocks` or above [`ContentId::PROCESSES`].
     pub fn new(spec: &ContentSpec, blocks: u64, processes: u32) -> Result<Self, ContentError> {
         Self::of_hosts(spec, blocks, Processes::of_one_host(processes))
     }
