@@ -135,6 +135,23 @@ fn a_check_of_cut_off_files_promises_only_what_a_repair_does() {
 }
 
 #[test]
+fn the_memory_of_a_check_is_not_ignored() {
+    let pool = TestPool::new(&[]);
+    let checked_with = |memory: &str| gemelo(&["pool", "check", &pool.path(), "--memory", memory]);
+    for memory in ["0", "1023k"] {
+        let Ran { status, err, .. } = checked_with(memory);
+        assert_eq!(status, 2, "{memory}: {err}");
+        assert!(err.contains("--memory must be at least 1m"), "{err}");
+    }
+    assert_eq!(checked_with("1m").status, 0);
+    let _server = pool.serve(&[]);
+    let Ran { status, err, .. } = checked_with("1m");
+    assert_ne!(status, 0);
+    assert!(err.contains("--memory is for an idle pool"), "{err}");
+    assert_eq!(gemelo(&["pool", "check", &pool.path()]).status, 0);
+}
+
+#[test]
 fn a_pool_that_has_lost_a_file_is_damaged_and_says_which() {
     for (name, other) in [("data", "metadata"), ("metadata", "data")] {
         let pool = TestPool::new(&[]);

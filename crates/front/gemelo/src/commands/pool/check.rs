@@ -20,6 +20,9 @@ use gemelo_volume::{
     LossChoice, RepairOptions, RepairOutlook, RepairPlan, VolumeError, repair, repair_outlook,
 };
 
+/// Below this, a large pool would be read a thousand times.
+const MIN_MEMORY_BYTES: u64 = 1 << 20;
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool: its directory, or rados:POOL/NAMESPACE/MEMBER
@@ -29,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(super) data: bool,
     /// Memory for what is compared at once, without a bit for each block; less reads the metadata
-    /// more often [default: 256m]
+    /// more often. A served pool is checked in memory of its server [default: 256m]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
     /// Rebuild the metadata, and mark lost contents, so that the pool can be used again
@@ -58,6 +61,7 @@ choice!(
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.check_json()?;
+    let memory_bytes = arguments.memory_bytes()?;
     let name = &arguments.pool;
     let about = |error: PlaceError| RequestFailure::from(error).about(&name.to_string());
     // No command opens a pool with invalid settings, even if its disks are sound.
@@ -67,7 +71,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Ok(held) => {
             let disks = held.disks();
             let of_engine = |error: VolumeError| about(error.into());
-            let mut checked = Checked::of(&disks, arguments, context).map_err(of_engine)?;
+            let checked = Checked::of(&disks, (arguments.data, memory_bytes), context);
+            let mut checked = checked.map_err(of_engine)?;
             if !arguments.repair || checked.report.is_clean() {
                 drop(disks);
                 held.release().map_err(about)?;
@@ -86,6 +91,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             let error = about(error);
             let text =
                 format!("{error}: a pool that is in use cannot be repaired: stop that process");
+            Err(RequestFailure { text, ..error }.into())
+        }
+        Err(error) if error.is_in_use() && arguments.memory.is_some() => {
+            let error = about(error);
+            let text = format!("{error}: its server checks it, and --memory is for an idle pool");
             Err(RequestFailure { text, ..error }.into())
         }
         Err(error) if error.is_in_use() => {
@@ -111,11 +121,10 @@ pub(super) struct Checked {
 impl Checked {
     fn of(
         disks: &PoolDisks,
-        arguments: &Arguments,
+        (data, memory_bytes): (bool, u64),
         context: &Context,
     ) -> Result<Self, VolumeError> {
-        let (monitor, stop, data) = (&*context.monitor, &context.stop, arguments.data);
-        let memory_bytes = arguments.memory.map_or(MEMORY_BYTES, |memory| memory.0);
+        let (monitor, stop) = (&*context.monitor, &context.stop);
         let report = check_within(memory_bytes, disks, CheckOptions { data }, monitor, stop)?;
         let outlook = match report.is_clean() {
             true => RepairOutlook::default(),
@@ -126,6 +135,14 @@ impl Checked {
 }
 
 impl Arguments {
+    fn memory_bytes(&self) -> anyhow::Result<u64> {
+        match self.memory {
+            None => Ok(MEMORY_BYTES),
+            Some(Size(bytes)) if bytes >= MIN_MEMORY_BYTES => Ok(bytes),
+            Some(_) => Err(bad_input(anyhow!("--memory must be at least 1m"))),
+        }
+    }
+
     /// Refuses a JSON file that cannot be written or that exists. With --repair it is refused in
     /// any case, so that nobody gives up data by an option that was meant for the file.
     fn check_json(&self) -> anyhow::Result<()> {

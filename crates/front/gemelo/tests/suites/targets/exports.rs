@@ -24,6 +24,20 @@ pub(crate) fn use_all(target: &str, processes: u32) {
     assert!(ran.out.contains("all as written"), "{}", ran.out);
 }
 
+/// Filters and keys of an nbdkit with blocks of 4 KiB and requests of at most 16 KiB.
+const NARROW: [&str; 5] = [
+    "--filter=blocksize-policy",
+    "blocksize-minimum=4096",
+    "blocksize-preferred=4096",
+    "blocksize-maximum=16384",
+    "blocksize-error-policy=error",
+];
+
+fn nbdkit(socket: &Path, export: &[&str]) -> Option<OtherServer> {
+    let arguments = [&["-f", "-U", socket.to_str().unwrap()], export].concat();
+    OtherServer::start("nbdkit", &arguments, socket)
+}
+
 #[test]
 fn this_programs_server_takes_load() {
     let directory = TestDirectory::new();
@@ -73,8 +87,7 @@ fn a_server_that_is_not_there_is_told() {
 fn nbdkit_takes_load() {
     let directory = TestDirectory::new();
     let socket = directory.path("socket");
-    let arguments = ["-f", "-U", socket.to_str().unwrap(), "memory", "8M"];
-    let Some(_server) = OtherServer::start("nbdkit", &arguments, &socket) else { return };
+    let Some(_server) = nbdkit(&socket, &["memory", "8M"]) else { return };
     use_all(&uri("", &socket), 2);
 }
 
@@ -83,21 +96,8 @@ fn nbdkit_takes_load() {
 fn an_nbdkit_with_narrow_limits_takes_load_from_one_process() {
     let directory = TestDirectory::new();
     let socket = directory.path("socket");
-    let arguments = [
-        "-f",
-        "-U",
-        socket.to_str().unwrap(),
-        "--filter=multi-conn",
-        "--filter=blocksize-policy",
-        "memory",
-        "8M",
-        "multi-conn-mode=disable",
-        "blocksize-minimum=4096",
-        "blocksize-preferred=4096",
-        "blocksize-maximum=16384",
-        "blocksize-error-policy=error",
-    ];
-    let Some(_server) = OtherServer::start("nbdkit", &arguments, &socket) else { return };
+    let export = ["--filter=multi-conn", "memory", "8M", "multi-conn-mode=disable"];
+    let Some(_server) = nbdkit(&socket, &[&export[..], &NARROW].concat()) else { return };
     let target = uri("", &socket);
     refused("bench --processes 2 --file-size 4m --target", &[&target], "one connection at a time");
     refused(
@@ -115,20 +115,8 @@ fn an_nbdkit_with_narrow_limits_takes_load_from_one_process() {
 fn data_beyond_the_longest_request_of_an_nbdkit_is_not_overwritten() {
     let directory = TestDirectory::new();
     let socket = directory.path("socket");
-    let arguments = [
-        "-f",
-        "-U",
-        socket.to_str().unwrap(),
-        "--filter=blocksize-policy",
-        "data",
-        "@0x10000 1",
-        "size=8M",
-        "blocksize-minimum=4096",
-        "blocksize-preferred=4096",
-        "blocksize-maximum=16384",
-        "blocksize-error-policy=error",
-    ];
-    let Some(_server) = OtherServer::start("nbdkit", &arguments, &socket) else { return };
+    let export = [&["data", "@0x10000 1", "size=8M"][..], &NARROW].concat();
+    let Some(_server) = nbdkit(&socket, &export) else { return };
     refused("bench --file-size 4m --target", &[&uri("", &socket)], "holds data");
 }
 
