@@ -160,7 +160,10 @@ impl Shared {
         assert_eq!(known.len(), restored.len(), "each restored block has a record or none");
         let mut records = BTreeMap::new();
         for ((pbn, place), record) in restored.iter().zip(known) {
-            let Some(Record { fingerprint, .. }) = record else { continue };
+            // Another sync may have recorded it, and the reference may be released by now.
+            let Some(Record { fingerprint, kind: BlockState::Borrowed(_) }) = record else {
+                continue;
+            };
             records.insert(*pbn, Some(Record { fingerprint, kind: BlockState::Restored(*place) }));
         }
         ledger.write(&records)?;
