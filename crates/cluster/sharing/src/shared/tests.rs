@@ -322,6 +322,22 @@ fn a_heal_whose_reference_is_released_is_not_recorded_again() {
     assert_eq!(member.kind_in_ledger(one), Some(BlockState::Alone));
 }
 
+/// A request that was waited for in vain is waited for again.
+#[test]
+fn a_place_is_not_given_up_under_a_request_that_hangs() {
+    let (member, calls) = member();
+    let one = pbn(1);
+    member.keep(one, BlockState::Borrowed(place(one)));
+    let reading = member.shared.enter();
+    for _ in 0..2 {
+        assert!(member.shared.discard(vec![one], &PlainBlocks).is_err());
+    }
+    assert!(calls.try_recv().is_err());
+    drop(reading);
+    member.shared.discard(vec![one], &PlainBlocks).unwrap();
+    assert_eq!(calls.try_recv(), Ok(Call::Discard(1)));
+}
+
 #[test]
 fn a_place_that_is_being_written_is_not_given_up() {
     let (member, calls) = member();
