@@ -111,18 +111,20 @@ fn a_member_whose_length_is_damaged_is_not_taken() {
 #[test]
 fn a_creation_that_was_interrupted_is_completed_with_the_same_key() {
     let world = World::new(1, Faults::NONE);
-    let new = |block_bytes| NewDomain {
+    let with_pool = |block_bytes, pool: &str| NewDomain {
         block_bytes,
         depth: 2,
         fingerprint: FingerprintKind::Blake3,
-        data_pool: Some("data".into()),
+        data_pool: Some(pool.into()),
     };
+    let new = |block_bytes| with_pool(block_bytes, "data");
     let client = world.client();
     // The last of the calls, which completes the domain, is not made.
     let dies = world.client();
     world.kill_at(&dies.instance(), world.now_ns() + 1_500_000);
     assert!(new(4096).create_in(&dies).is_err());
     assert!(new(8192).create_in(&client).is_err(), "with other settings");
+    assert!(with_pool(4096, "other").create_in(&client).is_err(), "with another pool");
     new(4096).create_in(&client).unwrap();
     assert!(new(4096).create_in(&client).is_err(), "it exists");
     let objects = Arc::new(client);
