@@ -52,6 +52,23 @@ fn a_member_that_is_handed_over_is_free_at_once() {
     host.take().unwrap();
 }
 
+/// A hand-over that is not answered arrives when the same client serves the member again. The next
+/// host would then take the client for one that has ended in good order.
+#[test]
+fn a_late_hand_over_does_not_free_a_member_that_was_taken_again() {
+    let domain = Domain::new(1);
+    let host = domain.host();
+    let service = host.take().unwrap();
+    data(&service).write_at(0, b"bytes").unwrap();
+    domain.world.set_faults(Faults { late_calls: 1000, ..Faults::NONE });
+    assert!(service.release().is_err());
+    domain.world.set_faults(Faults::NONE);
+    let _again = host.take().unwrap();
+    domain.pass_lease();
+    let _other = domain.host().take().unwrap();
+    assert!(host.client.write("data.00000001.0", 0, b"late").is_err(), "it is fenced");
+}
+
 #[test]
 fn an_inspection_writes_nothing_and_notices_a_take_over() {
     let domain = Domain::new(1);
