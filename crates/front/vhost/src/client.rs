@@ -1,6 +1,6 @@
 //! A virtual machine that is connected, from its first message to its last request.
 
-use crate::guest::Guest;
+use crate::guest::{Guest, Stopped};
 use crate::session::Session;
 use gemelo_device::DeviceError;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -27,7 +27,7 @@ pub(crate) enum ClientError {
     Protocol(MessageError),
     #[error("cannot serve it")]
     System(#[from] io::Error),
-    #[error("its last writes cannot be flushed")]
+    #[error("data is lost: its last writes cannot be flushed")]
     LastFlush(#[source] DeviceError),
 }
 
@@ -39,11 +39,15 @@ pub(crate) fn serve(
     attached: impl FnOnce(),
 ) -> Result<(), ClientError> {
     let ended = run(guest, listener, attached);
-    let flushed = guest.flush().map_err(ClientError::LastFlush);
-    if let Some(reason) = guest.stopped() {
-        return Err(ClientError::Stopped(reason.to_string()));
+    let flushed = guest.flush();
+    match (guest.stopped(), flushed) {
+        // Another process may have the device by now.
+        (Some(reason @ Stopped::MayNotAnswer), _) => Err(ClientError::Stopped(reason.to_string())),
+        // A loss of data matters more than the reason of the end.
+        (_, Err(error)) => Err(ClientError::LastFlush(error)),
+        (Some(reason), Ok(())) => Err(ClientError::Stopped(reason.to_string())),
+        (None, Ok(())) => ended,
     }
-    ended.and(flushed)
 }
 
 /// No thread serves the queues of the guest after this has returned.
