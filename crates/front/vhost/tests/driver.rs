@@ -9,12 +9,13 @@ mod memory;
 mod support;
 
 use gemelo_base::{Classified, FailureKind};
-use gemelo_device::Export;
+use gemelo_device::{BlockDevice, DeviceError, Export, Extent, Geometry, Request};
 use gemelo_vhost::{Driver, DriverQueue, DriverRequest, Finished};
 use memory::{Fault, MemoryDevice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 use support::{Served, wait_until};
 
 const BLOCK: usize = 4096;
@@ -128,6 +129,52 @@ fn failures_and_requests_that_have_no_place_are_told() {
     assert!(queue.submit(4, DriverRequest::Flush).is_err(), "there is no such slot");
     assert!(queue.submit(0, DriverRequest::Read { offset: 0, bytes: 1 << 20 }).is_err());
     assert!(queue.copy_data(0, &mut vec![0; 1 << 20]).is_err());
+}
+
+/// A device that takes its time for each batch.
+struct Slow(MemoryDevice);
+
+impl BlockDevice for Slow {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn execute(&self, batch: &mut [Request<'_>]) {
+        std::thread::sleep(Duration::from_millis(2));
+        self.0.execute(batch);
+    }
+
+    fn extents(&self, offset: u64, bytes: u64, most: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.0.extents(offset, bytes, most)
+    }
+}
+
+/// A queue with more requests than a batch takes is never empty, as long as each is made again.
+#[test]
+fn a_device_whose_guest_never_rests_is_closed() {
+    let served = Served::new(Arc::new(Slow(MemoryDevice::new(1 << 20))));
+    let (_driver, mut queues) = started(&served, 1, 341);
+    let mut queue = queues.pop().unwrap();
+    let (answered, answers) = channel();
+    let read = DriverRequest::Read { offset: 0, bytes: 512 };
+    let guest = std::thread::spawn(move || {
+        let mut free: Vec<usize> = (0..341).collect();
+        loop {
+            free.drain(..).for_each(|slot| queue.submit(slot, read).unwrap());
+            queue.notify().unwrap();
+            let longest = Some(Some(Duration::from_secs(1)));
+            match queue.reap(longest, |one| free.push(one.slot)) {
+                Ok(1..) => answered.send(()).unwrap(),
+                _ => return,
+            }
+        }
+    });
+    (0..20).for_each(|_| answers.recv().unwrap());
+    served.table.remove("disk");
+    let begun = Instant::now();
+    served.front_end.disconnect("disk");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    guest.join().unwrap();
 }
 
 #[test]
