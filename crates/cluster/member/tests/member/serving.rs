@@ -1,12 +1,14 @@
 //! Members as processes take them, give them back, look at them, and create and remove what is
 //! there.
 
-use crate::{Domain, OBJECT, data};
-use gemelo_domain::DomainError;
+use crate::{Domain, LEASE, OBJECT, data};
+use gemelo_base::Clock;
+use gemelo_domain::{DomainError, MemberId, Members, Tenure};
 use gemelo_format::FingerprintKind;
-use gemelo_member::{DomainClient, Ended, MemberError, NewDomain};
+use gemelo_member::{DomainClient, Ended, MemberError, NewDomain, Service};
 use gemelo_objects::simulated::{Faults, World};
 use gemelo_objects::{Locks, Objects};
+use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 
@@ -110,6 +112,51 @@ fn values_and_objects_go_with_the_removal() {
     assert!(!service.has_pool().unwrap());
     assert!(host.client.list("data.").unwrap().is_empty());
     assert!(host.client.list("meta.").unwrap().is_empty());
+}
+
+/// A clock that lets something happen when it is read first.
+struct Interrupting {
+    clock: Arc<dyn Clock>,
+    happens: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Clock for Interrupting {
+    fn now_ns(&self) -> u64 {
+        if let Some(happens) = self.happens.lock().take() {
+            happens();
+        }
+        self.clock.now_ns()
+    }
+
+    fn sleep_until_ns(&self, deadline_ns: u64) {
+        self.clock.sleep_until_ns(deadline_ns);
+    }
+}
+
+/// A pool that is created there would have no name.
+#[test]
+fn a_member_that_is_removed_while_another_process_takes_it_is_not_taken() {
+    for is_registered_again in [false, true] {
+        let domain = Domain::new(1);
+        let (host, other) = (domain.host(), domain.host());
+        let client = other.client.clone();
+        let happens = move || {
+            let service = other.take().unwrap();
+            service.clear().unwrap();
+            Members::new(&other.client).remove("one", service.member()).unwrap();
+            service.release().unwrap();
+            if is_registered_again {
+                other.domain.register("one").unwrap();
+            }
+        };
+        let happens = Mutex::new(Some(Box::new(happens) as Box<dyn FnOnce() + Send>));
+        let clock = Arc::new(Interrupting { clock: Arc::new(host.client.clock()), happens });
+        let clock: Arc<dyn Clock> = clock;
+        let refused = Service::take(&host.domain, "one", &clock, LEASE).err().unwrap();
+        let is_missing = matches!(refused, MemberError::Domain(DomainError::NoMember { .. }));
+        assert!(is_missing, "{refused:?}");
+        assert!(Tenure::look(&client, MemberId(1)).unwrap().0.is_none());
+    }
 }
 
 /// A disk of length 0 would have no object that a fenced process must not change any more.
