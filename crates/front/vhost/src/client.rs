@@ -9,11 +9,16 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use thiserror::Error;
 use vhost::vhost_user::{BackendReqHandler, Error as MessageError};
 
 /// The message that gives the device a channel for notices (`VHOST_USER_SET_BACKEND_REQ_FD`).
 const SET_CHANNEL: u32 = 21;
+
+/// Pause after a virtual machine could not be let in. It waits on, so the next attempt would follow
+/// at once.
+pub(crate) const ADMIT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Length in bytes of the type of a message, with which it begins.
 const TYPE_BYTES: usize = 4;
@@ -56,7 +61,7 @@ fn run(
     listener: &UnixListener,
     attached: impl FnOnce(),
 ) -> Result<(), ClientError> {
-    let (stream, _) = listener.accept()?;
+    let (stream, _) = listener.accept().inspect_err(|_| gemelo_base::pause(ADMIT_PAUSE))?;
     guest.attach(stream.try_clone()?);
     attached();
     let session = Arc::new(Mutex::new(Session::new(Arc::clone(guest))));
