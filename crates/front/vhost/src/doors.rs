@@ -76,13 +76,17 @@ impl Door {
         self.client.iter().for_each(|client| client.guest.tell_size());
     }
 
+    /// Ends the connection, without a wait.
+    pub(crate) fn end_connection(&self) {
+        self.client.iter().for_each(|client| client.guest.end_connection());
+    }
+
     /// Ends the connection, and waits until the requests in execution have ended and are flushed.
-    /// Returns `false` if that takes too long: a virtual machine that shares memory of a file
-    /// system of its own can delay all that touches it.
+    /// Returns `false` if that takes too long from the origin of `clock` on: a virtual machine that
+    /// shares memory of a file system of its own can delay all that touches it.
     #[must_use]
-    pub(crate) fn close(mut self) -> bool {
+    pub(crate) fn close(mut self, clock: &SystemClock) -> bool {
         let Some(client) = self.client.take() else { return true };
-        let clock = SystemClock::new();
         while !client.has_ended() && clock.now_ns() < LONGEST_END_NS {
             // A connection that is about to begin has no end yet.
             client.guest.end_connection();

@@ -225,7 +225,7 @@ impl VhostListening {
     /// Closes the socket of an export, if it has one.
     fn close(&self, name: &str) {
         let door = self.lock().remove(name);
-        if door.is_some_and(|door| !door.close()) {
+        if door.is_some_and(|door| !door.close(&SystemClock::new())) {
             self.shared.tell(|monitor| monitor.warn(&format!("{name}: {NOT_ENDED}")));
         }
     }
@@ -285,7 +285,10 @@ impl Listening for VhostListening {
         let served = self.serve(stop);
         self.shared.is_stopping.store(true, Ordering::Release);
         let doors = std::mem::take(&mut *self.lock());
-        let ended: Vec<bool> = doors.into_values().map(Door::close).collect();
+        // They end side by side: a service manager does not wait for one after the other.
+        doors.values().for_each(Door::end_connection);
+        let clock = SystemClock::new();
+        let ended: Vec<bool> = doors.into_values().map(|door| door.close(&clock)).collect();
         if !ended.into_iter().all(|has_ended| has_ended) {
             return Err(FrontEndError::failed(NOT_ENDED));
         }

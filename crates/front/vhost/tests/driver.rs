@@ -9,11 +9,11 @@ mod memory;
 mod support;
 
 use gemelo_base::{Classified, FailureKind};
-use gemelo_device::{BlockDevice, DeviceError, Export, Extent, Geometry, Request};
+use gemelo_device::{BlockDevice, DeviceError, Export, Extent, Geometry, Operation, Request};
 use gemelo_vhost::{Driver, DriverQueue, DriverRequest, Finished};
 use memory::{Fault, MemoryDevice};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use support::{Served, wait_until};
@@ -175,6 +175,57 @@ fn a_device_whose_guest_never_rests_is_closed() {
     served.front_end.disconnect("disk");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     guest.join().unwrap();
+}
+
+/// A device whose flushes wait for those of another one, but not for ever.
+struct Together {
+    device: MemoryDevice,
+    flushing: Arc<AtomicU64>,
+}
+
+impl BlockDevice for Together {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn execute(&self, batch: &mut [Request<'_>]) {
+        if batch.iter().any(|request| matches!(request.operation, Operation::Flush)) {
+            self.flushing.fetch_add(1, Ordering::Relaxed);
+            let end = Instant::now() + Duration::from_secs(10);
+            while self.flushing.load(Ordering::Relaxed) < 2 && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.device.execute(batch);
+    }
+
+    fn extents(&self, offset: u64, bytes: u64, most: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.device.extents(offset, bytes, most)
+    }
+}
+
+/// A service manager that stops the server would end it before the last flushes of many machines.
+#[test]
+fn the_last_flushes_of_all_machines_run_side_by_side() {
+    let flushing = Arc::new(AtomicU64::new(0));
+    let device = || {
+        let (device, flushing) = (MemoryDevice::new(1 << 20), Arc::clone(&flushing));
+        Arc::new(Together { device, flushing })
+    };
+    let mut served = Served::new(device());
+    served.table.insert(Export::new("other", device()));
+    let other = served.directory.path().join("other.sock");
+    wait_until("a socket appears", || other.exists());
+    let mut drivers = Vec::new();
+    for socket in [served.socket(), other] {
+        let driver = Driver::connect(&socket).unwrap();
+        let mut queue = driver.start(1, BLOCK).unwrap();
+        assert!(run(&mut queue, DriverRequest::Write { offset: 0, data: &[7; BLOCK] }));
+        drivers.push((driver, queue));
+    }
+    let begun = Instant::now();
+    served.stop();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[test]
