@@ -32,7 +32,7 @@ impl DomainConfig {
     /// # Errors
     /// Fails if a domain with other settings exists.
     pub fn create(&self, objects: &dyn Objects) -> Result<()> {
-        self.create_with(objects, Vec::new())
+        self.create_with(objects, None)
     }
 
     /// Creates the domain together with what its members share, whose fingerprints the settings
@@ -41,21 +41,27 @@ impl DomainConfig {
     /// # Errors
     /// Fails as [`Self::create`] does.
     pub fn create_shared(&self, objects: &dyn Objects, shared: &SharedSettings) -> Result<()> {
-        self.create_with(objects, shared.encode())
+        self.create_with(objects, Some(shared))
     }
 
-    fn create_with(&self, objects: &dyn Objects, more: Vec<(String, Vec<u8>)>) -> Result<()> {
+    fn create_with(&self, objects: &dyn Objects, shared: Option<&SharedSettings>) -> Result<()> {
         if self.depth > MAX_DEPTH {
             let reason = format!("{} shard bits; the most are {MAX_DEPTH}", self.depth);
             return Err(DomainError::Invalid { reason });
         }
         let mut set = vec![(CONFIG_KEY.into(), self.encode(false))];
-        set.extend(more);
+        set.extend(shared.into_iter().flat_map(SharedSettings::encode));
         let update = Update { creates: true, set, ..Update::default() };
         match objects.update(DOMAIN_OBJECT, &update) {
             Ok(()) => {}
             Err(ObjectError::Exists { .. }) => match read(objects)? {
-                Some((found, is_ready)) if found == *self && !is_ready => {}
+                Some((found, is_ready)) if found == *self && !is_ready => {
+                    if let Some(shared) = shared
+                        && SharedSettings::open(objects)? != *shared
+                    {
+                        return Err(DomainError::Exists);
+                    }
+                }
                 _ => return Err(DomainError::Exists),
             },
             Err(error) => return Err(error.into()),

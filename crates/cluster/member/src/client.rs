@@ -280,12 +280,7 @@ impl DomainClient {
     /// Fails if the store does, or if the length of the metadata is damaged.
     pub fn lost_objects(&self, member: MemberId) -> Result<Option<Vec<String>>> {
         let disk = MemberDisk::Metadata;
-        let Some(length) = self.value(member, disk.length_key())? else { return Ok(None) };
-        let Ok(length) = length.try_into().map(u64::from_le_bytes) else {
-            let (object, key) = (format!("member.{member}"), disk.length_key().to_owned());
-            let reason = "it is no length";
-            return Err(DomainError::Damaged { object, key, reason }.into());
-        };
+        let Some(length) = disk.recorded_length(&*self.index, member)? else { return Ok(None) };
         let present: BTreeSet<String> =
             self.index.list(&disk.prefix(member))?.into_iter().collect();
         let expected = (0..length.div_ceil(OBJECT_BYTES)).map(|number| disk.object(member, number));

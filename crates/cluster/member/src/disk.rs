@@ -58,6 +58,22 @@ impl MemberDisk {
             Self::Metadata => "meta.length",
         }
     }
+
+    /// Reads the length of the disk. A new member has none.
+    pub(crate) fn recorded_length(
+        self,
+        index: &dyn Objects,
+        member: MemberId,
+    ) -> Result<Option<u64>, DomainError> {
+        let key = self.length_key();
+        let Some(length) = MemberValues::new(index, member).get(key)? else { return Ok(None) };
+        let length = length.try_into().map(u64::from_le_bytes);
+        length.map(Some).map_err(|_| DomainError::Damaged {
+            object: format!("member.{member}"),
+            key: key.to_owned(),
+            reason: "it is no length",
+        })
+    }
 }
 
 /// The state that both disks of an open member share.
@@ -97,10 +113,8 @@ impl ObjectDisk {
         objects: Arc<dyn Objects>,
         context: Arc<DiskContext>,
     ) -> Result<Self, DomainError> {
-        let values = MemberValues::new(&*context.index, context.member);
-        let length = values.get(which.length_key())?;
-        let length = length.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
-        let (length, resizing) = (AtomicU64::new(length), Mutex::new(()));
+        let length = which.recorded_length(&*context.index, context.member)?;
+        let (length, resizing) = (AtomicU64::new(length.unwrap_or(0)), Mutex::new(()));
         Ok(Self { which, objects, context, length, resizing })
     }
 

@@ -104,10 +104,18 @@ impl Service {
         if client.is_spent() {
             return Err(Ended::Fenced.into());
         }
-        let member = Members::new(&*client.index).find(name)?;
+        let members = Members::new(&*client.index);
+        let member = members.find(name)?;
         client.tend_fences(&**clock, member);
         let tenure = Tenure::take(&*client.index, &**clock, member, lease)?;
         assert_eq!(tenure.member(), member, "the tenure is that of the member");
+        // Another process may have removed the member before it was taken.
+        let found = members.find(name);
+        if !matches!(found, Ok(found) if found == member) {
+            tenure.end(&*client.index)?;
+            found?;
+            return Err(DomainError::NoMember { name: name.into() }.into());
+        }
         let lease_state = LeaseState::until(Arc::clone(clock), tenure.ends_ns());
         let lease_state = Arc::new(lease_state.unless_fenced(client.is_fenced()));
         let context = Arc::new(DiskContext {

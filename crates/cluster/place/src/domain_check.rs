@@ -78,9 +78,16 @@ impl DomainCheck {
             .map_err(PlaceError::from)
             .and_then(|()| take_all(client, lease, &mut services))
             .and_then(|()| Self::repair_held(client));
-        let opened = members.open().map_err(MemberError::from);
-        let repaired = repaired?;
-        opened?;
+        let opened = members.open().map_err(|error| MemberError::from(error).into());
+        let repaired = repaired.and_then(|repaired| opened.map(|()| repaired));
+        let repaired = repaired.inspect_err(|error| {
+            let is_refused =
+                matches!(error, PlaceError::Served { .. } | PlaceError::UnknownReferences { .. });
+            if !is_refused {
+                // A change may still be on its way, so the next process has to fence this one.
+                services.iter().for_each(|service| service.doubt("repair the domain of", error));
+            }
+        })?;
         for service in services {
             service.lease_state().check().map_err(MemberError::from)?;
             service.release()?;

@@ -347,9 +347,11 @@ impl Blocks {
         self.due.len() + self.releasing.len() as u64 + self.freed.len() as u64
     }
 
-    /// Puts a block back that was due.
+    /// Puts a block back that was due, unless it is free by now.
     pub(crate) fn put_back_due(&mut self, pbn: Pbn) {
-        self.due.insert(pbn);
+        if self.kept.contains(pbn) {
+            self.due.insert(pbn);
+        }
     }
 
     /// Begins the release of a block's reference to a content. Returns `false` if another block's
@@ -481,3 +483,6 @@ pub struct BlockStats {
     /// Memory of the tables in bytes.
     pub memory_bytes: u64,
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Waits for requests that read own places: one each 100 µs, for 30 s at most. A disk that needs
 /// longer counts as one that hangs.
 const READER_WAIT: Duration = Duration::from_micros(100);
-const MAX_READER_WAITS: u32 = 300_000;
+const MAX_READER_WAITS: u32 = if cfg!(test) { 1000 } else { 300_000 };
 
 /// Blocks whose own places are given up in one hold of the writers' lock: 64 MiB, of which whole
 /// objects are removed together. Only writes that heal a block wait for it.
@@ -51,8 +51,24 @@ pub(crate) struct Shared {
     cache: Mutex<Option<Arc<ReadCache>>>,
     /// `true` if contents share blocks in that store.
     is_packed: AtomicBool,
-    /// Cloned by each request that reads own places.
-    readers: Mutex<Arc<()>>,
+    readers: Mutex<Readers>,
+}
+
+/// The requests that read own places.
+#[derive(Default)]
+struct Readers {
+    /// Cloned by each request.
+    current: Arc<()>,
+    /// Those of requests that are waited for, or were in vain.
+    earlier: Vec<Arc<()>>,
+}
+
+impl Readers {
+    /// Returns whether the earlier requests have ended.
+    fn have_ended(&mut self) -> bool {
+        self.earlier.retain(|one| Arc::strong_count(one) > 1);
+        self.earlier.is_empty()
+    }
 }
 
 /// The state that a member begins with.
@@ -82,7 +98,7 @@ impl Shared {
             below: Mutex::new(None),
             cache: Mutex::new(None),
             is_packed: AtomicBool::new(false),
-            readers: Mutex::new(Arc::new(())),
+            readers: Mutex::default(),
         }
     }
 
@@ -111,14 +127,17 @@ impl Shared {
     /// Notes a request that reads own places, until the value is dropped. It is noted before the
     /// places are looked up.
     pub(crate) fn enter(&self) -> Arc<()> {
-        Arc::clone(&self.readers.lock())
+        Arc::clone(&self.readers.lock().current)
     }
 
     /// Waits until the requests have ended that may read own places which were looked up before.
     fn await_readers(&self) -> Result<()> {
-        let before = std::mem::replace(&mut *self.readers.lock(), Arc::new(()));
+        {
+            let Readers { current, earlier } = &mut *self.readers.lock();
+            earlier.push(std::mem::take(current));
+        }
         for _ in 0..MAX_READER_WAITS {
-            if Arc::strong_count(&before) == 1 {
+            if self.readers.lock().have_ended() {
                 return Ok(());
             }
             gemelo_base::pause(READER_WAIT);
@@ -160,7 +179,10 @@ impl Shared {
         assert_eq!(known.len(), restored.len(), "each restored block has a record or none");
         let mut records = BTreeMap::new();
         for ((pbn, place), record) in restored.iter().zip(known) {
-            let Some(Record { fingerprint, .. }) = record else { continue };
+            // Another sync may have recorded it, and the reference may be released by now.
+            let Some(Record { fingerprint, kind: BlockState::Borrowed(_) }) = record else {
+                continue;
+            };
             records.insert(*pbn, Some(Record { fingerprint, kind: BlockState::Restored(*place) }));
         }
         ledger.write(&records)?;

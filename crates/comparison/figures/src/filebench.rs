@@ -72,7 +72,8 @@ fn of_workload(run: &WorkloadResult) -> Stats {
         figures.push(format!("{name}/operations_per_s"), flowop.operations_per_s, Better::Higher);
         figures.push(format!("{name}/latency_mean_ns"), flowop.mean_latency_ns, Better::Lower);
         for (place, count) in flowop.latency_histogram.iter().enumerate() {
-            *all.entry(highest_ns(place)).or_insert(0) += count;
+            let all: &mut u64 = all.entry(highest_ns(place)).or_insert(0);
+            *all = all.saturating_add(*count);
         }
     }
     let counts: Vec<[u64; 2]> =

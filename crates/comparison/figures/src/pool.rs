@@ -133,17 +133,16 @@ impl PoolView {
         ] {
             figures.push(name, value as f64, Better::Neither);
         }
-        let sum = |of: fn(&VolumeStat) -> u64| -> u64 {
-            self.volumes.iter().map(|volume| of(&volume.stat)).sum()
+        let sum = |of: fn(&VolumeStat) -> u64| -> f64 {
+            self.volumes.iter().map(|volume| of(&volume.stat) as f64).sum()
         };
-        let written_bytes = sum(|stat| stat.written_bytes);
-        figures.push("pool/written_bytes", written_bytes as f64, Better::Neither);
-        figures.push("pool/cow_blocks", sum(|stat| stat.cow_blocks) as f64, Better::Neither);
         for (name, value) in [
+            ("pool/written_bytes", sum(|stat| stat.written_bytes)),
+            ("pool/cow_blocks", sum(|stat| stat.cow_blocks)),
             ("pool/cow_shared_blocks", sum(|stat| stat.cow_shared_blocks)),
             ("pool/deferred_blocks", sum(|stat| stat.deferred_blocks)),
         ] {
-            figures.push(name, value as f64, Better::Neither);
+            figures.push(name, value, Better::Neither);
         }
         if let Some(space) = &self.space {
             let ratio = space.dedup_ratio_without_snapshots;

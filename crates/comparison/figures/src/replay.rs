@@ -10,14 +10,14 @@ use gemelo_replay::{ReplayResult, SecondStats};
 pub fn of_replay(result: &ReplayResult) -> Stats {
     let mut figures = Stats::default();
     let seconds = result.duration_ns as f64 / 1e9;
-    let (mut operations, mut bytes) = (0, 0);
+    let (mut operations, mut bytes) = (0.0, 0.0);
     for (name, of_kind) in [("write", &result.writes), ("read", &result.reads)] {
         if of_kind.operations == 0 {
             continue;
         }
-        operations += of_kind.operations;
-        bytes += of_kind.data_bytes;
         let counts = [of_kind.operations as f64, of_kind.data_bytes as f64];
+        operations += of_kind.operations as f64;
+        bytes += of_kind.data_bytes as f64;
         timing::throughput(&mut figures, name, counts, seconds);
         let latency = format!("{name}/latency");
         if let Some(summary) = &of_kind.response_summary {
@@ -28,8 +28,8 @@ pub fn of_replay(result: &ReplayResult) -> Stats {
             timing::curve(&mut figures, &format!("{name}/service"), &of_kind.service_ns);
         }
     }
-    figures.push("all/operations_per_s", operations as f64 / seconds, Better::Higher);
-    figures.push("all/bytes_per_s", bytes as f64 / seconds, Better::Higher);
+    figures.push("all/operations_per_s", operations / seconds, Better::Higher);
+    figures.push("all/bytes_per_s", bytes / seconds, Better::Higher);
     // At a set speed, the length of the trace decides on the time.
     let better = if result.lateness.is_none() { Better::Lower } else { Better::Neither };
     figures.push("run/elapsed_ns", result.duration_ns as f64, better);

@@ -7,21 +7,23 @@ use gemelo_record::{Better, Stats};
 pub(crate) fn figures(figures: &mut Stats, written: &WrittenDistribution) {
     let pairs =
         || written.distribution.iter().map(|[duplicates, contents]| (*duplicates, *contents));
-    let contents: u64 = pairs().map(|(_, contents)| contents).sum();
+    // The numbers of a file may be of any size.
+    let contents: f64 = pairs().map(|(_, contents)| contents as f64).sum();
     let blocks = written.counted_blocks as f64 * written.sampled_share;
     let mut push = |name: &str, value: f64| {
         figures.push(format!("written/{name}"), value, Better::Neither);
     };
-    push("dedup_ratio", blocks / contents as f64);
-    let with = |wanted: fn(u64) -> bool| -> u64 {
-        pairs().filter(|(duplicates, _)| wanted(*duplicates)).map(|(_, contents)| contents).sum()
+    push("dedup_ratio", blocks / contents);
+    let with = |wanted: fn(u64) -> bool| -> f64 {
+        let wanted = pairs().filter(|(duplicates, _)| wanted(*duplicates));
+        wanted.map(|(_, contents)| contents as f64).sum()
     };
     let duplicates: f64 =
         pairs().map(|(duplicates, contents)| duplicates as f64 * contents as f64).sum();
     // Blocks of contents without duplicates, the first blocks of the others, and the duplicates
     // add up to all blocks.
-    push("unique_share", with(|duplicates| duplicates == 0) as f64 / blocks);
-    push("first_copies_share", with(|duplicates| duplicates > 0) as f64 / blocks);
+    push("unique_share", with(|duplicates| duplicates == 0) / blocks);
+    push("first_copies_share", with(|duplicates| duplicates > 0) / blocks);
     push("duplicates_share", duplicates / blocks);
     let most =
         pairs().filter(|(_, contents)| *contents > 0).map(|(duplicates, _)| duplicates).max();
@@ -48,5 +50,7 @@ mod tests {
         assert_eq!(value("duplicates_share"), 0.19);
         assert_eq!(value("max_duplicates"), 4.0);
         assert_eq!(value("dedup_ratio"), 100.0 / 81.0);
+        let distribution = vec![[0, u64::MAX], [u64::MAX, u64::MAX]];
+        figures(&mut all, &WrittenDistribution { distribution, ..written });
     }
 }

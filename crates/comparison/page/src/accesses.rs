@@ -5,13 +5,15 @@ use crate::chart::{Axis, AxisKind, Chart, Line, Lines};
 use crate::document::{Cell, Column, Picture, Table};
 use crate::quantity::{Unit, percent, significant};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Points of the lines.
 const MAX_POINTS: usize = 160;
 /// The longest log that is read: 256 million blocks are a target of a TiB.
 const MAX_BLOCKS: usize = 1 << 28;
+/// Bytes of a line at most: two numbers. Files of other kinds may have lines of any length.
+const MAX_LINE_BYTES: u64 = 64;
 /// Shares of blocks in the table.
 const SHARES: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.5];
 
@@ -27,14 +29,15 @@ pub(crate) fn pictures(path: &Path, id: &str) -> Vec<Picture> {
 
 /// Returns the accesses of each block, or `None` if the file is not an access log.
 fn read(path: &Path) -> Option<Vec<u64>> {
-    let mut counts = Vec::new();
-    for line in BufReader::new(File::open(path).ok()?).lines() {
-        let line = line.ok()?;
+    let (mut counts, mut line) = (Vec::new(), String::new());
+    let mut file = BufReader::new(File::open(path).ok()?);
+    while file.by_ref().take(MAX_LINE_BYTES).read_line(&mut line).ok()? > 0 {
         let (block, count) = line.split_once(' ')?;
         if block.parse::<usize>().ok()? != counts.len() || counts.len() >= MAX_BLOCKS {
             return None;
         }
         counts.push(count.trim().parse().ok()?);
+        line.clear();
     }
     (!counts.is_empty()).then_some(counts)
 }
@@ -46,7 +49,8 @@ fn by_place(counts: &[u64], id: &str) -> Picture {
         .chunks(length)
         .enumerate()
         .map(|(number, group)| {
-            let mean = group.iter().sum::<u64>() as f64 / group.len() as f64;
+            let sum: f64 = group.iter().map(|count| *count as f64).sum();
+            let mean = sum / group.len() as f64;
             ((number * length) as f64, mean)
         })
         .collect();
@@ -118,10 +122,16 @@ mod tests {
     fn only_access_logs_have_pictures() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        for (text, is_log) in
-            [("0 3\n1 0\n2 9\n", true), ("{\"schema\": 1}", false), ("5 1\n", false), ("", false)]
-        {
-            std::fs::write(&path, text).unwrap();
+        let most = u64::MAX;
+        for (text, is_log) in [
+            ("0 3\n1 0\n2 9\n".to_owned(), true),
+            (format!("0 {most}\n1 {most}\n"), true),
+            (format!("0 {}3\n", " ".repeat(100)), false),
+            ("{\"schema\": 1}".to_owned(), false),
+            ("5 1\n".to_owned(), false),
+            (String::new(), false),
+        ] {
+            std::fs::write(&path, &text).unwrap();
             assert_eq!(pictures(&path, "x").len(), if is_log { 2 } else { 0 }, "{text}");
         }
     }

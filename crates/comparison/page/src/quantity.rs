@@ -121,14 +121,23 @@ impl Measure {
     }
 }
 
-/// Writes a number with three significant digits: `0.0123`, `1.42`, `412`, `109,000`.
+/// The number from which on a power of ten is written: its digits would fill a line.
+const MAX_COUNTED: f64 = 1e18;
+
+/// Writes a number with three significant digits: `0.0123`, `1.42`, `412`, `109,000`, `1.42e20`.
 pub(crate) fn significant(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
+    if value == 0.0 {
         return "0".to_owned();
+    }
+    if value.is_nan() {
+        return "none".to_owned();
     }
     // The magnitude after rounding: 0.9997 is shown as 1.00.
     let rounded = format!("{:.*e}", SIGNIFICANT_DIGITS as usize - 1, value.abs());
     let magnitude: i32 = rounded.rsplit('e').next().and_then(|e| e.parse().ok()).unwrap_or(0);
+    if value.abs() >= MAX_COUNTED {
+        return format!("{value:.*e}", SIGNIFICANT_DIGITS as usize - 1);
+    }
     let decimals = SIGNIFICANT_DIGITS - 1 - magnitude;
     if decimals > 0 {
         return format!("{value:.*}", decimals.min(9) as usize);
@@ -160,7 +169,11 @@ pub(crate) fn ratio_range((low, high): (f64, f64)) -> String {
 
 /// Writes a share as a percentage with one decimal.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
+    match share.is_nan() {
+        // A share of nothing.
+        true => "none".to_owned(),
+        false => format!("{:.1} %", 100.0 * share),
+    }
 }
 
 /// The parts of a figure's name, in words.
@@ -258,10 +271,14 @@ mod tests {
             (Unit::Number, 1.4249, "1.42"),
             (Unit::Number, -0.5, "-0.500"),
             (Unit::Count, 0.0, "0"),
+            (Unit::Count, -1.42e20, "-1.42e20"),
+            (Unit::Number, f64::INFINITY, "inf"),
+            (Unit::Number, f64::NAN, "none"),
         ] {
             assert_eq!(unit.show(value), text, "{unit:?}");
         }
         assert_eq!(Unit::BytesPerSecond.show_range(9e8, 1.1e9), "0.900 to 1.10 GB/s");
+        assert_eq!((percent(0.0716), percent(f64::NAN)), ("7.2 %".into(), "none".into()));
     }
 
     #[test]

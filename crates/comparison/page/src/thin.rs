@@ -20,13 +20,14 @@ pub(crate) fn over_time(points: &[(u64, f64)]) -> Vec<(f64, f64)> {
 /// Returns the means of this many equal intervals of time, each at the mean of its times. Intervals
 /// without a point are left out.
 pub(crate) fn group_means(points: &[(u64, f64)], most: usize) -> Vec<(f64, f64)> {
-    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+    let times = || points.iter().map(|(time, _)| *time);
+    let (Some(first), Some(last)) = (times().min(), times().max()) else {
         return Vec::new();
     };
-    let length = ((last.0 - first.0) as f64 / most as f64).max(1.0);
+    let length = ((last - first) as f64 / most as f64).max(1.0);
     let mut groups: BTreeMap<u64, (f64, f64, f64)> = BTreeMap::new();
     for (time, value) in points {
-        let group = ((time - first.0) as f64 / length) as u64;
+        let group = ((time - first) as f64 / length) as u64;
         let (count, times, values) =
             groups.entry(group.min(most as u64 - 1)).or_insert((0.0, 0.0, 0.0));
         *count += 1.0;
@@ -98,6 +99,9 @@ mod tests {
     fn the_mean_of_repetitions_is_one_line() {
         let repetitions = [(0, 1.0), (1, 3.0), (100, 5.0), (101, 7.0)];
         assert_eq!(group_means(&repetitions, 2), [(0.5, 2.0), (100.5, 6.0)]);
+        // A file of another program may have them in any order.
+        let unordered = [(100, 5.0), (0, 1.0), (101, 7.0), (1, 3.0)];
+        assert_eq!(group_means(&unordered, 2), [(0.5, 2.0), (100.5, 6.0)]);
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn shares(distribution: &[[u64; 2]]) -> Vec<f64> {
 
 /// Returns the number of the range that a number of copies is in.
 fn range_of(copies: u64) -> usize {
-    copies.max(1).next_power_of_two().trailing_zeros() as usize
+    copies.max(1).checked_next_power_of_two().map_or(64, u64::trailing_zeros) as usize
 }
 
 /// Returns the name of a range. Ends above 1024 are rounded to binary units, because the names of
@@ -149,8 +149,9 @@ mod tests {
         assert_eq!(names, ["1", "2", "3-4", "5-8", "9-16"]);
         let long: Vec<String> = [10, 11, 12, 40].into_iter().map(range_name).collect();
         assert_eq!(long, ["513-1024", "1Ki-2Ki", "2Ki-4Ki", "512Gi-1Ti"]);
-        let ranges: Vec<usize> = [1, 2, 3, 4, 5, 8, 9].into_iter().map(range_of).collect();
-        assert_eq!(ranges, [0, 1, 2, 2, 3, 3, 4]);
+        let copies = [1, 2, 3, 4, 5, 8, 9, 1 << 63, u64::MAX];
+        let ranges: Vec<usize> = copies.into_iter().map(range_of).collect();
+        assert_eq!(ranges, [0, 1, 2, 2, 3, 3, 4, 63, 64]);
     }
 
     #[test]

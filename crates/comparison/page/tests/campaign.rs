@@ -107,6 +107,21 @@ fn doubts_about_the_measurements_stand_beside_them_and_are_counted_in_the_answer
     assert!(few.contains("the repetitions disagree, the 95\u{a0}% interval of the"), "{few}");
 }
 
+/// The numbers of repetitions come from the records of the runs.
+#[test]
+fn the_table_of_repetitions_has_those_that_there_are() {
+    let directory = tempfile::tempdir().unwrap();
+    sample::write_campaign(directory.path(), 3);
+    for run in std::fs::read_dir(directory.path().join("runs")).unwrap() {
+        let file = run.unwrap().path().join("run.json");
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let text = text.replace("\"repetition\":3", "\"repetition\":100000");
+        std::fs::write(file, text).unwrap();
+    }
+    let text = Report::of_campaign(directory.path()).unwrap().markdown();
+    assert!(text.contains(" run 2 | run 100000 |") && !text.contains("| run 99999 |"));
+}
+
 #[test]
 fn a_directory_without_a_campaign_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();

@@ -61,6 +61,47 @@ fn savings_of_a_scan_are_those_of_its_figures() {
     assert!(text.contains("| 4 KiB | "), "{text}");
 }
 
+/// Returns the places of the numbers of a text in JSON.
+fn numbers(text: &str) -> Vec<std::ops::Range<usize>> {
+    let (mut found, mut is_string, mut start) = (Vec::new(), false, None);
+    for (at, byte) in text.bytes().enumerate() {
+        is_string ^= byte == b'"' && text.as_bytes()[at.saturating_sub(1)] != b'\\';
+        let is_number = !is_string && (byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+        match (is_number, start) {
+            (true, None) if byte.is_ascii_digit() || byte == b'-' => start = Some(at),
+            (false, Some(from)) => {
+                found.push(from..at);
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// A file that was damaged or made by hand is refused, or gives a report.
+#[test]
+fn no_number_of_a_result_file_makes_a_report_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("result.json");
+    let mut reports = 0;
+    for name in ["bench", "suite", "replay", "filebench", "fio", "pool", "scan"] {
+        let text = std::fs::read_to_string(result(&format!("{name}.json"))).unwrap();
+        let places = numbers(&text);
+        for place in places.iter().step_by(places.len().div_ceil(12)) {
+            for value in ["18446744073709551615", "0", "1e308", "-1e308", "5e-324"] {
+                let changed = [&text[..place.start], value, &text[place.end..]].concat();
+                std::fs::write(&path, changed).unwrap();
+                if let Ok(report) = Report::of_results(std::slice::from_ref(&path)) {
+                    report.page().unwrap();
+                    reports += 1;
+                }
+            }
+        }
+    }
+    assert!(reports > 100, "{reports}");
+}
+
 #[test]
 fn a_file_of_another_kind_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();

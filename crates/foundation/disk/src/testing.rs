@@ -116,6 +116,12 @@ impl<L: DiskLayer> Disk for L {
     fn start_write_back(&self) {
         DiskLayer::start_write_back(self);
     }
+    fn bytes_per_sync(&self) -> u64 {
+        self.below().bytes_per_sync()
+    }
+    fn writes_durably(&self) -> bool {
+        self.below().writes_durably()
+    }
     fn sync(&self) -> io::Result<()> {
         DiskLayer::sync(self)
     }

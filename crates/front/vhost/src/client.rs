@@ -1,6 +1,6 @@
 //! A virtual machine that is connected, from its first message to its last request.
 
-use crate::guest::Guest;
+use crate::guest::{Guest, Stopped};
 use crate::session::Session;
 use gemelo_device::DeviceError;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -9,11 +9,16 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use thiserror::Error;
 use vhost::vhost_user::{BackendReqHandler, Error as MessageError};
 
 /// The message that gives the device a channel for notices (`VHOST_USER_SET_BACKEND_REQ_FD`).
 const SET_CHANNEL: u32 = 21;
+
+/// Pause after a virtual machine could not be let in. It waits on, so the next attempt would follow
+/// at once.
+pub(crate) const ADMIT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Length in bytes of the type of a message, with which it begins.
 const TYPE_BYTES: usize = 4;
@@ -27,7 +32,7 @@ pub(crate) enum ClientError {
     Protocol(MessageError),
     #[error("cannot serve it")]
     System(#[from] io::Error),
-    #[error("its last writes cannot be flushed")]
+    #[error("data is lost: its last writes cannot be flushed")]
     LastFlush(#[source] DeviceError),
 }
 
@@ -39,11 +44,15 @@ pub(crate) fn serve(
     attached: impl FnOnce(),
 ) -> Result<(), ClientError> {
     let ended = run(guest, listener, attached);
-    let flushed = guest.flush().map_err(ClientError::LastFlush);
-    if let Some(reason) = guest.stopped() {
-        return Err(ClientError::Stopped(reason.to_string()));
+    let flushed = guest.flush();
+    match (guest.stopped(), flushed) {
+        // Another process may have the device by now.
+        (Some(reason @ Stopped::MayNotAnswer), _) => Err(ClientError::Stopped(reason.to_string())),
+        // A loss of data matters more than the reason of the end.
+        (_, Err(error)) => Err(ClientError::LastFlush(error)),
+        (Some(reason), Ok(())) => Err(ClientError::Stopped(reason.to_string())),
+        (None, Ok(())) => ended,
     }
-    ended.and(flushed)
 }
 
 /// No thread serves the queues of the guest after this has returned.
@@ -52,7 +61,7 @@ fn run(
     listener: &UnixListener,
     attached: impl FnOnce(),
 ) -> Result<(), ClientError> {
-    let (stream, _) = listener.accept()?;
+    let (stream, _) = listener.accept().inspect_err(|_| gemelo_base::pause(ADMIT_PAUSE))?;
     guest.attach(stream.try_clone()?);
     attached();
     let session = Arc::new(Mutex::new(Session::new(Arc::clone(guest))));

@@ -23,7 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The socket of an export.
 pub(crate) struct Door {
-    listener: UnixListener,
+    /// Shared, because a process may have no file left for a copy.
+    listener: Arc<UnixListener>,
     path: PathBuf,
     client: Option<Client>,
 }
@@ -35,12 +36,12 @@ struct Client {
 
 impl Door {
     pub(crate) fn open(path: PathBuf, access: &SocketAccess) -> io::Result<Self> {
-        let listener = listen_at_file(&path, access, QUEUE_LENGTH)?;
+        let listener = Arc::new(listen_at_file(&path, access, QUEUE_LENGTH)?);
         Ok(Self { listener, path, client: None })
     }
 
     /// Returns the listener if no virtual machine is connected.
-    pub(crate) fn free_listener(&self) -> Option<&UnixListener> {
+    pub(crate) fn free_listener(&self) -> Option<&Arc<UnixListener>> {
         self.client.is_none().then_some(&self.listener)
     }
 
@@ -51,7 +52,7 @@ impl Door {
     /// Starts the thread of the virtual machine that waits.
     pub(crate) fn admit(&mut self, export: Export, shared: &Arc<Shared>) -> io::Result<()> {
         assert!(self.client.is_none(), "a device has one virtual machine");
-        let listener = self.listener.try_clone()?;
+        let listener = Arc::clone(&self.listener);
         let guest = Arc::new(Guest::new(export, shared.resources()));
         let has_ended = Arc::new(AtomicBool::new(false));
         let body = {
@@ -75,13 +76,17 @@ impl Door {
         self.client.iter().for_each(|client| client.guest.tell_size());
     }
 
+    /// Ends the connection, without a wait.
+    pub(crate) fn end_connection(&self) {
+        self.client.iter().for_each(|client| client.guest.end_connection());
+    }
+
     /// Ends the connection, and waits until the requests in execution have ended and are flushed.
-    /// Returns `false` if that takes too long: a virtual machine that shares memory of a file
-    /// system of its own can delay all that touches it.
+    /// Returns `false` if that takes too long from the origin of `clock` on: a virtual machine that
+    /// shares memory of a file system of its own can delay all that touches it.
     #[must_use]
-    pub(crate) fn close(mut self) -> bool {
+    pub(crate) fn close(mut self, clock: &SystemClock) -> bool {
         let Some(client) = self.client.take() else { return true };
-        let clock = SystemClock::new();
         while !client.has_ended() && clock.now_ns() < LONGEST_END_NS {
             // A connection that is about to begin has no end yet.
             client.guest.end_connection();

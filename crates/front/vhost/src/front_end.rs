@@ -1,6 +1,6 @@
 //! vhost-user-blk as a front end of a server of exports: a directory with a socket for each export.
 
-use crate::client::ClientError;
+use crate::client::{ADMIT_PAUSE, ClientError};
 use crate::doors::{Door, Doors};
 use crate::guest::Resources;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
@@ -225,7 +225,7 @@ impl VhostListening {
     /// Closes the socket of an export, if it has one.
     fn close(&self, name: &str) {
         let door = self.lock().remove(name);
-        if door.is_some_and(|door| !door.close()) {
+        if door.is_some_and(|door| !door.close(&SystemClock::new())) {
             self.shared.tell(|monitor| monitor.warn(&format!("{name}: {NOT_ENDED}")));
         }
     }
@@ -237,10 +237,22 @@ impl VhostListening {
         let Some(door) = doors.get_mut(name).filter(|door| !door.has_client()) else { return };
         if let Err(error) = door.admit(export, &self.shared) {
             self.shared.tell(|monitor| monitor.warn(&format!("{name}: no client: {error}")));
+            drop(doors);
+            gemelo_base::pause(ADMIT_PAUSE);
         } else if self.shared.configured.log_connections {
             let path = self.shared.path_of(name);
             self.shared.tell(|monitor| monitor.log(&format!("{}: a client", path.display())));
         }
+    }
+
+    /// Lets virtual machines in until `stop` is raised.
+    fn serve(&self, stop: &StopFlag) -> io::Result<()> {
+        let mut refused = BTreeSet::new();
+        while !stop.is_raised() {
+            self.follow_exports(&mut refused);
+            self.wait()?.iter().for_each(|name| self.admit(name));
+        }
+        Ok(())
     }
 
     /// Waits for virtual machines. Returns the names of the exports at whose sockets one waits.
@@ -248,7 +260,7 @@ impl VhostListening {
         let mut listeners = Vec::new();
         for (name, door) in &*self.lock() {
             if let Some(listener) = door.free_listener() {
-                listeners.push((name.clone(), listener.try_clone()?));
+                listeners.push((name.clone(), Arc::clone(listener)));
             }
         }
         let mut waited_for: Vec<_> =
@@ -270,21 +282,17 @@ impl Listening for VhostListening {
     }
 
     fn run(&self, stop: &StopFlag) -> Result<(), FrontEndError> {
-        let mut refused = BTreeSet::new();
-        while !stop.is_raised() {
-            self.follow_exports(&mut refused);
-            for name in self.wait().map_err(FrontEndError::failed)? {
-                self.admit(&name);
-            }
-        }
+        let served = self.serve(stop);
         self.shared.is_stopping.store(true, Ordering::Release);
         let doors = std::mem::take(&mut *self.lock());
-        let ended: Vec<bool> = doors.into_values().map(Door::close).collect();
-        if ended.into_iter().all(|has_ended| has_ended) {
-            Ok(())
-        } else {
-            Err(FrontEndError::failed(NOT_ENDED))
+        // They end side by side: a service manager does not wait for one after the other.
+        doors.values().for_each(Door::end_connection);
+        let clock = SystemClock::new();
+        let ended: Vec<bool> = doors.into_values().map(|door| door.close(&clock)).collect();
+        if !ended.into_iter().all(|has_ended| has_ended) {
+            return Err(FrontEndError::failed(NOT_ENDED));
         }
+        served.map_err(FrontEndError::failed)
     }
 
     fn connections(&self, export: Option<&str>) -> usize {

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
@@ -149,6 +149,8 @@ impl Ring {
 pub(crate) struct QueueSide {
     guest: Arc<Guest>,
     ring: Mutex<Ring>,
+    /// `true` once no more requests are to be taken out. A busy guest always has some.
+    is_stopping: AtomicBool,
 }
 
 /// The batch of a lane.
@@ -261,7 +263,8 @@ pub(crate) struct RunningQueue {
 impl RunningQueue {
     /// Starts to serve a queue. `kick` becomes readable when the guest has new requests.
     pub(crate) fn start(guest: &Arc<Guest>, ring: Ring, kick: File) -> std::io::Result<Self> {
-        let client = QueueSide { guest: Arc::clone(guest), ring: Mutex::new(ring) };
+        let (ring, is_stopping) = (Mutex::new(ring), AtomicBool::new(false));
+        let client = QueueSide { guest: Arc::clone(guest), ring, is_stopping };
         let waiters = guest.export.device.waiters();
         let lanes = Arc::new(Lanes::new(client, Arc::clone(&guest.resources().helpers), waiters));
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
@@ -284,6 +287,7 @@ impl RunningQueue {
     /// Ends the thread once the requests in execution have been answered. Returns the index of the
     /// next request, and the way to notify the guest.
     pub(crate) fn stop(self) -> (u16, Option<File>) {
+        self.lanes.client().is_stopping.store(true, Ordering::Release);
         // This cannot fail: the counter is far from its limit.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         // A panic of the thread has stopped the device.
@@ -344,15 +348,20 @@ impl QueueThread {
         loop {
             let memory = || client.guest.memory().memory();
             client.lock().queue.disable_notification(&*memory()).map_err(Breach::Queue)?;
-            while !lanes.have_failed()
+            while self.goes_on()
                 && (self.serve_batch(&memory(), buffer)? || self.has_more_soon(&memory()))
             {
             }
             let enabled = client.lock().queue.enable_notification(&*memory());
-            if lanes.have_failed() || !enabled.map_err(Breach::Queue)? {
+            if !enabled.map_err(Breach::Queue)? || !self.goes_on() {
                 return Ok(());
             }
         }
+    }
+
+    fn goes_on(&self) -> bool {
+        let is_stopping = self.lanes.client().is_stopping.load(Ordering::Acquire);
+        !is_stopping && !self.lanes.have_failed()
     }
 
     /// Looks for a request for a moment, in which the guest need not notify this thread.

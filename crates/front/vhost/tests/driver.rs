@@ -9,12 +9,13 @@ mod memory;
 mod support;
 
 use gemelo_base::{Classified, FailureKind};
-use gemelo_device::Export;
+use gemelo_device::{BlockDevice, DeviceError, Export, Extent, Geometry, Operation, Request};
 use gemelo_vhost::{Driver, DriverQueue, DriverRequest, Finished};
 use memory::{Fault, MemoryDevice};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 use support::{Served, wait_until};
 
 const BLOCK: usize = 4096;
@@ -128,6 +129,103 @@ fn failures_and_requests_that_have_no_place_are_told() {
     assert!(queue.submit(4, DriverRequest::Flush).is_err(), "there is no such slot");
     assert!(queue.submit(0, DriverRequest::Read { offset: 0, bytes: 1 << 20 }).is_err());
     assert!(queue.copy_data(0, &mut vec![0; 1 << 20]).is_err());
+}
+
+/// A device that takes its time for each batch.
+struct Slow(MemoryDevice);
+
+impl BlockDevice for Slow {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn execute(&self, batch: &mut [Request<'_>]) {
+        std::thread::sleep(Duration::from_millis(2));
+        self.0.execute(batch);
+    }
+
+    fn extents(&self, offset: u64, bytes: u64, most: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.0.extents(offset, bytes, most)
+    }
+}
+
+/// A queue with more requests than a batch takes is never empty, as long as each is made again.
+#[test]
+fn a_device_whose_guest_never_rests_is_closed() {
+    let served = Served::new(Arc::new(Slow(MemoryDevice::new(1 << 20))));
+    let (_driver, mut queues) = started(&served, 1, 341);
+    let mut queue = queues.pop().unwrap();
+    let (answered, answers) = channel();
+    let read = DriverRequest::Read { offset: 0, bytes: 512 };
+    let guest = std::thread::spawn(move || {
+        let mut free: Vec<usize> = (0..341).collect();
+        loop {
+            free.drain(..).for_each(|slot| queue.submit(slot, read).unwrap());
+            queue.notify().unwrap();
+            let longest = Some(Some(Duration::from_secs(1)));
+            match queue.reap(longest, |one| free.push(one.slot)) {
+                Ok(1..) => answered.send(()).unwrap(),
+                _ => return,
+            }
+        }
+    });
+    (0..20).for_each(|_| answers.recv().unwrap());
+    served.table.remove("disk");
+    let begun = Instant::now();
+    served.front_end.disconnect("disk");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    guest.join().unwrap();
+}
+
+/// A device whose flushes wait for those of another one, but not for ever.
+struct Together {
+    device: MemoryDevice,
+    flushing: Arc<AtomicU64>,
+}
+
+impl BlockDevice for Together {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn execute(&self, batch: &mut [Request<'_>]) {
+        if batch.iter().any(|request| matches!(request.operation, Operation::Flush)) {
+            self.flushing.fetch_add(1, Ordering::Relaxed);
+            let end = Instant::now() + Duration::from_secs(10);
+            while self.flushing.load(Ordering::Relaxed) < 2 && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.device.execute(batch);
+    }
+
+    fn extents(&self, offset: u64, bytes: u64, most: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.device.extents(offset, bytes, most)
+    }
+}
+
+/// A service manager that stops the server would end it before the last flushes of many machines.
+#[test]
+fn the_last_flushes_of_all_machines_run_side_by_side() {
+    let flushing = Arc::new(AtomicU64::new(0));
+    let device = || {
+        let (device, flushing) = (MemoryDevice::new(1 << 20), Arc::clone(&flushing));
+        Arc::new(Together { device, flushing })
+    };
+    let mut served = Served::new(device());
+    served.table.insert(Export::new("other", device()));
+    let other = served.directory.path().join("other.sock");
+    wait_until("a socket appears", || other.exists());
+    let mut drivers = Vec::new();
+    for socket in [served.socket(), other] {
+        let driver = Driver::connect(&socket).unwrap();
+        let mut queue = driver.start(1, BLOCK).unwrap();
+        assert!(run(&mut queue, DriverRequest::Write { offset: 0, data: &[7; BLOCK] }));
+        drivers.push((driver, queue));
+    }
+    let begun = Instant::now();
+    served.stop();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[test]

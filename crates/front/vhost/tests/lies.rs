@@ -13,6 +13,7 @@ use memory::{Fault, MemoryDevice};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use support::{
     AVAILABLE, DATA, DESCRIPTORS, INDIRECT, MEMORY_BYTES, Segment, Served, Vm, wait_until,
 };
@@ -49,6 +50,20 @@ fn attack(name: &str, warning: &str, lie: impl FnOnce(&mut Vm)) {
     drop(liar);
     let mut next = Vm::connect(&served.socket(), 0, 0);
     assert_eq!(next.execute(WRITE, 0, &[segment(DATA, 512, false)]), 0, "{name}");
+}
+
+#[test]
+fn the_last_flush_of_a_device_that_is_stopped_is_not_forgotten() {
+    let device = Arc::new(MemoryDevice::new(1 << 20));
+    let served = Served::new(device.clone());
+    let mut vm = Vm::connect(&served.socket(), 0, 0);
+    assert_eq!(vm.execute(WRITE, 0, &[segment(DATA, 512, false)]), 0);
+    device.fails_flushes.store(true, Ordering::Relaxed);
+    vm.request(READ, 0, &[segment(MEMORY_BYTES, 512, true)], 0);
+    vm.kick.write(1).unwrap();
+    wait_until("its connection ends", || served.front_end.figures().broken == 1);
+    let warnings = served.monitor.warnings();
+    assert!(warnings.iter().any(|told| told.contains("data is lost")), "{warnings:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::domain::{Domain, LEASE, expect, trim};
 use gemelo_base::StopFlag;
 use gemelo_domain::{Finding, Findings, Members};
 use gemelo_objects::{Objects, Update};
-use gemelo_place::{DomainCheck, PlaceError};
+use gemelo_place::{DomainCheck, PlaceError, Use};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -110,6 +110,21 @@ fn what_is_lost_is_found_and_shards_are_rebuilt() {
         check.findings.list,
         [lost("one", "meta.00000001.0"), lost("two", "member.00000002")]
     );
+}
+
+/// A change of a repair that is not answered may come late, over what members have changed by then.
+#[test]
+fn after_a_repair_of_unknown_fate_no_member_is_handed_over() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    let one = first.filled("one", 1..=8);
+    one.share(&StopFlag::new()).unwrap();
+    one.close().unwrap();
+    domain.world.client().remove("index.1").unwrap();
+    second.store.loses_index.store(true, Ordering::Relaxed);
+    assert!(DomainCheck::repair(&second.client, LEASE).is_err());
+    let refused = first.open("one", Use::Hold, false).err().unwrap();
+    assert!(refused.is_in_use(), "{refused:?}");
 }
 
 /// A member that is registered before the repair has closed the list is taken with the others, and

@@ -222,13 +222,20 @@ fn member() -> (Member, Receiver<Call>) {
 impl Member {
     /// Has the ledger and the tables know a block of this kind.
     fn keep(&self, pbn: Pbn, kind: BlockState) {
+        {
+            let mut blocks = self.shared.blocks.write();
+            blocks.identify(pbn);
+            assert_eq!(blocks.take_candidates(1), [pbn]);
+        }
+        self.keep_as(pbn, kind);
+        self.shared.blocks.write().end_publishing(pbn);
+    }
+
+    /// Has them know another kind of a block that is kept.
+    fn keep_as(&self, pbn: Pbn, kind: BlockState) {
         let record = Record { fingerprint: fingerprint(pbn), kind };
         self.shared.ledger.lock().write(&BTreeMap::from([(pbn, Some(record))])).unwrap();
-        let mut blocks = self.shared.blocks.write();
-        blocks.identify(pbn);
-        assert_eq!(blocks.take_candidates(1), [pbn]);
-        blocks.set_kind(pbn, kind);
-        blocks.end_publishing(pbn);
+        self.shared.blocks.write().set_kind(pbn, kind);
     }
 
     fn write(&self, pbn: Pbn) {
@@ -294,6 +301,41 @@ fn a_heal_is_recorded_after_the_sync_that_covers_it() {
     assert_eq!(member.kind_in_ledger(two), Some(BlockState::Borrowed(place(two))));
     member.store.sync().unwrap();
     assert_eq!(member.kind_in_ledger(two), Some(BlockState::Restored(place(two))));
+}
+
+/// Two syncs cover a heal, and the reference to the other content is released between them. The
+/// member would release it once more, and with it the reference of somebody else.
+#[test]
+fn a_heal_whose_reference_is_released_is_not_recorded_again() {
+    let (member, _calls) = member();
+    let one = pbn(1);
+    member.keep(one, BlockState::Borrowed(place(one)));
+    member.write(one);
+    let during = member.clone();
+    member.own.during(Call::Sync, move || {
+        during.store.sync().unwrap();
+        assert_eq!(during.kind_in_ledger(one), Some(BlockState::Restored(place(one))));
+        during.keep_as(one, BlockState::Alone);
+        Ok(())
+    });
+    member.store.sync().unwrap();
+    assert_eq!(member.kind_in_ledger(one), Some(BlockState::Alone));
+}
+
+/// A request that was waited for in vain is waited for again.
+#[test]
+fn a_place_is_not_given_up_under_a_request_that_hangs() {
+    let (member, calls) = member();
+    let one = pbn(1);
+    member.keep(one, BlockState::Borrowed(place(one)));
+    let reading = member.shared.enter();
+    for _ in 0..2 {
+        assert!(member.shared.discard(vec![one], &PlainBlocks).is_err());
+    }
+    assert!(calls.try_recv().is_err());
+    drop(reading);
+    member.shared.discard(vec![one], &PlainBlocks).unwrap();
+    assert_eq!(calls.try_recv(), Ok(Call::Discard(1)));
 }
 
 #[test]

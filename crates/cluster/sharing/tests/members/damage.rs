@@ -2,38 +2,37 @@
 //! not borrowed.
 
 use crate::disk::{damage, flip_byte, raw_block};
-use crate::member::{Failure, Member, content, flush, read, trim, write};
+use crate::member::{Failure, LEASE_NS, Member, content, flush, read, trim, write};
 use crate::proof::{expect_clean, expect_nothing_left, ledgers};
 use crate::together::{BLOCKS, expect, fill};
 use crate::{RETRY_INTERVAL_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_device::DeviceError;
-use gemelo_domain::{DomainConfig, MemberId};
+use gemelo_domain::MemberId;
 use gemelo_format::{BackendKind, DedupMode, Pbn};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_volume::{ScrubOptions, ScrubReport};
 
 /// Two members with equal contents. The second one borrows them from the first one.
-fn pair(world: &World, client: &Client, compares: bool) -> (DomainConfig, Member, Member) {
-    let config = domain::create(client, 2);
+fn pair(world: &World, client: &Client, compares: bool) -> (Member, Member) {
+    domain::create(client, 2);
     let start = |number| {
         member::format(client, MemberId(number), BackendKind::Log, 300);
-        Member::start(&world.client(), config, MemberId(number), compares).unwrap()
+        Member::start(&world.client(), MemberId(number), compares).unwrap()
     };
     let (one, two) = (start(1), start(2));
     fill(&one, "vm", DedupMode::Inline, 1..=8);
     one.drain().unwrap();
     fill(&two, "vm", DedupMode::Inline, 1..=8);
-    (config, one, two)
+    (one, two)
 }
 
 /// Ends a process without notice, and lets another one take its member.
-pub(crate) fn take_over(member: Member, world: &World, config: DomainConfig) -> Member {
-    let (id, ends_ns) = (member.id(), member.tenure.ends_ns());
+pub(crate) fn take_over(member: Member, world: &World) -> Member {
+    let id = member.id();
     drop(member);
-    // The store counts the lease from the arrival of the request.
-    world.sleep_until_ns(ends_ns + 1_000_000_000);
-    let started = Member::start(&world.client(), config, id, false);
+    world.sleep_until_ns(world.now_ns() + LEASE_NS);
+    let started = Member::start(&world.client(), id, false);
     started.unwrap_or_else(|failure: Failure| panic!("{failure:?}"))
 }
 
@@ -41,7 +40,7 @@ pub(crate) fn take_over(member: Member, world: &World, config: DomainConfig) -> 
 fn a_borrowed_content_is_healed_at_its_own_place() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (config, one, two) = pair(&world, &client, false);
+    let (one, two) = pair(&world, &client, false);
     two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 8);
     let volume = two.pool.volume("vm").unwrap();
@@ -54,7 +53,7 @@ fn a_borrowed_content_is_healed_at_its_own_place() {
     write(&volume, BLOCKS - 1, &content(damaged + 1)).unwrap();
     assert_eq!(read(&volume, damaged).unwrap(), content(damaged + 1));
     drop(volume);
-    let two = take_over(two, &world, config);
+    let two = take_over(two, &world);
     let volume = two.pool.volume("vm").unwrap();
     assert!(read(&volume, damaged).is_err());
 
@@ -62,11 +61,11 @@ fn a_borrowed_content_is_healed_at_its_own_place() {
     write(&volume, BLOCKS - 1, &content(damaged + 1)).unwrap();
     flush(&volume).unwrap();
     drop(volume);
-    let two = take_over(two, &world, config);
+    let two = take_over(two, &world);
     expect(&two, "vm", 1..=8);
     two.drain().unwrap();
     expect(&two, "vm", 1..=8);
-    let two = take_over(two, &world, config);
+    let two = take_over(two, &world);
     expect(&two, "vm", 1..=8);
     two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 7);
@@ -84,31 +83,31 @@ fn a_borrowed_content_is_healed_at_its_own_place() {
 fn a_content_whose_bytes_differ_is_not_borrowed() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (config, one, two) = pair(&world, &client, true);
+    let (one, two) = pair(&world, &client, true);
     damage(&client, one.id(), ledgers(&client, &[&one])[0].blocks()[0].pbn);
     two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 7);
     assert_eq!(two.sharing.figures().refused, 1);
     expect(&two, "vm", 1..=8);
     expect_clean(&client, &[&one, &two]);
-    let two = take_over(two, &world, config);
+    let two = take_over(two, &world);
     two.drain().unwrap();
     expect(&two, "vm", 1..=8);
     expect_clean(&client, &[&one, &two]);
 }
 
 /// Three members. The first one is the home of eight contents, and the second one has them as well.
-fn three(world: &World, client: &Client) -> (DomainConfig, [Member; 3]) {
-    let config = domain::create(client, 3);
+fn three(world: &World, client: &Client) -> [Member; 3] {
+    domain::create(client, 3);
     let start = |number| {
         member::format(client, MemberId(number), BackendKind::Log, 300);
-        Member::start(&world.client(), config, MemberId(number), false).unwrap()
+        Member::start(&world.client(), MemberId(number), false).unwrap()
     };
     let members = [start(1), start(2), start(3)];
     fill(&members[0], "vm", DedupMode::Inline, 1..=8);
     members[0].drain().unwrap();
     fill(&members[1], "vm", DedupMode::Inline, 1..=8);
-    (config, members)
+    members
 }
 
 /// Damages the content of a member's first block in the domain.
@@ -126,7 +125,7 @@ pub(crate) fn scrub(member: &Member) -> ScrubReport {
 fn a_good_block_is_not_given_up_for_a_damaged_one_and_heals_it() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (config, [one, two, three]) = three(&world, &client);
+    let [one, two, three] = three(&world, &client);
     damage_first(&client, &one);
     two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 7);
@@ -146,14 +145,14 @@ fn a_good_block_is_not_given_up_for_a_damaged_one_and_heals_it() {
     three.drain().unwrap();
     assert_eq!(three.sharing.block_figures().borrowed, 8);
     expect(&three, "vm", 1..=8);
-    drop(take_over(one, &world, config));
+    drop(take_over(one, &world));
 }
 
 #[test]
 fn what_a_home_knows_to_be_damaged_is_not_shared_until_it_is_healed() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (config, [one, two, three]) = three(&world, &client);
+    let [one, two, three] = three(&world, &client);
     damage_first(&client, &one);
     assert!(!scrub(&one).is_clean());
     one.drain().unwrap();
@@ -172,7 +171,7 @@ fn what_a_home_knows_to_be_damaged_is_not_shared_until_it_is_healed() {
     three.drain().unwrap();
     assert_eq!(three.sharing.block_figures().borrowed, 8);
     // The member that was refused tries again when it is opened.
-    let two = take_over(two, &world, config);
+    let two = take_over(two, &world);
     two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 8);
     expect(&two, "vm", 1..=8);
@@ -184,7 +183,7 @@ fn what_a_home_knows_to_be_damaged_is_not_shared_until_it_is_healed() {
 fn a_home_whose_heal_failed_is_told_of_a_good_copy_again() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (_, [one, two, _]) = three(&world, &client);
+    let [one, two, _] = three(&world, &client);
     let damaged = ledgers(&client, &[&one])[0].blocks()[0].pbn;
     let bytes = raw_block(&client, one.id(), damaged);
     damage(&client, one.id(), damaged);
@@ -220,7 +219,7 @@ fn a_home_whose_heal_failed_is_told_of_a_good_copy_again() {
 fn a_borrower_that_meets_damage_or_writes_the_content_again_helps_the_home() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (_, [one, two, three]) = three(&world, &client);
+    let [one, two, three] = three(&world, &client);
     two.drain().unwrap();
     assert_eq!(two.sharing.block_figures().borrowed, 8);
     damage_first(&client, &one);
@@ -248,7 +247,7 @@ fn a_borrower_that_meets_damage_or_writes_the_content_again_helps_the_home() {
 fn a_lent_content_is_healed_as_well() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (_, [one, two, three]) = three(&world, &client);
+    let [one, two, three] = three(&world, &client);
     two.drain().unwrap();
     trim(&one.pool.volume("vm").unwrap(), 0, BLOCKS).unwrap();
     one.pool.flush().unwrap();
@@ -270,7 +269,7 @@ fn a_lent_content_is_healed_as_well() {
 fn a_scrub_heals_a_lent_content_from_another_block_of_the_home() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (_, [one, two, _]) = three(&world, &client);
+    let [one, two, _] = three(&world, &client);
     two.drain().unwrap();
     fill(&one, "off", DedupMode::Off, 1..=8);
     trim(&one.pool.volume("vm").unwrap(), 0, BLOCKS).unwrap();

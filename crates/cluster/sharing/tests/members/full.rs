@@ -31,9 +31,9 @@ fn leave_changes_open(world: &World, client: &Client, member: &Member) {
 fn a_member_that_ends_after_a_failure_leaves_no_change_open() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let config = domain::create(&client, 2);
+    domain::create(&client, 2);
     member::format(&client, MemberId(1), BackendKind::Log, 300);
-    let member = Member::start(&client, config, MemberId(1), false).unwrap();
+    let member = Member::start(&client, MemberId(1), false).unwrap();
     fill(&member, "vm", DedupMode::Inline, 1..=BLOCKS);
     leave_changes_open(&world, &client, &member);
 

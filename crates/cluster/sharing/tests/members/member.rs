@@ -1,21 +1,24 @@
-//! A member that a process serves: its tenure, its pool, and what it shares.
+//! A member that a process serves: its lease, its pool, and what it shares.
 
-use crate::disk::{ObjectDisk, Others, data_name};
-use crate::{BLOCK, TIMEOUT_NS};
-use gemelo_base::Clock;
+use crate::disk::{Counted, Others};
+use crate::{BLOCK, TIMEOUT_NS, domain};
+use gemelo_base::{Clock, ManualClock};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_domain::{DomainConfig, DomainError, MemberId, Tenure};
+use gemelo_domain::{DomainError, MemberId};
 use gemelo_format::{BackendKind, Compression};
+use gemelo_member::{DomainClient, MemberError, Service};
 use gemelo_objects::simulated::Client;
 use gemelo_sharing::{Sharing, SharingError, SharingOptions, SharingParts};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{LayoutTuning, Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Long against a call and a time-out, short against a run.
-const LEASE: Duration = Duration::from_nanos(50 * TIMEOUT_NS);
+pub(crate) const LEASE_NS: u64 = 50 * TIMEOUT_NS;
+/// Interval between two renewals: two of them may fail.
+const RENEWED_EVERY_NS: u64 = LEASE_NS / 4;
 /// Entries above which a shard is split.
 const SPLIT_ABOVE: u64 = 25;
 
@@ -23,11 +26,46 @@ pub(crate) struct Member {
     pub(crate) pool: Arc<Pool>,
     pub(crate) sharing: Arc<Sharing>,
     pub(crate) others: Arc<Others>,
-    pub(crate) tenure: Tenure,
     pub(crate) client: Client,
-    pub(crate) is_broken: Arc<AtomicBool>,
     /// Reads of the own disks that failed.
     pub(crate) failed_reads: Arc<AtomicU64>,
+    renewed_ns: u64,
+    served: Served,
+}
+
+/// A member that is served. A process that does not hand it over ends without notice.
+struct Served(Option<Service>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(service) = &self.0 {
+            service.doubt("serve", &std::io::Error::other("the process has ended"));
+        }
+    }
+}
+
+impl Served {
+    fn take(client: &Client, clock: &Arc<dyn Clock>, member: MemberId) -> Result<Self, Failure> {
+        let objects = Arc::new(client.clone());
+        let domain = Arc::new(DomainClient::new(objects.clone(), objects)?);
+        let (name, lease) = (domain::name_of(member), Duration::from_nanos(LEASE_NS));
+        Ok(Self(Some(Service::take(&domain, &name, clock, lease)?)))
+    }
+
+    fn service(&self) -> &Service {
+        self.0.as_ref().unwrap()
+    }
+
+    /// The disks of the member. Reads of them that fail are counted.
+    fn disks(&self, failed_reads: &Arc<AtomicU64>) -> PoolDisks {
+        let PoolDisks { data, metadata, .. } = self.service().disks();
+        let counted = |below| Arc::new(Counted { below, failed_reads: Arc::clone(failed_reads) });
+        PoolDisks::new(counted(data), counted(metadata))
+    }
+
+    fn release(mut self) -> Result<(), Failure> {
+        Ok(self.0.take().unwrap().release()?)
+    }
 }
 
 /// The reason why a process ends.
@@ -35,6 +73,7 @@ pub(crate) struct Member {
 #[expect(dead_code, reason = "a panic of a test shows all fields")]
 pub(crate) enum Failure {
     Domain(DomainError),
+    Member(MemberError),
     Sharing(SharingError),
     Volume(VolumeError),
     Device(DeviceError),
@@ -43,6 +82,14 @@ pub(crate) enum Failure {
 impl From<DomainError> for Failure {
     fn from(error: DomainError) -> Self {
         Self::Domain(error)
+    }
+}
+impl From<MemberError> for Failure {
+    fn from(error: MemberError) -> Self {
+        match error {
+            MemberError::Domain(error) => Self::Domain(error),
+            error => Self::Member(error),
+        }
     }
 }
 impl From<SharingError> for Failure {
@@ -61,14 +108,9 @@ impl From<DeviceError> for Failure {
     }
 }
 
-fn disks(
-    client: &Client,
-    member: MemberId,
-    is_broken: &Arc<AtomicBool>,
-    failed_reads: &Arc<AtomicU64>,
-) -> PoolDisks {
-    let disk = |name| Arc::new(ObjectDisk::open(client, name, (is_broken, failed_reads)));
-    PoolDisks::new(disk(data_name(member)), disk(format!("meta.{member}")))
+/// A clock that stands still, for members that need not renew their leases.
+fn standing_clock() -> Arc<dyn Clock> {
+    Arc::new(ManualClock::new())
 }
 
 /// Makes the empty pool of a member.
@@ -87,12 +129,14 @@ pub(crate) fn format_as(
         block_bytes: BLOCK as u32,
         capacity_bytes: blocks * BLOCK as u64,
         journal_bytes: Some(64 << 10),
-        key: Some([7; 32]),
+        key: Some(domain::KEY),
         backend,
         compression,
         ..PoolOptions::default()
     };
-    Pool::format(&disks(client, member, &Arc::default(), &Arc::default()), &options).unwrap();
+    let served = Served::take(client, &standing_clock(), member).unwrap();
+    Pool::format(&served.disks(&Arc::default()), &options).unwrap();
+    served.release().unwrap();
 }
 
 pub(crate) fn tuning() -> Tuning {
@@ -115,28 +159,35 @@ pub(crate) fn journal_data() -> Tuning {
 }
 
 impl Member {
-    /// Takes the member, fences its last holder, and opens its pool.
+    /// Takes the member, fences its last holder, and opens its pool. Its lease is never over.
     pub(crate) fn start(
         client: &Client,
-        config: DomainConfig,
         member: MemberId,
         compares: bool,
     ) -> Result<Self, Failure> {
-        Self::start_with(client, config, member, (compares, tuning()))
+        Self::start_with(client, member, (compares, tuning()))
     }
 
     /// Does the same as [`Self::start`], with settings for the pool.
     pub(crate) fn start_with(
         client: &Client,
-        config: DomainConfig,
+        member: MemberId,
+        settings: (bool, Tuning),
+    ) -> Result<Self, Failure> {
+        Self::start_by(standing_clock(), client, member, settings)
+    }
+
+    /// Does the same as [`Self::start_with`], with a lease that ends by the clock.
+    pub(crate) fn start_by(
+        lease_clock: Arc<dyn Clock>,
+        client: &Client,
         member: MemberId,
         (compares, tuning): (bool, Tuning),
     ) -> Result<Self, Failure> {
-        let clock = Arc::new(client.clock());
-        let tenure = Tenure::take(client, clock.as_ref(), member, LEASE)?;
+        let renewed_ns = lease_clock.now_ns();
+        let served = Served::take(client, &lease_clock, member)?;
         let others = Arc::new(Others::new(client));
-        let objects = Arc::new(client.clone());
-        let foreign = Arc::clone(&others) as _;
+        let clock = Arc::new(client.clock());
         let options = SharingOptions {
             compares,
             batch: 20,
@@ -144,50 +195,58 @@ impl Member {
             idle_pause: Duration::from_millis(1),
             split_above: Some(SPLIT_ABOVE),
         };
-        let parts =
-            SharingParts { objects, clock: clock.clone(), config, member, foreign, options };
-        let sharing = Arc::new(Sharing::load(parts)?);
-        let (is_broken, failed_reads) = (Arc::default(), Arc::default());
-        let disks = disks(client, member, &is_broken, &failed_reads);
+        let sharing = Arc::new(Sharing::load(SharingParts {
+            objects: Arc::new(client.clone()),
+            clock: clock.clone(),
+            config: *served.service().client().config(),
+            member,
+            foreign: Arc::clone(&others) as _,
+            options,
+        })?);
+        let failed_reads = Arc::default();
+        let disks = served.disks(&failed_reads);
         let disks = disks.with_free_veto(sharing.free_veto()).with_copies(sharing.copies());
         let pool = Arc::new(Pool::open_disks(disks, tuning, clock)?);
-        let is_excused =
-            is_broken.load(Ordering::Relaxed) || failed_reads.load(Ordering::Relaxed) > 0;
-        assert!(!pool.is_read_only() || is_excused, "{:?}", pool.damage());
-        Ok(Self { pool, sharing, others, tenure, client: client.clone(), is_broken, failed_reads })
+        let client = client.clone();
+        let member = Self { pool, sharing, others, client, failed_reads, renewed_ns, served };
+        let is_excused = !member.is_valid() || member.failed_reads.load(Ordering::Relaxed) > 0;
+        assert!(!member.pool.is_read_only() || is_excused, "{:?}", member.pool.damage());
+        Ok(member)
     }
 
     pub(crate) fn id(&self) -> MemberId {
-        self.tenure.member()
+        self.served.service().member()
+    }
+
+    /// Returns how often the member was taken.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.served.service().epoch()
     }
 
     /// The disks of the member, for the offline check of the closed pool.
     pub(crate) fn disks(&self) -> PoolDisks {
-        disks(&self.client, self.id(), &self.is_broken, &self.failed_reads)
-            .with_free_veto(self.sharing.free_veto())
+        self.served.disks(&self.failed_reads).with_free_veto(self.sharing.free_veto())
     }
 
     /// Returns whether what this process found and did may be told to clients.
     pub(crate) fn is_valid(&self) -> bool {
-        self.tenure.is_valid(&self.client.clock())
+        self.served.service().lease_state().check().is_ok()
     }
 
-    pub(crate) fn renew_if_due(&mut self) -> Result<(), Failure> {
-        let clock = self.client.clock();
-        if self.tenure.ends_ns() < clock.now_ns() + LEASE.as_nanos() as u64 / 2 {
-            match self.tenure.renew(&self.client, &clock) {
-                // The next one may arrive in time.
-                Err(DomainError::Object(error)) if error.is_unknown() => {}
-                outcome => outcome?,
-            }
+    pub(crate) fn renew_if_due(&mut self) {
+        let now_ns = self.client.clock().now_ns();
+        if now_ns >= self.renewed_ns + RENEWED_EVERY_NS {
+            self.renewed_ns = now_ns;
+            self.served.service().renew();
         }
-        Ok(())
     }
 
     pub(crate) fn hand_over(self) -> Result<(), Failure> {
-        let Self { pool, tenure, client, .. } = self;
+        let Self { pool, sharing, mut served, .. } = self;
         Arc::into_inner(pool).unwrap().close()?;
-        Ok(tenure.end(&client)?)
+        let settle = move || sharing.settle_ledger().map_err(|error| error.to_string());
+        served.0.as_mut().unwrap().before_release(settle);
+        served.release()
     }
 
     /// Works until nothing is left to do.

@@ -15,11 +15,11 @@ use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_volume::Volume;
 
 fn start<const N: usize>(world: &World, client: &Client, backend: BackendKind) -> [Member; N] {
-    let config = domain::create(client, N as u32);
+    domain::create(client, N as u32);
     std::array::from_fn(|at| {
         let number = MemberId(at as u32 + 1);
         member::format_as(client, number, (backend, 300), Some(Compression::Lz4));
-        Member::start(&world.client(), config, number, false).unwrap()
+        Member::start(&world.client(), number, false).unwrap()
     })
 }
 

@@ -9,7 +9,7 @@ use crate::together::{BLOCKS, expect, fill};
 use crate::{BLOCK, damage as damages, domain, member};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
-use gemelo_domain::{DomainConfig, MemberId};
+use gemelo_domain::MemberId;
 use gemelo_format::{BackendKind, Compression, DedupMode, PackedPlace, Pbn};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_store::block_number;
@@ -18,15 +18,15 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 /// Members of a new domain, all of which compress.
-fn start<const N: usize>(world: &World, client: &Client) -> (DomainConfig, [Member; N]) {
-    let config = domain::create(client, N as u32);
+fn start<const N: usize>(world: &World, client: &Client) -> [Member; N] {
+    domain::create(client, N as u32);
     let start = |at: usize| {
         let number = MemberId(at as u32 + 1);
         let shape = (BackendKind::Table, 300);
         member::format_as(client, number, shape, Some(Compression::Lz4));
-        Member::start(&world.client(), config, number, false).unwrap()
+        Member::start(&world.client(), number, false).unwrap()
     };
-    (config, std::array::from_fn(start))
+    std::array::from_fn(start)
 }
 
 /// The blocks of a member's contents, by whether they are borrowed.
@@ -40,14 +40,14 @@ fn blocks_of(client: &Client, member: &Member, is_borrowed: bool) -> BTreeSet<Pb
 
 /// Returns whether the space of a block was given back.
 fn is_discarded(client: &Client, member: &Member, block: Pbn) -> bool {
-    raw_block(client, member.id(), block) == [0xDD; BLOCK]
+    raw_block(client, member.id(), block) == [0; BLOCK]
 }
 
 #[test]
 fn blocks_of_borrowed_contents_are_given_back_when_no_other_content_is_left_in_them() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (_, [one, two]) = start(&world, &client);
+    let [one, two] = start(&world, &client);
     // Every other content of the second member is its own.
     fill(&one, "vm", DedupMode::Inline, (1..=40).map(|id| 2 * id));
     one.drain().unwrap();
@@ -82,7 +82,7 @@ fn blocks_of_borrowed_contents_are_given_back_when_no_other_content_is_left_in_t
 fn contents_that_are_never_shared_keep_their_blocks_until_they_go() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (_, [one, two]) = start(&world, &client);
+    let [one, two] = start(&world, &client);
     fill(&one, "vm", DedupMode::Inline, 1..=20);
     one.drain().unwrap();
     for (name, mode) in [("vm", DedupMode::Offline), ("off", DedupMode::Off)] {
@@ -118,7 +118,7 @@ fn contents_that_are_never_shared_keep_their_blocks_until_they_go() {
 fn a_block_that_gets_more_contents_is_given_back_later() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (_, [one, two]) = start(&world, &client);
+    let [one, two] = start(&world, &client);
     fill(&one, "vm", DedupMode::Inline, [1].into_iter());
     one.drain().unwrap();
     fill(&two, "vm", DedupMode::Inline, [1].into_iter());
@@ -147,7 +147,7 @@ fn damage_content(client: &Client, home: &Member) -> u64 {
 fn a_damaged_content_of_a_home_is_healed_from_another_member() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (config, [one, two, three]) = start(&world, &client);
+    let [one, two, three] = start(&world, &client);
     fill(&one, "vm", DedupMode::Inline, 1..=8);
     one.drain().unwrap();
     fill(&two, "vm", DedupMode::Inline, 1..=8);
@@ -164,7 +164,7 @@ fn a_damaged_content_of_a_home_is_healed_from_another_member() {
     assert!(damages::scrub(&two).is_clean());
     two.drain().unwrap();
     [&one, &two, &three].into_iter().for_each(|member| expect(member, "vm", 1..=8));
-    let two = damages::take_over(two, &world, config);
+    let two = damages::take_over(two, &world);
     expect(&two, "vm", 1..=8);
     assert!((1..=8).contains(&damaged));
     expect_clean(&client, &[&one, &two, &three]);
@@ -176,7 +176,7 @@ fn a_damaged_content_of_a_home_is_healed_from_another_member() {
 fn a_borrower_that_writes_a_damaged_content_again_stores_it_elsewhere() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (_, [one, two]) = start(&world, &client);
+    let [one, two] = start(&world, &client);
     fill(&one, "vm", DedupMode::Inline, 1..=8);
     one.drain().unwrap();
     // Contents of its own keep the blocks of the others.
@@ -207,7 +207,7 @@ fn a_borrower_that_writes_a_damaged_content_again_stores_it_elsewhere() {
 fn a_lost_block_of_a_home_damages_its_own_contents_alone() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let (_, [one, two]) = start(&world, &client);
+    let [one, two] = start(&world, &client);
     fill(&one, "vm", DedupMode::Inline, 1..=30);
     one.drain().unwrap();
     fill(&two, "vm", DedupMode::Inline, 1..=30);
@@ -223,12 +223,12 @@ fn a_lost_block_of_a_home_damages_its_own_contents_alone() {
 fn borrowed_contents_are_cached_and_forgotten_when_their_numbers_get_others() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let config = domain::create(&client, 2);
+    domain::create(&client, 2);
     let start = |number: u32, blocks: u64| {
         let (number, lz4) = (MemberId(number), Some(Compression::Lz4));
         member::format_as(&client, number, (BackendKind::Table, blocks), lz4);
         let tuning = Tuning { content_cache_bytes: Some(64 << 10), ..member::tuning() };
-        Member::start_with(&world.client(), config, number, (false, tuning)).unwrap()
+        Member::start_with(&world.client(), number, (false, tuning)).unwrap()
     };
     let (one, two) = (start(1, 300), start(2, 40));
     fill(&one, "vm", DedupMode::Inline, 1..=60);

@@ -64,14 +64,13 @@ fn share(compression: Option<Compression>) {
     let none = Faults { min_delay_ns: 0, max_delay_ns: 1000, ..Faults::NONE };
     let world = World::new(1, none);
     let client = world.client();
-    let config = domain::create(&client, 2);
+    domain::create(&client, 2);
     let start = |number| {
         // So few blocks that writers wait for those that are being released.
         let shape = (BackendKind::Log, 190);
         member::format_as(&client, MemberId(number), shape, compression);
         let tuning = Tuning { background: true, verify_reads: false, ..journal_data() };
-        let member =
-            Member::start_with(&client, config, MemberId(number), (number == 1, tuning)).unwrap();
+        let member = Member::start_with(&client, MemberId(number), (number == 1, tuning)).unwrap();
         for (name, mode) in [("inline", DedupMode::Inline), ("offline", DedupMode::Offline)] {
             member.pool.create_volume(name, BLOCKS * BLOCK as u64, mode).unwrap();
         }

@@ -16,7 +16,7 @@ use crate::simulation::{id_of, variable};
 use crate::{BLOCK, RETRY_INTERVAL_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_device::DeviceError;
-use gemelo_domain::{DomainConfig, MemberId};
+use gemelo_domain::MemberId;
 use gemelo_format::{BackendKind, Compression, DedupMode};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_sharing::KeptBlock;
@@ -46,7 +46,6 @@ struct Tally {
 struct Run<'a> {
     world: World,
     client: Client,
-    config: DomainConfig,
     members: Vec<Option<Member>>,
     expected: BTreeMap<Place, u64>,
     /// Contents with a damaged home, and the members that had a good copy when it was damaged.
@@ -73,14 +72,14 @@ impl<'a> Run<'a> {
     fn new(seed: u64, tally: &'a mut Tally) -> Self {
         let world = World::new(seed, Faults::NONE);
         let client = world.client();
-        let config = domain::create(&client, MEMBERS);
+        domain::create(&client, MEMBERS);
         let backends = BackendKind::ALL;
         let start = |number| {
             let backend = backends[(seed as usize + number as usize) % backends.len()];
             // Some compress, and share with others that do or do not.
             let compression = ((seed + u64::from(number)) % 2 == 1).then_some(Compression::Lz4);
             member::format_as(&client, MemberId(number), (backend, 400), compression);
-            let member = Member::start(&world.client(), config, MemberId(number), false).unwrap();
+            let member = Member::start(&world.client(), MemberId(number), false).unwrap();
             for (name, mode) in VOLUMES {
                 member.pool.create_volume(name, VOLUME_BLOCKS * BLOCK as u64, mode).unwrap();
             }
@@ -88,7 +87,7 @@ impl<'a> Run<'a> {
         };
         let members = (1..=MEMBERS).map(start).collect();
         let (expected, endangered) = (BTreeMap::new(), BTreeMap::new());
-        Self { world, client, config, members, expected, endangered, tally }
+        Self { world, client, members, expected, endangered, tally }
     }
 
     fn run(mut self) {
@@ -148,7 +147,7 @@ impl<'a> Run<'a> {
     fn restart(&mut self, number: usize) {
         self.note(number);
         let member = self.members[number].take().unwrap();
-        self.members[number] = Some(take_over(member, &self.world, self.config));
+        self.members[number] = Some(take_over(member, &self.world));
     }
 
     /// Writes or trims neighbouring blocks durably.

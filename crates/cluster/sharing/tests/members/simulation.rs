@@ -10,13 +10,13 @@ use crate::repeat::Repeat;
 use crate::{BLOCK, TIMEOUT_NS, domain, member};
 use gemelo_base::{Clock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_domain::{DomainConfig, DomainError, MemberId};
+use gemelo_domain::{DomainError, MemberId};
 use gemelo_format::{BackendKind, Compression, DedupMode, PackedPlace, Pbn};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_objects::{Locks, ObjectError};
 use gemelo_volume::{ScrubOptions, VolumeError};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 const MEMBERS: u32 = 4;
 /// Hosts that serve them: one more, so that there is one on standby.
@@ -53,7 +53,6 @@ struct Tally {
 /// The parts of a run that all hosts use.
 struct Run<'a> {
     world: World,
-    config: DomainConfig,
     contents: Vec<Mutex<Contents>>,
     compares: bool,
     /// The epoch of the first host that serves a member.
@@ -91,7 +90,7 @@ gemelo_format::test_each_backend!(what_was_flushed_is_read_back_and_nothing_leak
 fn run(seed: u64, backend: BackendKind, tally: &Tally) {
     let world = World::new(seed, Faults::NONE);
     let admin = world.client();
-    let config = domain::create(&admin, MEMBERS);
+    domain::create(&admin, MEMBERS);
     let is_aged = seed % 3 == 2;
     for number in 1..=MEMBERS {
         // Some compress, and share with others that do or do not.
@@ -99,9 +98,9 @@ fn run(seed: u64, backend: BackendKind, tally: &Tally) {
         let shape = (backend, POOL_BLOCKS);
         member::format_as(&admin, MemberId(number), shape, compression);
         if is_aged {
-            age(&world, &admin, config, MemberId(number));
+            age(&world, &admin, MemberId(number));
         }
-        let member = Member::start(&admin, config, MemberId(number), false).ok().unwrap();
+        let member = Member::start(&admin, MemberId(number), false).ok().unwrap();
         for (name, mode) in VOLUMES {
             member.pool.create_volume(name, VOLUME_BLOCKS * BLOCK as u64, mode).unwrap();
         }
@@ -115,8 +114,8 @@ fn run(seed: u64, backend: BackendKind, tally: &Tally) {
         ..Faults::NONE
     });
     let contents = (0..MEMBERS).map(|_| Mutex::default()).collect();
-    let first_epoch = if is_aged { 2 + PAST_OPENINGS } else { 2 };
-    let run = Run { world, config, contents, compares: seed % 2 == 1, first_epoch, tally };
+    let first_epoch = if is_aged { 3 + PAST_OPENINGS } else { 3 };
+    let run = Run { world, contents, compares: seed % 2 == 1, first_epoch, tally };
     let clients: Vec<Client> = (0..HOSTS).map(|_| run.world.client()).collect();
     run.world.run(
         clients
@@ -135,9 +134,9 @@ fn run(seed: u64, backend: BackendKind, tally: &Tally) {
 
 /// Gives a member a past: half of its store had contents that it shared with others, which were
 /// overwritten at random, and released after it was opened twice again.
-fn age(world: &World, admin: &Client, config: DomainConfig, id: MemberId) {
+fn age(world: &World, admin: &Client, id: MemberId) {
     for opening in 1..=PAST_OPENINGS {
-        let member = Member::start(admin, config, id, false).ok().unwrap();
+        let member = Member::start(admin, id, false).ok().unwrap();
         if opening == 1 {
             let bytes = PAST_BLOCKS * BLOCK as u64;
             member.pool.create_volume("past", bytes, DedupMode::Inline).unwrap();
@@ -189,12 +188,11 @@ impl Run<'_> {
         for step in 0..MEMBERS {
             let member = MemberId((first + step) % MEMBERS + 1);
             let settings = (self.compares, journal_data());
-            match Member::start_with(client, self.config, member, settings) {
+            let clock = Arc::new(client.clock());
+            match Member::start_by(clock, client, member, settings) {
                 Ok(member) => {
-                    count(
-                        &self.tally.taken_over,
-                        u64::from(member.tenure.epoch() > self.first_epoch),
-                    );
+                    let is_taken_over = member.epoch() > self.first_epoch;
+                    count(&self.tally.taken_over, u64::from(is_taken_over));
                     let worked = self.work(member);
                     return worked;
                 }
@@ -218,7 +216,6 @@ impl Run<'_> {
     /// Ends the test unless the failure can be due to a fault.
     fn judge(&self, member: &Member, failure: Failure) -> Failure {
         let is_excused = !member.is_valid()
-            || member.is_broken.load(Ordering::Relaxed)
             || member.others.failures.load(Ordering::Relaxed) > 0
             || member.failed_reads.load(Ordering::Relaxed) > 0
             || is_excusable(&failure);
@@ -238,7 +235,7 @@ impl Run<'_> {
 
     /// Reads everything that the member had when it was taken over.
     fn recover(&self, member: &Member) -> Result<(), Failure> {
-        self.contents(member).taken_over(member.tenure.epoch());
+        self.contents(member).taken_over(member.epoch());
         for number in 0..VOLUMES.len() {
             for lbn in 0..VOLUME_BLOCKS {
                 let volume = member.pool.volume(VOLUMES[number].0)?;
@@ -268,7 +265,7 @@ impl Run<'_> {
     /// over.
     fn load(&self, member: &mut Member) -> Result<bool, Failure> {
         while self.world.now_ns() < FAULTS_UNTIL_NS {
-            member.renew_if_due()?;
+            member.renew_if_due();
             self.step(member)?;
             if !member.is_valid() {
                 return Err(DomainError::NotHeld.into());
@@ -294,14 +291,14 @@ impl Run<'_> {
                         0 => lbn % CONTENTS + 1,
                         _ => self.world.draw(CONTENTS),
                     };
-                    self.contents(member).write(member.tenure.epoch(), (number, lbn), id);
+                    self.contents(member).write(member.epoch(), (number, lbn), id);
                     write(&volume, lbn, &content(id))?;
                 }
             }
             9..12 => {
                 let blocks = (1 + self.world.draw(12)).min(VOLUME_BLOCKS - lbn);
                 for lbn in lbn..lbn + blocks {
-                    self.contents(member).write(member.tenure.epoch(), (number, lbn), 0);
+                    self.contents(member).write(member.epoch(), (number, lbn), 0);
                 }
                 trim(&volume, lbn, blocks)?;
             }
@@ -367,7 +364,7 @@ impl Run<'_> {
         let client = self.world.client();
         let start = |number| {
             let settings = (self.compares, journal_data());
-            let member = Member::start_with(&client, self.config, MemberId(number), settings);
+            let member = Member::start_with(&client, MemberId(number), settings);
             member.unwrap_or_else(|failure| panic!("{failure:?}"))
         };
         let members: Vec<Member> = (1..=MEMBERS).map(start).collect();

@@ -32,11 +32,11 @@ pub(crate) fn expect(member: &Member, name: &str, ids: impl Iterator<Item = u64>
 fn two_members(compares: bool, backend: BackendKind, compressions: [Option<Compression>; 2]) {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let config = domain::create(&client, 2);
+    domain::create(&client, 2);
     let start = |number: u32| {
         let compression = compressions[number as usize - 1];
         member::format_as(&client, MemberId(number), (backend, 300), compression);
-        Member::start(&client, config, MemberId(number), compares).unwrap()
+        Member::start(&client, MemberId(number), compares).unwrap()
     };
     let (one, two) = (start(1), start(2));
     fill(&one, "vm", DedupMode::Inline, 1..=40);
@@ -101,10 +101,10 @@ fn places(members: &[&Member]) -> u64 {
 fn four_members_save_as_much_as_one_pool() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let config = domain::create(&client, 5);
+    domain::create(&client, 5);
     let start = |number| {
         member::format(&client, MemberId(number), BackendKind::Log, 400);
-        Member::start(&client, config, MemberId(number), false).unwrap()
+        Member::start(&client, MemberId(number), false).unwrap()
     };
     // Images with equal blocks in themselves, in common with the others, and of their own.
     let image = |number: u64| {
@@ -134,10 +134,10 @@ fn four_members_save_as_much_as_one_pool() {
 fn figures_are_told_during_a_round() {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
-    let config = domain::create(&client, 2);
+    domain::create(&client, 2);
     let start = |number| {
         member::format(&client, MemberId(number), BackendKind::Log, 300);
-        Member::start(&client, config, MemberId(number), true).unwrap()
+        Member::start(&client, MemberId(number), true).unwrap()
     };
     let (one, two) = (start(1), start(2));
     fill(&one, "vm", DedupMode::Inline, 1..=5);

@@ -67,10 +67,12 @@ impl Monitor {
         }
     }
 
-    /// Ends the monitor. Returns the series of the run, and the averages of a phase as figures.
-    pub(crate) fn finish(self, phase: Option<&Range<u64>>) -> Stats {
+    /// Ends the monitor. Returns the series of the run, and the averages of a phase as figures;
+    /// [`None`] if the monitor panicked.
+    pub(crate) fn finish(self, phase: Option<&Range<u64>>) -> Option<Stats> {
         drop(self.asks);
-        figures(&self.thread.join().unwrap_or_default(), phase)
+        // The panic hook has reported a panic of the thread.
+        self.thread.join().ok().map(|samples| figures(&samples, phase))
     }
 }
 
@@ -255,9 +257,21 @@ mod tests {
             std::hint::spin_loop();
         }
         monitor.look();
-        let figures = monitor.finish(Some(&(start_ns..clock.now_ns())));
+        let figures = monitor.finish(Some(&(start_ns..clock.now_ns()))).unwrap();
         assert!(figures.value("target/cpu_share").unwrap() > 0.1);
         assert!(figures.value("target/memory_bytes").unwrap() > 1e6);
         assert!(figures.value("system/cpu_share").unwrap() > 0.0);
+    }
+
+    #[test]
+    fn a_monitor_that_panicked_has_no_figures() {
+        let (asks, receiver) = channel();
+        let panics = move || {
+            let _ = receiver.recv();
+            panic!("a look failed");
+        };
+        let monitor = Monitor { asks, thread: std::thread::spawn(panics) };
+        monitor.look();
+        assert!(monitor.finish(None).is_none());
     }
 }

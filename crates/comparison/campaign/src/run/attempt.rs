@@ -96,8 +96,14 @@ impl<'a> Attempt<'a> {
         let left = self.give_back(mark);
         self.record.warnings.append(&mut self.site.warnings);
         self.record.warnings.extend(left.iter().map(StepError::reason));
-        if let Ok(monitor) = monitor {
-            self.record.monitor = monitor.finish(self.measured.as_ref());
+        match monitor.map(|monitor| monitor.finish(self.measured.as_ref())) {
+            Ok(Some(seen)) => self.record.monitor = seen,
+            // Without its figures the run is not like the others.
+            Ok(None) if self.record.outcome == Outcome::Done => {
+                let reason = "the monitor panicked, which is a defect of this program".to_owned();
+                self.record.outcome = Outcome::Failed { reason };
+            }
+            Ok(None) | Err(_) => {}
         }
         self.add_space();
         self.record.elapsed_ns = self.now_ns();

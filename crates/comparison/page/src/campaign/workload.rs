@@ -206,9 +206,9 @@ pub(crate) fn latency_picture(
 
 /// Returns the table in which every value of a main figure is a link to its raw result.
 fn by_repetition(data: &Data, workload: &WorkloadRecord, main: &[(String, Better)]) -> Table {
-    let most = data.of_workload(workload).map(|run| run.repetition).max().unwrap_or(0);
+    let repetitions: BTreeSet<u32> = data.of_workload(workload).map(|run| run.repetition).collect();
     let mut columns = vec![Column::text("target"), Column::text("figure")];
-    columns.extend((1..=most).map(|number| Column::number(format!("run {number}"))));
+    columns.extend(repetitions.iter().map(|number| Column::number(format!("run {number}"))));
     let mut table =
         Table::new("Main figures by repetition. Each number leads to its raw result", columns);
     for (number, target) in data.targets() {
@@ -219,8 +219,8 @@ fn by_repetition(data: &Data, workload: &WorkloadRecord, main: &[(String, Better
             }
             let unit = Unit::of_figure(figure);
             let mut cells = vec![Cell::new(target.name.clone()), Cell::new(figure_title(figure))];
-            cells.extend((1..=most).map(|repetition| {
-                let value = values.iter().find(|value| value.run.repetition == repetition);
+            cells.extend(repetitions.iter().map(|repetition| {
+                let value = values.iter().find(|value| value.run.repetition == *repetition);
                 value.map_or_else(
                     || Cell::missing("none"),
                     |value| {

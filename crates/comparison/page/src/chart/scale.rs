@@ -76,11 +76,20 @@ impl Reach {
     }
 }
 
+/// The largest magnitude that an axis shows, and the inverse of the smallest one beside zero. The
+/// steps of an axis of others would not be numbers. No measurement comes near.
+const MAX_MAGNITUDE: f64 = 1e200;
+
+/// Returns whether an axis can show a value.
+fn is_shown(value: f64) -> bool {
+    value == 0.0 || (1.0 / MAX_MAGNITUDE..=MAX_MAGNITUDE).contains(&value.abs())
+}
+
 impl Placed {
     /// Places an axis for these values.
     pub(crate) fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Self {
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
-        for value in values.filter(|value| value.is_finite()) {
+        for value in values.filter(|value| is_shown(*value)) {
             if axis.kind == AxisKind::Logarithmic && value <= 0.0 {
                 continue;
             }
@@ -88,7 +97,9 @@ impl Placed {
             most = most.max(value);
         }
         if least > most {
-            (least, most) = (0.0, 1.0);
+            // There is nothing to show.
+            (least, most) =
+                if axis.kind == AxisKind::Logarithmic { (1.0, 10.0) } else { (0.0, 1.0) };
         }
         match &axis.kind {
             AxisKind::Linear => linear(axis, 0f64.min(least), most),
@@ -316,6 +327,23 @@ mod tests {
     fn labels(unit: Unit, kind: AxisKind, values: &[f64]) -> Vec<String> {
         let placed = Placed::new(&Axis::new("t", unit, kind), values.iter().copied());
         placed.ticks.into_iter().map(|(_, label)| label).collect()
+    }
+
+    #[test]
+    fn figures_of_any_size_have_an_axis() {
+        use AxisKind::{Linear, LinearFromLeast, Logarithmic};
+        let sizes = [f64::MAX, f64::MIN, 5e-324, 1e-310, 1e200, 1e-200, 1.0, 0.0, f64::NAN];
+        for unit in [Unit::Bytes, Unit::Share, Unit::Number, Unit::Nanoseconds] {
+            for kind in [Linear, LinearFromLeast, Logarithmic] {
+                for (one, other) in sizes.iter().flat_map(|one| sizes.map(|other| (*one, other))) {
+                    let axis = Axis::new("t", unit, kind.clone());
+                    let placed = Placed::new(&axis, [one, other].into_iter());
+                    assert!(placed.low < placed.high, "{axis:?} of {one:e} and {other:e}");
+                    let _ = (placed.place(one), placed.place(other));
+                    assert!(placed.ticks.len() < 20);
+                }
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::wire::{
     ReplyHead, SIMPLE_REPLY_BYTES, decode_block_descriptors, decode_block_status_context,
     decode_error_chunk, decode_reply_head,
 };
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Usual size of the buffer, and least free space for receiving, in bytes.
@@ -14,6 +15,9 @@ const MIN_ROOM_BYTES: usize = 64 << 10;
 
 /// Length in bytes of the longest chunk that holds no data of a read.
 const LONGEST_CHUNK_BYTES: usize = 1 << 20;
+
+/// Length in bytes of the parts, on average, in which the data of a read may come.
+const LEAST_PART_BYTES: usize = 512;
 
 /// A request that waits for its reply.
 #[derive(Debug)]
@@ -32,7 +36,8 @@ pub(super) struct Pending {
 #[derive(Debug, Default)]
 pub(super) struct Assembled {
     data: Vec<u8>,
-    filled_bytes: usize,
+    /// The parts of the data that have come: their ends by their starts.
+    parts: BTreeMap<usize, usize>,
     extents: Vec<BlockDescriptor>,
     error: ErrorCode,
 }
@@ -179,6 +184,9 @@ fn take_chunk(
         }
         ChunkKind::BLOCK_STATUS => {
             if Some(decode_block_status_context(body)?) == allocation_id {
+                if !assembled.extents.is_empty() {
+                    return Err(ClientError::Unexpected("extents twice"));
+                }
                 assembled.extents.extend(decode_block_descriptors(body)?);
             }
         }
@@ -188,7 +196,8 @@ fn take_chunk(
     if !is_last {
         return Ok(false);
     }
-    if assembled.error.is_none() && assembled.filled_bytes != request.data_bytes {
+    let filled_bytes: usize = assembled.parts.iter().map(|(start, end)| end - start).sum();
+    if assembled.error.is_none() && filled_bytes != request.data_bytes {
         return Err(ClientError::Unexpected("a read's data with gaps"));
     }
     let Assembled { data, extents, error, .. } = &**assembled;
@@ -224,7 +233,49 @@ impl Assembled {
             ChunkKind::OFFSET_DATA => place.copy_from_slice(rest),
             _ => place.fill(0),
         }
-        self.filled_bytes += length;
+        self.note_part(start..end, data_bytes)
+    }
+
+    /// Notes a part. A part that comes twice would hide that another one has not come.
+    fn note_part(&mut self, part: Range<usize>, data_bytes: usize) -> Result<(), ClientError> {
+        let before = self.parts.range(..part.end).next_back();
+        if part.is_empty() || before.is_some_and(|(_, end)| *end > part.start) {
+            return Err(ClientError::Unexpected("a part of a read's data twice"));
+        }
+        if self.parts.len() > data_bytes / LEAST_PART_BYTES {
+            return Err(ClientError::Unexpected("a read's data in too small parts"));
+        }
+        self.parts.insert(part.start, part.end);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::encode_offset_data_part;
+
+    /// Returns the outcome of a read of 8 KiB whose data comes in parts of 2 KiB at these places.
+    fn read(places: [u64; 4]) -> Result<usize, ClientError> {
+        let (data, mut incoming) = ([7; 2048], Incoming::new());
+        let pending = Pending { handle: 5, offset: 4096, data_bytes: 8192, assembled: None };
+        let (mut pending, mut free) = ([Some(pending)], Vec::new());
+        for (number, place) in places.into_iter().enumerate() {
+            let flags = if number == 3 { CHUNK_FLAG_DONE } else { 0 };
+            let head = encode_offset_data_part(0, 4096 + place, 2048, flags);
+            let chunk = [&head[..], &data].concat();
+            incoming.room()[..chunk.len()].copy_from_slice(&chunk);
+            incoming.received(chunk.len());
+        }
+        incoming.complete(&mut pending, &mut free, None, |done| assert_eq!(done.data, [7; 8192]))
+    }
+
+    #[test]
+    fn a_part_that_comes_twice_does_not_hide_one_that_has_not_come() {
+        assert_eq!(read([2048, 0, 6144, 4096]).unwrap(), 1);
+        for twice in [[0, 2048, 2048, 6144], [0, 2048, 4096, 4097], [0, 4096, 2047, 6144]] {
+            let refused = read(twice).unwrap_err().to_string();
+            assert!(refused.contains("twice"), "{refused}");
+        }
     }
 }

@@ -105,7 +105,14 @@ impl<'a> Transmission<'a> {
         if outcome.is_ok() {
             self.stream.close();
         }
-        let outcome = outcome.and(flushed.map_err(SessionError::LastFlush));
+        let outcome = match flushed {
+            // A loss of data matters more than the reason of the end, unless another process has
+            // the device by now.
+            Err(error) if !matches!(outcome, Err(SessionError::MayNotAnswer)) => {
+                Err(SessionError::LastFlush(error))
+            }
+            _ => outcome,
+        };
         (self.traffic, outcome.map(|()| self.end))
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct MemoryDevice {
     pub(crate) flushes: AtomicU64,
     pub(crate) immediate: AtomicU64,
     pub(crate) batches: AtomicU64,
+    /// `true` to let flushes fail.
+    pub(crate) fails_flushes: AtomicBool,
 }
 
 impl MemoryDevice {
@@ -60,6 +62,7 @@ impl MemoryDevice {
             flushes: AtomicU64::new(0),
             immediate: AtomicU64::new(0),
             batches: AtomicU64::new(0),
+            fails_flushes: AtomicBool::new(false),
         }
     }
 
@@ -171,6 +174,9 @@ impl MemoryDevice {
             }
             Operation::Flush => {
                 self.flushes.fetch_add(1, Ordering::Relaxed);
+                if self.fails_flushes.load(Ordering::Relaxed) {
+                    return Err(DeviceError::Io(io::Error::other("the disk has gone")));
+                }
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! latency must stay bounded.
 
 use crate::support::memory::MemoryDevice;
-use crate::support::raw::{negotiated, request};
+use crate::support::raw::{negotiated, read_simple_reply, request};
 use crate::support::{TestServer, bytes, eventually};
 use gemelo_base::StopFlag;
 use gemelo_base::random::Random;
@@ -10,7 +10,9 @@ use gemelo_device::Export;
 use gemelo_device::Memory;
 use gemelo_nbd::client::Submission;
 use gemelo_nbd::server::ServerConfig;
-use gemelo_nbd::wire::{Command, GREETING_BYTES, OptionCode, OptionHeader};
+use gemelo_nbd::wire::{
+    Command, ErrorCode, GREETING_BYTES, OptionCode, OptionHeader, REQUEST_BYTES,
+};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -201,6 +203,26 @@ fn withstand(
     assert!(max_bytes <= MEMORY_BYTES, "{name}: {max_bytes} bytes");
     // The remains of all attacks must disappear with the attackers.
     eventually("the attackers have gone", || server.server.connections(None) == 0);
+}
+
+/// The writes that it has not flushed are flushed, and a failure is told whatever it sent.
+#[test]
+fn the_last_flush_of_a_client_that_breaks_the_protocol_is_not_forgotten() {
+    let device = Arc::new(MemoryDevice::new(1 << 20));
+    let server = TestServer::of(Arc::clone(&device) as _);
+    for (last, count) in [(&[0; REQUEST_BYTES][..], 1), (&[], 2)] {
+        let mut stream = negotiated(&server);
+        stream.write_all(&request(Command::WRITE, 0, 0, 512)).unwrap();
+        stream.write_all(&[7; 512]).unwrap();
+        assert_eq!(read_simple_reply(&mut stream), ErrorCode::NONE);
+        device.fails_flushes.store(true, Ordering::Relaxed);
+        stream.write_all(last).unwrap();
+        drop(stream);
+        eventually("its connection has ended", || server.server.connections(None) == 0);
+        let warnings = server.heard.warnings();
+        let lost = |warning: &&String| warning.contains("data is lost");
+        assert_eq!(warnings.iter().filter(lost).count(), count, "{warnings:?}");
+    }
 }
 
 #[test]

@@ -263,6 +263,24 @@ mod tests {
         }
     }
 
+    /// It ends where a piece begins, where nothing is left to read but a hole.
+    #[test]
+    fn a_file_that_becomes_shorter_is_not_taken_for_one_with_a_hole() {
+        let file = tempfile::tempfile().unwrap();
+        let length = 2 * PIECE_BYTES as u64;
+        file.set_len(length).unwrap();
+        let memory = || Memory { bytes: parking_lot::Mutex::new(vec![0; length as usize]) };
+        let import = |file| {
+            let devices: [Arc<dyn BlockDevice>; 1] = [Arc::new(memory())];
+            let source = Source::File(file, length);
+            import(source, &devices, &Recorder::new(), &StopFlag::new())
+        };
+        assert_eq!(import(file.try_clone().unwrap()).unwrap().total_bytes, length);
+        file.set_len(length / 2).unwrap();
+        let ended = import(file);
+        assert!(matches!(ended, Err(TransferError::Outside { action: "read", .. })), "{ended:?}");
+    }
+
     /// A volume of ones with some unreadable blocks.
     struct Rotten {
         blocks: u64,

@@ -43,6 +43,7 @@ impl Rest {
                 let start =
                     if *has_holes { next_data(file, before, has_holes)? } else { Some(before) };
                 let Some(start) = start.filter(|start| start < length) else {
+                    check_length(file, *length)?;
                     *next = *length;
                     return Ok(None);
                 };
@@ -84,6 +85,16 @@ fn next_data(file: &File, from: u64, has_holes: &mut bool) -> io::Result<Option<
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Fails if a file has become shorter: its missing end is no hole.
+fn check_length(file: &File, length: u64) -> io::Result<()> {
+    let status = file.metadata()?;
+    if status.is_file() && status.len() < length {
+        let why = format!("the file has {} bytes now, and had {length}", status.len());
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+    }
+    Ok(())
 }
 
 /// Copies a source to the beginning of a volume, which must read as zeros, and flushes. Each of

@@ -109,11 +109,16 @@ fn lines(scan: &Scan, points: impl Fn(&BlockSize) -> Vec<(f64, f64)>) -> Vec<Lin
     .collect()
 }
 
+/// Returns a sum of counts by which shares can be taken. Those of a file may be of any size.
+fn sum<'a>(counts: impl Iterator<Item = &'a u64>) -> f64 {
+    counts.map(|count| *count as f64).sum::<f64>().max(1.0)
+}
+
 pub(super) fn entropy(scan: &Scan, id: &str) -> Option<Picture> {
     let bins = |size: &BlockSize| -> Vec<(f64, f64)> {
         let Some(nature) = &size.nature else { return Vec::new() };
         let width = 8.0 / nature.entropy_histogram.len().max(1) as f64;
-        let total = nature.entropy_histogram.iter().sum::<u64>().max(1) as f64;
+        let total = sum(nature.entropy_histogram.iter());
         let bin = |(n, count): (usize, &u64)| ((n as f64 + 0.5) * width, *count as f64 / total);
         nature.entropy_histogram.iter().enumerate().map(bin).collect()
     };
@@ -126,7 +131,7 @@ pub(super) fn entropy(scan: &Scan, id: &str) -> Option<Picture> {
 pub(super) fn distances(scan: &Scan, id: &str) -> Option<Picture> {
     let bins = |size: &BlockSize| -> Vec<(f64, f64)> {
         let Some(locality) = &size.locality else { return Vec::new() };
-        let total = locality.histogram.iter().map(|[_, count]| count).sum::<u64>().max(1) as f64;
+        let total = sum(locality.histogram.iter().map(|[_, count]| count));
         let bin = |[distance, count]: &[u64; 2]| (*distance as f64, *count as f64 / total);
         locality.histogram.iter().map(bin).collect()
     };

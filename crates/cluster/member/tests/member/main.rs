@@ -1,4 +1,4 @@
-//! The disks and the tenure of a member over the simulated store.
+//! The disks and the lease of a member over the simulated store.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,6 +6,8 @@
     clippy::panic,
     reason = "a test fails by panicking"
 )]
+
+mod serving;
 
 use gemelo_base::random::Random;
 use gemelo_base::{Classified, Clock, FailureKind};
@@ -386,112 +388,4 @@ fn reads_are_repeated() {
     let failed = (0..100).filter(|_| disk.read_at(0, &mut buffer).is_err()).count();
     assert!(failed < 10, "{failed} of 100");
     assert_eq!(&buffer, b"bytes");
-}
-
-#[test]
-fn a_lease_that_is_over_ends_syncs_and_another_host_takes_the_member() {
-    let domain = Domain::new(1);
-    let host = domain.host();
-    let service = host.take().unwrap();
-    let disk = data(&service);
-    disk.write_at(0, b"bytes").unwrap();
-    service.renew();
-    let other = domain.host();
-    let refused = other.take().err().unwrap();
-    assert!(matches!(refused, MemberError::Domain(DomainError::InUse { .. })));
-    domain.pass_lease();
-    assert!(disk.sync().unwrap_err().to_string().contains("lease"));
-    let taken = other.take().unwrap();
-    assert_eq!(taken.epoch(), 2);
-    // The lease cannot be prolonged any more, and the release does not harm the new holder.
-    service.renew();
-    assert_eq!(service.lease_state().check(), Err(Ended::LeaseOver));
-    assert!(service.release().is_err());
-    let look = domain.host().domain.look("one").unwrap();
-    assert_eq!(look.holder.unwrap().instance, other.client.instance());
-    data(&taken).sync().unwrap();
-}
-
-#[test]
-fn a_member_that_is_handed_over_is_free_at_once() {
-    let domain = Domain::new(1);
-    let host = domain.host();
-    let service = host.take().unwrap();
-    let disk = data(&service);
-    disk.write_at(0, b"bytes").unwrap();
-    service.release().unwrap();
-    assert!(disk.write_at(0, b"late").is_err());
-    let other = domain.host().take().unwrap();
-    let mut buffer = [0; 5];
-    data(&other).read_at(0, &mut buffer).unwrap();
-    assert_eq!(&buffer, b"bytes");
-    // It was not fenced: it may serve again.
-    drop(other);
-    host.take().unwrap();
-}
-
-#[test]
-fn an_inspection_writes_nothing_and_notices_a_take_over() {
-    let domain = Domain::new(1);
-    let host = domain.host();
-    let other = domain.host();
-    assert!(matches!(host.domain.inspect("one"), Err(MemberError::NoPool { .. })));
-    let service = host.take().unwrap();
-    service.disks().metadata.write_at(0, b"bytes").unwrap();
-    assert!(matches!(
-        other.domain.inspect("one"),
-        Err(MemberError::Domain(DomainError::InUse { .. }))
-    ));
-    service.release().unwrap();
-    let inspection = other.domain.inspect("one").unwrap();
-    let disks = inspection.disks();
-    let mut buffer = [0; 5];
-    disks.metadata.read_at(0, &mut buffer).unwrap();
-    assert_eq!(&buffer, b"bytes");
-    let refused = disks.metadata.write_at(0, b"other").unwrap_err();
-    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-    inspection.check().unwrap();
-    // Somebody takes the member and gives it back: what was read may be of both times.
-    host.take().unwrap().release().unwrap();
-    assert!(matches!(inspection.check(), Err(MemberError::Taken)));
-}
-
-#[test]
-fn values_and_objects_go_with_the_removal() {
-    let domain = Domain::new(1);
-    let host = domain.host();
-    let service = host.take().unwrap();
-    service.set_value("settings", b"text").unwrap();
-    let member = service.member();
-    assert_eq!(host.domain.value(member, "settings").unwrap().unwrap(), b"text");
-    service.disks().metadata.write_at(0, b"bytes").unwrap();
-    data(&service).write_at(3 * OBJECT, b"bytes").unwrap();
-    assert!(service.has_pool().unwrap());
-    service.clear().unwrap();
-    assert!(!service.has_pool().unwrap());
-    assert!(host.client.list("data.").unwrap().is_empty());
-    assert!(host.client.list("meta.").unwrap().is_empty());
-}
-
-#[test]
-fn a_creation_that_was_interrupted_is_completed_with_the_same_key() {
-    let world = World::new(1, Faults::NONE);
-    let new = |block_bytes| NewDomain {
-        block_bytes,
-        depth: 2,
-        fingerprint: FingerprintKind::Blake3,
-        data_pool: Some("data".into()),
-    };
-    let client = world.client();
-    // The last of the calls, which completes the domain, is not made.
-    let dies = world.client();
-    world.kill_at(&dies.instance(), world.now_ns() + 1_500_000);
-    assert!(new(4096).create_in(&dies).is_err());
-    assert!(new(8192).create_in(&client).is_err(), "with other settings");
-    new(4096).create_in(&client).unwrap();
-    assert!(new(4096).create_in(&client).is_err(), "it exists");
-    let objects = Arc::new(client);
-    let domain = DomainClient::new(objects.clone(), objects).unwrap();
-    assert_eq!(domain.config().fingerprint_id, domain.shared().fingerprint_id());
-    assert_eq!(domain.shared().data_pool.as_deref(), Some("data"));
 }
