@@ -17,7 +17,8 @@ use gemelo_job::choice;
 use gemelo_place::{PlaceError, PoolDisks, PoolPlace};
 use gemelo_serve::{PoolRequest, Purpose, Reply, RequestFailure, Settings, mark_damaged};
 use gemelo_volume::{
-    LossChoice, RepairOptions, RepairOutlook, RepairPlan, VolumeError, repair, repair_outlook,
+    LossChoice, RepairOptions, RepairOutlook, RepairPlan, VolumeError, repair_outlook_within,
+    repair_within,
 };
 
 /// Below this, a large pool would be read a thousand times.
@@ -81,7 +82,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             }
             let choice = arguments.choose(&checked.outlook, context)?;
             let options = RepairOptions { data: arguments.data, choice };
-            let plan = repair(&disks, options, &*context.monitor, &context.stop);
+            let plan =
+                repair_within(memory_bytes, &disks, options, &*context.monitor, &context.stop);
             checked.repaired = Some(plan.map_err(of_engine)?);
             drop(disks);
             held.release().map_err(about)?;
@@ -128,7 +130,7 @@ impl Checked {
         let report = check_within(memory_bytes, disks, CheckOptions { data }, monitor, stop)?;
         let outlook = match report.is_clean() {
             true => RepairOutlook::default(),
-            false => repair_outlook(disks, data, monitor, stop)?,
+            false => repair_outlook_within(memory_bytes, disks, data, monitor, stop)?,
         };
         Ok(Self { report, outlook, repaired: None })
     }
