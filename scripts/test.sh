@@ -9,6 +9,23 @@ target="${CARGO_TARGET_DIR:-target}"
 export CARGO_INCREMENTAL="${CARGO_INCREMENTAL:-0}"
 mkdir -p "$target"
 
+# Tests that were killed leave mounts behind, and while one of these has lost its server, mkfs.btrfs
+# refuses every device.
+remove_dead_mounts() {
+    local directory device
+    { findmnt --raw --noheadings --types fuse --output TARGET || true; } |
+        while read -r directory; do
+            [[ "$directory" == "${TMPDIR:-/tmp}"/gemelo-*/fuse-* ]] || continue
+            ! stat "$directory" >/dev/null 2>&1 || continue
+            umount --lazy "${directory%/*}/mnt" 2>/dev/null || true
+            losetup --list --noheadings --raw --output NAME,BACK-FILE |
+                awk -v of="$directory/" 'index($2, of) == 1 { print $1 }' |
+                while read -r device; do losetup --detach "$device"; done
+            umount --lazy "$directory"
+        done
+}
+[ "$(id -u)" -ne 0 ] || remove_dead_mounts
+
 if ! cargo nextest --version >/dev/null 2>&1; then
     exec make --no-print-directory lint units doctests licences
 fi

@@ -166,27 +166,7 @@ fn take_over_again_and_again(backend: BackendKind) {
     assert!(lost > 0 || rounds(40) < 10, "no host was lost");
 }
 
-#[test]
-fn what_was_flushed_survives_every_take_over_of_log() {
-    take_over_again_and_again(BackendKind::Log);
-}
-
-#[test]
-fn what_was_flushed_survives_every_take_over_of_ram() {
-    take_over_again_and_again(BackendKind::Ram);
-}
-
-#[test]
-fn what_was_flushed_survives_every_take_over_of_table() {
-    take_over_again_and_again(BackendKind::Table);
-}
-
-#[test]
-fn what_was_flushed_survives_every_take_over_of_btree() {
-    take_over_again_and_again(BackendKind::BTree);
-}
-
-#[test]
-fn what_was_flushed_survives_every_take_over_of_compact() {
-    take_over_again_and_again(BackendKind::Compact);
-}
+gemelo_format::test_each_backend!(
+    what_was_flushed_survives_every_take_over,
+    take_over_again_and_again
+);

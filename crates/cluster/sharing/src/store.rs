@@ -7,8 +7,8 @@ use crate::shared::Shared;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_format::{Fingerprint, FormatError, Pbn};
 use gemelo_store::{
-    ContentComparison, ContentRead, ContentWrite, EachPbn, FreeVeto, ReadCache, Store, StoreRoom,
-    StoreSetUp, VetoedStore, compare_by_reading,
+    ContentComparison, ContentRead, ContentWrite, EachPbn, FreeVeto, LentContent, ReadCache, Store,
+    StoreRoom, StoreSetUp, VetoedStore, compare_by_reading,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -170,6 +170,10 @@ impl Store for SharedStore {
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
         self.read_by(reads, |list| self.below.read_medium(list), None);
+    }
+
+    fn lend(&self, _: &[Pbn]) -> Vec<(usize, LentContent)> {
+        Vec::new()
     }
 
     /// A borrowed block is written only to heal it, by its own content.

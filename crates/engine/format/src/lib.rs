@@ -11,6 +11,7 @@ mod codec;
 mod commit;
 mod counts;
 mod disks;
+mod each_backend;
 mod error;
 mod fingerprint;
 mod hash_many;

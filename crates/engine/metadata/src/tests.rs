@@ -108,30 +108,7 @@ fn conform_to(mut pair: Pair) {
     }
 }
 
-#[test]
-fn log_conforms() {
-    conform(BackendKind::Log);
-}
-
-#[test]
-fn ram_conforms() {
-    conform(BackendKind::Ram);
-}
-
-#[test]
-fn table_conforms() {
-    conform(BackendKind::Table);
-}
-
-#[test]
-fn btree_conforms() {
-    conform(BackendKind::BTree);
-}
-
-#[test]
-fn compact_conforms() {
-    conform(BackendKind::Compact);
-}
+gemelo_format::test_each_backend!(conforms_to_the_model, conform);
 
 #[test]
 fn compact_conforms_where_pbns_have_more_than_32_bits() {

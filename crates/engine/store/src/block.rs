@@ -2,8 +2,8 @@
 
 use crate::preallocated::Preallocated;
 use crate::{
-    ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
-    write_blocks,
+    ContentComparison, ContentRead, ContentWrite, LentContent, Store, StoreRoom, StoreSetUp,
+    compare_by_reading, write_blocks,
 };
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{DiskRole, FormatError, Pbn, Superblock, data_header, is_data_store};
@@ -193,6 +193,10 @@ impl Store for BlockStore {
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
         self.read_by(reads, |list| self.disk.read_medium(list));
+    }
+
+    fn lend(&self, _: &[Pbn]) -> Vec<(usize, LentContent)> {
+        Vec::new()
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {

@@ -167,10 +167,8 @@ pub trait Store: StoreSetUp + StoreRoom {
 
     /// Returns contents of a list that are in memory, with their places in it, in order. They stay
     /// as they are as long as somebody has them, and their memory is not used otherwise meanwhile.
-    /// A store that has none in memory returns none.
-    fn lend(&self, _pbns: &[Pbn]) -> Vec<(usize, LentContent)> {
-        Vec::new()
-    }
+    /// A store that has none in memory returns none. A packed store asks this of the store below.
+    fn lend(&self, pbns: &[Pbn]) -> Vec<(usize, LentContent)>;
 
     /// Writes whole contents.
     fn write(&self, writes: &mut [ContentWrite<'_>]);

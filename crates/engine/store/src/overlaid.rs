@@ -2,7 +2,8 @@
 
 use crate::request::read_below;
 use crate::{
-    ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
+    ContentComparison, ContentRead, ContentWrite, LentContent, Store, StoreRoom, StoreSetUp,
+    compare_by_reading,
 };
 use gemelo_format::{FormatError, Pbn};
 use std::collections::HashMap;
@@ -110,6 +111,10 @@ impl Store for OverlaidStore {
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
         self.read_by(reads, |list| self.below.read_medium(list));
+    }
+
+    fn lend(&self, _: &[Pbn]) -> Vec<(usize, LentContent)> {
+        Vec::new()
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {

@@ -13,8 +13,8 @@ use gemelo_domain::{
 use gemelo_format::{Fingerprint, FingerprintKind, FormatError};
 use gemelo_objects::simulated::{Client, Faults, World};
 use gemelo_store::{
-    ContentComparison, ContentRead, ContentWrite, FreeVeto as _, StoreRoom, StoreSetUp,
-    VetoedStore, compare_by_reading,
+    ContentComparison, ContentRead, ContentWrite, FreeVeto as _, LentContent, StoreRoom,
+    StoreSetUp, VetoedStore, compare_by_reading,
 };
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -133,6 +133,10 @@ impl Store for OwnStore {
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {
         reads.iter_mut().for_each(|read| read.buffer.fill(byte(read.pbn)));
+    }
+
+    fn lend(&self, _: &[Pbn]) -> Vec<(usize, LentContent)> {
+        Vec::new()
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {

@@ -86,30 +86,7 @@ fn run_seeds(backend: BackendKind) {
     assert!(rounds < SEEDS || is_busy, "{tally:?}");
 }
 
-#[test]
-fn what_was_flushed_is_read_back_and_nothing_leaks_with_log() {
-    run_seeds(BackendKind::Log);
-}
-
-#[test]
-fn what_was_flushed_is_read_back_and_nothing_leaks_with_ram() {
-    run_seeds(BackendKind::Ram);
-}
-
-#[test]
-fn what_was_flushed_is_read_back_and_nothing_leaks_with_table() {
-    run_seeds(BackendKind::Table);
-}
-
-#[test]
-fn what_was_flushed_is_read_back_and_nothing_leaks_with_btree() {
-    run_seeds(BackendKind::BTree);
-}
-
-#[test]
-fn what_was_flushed_is_read_back_and_nothing_leaks_with_compact() {
-    run_seeds(BackendKind::Compact);
-}
+gemelo_format::test_each_backend!(what_was_flushed_is_read_back_and_nothing_leaks, run_seeds);
 
 fn run(seed: u64, backend: BackendKind, tally: &Tally) {
     let world = World::new(seed, Faults::NONE);

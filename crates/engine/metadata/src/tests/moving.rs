@@ -177,30 +177,7 @@ fn moves_from(from: BackendKind) {
     BackendKind::ALL.into_iter().filter(|to| *to != from).for_each(|to| moves(from, to));
 }
 
-#[test]
-fn log_moves_to_all_others() {
-    moves_from(BackendKind::Log);
-}
-
-#[test]
-fn ram_moves_to_all_others() {
-    moves_from(BackendKind::Ram);
-}
-
-#[test]
-fn table_moves_to_all_others() {
-    moves_from(BackendKind::Table);
-}
-
-#[test]
-fn btree_moves_to_all_others() {
-    moves_from(BackendKind::BTree);
-}
-
-#[test]
-fn compact_moves_to_all_others() {
-    moves_from(BackendKind::Compact);
-}
+gemelo_format::test_each_backend!(moves_to_all_others, moves_from);
 
 #[test]
 fn a_move_that_is_given_up_leaves_the_old_backend_and_no_slot() {

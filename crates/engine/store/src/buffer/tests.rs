@@ -149,6 +149,10 @@ impl Store for TestStore {
         }
     }
 
+    fn lend(&self, _: &[Pbn]) -> Vec<(usize, LentContent)> {
+        Vec::new()
+    }
+
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
         let pbns: Vec<u64> = writes.iter().map(|write| write.pbn.number()).collect();
         let mut below = self.below.lock();

@@ -19,8 +19,8 @@ pub use packer::{FreeBlocks, NotPlaced, Packer};
 pub use reads::PackedReader;
 
 use crate::{
-    ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
-    write_blocks,
+    ContentComparison, ContentRead, ContentWrite, LentContent, Store, StoreRoom, StoreSetUp,
+    compare_by_reading, write_blocks,
 };
 use gemelo_base::locks::Mutex;
 use gemelo_format::{Compression, FormatError, PackedPlace, Pbn, PoolSeed, Superblock};
@@ -242,6 +242,10 @@ impl Store for PackedStore {
 
     fn read_medium(&self, reads: &mut [ContentRead<'_>]) {
         self.reader.read_by(reads, |list| self.below.read_medium(list));
+    }
+
+    fn lend(&self, _: &[Pbn]) -> Vec<(usize, LentContent)> {
+        Vec::new()
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {

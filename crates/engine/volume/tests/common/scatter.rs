@@ -4,7 +4,8 @@
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{DiskRole, FormatError, Pbn, Superblock};
 use gemelo_store::{
-    ContentComparison, ContentRead, ContentWrite, Store, StoreRoom, StoreSetUp, compare_by_reading,
+    ContentComparison, ContentRead, ContentWrite, LentContent, Store, StoreRoom, StoreSetUp,
+    compare_by_reading,
 };
 use std::io;
 use std::sync::Arc;
@@ -131,6 +132,10 @@ impl Store for ScatterStore {
             read.buffer.copy_from_slice(&content[read.within..][..read.buffer.len()]);
             read.outcome = done.outcome;
         }
+    }
+
+    fn lend(&self, _: &[Pbn]) -> Vec<(usize, LentContent)> {
+        Vec::new()
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {

@@ -150,25 +150,7 @@ fn bursts(backend: BackendKind) {
     }
 }
 
-#[test]
-fn no_burst_in_the_metadata_of_log_loses_what_was_flushed() {
-    bursts(BackendKind::Log);
-}
-
-#[test]
-fn no_burst_in_the_metadata_of_ram_loses_what_was_flushed() {
-    bursts(BackendKind::Ram);
-}
-
-#[test]
-fn no_burst_in_the_metadata_of_table_loses_what_was_flushed() {
-    bursts(BackendKind::Table);
-}
-
-#[test]
-fn no_burst_in_the_metadata_of_btree_loses_what_was_flushed() {
-    bursts(BackendKind::BTree);
-}
+gemelo_format::test_each_backend!(no_burst_in_the_metadata_loses_what_was_flushed, bursts);
 
 /// The bytes of the disks at which the pool's own heads are: of the superblock, and of the header
 /// of the data store.
@@ -215,9 +197,4 @@ fn a_pool_without_all_heads_of_a_disk_is_damaged_and_not_absent() {
         [DATA, METADATA].into_iter().for_each(|which| without(which, &mut images));
         assert_eq!(kinds(&images), [FailureKind::BadInput; 3], "{backend:?}, neither");
     }
-}
-
-#[test]
-fn no_burst_in_the_metadata_of_compact_loses_what_was_flushed() {
-    bursts(BackendKind::Compact);
 }

@@ -124,30 +124,11 @@ fn crash_again_and_again(options: &PoolOptions, open_store: OpenStore, most: u64
     [cleaned, recompressed]
 }
 
-#[test]
-fn what_was_flushed_survives_every_crash_of_log() {
-    crash_again_and_again(&pool_of(BackendKind::Log), BlockStore::open, ROUNDS);
+fn crash_with(backend: BackendKind) {
+    crash_again_and_again(&pool_of(backend), BlockStore::open, ROUNDS);
 }
 
-#[test]
-fn what_was_flushed_survives_every_crash_of_ram() {
-    crash_again_and_again(&pool_of(BackendKind::Ram), BlockStore::open, ROUNDS);
-}
-
-#[test]
-fn what_was_flushed_survives_every_crash_of_table() {
-    crash_again_and_again(&pool_of(BackendKind::Table), BlockStore::open, ROUNDS);
-}
-
-#[test]
-fn what_was_flushed_survives_every_crash_of_btree() {
-    crash_again_and_again(&pool_of(BackendKind::BTree), BlockStore::open, ROUNDS);
-}
-
-#[test]
-fn what_was_flushed_survives_every_crash_of_compact() {
-    crash_again_and_again(&pool_of(BackendKind::Compact), BlockStore::open, ROUNDS);
-}
+gemelo_format::test_each_backend!(what_was_flushed_survives_every_crash, crash_with);
 
 /// Words of maps with PBNs of 36 bits and checksums of 28.
 #[test]

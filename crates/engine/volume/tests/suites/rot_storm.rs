@@ -422,27 +422,4 @@ fn a_content_is_known_to_be_lost_when_its_second_part_is_written() {
     }
 }
 
-#[test]
-fn rot_in_a_pool_at_work_on_log_gives_no_wrong_content() {
-    rot(BackendKind::Log);
-}
-
-#[test]
-fn rot_in_a_pool_at_work_on_ram_gives_no_wrong_content() {
-    rot(BackendKind::Ram);
-}
-
-#[test]
-fn rot_in_a_pool_at_work_on_table_gives_no_wrong_content() {
-    rot(BackendKind::Table);
-}
-
-#[test]
-fn rot_in_a_pool_at_work_on_btree_gives_no_wrong_content() {
-    rot(BackendKind::BTree);
-}
-
-#[test]
-fn rot_in_a_pool_at_work_on_compact_gives_no_wrong_content() {
-    rot(BackendKind::Compact);
-}
+gemelo_format::test_each_backend!(rot_in_a_pool_at_work_gives_no_wrong_content, rot);

@@ -229,27 +229,4 @@ fn weather(backend: BackendKind) {
     eprintln!("{backend:?}: {points} power cuts");
 }
 
-#[test]
-fn threads_on_log_lose_and_mix_nothing() {
-    weather(BackendKind::Log);
-}
-
-#[test]
-fn threads_on_ram_lose_and_mix_nothing() {
-    weather(BackendKind::Ram);
-}
-
-#[test]
-fn threads_on_table_lose_and_mix_nothing() {
-    weather(BackendKind::Table);
-}
-
-#[test]
-fn threads_on_btree_lose_and_mix_nothing() {
-    weather(BackendKind::BTree);
-}
-
-#[test]
-fn threads_on_compact_lose_and_mix_nothing() {
-    weather(BackendKind::Compact);
-}
+gemelo_format::test_each_backend!(threads_lose_and_mix_nothing, weather);

@@ -271,7 +271,6 @@ impl Arguments {
         let settings = self.settings(place)?;
         settings.fit(gemelo_base::memory::of_machine())?;
         Ok(ServeOptions {
-            // Each protocol of clients is a line here.
             front_ends: self.front_ends()?,
             volumes: self.volume.clone(),
             tuning: Tuning { read_only: self.read_only, ..settings.tuning() },
@@ -282,6 +281,7 @@ impl Arguments {
         })
     }
 
+    /// The protocols of clients, each with its options.
     fn front_ends(&self) -> anyhow::Result<Vec<Box<dyn FrontEnd>>> {
         let mut front_ends: Vec<Box<dyn FrontEnd>> = vec![Box::new(self.nbd()?)];
         front_ends.extend(self.vhost().map(|vhost| Box::new(vhost) as Box<dyn FrontEnd>));

@@ -55,14 +55,15 @@ fn a_job_file_runs_its_jobs_in_order_on_the_same_files() {
 #[test]
 fn memory_is_told_for_each_job() {
     let directory = tempfile::tempdir().unwrap();
-    let text = "target = 'null:'\nfile-size = '256m'\n[[job]]\nname = 'large'\nblock-size = '1m'\nprocesses = 64\n\
+    let text = "target = 'null:'\nfile-size = '256m'\n[[job]]\nname = 'large'\nblock-size = '1m'\nprocesses = 256\n\
                 [[job]]\nname = 'small'\n";
     fs::write(directory.path().join("job.toml"), text).unwrap();
     let ran = run(directory.path(), "bench DIR/job.toml --json DIR/result.json");
     assert_eq!(ran.status, 0, "{}", ran.err);
     let result = json(&directory.path().join("result.json"));
     let peak = |job: usize| result["result"][job]["usage"]["peak_memory_bytes"].as_u64().unwrap();
-    assert!(peak(0) > 64 << 20 && peak(1) < 48 << 20, "{} and {} bytes", peak(0), peak(1));
+    // The allocator keeps some of what the first job has freed: up to 2 MiB in each of its arenas.
+    assert!(peak(0) > 128 << 20 && peak(1) < peak(0) / 2, "{} and {} bytes", peak(0), peak(1));
 }
 
 #[test]

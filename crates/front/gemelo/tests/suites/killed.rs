@@ -112,30 +112,16 @@ fn survives_kills(backend: BackendKind, kills: u64) {
     assert!(doubtful > 0 && lost > 0, "kills came between writes and flushes: {doubtful}, {lost}");
 }
 
-#[test]
-fn what_was_flushed_survives_kills_with_the_log_backend() {
-    survives_kills(BackendKind::Log, setting("GEMELO_KILLS", KILLS));
+fn kill_with(backend: BackendKind) {
+    let part = match backend {
+        BackendKind::Log => 1,
+        BackendKind::Ram => 3,
+        BackendKind::Table | BackendKind::BTree | BackendKind::Compact => 2,
+    };
+    survives_kills(backend, setting("GEMELO_KILLS", KILLS) / part);
 }
 
-#[test]
-fn what_was_flushed_survives_kills_with_the_ram_backend() {
-    survives_kills(BackendKind::Ram, setting("GEMELO_KILLS", KILLS) / 3);
-}
-
-#[test]
-fn what_was_flushed_survives_kills_with_the_table_backend() {
-    survives_kills(BackendKind::Table, setting("GEMELO_KILLS", KILLS) / 2);
-}
-
-#[test]
-fn what_was_flushed_survives_kills_with_the_btree_backend() {
-    survives_kills(BackendKind::BTree, setting("GEMELO_KILLS", KILLS) / 2);
-}
-
-#[test]
-fn what_was_flushed_survives_kills_with_the_compact_backend() {
-    survives_kills(BackendKind::Compact, setting("GEMELO_KILLS", KILLS) / 2);
-}
+gemelo_format::test_each_backend!(what_was_flushed_survives_kills, kill_with);
 
 /// fio writes one half of a volume to the end and flushes it, then the other until the server is
 /// killed. After a restart fio finds every block of the first half as it wrote it.
