@@ -32,8 +32,8 @@ pub(crate) struct Arguments {
     /// Read all contents and compare them with their checksums and fingerprints
     #[arg(long)]
     pub(super) data: bool,
-    /// Memory for what is compared at once, without a bit for each block; less reads the metadata
-    /// more often. A served pool is checked in memory of its server [default: 256m]
+    /// Memory for what is compared or repaired at once, without two bits for each block; less reads
+    /// the metadata more often. A served pool is checked in memory of its server [default: 256m]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
     /// Rebuild the metadata, and mark lost contents, so that the pool can be used again
