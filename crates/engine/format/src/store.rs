@@ -19,7 +19,7 @@ pub const BUCKET_ENTRIES: usize = (PAGE_BYTES - NODE_HEADER_BYTES) / 8;
 pub const MAX_LEVELS: u8 = 6;
 
 /// The slot and the checksum of a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NodeRef {
     /// The slot of the page.
     pub slot: Slot,

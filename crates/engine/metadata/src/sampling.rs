@@ -20,6 +20,9 @@ impl IndexSampling {
     /// Every content.
     pub const ALL: Self = Self { bits: 0 };
 
+    /// As few as can be chosen.
+    pub const LEAST: Self = Self { bits: MAX_RATE.ilog2() };
+
     /// One content in `rate`, a power of two from 1 to 1024. `None` for another number.
     #[must_use]
     pub const fn one_in(rate: u32) -> Option<Self> {

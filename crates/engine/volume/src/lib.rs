@@ -33,6 +33,6 @@ pub use pool::{
     ChosenBackend, DamagedContent, FindEstimate, FullPool, LossChoice, NewPool, Pool,
     PoolDirectory, PoolOptions, PoolRemoval, PoolStat, RemovalStep, RenamedVolume, RepairCost,
     RepairOptions, RepairOutlook, RepairPlan, ScrubOptions, ScrubReport, Tuning, VolumeSummary,
-    record_damage, repair, repair_outlook,
+    record_damage, repair, repair_outlook, repair_outlook_within, repair_within,
 };
 pub use volume::Volume;

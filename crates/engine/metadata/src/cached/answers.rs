@@ -10,6 +10,7 @@ use gemelo_format::{
 };
 use std::collections::HashSet;
 use std::iter::Peekable;
+use std::ops::Range;
 
 /// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has
 /// to be read.
@@ -169,7 +170,10 @@ impl<L: Layout> Volumes for CachedBackend<L> {
 
 impl<L: Layout> Repair for CachedBackend<L> {
     fn is_record_lost(&self, pbn: Pbn) -> bool {
-        self.lost_fingerprints.iter().any(|lost| lost.contains(&pbn.number()))
+        let is_it = |(part, keys): &(Part, Range<u64>)| {
+            *part == Part::Fingerprints && keys.contains(&pbn.number())
+        };
+        self.lost.iter().any(is_it)
     }
 
     fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<MapEntry>) -> Result<()> {

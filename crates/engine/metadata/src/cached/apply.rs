@@ -49,7 +49,7 @@ impl<L: Layout> CachedBackend<L> {
             Change::Clone { source, volume, name, read_only, created_s } => {
                 let copy =
                     self.volume(*source)?.record.cloned(*volume, name, *read_only, *created_s);
-                if L::SHARES_MAPS && self.is_counting {
+                if L::SHARES_MAPS {
                     return self.share_map(*source, copy);
                 }
                 self.begin(copy)?;
@@ -215,8 +215,12 @@ impl<L: Layout> CachedBackend<L> {
         Ok(Before { word, copies, counts })
     }
 
-    /// The counts of blocks after they got these references.
+    /// The counts of blocks after they got these references. None change while they are not
+    /// counted.
     pub(super) fn counts_after(&self, gains: &Gains) -> Result<Vec<NewCount>> {
+        if !self.is_counting {
+            return Ok(Vec::new());
+        }
         gains.counts(&self.counts_of(&gains.pbns())?)
     }
 
@@ -270,7 +274,7 @@ impl<L: Layout> CachedBackend<L> {
 
     fn unmap(&mut self, id: VolumeId, first: Lbn, end: Lbn, freed: &mut Vec<Pbn>) -> Result<()> {
         self.volume(id)?;
-        if L::SHARES_MAPS && self.is_counting {
+        if L::SHARES_MAPS {
             return self.cut(id, first.0..end.0, freed);
         }
         let mut next = first;

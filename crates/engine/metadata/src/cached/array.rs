@@ -171,16 +171,19 @@ fn walk_node(
     let start = from.saturating_sub(first) / each;
     let children = || (start..FANOUT).filter_map(|at| Some((at, child(&page, at)?)));
     let mut read = Vec::new();
-    if level > 1 && visitor.reads_ahead() {
+    if visitor.reads_ahead() {
         let wanted = children().map(|(_, below)| below).filter(|below| visitor.wants(*below));
-        pages.fetch(wanted.collect());
-    } else if visitor.reads_ahead() && visitor.wants_values() {
-        read = pages.read_ahead(&children().map(|(_, leaf)| leaf).collect::<Vec<_>>());
+        if level > 1 {
+            pages.fetch(wanted.collect());
+        } else if visitor.wants_values() {
+            read = pages.read_ahead(&wanted.collect::<Vec<_>>());
+        }
     }
     let mut read = read.into_iter();
     for (place, below) in children() {
         let at = (below, level - 1, first + place * each);
-        let flow = walk_node(pages, at, read.next().flatten(), from, shape, visitor)?;
+        let ahead = if visitor.wants(below) { read.next().flatten() } else { None };
+        let flow = walk_node(pages, at, ahead, from, shape, visitor)?;
         if flow.is_break() {
             return Ok(flow);
         }

@@ -44,15 +44,6 @@ impl<V> ByPbn<V> {
         self.part_mut(part).insert(key, value);
     }
 
-    /// The value of a PBN, which is the default one if it had none.
-    pub(super) fn value_mut(&mut self, pbn: u64) -> &mut V
-    where
-        V: Default,
-    {
-        let (part, key) = split(pbn);
-        self.part_mut(part).entry(key).or_default()
-    }
-
     pub(super) fn remove(&mut self, pbn: u64) {
         let (part, key) = split(pbn);
         self.parts.get_mut(part).map(|part| part.remove(&key));
@@ -96,13 +87,9 @@ mod tests {
                     by_pbn.remove(pbn);
                     map.remove(&pbn);
                 }
-                1 => {
+                _ => {
                     by_pbn.insert(pbn, round);
                     map.insert(pbn, round);
-                }
-                _ => {
-                    *by_pbn.value_mut(pbn) += 1;
-                    *map.entry(pbn).or_default() += 1;
                 }
             }
             assert_eq!(by_pbn.get(pbn), map.get(&pbn));

@@ -65,6 +65,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             fresh: std::mem::take(&mut self.fresh),
             pbn_end: self.pbn_end(),
             physical: self.physical,
+            lost: self.lost.iter().map(|(part, keys)| (*part, keys.start)).collect(),
         }));
     }
 
@@ -89,6 +90,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             let maps = self.volumes.values_mut().map(|volume| &mut volume.map);
             maps.chain(&mut self.removed).for_each(|map| map.rebase(&merged.layers));
             self.version = merged.version.clone();
+            self.lost = Vec::new();
         }
         if let Some(index) = self.version.index.in_memory() {
             index.finish();

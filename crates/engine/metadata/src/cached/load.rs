@@ -1,7 +1,6 @@
-//! Reads a checkpoint. Usually only the pages that say which slots are in use are read. Salvage of
-//! a damaged pool reads all pages.
+//! Reads a checkpoint: only the pages that say which slots are in use, unless a damaged pool is
+//! salvaged ([`super::salvage`]).
 
-use super::by_pbn::ByPbn;
 use super::catch_up::Unread;
 use super::family::Place;
 use super::layout::{IndexState, Layout, StoredIndex, Visitor};
@@ -13,27 +12,15 @@ use crate::error::{MetadataError, Result};
 use crate::slots::SlotMap;
 use crate::{BackendContext, Damage, LoadOptions, NewMetadata};
 use gemelo_base::units::format_counted;
-use gemelo_format::{
-    Fingerprint, Identity, Lbn, MapEntry, NodeRef, Part, Pbn, PoolSeed, Root, Slot, StoreTable,
-    Tree, WordForm, read_chain,
-};
+use gemelo_format::{NodeRef, Part, PoolSeed, Root, Slot, StoreTable, Tree, read_chain};
 use parking_lot::Mutex;
-use std::collections::HashSet;
-use std::ops::{ControlFlow, Range};
-
-/// The most LBNs that one lost page may cost for them to be marked one by one: 256 GiB of blocks of
-/// 4 KiB.
-const MAX_LOST_BLOCKS: u64 = 1 << 26;
-
-/// Values by key, and ranges of keys whose values cannot be read.
-type Values = Vec<(u64, u128)>;
-type Lost = Vec<Range<u64>>;
+use std::ops::Range;
 
 /// The pages of maps, some of which share them.
 #[derive(Default)]
-struct MapPages {
+pub(super) struct MapPages {
     slots: SlotMap,
-    parents: Parents,
+    pub(super) parents: Parents,
 }
 
 impl MapPages {
@@ -49,16 +36,31 @@ impl MapPages {
 }
 
 /// Marks the slots of a tree as used.
-struct Claim<'c> {
+pub(super) struct Claim<'c> {
     pages: &'c Pages,
     /// The pages of all maps, if the tree is a map that shares them.
     maps: Option<&'c mut MapPages>,
-    what: String,
-    damage: &'c mut Damage,
+    /// `true` to read also leaves.
+    reads_leaves: bool,
+    /// The page that was visited last.
+    last: Option<NodeRef>,
+    /// Pages that cannot be read, and the keys that may be in them.
+    pub(super) lost: Vec<(NodeRef, Range<u64>)>,
+}
+
+impl<'c> Claim<'c> {
+    pub(super) const fn new(
+        pages: &'c Pages,
+        maps: Option<&'c mut MapPages>,
+        reads_leaves: bool,
+    ) -> Self {
+        Self { pages, maps, reads_leaves, last: None, lost: Vec::new() }
+    }
 }
 
 impl Visitor for Claim<'_> {
     fn node(&mut self, at: NodeRef) -> Result<bool> {
+        self.last = Some(at);
         match &mut self.maps {
             Some(maps) => maps.claim(self.pages, at),
             None => claim(self.pages, at.slot).map(|()| true),
@@ -66,7 +68,7 @@ impl Visitor for Claim<'_> {
     }
 
     fn wants_values(&self) -> bool {
-        false
+        self.reads_leaves
     }
 
     fn reads_ahead(&self) -> bool {
@@ -77,49 +79,18 @@ impl Visitor for Claim<'_> {
         self.maps.as_ref().is_none_or(|maps| !maps.slots.has(at.slot))
     }
 
-    fn lost(&mut self, _keys: Range<u64>, _error: MetadataError) -> Result<()> {
-        self.damage.lost.push(format!("a part of {}", self.what));
+    fn lost(&mut self, keys: Range<u64>, _error: MetadataError) -> Result<()> {
+        assert!(self.last.is_some(), "a page is visited before it is read");
+        self.lost.extend(self.last.map(|at| (at, keys)));
         Ok(())
     }
 }
 
-fn claim(pages: &Pages, slot: Slot) -> Result<()> {
+pub(super) fn claim(pages: &Pages, slot: Slot) -> Result<()> {
     if pages.claim(slot) {
         return Ok(());
     }
     Err(MetadataError::damaged(format!("slot {} is used twice", slot.number())))
-}
-
-/// Collects every value that can be read, and retires the pages that hold them.
-struct Salvage<'s> {
-    pages: &'s Pages,
-    /// The pages of all maps, if the tree is a map that shares them.
-    maps: Option<&'s mut MapPages>,
-    values: Values,
-    lost: Lost,
-}
-
-impl Visitor for Salvage<'_> {
-    fn node(&mut self, at: NodeRef) -> Result<bool> {
-        let is_new = match &mut self.maps {
-            Some(maps) => maps.claim(self.pages, at)?,
-            None => claim(self.pages, at.slot).map(|()| true)?,
-        };
-        if is_new {
-            self.pages.retire(at.slot);
-        }
-        Ok(true)
-    }
-
-    fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
-        self.values.push((key, value));
-        ControlFlow::Continue(())
-    }
-
-    fn lost(&mut self, keys: Range<u64>, _error: MetadataError) -> Result<()> {
-        self.lost.push(keys);
-        Ok(())
-    }
 }
 
 impl<L: Layout> CachedBackend<L> {
@@ -198,19 +169,27 @@ impl<L: Layout> CachedBackend<L> {
     fn claim_all(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
         let pages = &self.pages;
         let mut maps = MapPages::default();
-        let mut claim = |tree: &Tree, part: Part, what: String| {
+        let mut claim = |tree: &Tree, part: Part, what: &str| {
             let maps = (part == Part::Map && L::SHARES_MAPS).then_some(&mut maps);
-            let mut claim = Claim { pages, maps, what, damage: &mut *damage };
-            L::walk(pages, tree, part, 0, &mut claim)
+            let mut claim = Claim::new(pages, maps, false);
+            L::walk(pages, tree, part, 0, &mut claim)?;
+            let lost = claim.lost.iter().map(|_| format!("a part of {what}"));
+            damage.lost.extend(lost);
+            Ok::<_, MetadataError>(())
         };
         for volume in &table.volumes {
-            claim(&volume.map, Part::Map, format!("the map of volume '{}'", volume.record.name))?;
+            claim(&volume.map, Part::Map, &format!("the map of volume '{}'", volume.record.name))?;
         }
-        claim(&table.counts, Part::Counts, "the reference counts".into())?;
-        claim(&table.many, Part::Many, "the large reference counts".into())?;
-        claim(&table.fingerprints, Part::Fingerprints, "the fingerprints".into())?;
-        claim(&table.index, Part::Index, "the index".into())?;
+        claim(&table.counts, Part::Counts, "the reference counts")?;
+        claim(&table.many, Part::Many, "the large reference counts")?;
+        claim(&table.fingerprints, Part::Fingerprints, "the fingerprints")?;
+        claim(&table.index, Part::Index, "the index")?;
         self.parents = maps.parents;
+        self.take_version(table)
+    }
+
+    /// Takes the trees of a table that are no maps.
+    pub(super) fn take_version(&mut self, table: &StoreTable) -> Result<()> {
         let stored =
             StoredIndex { tree: table.index, buckets: table.buckets, entries: table.index_entries };
         self.version = Version {
@@ -221,130 +200,6 @@ impl<L: Layout> CachedBackend<L> {
         };
         if self.version.index.in_memory().is_some() {
             self.unread = Mutex::new(Unread::From(0));
-        }
-        Ok(())
-    }
-
-    /// Copies the whole state into the delta and layers, so that the next checkpoint writes it
-    /// anew. Maps and fingerprints are those that can be read; reference counts and the index are
-    /// computed from them.
-    ///
-    /// Maps share nothing any more, and volumes have no families.
-    fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
-        let mut maps = MapPages::default();
-        for volume in &table.volumes {
-            let shared = L::SHARES_MAPS.then_some(&mut maps);
-            let (values, lost) = self.read_all(&volume.map, Part::Map, shared)?;
-            let blocks = volume.record.size_bytes / self.block_bytes;
-            let id = volume.record.id;
-            let anew = self.volume_mut(id)?;
-            (anew.map, anew.place) = (MapState::default(), Place::default());
-            for (lbn, word) in values {
-                self.put_in_layer(id, Lbn(lbn), word as u64)?;
-            }
-            for keys in lost {
-                if keys.end.min(blocks).saturating_sub(keys.start) > MAX_LOST_BLOCKS {
-                    let what = format!("almost all of the map of volume '{}'", volume.record.name);
-                    return Err(MetadataError::damaged(what));
-                }
-                for lbn in keys.start..keys.end.min(blocks) {
-                    self.put_in_layer(id, Lbn(lbn), WordForm::DAMAGED)?;
-                }
-                damage.lost.push(format!("a part of the map of volume '{}'", volume.record.name));
-            }
-        }
-        let (values, lost) = self.read_all(&table.fingerprints, Part::Fingerprints, None)?;
-        damage.harmless.extend(lost.iter().map(|_| String::from("a part of the fingerprints")));
-        self.lost_fingerprints = lost;
-        for (pbn, bits) in values {
-            self.active.set_identity(pbn, Identity::from_bytes(bits.to_le_bytes()));
-        }
-        self.is_counting = false;
-        for (tree, part, what) in [
-            (&table.counts, Part::Counts, "reference counts"),
-            (&table.many, Part::Many, "large reference counts"),
-            (&table.index, Part::Index, "index"),
-        ] {
-            let (_, lost) = self.read_all(tree, part, None)?;
-            damage.harmless.extend(lost.iter().map(|_| format!("a part of the {what}")));
-        }
-        Ok(())
-    }
-
-    fn read_all(
-        &self,
-        tree: &Tree,
-        part: Part,
-        maps: Option<&mut MapPages>,
-    ) -> Result<(Values, Lost)> {
-        let mut salvage =
-            Salvage { pages: &self.pages, maps, values: Vec::new(), lost: Vec::new() };
-        L::walk(&self.pages, tree, part, 0, &mut salvage)?;
-        Ok((salvage.values, salvage.lost))
-    }
-
-    /// Ends the replay of the journal: counts the references of a pool that is salvaged.
-    pub(super) fn settle_all(&mut self) -> Result<()> {
-        if self.is_counting {
-            return Ok(());
-        }
-        self.is_counting = true;
-        self.count_again()?;
-        let identities = self.active.identities.pbns();
-        let unused: Vec<u64> = identities.filter(|pbn| !self.active.counts.has(*pbn)).collect();
-        unused.into_iter().for_each(|pbn| self.active.forget_identity(pbn));
-        Ok(())
-    }
-
-    /// Counts the references again from the words of the layers, which hold the whole state after
-    /// a salvage.
-    fn count_again(&mut self) -> Result<()> {
-        self.active.counts = ByPbn::default();
-        (self.references, self.physical) = (0, 0);
-        let (pbn_end, form) = (self.pbn_end(), self.words);
-        for volume in self.volumes.values_mut() {
-            (volume.mapped, volume.stored) = (0, 0);
-            for word in volume.map.open.iter().flat_map(|layer| layer.words.values()) {
-                volume.mapped += u64::from(*word != 0);
-                let Some(pbn) = form.pbn(*word) else { continue };
-                if pbn.number() >= pbn_end {
-                    return Err(MetadataError::damaged(format!(
-                        "a map refers to block {}, which is outside of the data store",
-                        pbn.number()
-                    )));
-                }
-                let count = self.active.counts.value_mut(pbn.number());
-                self.physical += u64::from(*count == 0);
-                volume.stored += 1;
-                *count = count.checked_add(1).ok_or(MetadataError::TooManyReferences)?;
-            }
-            self.references += volume.stored;
-        }
-        Ok(())
-    }
-
-    /// Restores fingerprints and marks lost contents in a pool that was salvaged.
-    pub(super) fn restore_all(
-        &mut self,
-        computed: &[(Pbn, Fingerprint)],
-        lost: &HashSet<MapEntry>,
-    ) -> Result<()> {
-        for (pbn, fingerprint) in computed {
-            self.active.set_identity(pbn.number(), Identity::of(*fingerprint));
-        }
-        let form = self.words;
-        let layers = self.volumes.values_mut().filter_map(|volume| volume.map.open.as_mut());
-        for word in layers.flat_map(|layer| layer.words.values_mut()) {
-            if lost.contains(&form.entry(*word)) {
-                *word = WordForm::DAMAGED;
-            }
-        }
-        self.count_again()?;
-        // A block without references must not be found by its fingerprint.
-        for pbn in lost.iter().filter_map(|place| place.pbn()) {
-            if !self.active.counts.has(pbn.number()) {
-                self.active.forget_identity(pbn.number());
-            }
         }
         Ok(())
     }

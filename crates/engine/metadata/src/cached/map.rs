@@ -174,6 +174,11 @@ impl<'m> MapView<'m> {
         Ok(children)
     }
 
+    /// Reads the pages of nodes in one list.
+    pub(super) fn fetch(self, nodes: &[MapNode]) {
+        self.pages.fetch(nodes.iter().filter_map(|node| node.page).collect());
+    }
+
     fn is_above_base(self, at: Position) -> bool {
         let Tree { root, height } = self.map.base;
         root.is_some() && at.number == 0 && at.level > height

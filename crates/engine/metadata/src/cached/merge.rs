@@ -91,13 +91,29 @@ fn merge_records<L: Layout>(
         sweep::<L>(pages, before, frozen, most)?;
     }
     let CountEdits { small, many } = CountEdits::new::<L>(pages, before, delta)?;
-    after.counts = L::merge(pages, &before.counts, Part::Counts, &mut small.into_iter())?;
-    after.many = L::merge(pages, &before.many, Part::Many, &mut many.into_iter())?;
+    let merge = |tree: &Tree, part: Part, edits: &mut dyn Iterator<Item = (u64, u128)>| {
+        if frozen.lost.is_empty() {
+            return L::merge(pages, tree, part, edits);
+        }
+        let all = replace_lost(frozen, part, edits);
+        L::merge(pages, tree, part, &mut all.into_iter())
+    };
+    after.counts = merge(&before.counts, Part::Counts, &mut small.into_iter())?;
+    after.many = merge(&before.many, Part::Many, &mut many.into_iter())?;
     let bits = |identity: &Identity| u128::from_le_bytes(identity.to_bytes());
     let mut identities = delta.identities.iter().map(|(pbn, found)| (pbn, bits(found)));
-    after.fingerprints =
-        L::merge(pages, &before.fingerprints, Part::Fingerprints, &mut identities)?;
+    after.fingerprints = merge(&before.fingerprints, Part::Fingerprints, &mut identities)?;
     Ok(after)
+}
+
+/// Adds an edit for each lost page, so that it is replaced. Such a page has no value.
+fn replace_lost(
+    frozen: &Frozen,
+    of: Part,
+    edits: &mut dyn Iterator<Item = (u64, u128)>,
+) -> BTreeMap<u64, u128> {
+    let lost = frozen.lost.iter().filter(|(part, _)| *part == of);
+    lost.map(|(_, key)| (*key, 0)).chain(edits).collect()
 }
 
 /// PBNs whose counts and fingerprints are read in lists.

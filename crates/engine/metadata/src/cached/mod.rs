@@ -35,6 +35,7 @@ mod pages;
 mod parents;
 mod prove;
 mod records;
+mod salvage;
 mod sharing;
 mod stale;
 mod table;
@@ -198,6 +199,8 @@ struct Frozen {
     pbn_end: u64,
     /// Blocks with references.
     physical: u64,
+    /// A key of each lost page, for trees that are no maps.
+    lost: Vec<(Part, u64)>,
 }
 
 /// A backend that keeps its metadata on disk in the layout `L`.
@@ -228,8 +231,9 @@ pub(super) struct CachedBackend<L: Layout> {
     /// Off while the journal of a damaged pool is replayed: counts are computed at its end, because
     /// a replay past a lost commit may share blocks that nothing refers to, and use blocks twice.
     is_counting: bool,
-    /// Ranges of PBNs whose fingerprints were lost. Only a salvaged pool has any.
-    lost_fingerprints: Vec<Range<u64>>,
+    /// Keys whose pages were lost, for trees that are no maps. The next checkpoint replaces the
+    /// pages. Only a salvaged pool has any.
+    lost: Vec<(Part, Range<u64>)>,
     /// The records that the index in memory has not been told of.
     unread: Mutex<Unread>,
     /// The contents that the index has. Those beside them are in `neighbours`.
@@ -273,7 +277,7 @@ impl<L: Layout> CachedBackend<L> {
             sealed: None,
             max_delta_bytes: cache_bytes / DELTA_SHARE,
             is_counting: true,
-            lost_fingerprints: Vec::new(),
+            lost: Vec::new(),
             unread: Mutex::new(Unread::Nothing),
             sampling,
             neighbours: Mutex::new(Neighbours::new(cache_bytes / NEIGHBOURS_SHARE)),

@@ -7,10 +7,11 @@ use crate::error::{MetadataError, Result};
 use crate::slots::{SlotSpace, Slots};
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{
-    Chain, DiskRole, FormatError, NodeRef, PAGE_BYTES, Page, PoolSeed, Reading, Regions, Slot,
-    build_chain, read_slot,
+    COPIES, Chain, DiskRole, FormatError, NodeRef, PAGE_BYTES, Page, PoolSeed, Reading, Regions,
+    Slot, build_chain, read_slot,
 };
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -34,6 +35,15 @@ struct Changes {
     left: Vec<Slot>,
 }
 
+/// Pages of a pool that is salvaged.
+#[derive(Default)]
+struct Salvaged {
+    /// Pages with one good copy.
+    halved: Vec<NodeRef>,
+    /// Pages without a good copy. They are read as empty ones until a checkpoint has replaced them.
+    lost: HashSet<NodeRef>,
+}
+
 /// The pages of a metadata disk, with their cache.
 pub(crate) struct Pages {
     disk: Arc<dyn Disk>,
@@ -45,6 +55,9 @@ pub(crate) struct Pages {
     is_damaged: AtomicBool,
     /// Pages that were read from their second copies.
     damaged_copies: AtomicU64,
+    /// `true` while both copies of each page are read.
+    reads_both: AtomicBool,
+    salvaged: Mutex<Salvaged>,
 }
 
 impl Pages {
@@ -58,6 +71,8 @@ impl Pages {
             changes: Mutex::default(),
             is_damaged: AtomicBool::new(false),
             damaged_copies: AtomicU64::new(0),
+            reads_both: AtomicBool::new(false),
+            salvaged: Mutex::default(),
         }
     }
 
@@ -104,6 +119,9 @@ impl Pages {
             .map(|(_, page)| page.clone());
         let page = match waiting {
             Some(page) => page,
+            None if self.salvaged.lock().lost.contains(&at) => {
+                return Ok(Arc::new([0; PAGE_BYTES]));
+            }
             None => self.read_disk(at)?,
         };
         assert!(
@@ -151,17 +169,26 @@ impl Pages {
     /// Reads pages in one list, past the cache, from their first copies. A page that is not good
     /// there is `None`: [`Self::read`] tries the other copy.
     pub(super) fn read_ahead(&self, all: &[NodeRef]) -> Vec<Option<Arc<Page>>> {
+        let mut pages = self.read_copies(all, |[first, _]| first);
+        if self.reads_both.load(Ordering::Relaxed) {
+            for (page, other) in pages.iter_mut().zip(self.read_copies(all, |[_, second]| second)) {
+                *page = page.take().filter(|_| other.is_some());
+            }
+        }
+        pages
+    }
+
+    /// Reads one of the copies of each page, in one list. Those that are not good are `None`.
+    fn read_copies(&self, all: &[NodeRef], of: fn([u64; COPIES]) -> u64) -> Vec<Option<Arc<Page>>> {
         if all.is_empty() {
             return Vec::new();
         }
-        let first_copy = |at: &NodeRef| {
-            let [offset, _] = self.regions.slot(at.slot);
-            offset
-        };
         let mut pages: Vec<Box<Page>> = all.iter().map(|_| Box::new([0; PAGE_BYTES])).collect();
-        let buffers = all.iter().map(first_copy).zip(&mut pages);
-        let mut reads: Vec<DiskRead<'_>> =
-            buffers.map(|(offset, page)| DiskRead::new(offset, page.as_mut_slice())).collect();
+        let offsets = all.iter().map(|at| of(self.regions.slot(at.slot)));
+        let mut reads: Vec<DiskRead<'_>> = offsets
+            .zip(&mut pages)
+            .map(|(offset, page)| DiskRead::new(offset, page.as_mut_slice()))
+            .collect();
         reads.sort_unstable_by_key(|read| read.offset);
         self.disk.read_many(&mut reads);
         drop(reads);
@@ -174,12 +201,49 @@ impl Pages {
 
     /// Reads a page from the first of its copies that is good.
     fn read_disk(&self, at: NodeRef) -> Result<Arc<Page>> {
-        let read = read_slot(&*self.disk, self.regions, at, self.seed, Reading::OneGood)?;
+        let reads_both = self.reads_both.load(Ordering::Relaxed);
+        let reading = if reads_both { Reading::All } else { Reading::OneGood };
+        let read = read_slot(&*self.disk, self.regions, at, self.seed, reading)?;
         let page = read.page.ok_or_else(|| self.damaged(at))?;
         if read.damaged_copies > 0 {
             self.damaged_copies.fetch_add(1, Ordering::Relaxed);
+            self.salvaged.lock().halved.extend(reads_both.then_some(at));
         }
         Ok(Arc::from(page))
+    }
+
+    /// Reads both copies of each page from now on.
+    pub(super) fn begin_salvage(&self) {
+        self.reads_both.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the reading of both copies. These pages are read as empty ones from now on.
+    pub(super) fn end_salvage(&self, lost: HashSet<NodeRef>) {
+        self.reads_both.store(false, Ordering::Relaxed);
+        self.is_damaged.store(false, Ordering::Relaxed);
+        self.salvaged.lock().lost = lost;
+    }
+
+    /// Writes the damaged copies of pages again of which one copy is good.
+    pub(super) fn mend_copies(&self) -> Result<()> {
+        let mut halved = std::mem::take(&mut self.salvaged.lock().halved);
+        halved.sort_unstable_by_key(|at| at.slot);
+        halved.dedup();
+        let (io, mut copy) =
+            (|action| FormatError::io(DiskRole::Metadata, action), [0; PAGE_BYTES]);
+        for at in &halved {
+            let page = self.read(*at)?;
+            for offset in self.regions.slot(at.slot) {
+                let is_good = self.disk.read_at(offset, &mut copy).is_ok() && copy == *page;
+                if !is_good {
+                    self.disk.write_at(offset, page.as_slice()).map_err(io("write"))?;
+                }
+            }
+        }
+        if !halved.is_empty() {
+            self.disk.sync().map_err(io("sync"))?;
+        }
+        Ok(())
     }
 
     /// Marks a slot as used. Returns whether it was free.
@@ -256,6 +320,7 @@ impl Pages {
         assert!(changes.writes.is_empty(), "a checkpoint that ends has written its pages");
         let Changes { taken, retired, left, .. } = &mut *changes;
         taken.clear();
+        self.salvaged.lock().lost.clear();
         retired.drain(..).chain(left.drain(..)).for_each(|slot| slots.release(slot));
     }
 

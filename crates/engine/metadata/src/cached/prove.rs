@@ -13,6 +13,8 @@ use std::ops::Range;
 
 /// PBNs whose references are counted at once, in a byte each.
 const WINDOW_PBNS: u64 = 64 << 20;
+/// PBNs whose counts are read in lists.
+const PBNS_AT_ONCE: usize = 1024;
 
 /// The references to the PBNs of a window.
 struct Tally {
@@ -65,52 +67,60 @@ impl<L: Layout> CachedBackend<L> {
         while self.catch_up_a_part()? {}
         let mut wrong = Vec::new();
         self.prove_volumes(&mut wrong)?;
+        let found = self.recount(WINDOW_PBNS, &mut |some| self.prove_blocks(some, &mut wrong))?;
+        let references = self.volumes.values().map(|volume| volume.stored).sum::<u64>();
+        // A block outside of the data store is missing in the sum.
+        if (references, found.used) != (self.references, self.physical) {
+            wrong.push(format!(
+                "there are {references} references to {} blocks, not {} to {}",
+                found.used, self.references, self.physical
+            ));
+        }
+        if found.counted != found.used {
+            wrong.push(format!("{} blocks have a count, not {}", found.counted, found.used));
+        }
+        wrong.truncate(most);
+        Ok(wrong)
+    }
+
+    /// Counts the references to each block again, for this many PBNs at once. Calls `visit` with
+    /// the PBNs that have a reference or a count, in their order, and the references to each.
+    pub(super) fn recount(
+        &self,
+        window_pbns: u64,
+        visit: &mut dyn FnMut(&[(u64, u64)]) -> Result<()>,
+    ) -> Result<Recount> {
         let (mut counted, mut used) = (SparseBits::default(), SparseBits::default());
         self.visit_used(Pbn::FIRST, &mut |pbn| {
             counted.insert(pbn.number());
         })?;
-        let end = self.pbn_end();
-        self.each_reference(&mut |pbn| {
-            // One outside of the data store is missing in the sum.
-            if pbn < end {
-                used.insert(pbn);
-            }
+        let (end, mut outside) = (self.pbn_end(), None);
+        self.each_reference(&mut |pbn| match pbn < end {
+            true => drop(used.insert(pbn)),
+            false => outside = Some(pbn),
         })?;
-        let mut next = first_of((&used, &counted), 0..end);
+        let both = (&used, &counted);
+        let mut next = first_of(both, 0..end);
         while let Some(first) = next {
-            let window = first..first.saturating_add(WINDOW_PBNS).min(end);
-            next = first_of((&used, &counted), window.end..end);
-            self.prove_window(window, (&used, &counted), &mut wrong)?;
+            let window = first..first.saturating_add(window_pbns).min(end);
+            next = first_of(both, window.end..end);
+            let mut references = Tally::new(window.clone());
+            self.each_reference(&mut |pbn| references.add(pbn))?;
+            let after = |pbn: &u64| first_of(both, *pbn + 1..window.end);
+            let mut pbns = std::iter::successors(Some(first), after).peekable();
+            while pbns.peek().is_some() {
+                let some = pbns.by_ref().take(PBNS_AT_ONCE);
+                visit(&some.map(|pbn| (pbn, references.get(pbn))).collect::<Vec<_>>())?;
+            }
         }
-        let physical = used.ones();
-        let references = self.volumes.values().map(|volume| volume.stored).sum::<u64>();
-        if (references, physical) != (self.references, self.physical) {
-            wrong.push(format!(
-                "there are {references} references to {physical} blocks, not {} to {}",
-                self.references, self.physical
-            ));
-        }
-        if counted.ones() != physical {
-            wrong.push(format!("{} blocks have a count, not {physical}", counted.ones()));
-        }
-        wrong.truncate(most);
-        Ok(wrong)
+        Ok(Recount { used: used.ones(), counted: counted.ones(), outside })
     }
 
     /// Counts what each volume maps, and the parents of each node.
     fn prove_volumes(&self, wrong: &mut Vec<String>) -> Result<()> {
         let mut known = HashMap::new();
         for (id, volume) in &self.volumes {
-            let (mapped, stored) = if L::SHARES_MAPS {
-                let view = self.view(&volume.map);
-                let root = view.root();
-                let tally = root.map(|root| prove_node(view, &root, &mut known));
-                tally.transpose()?.unwrap_or_default()
-            } else {
-                let mut stored = 0;
-                let mapped = self.each_word(*id, &mut |_| stored += 1)?;
-                (mapped, stored)
-            };
+            let (mapped, stored) = self.count_lbns_of(*id, &mut known, &|_| true)?;
             let is_right = match Self::is_counted(volume) {
                 true => (mapped, stored) == (volume.mapped, volume.stored),
                 false => mapped <= volume.mapped && stored <= volume.stored,
@@ -132,28 +142,36 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Counts the references to the PBNs of a window again. `used` has all that a map refers to,
-    /// and `counted` those that have a count.
-    fn prove_window(
+    /// Counts the LBNs of a volume that are mapped, and those that have a block. Remembers the
+    /// nodes that `keeps` names.
+    pub(super) fn count_lbns_of(
         &self,
-        window: Range<u64>,
-        (used, counted): (&SparseBits, &SparseBits),
-        wrong: &mut Vec<String>,
-    ) -> Result<()> {
-        let mut references = Tally::new(window.clone());
-        self.each_reference(&mut |pbn| references.add(pbn))?;
-        let mut next = first_of((used, counted), window.clone());
-        while let Some(pbn) = next {
-            next = first_of((used, counted), pbn + 1..window.end);
-            if !used.has(pbn) {
+        id: VolumeId,
+        known: &mut HashMap<NodeKey, KnownNode>,
+        keeps: &dyn Fn(NodeKey) -> bool,
+    ) -> Result<(u64, u64)> {
+        if L::SHARES_MAPS {
+            let view = self.view(&self.volume(id)?.map);
+            let tally = view.root().map(|root| count_node(view, &root, known, keeps));
+            return Ok(tally.transpose()?.unwrap_or_default());
+        }
+        let mut stored = 0;
+        let mapped = self.each_word(id, &mut |_| stored += 1)?;
+        Ok((mapped, stored))
+    }
+
+    /// Compares the counts of PBNs with the references to them.
+    fn prove_blocks(&self, some: &[(u64, u64)], wrong: &mut Vec<String>) -> Result<()> {
+        let pbns: Vec<u64> = some.iter().map(|(pbn, _)| *pbn).collect();
+        for ((pbn, right), count) in some.iter().zip(self.counts_of(&pbns)?) {
+            if *right == 0 {
                 wrong.push(format!("nothing refers to block {pbn}"));
                 continue;
             }
-            let (count, right) = (self.count(pbn)?, references.get(pbn));
-            if u64::from(count) != right {
+            if u64::from(count) != *right {
                 wrong.push(format!("block {pbn} has {right} references, not {count}"));
             }
-            self.prove_index(pbn, wrong)?;
+            self.prove_index(*pbn, wrong)?;
         }
         Ok(())
     }
@@ -219,18 +237,29 @@ impl<L: Layout> CachedBackend<L> {
     }
 }
 
+/// Blocks that were counted again.
+pub(super) struct Recount {
+    /// Blocks with a reference.
+    pub(super) used: u64,
+    /// Blocks that had a count before.
+    pub(super) counted: u64,
+    /// A block outside of the data store that a map refers to.
+    pub(super) outside: Option<u64>,
+}
+
 /// A node that was looked at.
-struct KnownNode {
+pub(super) struct KnownNode {
     parents: u32,
     /// Mapped LBNs below the node, and those that have a block.
     tally: (u64, u64),
 }
 
 /// Counts the mapped LBNs below a node, and those that have a block.
-fn prove_node(
+fn count_node(
     view: MapView<'_>,
     node: &MapNode,
     known: &mut HashMap<NodeKey, KnownNode>,
+    keeps: &dyn Fn(NodeKey) -> bool,
 ) -> Result<(u64, u64)> {
     if let Some(node) = known.get_mut(&node.key) {
         node.parents += 1;
@@ -238,8 +267,10 @@ fn prove_node(
     }
     let mut tally = (0, 0);
     if node.at.level > 0 {
-        for child in view.children(node)? {
-            let (mapped, stored) = prove_node(view, &child, known)?;
+        let children = view.children(node)?;
+        view.fetch(&children);
+        for child in children {
+            let (mapped, stored) = count_node(view, &child, known, keeps)?;
             tally = (tally.0 + mapped, tally.1 + stored);
         }
     } else {
@@ -248,6 +279,8 @@ fn prove_node(
             tally.1 += u64::from(view.form.pbn(word).is_some());
         }
     }
-    known.insert(node.key, KnownNode { parents: 1, tally });
+    if keeps(node.key) {
+        known.insert(node.key, KnownNode { parents: 1, tally });
+    }
     Ok(tally)
 }

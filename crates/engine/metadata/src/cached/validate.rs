@@ -24,9 +24,7 @@ impl<L: Layout> CachedBackend<L> {
                 if *count > 1 { self.read_ahead_of(*volume, *first, end) } else { Ok(()) }
             }
             Change::Remove { volume } => match self.volume(*volume)?.mapped {
-                _ if L::SHARES_MAPS && self.is_counting => {
-                    self.read_ahead_of_cut(*volume, 0..END.0, true)
-                }
+                _ if L::SHARES_MAPS => self.read_ahead_of_cut(*volume, 0..END.0, true),
                 0 => Ok(()),
                 _ => self.read_ahead_of(*volume, Lbn(0), END),
             },
@@ -72,7 +70,7 @@ impl<L: Layout> CachedBackend<L> {
     /// Reads everything that a change of these LBNs needs. A page that cannot be read then refuses
     /// the change as a whole, and does not leave it half made.
     fn read_ahead_of(&self, id: VolumeId, first: Lbn, end: Lbn) -> Result<()> {
-        if L::SHARES_MAPS && self.is_counting {
+        if L::SHARES_MAPS {
             return self.read_ahead_of_cut(id, first.0..end.0, false);
         }
         let mut next = first;

@@ -11,8 +11,20 @@ use gemelo_format::{
 };
 use gemelo_metadata::MetadataBackend;
 use gemelo_store::{ContentRead, Copies, Store};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
+
+/// Bytes of memory of a content that is going to be judged.
+const CONTENT_BYTES: u64 = size_of::<Expected>() as u64;
+
+/// The extent of a look at the contents.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    /// Look at all contents.
+    pub(super) data: bool,
+    /// Memory for contents that are judged at once. With less, the maps are read more often.
+    pub(super) memory_bytes: u64,
+}
 
 /// The outcome of a look at all contents that a repair has to judge.
 #[derive(Default)]
@@ -27,8 +39,8 @@ pub(super) struct Assessment {
     pub(super) healed: Vec<Wound>,
 }
 
-/// The damaged contents, and the LBNs of each volume that refer to them.
-type Damaged = BTreeMap<Expected, BTreeMap<VolumeId, u64>>;
+/// The damaged contents.
+type Damaged = BTreeSet<Expected>;
 
 /// Judges the contents: those that may have been used again since the state that is left, those
 /// beyond the end of the data disk, and with `data` all of them. Computes fingerprints that were
@@ -36,44 +48,37 @@ type Damaged = BTreeMap<Expected, BTreeMap<VolumeId, u64>>;
 pub(super) fn assess(
     judge: &mut Judge,
     recovered: &Recovered,
-    data: bool,
-    (monitor, stop): (&dyn Monitor, &StopFlag),
+    extent: Extent,
+    progress: (&dyn Monitor, &StopFlag),
 ) -> Result<Assessment> {
-    let backend = &*recovered.backend;
     let mut assessment = Assessment::default();
-    let (mut damaged, mut good) = (Damaged::new(), HashSet::new());
-    monitor.begin("Looking at what a repair keeps", Unit::Items, Some(backend.totals().references));
-    each_stored(recovered, (monitor, stop), |volume, wanted| {
-        let expected = Expected { pbn: wanted.pbn, checksum: wanted.checksum };
-        match judge.look_at(recovered, &wanted, data)? {
-            Look::Lost => *damaged.entry(expected).or_default().entry(volume).or_default() += 1,
-            Look::Good => {
-                good.extend(recovered.has_lost_history.then_some(wanted.pbn));
-            }
-            Look::Computed(fingerprint) => {
-                good.insert(wanted.pbn);
-                assessment.computed.insert(wanted.pbn, fingerprint);
-            }
-        }
-        Ok(())
-    })?;
-    monitor.finish();
-    // After a lost commit two maps may expect different contents of one block. What one of them
-    // finds there is not overwritten for the other.
-    let wounds = damaged.keys().filter(|expected| !good.contains(&expected.pbn));
-    let wounds = judge.wounds(backend, wounds)?;
-    assessment.healed = judge.find_copies(recovered, wounds, &damaged, (monitor, stop))?;
+    let (mut damaged, mut wounds) = (Damaged::new(), judge.no_wounds());
+    let mut next = Some(0);
+    while let Some(first) = next {
+        let (contents, end) = judge.contents_from(recovered, first, extent, progress)?;
+        let found = (&mut assessment, &mut damaged, &mut wounds);
+        judge.look_at_all(recovered, &contents, found, progress)?;
+        next = end;
+    }
+    assessment.healed = judge.find_copies(recovered, wounds, &damaged, progress)?;
     for Wound { expected, .. } in &assessment.healed {
-        let was_damaged = damaged.remove(expected).is_some();
+        let was_damaged = damaged.remove(expected);
         assert!(was_damaged, "a content is healed once, and was damaged");
     }
-    for (Expected { pbn, checksum }, volumes) in damaged {
-        assessment.lost.insert(MapEntry::Stored(pbn, checksum));
-        for (volume, blocks) in volumes {
-            *assessment.lost_blocks.entry(volume).or_default() += blocks;
-        }
+    if !damaged.is_empty() {
+        each_stored(recovered, progress, |volume, wanted| {
+            let is_lost = damaged.contains(&expected(&wanted));
+            *assessment.lost_blocks.entry(volume).or_default() += u64::from(is_lost);
+            Ok(())
+        })?;
     }
+    let entries = damaged.into_iter().map(|lost| MapEntry::Stored(lost.pbn, lost.checksum));
+    assessment.lost = entries.collect();
     Ok(assessment)
+}
+
+const fn expected(wanted: &Wanted) -> Expected {
+    Expected { pbn: wanted.pbn, checksum: wanted.checksum }
 }
 
 /// Calls with each stored block of each volume.
@@ -82,6 +87,8 @@ fn each_stored(
     (monitor, stop): (&dyn Monitor, &StopFlag),
     mut each: impl FnMut(VolumeId, Wanted) -> Result<()>,
 ) -> Result<()> {
+    let references = recovered.backend.totals().references;
+    monitor.begin("Looking at what a repair keeps", Unit::Items, Some(references));
     for volume in recovered.backend.volumes() {
         each_place(&*recovered.backend, volume.id, |lbn: Lbn, place| {
             if stop.is_raised() {
@@ -94,7 +101,23 @@ fn each_stored(
             }
         })?;
     }
+    monitor.finish();
     Ok(())
+}
+
+/// Puts contents in order, each once, and keeps those of the first blocks, about half as many as
+/// `most`. Returns the PBN from which on they are left out, if any are.
+fn keep_first(contents: &mut Vec<Expected>, most: usize) -> Option<u64> {
+    contents.sort_unstable();
+    contents.dedup();
+    let cut = contents.get(most / 2)?.pbn;
+    let kept = contents.partition_point(|content| content.pbn < cut);
+    // All contents of a block are judged together.
+    if kept == 0 {
+        return None;
+    }
+    contents.truncate(kept);
+    Some(cut.number())
 }
 
 /// The finding about a block of a volume.
@@ -115,14 +138,13 @@ fn recorded(backend: &dyn MetadataBackend, pbn: Pbn) -> Result<Option<Fingerprin
 }
 
 /// The outcome of reading a content.
-#[derive(Clone, Copy)]
 struct Verdict {
     is_good: bool,
     /// The fingerprint of a good content, once it was asked for.
     fingerprint: Option<Fingerprint>,
 }
 
-/// Reads contents and compares them with the checksums in the maps, each once.
+/// Reads contents and compares them with the checksums in the maps.
 pub(super) struct Judge {
     store: Arc<dyn Store>,
     copies: Option<Arc<dyn Copies>>,
@@ -131,7 +153,6 @@ pub(super) struct Judge {
     content: Vec<u8>,
     /// Blocks that the data store is long enough for.
     present: u64,
-    judged: HashMap<(Pbn, u32), Verdict>,
 }
 
 impl Judge {
@@ -146,38 +167,112 @@ impl Judge {
             seed: PoolSeed::of(superblock),
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             content: vec![0; superblock.block_bytes as usize],
-            judged: HashMap::new(),
         })
     }
 
-    /// Looks at a block as far as a repair has to.
-    fn look_at(&mut self, recovered: &Recovered, wanted: &Wanted, data: bool) -> Result<Look> {
-        let (backend, pbn) = (&*recovered.backend, wanted.pbn);
-        let is_record_lost = backend.is_record_lost(pbn);
-        let replayed_data = recovered.replayed_data.get(pbn);
+    /// Collects contents that have to be looked at, in the order of their blocks: those from a PBN
+    /// on for which there is memory. Returns the PBN with which the next ones begin as well.
+    fn contents_from(
+        &self,
+        recovered: &Recovered,
+        first: u64,
+        extent: Extent,
+        progress: (&dyn Monitor, &StopFlag),
+    ) -> Result<(Vec<Expected>, Option<u64>)> {
+        let most = usize::try_from(extent.memory_bytes / CONTENT_BYTES).unwrap_or(usize::MAX);
+        let (mut contents, mut end) = (Vec::new(), None);
+        each_stored(recovered, progress, |_, wanted| {
+            let pbn = wanted.pbn.number();
+            let is_next = pbn >= first && end.is_none_or(|end| pbn < end);
+            if is_next && (extent.data || self.has_to_look_at(recovered, wanted.pbn)) {
+                contents.push(expected(&wanted));
+                if contents.len() >= most {
+                    end = keep_first(&mut contents, most).or(end);
+                }
+            }
+            Ok(())
+        })?;
+        contents.sort_unstable();
+        contents.dedup();
+        Ok((contents, end))
+    }
+
+    fn has_to_look_at(&self, recovered: &Recovered, pbn: Pbn) -> bool {
+        recovered.has_lost_history
+            || self.is_absent(recovered, pbn)
+            || recovered.backend.is_record_lost(pbn)
+    }
+
+    /// Returns whether a content lies beyond the end of the data disk.
+    fn is_absent(&self, recovered: &Recovered, pbn: Pbn) -> bool {
         let last_block = recovered.superblock.store.last_block(pbn);
-        if last_block >= self.present && replayed_data.is_none() {
+        last_block >= self.present && !recovered.replayed_data.has(pbn)
+    }
+
+    /// Looks at contents, which are all that the maps expect of their blocks.
+    fn look_at_all(
+        &mut self,
+        recovered: &Recovered,
+        contents: &[Expected],
+        (assessment, damaged, wounds): (&mut Assessment, &mut Damaged, &mut Wounds),
+        (monitor, stop): (&dyn Monitor, &StopFlag),
+    ) -> Result<()> {
+        monitor.begin("Judging contents", Unit::Items, Some(contents.len() as u64));
+        for of_block in contents.chunk_by(|one, other| one.pbn == other.pbn) {
+            if stop.is_raised() {
+                return Err(VolumeError::Interrupted);
+            }
+            monitor.advance(of_block.len() as u64);
+            let (mut lost, mut is_good) = (Vec::new(), false);
+            for expected in of_block {
+                match self.look_at(recovered, *expected)? {
+                    Look::Lost => lost.push(*expected),
+                    Look::Good => is_good = true,
+                    Look::Computed(fingerprint) => {
+                        is_good = true;
+                        assessment.computed.insert(expected.pbn, fingerprint);
+                    }
+                }
+            }
+            damaged.extend(&lost);
+            // After a lost commit two maps may expect different contents of one block. What one of
+            // them finds there is not overwritten for the other.
+            if !is_good && !self.fingerprinter.must_compare() {
+                for expected in lost {
+                    // A lost record has no fingerprint.
+                    if let Some(fingerprint) = recorded(&*recovered.backend, expected.pbn)? {
+                        wounds.add(Wound { expected, fingerprint });
+                    }
+                }
+            }
+        }
+        monitor.finish();
+        Ok(())
+    }
+
+    /// Looks at a content.
+    fn look_at(&mut self, recovered: &Recovered, expected: Expected) -> Result<Look> {
+        let (backend, pbn) = (&*recovered.backend, expected.pbn);
+        if self.is_absent(recovered, pbn) {
             return Ok(Look::Lost);
         }
-        if !data && !recovered.has_lost_history && !is_record_lost {
-            return Ok(Look::Good);
-        }
+        let is_record_lost = backend.is_record_lost(pbn);
         let doubtful = match recovered.has_lost_history {
             true => recorded(backend, pbn)?,
             false => None,
         };
         let needs_fingerprint = is_record_lost || doubtful.is_some();
-        let verdict = match replayed_data {
+        let verdict = match recovered.replayed_data.get(pbn) {
             Some(content) => {
-                let verdict = self.judge_content(&content, wanted, needs_fingerprint);
+                let verdict = self.judge_content(&content, expected, needs_fingerprint);
                 // Where contents share blocks, what is there is not overwritten.
                 let is_kept = recovered.superblock.store != StoreKind::Plain;
                 match verdict.is_good || !is_kept {
                     true => verdict,
-                    false => self.judge(*wanted, needs_fingerprint),
+                    false => self.judge(expected, needs_fingerprint),
                 }
             }
-            None => self.judge(*wanted, needs_fingerprint),
+            None => self.judge(expected, needs_fingerprint),
         };
         Ok(match verdict.fingerprint.filter(|_| needs_fingerprint) {
             _ if !verdict.is_good => Look::Lost,
@@ -186,20 +281,8 @@ impl Judge {
         })
     }
 
-    /// Returns those of the damaged contents that a copy may heal.
-    fn wounds<'d>(
-        &self,
-        backend: &dyn MetadataBackend,
-        damaged: impl Iterator<Item = &'d Expected>,
-    ) -> Result<Wounds> {
-        let mut wounds = Wounds::new(self.seed, self.fingerprinter.clone());
-        for expected in damaged.filter(|_| !self.fingerprinter.must_compare()) {
-            // A lost record has no fingerprint.
-            if let Some(fingerprint) = recorded(backend, expected.pbn)? {
-                wounds.add(Wound { expected: *expected, fingerprint });
-            }
-        }
-        Ok(wounds)
+    fn no_wounds(&self) -> Wounds {
+        Wounds::new(self.seed, self.fingerprinter.clone())
     }
 
     /// Looks for copies in the pool, and then in others. Returns the contents that have one.
@@ -208,17 +291,15 @@ impl Judge {
         recovered: &Recovered,
         mut wounds: Wounds,
         damaged: &Damaged,
-        (monitor, stop): (&dyn Monitor, &StopFlag),
+        progress: (&dyn Monitor, &StopFlag),
     ) -> Result<Vec<Wound>> {
         let mut healed = Vec::new();
         if wounds.is_empty() {
             return Ok(healed);
         }
-        let references = recovered.backend.totals().references;
-        monitor.begin("Looking for copies of damaged contents", Unit::Items, Some(references));
-        each_stored(recovered, (monitor, stop), |_, wanted| {
-            let expected = Expected { pbn: wanted.pbn, checksum: wanted.checksum };
-            if wounds.may_be_healed_by(expected) && !damaged.contains_key(&expected) {
+        each_stored(recovered, progress, |_, wanted| {
+            let expected = expected(&wanted);
+            if wounds.may_be_healed_by(expected) && !damaged.contains(&expected) {
                 match recovered.replayed_data.get(wanted.pbn) {
                     Some(content) => healed.extend(wounds.take_healed_by(&content)),
                     None if self.read(wanted.pbn) => {
@@ -230,12 +311,11 @@ impl Judge {
             Ok(())
         })?;
         if let (Some(copies), false) = (&self.copies, wounds.is_empty()) {
-            wounds.ask(&**copies, stop, |_, found| {
+            wounds.ask(&**copies, progress.1, |_, found| {
                 healed.extend(found);
                 Ok(())
             })?;
         }
-        monitor.finish();
         Ok(healed)
     }
 
@@ -247,27 +327,43 @@ impl Judge {
         read.outcome.is_ok()
     }
 
-    fn judge(&mut self, wanted: Wanted, needs_fingerprint: bool) -> Verdict {
-        let Wanted { pbn, checksum, .. } = wanted;
-        let known = self.judged.get(&(pbn, checksum.0)).copied();
-        let suffices = |verdict: &Verdict| {
-            !verdict.is_good || !needs_fingerprint || verdict.fingerprint.is_some()
-        };
-        if let Some(verdict) = known.filter(suffices) {
-            return verdict;
-        }
-        let verdict = match self.read(pbn) {
-            true => self.judge_content(&self.content, &wanted, needs_fingerprint),
+    fn judge(&mut self, expected: Expected, needs_fingerprint: bool) -> Verdict {
+        match self.read(expected.pbn) {
+            true => self.judge_content(&self.content, expected, needs_fingerprint),
             false => Verdict { is_good: false, fingerprint: None },
-        };
-        self.judged.insert((pbn, checksum.0), verdict);
-        verdict
+        }
     }
 
-    fn judge_content(&self, content: &[u8], wanted: &Wanted, needs_fingerprint: bool) -> Verdict {
+    fn judge_content(
+        &self,
+        content: &[u8],
+        expected: Expected,
+        needs_fingerprint: bool,
+    ) -> Verdict {
         assert!(content.len() == self.content.len(), "a content is judged as a whole");
-        let is_good = self.seed.of_content(content) == wanted.checksum;
+        let is_good = self.seed.of_content(content) == expected.checksum;
         let fingerprint = (is_good && needs_fingerprint).then(|| self.fingerprinter.of(content));
         Verdict { is_good, fingerprint }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_format::Checksum;
+
+    #[test]
+    fn the_contents_of_a_block_are_kept_together() {
+        let content =
+            |pbn, checksum| Expected { pbn: Pbn::new(pbn).unwrap(), checksum: Checksum(checksum) };
+        let mut contents: Vec<Expected> =
+            [9, 3, 5, 3, 4, 7, 5, 1].map(|pbn| content(pbn, pbn as u32)).to_vec();
+        contents.extend([content(5, 1), content(5, 2)]);
+        assert_eq!(keep_first(&mut contents, 8), Some(5), "the fifth is one of block 5");
+        assert_eq!(contents, [1, 3, 4].map(|pbn| content(pbn, pbn as u32)));
+        assert_eq!(keep_first(&mut contents, 8), None, "there is memory for all");
+        let mut same = vec![content(2, 3), content(2, 1), content(2, 2)];
+        assert_eq!(keep_first(&mut same, 2), None, "one block has more");
+        assert_eq!(same.len(), 3);
     }
 }

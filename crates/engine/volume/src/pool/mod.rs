@@ -35,7 +35,9 @@ pub use opened::Pool;
 pub use past_loss::RenamedVolume;
 pub use plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
 pub use remove::{PoolRemoval, RemovalStep};
-pub use repair::{record_damage, repair, repair_outlook};
+pub use repair::{
+    record_damage, repair, repair_outlook, repair_outlook_within, repair_within,
+};
 pub use scrub::{DamagedContent, ScrubOptions, ScrubReport};
 pub use stat::{PoolStat, VolumeSummary};
 pub use tuning::Tuning;

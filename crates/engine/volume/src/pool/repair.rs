@@ -5,7 +5,7 @@
 //! its content passes, whatever else was damaged. A damaged block whose content has another copy is
 //! healed, as a scrub does, once the repaired metadata are durable. Only what has none is given up.
 
-use super::judge::{Assessment, Judge, assess};
+use super::judge::{Assessment, Extent, Judge, assess};
 use super::open::{Recovered, each_place, recover};
 use super::plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
 use super::set_apart::set_apart;
@@ -15,10 +15,13 @@ use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_format::{
     DiskRole, Fingerprint, Lbn, MapEntry, Pbn, Superblock, VolumeId, VolumeRecord,
 };
-use gemelo_metadata::Map;
+use gemelo_metadata::{IndexSampling, Map};
 use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// The memory of a repair, unless it is told otherwise.
+const MEMORY_BYTES: u64 = 256 << 20;
 
 /// Repairs the pool on two disks, which no process may have open: rewrites what is intact, heals
 /// what has another copy, marks the rest as lost, and returns what was given up. Nothing of the old
@@ -34,9 +37,27 @@ pub fn repair(
     monitor: &dyn Monitor,
     stop: &StopFlag,
 ) -> Result<RepairPlan> {
-    let mut recovered = recover(disks, Some(options.choice), &Tuning::default())?;
+    repair_within(MEMORY_BYTES, disks, options, monitor, stop)
+}
+
+/// Does the same with this much memory for contents that are judged at once, and for pages and
+/// counts of the metadata of a pool with the backend `compact`. With less, they are read more
+/// often. Beside it, a repair keeps two bits for each block, and what is lost or changes.
+///
+/// # Errors
+/// Fails as [`repair`] does.
+pub fn repair_within(
+    memory_bytes: u64,
+    disks: &PoolDisks,
+    options: RepairOptions,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<RepairPlan> {
+    let tuning = tuning_within(memory_bytes);
+    let mut recovered = recover(disks, Some(options.choice), &tuning)?;
     let mut judge = Judge::new(&recovered, disks.copies())?;
-    let assessment = assess(&mut judge, &recovered, options.data, (monitor, stop))?;
+    let extent = Extent { data: options.data, memory_bytes };
+    let assessment = assess(&mut judge, &recovered, extent, (monitor, stop))?;
     let plan = plan(&mut recovered, &assessment);
     let wounds = assessment.healed;
     let blocks = disks.blocks(&recovered.superblock);
@@ -47,7 +68,6 @@ pub fn repair(
         false => Vec::new(),
     };
     rewrite_headers(disks)?;
-    let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::of_recovered(disks.clone(), recovered, tuning, Arc::new(SystemClock::new()))?;
     // The journal has them until the repaired metadata are durable, which refer to their new
     // places.
@@ -64,6 +84,18 @@ pub fn repair(
     }
 }
 
+/// The tuning of a pool that is repaired.
+fn tuning_within(memory_bytes: u64) -> Tuning {
+    Tuning {
+        background: false,
+        cache_bytes: memory_bytes,
+        // Nothing is deduplicated.
+        index_sampling: IndexSampling::LEAST,
+        content_cache_bytes: Some(0),
+        ..Tuning::default()
+    }
+}
+
 /// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook of a
 /// pool that is damaged beyond repair says why.
 ///
@@ -75,7 +107,23 @@ pub fn repair_outlook(
     monitor: &dyn Monitor,
     stop: &StopFlag,
 ) -> Result<RepairOutlook> {
-    let salvage = |choice| recover(disks, Some(choice), &Tuning::default());
+    repair_outlook_within(MEMORY_BYTES, disks, data, monitor, stop)
+}
+
+/// Does the same with as much memory as [`repair_within`] has.
+///
+/// # Errors
+/// Fails as [`repair_outlook`] does.
+pub fn repair_outlook_within(
+    memory_bytes: u64,
+    disks: &PoolDisks,
+    data: bool,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<RepairOutlook> {
+    let tuning = tuning_within(memory_bytes);
+    let salvage = |choice| recover(disks, Some(choice), &tuning);
+    let extent = Extent { data, memory_bytes };
     let mut recovered = match salvage(LossChoice::RollBack) {
         Ok(recovered) => recovered,
         Err(VolumeError::Damaged { what }) => {
@@ -84,14 +132,14 @@ pub fn repair_outlook(
         Err(error) => return Err(error),
     };
     let mut judge = Judge::new(&recovered, disks.copies())?;
-    let assessment = assess(&mut judge, &recovered, data, (monitor, stop))?;
+    let assessment = assess(&mut judge, &recovered, extent, (monitor, stop))?;
     let roll_back = plan(&mut recovered, &assessment);
     let lost_history = recovered.lost_history.take();
     drop(recovered);
     let mut skip = None;
     if lost_history.as_ref().is_some_and(|lost| lost.can_skip) {
         let mut recovered = salvage(LossChoice::Skip)?;
-        let assessment = assess(&mut judge, &recovered, data, (monitor, stop))?;
+        let assessment = assess(&mut judge, &recovered, extent, (monitor, stop))?;
         skip = Some(plan(&mut recovered, &assessment));
     }
     Ok(RepairOutlook { lost_history, roll_back, skip, refusal: None })

@@ -19,8 +19,8 @@ use gemelo_format::{
 };
 use gemelo_store::PoolDisks;
 use gemelo_volume::{
-    LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, Tuning, VolumeError, repair,
-    repair_outlook,
+    LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, Tuning, VolumeError, repair_outlook,
+    repair_outlook_within, repair_within,
 };
 
 const PAGE: usize = 4096;
@@ -47,11 +47,14 @@ fn check_with(disks: &PoolDisks, data: bool) -> CheckReport {
     report
 }
 
-/// Repairs a pool. Returns the losses, and checks that they were announced before.
+/// Repairs a pool with little memory. Returns the losses, and checks that they were announced
+/// before, also where there is much memory.
 fn repair_with(disks: &PoolDisks, data: bool) -> Result<Vec<RepairCost>, VolumeError> {
     let outlook = repair_outlook(disks, data, &Silent, &StopFlag::new()).unwrap();
+    let little = repair_outlook_within(1 << 10, disks, data, &Silent, &StopFlag::new()).unwrap();
+    assert_eq!(little, outlook);
     let options = RepairOptions { data, choice: LossChoice::RollBack };
-    let given_up = repair(disks, options, &Silent, &StopFlag::new())?;
+    let given_up = repair_within(1 << 10, disks, options, &Silent, &StopFlag::new())?;
     assert_eq!(given_up, outlook.roll_back);
     Ok(given_up.costs)
 }

@@ -53,6 +53,7 @@ mod replay;
 mod roots;
 mod rot;
 mod rot_storm;
+mod salvage;
 mod scrub;
 mod snapshots;
 mod space;

@@ -17,7 +17,8 @@ use gemelo_job::choice;
 use gemelo_place::{PlaceError, PoolDisks, PoolPlace};
 use gemelo_serve::{PoolRequest, Purpose, Reply, RequestFailure, Settings, mark_damaged};
 use gemelo_volume::{
-    LossChoice, RepairOptions, RepairOutlook, RepairPlan, VolumeError, repair, repair_outlook,
+    LossChoice, RepairOptions, RepairOutlook, RepairPlan, VolumeError, repair_outlook_within,
+    repair_within,
 };
 
 /// Below this, a large pool would be read a thousand times.
@@ -31,8 +32,8 @@ pub(crate) struct Arguments {
     /// Read all contents and compare them with their checksums and fingerprints
     #[arg(long)]
     pub(super) data: bool,
-    /// Memory for what is compared at once, without a bit for each block; less reads the metadata
-    /// more often. A served pool is checked in memory of its server [default: 256m]
+    /// Memory for what is compared or repaired at once, without two bits for each block; less reads
+    /// the metadata more often. A served pool is checked in memory of its server [default: 256m]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
     /// Rebuild the metadata, and mark lost contents, so that the pool can be used again
@@ -81,7 +82,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             }
             let choice = arguments.choose(&checked.outlook, context)?;
             let options = RepairOptions { data: arguments.data, choice };
-            let plan = repair(&disks, options, &*context.monitor, &context.stop);
+            let plan =
+                repair_within(memory_bytes, &disks, options, &*context.monitor, &context.stop);
             checked.repaired = Some(plan.map_err(of_engine)?);
             drop(disks);
             held.release().map_err(about)?;
@@ -128,7 +130,7 @@ impl Checked {
         let report = check_within(memory_bytes, disks, CheckOptions { data }, monitor, stop)?;
         let outlook = match report.is_clean() {
             true => RepairOutlook::default(),
-            false => repair_outlook(disks, data, monitor, stop)?,
+            false => repair_outlook_within(memory_bytes, disks, data, monitor, stop)?,
         };
         Ok(Self { report, outlook, repaired: None })
     }

@@ -1,0 +1,309 @@
+//! Salvages a damaged pool: keeps what can be read, marks what cannot, and counts the references
+//! anew.
+//!
+//! The arrays of `table` and `compact` stay where they are. A page that cannot be read counts as an
+//! empty one until the next checkpoint has replaced it, and its LBNs are marked as damaged in the
+//! layers of the volumes. So memory is needed for what is lost or changes. A B-tree without some of
+//! its pages is none, so `btree` copies everything into its delta and layers. An index on disk is
+//! computed from the records, which are written anew with it.
+
+use super::family::Place;
+use super::layout::{IndexState, Layout, Retire, Values, Visitor};
+use super::load::{Claim, MapPages, claim};
+use super::map::MapState;
+use super::pages::Pages;
+use super::{CachedBackend, DELTA_SHARE};
+use crate::Damage;
+use crate::error::{MetadataError, Result};
+use gemelo_format::{
+    Fingerprint, Identity, Lbn, MapEntry, NodeRef, Part, Pbn, StoreTable, Tree, VolumeId, WordForm,
+};
+use std::collections::{HashMap, HashSet};
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+/// The most LBNs that one lost page may cost for them to be marked one by one: 256 GiB of blocks of
+/// 4 KiB.
+const MAX_LOST_BLOCKS: u64 = 1 << 26;
+/// The references of a block are counted in a byte. All blocks that are counted at once take this
+/// share of the memory.
+const WINDOW_SHARE: u64 = 4;
+/// LBNs that are looked up at once.
+const LBNS_AT_ONCE: u64 = 4096;
+
+/// Finds the keys of lost pages.
+struct LostKeys<'l> {
+    lost: &'l HashSet<NodeRef>,
+    keys: Vec<Range<u64>>,
+}
+
+impl Visitor for LostKeys<'_> {
+    fn wants_values(&self) -> bool {
+        false
+    }
+
+    fn leaf(&mut self, keys: Range<u64>, at: NodeRef) -> ControlFlow<()> {
+        self.keys.extend(self.lost.contains(&at).then_some(keys));
+        ControlFlow::Continue(())
+    }
+
+    fn lost(&mut self, keys: Range<u64>, _error: MetadataError) -> Result<()> {
+        self.keys.push(keys);
+        Ok(())
+    }
+}
+
+/// Collects every value that can be read, and retires the pages that hold them.
+struct CopyAll<'c> {
+    pages: &'c Pages,
+    values: Vec<(u64, u128)>,
+    lost: Vec<Range<u64>>,
+}
+
+impl Visitor for CopyAll<'_> {
+    fn node(&mut self, at: NodeRef) -> Result<bool> {
+        claim(self.pages, at.slot)?;
+        self.pages.retire(at.slot);
+        Ok(true)
+    }
+
+    fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
+        self.values.push((key, value));
+        ControlFlow::Continue(())
+    }
+
+    fn lost(&mut self, keys: Range<u64>, _error: MetadataError) -> Result<()> {
+        self.lost.push(keys);
+        Ok(())
+    }
+}
+
+/// The trees of a table that are no maps, with their names for people.
+fn trees(table: &StoreTable) -> [(&Tree, Part, &'static str); 4] {
+    [
+        (&table.fingerprints, Part::Fingerprints, "fingerprints"),
+        (&table.counts, Part::Counts, "reference counts"),
+        (&table.many, Part::Many, "large reference counts"),
+        (&table.index, Part::Index, "index"),
+    ]
+}
+
+impl<L: Layout> CachedBackend<L> {
+    /// Reads the state that is left. The counts are right after [`Self::settle_all`].
+    pub(super) fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
+        self.is_counting = false;
+        match L::SHARES_MAPS {
+            true => self.keep_pages(table, damage),
+            false => self.copy_pages(table, damage),
+        }
+    }
+
+    /// Reads both copies of all pages, and has those that are lost replaced.
+    fn keep_pages(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
+        let pages = Arc::clone(&self.pages);
+        pages.begin_salvage();
+        let (mut maps, mut lost) = (MapPages::default(), HashSet::new());
+        let read = |tree: &Tree, part: Part, maps: Option<&mut MapPages>| {
+            let mut claim = Claim::new(&pages, maps, true);
+            L::walk(&pages, tree, part, 0, &mut claim)?;
+            Ok::<_, MetadataError>(claim.lost)
+        };
+        for volume in &table.volumes {
+            let found = read(&volume.map, Part::Map, Some(&mut maps))?;
+            lost.extend(found.into_iter().map(|(at, _)| at));
+        }
+        let mut lost_lbns = Vec::new();
+        // A page that several maps have was looked at once.
+        for volume in table.volumes.iter().filter(|_| !lost.is_empty()) {
+            let mut of_volume = LostKeys { lost: &lost, keys: Vec::new() };
+            L::walk(&pages, &volume.map, Part::Map, 0, &mut of_volume)?;
+            lost_lbns.push((volume.record.id, of_volume.keys));
+        }
+        for (tree, part, what) in trees(table) {
+            for (at, keys) in read(tree, part, None)? {
+                damage.harmless.push(format!("a part of the {what}"));
+                lost.insert(at);
+                self.lost.push((part, keys));
+            }
+        }
+        pages.end_salvage(lost);
+        self.parents = maps.parents;
+        self.take_version(table)?;
+        for (id, keys) in lost_lbns {
+            keys.into_iter().try_for_each(|lbns| self.mark_lost(id, lbns, damage))?;
+        }
+        Ok(())
+    }
+
+    /// Copies the whole state into the delta and layers.
+    fn copy_pages(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
+        let pages = Arc::clone(&self.pages);
+        let read = |tree: &Tree, part: Part| {
+            let mut all = CopyAll { pages: &pages, values: Vec::new(), lost: Vec::new() };
+            L::walk(&pages, tree, part, 0, &mut all)?;
+            Ok::<_, MetadataError>((all.values, all.lost))
+        };
+        for volume in &table.volumes {
+            let (values, lost) = read(&volume.map, Part::Map)?;
+            let id = volume.record.id;
+            let anew = self.volume_mut(id)?;
+            (anew.map, anew.place) = (MapState::default(), Place::default());
+            for (lbn, word) in values {
+                self.put_in_layer(id, Lbn(lbn), word as u64)?;
+            }
+            lost.into_iter().try_for_each(|lbns| self.mark_lost(id, lbns, damage))?;
+        }
+        for (tree, part, what) in trees(table) {
+            let (values, lost) = read(tree, part)?;
+            damage.harmless.extend(lost.iter().map(|_| format!("a part of the {what}")));
+            if part == Part::Fingerprints {
+                self.lost.extend(lost.into_iter().map(|keys| (part, keys)));
+                for (pbn, bits) in values {
+                    self.active.set_identity(pbn, Identity::from_bytes(bits.to_le_bytes()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks the LBNs of a lost page as damaged.
+    fn mark_lost(&mut self, id: VolumeId, lbns: Range<u64>, damage: &mut Damage) -> Result<()> {
+        let volume = self.volume(id)?;
+        let blocks = volume.record.size_bytes / self.block_bytes;
+        let what = format!("the map of volume '{}'", volume.record.name);
+        let end = lbns.end.min(blocks);
+        if end.saturating_sub(lbns.start) > MAX_LOST_BLOCKS {
+            return Err(MetadataError::damaged(format!("almost all of {what}")));
+        }
+        // One beyond the end has the page replaced.
+        for lbn in lbns.start..end.max(lbns.start.saturating_add(1)) {
+            let copies = self.copies_for(id, Lbn(lbn))?;
+            self.copy_nodes(id, copies)?;
+            self.put_in_layer(id, Lbn(lbn), if lbn < blocks { WordForm::DAMAGED } else { 0 })?;
+        }
+        damage.lost.push(format!("a part of {what}"));
+        Ok(())
+    }
+
+    /// Ends the replay of the journal: counts what a salvaged pool has.
+    pub(super) fn settle_all(&mut self) -> Result<()> {
+        if self.is_counting {
+            return Ok(());
+        }
+        self.is_counting = true;
+        self.count_lbns()?;
+        self.count_references()?;
+        self.rebuild_index()?;
+        let pbns: Vec<u64> = self.active.identities.pbns().collect();
+        let counts = self.counts_of(&pbns)?;
+        let unused = pbns.into_iter().zip(counts).filter(|(_, count)| *count == 0);
+        unused.for_each(|(pbn, _)| self.active.forget_identity(pbn));
+        Ok(())
+    }
+
+    /// Counts the mapped LBNs of each volume.
+    fn count_lbns(&mut self) -> Result<()> {
+        let mut known = HashMap::new();
+        let ids: Vec<VolumeId> = self.volumes.keys().copied().collect();
+        self.references = 0;
+        for id in ids {
+            let (mapped, stored) =
+                self.count_lbns_of(id, &mut known, &|key| self.parents.is_shared(key))?;
+            let volume = self.volume_mut(id)?;
+            (volume.mapped, volume.stored) = (mapped, stored);
+            self.references += stored;
+        }
+        Ok(())
+    }
+
+    /// Counts the references to each block, and corrects the counts.
+    fn count_references(&mut self) -> Result<()> {
+        let window = (self.max_delta_bytes * DELTA_SHARE / WINDOW_SHARE).max(1);
+        let mut wrong = Vec::new();
+        let found = self.recount(window, &mut |some| {
+            let pbns: Vec<u64> = some.iter().map(|(pbn, _)| *pbn).collect();
+            for ((pbn, right), count) in some.iter().zip(self.readable_counts(&pbns)?) {
+                let right = u32::try_from(*right).map_err(|_| MetadataError::TooManyReferences)?;
+                wrong.extend((count != Some(right)).then_some((*pbn, right)));
+            }
+            Ok(())
+        })?;
+        if let Some(pbn) = found.outside {
+            return Err(MetadataError::damaged(format!(
+                "a map refers to block {pbn}, which is outside of the data store"
+            )));
+        }
+        self.physical = found.used;
+        wrong.into_iter().for_each(|(pbn, count)| self.active.counts.insert(pbn, count));
+        Ok(())
+    }
+
+    /// The counts of PBNs, in their order; `None` for one that is lost.
+    fn readable_counts(&self, pbns: &[u64]) -> Result<Vec<Option<u32>>> {
+        let readable = |count| match count {
+            Err(MetadataError::Damaged { .. }) => Ok(None),
+            count => count.map(Some),
+        };
+        match self.counts_of(pbns) {
+            Err(MetadataError::Damaged { .. }) => {
+                pbns.iter().map(|pbn| readable(self.count(*pbn))).collect()
+            }
+            counts => Ok(counts?.into_iter().map(Some).collect()),
+        }
+    }
+
+    /// Has an index on disk written anew, with the records that it is computed from.
+    fn rebuild_index(&mut self) -> Result<()> {
+        if self.version.index.in_memory().is_some() {
+            return Ok(());
+        }
+        let pages = Arc::clone(&self.pages);
+        let mut stored = Vec::new();
+        let mut visitor = Values(|pbn: u64, bits: u128| stored.push((pbn, bits)));
+        L::walk(&pages, &self.version.fingerprints, Part::Fingerprints, 0, &mut visitor)?;
+        for (pbn, bits) in stored {
+            if !self.active.identities.has(pbn) {
+                self.active.set_identity(pbn, Identity::from_bytes(bits.to_le_bytes()));
+            }
+        }
+        let mut retire = Retire(&pages);
+        L::walk(&pages, &self.version.fingerprints, Part::Fingerprints, 0, &mut retire)?;
+        L::walk(&pages, &self.version.index.stored().tree, Part::Index, 0, &mut retire)?;
+        self.version.fingerprints = Tree::default();
+        self.version.index = L::Index::empty(self.pbn_end(), self.sampling);
+        Ok(())
+    }
+
+    /// Restores damaged copies of pages, and fingerprints, and marks lost contents, in a pool that
+    /// was salvaged.
+    pub(super) fn restore_all(
+        &mut self,
+        computed: &[(Pbn, Fingerprint)],
+        lost: &HashSet<MapEntry>,
+    ) -> Result<()> {
+        self.pages.mend_copies()?;
+        for (pbn, fingerprint) in computed {
+            self.active.set_identity(pbn.number(), Identity::of(*fingerprint));
+        }
+        let ids: Vec<VolumeId> = self.volumes.keys().copied().collect();
+        for id in ids.into_iter().filter(|_| !lost.is_empty()) {
+            for lbn in self.lbns_with(id, lost)? {
+                self.set_word((id, lbn), WordForm::DAMAGED, &mut Vec::new())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The LBNs of a volume with one of these entries.
+    fn lbns_with(&self, id: VolumeId, wanted: &HashSet<MapEntry>) -> Result<Vec<Lbn>> {
+        let (mut found, mut next) = (Vec::new(), Lbn(0));
+        while let Some(first) = self.next_word(id, next, Lbn(u64::MAX))? {
+            next = Lbn(first.0.saturating_add(LBNS_AT_ONCE));
+            let lbns: Vec<Lbn> = (first.0..next.0).map(Lbn).collect();
+            for (lbn, word) in lbns.iter().zip(self.words(id)?.get_all(&lbns)) {
+                found.extend(wanted.contains(&self.words.entry(word?)).then_some(*lbn));
+            }
+        }
+        Ok(found)
+    }
+}
