@@ -169,8 +169,13 @@ impl StoreSetUp for PackedStore {
         let has_timed_out = Cell::new(false);
         let read = |number: u32| {
             let mut bytes = vec![0; self.reader.block_bytes];
-            let outcome = self.read_block(number, &mut bytes);
             let is_late = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+            // An error can pass, and the other contents of the block would be lost.
+            let outcome =
+                self.read_block(number, &mut bytes).or_else(|error| match is_late(&error) {
+                    true => Err(error),
+                    false => self.read_block(number, &mut bytes),
+                });
             has_timed_out.set(has_timed_out.get() || outcome.as_ref().is_err_and(is_late));
             outcome.is_ok().then_some(bytes)
         };

@@ -25,13 +25,16 @@ pub(crate) fn superblock(block_bytes: u32) -> Superblock {
 struct Unreadable {
     disk: MemoryDisk,
     kind: Mutex<Option<io::ErrorKind>>,
+    /// The number of reads that fail.
+    failing: AtomicUsize,
     longest: AtomicUsize,
 }
 
 impl Unreadable {
     fn new(image: Vec<u8>, kind: Option<io::ErrorKind>) -> Arc<Self> {
         let disk = MemoryDisk::new(image, u64::MAX);
-        Arc::new(Self { disk, kind: Mutex::new(kind), longest: AtomicUsize::new(0) })
+        let (failing, longest) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+        Arc::new(Self { disk, kind: Mutex::new(kind), failing, longest })
     }
 
     fn store(self: &Arc<Self>, superblock: &Superblock) -> PackedStore {
@@ -51,8 +54,12 @@ impl Disk for Unreadable {
 
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         self.longest.fetch_max(reads.len(), Ordering::Relaxed);
-        match *self.kind.lock() {
-            Some(kind) => reads.iter_mut().for_each(|read| read.outcome = Err(kind.into())),
+        let fails = self.failing.load(Ordering::Relaxed) > 0;
+        match self.kind.lock().filter(|_| fails) {
+            Some(kind) => {
+                self.failing.fetch_sub(1, Ordering::Relaxed);
+                reads.iter_mut().for_each(|read| read.outcome = Err(kind.into()));
+            }
             None => self.disk.read_many(reads),
         }
     }
@@ -205,4 +212,20 @@ fn a_reader_with_a_checksum_does_not_need_that_of_the_form() {
     let places = [(3, 1), (3, 2)];
     assert!(read(&store, &places, true) == [Some(content(1)), Some(content(2))]);
     assert!(read(&store, &places, false) == [None, Some(content(2))]);
+}
+
+#[test]
+fn a_read_that_fails_once_does_not_cost_the_other_contents_of_a_block() {
+    let superblock = superblock(512);
+    for (failing, is_kept) in [(1, true), (2, false)] {
+        let disk = Unreadable::new(vec![0; 16 * 512], None);
+        let store = disk.store(&superblock);
+        disk.disk.write_at(3 * 512, &block_with(&store, 3, &[1])).unwrap();
+        disk.failing.store(failing, Ordering::Relaxed);
+        *disk.kind.lock() = Some(io::ErrorKind::Other);
+        let pbn = PackedPlace { block: 3, slot: 2 }.pbn().unwrap();
+        let form = [&400u16.to_le_bytes()[..], &[1; 40]].concat();
+        assert_eq!(store.write_forms(&[(pbn, &form)]).unwrap(), []);
+        assert_eq!(read(&store, &[(3, 1)], false) == [Some(content(1))], is_kept);
+    }
 }
