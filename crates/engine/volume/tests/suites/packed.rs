@@ -151,19 +151,21 @@ fn a_flipped_byte_loses_one_content_and_writing_it_again_heals_it() {
     };
     // The checksum of the form finds it where that of the content is not compared.
     let unverified = Tuning { verify_reads: false, ..tuning() };
-    let pool = open(&damaged.disks(), unverified).unwrap();
-    find(&pool);
-    pool.close().unwrap();
-    let pool = open(&damaged.disks(), tuning()).unwrap();
-    find(&pool);
-    let volume = pool.volume("a").unwrap();
-    write(&volume, 4 * 4096, &noise).unwrap();
-    assert!(read(&volume, 4 * 4096, 4096).unwrap() == noise);
-    flush(&volume).unwrap();
-    drop(volume);
-    pool.close().unwrap();
-    let report = checked(&damaged);
-    assert!(report.is_clean(), "{:?}", report.problems);
+    let images = damaged.images();
+    for tuning in [unverified, tuning()] {
+        let damaged = Simulation::of_images(8, images.clone());
+        let pool = open(&damaged.disks(), tuning).unwrap();
+        find(&pool);
+        let volume = pool.volume("a").unwrap();
+        assert!(read(&volume, 4 * 4096 + 100, 100).is_err(), "a part of it is as damaged");
+        write(&volume, 4 * 4096, &noise).unwrap();
+        assert!(read(&volume, 4 * 4096, 4096).unwrap() == noise);
+        flush(&volume).unwrap();
+        drop(volume);
+        pool.close().unwrap();
+        let report = checked(&damaged);
+        assert!(report.is_clean(), "{:?}", report.problems);
+    }
 }
 
 #[test]
