@@ -195,7 +195,7 @@ pub fn compare_by_reading(store: &dyn Store, comparisons: &mut [ContentCompariso
         let mut reads: Vec<ContentRead<'_>> = some
             .iter()
             .zip(buffers)
-            .map(|(one, buffer)| ContentRead::new(one.pbn, 0, buffer))
+            .map(|(one, buffer)| ContentRead::new(one.pbn, 0, buffer).compared())
             .collect();
         store.read(&mut reads);
         for (one, read) in some.iter_mut().zip(reads) {

@@ -181,8 +181,9 @@ impl Engine {
         read: impl FnOnce(&mut [ContentRead<'_>]),
     ) -> Vec<Result<()>> {
         let pairs = wanted.iter().zip(buffers);
-        let mut reads: Vec<ContentRead<'_>> =
-            pairs.map(|(wanted, buffer)| ContentRead::new(wanted.pbn, 0, buffer)).collect();
+        let mut reads: Vec<ContentRead<'_>> = pairs
+            .map(|(wanted, buffer)| ContentRead::new(wanted.pbn, 0, buffer).compared())
+            .collect();
         assert_eq!(reads.len(), wanted.len(), "each block has a buffer");
         read(&mut reads);
         let checked = wanted.iter().zip(reads);
