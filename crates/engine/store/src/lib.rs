@@ -116,6 +116,14 @@ fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// Returns an error for a further content that the same failure concerns.
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
 /// The space that the contents of a store take below it. It is counted in blocks, which are those
 /// of [`gemelo_format::StoreKind`].
 pub trait StoreRoom: Send + Sync {
