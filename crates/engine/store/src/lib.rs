@@ -116,6 +116,14 @@ fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// Returns an error for a further content that the same failure concerns.
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
 /// The space that the contents of a store take below it. It is counted in blocks, which are those
 /// of [`gemelo_format::StoreKind`].
 pub trait StoreRoom: Send + Sync {
@@ -195,7 +203,7 @@ pub fn compare_by_reading(store: &dyn Store, comparisons: &mut [ContentCompariso
         let mut reads: Vec<ContentRead<'_>> = some
             .iter()
             .zip(buffers)
-            .map(|(one, buffer)| ContentRead::new(one.pbn, 0, buffer))
+            .map(|(one, buffer)| ContentRead::new(one.pbn, 0, buffer).compared())
             .collect();
         store.read(&mut reads);
         for (one, read) in some.iter_mut().zip(reads) {

@@ -186,10 +186,7 @@ impl WriteBuffer {
     /// # Errors
     /// Fails if there is too little memory.
     pub fn hold_unwritten(&self, contents: &[(Pbn, &[u8])]) -> io::Result<()> {
-        let slots = match self.shared.take_slots(contents.len().max(1)) {
-            Room::Slots(slots) if slots.len() >= contents.len() => slots,
-            _ => return Err(io::ErrorKind::StorageFull.into()),
-        };
+        let slots = self.shared.take_all_slots(contents.len()).ok_or(io::ErrorKind::StorageFull)?;
         let held = contents.iter().zip(slots).map(|((pbn, content), mut slot)| {
             fill(&mut slot, content);
             (ContentKey { pbn: *pbn, ticket: None }, slot)

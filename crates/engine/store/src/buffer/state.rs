@@ -3,8 +3,8 @@
 use super::queue::Queue;
 use super::unseen::Written;
 use crate::cache::{ContentCache, hash};
-use crate::is_no_space;
 use crate::memory::{Memory, Slot};
+use crate::{copy_of, is_no_space};
 use gemelo_format::Pbn;
 use hashbrown::HashTable;
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,11 +154,7 @@ impl State {
     /// for lack of space comes first.
     pub(super) fn failure(&self) -> Option<io::Error> {
         let worst = self.failed.values().find(|error| !is_no_space(error));
-        let error = worst.or_else(|| self.failed.values().next())?;
-        Some(match error.raw_os_error() {
-            Some(code) => io::Error::from_raw_os_error(code),
-            None => io::Error::new(error.kind(), error.to_string()),
-        })
+        worst.or_else(|| self.failed.values().next()).map(copy_of)
     }
 
     /// Returns the number of contents that are not needed any more.

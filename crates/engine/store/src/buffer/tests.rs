@@ -280,6 +280,23 @@ fn a_write_stays_in_memory_until_a_sync_and_leaves_in_runs() {
 }
 
 #[test]
+fn contents_without_space_are_held_up_to_the_whole_memory_and_not_beyond_it() {
+    const SLOTS: u64 = 10_000;
+    for background in [false, true] {
+        let (store, buffer) = buffer_with(SLOTS, 0, background);
+        let hold = |contents: u64| {
+            let bytes: Vec<Vec<u8>> = (0..contents).map(content).collect();
+            let numbered = (1..).map(pbn).zip(bytes.iter().map(Vec::as_slice));
+            buffer.hold_unwritten(&numbered.collect::<Vec<_>>())
+        };
+        assert!(hold(SLOTS + 1).is_err());
+        hold(SLOTS).unwrap();
+        buffer.sync().unwrap();
+        assert_eq!(store.below.lock().durable.len() as u64, SLOTS);
+    }
+}
+
+#[test]
 fn a_full_buffer_makes_a_writer_wait_and_counts_it() {
     for background in [false, true] {
         let (store, buffer) = buffer(3, background);

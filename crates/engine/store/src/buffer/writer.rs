@@ -97,6 +97,23 @@ impl Shared {
         room
     }
 
+    /// Takes memory for all of these contents, which is made in steps; [`None`] if there is too
+    /// little of it.
+    pub(super) fn take_all_slots(&self, wanted: usize) -> Option<Vec<Slot>> {
+        if wanted > self.lock().state.memory.most() {
+            return None;
+        }
+        let mut slots = Vec::new();
+        while slots.len() < wanted {
+            let Room::Slots(more) = self.take_slots(wanted - slots.len()) else {
+                self.put_back(slots.into_iter());
+                return None;
+            };
+            slots.extend(more);
+        }
+        Some(slots)
+    }
+
     /// Has the threads write out all contents that are held now.
     pub(super) fn begin_write_out(&self) -> WriteOut {
         let mut guarded = self.lock();

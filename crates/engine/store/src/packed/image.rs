@@ -5,6 +5,7 @@ use gemelo_format::{
     SlotHead, slot_offset,
 };
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// A content begins in a block only if this part of the block is left for it: its start would
 /// otherwise cost the read of a block and save little.
@@ -210,6 +211,28 @@ pub(super) fn find_form<'b>(
     let (offset, start, rest) = find_parts(place, block, next)?;
     let form = if rest.is_empty() { Cow::Borrowed(start) } else { [start, rest].concat().into() };
     Some((offset, form))
+}
+
+/// Returns whether a form of this offset and length, which a damaged block may tell, covers no other
+/// slot of its block and of the next one.
+pub(super) fn is_apart(
+    place: PackedPlace,
+    (block, next): (&[u8], &[u8]),
+    (offset, length): (usize, usize),
+) -> bool {
+    let covers = |block: &[u8], own: Range<usize>, slot: u8| {
+        let Some(start) = slot_offset(block, slot) else { return false };
+        let head = block.get(start..).and_then(split_form);
+        let length = SLOT_HEAD_BYTES + head.map_or(0, |(head, _)| usize::from(head.length));
+        own.start < start + length && start < own.end
+    };
+    let rest =
+        PACKED_TABLE_BYTES..PACKED_TABLE_BYTES + (offset + length).saturating_sub(block.len());
+    !(1..=SPANNING_SLOT).any(|slot| {
+        let is_other = slot != place.slot;
+        is_other && covers(block, offset..offset + length, slot)
+            || place.is_spanning() && covers(next, rest.clone(), slot)
+    })
 }
 
 #[cfg(test)]

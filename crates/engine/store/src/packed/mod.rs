@@ -25,7 +25,7 @@ use crate::{
 use gemelo_base::locks::Mutex;
 use gemelo_format::{Compression, FormatError, PackedPlace, Pbn, PoolSeed, Superblock};
 pub use image::{PackedCount, packed_blocks};
-use image::{find_form, form_into};
+use image::{find_form, form_into, is_apart};
 use patches::Patches;
 use reads::ReadMemory;
 use std::cell::Cell;
@@ -115,6 +115,9 @@ impl PackedStore {
         }
         let lost = || io::Error::new(io::ErrorKind::Unsupported, "its place in a block is lost");
         let (offset, old) = find_form(place, &block, Some(&next)).ok_or_else(lost)?;
+        if !is_apart(place, (&block, &next), (offset, old.len())) {
+            return Err(lost());
+        }
         let levels = Compression::LEVELS.map(Compression::Zstd);
         for compression in std::iter::once(Compression::Lz4).chain(levels) {
             let compressed = self.codec.compress(compression, &[content]);
@@ -169,8 +172,13 @@ impl StoreSetUp for PackedStore {
         let has_timed_out = Cell::new(false);
         let read = |number: u32| {
             let mut bytes = vec![0; self.reader.block_bytes];
-            let outcome = self.read_block(number, &mut bytes);
             let is_late = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+            // An error can pass, and the other contents of the block would be lost.
+            let outcome =
+                self.read_block(number, &mut bytes).or_else(|error| match is_late(&error) {
+                    true => Err(error),
+                    false => self.read_block(number, &mut bytes),
+                });
             has_timed_out.set(has_timed_out.get() || outcome.as_ref().is_err_and(is_late));
             outcome.is_ok().then_some(bytes)
         };

@@ -4,7 +4,7 @@
 use super::codec::decompress;
 use super::image::{find_parts, split_form};
 use super::{block_number, invalid};
-use crate::{ContentRead, LentContent};
+use crate::{ContentRead, LentContent, copy_of};
 use gemelo_base::locks::Mutex;
 use gemelo_format::{PackedPlace, Pbn, PoolSeed};
 use std::io;
@@ -75,13 +75,6 @@ impl Blocks<'_> {
 
 fn lost() -> io::Error {
     io::ErrorKind::NotFound.into()
-}
-
-fn copy_of(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => io::Error::new(error.kind(), error.to_string()),
-    }
 }
 
 /// Reads contents of a packed store whose blocks the caller can read.

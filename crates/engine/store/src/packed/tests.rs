@@ -25,13 +25,16 @@ pub(crate) fn superblock(block_bytes: u32) -> Superblock {
 struct Unreadable {
     disk: MemoryDisk,
     kind: Mutex<Option<io::ErrorKind>>,
+    /// The number of reads that fail.
+    failing: AtomicUsize,
     longest: AtomicUsize,
 }
 
 impl Unreadable {
     fn new(image: Vec<u8>, kind: Option<io::ErrorKind>) -> Arc<Self> {
         let disk = MemoryDisk::new(image, u64::MAX);
-        Arc::new(Self { disk, kind: Mutex::new(kind), longest: AtomicUsize::new(0) })
+        let (failing, longest) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+        Arc::new(Self { disk, kind: Mutex::new(kind), failing, longest })
     }
 
     fn store(self: &Arc<Self>, superblock: &Superblock) -> PackedStore {
@@ -51,8 +54,12 @@ impl Disk for Unreadable {
 
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         self.longest.fetch_max(reads.len(), Ordering::Relaxed);
-        match *self.kind.lock() {
-            Some(kind) => reads.iter_mut().for_each(|read| read.outcome = Err(kind.into())),
+        let fails = self.failing.load(Ordering::Relaxed) > 0;
+        match self.kind.lock().filter(|_| fails) {
+            Some(kind) => {
+                self.failing.fetch_sub(1, Ordering::Relaxed);
+                reads.iter_mut().for_each(|read| read.outcome = Err(kind.into()));
+            }
             None => self.disk.read_many(reads),
         }
     }
@@ -133,10 +140,16 @@ fn a_long_list_of_contents_at_hand_is_read_in_pieces_and_a_failure_shows_nothing
 
 /// Returns a packed block with these contents.
 fn block_with(store: &PackedStore, block: u32, numbers: &[usize]) -> Vec<u8> {
+    let contents = numbers.iter().map(|number| (*number, Compression::Lz4));
+    block_of(store, block, &contents.collect::<Vec<_>>())
+}
+
+/// Does the same with contents that are compressed in these ways.
+fn block_of(store: &PackedStore, block: u32, contents: &[(usize, Compression)]) -> Vec<u8> {
     let mut image = image::BlockImage::new(512, &[]);
-    for (slot, number) in (1..).zip(numbers) {
+    for (slot, (number, compression)) in (1..).zip(contents) {
         let pbn = PackedPlace { block, slot }.pbn().unwrap();
-        let compressed = store.codec.compress(Compression::Lz4, &[&content(*number)]);
+        let compressed = store.codec.compress(*compression, &[&content(*number)]);
         let mut form = Vec::new();
         form_into(&mut form, store.reader.seed, pbn, compressed.parts().next().unwrap().unwrap());
         image.add(slot, &form);
@@ -205,4 +218,49 @@ fn a_reader_with_a_checksum_does_not_need_that_of_the_form() {
     let places = [(3, 1), (3, 2)];
     assert!(read(&store, &places, true) == [Some(content(1)), Some(content(2))]);
     assert!(read(&store, &places, false) == [None, Some(content(2))]);
+}
+
+#[test]
+fn a_read_that_fails_once_does_not_cost_the_other_contents_of_a_block() {
+    let superblock = superblock(512);
+    for (failing, is_kept) in [(1, true), (2, false)] {
+        let disk = Unreadable::new(vec![0; 16 * 512], None);
+        let store = disk.store(&superblock);
+        disk.disk.write_at(3 * 512, &block_with(&store, 3, &[1])).unwrap();
+        disk.failing.store(failing, Ordering::Relaxed);
+        *disk.kind.lock() = Some(io::ErrorKind::Other);
+        let pbn = PackedPlace { block: 3, slot: 2 }.pbn().unwrap();
+        let form = [&400u16.to_le_bytes()[..], &[1; 40]].concat();
+        assert_eq!(store.write_forms(&[(pbn, &form)]).unwrap(), []);
+        assert_eq!(read(&store, &[(3, 1)], false) == [Some(content(1))], is_kept);
+    }
+}
+
+#[test]
+fn a_damaged_length_lets_a_content_be_healed_over_no_other_one() {
+    let superblock = superblock(512);
+    let disk = Unreadable::new(vec![0; 16 * 512], None);
+    let store = disk.store(&superblock);
+    let length = |compression| {
+        let compressed = store.codec.compress(compression, &[&content(1)]);
+        compressed.parts().next().unwrap().unwrap().1.len()
+    };
+    let mut ways = [Compression::Lz4, Compression::Zstd(1)];
+    ways.sort_by_key(|way| length(*way));
+    let [short, long] = ways;
+    assert!(length(short) < length(long));
+    let good = block_of(&store, 3, &[(1, short), (2, Compression::Lz4)]);
+    for (told, is_healed) in [(length(short), true), (length(long), false)] {
+        let mut block = good.clone();
+        block[PACKED_TABLE_BYTES..][..2].copy_from_slice(&(told as u16).to_le_bytes());
+        block[PACKED_TABLE_BYTES + 20] ^= 1;
+        disk.disk.write_at(3 * 512, &block).unwrap();
+        let one = content(1);
+        let pbn = PackedPlace { block: 3, slot: 1 }.pbn().unwrap();
+        let mut writes = [ContentWrite::new(pbn, &one)];
+        store.write(&mut writes);
+        assert_eq!(writes[0].outcome.is_ok(), is_healed);
+        let expected = [is_healed.then_some(one), Some(content(2))];
+        assert!(read(&store, &[(3, 1), (3, 2)], false) == expected);
+    }
 }

@@ -319,9 +319,10 @@ impl Judge {
         Ok(healed)
     }
 
-    /// Reads a block into the buffer. Returns whether it could be read.
+    /// Reads a block into the buffer. Returns whether it could be read. The caller compares what it
+    /// gets with a checksum.
     fn read(&mut self, pbn: Pbn) -> bool {
-        let mut reads = [ContentRead::new(pbn, 0, &mut self.content)];
+        let mut reads = [ContentRead::new(pbn, 0, &mut self.content).compared()];
         self.store.read(&mut reads);
         let [read] = reads;
         read.outcome.is_ok()

@@ -10,6 +10,7 @@ use gemelo_disk::{
     Disk, DiskAccess, DiskError, FileDisk, are_same, check_existing_device, check_no_user,
 };
 use gemelo_store::PoolDisks;
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
@@ -45,7 +46,7 @@ impl NewPool {
         let mut made = Made::default();
         let disks = places.take(&mut made)?;
         Pool::format(&disks, options)?;
-        sync_names(path)?;
+        made.sync_names(path)?;
         Ok(Self { made })
     }
 
@@ -203,17 +204,6 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// Makes the names as durable as the disks: the names in the directory, and the directory's own.
-fn sync_names(path: &Path) -> Result<()> {
-    let parent = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
-    for directory in [Some(path.to_owned()), parent].into_iter().flatten() {
-        File::open(&directory)
-            .and_then(|open| open.sync_all())
-            .map_err(failed("sync", &directory))?;
-    }
-    Ok(())
-}
-
 /// The way to undo a step.
 enum Undo {
     Remove(PathBuf),
@@ -233,6 +223,23 @@ struct Made {
 }
 
 impl Made {
+    /// Makes the names that were made as durable as the disks, and that of the pool's directory.
+    fn sync_names(&self, pool: &Path) -> Result<()> {
+        let made = self.undo.iter().filter_map(|step| match step {
+            Undo::Remove(path) | Undo::RemoveDirectory(path) => Some(path.as_path()),
+            Undo::Empty(_) => None,
+        });
+        let mut directories = BTreeSet::new();
+        for name in made.chain([pool]) {
+            let name = std::path::absolute(name).map_err(failed("find", name))?;
+            directories.extend(name.parent().map(Path::to_owned));
+        }
+        directories.iter().try_for_each(|directory| {
+            let synced = File::open(directory).and_then(|open| open.sync_all());
+            synced.map_err(failed("sync", directory))
+        })
+    }
+
     fn directory(&mut self, path: &Path) -> Result<()> {
         match DirBuilder::new().mode(NEW_DIRECTORY_MODE).create(path) {
             Ok(()) => self.undo.push(Undo::RemoveDirectory(path.to_owned())),

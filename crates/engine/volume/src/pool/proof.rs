@@ -45,7 +45,7 @@ impl Prover {
             let mut reads: Vec<ContentRead<'_>> = some
                 .iter()
                 .zip(buffers)
-                .map(|((pbn, _), buffer)| ContentRead::new(*pbn, 0, buffer))
+                .map(|((pbn, _), buffer)| ContentRead::new(*pbn, 0, buffer).compared())
                 .collect();
             assert!(reads.len() == some.len(), "each content is read");
             self.store.read(&mut reads);

@@ -93,7 +93,7 @@ impl ReplayedData {
         self.expected.extend(given_up);
         let mut block = vec![0; self.store.block_bytes()];
         for pbn in std::mem::take(&mut self.doubtful) {
-            let mut reads = [ContentRead::new(pbn, 0, &mut block)];
+            let mut reads = [ContentRead::new(pbn, 0, &mut block).compared()];
             self.store.read(&mut reads);
             let [read] = reads;
             let present = self.seed.of_content(read.buffer);

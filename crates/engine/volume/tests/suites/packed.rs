@@ -9,7 +9,7 @@ use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_format::{
     BackendKind, Compression, DedupMode, PACKED_MAGIC, PACKED_TABLE_BYTES, SLOT_HEAD_BYTES,
 };
-use gemelo_volume::{Pool, PoolOptions, ScrubOptions, Tuning, VolumeError};
+use gemelo_volume::{Pool, PoolOptions, ScrubOptions, Tuning, VolumeError, repair_outlook};
 
 /// Makes a content of which this share in eighths does not compress.
 fn content(id: u64, bytes: usize, eighths: usize) -> Vec<u8> {
@@ -151,23 +151,25 @@ fn a_flipped_byte_loses_one_content_and_writing_it_again_heals_it() {
     };
     // The checksum of the form finds it where that of the content is not compared.
     let unverified = Tuning { verify_reads: false, ..tuning() };
-    let pool = open(&damaged.disks(), unverified).unwrap();
-    find(&pool);
-    pool.close().unwrap();
-    let pool = open(&damaged.disks(), tuning()).unwrap();
-    find(&pool);
-    let volume = pool.volume("a").unwrap();
-    write(&volume, 4 * 4096, &noise).unwrap();
-    assert!(read(&volume, 4 * 4096, 4096).unwrap() == noise);
-    flush(&volume).unwrap();
-    drop(volume);
-    pool.close().unwrap();
-    let report = checked(&damaged);
-    assert!(report.is_clean(), "{:?}", report.problems);
+    let images = damaged.images();
+    for tuning in [unverified, tuning()] {
+        let damaged = Simulation::of_images(8, images.clone());
+        let pool = open(&damaged.disks(), tuning).unwrap();
+        find(&pool);
+        let volume = pool.volume("a").unwrap();
+        assert!(read(&volume, 4 * 4096 + 100, 100).is_err(), "a part of it is as damaged");
+        write(&volume, 4 * 4096, &noise).unwrap();
+        assert!(read(&volume, 4 * 4096, 4096).unwrap() == noise);
+        flush(&volume).unwrap();
+        drop(volume);
+        pool.close().unwrap();
+        let report = checked(&damaged);
+        assert!(report.is_clean(), "{:?}", report.problems);
+    }
 }
 
 #[test]
-fn a_check_finds_a_content_damaged_if_a_read_does_whichever_bit_of_its_head_has_flipped() {
+fn all_find_a_content_damaged_or_none_whichever_bit_of_its_head_has_flipped() {
     let simulation = Simulation::new(7);
     fill(&simulation, &packed(Compression::Lz4, 512, 300), 40, 4);
     let [first, ..] = copies_of(&simulation, &content(5, 512, 4))[..] else { panic!("is stored") };
@@ -182,7 +184,16 @@ fn a_check_finds_a_content_damaged_if_a_read_does_whichever_bit_of_its_head_has_
         let found = read(&pool.volume("a").unwrap(), 4 * 512, 512);
         assert_eq!(found.is_ok(), report.is_clean(), "bit {bit}: {:?}", report.problems);
         harmless += u32::from(found.is_ok_and(|found| found == content(5, 512, 4)));
-        pool.close().unwrap();
+        drop(pool);
+        let outlook = repair_outlook(&flipped.disks(), true, &Silent, &StopFlag::new()).unwrap();
+        assert_eq!(outlook.roll_back.costs.is_empty(), report.is_clean(), "bit {bit}");
+        let unverified = Tuning { verify_reads: false, ..tuning() };
+        let pool = open(&flipped.disks(), unverified).unwrap();
+        let scrubbed = pool.scrub(ScrubOptions::default(), &Silent, &StopFlag::new()).unwrap();
+        assert_eq!(scrubbed.is_clean(), report.is_clean(), "bit {bit}: {:?}", scrubbed.problems);
+        let volume = pool.volume("a").unwrap();
+        assert_eq!(read(&volume, 4 * 512 + 100, 8).is_ok(), report.is_clean(), "bit {bit}");
+        assert_eq!(write(&volume, 4 * 512 + 100, &[9; 8]).is_ok(), report.is_clean(), "bit {bit}");
     }
     assert!(harmless >= 32, "those of the checksum of the form: {harmless}");
 }

@@ -18,7 +18,7 @@ use super::table::TableLayout;
 use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
 use bucket::RUN_BITS;
-use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree};
+use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree, WordForm};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -99,8 +99,9 @@ impl MemoryIndex {
 /// Bits of a hash, for PBNs below this one and contents of this sample.
 const fn hash_bits(pbn_end: u64, sampling: IndexSampling) -> u32 {
     let bits = u64::BITS - pbn_end.saturating_sub(1).leading_zeros();
-    // An entry of the first bucket, which has the longest tags, fits in a word.
-    let most = u64::BITS + RUN_BITS - bits;
+    // An entry of the first bucket, which has the longest tags, fits in a word, however far the
+    // store grows.
+    let most = u64::BITS + RUN_BITS - WordForm::Wide.end().ilog2();
     let bits = (bits + SPARE_BITS).saturating_sub(sampling.bits());
     let bits = if bits > most { most } else { bits };
     if bits < MIN_HASH_BITS { MIN_HASH_BITS } else { bits }
@@ -228,6 +229,18 @@ mod tests {
     /// The bytes of an entry in a store of 2^28 blocks, from those in a smaller one.
     const fn at_a_tebibyte(bytes: f64, pbn_bits: u32) -> f64 {
         bytes + (28 - pbn_bits) as f64 / 8.0
+    }
+
+    #[test]
+    fn a_store_of_any_size_may_grow_to_the_largest() {
+        let pbn = WordForm::Wide.end() - 1;
+        for bits in 1..=WordForm::Wide.end().ilog2() {
+            let index = MemoryIndex::empty(1 << bits, IndexSampling::ALL);
+            index.edit(&[IndexEdit { hash: u64::MAX, pbn, comes: true }]);
+            let mut found = Vec::new();
+            index.candidates(u64::MAX, &mut found);
+            assert_eq!(found, [pbn], "a store of 2^{bits} blocks");
+        }
     }
 
     #[test]

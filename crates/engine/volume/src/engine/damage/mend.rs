@@ -122,11 +122,11 @@ impl Engine {
         let name_of = |id: VolumeId| {
             volumes.iter().find(|(_, volume)| volume.id() == id).map(|(name, _)| name.clone())
         };
-        let state = self.state();
         let mut places = Vec::new();
         let in_use = |(id, lbn, pbn): (VolumeId, u64, u64)| {
             places.clear();
-            state.backend().look_up(id, &[Lbn(lbn)], &mut places).ok()?;
+            // Each look-up may read a page, and requests go on in between.
+            self.state().backend().look_up(id, &[Lbn(lbn)], &mut places).ok()?;
             let is_there = places.first().and_then(|place: &MapEntry| place.pbn()).map(Pbn::number);
             (is_there == Some(pbn)).then_some(())?;
             Some(DamagedBlock { volume: name_of(id)?, lbn, pbn })

@@ -46,8 +46,16 @@ pub(super) fn set_bits(bits: u64) -> impl Iterator<Item = usize> {
 struct Sweep {
     next: u64,
     began_ns: u64,
-    /// `true` if blocks before `next` were written and not marked.
+    /// `true` while blocks from `next` on are examined.
+    is_under_way: bool,
+    /// `true` if blocks before `next`, or under examination, were written and not marked.
     is_stale: bool,
+}
+
+impl Sweep {
+    const fn new(began_ns: u64) -> Self {
+        Self { next: 0, began_ns, is_under_way: false, is_stale: false }
+    }
 }
 
 /// The blocks of a volume that were written since the finder looked at them.
@@ -153,15 +161,15 @@ impl DirtyGroups {
     /// Has the course through the whole volume find a group for which the list has no room.
     fn mark_unlisted(&mut self, lbn: u64, now_ns: u64) {
         match &mut self.sweep {
-            Some(sweep) => sweep.is_stale |= lbn < sweep.next,
-            None => self.sweep = Some(Sweep { next: 0, began_ns: now_ns, is_stale: false }),
+            Some(sweep) => sweep.is_stale |= sweep.is_under_way || lbn < sweep.next,
+            None => self.sweep = Some(Sweep::new(now_ns)),
         }
     }
 
     /// Marks the whole volume, because nothing is known about its groups.
     pub(crate) fn mark_all(&mut self) {
         self.clear();
-        self.sweep = Some(Sweep { next: 0, began_ns: 0, is_stale: false });
+        self.sweep = Some(Sweep::new(0));
     }
 
     /// Forgets all marks.
@@ -244,19 +252,23 @@ impl DirtyGroups {
     }
 
     /// Returns the LBN at which the course through the whole volume goes on, if there is one that
-    /// began no later than `until_ns`.
-    pub(crate) fn sweep_from(&self, until_ns: u64) -> Option<u64> {
-        self.sweep.filter(|sweep| sweep.began_ns <= until_ns).map(|sweep| sweep.next)
+    /// began no later than `until_ns`. The blocks from there on are under examination until
+    /// [`Self::note_swept`].
+    pub(crate) fn sweep_from(&mut self, until_ns: u64) -> Option<u64> {
+        let sweep = self.sweep.as_mut().filter(|sweep| sweep.began_ns <= until_ns)?;
+        sweep.is_under_way = true;
+        Some(sweep.next)
     }
 
     /// Notes that the course through the whole volume came from `from` to `next`, or to the end. It
     /// may have been restarted meanwhile.
     pub(crate) fn note_swept(&mut self, from: u64, next: Option<u64>, now_ns: u64) {
         let Some(sweep) = self.sweep.as_mut().filter(|sweep| sweep.next == from) else { return };
+        sweep.is_under_way = false;
         match next {
             Some(next) => sweep.next = next,
             None if sweep.is_stale => {
-                self.sweep = Some(Sweep { next: 0, began_ns: now_ns, is_stale: false });
+                self.sweep = Some(Sweep::new(now_ns));
             }
             None => self.sweep = None,
         }
@@ -382,7 +394,14 @@ mod tests {
         dirty.mark([Lbn(groups * GROUP_BLOCKS)].into_iter(), 7);
         dirty.note_swept(groups * GROUP_BLOCKS + 64, None, 8);
         assert_eq!((dirty.sweep_from(7), dirty.sweep_from(8)), (None, Some(0)));
-        dirty.note_swept(0, None, 9);
+        // What is written while its neighbours are examined may have been looked up before.
+        dirty.note_swept(0, Some(1024), 9);
+        assert_eq!(dirty.sweep_from(9), Some(1024));
+        dirty.mark([Lbn(groups * GROUP_BLOCKS)].into_iter(), 10);
+        dirty.note_swept(1024, Some(groups * GROUP_BLOCKS + 64), 11);
+        dirty.note_swept(groups * GROUP_BLOCKS + 64, None, 12);
+        assert_eq!(dirty.sweep_from(12), Some(0));
+        dirty.note_swept(0, None, 13);
         assert!(!dirty.backlog().is_swept);
     }
 }

@@ -69,8 +69,8 @@ impl Log {
         let mut committer = self.committer.lock();
         let (next_commit, backend, totals) = self.freeze(&mut committer)?;
         let written = self.write_waiting(&mut committer);
-        if self.health.is_stopped() {
-            return written.map(|_| ());
+        if let Err(stopped) = self.health.check_writable() {
+            return written.and(Err(stopped));
         }
         if committer.waits_for_data() {
             // A root must not refer to contents that may not be there after a crash.
