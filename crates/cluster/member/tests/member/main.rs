@@ -16,7 +16,7 @@ use gemelo_domain::DomainError;
 use gemelo_format::FingerprintKind;
 use gemelo_member::{DomainClient, Ended, MemberError, NewDomain, Service};
 use gemelo_objects::simulated::{Client, Faults, World};
-use gemelo_objects::{Locks, ObjectError, Objects, Request};
+use gemelo_objects::{ObjectError, Objects, Request};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;

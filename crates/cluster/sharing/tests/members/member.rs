@@ -174,18 +174,18 @@ impl Member {
         member: MemberId,
         settings: (bool, Tuning),
     ) -> Result<Self, Failure> {
-        Self::start_by(standing_clock(), client, member, settings)
+        Self::start_by(&standing_clock(), client, member, settings)
     }
 
     /// Does the same as [`Self::start_with`], with a lease that ends by the clock.
     pub(crate) fn start_by(
-        lease_clock: Arc<dyn Clock>,
+        lease_clock: &Arc<dyn Clock>,
         client: &Client,
         member: MemberId,
         (compares, tuning): (bool, Tuning),
     ) -> Result<Self, Failure> {
         let renewed_ns = lease_clock.now_ns();
-        let served = Served::take(client, &lease_clock, member)?;
+        let served = Served::take(client, lease_clock, member)?;
         let others = Arc::new(Others::new(client));
         let clock = Arc::new(client.clock());
         let options = SharingOptions {

@@ -189,7 +189,7 @@ impl Run<'_> {
             let member = MemberId((first + step) % MEMBERS + 1);
             let settings = (self.compares, journal_data());
             let clock = Arc::new(client.clock());
-            match Member::start_by(clock, client, member, settings) {
+            match Member::start_by(&clock, client, member, settings) {
                 Ok(member) => {
                     let is_taken_over = member.epoch() > self.first_epoch;
                     count(&self.tally.taken_over, u64::from(is_taken_over));

@@ -45,6 +45,9 @@ impl Tally {
     }
 }
 
+/// Gets PBNs and the references to each.
+type VisitCounts<'v> = dyn FnMut(&[(u64, u64)]) -> Result<()> + 'v;
+
 /// The first number of a range that is in one of two sets.
 fn first_of((one, other): (&SparseBits, &SparseBits), range: Range<u64>) -> Option<u64> {
     let mut next = range.start;
@@ -85,11 +88,7 @@ impl<L: Layout> CachedBackend<L> {
 
     /// Counts the references to each block again, for this many PBNs at once. Calls `visit` with
     /// the PBNs that have a reference or a count, in their order, and the references to each.
-    pub(super) fn recount(
-        &self,
-        window_pbns: u64,
-        visit: &mut dyn FnMut(&[(u64, u64)]) -> Result<()>,
-    ) -> Result<Recount> {
+    pub(super) fn recount(&self, window_pbns: u64, visit: &mut VisitCounts<'_>) -> Result<Recount> {
         let (mut counted, mut used) = (SparseBits::default(), SparseBits::default());
         self.visit_used(Pbn::FIRST, &mut |pbn| {
             counted.insert(pbn.number());

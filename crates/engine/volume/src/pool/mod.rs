@@ -35,9 +35,7 @@ pub use opened::Pool;
 pub use past_loss::RenamedVolume;
 pub use plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
 pub use remove::{PoolRemoval, RemovalStep};
-pub use repair::{
-    record_damage, repair, repair_outlook, repair_outlook_within, repair_within,
-};
+pub use repair::{record_damage, repair, repair_outlook, repair_outlook_within, repair_within};
 pub use scrub::{DamagedContent, ScrubOptions, ScrubReport};
 pub use stat::{PoolStat, VolumeSummary};
 pub use tuning::Tuning;
