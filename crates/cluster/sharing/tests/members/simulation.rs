@@ -188,7 +188,7 @@ impl Run<'_> {
         for step in 0..MEMBERS {
             let member = MemberId((first + step) % MEMBERS + 1);
             let settings = (self.compares, journal_data());
-            let clock = Arc::new(client.clock());
+            let clock: Arc<dyn Clock> = Arc::new(client.clock());
             match Member::start_by(&clock, client, member, settings) {
                 Ok(member) => {
                     let is_taken_over = member.epoch() > self.first_epoch;
