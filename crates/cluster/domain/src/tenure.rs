@@ -187,8 +187,8 @@ fn register(
     let epoch = last.as_ref().map_or(0, |last| last.epoch);
     let mut kept = None;
     match last.and_then(|last| Some((last.instance?, last.process))) {
-        // The answer to an earlier attempt was lost, or to a hand-over: that one may arrive yet, and
-        // finds another record.
+        // The answer to an earlier attempt was lost, or to a hand-over. That one may arrive yet,
+        // and finds another record.
         Some((instance, _)) if instance == me => {}
         Some((instance, process)) => {
             let has_ended = process.as_ref().is_some_and(ProcessIdentity::has_ended);
