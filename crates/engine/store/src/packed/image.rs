@@ -213,8 +213,8 @@ pub(super) fn find_form<'b>(
     Some((offset, form))
 }
 
-/// Returns whether a form of this offset and length, which a damaged block may tell, covers no other
-/// slot of its block and of the next one.
+/// Returns whether a form of this offset and length, which a damaged block may tell, covers no
+/// other slot of its block and of the next one.
 pub(super) fn is_apart(
     place: PackedPlace,
     (block, next): (&[u8], &[u8]),

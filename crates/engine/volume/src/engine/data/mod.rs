@@ -120,8 +120,8 @@ impl DataPath {
         self.store().read_medium(reads);
     }
 
-    /// Reads one whole content from the medium, for a second look at it. The caller compares it with
-    /// a checksum or a fingerprint.
+    /// Reads one whole content from the medium, for a second look at it. The caller compares it
+    /// with a checksum or a fingerprint.
     pub(crate) fn read_one(&self, pbn: Pbn, content: &mut [u8]) -> io::Result<()> {
         let mut reads = [ContentRead::new(pbn, 0, content).compared()];
         self.read_medium(&mut reads);
