@@ -17,7 +17,7 @@ const CAPACITY_BYTES: u64 = PIB / 4;
 /// Blocks of the volume that are written, far apart.
 const WRITTEN: u64 = 40;
 /// Lives of a pool: some for each of the parts that an opening compares.
-const LIVES: u64 = 100;
+const LIVES: u64 = 190;
 /// Most memory of the process.
 const MAX_MEMORY_KB: u64 = 300 << 10;
 
