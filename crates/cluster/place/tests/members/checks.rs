@@ -1,6 +1,6 @@
 //! The check of a domain with members that are served, dead, or have no pool.
 
-use crate::domain::{Domain, LEASE, expect, trim};
+use crate::domain::{Domain, LEASE, Process, expect, trim};
 use gemelo_base::StopFlag;
 use gemelo_domain::{Finding, Findings, Members};
 use gemelo_objects::{Objects, Update};
@@ -112,15 +112,21 @@ fn what_is_lost_is_found_and_shards_are_rebuilt() {
     );
 }
 
-/// A change of a repair that is not answered may come late, over what members have changed by then.
-#[test]
-fn after_a_repair_of_unknown_fate_no_member_is_handed_over() {
+/// A domain that has lost a shard with contents of the member `one`, and two processes.
+fn with_a_lost_shard() -> (Domain, Process, Process) {
     let domain = Domain::new();
     let (first, second) = (domain.process(), domain.process());
     let one = first.filled("one", 1..=8);
     one.share(&StopFlag::new()).unwrap();
     one.close().unwrap();
     domain.world.client().remove("index.1").unwrap();
+    (domain, first, second)
+}
+
+/// A change of a repair that is not answered may come late, over what members have changed by then.
+#[test]
+fn after_a_repair_of_unknown_fate_no_member_is_handed_over() {
+    let (_domain, first, second) = with_a_lost_shard();
     second.store.loses_index.store(true, Ordering::Relaxed);
     assert!(DomainCheck::repair(&second.client, LEASE).is_err());
     let refused = first.open("one", Use::Hold, false).err().unwrap();
@@ -131,12 +137,7 @@ fn after_a_repair_of_unknown_fate_no_member_is_handed_over() {
 /// none is registered afterwards.
 #[test]
 fn no_member_is_registered_while_a_domain_is_repaired() {
-    let domain = Domain::new();
-    let (first, second) = (domain.process(), domain.process());
-    let one = first.filled("one", 1..=8);
-    one.share(&StopFlag::new()).unwrap();
-    one.close().unwrap();
-    domain.world.client().remove("index.1").unwrap();
+    let (_domain, first, second) = with_a_lost_shard();
     let early = Arc::clone(&first.client);
     *second.store.before_members.lock() = Some(Box::new(move || {
         early.register("early").unwrap();
