@@ -162,7 +162,7 @@ fn main() {
     let backend = BackendKind::from_name(argument(2).unwrap_or("compact")).unwrap();
     let cache_mib = argument(3).map_or(256, |text| text.parse().unwrap());
     let load = Duration::from_secs(argument(4).map_or(10, |text| text.parse().unwrap()));
-    let options = Options { cache_mib, load };
+    let options = Options { cache_mib, load, volumes: 1 };
     if let Some(minutes) = argument(5) {
         let (size, minutes) = (parse_size(sizes).unwrap(), minutes.parse().unwrap());
         let is_flat = soak::run(directory.path(), size, backend, &options, minutes);

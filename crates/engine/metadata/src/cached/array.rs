@@ -1,10 +1,11 @@
 //! Arrays of pages. Directory pages lead to leaves by their numbers; a leaf of zeros is not stored.
 
+use super::cache::Width;
 use super::layout::Visitor;
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    DIRECTORY_ENTRIES, NODE_REF_BYTES, NodeRef, PAGE_BYTES, Page, Tree, array_value,
+    DIRECTORY_ENTRIES, NODE_REF_BYTES, NodeRef, PAGE_BYTES, Page, Part, Tree, array_value,
     set_array_value,
 };
 use std::ops::{ControlFlow, Range};
@@ -28,7 +29,7 @@ pub(super) fn set_child(directory: &mut Page, at: u64, child: Option<NodeRef>) {
 
 /// Returns the leaf of this number, if it is stored.
 pub(super) fn leaf(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<Arc<Page>>> {
-    leaf_at(pages, tree, number)?.map(|at| pages.read(at)).transpose()
+    leaf_at(pages, tree, number)?.map(|at| pages.read(at, Width::Narrow)).transpose()
 }
 
 /// Returns the place of the leaf of this number, if it is stored.
@@ -39,13 +40,16 @@ pub(super) fn leaf_at(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<
     let mut found = tree.root;
     for level in (0..tree.height).rev() {
         let Some(at) = found else { return Ok(None) };
-        found = child(&*pages.read(at)?, number / span(level) % FANOUT);
+        found = child(&*pages.read(at, Width::Wide)?, number / span(level) % FANOUT);
     }
     Ok(found)
 }
 
 /// Changes of leaves, in the order of their numbers.
 pub(super) trait LeafEdits {
+    /// The part whose leaves change.
+    fn part(&self) -> Part;
+
     /// The number of the leaf that changes next.
     fn next(&mut self) -> Option<u64>;
 
@@ -70,7 +74,7 @@ pub(super) fn update(
         if let Some(root) = tree.root {
             let mut page = Box::new([0; PAGE_BYTES]);
             set_child(&mut page, 0, Some(root));
-            tree.root = Some(pages.write(page)?);
+            tree.root = Some(pages.write(page, Width::Wide)?);
         }
         tree.height += 1;
     }
@@ -89,7 +93,8 @@ fn update_node(
     first: u64,
     edits: &mut dyn LeafEdits,
 ) -> Result<Option<NodeRef>> {
-    let before = at.map(|at| pages.read(at)).transpose()?;
+    let width = Width::of(level, edits.part());
+    let before = at.map(|at| pages.read(at, width)).transpose()?;
     let after = if level == 0 {
         edits.change(first, before.as_deref())?
     } else {
@@ -112,7 +117,7 @@ fn update_node(
     if let Some(at) = at {
         pages.retire(at.slot);
     }
-    after.map(|page| pages.write(page)).transpose()
+    after.map(|page| pages.write(page, width)).transpose()
 }
 
 /// Reads a leaf whose first key is given and hands out its values. Returns `None` if the page is
@@ -156,7 +161,7 @@ fn walk_node(
     if level == 0 && !visitor.wants_values() {
         return Ok(visitor.leaf(keys(level, first, shape.keys), at));
     }
-    let page = match ahead.map_or_else(|| pages.read(at), Ok) {
+    let page = match ahead.map_or_else(|| pages.read(at, Width::Narrow), Ok) {
         Ok(page) => page,
         Err(error @ MetadataError::Damaged { .. }) => {
             visitor.lost(keys(level, first, shape.keys), error)?;

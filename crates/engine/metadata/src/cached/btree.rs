@@ -1,6 +1,7 @@
 //! The layout `btree`: copy-on-write B-trees. A checkpoint writes each changed node once, with all
 //! changes to it.
 
+use super::cache::Width;
 use super::layer::{Layer, Position};
 use super::layout::{IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, tag};
 use super::pages::Pages;
@@ -85,7 +86,7 @@ impl Merge<'_> {
 
     /// Returns the entries of a node, whose keys go up and are in the node's range.
     fn entries(&self, at: NodeRef, level: u8, keys: Keys) -> Result<Vec<Entry>> {
-        let page = self.pages.read(at)?;
+        let page = self.pages.read(at, Width::of(level, self.part))?;
         let node = Node::of(&page, self.part, level).ok_or_else(|| self.pages.damaged(at))?;
         let entries: Vec<Entry> = node.entries().collect();
         let is_within = |entry: &Entry| keys.contains(entry.0);
@@ -110,7 +111,9 @@ impl Merge<'_> {
         let each = if is_last { most } else { entries.len().div_ceil(nodes).max(1) };
         for some in entries.chunks(each) {
             let Some((first, _)) = some.first() else { continue };
-            let at = self.pages.write(Node::page(self.part, level, some))?;
+            let at = self
+                .pages
+                .write(Node::page(self.part, level, some), Width::of(level, self.part))?;
             above.push((*first, at.to_bits()));
         }
         entries.clear();
@@ -136,7 +139,8 @@ impl Merge<'_> {
                 Ok(Tree { root, height: level - 1 })
             }
             Some(_) if level <= MAX_LEVELS => {
-                let root = Some(self.pages.write(Node::page(self.part, level, &entries))?);
+                let width = Width::of(level, self.part);
+                let root = Some(self.pages.write(Node::page(self.part, level, &entries), width)?);
                 Ok(Tree { root, height: level })
             }
             Some(_) => {
@@ -181,7 +185,7 @@ impl Walk<'_> {
         if level == 0 && !self.visitor.wants_values() {
             return Ok(ControlFlow::Continue(()));
         }
-        let read = self.pages.read(at);
+        let read = self.pages.read(at, Width::Narrow);
         let page = match read.and_then(|page| check(self.pages, page, at, self.part, level)) {
             Ok(page) => page,
             Err(error @ MetadataError::Damaged { .. }) => {
@@ -240,7 +244,7 @@ impl Layout for BTreeLayout {
         let mut keys = 0..u64::MAX;
         let Some(mut at) = tree.root else { return Ok(LeafAt { keys, at: None }) };
         for level in (1..=tree.height).rev() {
-            let page = pages.read(at)?;
+            let page = pages.read(at, Width::Wide)?;
             let node = Node::of(&page, part, level).ok_or_else(|| pages.damaged(at))?;
             // Keys before the first entry belong to the first child.
             let place = node.keys_below(key.saturating_add(1)).saturating_sub(1);
@@ -256,7 +260,7 @@ impl Layout for BTreeLayout {
     }
 
     fn read_leaf(pages: &Pages, at: NodeRef, part: Part) -> Result<Arc<Page>> {
-        check(pages, pages.read(at)?, at, part, 0)
+        check(pages, pages.read(at, Width::of(0, part))?, at, part, 0)
     }
 
     fn value(leaf: &Page, part: Part, key: u64) -> u128 {

@@ -1,8 +1,9 @@
 //! A cache of pages of the metadata disk. It has a fixed number of frames and evicts with CLOCK,
-//! which approximates "least recently used".
+//! which approximates "least recently used". Pages that thousands of blocks need stay for several
+//! rounds of the hand without a use.
 
 use crate::CacheStats;
-use gemelo_format::{NodeRef, PAGE_BYTES, Page, Slot};
+use gemelo_format::{NodeRef, PAGE_BYTES, Page, Part, Slot};
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -16,11 +17,35 @@ const MIN_SHARDED: usize = 256;
 /// Memory of a page and of its frame's other fields.
 const FRAME_BYTES: usize = PAGE_BYTES + 64;
 
+/// Rounds of the hand that a wide page stays without a use. Uniform random writes to a pool whose
+/// counts take half of the cache need a page of counts every few rounds.
+const WIDE_ROUNDS: u8 = 16;
+/// Wide pages stay longer than others while they have at most this part of the frames. The others
+/// need room for the lists in which they are read.
+const WIDE_PART: (usize, usize) = (3, 4);
+
+/// The number of blocks that need a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    /// Some hundred: a leaf of a map, of records or of an index.
+    Narrow,
+    /// Thousands: a page that leads to others, or a leaf of counts.
+    Wide,
+}
+
+impl Width {
+    /// The width of a page of this level, whose leaves are of a part.
+    pub(super) const fn of(level: u8, part: Part) -> Self {
+        if level > 0 || matches!(part, Part::Counts) { Self::Wide } else { Self::Narrow }
+    }
+}
+
 struct Frame {
     slot: Slot,
     checksum: u64,
-    /// Set if the page was used since the hand last passed.
-    is_used: bool,
+    width: Width,
+    /// The times that the hand passes before the page is evicted.
+    rounds: u8,
     page: Arc<Page>,
 }
 
@@ -30,6 +55,8 @@ struct Shard {
     places: HashTable<u32>,
     frames: Vec<Frame>,
     hand: usize,
+    /// Frames with wide pages.
+    wide: usize,
 }
 
 /// A cache of pages that several threads can use.
@@ -56,8 +83,14 @@ impl Shard {
         loop {
             self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };
             let hand = self.hand;
+            let is_crowded = self.wide * WIDE_PART.1 > self.frames.len() * WIDE_PART.0;
             let Some(frame) = self.frames.get_mut(hand) else { return 0 };
-            if !std::mem::take(&mut frame.is_used) {
+            if frame.width == Width::Wide && is_crowded {
+                frame.rounds = frame.rounds.min(1);
+            }
+            if frame.rounds > 0 {
+                frame.rounds -= 1;
+            } else {
                 let slot = frame.slot;
                 if let Ok(entry) =
                     self.places.find_entry(hash(slot), |place| *place as usize == hand)
@@ -69,22 +102,27 @@ impl Shard {
         }
     }
 
+    /// Replaces the page of a frame.
+    fn replace(&mut self, place: usize, frame: Frame) {
+        if let Some(held) = self.frames.get_mut(place) {
+            self.wide += usize::from(frame.width == Width::Wide);
+            self.wide -= usize::from(held.width == Width::Wide);
+            *held = frame;
+        }
+    }
+
     fn put(&mut self, most: usize, frame: Frame) {
         if let Some(place) = self.place(frame.slot) {
-            if let Some(held) = self.frames.get_mut(place) {
-                *held = frame;
-            }
-            return;
+            return self.replace(place, frame);
         }
         let slot = frame.slot;
         let place = if self.frames.len() < most {
+            self.wide += usize::from(frame.width == Width::Wide);
             self.frames.push(frame);
             self.frames.len() - 1
         } else {
             let place = self.evict();
-            if let Some(held) = self.frames.get_mut(place) {
-                *held = frame;
-            }
+            self.replace(place, frame);
             place
         };
         let frames = &self.frames;
@@ -113,14 +151,20 @@ impl Cache {
         self.shards.get(hash(slot) as usize % self.shards.len())
     }
 
-    pub(super) fn get(&self, at: NodeRef) -> Option<Arc<Page>> {
+    pub(super) fn get(&self, at: NodeRef, width: Width) -> Option<Arc<Page>> {
         let mut shard = self.shard(at.slot)?.lock();
         let place = shard.place(at.slot);
-        let frame = place.and_then(|place| shard.frames.get_mut(place));
+        let Shard { frames, wide, .. } = &mut *shard;
+        let frame = place.and_then(|place| frames.get_mut(place));
         // A slot that was written anew has another checksum, so an old frame does not match.
         match frame.filter(|frame| frame.checksum == at.checksum) {
             Some(frame) => {
-                frame.is_used = true;
+                // A list of reads does not know the widths of its pages.
+                if width == Width::Wide && frame.width == Width::Narrow {
+                    frame.width = width;
+                    *wide += 1;
+                }
+                frame.rounds = if frame.width == Width::Wide { WIDE_ROUNDS } else { 1 };
                 self.hits.fetch_add(1, Ordering::Relaxed);
                 Some(Arc::clone(&frame.page))
             }
@@ -148,11 +192,12 @@ impl Cache {
         self.max_frames * self.shards.len()
     }
 
-    pub(super) fn put(&self, at: NodeRef, page: Arc<Page>) {
+    pub(super) fn put(&self, at: NodeRef, width: Width, page: Arc<Page>) {
         if let Some(shard) = self.shard(at.slot) {
-            // A new page counts as unused until its second use, so pages that are needed only once
-            // are evicted first.
-            let frame = Frame { slot: at.slot, checksum: at.checksum, is_used: false, page };
+            // A narrow page counts as unused until its second use, so pages that are needed only
+            // once are evicted first.
+            let rounds = if width == Width::Wide { WIDE_ROUNDS } else { 0 };
+            let frame = Frame { slot: at.slot, checksum: at.checksum, width, rounds, page };
             shard.lock().put(self.max_frames, frame);
         }
     }
@@ -181,18 +226,21 @@ mod tests {
     fn it_holds_so_many_pages_and_the_ones_in_use_longest() {
         let cache = Cache::new(8 * FRAME_BYTES as u64);
         for number in 1..=100 {
-            cache.put(at(number), Arc::new([number as u8; PAGE_BYTES]));
+            cache.put(at(number), Width::Narrow, Arc::new([number as u8; PAGE_BYTES]));
             assert!(
-                cache.get(at(1)).is_some_and(|page| page[0] == 1),
+                cache.get(at(1), Width::Narrow).is_some_and(|page| page[0] == 1),
                 "page 1 is used all the time"
             );
         }
-        let held = (1..=100).filter(|number| cache.get(at(*number)).is_some()).count();
+        let held =
+            (1..=100).filter(|number| cache.get(at(*number), Width::Narrow).is_some()).count();
         assert_eq!(held, 8);
         assert_eq!(cache.memory_bytes(), 8 * FRAME_BYTES as u64);
         let other = NodeRef { checksum: 5, ..at(1) };
-        assert!(cache.get(other).is_none(), "what was in the slot before");
-        cache.put(other, Arc::new([7; PAGE_BYTES]));
-        assert!(cache.get(other).is_some() && cache.get(at(1)).is_none());
+        assert!(cache.get(other, Width::Narrow).is_none(), "what was in the slot before");
+        cache.put(other, Width::Narrow, Arc::new([7; PAGE_BYTES]));
+        assert!(
+            cache.get(other, Width::Narrow).is_some() && cache.get(at(1), Width::Narrow).is_none()
+        );
     }
 }

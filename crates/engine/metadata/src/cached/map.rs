@@ -1,6 +1,7 @@
 //! The map of a volume: a tree of pages, and layers over it.
 
 use super::array;
+use super::cache::Width;
 use super::layer::{FANOUT, LEAF_LBNS, Layer, LayerId, Position};
 use super::layout::{self, Cursor, Layout};
 use super::pages::Pages;
@@ -124,7 +125,7 @@ impl<'m> MapView<'m> {
     /// The page that a node above the base's root, or one with a page, has for a child.
     fn page_of_child(self, node: &MapNode, number: u64) -> Result<Option<NodeRef>> {
         if let Some(page) = node.page {
-            return Ok(array::child(&*self.pages.read(page)?, number));
+            return Ok(array::child(&*self.pages.read(page, Width::Wide)?, number));
         }
         let Tree { root, height } = self.map.base;
         Ok(root.filter(|_| node.at.child(number) == Position::root(height)))
@@ -151,7 +152,7 @@ impl<'m> MapView<'m> {
         }
         let number = |lbn: u64| node.at.towards(lbn / LEAF_LBNS).number % FANOUT;
         let within = number(lbns.start)..=number(lbns.end - 1);
-        let page = node.page.map(|page| self.pages.read(page)).transpose()?;
+        let page = node.page.map(|page| self.pages.read(page, Width::Wide)).transpose()?;
         let mut numbers = BTreeSet::new();
         match &page {
             Some(page) => {
@@ -189,7 +190,7 @@ impl<'m> MapView<'m> {
         assert!(leaf.at.level == 0, "only a leaf has words");
         let mut words = [0; MAP_PAGE_ENTRIES];
         if let Some(page) = leaf.page {
-            let page = self.pages.read(page)?;
+            let page = self.pages.read(page, Width::Narrow)?;
             for (word, bytes) in words.iter_mut().zip(page.as_chunks::<8>().0) {
                 *word = u64::from_le_bytes(*bytes);
             }

@@ -1,10 +1,13 @@
 //! Makes pages of a layer of a map.
 
 use super::array::{child, set_child};
+use super::cache::Width;
 use super::layer::{LEAF_LBNS, Layer, Mark, Position};
 use super::pages::Pages;
 use crate::error::Result;
-use gemelo_format::{MAP_PAGE_ENTRIES, NodeRef, PAGE_BYTES, Page, Slot, Tree, set_array_value};
+use gemelo_format::{
+    MAP_PAGE_ENTRIES, NodeRef, PAGE_BYTES, Page, Part, Slot, Tree, set_array_value,
+};
 use std::collections::HashMap;
 
 /// A layer that is merged into pages.
@@ -42,7 +45,7 @@ pub(super) fn merge_layer(
 
 impl MergeLayer<'_> {
     fn write(&mut self, at: Position, page: Box<Page>) -> Result<NodeRef> {
-        let written = self.pages.write(page)?;
+        let written = self.pages.write(page, Width::of(at.level, Part::Map))?;
         self.made.insert(at, written.slot);
         Ok(written)
     }
@@ -60,7 +63,8 @@ impl MergeLayer<'_> {
             }
         }
         let below = before.filter(|_| !is_cut);
-        let page = below.map(|below| self.pages.read(below)).transpose()?;
+        let width = Width::of(at.level, Part::Map);
+        let page = below.map(|below| self.pages.read(below, width)).transpose()?;
         let mut page: Box<Page> =
             page.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
         if at.level == 0 {
@@ -122,7 +126,7 @@ impl MergeLayer<'_> {
         if at.level == 0 || mark == Some(&Mark::Released) {
             return Ok(());
         }
-        let page = self.pages.read(node)?;
+        let page = self.pages.read(node, Width::Wide)?;
         for number in 0..super::layer::FANOUT {
             self.retire(child(&page, number), at.child(number))?;
         }

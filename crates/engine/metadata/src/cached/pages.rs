@@ -1,7 +1,7 @@
 //! Reads pages through the cache, and writes new pages to free slots. A page on disk is never
 //! changed in place.
 
-use super::cache::Cache;
+use super::cache::{Cache, Width};
 use crate::BackendContext;
 use crate::error::{MetadataError, Result};
 use crate::slots::{SlotSpace, Slots};
@@ -105,8 +105,8 @@ impl Pages {
     }
 
     /// Reads a page. Fails with the kind `Damaged` if the page does not match its checksum.
-    pub(super) fn read(&self, at: NodeRef) -> Result<Arc<Page>> {
-        if let Some(page) = self.cache.get(at) {
+    pub(super) fn read(&self, at: NodeRef, width: Width) -> Result<Arc<Page>> {
+        if let Some(page) = self.cache.get(at, width) {
             return Ok(page);
         }
         // The page may be one that the checkpoint under way has made and not written yet.
@@ -129,7 +129,7 @@ impl Pages {
             "the page in slot {} is the one that was made for it",
             at.slot.number()
         );
-        self.cache.put(at, Arc::clone(&page));
+        self.cache.put(at, width, Arc::clone(&page));
         Ok(page)
     }
 
@@ -153,7 +153,7 @@ impl Pages {
         if let [_, _, ..] = wanted.as_slice() {
             self.cache.count_misses(wanted.len());
             for (at, page) in wanted.iter().zip(self.read_ahead(&wanted)) {
-                page.into_iter().for_each(|page| self.cache.put(*at, page));
+                page.into_iter().for_each(|page| self.cache.put(*at, Width::Narrow, page));
             }
         }
     }
@@ -232,7 +232,7 @@ impl Pages {
         let (io, mut copy) =
             (|action| FormatError::io(DiskRole::Metadata, action), [0; PAGE_BYTES]);
         for at in &halved {
-            let page = self.read(*at)?;
+            let page = self.read(*at, Width::Narrow)?;
             for offset in self.regions.slot(at.slot) {
                 let is_good = self.disk.read_at(offset, &mut copy).is_ok() && copy == *page;
                 if !is_good {
@@ -264,10 +264,10 @@ impl Pages {
     }
 
     /// Puts a new page in a free slot. The page may stay in memory until [`Self::flush`].
-    pub(super) fn write(&self, page: Box<Page>) -> Result<NodeRef> {
+    pub(super) fn write(&self, page: Box<Page>, width: Width) -> Result<NodeRef> {
         let at = NodeRef { slot: self.take()?, checksum: self.seed.checksum(&*page) };
         let page: Arc<Page> = Arc::from(page);
-        self.cache.put(at, Arc::clone(&page));
+        self.cache.put(at, width, Arc::clone(&page));
         let is_much = {
             let mut changes = self.changes.lock();
             changes.writes.push((at.slot, page));

@@ -1,5 +1,6 @@
 //! Reads the records on disk in the order of their PBNs, some pages at a time and past the cache.
 
+use super::cache::Width;
 use super::layout::{Layout, Visitor};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
@@ -56,7 +57,7 @@ impl RecordPages {
         let mut records = Vec::new();
         let ahead = pages.read_ahead(&self.places());
         for ((pbns, at), page) in self.pages.iter().zip(ahead) {
-            let page = match page.map_or_else(|| pages.read(*at), Ok) {
+            let page = match page.map_or_else(|| pages.read(*at, Width::Narrow), Ok) {
                 Err(MetadataError::Damaged { .. }) => continue,
                 page => page?,
             };

@@ -4,6 +4,7 @@
 //! full. Entries that fit in neither are not indexed, which costs a duplicate and nothing else.
 
 use super::array::{self, LeafEdits, LeafShape};
+use super::cache::Width;
 use super::layer::{Layer, Position};
 use super::layout::{IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, tag};
 use super::merge_layer::merge_layer;
@@ -32,6 +33,10 @@ struct Values<'e> {
 }
 
 impl LeafEdits for Values<'_> {
+    fn part(&self) -> Part {
+        self.part
+    }
+
     fn next(&mut self) -> Option<u64> {
         let entries = self.part.array_entries() as u64;
         self.edits.peek().map(|(key, _)| key / entries)
@@ -115,6 +120,10 @@ impl Buckets<'_> {
 }
 
 impl LeafEdits for Buckets<'_> {
+    fn part(&self) -> Part {
+        Part::Index
+    }
+
     fn next(&mut self) -> Option<u64> {
         match &self.rest {
             Some((bucket, _)) => Some(u64::from(*bucket) * 2 + 1),
@@ -187,8 +196,8 @@ impl Layout for TableLayout {
         Ok(LeafAt { keys: first..first + entries, at })
     }
 
-    fn read_leaf(pages: &Pages, at: NodeRef, _part: Part) -> Result<Arc<Page>> {
-        pages.read(at)
+    fn read_leaf(pages: &Pages, at: NodeRef, part: Part) -> Result<Arc<Page>> {
+        pages.read(at, Width::of(0, part))
     }
 
     fn value(leaf: &Page, part: Part, key: u64) -> u128 {

@@ -34,6 +34,8 @@ fn vdo(bytes: u64) -> (u64, u64) {
 pub(crate) struct Options {
     pub(crate) cache_mib: u64,
     pub(crate) load: Duration,
+    /// The pool has room for so many volumes, of which one is the load's.
+    pub(crate) volumes: u64,
 }
 
 /// The figures of one size.

@@ -66,7 +66,7 @@ impl Bench {
         let metadata = Arc::new(FileDisk::create(&path).unwrap());
         let pool = PoolOptions {
             block_bytes: BLOCK as u32,
-            capacity_bytes: (blocks + blocks / 8 + SPARE_BLOCKS) * BLOCK as u64,
+            capacity_bytes: (blocks * options.volumes + blocks / 8 + SPARE_BLOCKS) * BLOCK as u64,
             backend,
             ..PoolOptions::default()
         };
@@ -198,7 +198,7 @@ pub(crate) fn write<'b>(volume: &Volume, blocks: impl Iterator<Item = (u64, &'b 
         .map(|operation| Request { operation, outcome: Ok(()) })
         .collect();
     volume.execute(&mut batch);
-    assert!(batch.iter().all(|request| request.outcome.is_ok()), "{:?}", batch[0].outcome);
+    batch.into_iter().for_each(|request| request.outcome.unwrap());
 }
 
 /// Memory of this process that is no file's.

@@ -29,7 +29,9 @@ pub(crate) fn run(
     let blocks = bytes / BLOCK as u64;
     let minute = Duration::from_secs(60);
     let path = directory.join("soak");
-    let mut bench = Bench::new(path, blocks, backend, &Options { load: minute / 4, ..*options });
+    // A snapshot has all blocks that were overwritten since then.
+    let options = Options { load: minute / 4, volumes: KEPT + 2, ..*options };
+    let mut bench = Bench::new(path, blocks, backend, &options);
     let (pool, _) = bench.open();
     pool.create_volume(VOLUME, bytes, DedupMode::Inline).unwrap();
     println!("filled with {:.0} blocks a second", bench.fill(&pool));
