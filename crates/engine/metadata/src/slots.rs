@@ -44,9 +44,9 @@ impl Slots {
         self.space.0.lock().release(slot);
     }
 
-    /// Starts the next search at the first slot, so that gaps are filled before the disk grows.
-    pub(crate) fn rewind(&mut self) {
-        self.space.0.lock().cursor = 0;
+    /// Begins a checkpoint, for which the first `reach` slots are on the disk.
+    pub(crate) fn rewind(&mut self, reach: u64) {
+        self.space.0.lock().rewind(reach);
     }
 
     pub(crate) const fn in_use(&self) -> u64 {
@@ -60,17 +60,66 @@ impl Drop for Slots {
     }
 }
 
-/// A bitmap of slots. Slots are given one after another, so that a checkpoint writes sequentially.
+/// A bitmap of slots.
+///
+/// A checkpoint of random changes frees slots far from each other. Were they filled in their order,
+/// each page of a later checkpoint would be a write of its own. So a checkpoint takes the emptiest
+/// words first, as long as they are on the disk: many pages go into one write, and the slots that
+/// are left have time to become more.
 #[derive(Debug, Default)]
 pub(crate) struct SlotMap {
     /// A set bit is a slot in use; bit n of word w is slot 64·w + n + 1.
     words: Vec<u64>,
     in_use: u64,
+    /// Words that the checkpoint fills first, in this order, and the one that is its turn.
+    order: Vec<u32>,
+    turn: usize,
+    /// The slots that the order is yet to be made of.
+    reach: u64,
+    /// Other words are filled from this one on.
     cursor: usize,
 }
 
 impl SlotMap {
-    fn take(&mut self) -> Option<Slot> {
+    /// Begins a checkpoint. Its order is made when it takes its first slot, without the locks that
+    /// others need now.
+    fn rewind(&mut self, reach: u64) {
+        (self.reach, self.cursor, self.turn) = (reach, 0, 0);
+        self.order.clear();
+    }
+
+    /// Orders the words of the first slots on the disk, the emptiest first.
+    fn make_order(&mut self) {
+        let words = u32::try_from(std::mem::take(&mut self.reach) / 64).unwrap_or(u32::MAX);
+        let mut by_use = [const { Vec::new() }; 64];
+        for word in 0..words {
+            let bits = self.words.get(word as usize).copied().unwrap_or(0);
+            if let Some(words) = by_use.get_mut(bits.count_ones() as usize) {
+                words.push(word);
+            }
+        }
+        self.order = by_use.concat();
+    }
+
+    /// Returns the next word of the order with a free slot.
+    fn next_in_order(&mut self) -> Option<usize> {
+        if self.reach > 0 {
+            self.make_order();
+        }
+        while let Some(word) = self.order.get(self.turn).map(|word| *word as usize) {
+            if word >= self.words.len() {
+                self.words.resize(word + 1, 0);
+            }
+            if self.words.get(word).is_some_and(|bits| *bits != u64::MAX) {
+                return Some(word);
+            }
+            self.turn += 1;
+        }
+        None
+    }
+
+    /// Returns the first word with a free slot from the cursor on, or a new one.
+    fn next_of_all(&mut self) -> usize {
         let start = self.cursor;
         let free = |words: &[u64]| words.iter().position(|word| *word != u64::MAX);
         let found = self.words.get(start..).and_then(free).map(|ahead| start + ahead);
@@ -79,12 +128,17 @@ impl SlotMap {
         if word == self.words.len() {
             self.words.push(0);
         }
+        self.cursor = word;
+        word
+    }
+
+    fn take(&mut self) -> Option<Slot> {
+        let word = self.next_in_order().unwrap_or_else(|| self.next_of_all());
         let bits = self.words.get_mut(word)?;
         let bit = bits.trailing_ones();
         assert!(bit < u64::BITS, "a word that was found has a free slot");
         let slot = Slot::new(u32::try_from(word as u64 * 64 + u64::from(bit) + 1).ok()?)?;
         *bits |= 1 << bit;
-        self.cursor = word;
         self.in_use += 1;
         Some(slot)
     }
@@ -142,7 +196,7 @@ mod tests {
         assert_eq!(given, (1..=130).collect::<Vec<_>>());
         slots.release(Slot::new(7).unwrap());
         assert_eq!(slots.in_use(), 129);
-        slots.rewind();
+        slots.rewind(0);
         assert_eq!(slots.take().map(Slot::number), Some(7));
         assert_eq!(slots.take().map(Slot::number), Some(131));
         assert!(!slots.claim(Slot::new(7).unwrap()));
@@ -160,9 +214,33 @@ mod tests {
         assert!(!new.claim(Slot::new(1).unwrap()), "the other backend has it");
         drop(old);
         assert_eq!((new.in_use(), space.0.lock().in_use), (50, 50));
-        new.rewind();
+        new.rewind(0);
         assert_eq!(new.take().map(Slot::number), Some(1));
         assert_eq!(new.take().map(Slot::number), Some(3));
+    }
+
+    #[test]
+    fn a_checkpoint_fills_the_emptiest_words_that_are_on_the_disk() {
+        let mut slots = Slots::default();
+        let mut take = |slots: &mut Slots, count| {
+            (0..count).filter_map(|_| slots.take()).map(Slot::number).collect::<Vec<_>>()
+        };
+        assert_eq!(take(&mut slots, 256), (1..=256).collect::<Vec<_>>());
+        let mut release = |slots: &mut Slots, numbers: &mut dyn Iterator<Item = u32>| {
+            numbers.for_each(|number| slots.release(Slot::new(number).unwrap()));
+        };
+        release(&mut slots, &mut [3, 70, 100].into_iter());
+        release(&mut slots, &mut (129..=190));
+        slots.rewind(5 * 64 + 63);
+        assert_eq!(take(&mut slots, 64), (257..=320).collect::<Vec<_>>(), "a word without a page");
+        assert_eq!(take(&mut slots, 62), (129..=190).collect::<Vec<_>>());
+        assert_eq!(
+            take(&mut slots, 4),
+            [70, 100, 3, 321],
+            "the sixth word is not there as a whole"
+        );
+        slots.rewind(0);
+        assert_eq!(take(&mut slots, 1), [322]);
     }
 
     #[test]

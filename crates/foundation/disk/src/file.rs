@@ -98,6 +98,7 @@ impl FileDisk {
         let status =
             rustix::fs::fstat(&file).map_err(|error| failed("look at", path)(error.into()))?;
         let is_device = Self::is_device_at(path, &status)?;
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
         if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
             let (reads, medium) = (CachedReads::default(), MediumReads::default());
             let path = path.to_owned();

@@ -30,7 +30,8 @@ impl Checkpoint for LogBackend {
             self.touch_all();
         }
         let (mut written, mut inner) = (Vec::new(), Vec::new());
-        for key in self.pager.freeze() {
+        let reach = self.slots().all();
+        for key in self.pager.freeze(reach) {
             match key {
                 PageKey::Node(id) => match self.nodes.freeze(id) {
                     Some((_, true)) => written.push(key),

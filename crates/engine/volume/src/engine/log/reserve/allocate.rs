@@ -22,7 +22,7 @@ impl Log {
         let need = state.backend().local_pages().map(LocalPages::slots).unwrap_or_default();
         drop(state);
         let reserve = need.in_use.clamp(MIN_RESERVE_SLOTS, MAX_RESERVE_SLOTS);
-        (need.next, need.in_use + need.next + reserve)
+        (need.next, need.all() + reserve)
     }
 
     /// Allocates the slots of the next checkpoint and the reserve. Called by threads that hold no
