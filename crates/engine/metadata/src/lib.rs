@@ -28,5 +28,6 @@ pub use sampling::IndexSampling;
 pub use slots::SlotSpace;
 pub use stats::{CacheStats, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use traits::{
-    Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,
+    Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, ReadAhead, Repair,
+    Sealed, Volumes,
 };

@@ -51,6 +51,15 @@ pub trait Map {
 
 /// The index of contents and the records of blocks, which hold their reference counts.
 pub trait Index {
+    /// The reads of pages that look-ups of these LBNs and fingerprints need and that are not in
+    /// memory, all in one list. They need no lock, so that nobody waits for them but the caller.
+    fn read_ahead(
+        &self,
+        volume: VolumeId,
+        lbns: &[Lbn],
+        fingerprints: &[Fingerprint],
+    ) -> Option<ReadAhead>;
+
     /// Adds to `found`, for every fingerprint, a PBN that has the content, if the index knows one.
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()>;
 
@@ -201,6 +210,9 @@ pub trait MetadataBackend: Map + Index + Volumes + Checkpoint + Repair + Send + 
     /// Sums over the whole pool.
     fn totals(&self) -> Totals;
 }
+
+/// Reads that need no lock.
+pub type ReadAhead = Box<dyn FnOnce() + Send>;
 
 /// The part of a checkpoint that needs no lock; gives the number of pages that it wrote.
 pub type Merge = Box<dyn FnOnce() -> Result<u64> + Send>;

@@ -3,7 +3,7 @@
 use super::layout::{IndexState, Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
-use crate::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
+use crate::{Index, Map, MetadataBackend, ReadAhead, Record, Repair, Totals, Volumes};
 use gemelo_format::{
     BackendKind, Change, CountAt, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord,
     counted_pbns,
@@ -11,6 +11,7 @@ use gemelo_format::{
 use std::collections::HashSet;
 use std::iter::Peekable;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has
 /// to be read.
@@ -58,6 +59,18 @@ impl<L: Layout> Map for CachedBackend<L> {
 }
 
 impl<L: Layout> Index for CachedBackend<L> {
+    fn read_ahead(
+        &self,
+        volume: VolumeId,
+        lbns: &[Lbn],
+        fingerprints: &[Fingerprint],
+    ) -> Option<ReadAhead> {
+        // What cannot be read is found by the look-up.
+        let missing = self.pages_to_look_up(volume, lbns, fingerprints).unwrap_or_default();
+        let pages = Arc::clone(&self.pages);
+        (!missing.is_empty()).then(|| Box::new(move || pages.fetch(missing)) as ReadAhead)
+    }
+
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
         self.find_all(fingerprints, found)
     }

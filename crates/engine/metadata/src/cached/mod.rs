@@ -9,6 +9,7 @@
 //! The maps of `table` and `compact` share pages and layers ([`sharing`]), and volumes that were
 //! cloned from one another share references ([`family`]).
 
+mod ahead;
 mod answers;
 mod apply;
 mod array;

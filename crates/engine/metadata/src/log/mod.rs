@@ -25,7 +25,7 @@ mod walk;
 
 use super::registry::{NewMetadata, Registration};
 use super::slots::{SlotSpace, Slots};
-use super::{CacheStats, Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
+use super::{CacheStats, Index, Map, MetadataBackend, ReadAhead, Record, Repair, Totals, Volumes};
 use crate::error::{MetadataError, Result};
 use blocks::Blocks;
 use gemelo_format::{
@@ -185,6 +185,10 @@ impl Map for LogBackend {
 }
 
 impl Index for LogBackend {
+    fn read_ahead(&self, _: VolumeId, _: &[Lbn], _: &[Fingerprint]) -> Option<ReadAhead> {
+        None
+    }
+
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
         found.extend(
             fingerprints.iter().map(|wanted| self.blocks.index.find(*wanted, &self.blocks.records)),

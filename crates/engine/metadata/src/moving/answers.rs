@@ -4,7 +4,7 @@ use super::MovableBackend;
 use super::differ::END;
 use crate::error::Result;
 use crate::stats::{Record, Totals};
-use crate::traits::{Index, Map, MetadataBackend, Repair, Volumes};
+use crate::traits::{Index, Map, MetadataBackend, ReadAhead, Repair, Volumes};
 use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, MapEntry, Pbn, VolumeId, VolumeRecord};
 use std::collections::HashSet;
 
@@ -76,6 +76,15 @@ impl Map for MovableBackend {
 }
 
 impl Index for MovableBackend {
+    fn read_ahead(
+        &self,
+        volume: VolumeId,
+        lbns: &[Lbn],
+        fingerprints: &[Fingerprint],
+    ) -> Option<ReadAhead> {
+        self.from.read_ahead(volume, lbns, fingerprints)
+    }
+
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
         self.from.find(fingerprints, found)
     }

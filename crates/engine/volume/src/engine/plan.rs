@@ -169,10 +169,12 @@ impl<'p> Plan<'p> {
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
         let (mut places, mut found) = (Vec::with_capacity(count), Vec::with_capacity(count));
         self.max_references = engine.tuning.max_references;
+        let fingerprints = self.fingerprints();
+        engine.read_metadata_ahead(volume, &lbns, &fingerprints);
         let state = engine.state();
         self.version = state.version();
         state.backend().look_up(volume.id(), &lbns, &mut places)?;
-        state.backend().find(&self.fingerprints(), &mut found)?;
+        state.backend().find(&fingerprints, &mut found)?;
         let known: Vec<Pbn> = found.iter().flatten().copied().collect();
         let mut records = Vec::with_capacity(known.len());
         state.backend().records(&known, &mut records)?;

@@ -4,7 +4,7 @@ use super::checked::{BlockReads, Waiting};
 use super::{Engine, Range, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_device::Extent;
-use gemelo_format::{Lbn, MapEntry};
+use gemelo_format::{Fingerprint, Lbn, MapEntry};
 
 /// A read request within the volume.
 pub(super) struct Read<'a> {
@@ -33,6 +33,7 @@ impl Engine {
         }
         // The pin is taken before the look-up, so no block is reused before all are read.
         let _pin = self.pin();
+        self.read_metadata_ahead(volume, &lbns, &[]);
         let mut places = Vec::with_capacity(lbns.len());
         let looked_up = self.state().backend().look_up(volume.id(), &lbns, &mut places);
         if let Err(error) = looked_up {
@@ -82,6 +83,20 @@ impl Engine {
         }
         assert!(rest.is_empty(), "bytes of a read belong to no block");
         Ok(())
+    }
+
+    /// Reads what the look-ups of these LBNs and fingerprints need and the metadata do not have in
+    /// memory. Writers take the state's lock meanwhile, and other reads are under way.
+    pub(super) fn read_metadata_ahead(
+        &self,
+        volume: &VolumeShared,
+        lbns: &[Lbn],
+        fingerprints: &[Fingerprint],
+    ) {
+        let ahead = self.state().backend().read_ahead(volume.id(), lbns, fingerprints);
+        if let Some(read) = ahead {
+            read();
+        }
     }
 
     /// Returns the extents of a range, mapped and unmapped in turn.
