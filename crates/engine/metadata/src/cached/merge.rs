@@ -13,6 +13,9 @@ use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 
+/// A merge of so many values is divided between two threads.
+const MIN_DIVIDED: u64 = 4096;
+
 /// The state that a checkpoint has written.
 pub(super) struct Merged<I> {
     pub(super) version: Version<I>,
@@ -63,14 +66,33 @@ pub(super) fn merge<L: Layout>(
     before: &Version<L::Index>,
     frozen: &Frozen,
 ) -> Result<Merged<L::Index>> {
+    // The maps need nothing of the counts and records, nor these of the maps.
+    let of_records = || merge_records::<L>(pages, before, frozen);
+    let (maps, version) = if frozen.delta.entries() < MIN_DIVIDED {
+        (merge_maps::<L>(pages, frozen), of_records())
+    } else {
+        std::thread::scope(|scope| {
+            let of_records = scope.spawn(of_records);
+            let maps = merge_maps::<L>(pages, frozen);
+            (maps, of_records.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    };
+    let (of_volumes, maps) = maps?;
+    Ok(Merged { version: version?, maps: of_volumes, layers: maps.layers, made: maps.made })
+}
+
+/// Makes pages of the maps of all volumes.
+fn merge_maps<'p, L: Layout>(
+    pages: &'p Pages,
+    frozen: &Frozen,
+) -> Result<(BTreeMap<VolumeId, Tree>, MergeMaps<'p>)> {
     let mut maps = MergeMaps { pages, layers: HashMap::new(), made: Made::new() };
     let mut of_volumes = BTreeMap::new();
     for (id, volume) in &frozen.volumes {
         of_volumes.insert(*id, maps.merge::<L>(&volume.map)?);
     }
     frozen.removed.iter().try_for_each(|map| maps.remove::<L>(map))?;
-    let version = merge_records::<L>(pages, before, frozen)?;
-    Ok(Merged { version, maps: of_volumes, layers: maps.layers, made: maps.made })
+    Ok((of_volumes, maps))
 }
 
 fn merge_records<L: Layout>(

@@ -21,11 +21,16 @@ const WRITE_PAGES: usize = 256;
 /// they are looked at.
 const FETCH_SHARE: usize = 8;
 
+/// Pages with their slots.
+type NewPages = Vec<(Slot, Arc<Page>)>;
+
 /// Slots and pages that the checkpoint under way has changed.
 #[derive(Default)]
 struct Changes {
-    /// Pages that are not written yet.
-    writes: Vec<(Slot, Arc<Page>)>,
+    /// Pages that nobody writes yet.
+    waiting: NewPages,
+    /// Lists of pages that threads are writing.
+    flights: Vec<Arc<NewPages>>,
     written: u64,
     /// Slots that the checkpoint has taken.
     taken: Vec<Slot>,
@@ -33,6 +38,22 @@ struct Changes {
     retired: Vec<Slot>,
     /// Slots of checkpoints that failed. They stay taken until a checkpoint succeeds.
     left: Vec<Slot>,
+}
+
+impl Changes {
+    /// The page of a slot, if it is not on disk yet.
+    fn unwritten(&self, slot: Slot) -> Option<&Arc<Page>> {
+        let flights = self.flights.iter().flat_map(|flight| flight.iter());
+        let mut all = self.waiting.iter().chain(flights);
+        all.find(|(of, _)| *of == slot).map(|(_, page)| page)
+    }
+
+    /// Lets the caller write the pages that wait. Readers find them until they are on disk.
+    fn take_off(&mut self) -> Arc<NewPages> {
+        let flight = Arc::new(std::mem::take(&mut self.waiting));
+        self.flights.push(Arc::clone(&flight));
+        flight
+    }
 }
 
 /// Pages of a pool that is salvaged.
@@ -110,14 +131,8 @@ impl Pages {
             return Ok(page);
         }
         // The page may be one that the checkpoint under way has made and not written yet.
-        let waiting = self
-            .changes
-            .lock()
-            .writes
-            .iter()
-            .find(|(slot, _)| *slot == at.slot)
-            .map(|(_, page)| page.clone());
-        let page = match waiting {
+        let unwritten = self.changes.lock().unwritten(at.slot).map(Arc::clone);
+        let page = match unwritten {
             Some(page) => page,
             None if self.salvaged.lock().lost.contains(&at) => {
                 return Ok(Arc::new([0; PAGE_BYTES]));
@@ -268,14 +283,12 @@ impl Pages {
         let at = NodeRef { slot: self.take()?, checksum: self.seed.checksum(&*page) };
         let page: Arc<Page> = Arc::from(page);
         self.cache.put(at, width, Arc::clone(&page));
-        let is_much = {
+        let flight = {
             let mut changes = self.changes.lock();
-            changes.writes.push((at.slot, page));
-            changes.writes.len() >= WRITE_PAGES
+            changes.waiting.push((at.slot, page));
+            (changes.waiting.len() >= WRITE_PAGES).then(|| changes.take_off())
         };
-        if is_much {
-            self.flush()?;
-        }
+        flight.map_or(Ok(()), |flight| self.land(&flight))?;
         Ok(at)
     }
 
@@ -284,13 +297,19 @@ impl Pages {
         self.changes.lock().retired.push(slot);
     }
 
-    /// Writes the pages that wait, in the order of their slots and neighbours together. Returns the
-    /// number of pages written since the checkpoint began.
+    /// Writes the pages that wait. Returns the number of pages written since the checkpoint began.
+    /// Nobody else writes any more.
     pub(super) fn flush(&self) -> Result<u64> {
-        // Readers find the pages here until they are on disk. No pages are added meanwhile, because
-        // only one checkpoint runs at a time.
-        let writes = self.changes.lock().writes.clone();
-        let mut list: Vec<DiskWrite<'_>> = writes
+        let flight = self.changes.lock().take_off();
+        self.land(&flight)?;
+        let changes = self.changes.lock();
+        assert!(changes.flights.is_empty(), "threads that write pages end before the last flush");
+        Ok(changes.written)
+    }
+
+    /// Writes pages in the order of their slots and neighbours together.
+    fn land(&self, flight: &Arc<NewPages>) -> Result<()> {
+        let mut list: Vec<DiskWrite<'_>> = flight
             .iter()
             .flat_map(|(slot, page)| {
                 self.regions.slot(*slot).map(|offset| DiskWrite::new(offset, page.as_slice()))
@@ -301,10 +320,9 @@ impl Pages {
         // A commit of the journal would wait in its sync for all pages that are not written out.
         self.disk.start_write_back();
         let mut changes = self.changes.lock();
-        assert_eq!(changes.writes.len(), writes.len(), "no page comes while others are written");
-        changes.writes.clear();
-        changes.written += writes.len() as u64;
-        Ok(changes.written)
+        changes.flights.retain(|other| !Arc::ptr_eq(other, flight));
+        changes.written += flight.len() as u64;
+        Ok(())
     }
 
     /// Builds the pages of a table in free slots.
@@ -317,7 +335,8 @@ impl Pages {
     pub(super) fn finish(&self) {
         let mut changes = self.changes.lock();
         let mut slots = self.slots.lock();
-        assert!(changes.writes.is_empty(), "a checkpoint that ends has written its pages");
+        let is_written = changes.waiting.is_empty() && changes.flights.is_empty();
+        assert!(is_written, "a checkpoint that ends has written its pages");
         let Changes { taken, retired, left, .. } = &mut *changes;
         taken.clear();
         self.salvaged.lock().lost.clear();
@@ -328,8 +347,9 @@ impl Pages {
     /// of both states stay taken.
     pub(super) fn abandon(&self) {
         let mut changes = self.changes.lock();
-        let Changes { writes, taken, retired, left, .. } = &mut *changes;
-        writes.clear();
+        let Changes { waiting, flights, taken, retired, left, .. } = &mut *changes;
+        waiting.clear();
+        flights.clear();
         retired.clear();
         left.append(taken);
     }

@@ -18,7 +18,7 @@ pub(crate) const BLOCK: usize = 4096;
 /// Blocks of a request of a fill, and requests of a batch of random writes.
 const FILL_BLOCKS: u64 = 256;
 const BATCH: usize = 32;
-const THREADS: u64 = 2;
+const THREADS: u64 = 8;
 /// Spare blocks, which random writes use before freed ones come back: an eighth, and these.
 const SPARE_BLOCKS: u64 = 500_000;
 pub(crate) const VOLUME: &str = "v";
