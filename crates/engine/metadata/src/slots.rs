@@ -222,11 +222,11 @@ mod tests {
     #[test]
     fn a_checkpoint_fills_the_emptiest_words_that_are_on_the_disk() {
         let mut slots = Slots::default();
-        let mut take = |slots: &mut Slots, count| {
+        let take = |slots: &mut Slots, count| {
             (0..count).filter_map(|_| slots.take()).map(Slot::number).collect::<Vec<_>>()
         };
         assert_eq!(take(&mut slots, 256), (1..=256).collect::<Vec<_>>());
-        let mut release = |slots: &mut Slots, numbers: &mut dyn Iterator<Item = u32>| {
+        let release = |slots: &mut Slots, numbers: &mut dyn Iterator<Item = u32>| {
             numbers.for_each(|number| slots.release(Slot::new(number).unwrap()));
         };
         release(&mut slots, &mut [3, 70, 100].into_iter());

@@ -7,7 +7,7 @@ use crate::lock::{self, DiskAccess};
 use crate::medium::MediumReads;
 use crate::{Disk, DiskRead, DiskWrite, SystemCache, usage};
 use gemelo_base::short_read;
-use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
+use rustix::fs::{Advice, FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -98,7 +98,6 @@ impl FileDisk {
         let status =
             rustix::fs::fstat(&file).map_err(|error| failed("look at", path)(error.into()))?;
         let is_device = Self::is_device_at(path, &status)?;
-        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
         if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
             let (reads, medium) = (CachedReads::default(), MediumReads::default());
             let path = path.to_owned();
@@ -302,6 +301,11 @@ impl Disk for FileDisk {
             None => runs,
         };
         left.into_iter().for_each(|run| self.write_buffered(run));
+    }
+
+    fn expect_scattered_reads(&self) {
+        // A refusal costs time alone.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::Random);
     }
 
     fn start_write_back(&self) {

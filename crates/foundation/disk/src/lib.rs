@@ -101,6 +101,10 @@ pub trait Disk: Send + Sync {
     /// Executes all writes of a list, as [`Self::read_many`] does with reads.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]);
 
+    /// Has the system read what is asked for from now on, and nothing beside it. For scattered reads
+    /// of pages it would read twice as much, in the place of pages in use.
+    fn expect_scattered_reads(&self) {}
+
     /// Has the system begin to bring all earlier writes to the medium, and does not wait. It makes
     /// nothing durable, but leaves less to the next sync, for which others may wait.
     fn start_write_back(&self) {}

@@ -113,6 +113,9 @@ impl<L: DiskLayer> Disk for L {
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         DiskLayer::write_many(self, writes);
     }
+    fn expect_scattered_reads(&self) {
+        self.below().expect_scattered_reads();
+    }
     fn start_write_back(&self) {
         DiskLayer::start_write_back(self);
     }

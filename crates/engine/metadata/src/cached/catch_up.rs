@@ -9,15 +9,20 @@ use super::layout::{IndexEdit, IndexState, Layout};
 use super::records::RecordPages;
 use crate::error::Result;
 use gemelo_format::Fingerprint;
+use std::ops::Range;
 
 /// Pages of records in a part, which takes a millisecond or so.
 const PART_PAGES: usize = 8;
+/// Pages of records of which the reading is started at once: 2 MiB. The next ones are started when
+/// the first of these are looked at.
+const AHEAD_PAGES: usize = 512;
 
 /// The records that an index in memory has not been told of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// Those of this PBN and after.
-    From(u64),
+    /// Those of this PBN and after, and the PBNs at which the pages begin and end that were started
+    /// last.
+    From(u64, Range<u64>),
     Nothing,
 }
 
@@ -26,12 +31,15 @@ impl<L: Layout> CachedBackend<L> {
     pub(super) fn catch_up_a_part(&self) -> Result<bool> {
         let Some(index) = self.version.index.in_memory() else { return Ok(false) };
         let mut unread = self.unread.lock();
-        let Unread::From(first) = *unread else { return Ok(false) };
-        let part = self.record_pages(first)?;
-        if let Some(next) = part.next {
-            // The disk reads them while this part is looked at.
-            self.pages.start(&self.record_pages(next)?.places());
+        let Unread::From(first, started) = &*unread else { return Ok(false) };
+        let (first, mut started) = (*first, started.clone());
+        if first >= started.start {
+            // The disk reads them while those before them are looked at.
+            let ahead = self.record_pages(started.end, AHEAD_PAGES)?;
+            self.pages.start(&ahead.places());
+            started = started.end..ahead.next.unwrap_or(u64::MAX);
         }
+        let part = self.record_pages(first, PART_PAGES)?;
         let records = part.read::<L>(&self.pages)?;
         let keys: Vec<u64> = records.iter().map(|(pbn, _)| *pbn).collect();
         let live = self.stored_counts().are_live(&keys);
@@ -48,13 +56,13 @@ impl<L: Layout> CachedBackend<L> {
         }
         index.edit(&edits);
         index.note(&removed);
-        *unread = part.next.map_or(Unread::Nothing, Unread::From);
+        *unread = part.next.map_or(Unread::Nothing, |next| Unread::From(next, started));
         Ok(*unread != Unread::Nothing)
     }
 
     /// The next pages of records from a PBN on.
-    fn record_pages(&self, first: u64) -> Result<RecordPages> {
-        RecordPages::find::<L>(&self.pages, &self.version.fingerprints, first, PART_PAGES)
+    fn record_pages(&self, first: u64, most: usize) -> Result<RecordPages> {
+        RecordPages::find::<L>(&self.pages, &self.version.fingerprints, first, most)
     }
 
     /// Returns whether the merge of the frozen delta removes this entry. It may have done so

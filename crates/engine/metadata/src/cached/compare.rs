@@ -222,6 +222,20 @@ impl<L: Layout> CachedBackend<L> {
         Ok(None)
     }
 
+    /// Reads the leaves that are compared in these LBNs in one list.
+    fn fetch_compared(&self, id: VolumeId, lbns: Range<u64>, parting: Parting) -> Result<()> {
+        let mut leaves = Vec::new();
+        self.walk_family(id, lbns, parting, &mut |trio, _| {
+            if trio.at.level == 0 {
+                let [before, after] = trio.beside;
+                leaves.extend([trio.own, before, after].into_iter().filter_map(|spot| spot.node));
+            }
+            Ok(leaves.len() < self.pages.max_fetched())
+        })?;
+        MapView::fetch(&self.pages, &leaves);
+        Ok(())
+    }
+
     /// Computes what the end of a volume's part in these LBNs changes. It has not left there.
     pub(super) fn difference(
         &self,
@@ -229,6 +243,7 @@ impl<L: Layout> CachedBackend<L> {
         lbns: Range<u64>,
         parting: Parting,
     ) -> Result<Difference> {
+        self.fetch_compared(id, lbns.clone(), parting)?;
         let mut all = Difference::default();
         self.walk_family(id, lbns, parting, &mut |trio, lbns| {
             if trio.at.level == 0 {
@@ -276,10 +291,20 @@ impl<L: Layout> CachedBackend<L> {
         most: u64,
     ) -> Result<Option<u64>> {
         let mut left = most;
-        self.walk_family(id, from..u64::MAX, parting, &mut |_, _| {
-            left = left.saturating_sub(1);
-            Ok(left > 0)
-        })
+        // A walk lists the children of a node that are in its range, and most are not needed here.
+        let (mut next, mut length) = (from, most.saturating_mul(LEAF_LBNS));
+        while next < u64::MAX {
+            let end = next.saturating_add(length);
+            let end_of_all = self.walk_family(id, next..end, parting, &mut |_, _| {
+                left = left.saturating_sub(1);
+                Ok(left > 0)
+            })?;
+            if end_of_all.is_some() {
+                return Ok(end_of_all);
+            }
+            (next, length) = (end, length.saturating_mul(2));
+        }
+        Ok(None)
     }
 
     /// The end of the LBNs from `from` on below a node that another volume has as well.

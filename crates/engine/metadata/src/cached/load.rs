@@ -199,7 +199,7 @@ impl<L: Layout> CachedBackend<L> {
             index: L::Index::load(stored, self.pbn_end(), self.sampling)?,
         };
         if self.version.index.in_memory().is_some() {
-            self.unread = Mutex::new(Unread::From(0));
+            self.unread = Mutex::new(Unread::From(0, 0..0));
         }
         Ok(())
     }

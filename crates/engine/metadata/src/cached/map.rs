@@ -176,8 +176,8 @@ impl<'m> MapView<'m> {
     }
 
     /// Reads the pages of nodes in one list.
-    pub(super) fn fetch(self, nodes: &[MapNode]) {
-        self.pages.fetch(nodes.iter().filter_map(|node| node.page).collect());
+    pub(super) fn fetch(pages: &Pages, nodes: &[MapNode]) {
+        pages.fetch(nodes.iter().filter_map(|node| node.page).collect());
     }
 
     fn is_above_base(self, at: Position) -> bool {

@@ -83,6 +83,7 @@ pub(crate) struct Pages {
 
 impl Pages {
     pub(super) fn new(home: &BackendContext<'_>, seed: PoolSeed, cache_bytes: u64) -> Self {
+        home.disk.expect_scattered_reads();
         Self {
             disk: Arc::clone(&home.disk),
             regions: home.superblock.regions(),

@@ -267,7 +267,7 @@ fn count_node(
     let mut tally = (0, 0);
     if node.at.level > 0 {
         let children = view.children(node)?;
-        view.fetch(&children);
+        MapView::fetch(view.pages, &children);
         for child in children {
             let (mapped, stored) = count_node(view, &child, known, keeps)?;
             tally = (tally.0 + mapped, tally.1 + stored);

@@ -17,6 +17,10 @@ use crate::{Index, Map, Volumes};
 use gemelo_format::{Lbn, Pbn, VolumeId, VolumeRecord};
 use std::ops::Range;
 
+/// Nodes of a volume that is being removed, warmed in one hold of the state's lock. Takes some
+/// milliseconds if every leaf has to be read.
+const WARM_NODES: u64 = 64;
+
 /// A shared node that a map gets a copy of.
 pub(super) struct CopiedNode {
     key: NodeKey,
@@ -334,8 +338,10 @@ impl<L: Layout> CachedBackend<L> {
                 return Ok(after.min(end));
             }
             if is_hidden {
-                let found = self.difference(id, from.0..next.0, parting)?;
-                return self.counts_after(&found.gains).map(|_| next);
+                let next = self.end_of_nodes(id, from.0, parting, WARM_NODES)?;
+                let next = next.unwrap_or(u64::MAX).min(end.0);
+                let found = self.difference(id, from.0..next, parting)?;
+                return self.counts_after(&found.gains).map(|_| Lbn(next));
             }
         }
         let lbns: Vec<Lbn> = (from.0..next.0).map(Lbn).collect();
