@@ -63,13 +63,10 @@ impl Spot<'_> {
 
     /// The words of a leaf, those of LBNs without one included.
     fn words(&self) -> Result<[u64; MAP_PAGE_ENTRIES]> {
-        let mut words = [0; MAP_PAGE_ENTRIES];
-        if let (Some(view), Some(leaf)) = (self.view, self.node) {
-            for (lbn, word) in view.words(&leaf)? {
-                words[(lbn % LEAF_LBNS) as usize] = word;
-            }
+        match (self.view, self.node) {
+            (Some(view), Some(leaf)) => view.all_words(&leaf),
+            _ => Ok([0; MAP_PAGE_ENTRIES]),
         }
-        Ok(words)
     }
 }
 
@@ -295,8 +292,9 @@ impl<L: Layout> CachedBackend<L> {
         let (mut next, mut length) = (from, most.saturating_mul(LEAF_LBNS));
         while next < u64::MAX {
             let end = next.saturating_add(length);
-            let end_of_all = self.walk_family(id, next..end, parting, &mut |_, _| {
-                left = left.saturating_sub(1);
+            let end_of_all = self.walk_family(id, next..end, parting, &mut |trio, _| {
+                // A node counts where it ends.
+                left = left.saturating_sub(u64::from(trio.at.lbns().end <= end));
                 Ok(left > 0)
             })?;
             if end_of_all.is_some() {

@@ -187,6 +187,12 @@ impl<'m> MapView<'m> {
 
     /// The mapped LBNs of a leaf with their words.
     pub(super) fn words(self, leaf: &MapNode) -> Result<Vec<(u64, u64)>> {
+        let all = (leaf.at.lbns().start..).zip(self.all_words(leaf)?);
+        Ok(all.filter(|(_, word)| *word != 0).collect())
+    }
+
+    /// The words of a leaf, those of LBNs without one included.
+    pub(super) fn all_words(self, leaf: &MapNode) -> Result<[u64; MAP_PAGE_ENTRIES]> {
         assert!(leaf.at.level == 0, "only a leaf has words");
         let mut words = [0; MAP_PAGE_ENTRIES];
         if let Some(page) = leaf.page {
@@ -204,8 +210,7 @@ impl<'m> MapView<'m> {
                 words[(lbn % LEAF_LBNS) as usize] = *word;
             }
         }
-        let all = (leaf.at.lbns().start..).zip(words);
-        Ok(all.filter(|(_, word)| *word != 0).collect())
+        Ok(words)
     }
 }
 
