@@ -28,7 +28,7 @@ const NEW: NewMetadata =
 /// A small cache, so that pages are evicted and read again all the time.
 const CACHE_BYTES: u64 = 64 << 10;
 
-fn superblock() -> Superblock {
+pub(crate) fn superblock() -> Superblock {
     let fingerprint = FingerprintKind::Blake3;
     Superblock {
         block_bytes: 512,

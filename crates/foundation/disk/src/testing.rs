@@ -66,6 +66,11 @@ pub trait DiskLayer: Send + Sync {
         self.below().write_many(writes);
     }
 
+    /// See [`Disk::expect_scattered_reads`].
+    fn expect_scattered_reads(&self) {
+        self.below().expect_scattered_reads();
+    }
+
     /// See [`Disk::start_write_back`].
     fn start_write_back(&self) {
         self.below().start_write_back();
@@ -114,7 +119,7 @@ impl<L: DiskLayer> Disk for L {
         DiskLayer::write_many(self, writes);
     }
     fn expect_scattered_reads(&self) {
-        self.below().expect_scattered_reads();
+        DiskLayer::expect_scattered_reads(self);
     }
     fn start_write_back(&self) {
         DiskLayer::start_write_back(self);

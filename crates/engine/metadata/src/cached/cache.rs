@@ -243,4 +243,35 @@ mod tests {
             cache.get(other, Width::Narrow).is_some() && cache.get(at(1), Width::Narrow).is_none()
         );
     }
+
+    /// Uniform random writes read a narrow page each, and a page of counts again and again.
+    #[test]
+    fn wide_pages_stay_for_several_rounds_and_leave_room() {
+        const FRAMES: u32 = 100;
+        let cache = Cache::new(u64::from(FRAMES) * FRAME_BYTES as u64);
+        let page = |number: u32| Arc::new([number as u8; PAGE_BYTES]);
+        // As many as may stay: three quarters.
+        (1..=75).for_each(|number| cache.put(at(number), Width::Wide, page(number)));
+        let held = |numbers: std::ops::RangeInclusive<u32>| {
+            numbers.filter(|number| cache.has(at(*number))).count()
+        };
+        for number in 1000..1000 + 25 * u32::from(WIDE_ROUNDS) {
+            cache.put(at(number), Width::Narrow, page(number));
+        }
+        assert_eq!(held(1..=75), 75, "none was used for so many rounds");
+        let later = 2000..2000 + 50 * u32::from(WIDE_ROUNDS);
+        later.for_each(|number| cache.put(at(number), Width::Narrow, page(number)));
+        assert!(held(1..=75) < 10, "a wide page without a use goes");
+        // A page that was read in a list becomes wide with its first use.
+        cache.put(at(500), Width::Narrow, page(500));
+        assert!(cache.get(at(500), Width::Wide).is_some());
+        (3000..3200).for_each(|number| cache.put(at(number), Width::Narrow, page(number)));
+        assert!(cache.has(at(500)));
+        (5000..5400).for_each(|number| cache.put(at(number), Width::Wide, page(number)));
+        for number in 6000..6020 {
+            cache.put(at(number), Width::Narrow, page(number));
+        }
+        assert!(held(6000..=6019) == 20, "wide pages leave room for a list");
+        assert_eq!(cache.shards.len(), 1);
+    }
 }

@@ -166,11 +166,9 @@ impl Pages {
         wanted.dedup();
         wanted.retain(|at| !self.has(*at));
         wanted.truncate(self.max_fetched());
-        if let [_, _, ..] = wanted.as_slice() {
-            self.cache.count_misses(wanted.len());
-            for (at, page) in wanted.iter().zip(self.read_ahead(&wanted)) {
-                page.into_iter().for_each(|page| self.cache.put(*at, Width::Narrow, page));
-            }
+        self.cache.count_misses(wanted.len());
+        for (at, page) in wanted.iter().zip(self.read_ahead(&wanted)) {
+            page.into_iter().for_each(|page| self.cache.put(*at, Width::Narrow, page));
         }
     }
 
@@ -353,5 +351,56 @@ impl Pages {
         flights.clear();
         retired.clear();
         left.append(taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::superblock;
+    use gemelo_disk::testing::{DiskLayer, MemoryDisk};
+    use std::sync::OnceLock;
+
+    /// Reads pages before it writes them.
+    #[derive(Default)]
+    struct ReadingDisk {
+        below: MemoryDisk,
+        pages: OnceLock<Arc<Pages>>,
+        made: Mutex<Vec<NodeRef>>,
+        checked: AtomicU64,
+    }
+
+    impl DiskLayer for ReadingDisk {
+        fn below(&self) -> &dyn Disk {
+            &self.below
+        }
+
+        fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+            for (number, at) in self.made.lock().iter().enumerate() {
+                let page = self.pages.get().unwrap().read(*at, Width::Narrow).unwrap();
+                assert_eq!(page[0], number as u8);
+                self.checked.fetch_add(1, Ordering::Relaxed);
+            }
+            self.below.write_many(writes);
+        }
+    }
+
+    /// The other thread of a merge may write a page that this one reads.
+    #[test]
+    fn pages_are_found_until_they_are_written() {
+        let (disk, superblock) = (Arc::new(ReadingDisk::default()), superblock());
+        let home = BackendContext::new(Arc::clone(&disk) as Arc<dyn Disk>, &superblock);
+        // A cache of two pages.
+        let pages = Arc::new(Pages::new(&home, PoolSeed::of(&superblock), 0));
+        assert!(disk.pages.set(Arc::clone(&pages)).is_ok());
+        disk.below.set_len(64 << 20).unwrap();
+        for number in 0..WRITE_PAGES - 1 {
+            let at = pages.write(Box::new([number as u8; PAGE_BYTES]), Width::Narrow).unwrap();
+            disk.made.lock().push(at);
+        }
+        assert_eq!(disk.checked.load(Ordering::Relaxed), 0, "none is written yet");
+        pages.write(Box::new([0; PAGE_BYTES]), Width::Narrow).unwrap();
+        assert_eq!(disk.checked.load(Ordering::Relaxed), WRITE_PAGES as u64 - 1);
+        assert_eq!(pages.flush().unwrap(), WRITE_PAGES as u64);
     }
 }

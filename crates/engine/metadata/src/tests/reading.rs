@@ -1,4 +1,4 @@
-//! The reads of the metadata disk that an opening makes.
+//! The reads of the metadata disk.
 
 use super::pair::Pair;
 use super::{checksum_of, record};
@@ -10,7 +10,7 @@ use gemelo_format::{
     Part, Pbn, VolumeId,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A cache of which a list of reads may fill the part that these tests need.
 const LARGE_CACHE_BYTES: u64 = 32 << 20;
@@ -26,13 +26,27 @@ struct CountingDisk {
     below: Arc<dyn Disk>,
     lists: AtomicU64,
     pages: AtomicU64,
+    /// Set once it was told that its reads are scattered.
+    is_scattered: AtomicBool,
     /// The first pages of a list that fail.
     failing: AtomicU64,
+}
+
+impl CountingDisk {
+    fn over(below: Arc<dyn Disk>, failing: u64) -> Arc<Self> {
+        let [lists, pages] = [0; 2].map(AtomicU64::new);
+        let (is_scattered, failing) = (AtomicBool::new(false), AtomicU64::new(failing));
+        Arc::new(Self { below, lists, pages, is_scattered, failing })
+    }
 }
 
 impl DiskLayer for CountingDisk {
     fn below(&self) -> &dyn Disk {
         &*self.below
+    }
+
+    fn expect_scattered_reads(&self) {
+        self.is_scattered.store(true, Ordering::Relaxed);
     }
 
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
@@ -86,9 +100,7 @@ fn opened(kind: BackendKind, failing: u64) -> (Pair, Arc<CountingDisk>) {
     pair.backend.freeze();
     let root = pair.write();
     pair.backend.finish();
-    let (lists, pages) = (AtomicU64::new(0), AtomicU64::new(0));
-    let failing = AtomicU64::new(failing);
-    let disk = Arc::new(CountingDisk { below: pair.metadata(), lists, pages, failing });
+    let disk = CountingDisk::over(pair.metadata(), failing);
     pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, LARGE_CACHE_BYTES);
     (pair, disk)
 }
@@ -111,8 +123,7 @@ fn a_move_of_a_scattered_map_reads_each_record_page_a_few_times() {
         pair.backend.freeze();
         let root = pair.write();
         pair.backend.finish();
-        let [lists, pages, failing] = [0; 3].map(AtomicU64::new);
-        let disk = Arc::new(CountingDisk { below: pair.metadata(), lists, pages, failing });
+        let disk = CountingDisk::over(pair.metadata(), 0);
         // A cache of a few pages.
         pair.reload_from(Arc::clone(&disk) as Arc<dyn Disk>, &root, 0);
         while pair.backend.catch_up().unwrap() {}
@@ -261,5 +272,53 @@ fn a_step_of_a_move_reads_nothing_itself() {
         }
         assert!(!pair.backend.has_move_failed());
         assert!(read(&disk.pages) > begun, "{from:?} to {to:?}: the records are on disk");
+    }
+}
+
+/// The look-ups of a write read nothing after the list that was read without the state's lock.
+#[test]
+fn what_look_ups_need_is_read_in_one_list() {
+    for kind in [BackendKind::BTree, BackendKind::Table, BackendKind::Compact] {
+        for leaves in [1, LEAVES] {
+            let (pair, disk) = opened(kind, 0);
+            while pair.backend.catch_up().unwrap() {}
+            let lbns: Vec<Lbn> = (0..leaves).map(lbn_of).collect();
+            // The last one is unknown.
+            let known = (0..leaves).map(pbn_of).chain([pbn_of(LEAVES)]);
+            let fingerprints: Vec<Fingerprint> = known.map(fingerprint_of).collect();
+            let (lists, before) = (read(&disk.lists), read(&disk.pages));
+            let ahead = pair.backend.read_ahead(VolumeId(1), &lbns, &fingerprints).unwrap();
+            let above = read(&disk.pages) - before;
+            assert!(above <= ABOVE_PAGES, "{kind:?}: {above} pages above the leaves");
+            ahead();
+            assert_eq!(read(&disk.lists) - lists, above + 1, "{kind:?}");
+            let all = read(&disk.pages);
+            // A B-tree has many of these entries in a page.
+            let each = match kind {
+                BackendKind::Compact => 2,
+                BackendKind::Table => 1,
+                _ => 0,
+            };
+            assert!(all - before - above >= each * leaves, "{kind:?}");
+            let (mut places, mut found) = (Vec::new(), Vec::new());
+            pair.backend.look_up(VolumeId(1), &lbns, &mut places).unwrap();
+            if kind == BackendKind::Compact {
+                pair.backend.find(&fingerprints, &mut found).unwrap();
+                assert_eq!(found.iter().flatten().count(), lbns.len());
+            }
+            assert_eq!(read(&disk.pages), all, "{kind:?}: a look-up has read a page");
+            assert!(pair.backend.read_ahead(VolumeId(1), &lbns, &[]).is_none(), "{kind:?}");
+        }
+    }
+}
+
+/// A backend that reads pages one by one has no use for what lies beside them. One that reads all
+/// of them has.
+#[test]
+fn the_disk_is_told_whether_reads_are_scattered() {
+    for kind in [BackendKind::BTree, BackendKind::Table, BackendKind::Compact, BackendKind::Log] {
+        let (_, disk) = opened(kind, 0);
+        let is_scattered = disk.is_scattered.load(Ordering::Relaxed);
+        assert_eq!(is_scattered, kind != BackendKind::Log, "{kind:?}");
     }
 }

@@ -15,10 +15,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) const BLOCK: usize = 4096;
-/// Blocks of a request of a fill, and requests of a batch of random writes.
+/// A fill: its threads, and the blocks of a request.
+const FILL_THREADS: u64 = 2;
 const FILL_BLOCKS: u64 = 256;
+/// A load of random writes: its threads, and the requests of a batch of each. A thread waits while
+/// the metadata of its batch are read.
+const LOAD_THREADS: u64 = 8;
 const BATCH: usize = 32;
-const THREADS: u64 = 8;
 /// Spare blocks, which random writes use before freed ones come back: an eighth, and these.
 const SPARE_BLOCKS: u64 = 500_000;
 pub(crate) const VOLUME: &str = "v";
@@ -108,9 +111,9 @@ impl Bench {
     pub(crate) fn fill(&mut self, pool: &Pool) -> f64 {
         let volume = pool.volume(VOLUME).unwrap();
         let started = Instant::now();
-        let part = self.blocks.div_ceil(THREADS);
+        let part = self.blocks.div_ceil(FILL_THREADS);
         std::thread::scope(|scope| {
-            for thread in 0..THREADS {
+            for thread in 0..FILL_THREADS {
                 let (volume, next) = (&volume, &self.next);
                 let lbns = thread * part..((thread + 1) * part).min(self.blocks);
                 scope.spawn(move || fill_part(volume, next, lbns));
@@ -132,7 +135,7 @@ impl Bench {
         let volume = pool.volume(VOLUME).unwrap();
         let started = Instant::now();
         let written: u64 = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS)
+            let threads: Vec<_> = (0..LOAD_THREADS)
                 .map(|thread| {
                     let (volume, this) = (&volume, &*self);
                     let random = Random::new(thread + 1);
