@@ -11,6 +11,13 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default)]
 pub struct SlotSpace(Arc<Mutex<SlotMap>>);
 
+impl SlotSpace {
+    /// Notes that the first slots have their space on the disk.
+    pub fn note_allocated(&self, slots: u64) {
+        self.0.lock().allocated = slots;
+    }
+}
+
 /// The slots of one backend. They are free again when it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
@@ -44,9 +51,9 @@ impl Slots {
         self.space.0.lock().release(slot);
     }
 
-    /// Begins a checkpoint, for which the first `reach` slots are on the disk.
-    pub(crate) fn rewind(&mut self, reach: u64) {
-        self.space.0.lock().rewind(reach);
+    /// Begins a checkpoint.
+    pub(crate) fn rewind(&mut self) {
+        self.space.0.lock().rewind();
     }
 
     pub(crate) const fn in_use(&self) -> u64 {
@@ -74,8 +81,10 @@ pub(crate) struct SlotMap {
     /// Words that the checkpoint fills first, in this order, and the one that is its turn.
     order: Vec<u32>,
     turn: usize,
-    /// The slots that the order is yet to be made of.
-    reach: u64,
+    /// The order is yet to be made.
+    has_begun: bool,
+    /// The first slots, which are on the disk.
+    allocated: u64,
     /// Other words are filled from this one on.
     cursor: usize,
 }
@@ -83,14 +92,14 @@ pub(crate) struct SlotMap {
 impl SlotMap {
     /// Begins a checkpoint. Its order is made when it takes its first slot, without the locks that
     /// others need now.
-    fn rewind(&mut self, reach: u64) {
-        (self.reach, self.cursor, self.turn) = (reach, 0, 0);
+    fn rewind(&mut self) {
+        (self.has_begun, self.cursor, self.turn) = (true, 0, 0);
         self.order.clear();
     }
 
-    /// Orders the words of the first slots on the disk, the emptiest first.
+    /// Orders the words whose slots are all on the disk, the emptiest first.
     fn make_order(&mut self) {
-        let words = u32::try_from(std::mem::take(&mut self.reach) / 64).unwrap_or(u32::MAX);
+        let words = u32::try_from(self.allocated / 64).unwrap_or(u32::MAX);
         let mut by_use = [const { Vec::new() }; 64];
         for word in 0..words {
             let bits = self.words.get(word as usize).copied().unwrap_or(0);
@@ -103,7 +112,7 @@ impl SlotMap {
 
     /// Returns the next word of the order with a free slot.
     fn next_in_order(&mut self) -> Option<usize> {
-        if self.reach > 0 {
+        if std::mem::take(&mut self.has_begun) {
             self.make_order();
         }
         while let Some(word) = self.order.get(self.turn).map(|word| *word as usize) {
@@ -196,7 +205,7 @@ mod tests {
         assert_eq!(given, (1..=130).collect::<Vec<_>>());
         slots.release(Slot::new(7).unwrap());
         assert_eq!(slots.in_use(), 129);
-        slots.rewind(0);
+        slots.rewind();
         assert_eq!(slots.take().map(Slot::number), Some(7));
         assert_eq!(slots.take().map(Slot::number), Some(131));
         assert!(!slots.claim(Slot::new(7).unwrap()));
@@ -214,7 +223,7 @@ mod tests {
         assert!(!new.claim(Slot::new(1).unwrap()), "the other backend has it");
         drop(old);
         assert_eq!((new.in_use(), space.0.lock().in_use), (50, 50));
-        new.rewind(0);
+        new.rewind();
         assert_eq!(new.take().map(Slot::number), Some(1));
         assert_eq!(new.take().map(Slot::number), Some(3));
     }
@@ -231,7 +240,8 @@ mod tests {
         };
         release(&mut slots, &mut [3, 70, 100].into_iter());
         release(&mut slots, &mut (129..=190));
-        slots.rewind(5 * 64 + 63);
+        slots.space().note_allocated(5 * 64 + 63);
+        slots.rewind();
         assert_eq!(take(&mut slots, 64), (257..=320).collect::<Vec<_>>(), "a word without a page");
         assert_eq!(take(&mut slots, 62), (129..=190).collect::<Vec<_>>());
         assert_eq!(
@@ -239,7 +249,7 @@ mod tests {
             [70, 100, 3, 321],
             "the sixth word is not there as a whole"
         );
-        slots.rewind(0);
+        slots.rewind();
         assert_eq!(take(&mut slots, 1), [322]);
     }
 

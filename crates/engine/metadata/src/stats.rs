@@ -91,14 +91,6 @@ pub struct SlotNeed {
     pub next: u64,
 }
 
-impl SlotNeed {
-    /// The slots that are on the disk before the next checkpoint begins, at least.
-    #[must_use]
-    pub const fn all(self) -> u64 {
-        self.in_use + self.next
-    }
-}
-
 /// Memory that its owner no longer needs. The receiver frees it without the state's lock, because
 /// freeing a large delta takes long.
 pub type Garbage = Option<Box<dyn Any + Send>>;

@@ -56,7 +56,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
 
     fn freeze(&mut self) {
         assert!(self.frozen.is_none(), "one checkpoint at a time");
-        self.pages.begin(self.slots().all());
+        self.pages.begin();
         let volumes = self.volumes.iter_mut().map(|(id, volume)| (*id, volume.frozen())).collect();
         self.frozen = Some(Arc::new(Frozen {
             delta: std::mem::take(&mut self.active),

@@ -265,9 +265,9 @@ impl Pages {
         self.slots.lock().claim(slot)
     }
 
-    /// Begins a checkpoint, for which the first `reach` slots are on the disk.
-    pub(super) fn begin(&self, reach: u64) {
-        self.slots.lock().rewind(reach);
+    /// Begins a checkpoint.
+    pub(super) fn begin(&self) {
+        self.slots.lock().rewind();
         self.changes.lock().written = 0;
     }
 

@@ -30,8 +30,7 @@ impl Checkpoint for LogBackend {
             self.touch_all();
         }
         let (mut written, mut inner) = (Vec::new(), Vec::new());
-        let reach = self.slots().all();
-        for key in self.pager.freeze(reach) {
+        for key in self.pager.freeze() {
             match key {
                 PageKey::Node(id) => match self.nodes.freeze(id) {
                     Some((_, true)) => written.push(key),

@@ -104,12 +104,11 @@ impl Pager {
         }
     }
 
-    /// Begins a checkpoint, for which the first `reach` slots are on the disk. Returns the keys of
-    /// the changed pages, for [`Self::set_frozen`].
-    pub(super) fn freeze(&mut self, reach: u64) -> Vec<PageKey> {
+    /// Begins a checkpoint. Returns the keys of the changed pages, for [`Self::set_frozen`].
+    pub(super) fn freeze(&mut self) -> Vec<PageKey> {
         assert!(!self.is_frozen && self.saved.is_empty(), "one checkpoint at a time");
         assert!(self.frozen.is_empty() && self.gathered.is_empty(), "one checkpoint at a time");
-        self.slots.rewind(reach);
+        self.slots.rewind();
         self.is_frozen = true;
         self.retiring.append(&mut self.retired);
         std::mem::take(&mut self.dirty)

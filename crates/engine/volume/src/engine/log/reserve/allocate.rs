@@ -22,7 +22,7 @@ impl Log {
         let need = state.backend().local_pages().map(LocalPages::slots).unwrap_or_default();
         drop(state);
         let reserve = need.in_use.clamp(MIN_RESERVE_SLOTS, MAX_RESERVE_SLOTS);
-        (need.next, need.all() + reserve)
+        (need.next, need.in_use + need.next + reserve)
     }
 
     /// Allocates the slots of the next checkpoint and the reserve. Called by threads that hold no
@@ -53,6 +53,14 @@ impl Log {
         self.allocate_slots(wanted)
     }
 
+    /// Notes that the first slots are allocated, for checkpoints as well.
+    fn note_allocated(&self, slots: u64) {
+        self.reserve.slots.store(slots, Ordering::Release);
+        if let Some(pages) = self.read().backend().local_pages() {
+            pages.space().note_allocated(slots);
+        }
+    }
+
     /// Allocates slots up to this number; one thread at a time.
     fn allocate_slots(&self, wanted: u64) -> Result<()> {
         let _alone = self.reserve.allocator.lock();
@@ -67,7 +75,7 @@ impl Log {
                 .try_for_each(|range| self.disk.allocate(range.start, range.end - range.start));
             result = allocated.map_err(VolumeError::io(DiskRole::Metadata, "enlarge"));
             match result {
-                Ok(()) => self.reserve.slots.store(end, Ordering::Release),
+                Ok(()) => self.note_allocated(end),
                 Err(VolumeError::NoSpace { .. }) => continue,
                 Err(_) => {}
             }
