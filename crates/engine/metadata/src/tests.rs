@@ -8,6 +8,7 @@ mod reading;
 mod sampled;
 mod sharing;
 mod stale;
+mod writing;
 
 use crate::error::MetadataError;
 use crate::{

@@ -20,9 +20,6 @@ const FRAME_BYTES: usize = PAGE_BYTES + 64;
 /// Rounds of the hand that a wide page stays without a use. Uniform random writes to a pool whose
 /// counts take half of the cache need a page of counts every few rounds.
 const WIDE_ROUNDS: u8 = 16;
-/// Wide pages stay longer than others while they have at most this part of the frames. The others
-/// need room for the lists in which they are read.
-const WIDE_PART: (usize, usize) = (3, 4);
 
 /// The number of blocks that need a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +52,6 @@ struct Shard {
     places: HashTable<u32>,
     frames: Vec<Frame>,
     hand: usize,
-    /// Frames with wide pages.
-    wide: usize,
 }
 
 /// A cache of pages that several threads can use.
@@ -83,11 +78,7 @@ impl Shard {
         loop {
             self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };
             let hand = self.hand;
-            let is_crowded = self.wide * WIDE_PART.1 > self.frames.len() * WIDE_PART.0;
             let Some(frame) = self.frames.get_mut(hand) else { return 0 };
-            if frame.width == Width::Wide && is_crowded {
-                frame.rounds = frame.rounds.min(1);
-            }
             if frame.rounds > 0 {
                 frame.rounds -= 1;
             } else {
@@ -102,27 +93,22 @@ impl Shard {
         }
     }
 
-    /// Replaces the page of a frame.
-    fn replace(&mut self, place: usize, frame: Frame) {
-        if let Some(held) = self.frames.get_mut(place) {
-            self.wide += usize::from(frame.width == Width::Wide);
-            self.wide -= usize::from(held.width == Width::Wide);
-            *held = frame;
-        }
-    }
-
     fn put(&mut self, most: usize, frame: Frame) {
         if let Some(place) = self.place(frame.slot) {
-            return self.replace(place, frame);
+            if let Some(held) = self.frames.get_mut(place) {
+                *held = frame;
+            }
+            return;
         }
         let slot = frame.slot;
         let place = if self.frames.len() < most {
-            self.wide += usize::from(frame.width == Width::Wide);
             self.frames.push(frame);
             self.frames.len() - 1
         } else {
             let place = self.evict();
-            self.replace(place, frame);
+            if let Some(held) = self.frames.get_mut(place) {
+                *held = frame;
+            }
             place
         };
         let frames = &self.frames;
@@ -154,15 +140,13 @@ impl Cache {
     pub(super) fn get(&self, at: NodeRef, width: Width) -> Option<Arc<Page>> {
         let mut shard = self.shard(at.slot)?.lock();
         let place = shard.place(at.slot);
-        let Shard { frames, wide, .. } = &mut *shard;
-        let frame = place.and_then(|place| frames.get_mut(place));
+        let frame = place.and_then(|place| shard.frames.get_mut(place));
         // A slot that was written anew has another checksum, so an old frame does not match.
         match frame.filter(|frame| frame.checksum == at.checksum) {
             Some(frame) => {
                 // A list of reads does not know the widths of its pages.
-                if width == Width::Wide && frame.width == Width::Narrow {
+                if width == Width::Wide {
                     frame.width = width;
-                    *wide += 1;
                 }
                 frame.rounds = if frame.width == Width::Wide { WIDE_ROUNDS } else { 1 };
                 self.hits.fetch_add(1, Ordering::Relaxed);
@@ -217,6 +201,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemelo_base::random::Random;
 
     fn at(number: u32) -> NodeRef {
         NodeRef { slot: Slot::new(number).unwrap(), checksum: u64::from(number) }
@@ -246,11 +231,10 @@ mod tests {
 
     /// Uniform random writes read a narrow page each, and a page of counts again and again.
     #[test]
-    fn wide_pages_stay_for_several_rounds_and_leave_room() {
+    fn wide_pages_stay_for_several_rounds_and_leave_room_for_lists() {
         const FRAMES: u32 = 100;
         let cache = Cache::new(u64::from(FRAMES) * FRAME_BYTES as u64);
         let page = |number: u32| Arc::new([number as u8; PAGE_BYTES]);
-        // As many as may stay: three quarters.
         (1..=75).for_each(|number| cache.put(at(number), Width::Wide, page(number)));
         let held = |numbers: std::ops::RangeInclusive<u32>| {
             numbers.filter(|number| cache.has(at(*number))).count()
@@ -267,11 +251,16 @@ mod tests {
         assert!(cache.get(at(500), Width::Wide).is_some());
         (3000..3200).for_each(|number| cache.put(at(number), Width::Narrow, page(number)));
         assert!(cache.has(at(500)));
-        (5000..5400).for_each(|number| cache.put(at(number), Width::Wide, page(number)));
-        for number in 6000..6020 {
-            cache.put(at(number), Width::Narrow, page(number));
+        // More wide pages than frames, again and again.
+        let mut random = Random::new(1);
+        for number in (0..20 * FRAMES).map(|_| 5000 + random.below(2 * u64::from(FRAMES)) as u32) {
+            if cache.get(at(number), Width::Wide).is_none() {
+                cache.put(at(number), Width::Wide, page(number));
+            }
         }
-        assert!(held(6000..=6019) == 20, "wide pages leave room for a list");
+        let list = 6000..6000 + FRAMES / 8;
+        list.clone().for_each(|number| cache.put(at(number), Width::Narrow, page(number)));
+        assert!(list.into_iter().all(|number| cache.has(at(number))), "there is room for a list");
         assert_eq!(cache.shards.len(), 1);
     }
 }
