@@ -154,6 +154,8 @@ fn measure(directory: &Path, size: &str, backend: BackendKind, options: &Options
 }
 
 fn main() {
+    // As the program does.
+    gemelo_base::memory::limit_arenas();
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let argument = |at: usize| arguments.get(at).map(String::as_str);

@@ -59,7 +59,7 @@ pub(super) trait LeafEdits {
 
     /// Returns the new content of this leaf, or `None` if it is empty. [`Self::next`] gives the
     /// following leaf from then on.
-    fn change(&mut self, number: u64, before: Option<&Page>) -> Result<Option<Box<Page>>>;
+    fn change(&mut self, number: u64, before: Option<Arc<Page>>) -> Result<Option<Arc<Page>>>;
 }
 
 /// Returns the array after the changes. None of them may be of a leaf after `last`.
@@ -72,9 +72,9 @@ pub(super) fn update(
     let mut tree = *tree;
     while span(tree.height) <= last {
         if let Some(root) = tree.root {
-            let mut page = Box::new([0; PAGE_BYTES]);
+            let mut page = [0; PAGE_BYTES];
             set_child(&mut page, 0, Some(root));
-            tree.root = Some(pages.write(page, Width::Wide)?);
+            tree.root = Some(pages.write(Arc::new(page), Width::Wide)?);
         }
         tree.height += 1;
     }
@@ -96,23 +96,23 @@ fn update_node(
     let width = Width::of(level, edits.part());
     let before = at.map(|at| pages.read(at, width)).transpose()?;
     let after = if level == 0 {
-        edits.change(first, before.as_deref())?
+        edits.change(first, before)?
     } else {
-        let mut page: Box<Page> =
-            before.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
+        let mut after = before.unwrap_or_else(|| Arc::new([0; PAGE_BYTES]));
+        let page = Arc::make_mut(&mut after);
         let each = span(level - 1);
         if level == 1 {
             let leaves = edits.upcoming(first + span(level)).into_iter();
-            pages.fetch(leaves.filter_map(|leaf| child(&page, leaf - first)).collect());
+            pages.fetch(leaves.filter_map(|leaf| child(page, leaf - first)).collect());
         }
         while let Some(number) = edits.next().filter(|number| *number < first + span(level)) {
             assert!(number >= first, "leaf {number} does not come before {first}");
             let place = (number - first) / each;
             let changed =
-                update_node(pages, child(&page, place), level - 1, first + place * each, edits)?;
-            set_child(&mut page, place, changed);
+                update_node(pages, child(page, place), level - 1, first + place * each, edits)?;
+            set_child(page, place, changed);
         }
-        page.iter().any(|byte| *byte != 0).then_some(page)
+        page.iter().any(|byte| *byte != 0).then_some(after)
     };
     if let Some(at) = at {
         pages.retire(at.slot);

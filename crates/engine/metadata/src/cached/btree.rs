@@ -113,7 +113,7 @@ impl Merge<'_> {
             let Some((first, _)) = some.first() else { continue };
             let at = self
                 .pages
-                .write(Node::page(self.part, level, some), Width::of(level, self.part))?;
+                .write(Node::page(self.part, level, some).into(), Width::of(level, self.part))?;
             above.push((*first, at.to_bits()));
         }
         entries.clear();
@@ -140,7 +140,8 @@ impl Merge<'_> {
             }
             Some(_) if level <= MAX_LEVELS => {
                 let width = Width::of(level, self.part);
-                let root = Some(self.pages.write(Node::page(self.part, level, &entries), width)?);
+                let root =
+                    Some(self.pages.write(Node::page(self.part, level, &entries).into(), width)?);
                 Ok(Tree { root, height: level })
             }
             Some(_) => {

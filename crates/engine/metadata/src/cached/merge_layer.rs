@@ -9,6 +9,7 @@ use gemelo_format::{
     MAP_PAGE_ENTRIES, NodeRef, PAGE_BYTES, Page, Part, Slot, Tree, set_array_value,
 };
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A layer that is merged into pages.
 struct MergeLayer<'m> {
@@ -31,9 +32,9 @@ pub(super) fn merge_layer(
     while tree.height < layer.height {
         tree.height += 1;
         if let Some(root) = tree.root {
-            let mut page = Box::new([0; PAGE_BYTES]);
+            let mut page = [0; PAGE_BYTES];
             set_child(&mut page, 0, Some(root));
-            tree.root = Some(merge.write(Position::root(tree.height), page)?);
+            tree.root = Some(merge.write(Position::root(tree.height), Arc::new(page))?);
         }
     }
     tree.root = merge.node(tree.root, Position::root(tree.height))?;
@@ -44,7 +45,7 @@ pub(super) fn merge_layer(
 }
 
 impl MergeLayer<'_> {
-    fn write(&mut self, at: Position, page: Box<Page>) -> Result<NodeRef> {
+    fn write(&mut self, at: Position, page: Arc<Page>) -> Result<NodeRef> {
         let written = self.pages.write(page, Width::of(at.level, Part::Map))?;
         self.made.insert(at, written.slot);
         Ok(written)
@@ -65,15 +66,15 @@ impl MergeLayer<'_> {
         let below = before.filter(|_| !is_cut);
         let width = Width::of(at.level, Part::Map);
         let page = below.map(|below| self.pages.read(below, width)).transpose()?;
-        let mut page: Box<Page> =
-            page.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
+        let mut after = page.unwrap_or_else(|| Arc::new([0; PAGE_BYTES]));
+        let page = Arc::make_mut(&mut after);
         if at.level == 0 {
             for (lbn, word) in self.layer.words.range(at.lbns()) {
                 let bytes = PAGE_BYTES / MAP_PAGE_ENTRIES;
-                set_array_value(&mut page, (lbn % LEAF_LBNS) as usize, bytes, u128::from(*word));
+                set_array_value(page, (lbn % LEAF_LBNS) as usize, bytes, u128::from(*word));
             }
         } else {
-            self.children(&mut page, at)?;
+            self.children(page, at)?;
         }
         if let Some(below) = below
             && !self.layer.marks.contains_key(&at)
@@ -83,7 +84,7 @@ impl MergeLayer<'_> {
         // A page that was made while the map grew is not the one at this position any more.
         self.made.remove(&at);
         let is_empty = page.iter().all(|byte| *byte == 0);
-        if is_empty { Ok(None) } else { self.write(at, page).map(Some) }
+        if is_empty { Ok(None) } else { self.write(at, after).map(Some) }
     }
 
     /// Changes the children of an inner node.

@@ -197,20 +197,20 @@ impl Pages {
         if all.is_empty() {
             return Vec::new();
         }
-        let mut pages: Vec<Box<Page>> = all.iter().map(|_| Box::new([0; PAGE_BYTES])).collect();
+        let mut pages: Vec<Arc<Page>> = all.iter().map(|_| Arc::new([0; PAGE_BYTES])).collect();
         let offsets = all.iter().map(|at| of(self.regions.slot(at.slot)));
         let mut reads: Vec<DiskRead<'_>> = offsets
             .zip(&mut pages)
-            .map(|(offset, page)| DiskRead::new(offset, page.as_mut_slice()))
+            .map(|(offset, page)| DiskRead::new(offset, Arc::make_mut(page).as_mut_slice()))
             .collect();
         reads.sort_unstable_by_key(|read| read.offset);
         self.disk.read_many(&mut reads);
         drop(reads);
         // The checksum of a page that was not read is wrong.
         let is_good =
-            |(at, page): &(&NodeRef, Box<Page>)| self.seed.checksum(&**page) == at.checksum;
+            |(at, page): &(&NodeRef, Arc<Page>)| self.seed.checksum(&**page) == at.checksum;
         let pages = all.iter().zip(pages).map(|page| is_good(&page).then_some(page.1));
-        pages.map(|page| page.map(Arc::from)).collect()
+        pages.collect()
     }
 
     /// Reads a page from the first of its copies that is good.
@@ -278,9 +278,8 @@ impl Pages {
     }
 
     /// Puts a new page in a free slot. The page may stay in memory until [`Self::flush`].
-    pub(super) fn write(&self, page: Box<Page>, width: Width) -> Result<NodeRef> {
+    pub(super) fn write(&self, page: Arc<Page>, width: Width) -> Result<NodeRef> {
         let at = NodeRef { slot: self.take()?, checksum: self.seed.checksum(&*page) };
-        let page: Arc<Page> = Arc::from(page);
         self.cache.put(at, width, Arc::clone(&page));
         let flight = {
             let mut changes = self.changes.lock();
@@ -395,11 +394,11 @@ mod tests {
         assert!(disk.pages.set(Arc::clone(&pages)).is_ok());
         disk.below.set_len(64 << 20).unwrap();
         for number in 0..WRITE_PAGES - 1 {
-            let at = pages.write(Box::new([number as u8; PAGE_BYTES]), Width::Narrow).unwrap();
+            let at = pages.write(Arc::new([number as u8; PAGE_BYTES]), Width::Narrow).unwrap();
             disk.made.lock().push(at);
         }
         assert_eq!(disk.checked.load(Ordering::Relaxed), 0, "none is written yet");
-        pages.write(Box::new([0; PAGE_BYTES]), Width::Narrow).unwrap();
+        pages.write(Arc::new([0; PAGE_BYTES]), Width::Narrow).unwrap();
         assert_eq!(disk.checked.load(Ordering::Relaxed), WRITE_PAGES as u64 - 1);
         assert_eq!(pages.flush().unwrap(), WRITE_PAGES as u64);
     }

@@ -50,13 +50,14 @@ impl LeafEdits for Values<'_> {
         leaves
     }
 
-    fn change(&mut self, number: u64, before: Option<&Page>) -> Result<Option<Box<Page>>> {
+    fn change(&mut self, number: u64, before: Option<Arc<Page>>) -> Result<Option<Arc<Page>>> {
         let entries = self.part.array_entries() as u64;
-        let mut page = before.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
+        let mut after = before.unwrap_or_else(|| Arc::new([0; PAGE_BYTES]));
+        let page = Arc::make_mut(&mut after);
         while let Some((key, value)) = self.edits.next_if(|(key, _)| key / entries == number) {
-            set_array_value(&mut page, (key % entries) as usize, self.part.value_bytes(), *value);
+            set_array_value(page, (key % entries) as usize, self.part.value_bytes(), *value);
         }
-        Ok(page.iter().any(|byte| *byte != 0).then_some(page))
+        Ok(page.iter().any(|byte| *byte != 0).then_some(after))
     }
 }
 
@@ -136,7 +137,7 @@ impl LeafEdits for Buckets<'_> {
         Vec::new()
     }
 
-    fn change(&mut self, _number: u64, _before: Option<&Page>) -> Result<Option<Box<Page>>> {
+    fn change(&mut self, _: u64, _before: Option<Arc<Page>>) -> Result<Option<Arc<Page>>> {
         let entries = match self.rest.take() {
             Some((_, rest)) => rest,
             None => {
@@ -147,7 +148,7 @@ impl LeafEdits for Buckets<'_> {
                 entries
             }
         };
-        Ok((!entries.is_empty()).then(|| bucket_page(&entries)))
+        Ok((!entries.is_empty()).then(|| bucket_page(&entries).into()))
     }
 }
 
