@@ -101,8 +101,8 @@ pub trait Disk: Send + Sync {
     /// Executes all writes of a list, as [`Self::read_many`] does with reads.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]);
 
-    /// Has the system read what is asked for from now on, and nothing beside it. For scattered reads
-    /// of pages it would read twice as much, in the place of pages in use.
+    /// Has the system read what is asked for from now on, and nothing beside it. For scattered
+    /// reads of pages it would read twice as much, in the place of pages in use.
     fn expect_scattered_reads(&self) {}
 
     /// Has the system begin to bring all earlier writes to the medium, and does not wait. It makes
