@@ -5,6 +5,7 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, Walk, check};
 use gemelo_disk::testing::{MemoryDisk, SyntheticDisk};
+use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{BackendKind, Compression, DedupMode, MapEntry, Pbn, WordForm};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
@@ -31,8 +32,11 @@ fn options() -> PoolOptions {
 }
 
 fn made(options: &PoolOptions) -> PoolDisks {
-    let disks =
-        PoolDisks::new(Arc::new(SyntheticDisk::new(BLOCK)), Arc::new(MemoryDisk::default()));
+    made_on(Arc::new(MemoryDisk::default()), options)
+}
+
+fn made_on(metadata: Arc<dyn Disk>, options: &PoolOptions) -> PoolDisks {
+    let disks = PoolDisks::new(Arc::new(SyntheticDisk::new(BLOCK)), metadata);
     Pool::format(&disks, options).unwrap();
     disks
 }
@@ -95,7 +99,10 @@ fn memory_kb() -> u64 {
 /// its end.
 #[test]
 fn blocks_lie_everywhere_in_a_pool_of_256_tib() {
-    let disks = made(&options());
+    // In a file, which is no memory of the process.
+    let folder = tempfile::tempdir().unwrap();
+    let metadata = FileDisk::create(&folder.path().join("metadata")).unwrap();
+    let disks = made_on(Arc::new(metadata), &options());
     let (mut random, mut written) = (Random::new(5), Written { ids: BTreeMap::new(), next_id: 1 });
     let mut highest = 0;
     for life in 0..LIVES {
