@@ -10,6 +10,7 @@
     reason = "a test that cannot continue fails and prints its seed"
 )]
 
+mod ahead;
 mod background;
 mod beside;
 mod bursts;
