@@ -170,8 +170,7 @@ impl<'p> Plan<'p> {
         let (mut places, mut found) = (Vec::with_capacity(count), Vec::with_capacity(count));
         self.max_references = engine.tuning.max_references;
         let fingerprints = self.fingerprints();
-        engine.read_metadata_ahead(volume, &lbns, &fingerprints);
-        let state = engine.state();
+        let state = engine.state_to_look_up(volume, &lbns, &fingerprints);
         self.version = state.version();
         state.backend().look_up(volume.id(), &lbns, &mut places)?;
         state.backend().find(&fingerprints, &mut found)?;

@@ -1,7 +1,8 @@
 //! Reads: one look-up and one list of contents for a whole batch.
 
 use super::checked::{BlockReads, Waiting};
-use super::{Engine, Range, VolumeShared, Wanted};
+use super::locks::QuickRead;
+use super::{Engine, Range, State, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_device::Extent;
 use gemelo_format::{Fingerprint, Lbn, MapEntry};
@@ -33,9 +34,12 @@ impl Engine {
         }
         // The pin is taken before the look-up, so no block is reused before all are read.
         let _pin = self.pin();
-        self.read_metadata_ahead(volume, &lbns, &[]);
         let mut places = Vec::with_capacity(lbns.len());
-        let looked_up = self.state().backend().look_up(volume.id(), &lbns, &mut places);
+        let looked_up = self.state_to_look_up(volume, &lbns, &[]).backend().look_up(
+            volume.id(),
+            &lbns,
+            &mut places,
+        );
         if let Err(error) = looked_up {
             let text = error.to_string();
             reads.iter().for_each(|read| failed(read.request, VolumeError::damaged(text.clone())));
@@ -85,18 +89,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads what the look-ups of these LBNs and fingerprints need and the metadata do not have in
-    /// memory. Writers take the state's lock meanwhile, and other reads are under way.
-    pub(super) fn read_metadata_ahead(
+    /// Returns the state after reading what look-ups of these LBNs and fingerprints need and the
+    /// metadata do not have in memory. Others may take the state's lock during the read.
+    pub(super) fn state_to_look_up(
         &self,
         volume: &VolumeShared,
         lbns: &[Lbn],
         fingerprints: &[Fingerprint],
-    ) {
-        let ahead = self.state().backend().read_ahead(volume.id(), lbns, fingerprints);
-        if let Some(read) = ahead {
-            read();
-        }
+    ) -> QuickRead<'_, State> {
+        let state = self.state();
+        let ahead = state.backend().read_ahead(volume.id(), lbns, fingerprints);
+        let Some(read) = ahead else { return state };
+        drop(state);
+        read();
+        self.state()
     }
 
     /// Returns the extents of a range, mapped and unmapped in turn.
