@@ -5,8 +5,8 @@
 #   scripts/soak.sh [MINUTES [DIRECTORY]]     60 minutes and a temporary directory, unless given
 #   scripts/soak.sh --large SIZE [MINUTES [DIRECTORY [CACHE_MIB]]]
 #
-# The second form loads one full pool of SIZE (100g) with the backend of BACKENDS (compact) in a
-# process, over a data disk that makes contents. Each minute a snapshot comes, and the sixth goes.
+# The second form loads a volume of SIZE (100g) with the backend of BACKENDS (compact) in a process,
+# over a data disk that makes contents. Each minute a snapshot comes, and the sixth goes.
 #
 # GEMELO names the program, RATE the operations a second of each of the two volumes of a pool (150),
 # BACKENDS the backends. The figures of each minute are in DIRECTORY/BACKEND.csv. It needs 4 GB of
@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = --large ]; then
     exec cargo bench -p gemelo-volume --bench large -- \
-        "${4:-/var/tmp}" "$2" "${BACKENDS:-compact}" "${5:-256}" 15 "${3:-60}"
+        "${4:-/var/tmp}" "${2:?the SIZE is missing, such as 100g}" "${BACKENDS:-compact}" "${5:-256}" 15 "${3:-60}"
 fi
 
 minutes=${1:-60}
