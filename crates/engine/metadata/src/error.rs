@@ -19,6 +19,9 @@ pub enum MetadataError {
     /// volumes makes room.
     #[error("all slots of the metadata disk are in use")]
     NoSlot,
+    /// A look that reads nothing needs a page that is not in memory; see [`crate::HeldPages`].
+    #[error("a page of the metadata is not in memory")]
+    Missing,
     /// A reference count would exceed its limit.
     #[error("a block would have more than 2^32 - 1 references")]
     TooManyReferences,

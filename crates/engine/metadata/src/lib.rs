@@ -20,6 +20,7 @@ mod stats;
 mod tests;
 mod traits;
 
+pub use cached::HeldPages;
 pub use error::MetadataError;
 pub use estimate::{Needs, PlannedPool, estimate};
 pub use moving::{GivenUp, MovableBackend, MoveStep};

@@ -3,8 +3,8 @@
 //! While a pool moves to another backend, the pages of both lie on the disk. Each backend knows its
 //! own slots, and takes them from the space of all.
 
+use gemelo_base::locks::Mutex;
 use gemelo_format::Slot;
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The slots in use by all backends with pages on one disk.

@@ -51,14 +51,10 @@ pub trait Map {
 
 /// The index of contents and the records of blocks, which hold their reference counts.
 pub trait Index {
-    /// The reads of pages that look-ups of these LBNs and fingerprints need and that are not in
-    /// memory, all in one list. They need no lock, so that nobody waits for them but the caller.
-    fn read_ahead(
-        &self,
-        volume: VolumeId,
-        lbns: &[Lbn],
-        fingerprints: &[Fingerprint],
-    ) -> Option<ReadAhead>;
+    /// What reads the pages that the last [`crate::HeldPages::look`] of this thread has missed, all
+    /// in one list. It needs no lock, so that nobody waits for it but the caller, who is the same
+    /// thread. `None` if the look has missed no page of this backend.
+    fn read_missing(&self) -> Option<ReadAhead>;
 
     /// Adds to `found`, for every fingerprint, a PBN that has the content, if the index knows one.
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()>;

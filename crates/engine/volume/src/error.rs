@@ -292,6 +292,10 @@ impl From<MetadataError> for VolumeError {
         match error {
             MetadataError::Format(error) => error.into(),
             MetadataError::Damaged { what } => Self::Damaged { what },
+            // Looks that miss a page are taken again, and the last one reads it.
+            MetadataError::Missing => {
+                Self::io(DiskRole::Metadata, "read")(io::ErrorKind::WouldBlock.into())
+            }
             MetadataError::NoSlot => Self::NoSpace { disk: DiskRole::Metadata },
             MetadataError::TooManyReferences => Self::TooManyReferences,
         }

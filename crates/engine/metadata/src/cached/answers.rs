@@ -1,7 +1,7 @@
 //! Answers the engine's questions from the deltas and the pages.
 
 use super::layout::{IndexState, Layout, Values};
-use super::{CachedBackend, Delta, PIECE_SHARE};
+use super::{CachedBackend, Delta, PIECE_SHARE, held};
 use crate::error::{MetadataError, Result};
 use crate::{Index, Map, MetadataBackend, ReadAhead, Record, Repair, Totals, Volumes};
 use gemelo_format::{
@@ -59,14 +59,8 @@ impl<L: Layout> Map for CachedBackend<L> {
 }
 
 impl<L: Layout> Index for CachedBackend<L> {
-    fn read_ahead(
-        &self,
-        volume: VolumeId,
-        lbns: &[Lbn],
-        fingerprints: &[Fingerprint],
-    ) -> Option<ReadAhead> {
-        // What cannot be read is found by the look-up.
-        let missing = self.pages_to_look_up(volume, lbns, fingerprints).unwrap_or_default();
+    fn read_missing(&self) -> Option<ReadAhead> {
+        let missing = held::take_missing();
         let pages = Arc::clone(&self.pages);
         (!missing.is_empty()).then(|| Box::new(move || pages.fetch(missing)) as ReadAhead)
     }

@@ -3,9 +3,9 @@
 //! rounds of the hand without a use.
 
 use crate::CacheStats;
+use gemelo_base::locks::Mutex;
 use gemelo_format::{NodeRef, PAGE_BYTES, Page, Part, Slot};
 use hashbrown::HashTable;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -152,10 +152,7 @@ impl Cache {
                 self.hits.fetch_add(1, Ordering::Relaxed);
                 Some(Arc::clone(&frame.page))
             }
-            None => {
-                self.misses.fetch_add(1, Ordering::Relaxed);
-                None
-            }
+            None => None,
         }
     }
 
@@ -166,7 +163,7 @@ impl Cache {
         frame.is_some_and(|frame| frame.checksum == at.checksum)
     }
 
-    /// Counts look-ups of pages that were not there, and were read in a list.
+    /// Counts pages that were not there, and are read.
     pub(super) fn count_misses(&self, pages: usize) {
         self.misses.fetch_add(pages as u64, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Finds the blocks that have fingerprints.
 
 use super::CachedBackend;
-use super::layout::{IndexEdit, IndexState, Layout, MAX_CANDIDATES};
+use super::layout::{IndexEdit, IndexState, Layout};
 use crate::IndexSampling;
 use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Pbn};
@@ -24,15 +24,9 @@ impl<L: Layout> CachedBackend<L> {
         found: &mut Vec<Option<Pbn>>,
     ) -> Result<()> {
         let first = found.len();
-        let mut candidates = Vec::new();
-        for (place, fingerprint) in wanted.iter().enumerate() {
-            found.push(self.recent(*fingerprint).and_then(Pbn::new));
-            if found.last().is_some_and(Option::is_none) && !fingerprint.is_none() {
-                self.add_candidates(place, *fingerprint, &mut candidates)?;
-            }
-        }
+        found.extend(wanted.iter().map(|fingerprint| self.recent(*fingerprint).and_then(Pbn::new)));
         let found = found.get_mut(first..).unwrap_or_default();
-        self.choose(candidates, wanted, found)?;
+        self.choose(self.candidates(wanted, found)?, wanted, found)?;
         if self.sampling == IndexSampling::ALL || self.version.index.in_memory().is_none() {
             return Ok(());
         }
@@ -95,18 +89,20 @@ impl<L: Layout> CachedBackend<L> {
         identity.is_some_and(|identity| !identity.is_suspect()).then_some(recent)
     }
 
-    fn add_candidates(
-        &self,
-        place: usize,
-        wanted: Fingerprint,
-        candidates: &mut Vec<Candidate>,
-    ) -> Result<()> {
-        let mut pbns = Vec::new();
-        pbns.extend(self.active.find(wanted));
-        pbns.extend(self.frozen().and_then(|delta| delta.find(wanted)));
-        L::candidates(&self.pages, &self.version.index, wanted.low(), &mut pbns)?;
-        let some = pbns.into_iter().take(MAX_CANDIDATES + 2);
-        candidates.extend(some.map(|pbn| Candidate { place, pbn }));
-        Ok(())
+    /// The PBNs that the deltas and the index have for the fingerprints that are not found yet, in
+    /// the order of the list.
+    fn candidates(&self, wanted: &[Fingerprint], found: &[Option<Pbn>]) -> Result<Vec<Candidate>> {
+        let (mut hashes, mut pbns) = (Vec::with_capacity(wanted.len()), Vec::new());
+        for (place, (wanted, found)) in wanted.iter().zip(found).enumerate() {
+            if found.is_none() && !wanted.is_none() {
+                let frozen = || self.frozen().and_then(|delta| delta.find(*wanted));
+                let recent = self.active.find(*wanted).into_iter().chain(frozen());
+                pbns.extend(recent.map(|pbn| (place, pbn)));
+                hashes.push((place, wanted.low()));
+            }
+        }
+        L::all_candidates(&self.pages, &self.version.index, &hashes, &mut pbns)?;
+        pbns.sort_by_key(|(place, _)| *place);
+        Ok(pbns.into_iter().map(|(place, pbn)| Candidate { place, pbn }).collect())
     }
 }

@@ -265,6 +265,22 @@ pub(crate) trait Layout: Send + Sync + 'static {
         found: &mut Vec<u64>,
     ) -> Result<()>;
 
+    /// Does the same for a list, whose places come with the PBNs. After an error the others are
+    /// looked up as well, so that a look that reads nothing misses all pages at once.
+    fn all_candidates(
+        pages: &Pages,
+        index: &Self::Index,
+        hashes: &[(usize, u64)],
+        found: &mut Vec<(usize, u64)>,
+    ) -> Result<()> {
+        let (mut pbns, mut all) = (Vec::new(), Ok(()));
+        for (place, hash) in hashes {
+            all = all.and(Self::candidates(pages, index, *hash, &mut pbns));
+            found.extend(pbns.drain(..).map(|pbn| (*place, pbn)));
+        }
+        all
+    }
+
     /// Returns the index after these edits, which may be in any order.
     fn merge_index(
         pages: &Pages,

@@ -11,9 +11,9 @@ use super::{CachedBackend, CachedVolume, Version};
 use crate::error::{MetadataError, Result};
 use crate::slots::SlotMap;
 use crate::{BackendContext, Damage, LoadOptions, NewMetadata};
+use gemelo_base::locks::Mutex;
 use gemelo_base::units::format_counted;
 use gemelo_format::{NodeRef, Part, PoolSeed, Root, Slot, StoreTable, Tree, read_chain};
-use parking_lot::Mutex;
 use std::ops::Range;
 
 /// The pages of maps, some of which share them.

@@ -9,7 +9,6 @@
 //! The maps of `table` and `compact` share pages and layers ([`sharing`]), and volumes that were
 //! cloned from one another share references ([`family`]).
 
-mod ahead;
 mod answers;
 mod apply;
 mod array;
@@ -25,6 +24,7 @@ mod counts;
 mod delta;
 mod family;
 mod find;
+mod held;
 mod layer;
 mod layout;
 mod load;
@@ -52,10 +52,12 @@ pub(super) use compact::bytes_of as compact_index_bytes;
 use counts::StoredCounts;
 use delta::Delta;
 use family::Place;
+use gemelo_base::locks::Mutex;
 use gemelo_format::{
     Identity, Lbn, Part, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, Tree, VolumeId,
     VolumeRecord, WordForm,
 };
+pub use held::HeldPages;
 use layer::LayerId;
 use layout::{Cursor, IndexState, Layout};
 use map::{MapState, MapView, Words};
@@ -63,7 +65,6 @@ use merge::Merged;
 use neighbours::Neighbours;
 use pages::Pages;
 use parents::Parents;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Range;

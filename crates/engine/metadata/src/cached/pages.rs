@@ -2,15 +2,16 @@
 //! changed in place.
 
 use super::cache::{Cache, Width};
+use super::held;
 use crate::BackendContext;
 use crate::error::{MetadataError, Result};
 use crate::slots::{SlotSpace, Slots};
+use gemelo_base::locks::Mutex;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{
     COPIES, Chain, DiskRole, FormatError, NodeRef, PAGE_BYTES, Page, PoolSeed, Reading, Regions,
     Slot, build_chain, read_slot,
 };
-use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -128,7 +129,12 @@ impl Pages {
 
     /// Reads a page. Fails with the kind `Damaged` if the page does not match its checksum.
     pub(super) fn read(&self, at: NodeRef, width: Width) -> Result<Arc<Page>> {
+        // A list of look-ups needs some pages many times, and the cache is locked once for each.
+        if let Some(page) = held::get(at) {
+            return Ok(page);
+        }
         if let Some(page) = self.cache.get(at, width) {
+            held::keep(at, &page);
             return Ok(page);
         }
         // The page may be one that the checkpoint under way has made and not written yet.
@@ -138,20 +144,25 @@ impl Pages {
             None if self.salvaged.lock().lost.contains(&at) => {
                 return Ok(Arc::new([0; PAGE_BYTES]));
             }
-            None => self.read_disk(at)?,
+            None => {
+                held::refuse(at)?;
+                self.cache.count_misses(1);
+                self.read_disk(at)?
+            }
         };
         assert!(
             self.seed.checksum(&*page) == at.checksum,
             "the page in slot {} is the one that was made for it",
             at.slot.number()
         );
+        held::keep(at, &page);
         self.cache.put(at, width, Arc::clone(&page));
         Ok(page)
     }
 
-    /// Returns whether the cache has a page.
+    /// Returns whether the cache has a page, or this thread holds it.
     pub(super) fn has(&self, at: NodeRef) -> bool {
-        self.cache.has(at)
+        held::has(at) || self.cache.has(at)
     }
 
     /// The most pages that one list of reads brings into the cache.
@@ -165,10 +176,18 @@ impl Pages {
         wanted.sort_unstable_by_key(|at| at.slot);
         wanted.dedup();
         wanted.retain(|at| !self.has(*at));
-        wanted.truncate(self.max_fetched());
+        wanted.truncate(self.max_fetched().max(held::room()));
+        if held::is_noting() {
+            let changes = self.changes.lock();
+            wanted.retain(|at| changes.unwritten(at.slot).is_none());
+            return held::note(wanted);
+        }
         self.cache.count_misses(wanted.len());
         for (at, page) in wanted.iter().zip(self.read_ahead(&wanted)) {
-            page.into_iter().for_each(|page| self.cache.put(*at, Width::Narrow, page));
+            if let Some(page) = page {
+                held::keep(*at, &page);
+                self.cache.put(*at, Width::Narrow, page);
+            }
         }
     }
 

@@ -1,9 +1,9 @@
 //! The index: fingerprint to PBN. It holds PBNs alone, because the fingerprints are in the records.
 
 use super::records::Records;
+use gemelo_base::locks::Mutex;
 use gemelo_format::{Fingerprint, Pbn};
 use hashbrown::HashTable;
-use parking_lot::Mutex;
 
 /// Tables, chosen by the upper half of the fingerprint. Each grows on its own, so that no write
 /// waits until millions of entries have been moved.

@@ -185,7 +185,7 @@ impl Map for LogBackend {
 }
 
 impl Index for LogBackend {
-    fn read_ahead(&self, _: VolumeId, _: &[Lbn], _: &[Fingerprint]) -> Option<ReadAhead> {
+    fn read_missing(&self) -> Option<ReadAhead> {
         None
     }
 

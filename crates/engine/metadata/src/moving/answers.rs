@@ -76,13 +76,9 @@ impl Map for MovableBackend {
 }
 
 impl Index for MovableBackend {
-    fn read_ahead(
-        &self,
-        volume: VolumeId,
-        lbns: &[Lbn],
-        fingerprints: &[Fingerprint],
-    ) -> Option<ReadAhead> {
-        self.from.read_ahead(volume, lbns, fingerprints)
+    fn read_missing(&self) -> Option<ReadAhead> {
+        // Both have their pages on the same disk, and the thread holds what either reads.
+        self.from.read_missing().or_else(|| self.to.as_ref()?.backend.read_missing())
     }
 
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {

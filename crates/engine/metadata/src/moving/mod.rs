@@ -23,9 +23,9 @@ use crate::traits::{LocalPages, MetadataBackend};
 use copy::Copying;
 use copy::END_OF_PBNS;
 pub use copy::MoveStep;
+use gemelo_base::locks::Mutex;
 use gemelo_format::{BackendKind, StoreKind};
 use order::Copied;
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The backend of an open pool.

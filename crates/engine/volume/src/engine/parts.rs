@@ -18,8 +18,10 @@ use crate::pool::Tuning;
 use gemelo_base::Clock;
 use gemelo_base::panics::Panicked;
 use gemelo_disk::Disk;
-use gemelo_format::{DiskRole, Fingerprinter, Pbn, PoolSeed, Superblock, VolumeRecord};
-use gemelo_metadata::MetadataBackend;
+use gemelo_format::{
+    DiskRole, Fingerprinter, Lbn, MapEntry, Pbn, PoolSeed, Superblock, VolumeId, VolumeRecord,
+};
+use gemelo_metadata::{MetadataBackend, Record};
 use gemelo_store::{BufferStats, ContentCacheStats, FreeVeto};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -189,6 +191,26 @@ impl Engine {
     /// The metadata, to be read.
     pub(crate) fn state(&self) -> QuickRead<'_, State> {
         self.log.read()
+    }
+
+    /// See [`Log::look`].
+    pub(crate) fn look<T>(&self, look: impl Fn(&State) -> Result<T>) -> Result<T> {
+        self.log.look(look)
+    }
+
+    /// The next mapped LBN of a volume from `from` on, but before `end`.
+    pub(crate) fn next_mapped(&self, id: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
+        self.look(|state| Ok(state.backend().next_mapped(id, from, end)?))
+    }
+
+    /// The places of LBNs.
+    pub(crate) fn places(&self, id: VolumeId, lbns: &[Lbn]) -> Result<Vec<MapEntry>> {
+        self.look(|state| state.places(id, lbns))
+    }
+
+    /// The records of blocks.
+    pub(crate) fn records(&self, pbns: &[Pbn]) -> Result<Vec<Record>> {
+        self.look(|state| state.records(pbns))
     }
 
     /// Completes the index of a pool that was opened, unless `is_stopped` ends it before. A

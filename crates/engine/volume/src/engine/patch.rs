@@ -47,8 +47,7 @@ impl Engine {
             return Ok(Patches::default());
         }
         let block_bytes = self.block_bytes();
-        let mut places = Vec::with_capacity(lbns.len());
-        self.state().backend().look_up(volume.id(), &lbns, &mut places)?;
+        let places = self.places(volume.id(), &lbns)?;
         let mut patches =
             Patches { contents: vec![0; lbns.len() * block_bytes], bases: Vec::new(), block_bytes };
         let places_and_lbns = places.iter().zip(&lbns);

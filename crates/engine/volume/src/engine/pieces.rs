@@ -8,6 +8,7 @@
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, Lbn, MAX_VOLUME_BLOCKS, VolumeId};
+use gemelo_metadata::HeldPages;
 
 /// LBNs that are unmapped in one hold of the state's lock, with a backend in memory: less than a
 /// millisecond.
@@ -50,15 +51,14 @@ impl Engine {
             self.log.bound_open_commit()?;
             // A failure is ignored, because an unmap may use up the reserve.
             let _ = self.log.reserve_slots();
-            let first = {
-                let state = self.state();
-                let most = Self::piece_blocks(&state);
-                let Some(first) = state.backend().next_piece(volume, next, most)? else {
-                    return Ok(());
-                };
-                next = Self::piece_end(&state, volume, first);
-                first
-            };
+            let _held = HeldPages::hold();
+            let piece = self.look(|state| {
+                let most = Self::piece_blocks(state);
+                let first = state.backend().next_piece(volume, next, most)?;
+                Ok(first.map(|first| (first, Self::piece_end(state, volume, first))))
+            })?;
+            let Some((first, end)) = piece else { return Ok(()) };
+            next = end;
             let count = next.0 - first.0;
             self.log.warm(volume, first.0, next.0)?;
             self.log.apply(&mut self.state_to_change(), &Change::Unmap { volume, first, count })?;

@@ -1,11 +1,10 @@
 //! Reads: one look-up and one list of contents for a whole batch.
 
 use super::checked::{BlockReads, Waiting};
-use super::locks::QuickRead;
-use super::{Engine, Range, State, VolumeShared, Wanted};
+use super::{Engine, Range, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_device::Extent;
-use gemelo_format::{Fingerprint, Lbn, MapEntry};
+use gemelo_format::{Lbn, MapEntry};
 
 /// A read request within the volume.
 pub(super) struct Read<'a> {
@@ -34,19 +33,15 @@ impl Engine {
         }
         // The pin is taken before the look-up, so no block is reused before all are read.
         let _pin = self.pin();
-        let mut places = Vec::with_capacity(lbns.len());
-        let looked_up = self.state_to_look_up(volume, &lbns, &[]).backend().look_up(
-            volume.id(),
-            &lbns,
-            &mut places,
-        );
-        if let Err(error) = looked_up {
-            let text = error.to_string();
-            reads.iter().for_each(|read| failed(read.request, VolumeError::damaged(text.clone())));
-            return Vec::new();
-        }
+        let places = match self.places(volume.id(), &lbns) {
+            Ok(places) => places,
+            Err(error) => {
+                let damaged = || VolumeError::damaged(error.to_string());
+                reads.iter().for_each(|read| failed(read.request, damaged()));
+                return Vec::new();
+            }
+        };
         let mut blocks = BlockReads::with_capacity(lbns.len());
-        assert_eq!(places.len(), lbns.len(), "each block has a place");
         let mut rest = places.as_slice();
         for read in reads {
             let count = read.range.blocks(block_bytes).count();
@@ -89,22 +84,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the state after reading what look-ups of these LBNs and fingerprints need and the
-    /// metadata do not have in memory. Others may take the state's lock during the read.
-    pub(super) fn state_to_look_up(
-        &self,
-        volume: &VolumeShared,
-        lbns: &[Lbn],
-        fingerprints: &[Fingerprint],
-    ) -> QuickRead<'_, State> {
-        let state = self.state();
-        let ahead = state.backend().read_ahead(volume.id(), lbns, fingerprints);
-        let Some(read) = ahead else { return state };
-        drop(state);
-        read();
-        self.state()
-    }
-
     /// Returns the extents of a range, mapped and unmapped in turn.
     pub(crate) fn extents(
         &self,
@@ -117,13 +96,9 @@ impl Engine {
         let mut extents: Vec<Extent> = Vec::new();
         let mut next = blocks.start;
         while next < blocks.end {
-            let mut places = Vec::new();
-            let state = self.state();
-            state.backend().look_up(volume.id(), &[Lbn(next)], &mut places)?;
-            if places.pop() == Some(MapEntry::Unmapped) {
+            if self.places(volume.id(), &[Lbn(next)])?.pop() == Some(MapEntry::Unmapped) {
                 // Most of a large volume is unmapped, and the search skips it.
-                let mapped =
-                    state.backend().next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
+                let mapped = self.next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
                 let end = mapped.map_or(blocks.end, |lbn| lbn.0.max(next + 1));
                 if !add_extent(&mut extents, range.part(next..end, block_bytes), false, most) {
                     return Ok(extents);
@@ -132,8 +107,7 @@ impl Engine {
                 continue;
             }
             let lbns: Vec<Lbn> = (next..blocks.end.min(next + EXTENT_BLOCKS)).map(Lbn).collect();
-            state.backend().look_up(volume.id(), &lbns, &mut places)?;
-            drop(state);
+            let places = self.places(volume.id(), &lbns)?;
             for (lbn, place) in lbns.iter().zip(places) {
                 let bytes = range.part(lbn.0..lbn.0 + 1, block_bytes);
                 if !add_extent(&mut extents, bytes, place != MapEntry::Unmapped, most) {

@@ -182,21 +182,22 @@ impl Engine {
         from: Lbn,
         found: &mut Vec<Reference>,
     ) -> Result<Option<Lbn>> {
-        let state = self.state();
-        let backend = state.backend();
-        let Some(first) = backend.next_mapped(volume.id(), from, END)? else { return Ok(None) };
+        let Some(first) = self.next_mapped(volume.id(), from, END)? else { return Ok(None) };
         let next = first.0.saturating_add(PIECE_BLOCKS);
         let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
-        let (mut places, mut counts) = (Vec::with_capacity(lbns.len()), Vec::new());
-        backend.look_up(volume.id(), &lbns, &mut places)?;
-        let pbns: Vec<Pbn> = places.iter().copied().filter_map(MapEntry::pbn).collect();
-        backend.counts(&pbns, &mut counts)?;
-        assert_eq!(pbns.len(), counts.len(), "a count for each block");
-        let stored = lbns.iter().zip(&places).filter(|(_, place)| place.pbn().is_some());
-        found.extend(stored.zip(pbns.iter().zip(counts)).map(|((lbn, _), (pbn, count))| {
-            let is_in_shared_part = backend.is_in_shared_part(volume.id(), *lbn);
-            Reference { pbn: *pbn, count, is_in_shared_part }
-        }));
+        let references = self.look(|state| {
+            let (places, mut counts) = (state.places(volume.id(), &lbns)?, Vec::new());
+            let pbns: Vec<Pbn> = places.iter().copied().filter_map(MapEntry::pbn).collect();
+            state.backend().counts(&pbns, &mut counts)?;
+            assert_eq!(pbns.len(), counts.len(), "a count for each block");
+            let stored = lbns.iter().zip(&places).filter(|(_, place)| place.pbn().is_some());
+            let reference = |((lbn, _), (pbn, count)): ((&Lbn, _), (&Pbn, u32))| {
+                let is_in_shared_part = state.backend().is_in_shared_part(volume.id(), *lbn);
+                Reference { pbn: *pbn, count, is_in_shared_part }
+            };
+            Ok(stored.zip(pbns.iter().zip(counts)).map(reference).collect::<Vec<_>>())
+        })?;
+        found.extend(references);
         Ok(Some(Lbn(next)))
     }
 }

@@ -10,6 +10,7 @@ use super::{Engine, State, VolumeShared};
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, DedupMode, DiskRole, Lbn, MapEntry, Pbn};
+use gemelo_metadata::HeldPages;
 use gemelo_metadata::Record;
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -103,6 +104,8 @@ impl Engine {
         // The pin keeps all blocks that are looked up here from being reused before the end of the
         // pass.
         let _pin = self.pin();
+        // What the look-ups have read is there when the changes are made.
+        let _held = HeldPages::hold();
         let patches = self.patch(volume, items, failed)?;
         let mut plan = Plan::new(items, &patches);
         let mode = self.mode_at_present(volume);
@@ -233,13 +236,10 @@ impl Engine {
             self.log.bound_open_commit()?;
             // A failure is ignored, because an unmap may use up the reserve.
             let _ = self.log.reserve_slots();
-            let (first, most) = {
-                let state = self.state();
-                let mapped =
-                    state.backend().next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
-                let Some(first) = mapped else { break };
-                (first, Self::piece_blocks(&state))
-            };
+            let _held = HeldPages::hold();
+            let mapped = self.next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
+            let Some(first) = mapped else { break };
+            let most = Self::piece_blocks(&self.state());
             let count = (blocks.end - first.0).min(most);
             self.log.warm(volume.id(), first.0, first.0 + count)?;
             let mut state = self.state_to_change();

@@ -12,9 +12,7 @@ impl Pool {
     /// # Errors
     /// Fails if metadata cannot be read.
     pub fn fingerprints_of(&self, pbns: &[Pbn]) -> Result<Vec<Option<Fingerprint>>> {
-        let mut records = Vec::with_capacity(pbns.len());
-        self.engine.state().backend().records(pbns, &mut records)?;
-        assert!(records.len() == pbns.len(), "a record for each block");
+        let records = self.engine.records(pbns)?;
         let fit = |record: &gemelo_metadata::Record| {
             let is_fit =
                 record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect;

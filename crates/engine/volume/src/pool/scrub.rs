@@ -118,9 +118,7 @@ impl Pool {
         let options = ScrubOptions { max_bytes_per_s: None, heals: true };
         let mut scrub = Scrub::new(&self.engine, options, (monitor, stop));
         let blocks: Vec<Pbn> = wounds.iter().map(|wound| wound.expected.pbn).collect();
-        let mut records = Vec::with_capacity(blocks.len());
-        self.engine.state().backend().records(&blocks, &mut records)?;
-        assert!(records.len() == wounds.len(), "a record for each block");
+        let records = self.engine.records(&blocks)?;
         for (Wound { expected, fingerprint }, record) in wounds.iter().zip(records) {
             if record.references == 0 {
                 continue;
@@ -427,22 +425,21 @@ impl Engine {
         if *is_removed {
             return Ok(None);
         }
-        let (mut places, mut records) = (Vec::new(), Vec::new());
         let (id, end) = (volume.id(), Lbn(MAX_VOLUME_BLOCKS));
-        let state = self.state();
-        let Some(first) = state.backend().next_mapped(id, from, end)? else { return Ok(None) };
+        let Some(first) = self.next_mapped(id, from, end)? else { return Ok(None) };
         let next = first.0.saturating_add(LBNS_AT_ONCE).min(end.0);
         let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
-        state.backend().look_up(id, &lbns, &mut places)?;
-        assert!(places.len() == lbns.len(), "a place for each LBN");
         let stored = |(lbn, place): (Lbn, MapEntry)| match place {
             MapEntry::Stored(pbn, checksum) => Some(Wanted { lbn, pbn, checksum }),
             MapEntry::Unmapped | MapEntry::Damaged => None,
         };
-        let wanted: Vec<Wanted> = lbns.into_iter().zip(places).filter_map(stored).collect();
-        let pbns: Vec<Pbn> = wanted.iter().map(|wanted| wanted.pbn).collect();
-        state.backend().records(&pbns, &mut records)?;
-        assert!(records.len() == wanted.len(), "a record for each block");
+        let (wanted, records) = self.look(|state| {
+            let places = state.places(id, &lbns)?;
+            let wanted: Vec<Wanted> = lbns.iter().copied().zip(places).filter_map(stored).collect();
+            let pbns: Vec<Pbn> = wanted.iter().map(|wanted| wanted.pbn).collect();
+            let records = state.records(&pbns)?;
+            Ok((wanted, records))
+        })?;
         let stored = wanted.into_iter().zip(records);
         let stored = stored.map(|(wanted, record)| Stored { wanted, record }).collect();
         Ok(Some(Chunk { _pin: pin, volume: id, next: Lbn(next), stored }))

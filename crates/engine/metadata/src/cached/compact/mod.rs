@@ -18,8 +18,8 @@ use super::table::TableLayout;
 use crate::IndexSampling;
 use crate::error::{MetadataError, Result};
 use bucket::RUN_BITS;
+use gemelo_base::locks::{Mutex, RwLock};
 use gemelo_format::{BackendKind, NodeRef, Page, Part, Slot, Tree, WordForm};
-use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +32,8 @@ const SPARE_BITS: u32 = 4;
 const MIN_HASH_BITS: u32 = 16;
 /// Changes that are made in one hold of the lock: some 50 us.
 const EDITS_AT_ONCE: usize = 64;
+/// Hashes that are looked up in one hold of the lock.
+const HASHES_AT_ONCE: usize = 64;
 
 /// The layout of arrays with an index in memory.
 pub(crate) struct CompactLayout;
@@ -92,6 +94,18 @@ impl MemoryIndex {
     fn candidates(&self, hash: u64, found: &mut Vec<u64>) {
         if self.has(hash) {
             self.table.read().candidates(hash, MAX_CANDIDATES, found);
+        }
+    }
+
+    /// Looks up a list, with one hold of the lock for some of it.
+    fn all_candidates(&self, hashes: &[(usize, u64)], found: &mut Vec<(usize, u64)>) {
+        let mut pbns = Vec::new();
+        for some in hashes.chunks(HASHES_AT_ONCE) {
+            let table = self.table.read();
+            for (place, hash) in some.iter().filter(|(_, hash)| self.has(*hash)) {
+                table.candidates(*hash, MAX_CANDIDATES, &mut pbns);
+                found.extend(pbns.drain(..).map(|pbn| (*place, pbn)));
+            }
         }
     }
 }
@@ -206,6 +220,16 @@ impl Layout for CompactLayout {
         found: &mut Vec<u64>,
     ) -> Result<()> {
         index.candidates(hash, found);
+        Ok(())
+    }
+
+    fn all_candidates(
+        _pages: &Pages,
+        index: &MemoryIndex,
+        hashes: &[(usize, u64)],
+        found: &mut Vec<(usize, u64)>,
+    ) -> Result<()> {
+        index.all_candidates(hashes, found);
         Ok(())
     }
 

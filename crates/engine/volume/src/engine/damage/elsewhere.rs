@@ -8,6 +8,7 @@ use crate::counters::add;
 use crate::engine::{Engine, State, VolumeShared};
 use crate::error::Result;
 use gemelo_format::{Change, Checksum, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
+use gemelo_metadata::HeldPages;
 use gemelo_store::ContentWrite;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,9 +72,7 @@ impl Engine {
         pbns: &[Pbn],
     ) -> Result<HashMap<Key, Elsewhere>> {
         let old: Vec<Pbn> = contents.iter().map(|(pbn, ..)| *pbn).collect();
-        let mut records = Vec::new();
-        self.state().backend().records(&old, &mut records)?;
-        assert_eq!(records.len(), contents.len(), "a record for each block");
+        let records = self.records(&old)?;
         let (mut places, mut unused) = (HashMap::new(), Vec::new());
         for (((pbn, checksum, content), to), record) in contents.iter().zip(pbns).zip(records) {
             let mut writes = [ContentWrite::new(*to, content)];
@@ -110,17 +109,18 @@ impl Engine {
                 return Ok(());
             }
             let end = Lbn(self.blocks_of(volume));
-            let first = self.state().backend().next_mapped(volume.id(), next, end)?;
+            let first = self.next_mapped(volume.id(), next, end)?;
             let Some(first) = first else { return Ok(()) };
             next = Lbn(end.0.min(first.0.saturating_add(PIECE_BLOCKS)));
             let lbns: Vec<Lbn> = (first.0..next.0).map(Lbn).collect();
             let refers = |entry: &MapEntry| place_of(places, *entry).is_some();
-            if !entries_of(&self.state(), volume.id(), &lbns)?.iter().any(refers) {
+            if !self.places(volume.id(), &lbns)?.iter().any(refers) {
                 continue;
             }
+            let _held = HeldPages::hold();
             self.log.warm(volume.id(), first.0, next.0)?;
             let mut state = self.state_to_change();
-            let entries = entries_of(&state, volume.id(), &lbns)?;
+            let entries = state.places(volume.id(), &lbns)?;
             for (lbn, entry) in lbns.into_iter().zip(entries) {
                 if let Some((key, _)) = place_of(places, entry)
                     && let Some(place) = places.get_mut(&key)
@@ -158,11 +158,4 @@ impl Engine {
 fn place_of(places: &HashMap<Key, Elsewhere>, entry: MapEntry) -> Option<(Key, &Elsewhere)> {
     let MapEntry::Stored(pbn, checksum) = entry else { return None };
     Some(((pbn, checksum), places.get(&(pbn, checksum))?))
-}
-
-fn entries_of(state: &State, volume: VolumeId, lbns: &[Lbn]) -> Result<Vec<MapEntry>> {
-    let mut entries = Vec::with_capacity(lbns.len());
-    state.backend().look_up(volume, lbns, &mut entries)?;
-    assert_eq!(entries.len(), lbns.len(), "a place for each LBN");
-    Ok(entries)
 }

@@ -4,7 +4,7 @@ use super::DamagedBlock;
 use crate::counters::add;
 use crate::engine::{Engine, State, Wanted};
 use crate::error::Result;
-use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, Pbn, VolumeId};
 use gemelo_store::ContentRead;
 
 /// Damaged blocks that are listed.
@@ -107,9 +107,7 @@ impl Engine {
     ) -> Result<bool> {
         // It keeps the block from being given to another content between the look and the write.
         let _pin = self.pin();
-        let mut records = Vec::new();
-        self.state().backend().records(&[pbn], &mut records)?;
-        let is_suspect = records.iter().all(|record| {
+        let is_suspect = self.records(&[pbn])?.iter().all(|record| {
             record.references > 0 && record.is_suspect && record.fingerprint == fingerprint
         });
         if is_suspect { self.write_again(pbn, content) } else { Ok(false) }
@@ -122,12 +120,9 @@ impl Engine {
         let name_of = |id: VolumeId| {
             volumes.iter().find(|(_, volume)| volume.id() == id).map(|(name, _)| name.clone())
         };
-        let mut places = Vec::new();
         let in_use = |(id, lbn, pbn): (VolumeId, u64, u64)| {
-            places.clear();
-            // Each look-up may read a page, and requests go on in between.
-            self.state().backend().look_up(id, &[Lbn(lbn)], &mut places).ok()?;
-            let is_there = places.first().and_then(|place: &MapEntry| place.pbn()).map(Pbn::number);
+            let places = self.places(id, &[Lbn(lbn)]).ok()?;
+            let is_there = places.first().and_then(|place| place.pbn()).map(Pbn::number);
             (is_there == Some(pbn)).then_some(())?;
             Some(DamagedBlock { volume: name_of(id)?, lbn, pbn })
         };

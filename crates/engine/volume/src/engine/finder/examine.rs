@@ -128,14 +128,13 @@ impl Engine {
             add(lookups, fingerprints.len() as u64);
             add(batches, 1);
         }
-        let mut found = Vec::with_capacity(fingerprints.len());
-        let mut records = Vec::with_capacity(fingerprints.len());
-        let state = self.state();
-        state.backend().find(fingerprints, &mut found)?;
-        let pbns: Vec<Pbn> = found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
-        state.backend().records(&pbns, &mut records)?;
-        assert_eq!(records.len(), found.len(), "each block has a record");
-        Ok((found, records))
+        self.look(|state| {
+            let mut found = Vec::with_capacity(fingerprints.len());
+            state.backend().find(fingerprints, &mut found)?;
+            let pbns: Vec<Pbn> = found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
+            let records = state.records(&pbns)?;
+            Ok((found, records))
+        })
     }
 
     /// Reads blocks and looks for their contents.

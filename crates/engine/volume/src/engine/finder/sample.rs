@@ -124,7 +124,7 @@ impl Engine {
             if *removed {
                 return Ok(());
             }
-            let first = self.state().backend().next_mapped(volume.id(), from, end)?;
+            let first = self.next_mapped(volume.id(), from, end)?;
             let Some(first) = first else { return Ok(()) };
             let next = (first.0 + SWEPT_AT_ONCE).min(end.0);
             let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
@@ -161,8 +161,11 @@ impl Engine {
             blocks.filter(|(_, read)| read.is_ok()).map(|(content, _)| content).collect();
         let mut fingerprints = Vec::with_capacity(good.len());
         self.fingerprinter.of_all(&good, |fingerprint| fingerprints.push(fingerprint));
-        let mut found = Vec::with_capacity(fingerprints.len());
-        self.state().backend().find(&fingerprints, &mut found)?;
+        let found = self.look(|state| {
+            let mut found = Vec::with_capacity(fingerprints.len());
+            state.backend().find(&fingerprints, &mut found)?;
+            Ok(found)
+        })?;
         sample.sampled += fingerprints.len() as u64;
         sample.blocks -= (some.len() - fingerprints.len()) as u64;
         for (fingerprint, _) in fingerprints.iter().zip(&found).filter(|(_, pbn)| pbn.is_none()) {

@@ -103,7 +103,7 @@ impl Engine {
     ) -> Result<Option<Found>> {
         let Some(from) = volume.dirty().sweep_from(until_ns) else { return Ok(None) };
         let end = Lbn(volume.size_bytes() / self.block_bytes() as u64);
-        let first = self.state().backend().next_mapped(volume.id(), Lbn(from), end)?;
+        let first = self.next_mapped(volume.id(), Lbn(from), end)?;
         let Some(first) = first else {
             volume.dirty().note_swept(from, None, self.clock.now_ns());
             return Ok(Some(Found::default()));
@@ -163,14 +163,13 @@ impl Engine {
     pub(super) fn unidentified(&self, volume: &VolumeShared, lbns: &[Lbn]) -> Result<Vec<Wanted>> {
         let end = volume.size_bytes() / self.block_bytes() as u64;
         let lbns: Vec<Lbn> = lbns.iter().copied().filter(|lbn| lbn.0 < end).collect();
-        let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
-        let state = self.state();
-        state.backend().look_up(volume.id(), &lbns, &mut places)?;
-        let pairs = lbns.iter().map(|lbn| lbn.0).zip(&places);
-        let mut stored: Vec<Wanted> = pairs.filter_map(wanted_at).collect();
-        let pbns: Vec<Pbn> = stored.iter().map(|wanted| wanted.pbn).collect();
-        state.backend().records(&pbns, &mut records)?;
-        drop(state);
+        let (mut stored, records) = self.look(|state| {
+            let places = state.places(volume.id(), &lbns)?;
+            let pairs = lbns.iter().map(|lbn| lbn.0).zip(&places);
+            let stored: Vec<Wanted> = pairs.filter_map(wanted_at).collect();
+            let pbns: Vec<Pbn> = stored.iter().map(|wanted| wanted.pbn).collect();
+            Ok((stored, state.records(&pbns)?))
+        })?;
         let mut records = records.into_iter();
         stored.retain(|_| records.next().is_some_and(|record| record.fingerprint.is_none()));
         Ok(stored)

@@ -90,12 +90,13 @@ impl Engine {
         stretch: Stretch,
         references: &References,
     ) -> Result<Chunk> {
-        let state = self.state();
-        let mut chunk = self.stored_blocks(&state, volume, stretch)?;
-        if chunk.is_scattered(self.run_blocks()) {
-            self.find_movable(&state, volume, (references, false), &mut chunk)?;
-        }
-        Ok(chunk)
+        self.look(|state| {
+            let mut chunk = self.stored_blocks(state, volume, stretch)?;
+            if chunk.is_scattered(self.run_blocks()) {
+                self.find_movable(state, volume, (references, false), &mut chunk)?;
+            }
+            Ok(chunk)
+        })
     }
 
     /// Looks at the blocks of a chunk as [`Self::chunk`] does, whether they are scattered or not.
@@ -106,10 +107,11 @@ impl Engine {
         stretch: Stretch,
         (references, asks): (&References, bool),
     ) -> Result<Chunk> {
-        let state = self.state();
-        let mut chunk = self.stored_blocks(&state, volume, stretch)?;
-        self.find_movable(&state, volume, (references, asks), &mut chunk)?;
-        Ok(chunk)
+        self.look(|state| {
+            let mut chunk = self.stored_blocks(state, volume, stretch)?;
+            self.find_movable(state, volume, (references, asks), &mut chunk)?;
+            Ok(chunk)
+        })
     }
 
     /// Looks up the blocks of a chunk. None counts as movable.
@@ -120,8 +122,7 @@ impl Engine {
         stretch: Stretch,
     ) -> Result<Chunk> {
         let lbns: Vec<Lbn> = (stretch.first..stretch.end).map(Lbn).collect();
-        let mut places = Vec::with_capacity(lbns.len());
-        state.backend().look_up(volume.id(), &lbns, &mut places)?;
+        let places = state.places(volume.id(), &lbns)?;
         let stored = (stretch.first..).zip(&places).filter_map(wanted_at);
         Ok(Chunk {
             kind: self.superblock.store,
@@ -140,10 +141,8 @@ impl Engine {
         (references, asks): (&References, bool),
         chunk: &mut Chunk,
     ) -> Result<()> {
-        let mut records = Vec::new();
         let pbns: Vec<Pbn> = chunk.blocks.iter().map(|block| block.wanted.pbn).collect();
-        state.backend().records(&pbns, &mut records)?;
-        assert_eq!(records.len(), pbns.len(), "each block has a record");
+        let records = state.records(&pbns)?;
         let mut changes_left = MAX_CHANGES;
         for (at, (block, record)) in chunk.blocks.iter_mut().zip(&records).enumerate() {
             // A block without a fingerprint is the durable mark of the finder's work. The finder

@@ -8,6 +8,7 @@ use super::room::Places;
 use crate::engine::{Engine, State, VolumeShared, Wanted};
 use crate::error::Result;
 use gemelo_format::{Change, Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
+use gemelo_metadata::HeldPages;
 use gemelo_store::ContentWrite;
 
 /// Blocks whose map entries are changed in one hold of the state's lock: some 100 µs.
@@ -73,6 +74,7 @@ impl Engine {
             |(from, to): (&Wanted, Pbn)| Move { from: *from, to, state: MoveState::Planned };
         let mut moves: Vec<Move> = blocks.iter().zip(pbns).map(planned).collect();
         self.write_moves(&mut moves, contents);
+        let _held = HeldPages::hold();
         let settled = self
             .log
             .warm(volume.id(), stretch.first, stretch.end)
@@ -114,10 +116,7 @@ impl Engine {
             let mut state = self.state_to_change();
             let lbns: Vec<Lbn> = part.iter().map(|one| one.from.lbn).collect();
             let pbns: Vec<Pbn> = part.iter().map(|one| one.from.pbn).collect();
-            let (mut places, mut records) = (Vec::new(), Vec::new());
-            state.backend().look_up(volume.id(), &lbns, &mut places)?;
-            state.backend().records(&pbns, &mut records)?;
-            assert_eq!((places.len(), records.len()), (part.len(), part.len()), "all are there");
+            let (places, records) = (state.places(volume.id(), &lbns)?, state.records(&pbns)?);
             for (one, (place, record)) in part.iter_mut().zip(places.iter().zip(&records)) {
                 let Wanted { lbn, pbn, checksum } = one.from;
                 let is_same = *place == MapEntry::Stored(pbn, checksum);

@@ -109,7 +109,7 @@ impl Engine {
                 if *removed || volume.may_be_copied() {
                     return Ok(());
                 }
-                let mapped = self.state().backend().next_mapped(volume.id(), next, end)?;
+                let mapped = self.next_mapped(volume.id(), next, end)?;
                 let Some(first) = mapped else { return Ok(()) };
                 let end = end.0.min(first.0 + self.chunk_blocks());
                 let stretch = Stretch { first: first.0, end };

@@ -67,17 +67,13 @@ impl Engine {
         // The gate is not entered, because figures must not wait for those who close it. A volume
         // that was removed meanwhile has no blocks, or is an error.
         let blocks = self.blocks_of(volume);
-        let state = self.state();
-        let backend = state.backend();
-        let Some(first) = backend.next_mapped(volume.id(), Lbn(from), Lbn(blocks))? else {
+        let Some(first) = self.next_mapped(volume.id(), Lbn(from), Lbn(blocks))? else {
             return Ok(None);
         };
         let next = (first.0 + 1).next_multiple_of(step);
         let end = blocks.min(next).min(first.0 + PART_BLOCKS);
         let lbns: Vec<Lbn> = (first.0..end).map(Lbn).collect();
-        let mut places = Vec::with_capacity(lbns.len());
-        backend.look_up(volume.id(), &lbns, &mut places)?;
-        layout.add(self.superblock.store, &places);
+        layout.add(self.superblock.store, &self.places(volume.id(), &lbns)?);
         Ok(Some(next))
     }
 }

@@ -103,7 +103,7 @@ impl Engine {
     fn sweep_on(&self, volume: &VolumeShared, blocks: u64) -> Result<Option<Stretch>> {
         let marks = volume.marks();
         let Some(from) = marks.sweep_from() else { return Ok(None) };
-        let mapped = self.state().backend().next_mapped(volume.id(), from, Lbn(blocks))?;
+        let mapped = self.next_mapped(volume.id(), from, Lbn(blocks))?;
         let stretch = mapped.map(|lbn| Marks::stretch_of(blocks, lbn));
         marks.go_on(from, stretch.map(|stretch| Lbn(stretch.end)));
         Ok(stretch)
@@ -146,7 +146,7 @@ impl Engine {
                 if *removed || volume.may_be_copied() {
                     return Ok(());
                 }
-                let mapped = self.state().backend().next_mapped(volume.id(), next, Lbn(blocks))?;
+                let mapped = self.next_mapped(volume.id(), next, Lbn(blocks))?;
                 let Some(first) = mapped else { return Ok(()) };
                 let first = first.0 / self.chunk_blocks() * self.chunk_blocks();
                 let chunk = self.first_chunk(Stretch { first, end: blocks }, blocks);

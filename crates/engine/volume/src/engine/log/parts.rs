@@ -18,9 +18,13 @@ use gemelo_base::Clock;
 use gemelo_base::locks::Mutex;
 use gemelo_disk::Disk;
 use gemelo_format::{COPIES, DiskRole, PoolSeed, Superblock};
-use gemelo_metadata::MetadataBackend;
+use gemelo_metadata::{HeldPages, MetadataBackend};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// Looks after which the pages that are still missing are read under the lock. Each look finds the
+/// pages below those that the one before it has missed.
+const MAX_LOOKS: usize = 16;
 
 /// The log of an open pool; see the module.
 pub(crate) struct Log {
@@ -114,6 +118,22 @@ impl Log {
     /// The metadata, to be read.
     pub(crate) fn read(&self) -> QuickRead<'_, State> {
         self.state.read()
+    }
+
+    /// Looks at the metadata. The pages that a look misses are read without the lock, and then
+    /// there is another one, so that neither writers nor other readers wait for the disk.
+    pub(crate) fn look<T>(&self, look: impl Fn(&State) -> Result<T>) -> Result<T> {
+        let held = HeldPages::hold();
+        for _ in 0..MAX_LOOKS {
+            let state = self.read();
+            if let Some(seen) = held.look(|| look(&state)) {
+                return seen;
+            }
+            let Some(read) = state.backend().read_missing() else { break };
+            drop(state);
+            read();
+        }
+        look(&self.read())
     }
 
     /// The metadata, to be changed by [`Self::apply`].

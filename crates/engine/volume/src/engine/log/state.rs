@@ -4,7 +4,9 @@ mod change;
 
 use super::commit::OpenCommit;
 use super::copy::Copying;
-use gemelo_metadata::{MetadataBackend, MovableBackend};
+use crate::error::Result;
+use gemelo_format::{Lbn, MapEntry, Pbn, VolumeId};
+use gemelo_metadata::{Index, Map, MetadataBackend, MovableBackend, Record};
 
 /// The metadata, the open commit and the copies under way; see the module.
 pub(crate) struct State {
@@ -27,6 +29,22 @@ impl State {
     /// The same as [`Self::backend`], to be changed.
     pub(super) fn backend_mut(&mut self) -> &mut dyn MetadataBackend {
         &mut self.backend
+    }
+
+    /// The places of LBNs.
+    pub(crate) fn places(&self, volume: VolumeId, lbns: &[Lbn]) -> Result<Vec<MapEntry>> {
+        let mut places = Vec::with_capacity(lbns.len());
+        self.backend.look_up(volume, lbns, &mut places)?;
+        assert_eq!(places.len(), lbns.len(), "each LBN has a place");
+        Ok(places)
+    }
+
+    /// The records of blocks.
+    pub(crate) fn records(&self, pbns: &[Pbn]) -> Result<Vec<Record>> {
+        let mut records = Vec::with_capacity(pbns.len());
+        self.backend.records(pbns, &mut records)?;
+        assert_eq!(records.len(), pbns.len(), "each block has a record");
+        Ok(records)
     }
 
     /// Tells states of the pool apart: every change gives another version.

@@ -163,25 +163,27 @@ impl Engine {
         pbns: &[Pbn],
         (references, open): (&'r References, &[OpenVolume]),
     ) -> Result<Movable<'r>> {
-        let (mut found, mut records) = (Movable::default(), Vec::new());
-        let state = self.state();
-        state.backend().records(pbns, &mut records)?;
-        for (pbn, record) in pbns.iter().zip(&records).filter(|(_, record)| record.references > 0) {
-            let known = references.of(*pbn);
-            let is_complete = known.len() == record.references as usize;
-            match self.wanted_by(&state, *pbn, (known, open))? {
-                Some(from) if is_complete && !record.is_suspect => {
-                    if self.data.is_kept(*pbn) {
-                        found.kept.push(*pbn);
-                        found.left.push(*pbn);
-                    } else {
-                        found.movable.push(Content { from, references: known, form: Vec::new() });
+        self.look(|state| {
+            let (mut found, records) = (Movable::default(), state.records(pbns)?);
+            let used = pbns.iter().zip(&records).filter(|(_, record)| record.references > 0);
+            for (pbn, record) in used {
+                let known = references.of(*pbn);
+                let is_complete = known.len() == record.references as usize;
+                match self.wanted_by(state, *pbn, (known, open))? {
+                    Some(from) if is_complete && !record.is_suspect => {
+                        if self.data.is_kept(*pbn) {
+                            found.kept.push(*pbn);
+                            found.left.push(*pbn);
+                        } else {
+                            let content = Content { from, references: known, form: Vec::new() };
+                            found.movable.push(content);
+                        }
                     }
+                    _ => found.left.push(*pbn),
                 }
-                _ => found.left.push(*pbn),
             }
-        }
-        Ok(found)
+            Ok(found)
+        })
     }
 
     /// Returns a content with its checksum and its first reference, if all of these references are

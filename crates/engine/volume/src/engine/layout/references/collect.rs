@@ -45,29 +45,31 @@ impl Engine {
         from: Lbn,
         (all, is_looked_at, is_wanted): AddTo<'_>,
     ) -> Result<Option<Lbn>> {
-        let state = self.state();
-        let backend = state.backend();
         // A volume that has become smaller may still map LBNs beyond its end, which nothing changes
         // but their removal. A block with such a reference has one that is not known here.
         let end = Lbn(self.blocks_of(volume));
-        let Some(first) = backend.next_mapped(volume.id(), from, end)? else { return Ok(None) };
+        let Some(first) = self.next_mapped(volume.id(), from, end)? else { return Ok(None) };
         let next = first.0.saturating_add(PIECE_BLOCKS).min(end.0);
         assert!(first < end, "a reference beyond the end of its volume");
         let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
-        let (mut places, mut counts) = (Vec::with_capacity(lbns.len()), Vec::new());
-        backend.look_up(volume.id(), &lbns, &mut places)?;
-        let pbns: Vec<(Lbn, Pbn)> = lbns
-            .into_iter()
-            .zip(&places)
-            .filter_map(|(lbn, place)| Some((lbn, place.pbn()?)))
-            .filter(|(_, pbn)| is_looked_at(*pbn))
-            .collect();
-        let numbers: Vec<Pbn> = pbns.iter().map(|(_, pbn)| *pbn).collect();
-        backend.counts(&numbers, &mut counts)?;
-        let wanted = pbns.into_iter().zip(counts).filter(|((lbn, _), count)| {
-            is_wanted(*count) && !backend.is_in_shared_part(volume.id(), *lbn)
-        });
-        all.extend(wanted.map(|((lbn, pbn), _)| Reference { pbn, volume: volume.id(), lbn }));
+        let wanted = self.look(|state| {
+            let places = state.places(volume.id(), &lbns)?;
+            let pbns: Vec<(Lbn, Pbn)> = lbns
+                .iter()
+                .zip(&places)
+                .filter_map(|(lbn, place)| Some((*lbn, place.pbn()?)))
+                .filter(|(_, pbn)| is_looked_at(*pbn))
+                .collect();
+            let numbers: Vec<Pbn> = pbns.iter().map(|(_, pbn)| *pbn).collect();
+            let mut counts = Vec::with_capacity(numbers.len());
+            state.backend().counts(&numbers, &mut counts)?;
+            let wanted = pbns.into_iter().zip(counts).filter(|((lbn, _), count)| {
+                is_wanted(*count) && !state.backend().is_in_shared_part(volume.id(), *lbn)
+            });
+            let reference = |((lbn, pbn), _)| Reference { pbn, volume: volume.id(), lbn };
+            Ok(wanted.map(reference).collect::<Vec<_>>())
+        })?;
+        all.extend(wanted);
         Ok(Some(Lbn(next)))
     }
 

@@ -68,7 +68,7 @@ impl Log {
     pub(crate) fn warm(&self, volume: VolumeId, first: u64, end: u64) -> Result<()> {
         let (mut next, end) = (Lbn(first), Lbn(end));
         while next < end {
-            next = self.read().backend().warm(volume, next, end)?;
+            next = self.look(|state| Ok(state.backend().warm(volume, next, end)?))?;
         }
         Ok(())
     }
