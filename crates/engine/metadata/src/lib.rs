@@ -20,7 +20,7 @@ mod stats;
 mod tests;
 mod traits;
 
-pub use cached::HeldPages;
+pub use cached::{HeldPages, MissingPages};
 pub use error::MetadataError;
 pub use estimate::{Needs, PlannedPool, estimate};
 pub use moving::{GivenUp, MovableBackend, MoveStep};
@@ -29,6 +29,5 @@ pub use sampling::IndexSampling;
 pub use slots::SlotSpace;
 pub use stats::{CacheStats, Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use traits::{
-    Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, ReadAhead, Repair,
-    Sealed, Volumes,
+    Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, Repair, Sealed, Volumes,
 };

@@ -11,12 +11,14 @@
 
 use super::slots::SlotSpace;
 use super::stats::{Garbage, Pressure, Record, SlotNeed, Totals};
+use crate::cached::MissingPages;
 use crate::error::Result;
 use gemelo_format::{
     BackendKind, Change, Fingerprint, Lbn, MapEntry, NodeRef, Pbn, SlotWrite, VolumeId,
     VolumeRecord,
 };
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// The map of each volume: LBN to place.
 pub trait Map {
@@ -35,9 +37,10 @@ pub trait Map {
     /// map are shared, which one change drops as a whole. The last end is above every LBN.
     fn piece_end(&self, volume: VolumeId, from: Lbn, most: u64) -> Lbn;
 
-    /// The LBN from `from` on with which the next such piece begins, or `None` if nothing more has
-    /// to be unmapped. A backend may leave the last piece of a hidden volume to its removal.
-    fn next_piece(&self, volume: VolumeId, from: Lbn, most: u64) -> Result<Option<Lbn>>;
+    /// The next such piece from `from` on, or `None` if nothing more has to be unmapped. A backend
+    /// may leave the last piece of a hidden volume to its removal. What unmapping a piece of a
+    /// hidden volume needs is in memory then, so that [`Self::warm`] has nothing to read.
+    fn next_piece(&self, volume: VolumeId, from: Lbn, most: u64) -> Result<Option<Range<Lbn>>>;
 
     /// The end of a part of the maps of two volumes that has this LBN and that both share, so that
     /// none of its LBNs differs.
@@ -51,10 +54,9 @@ pub trait Map {
 
 /// The index of contents and the records of blocks, which hold their reference counts.
 pub trait Index {
-    /// What reads the pages that the last [`crate::HeldPages::look`] of this thread has missed, all
-    /// in one list. It needs no lock, so that nobody waits for it but the caller, who is the same
-    /// thread. `None` if the look has missed no page of this backend.
-    fn read_missing(&self) -> Option<ReadAhead>;
+    /// The pages that the last [`crate::HeldPages::look`] of this thread has missed. `None` if it
+    /// has missed none of this backend.
+    fn missing_pages(&self) -> Option<MissingPages>;
 
     /// Adds to `found`, for every fingerprint, a PBN that has the content, if the index knows one.
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()>;
@@ -206,9 +208,6 @@ pub trait MetadataBackend: Map + Index + Volumes + Checkpoint + Repair + Send + 
     /// Sums over the whole pool.
     fn totals(&self) -> Totals;
 }
-
-/// Reads that need no lock.
-pub type ReadAhead = Box<dyn FnOnce() + Send>;
 
 /// The part of a checkpoint that needs no lock; gives the number of pages that it wrote.
 pub type Merge = Box<dyn FnOnce() -> Result<u64> + Send>;

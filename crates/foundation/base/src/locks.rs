@@ -47,6 +47,11 @@ impl<T> Mutex<T> {
         Some(MutexGuard { mutex: self, guard: Some(guard) })
     }
 
+    /// The value, for the only owner, who needs no turn.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)

@@ -1,9 +1,9 @@
 //! Answers the engine's questions from the deltas and the pages.
 
 use super::layout::{IndexState, Layout, Values};
-use super::{CachedBackend, Delta, PIECE_SHARE, held};
+use super::{CachedBackend, Delta, PIECE_SHARE};
 use crate::error::{MetadataError, Result};
-use crate::{Index, Map, MetadataBackend, ReadAhead, Record, Repair, Totals, Volumes};
+use crate::{Index, Map, MetadataBackend, MissingPages, Record, Repair, Totals, Volumes};
 use gemelo_format::{
     BackendKind, Change, CountAt, Fingerprint, Lbn, MapEntry, Part, Pbn, VolumeId, VolumeRecord,
     counted_pbns,
@@ -11,7 +11,6 @@ use gemelo_format::{
 use std::collections::HashSet;
 use std::iter::Peekable;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has
 /// to be read.
@@ -49,7 +48,7 @@ impl<L: Layout> Map for CachedBackend<L> {
         self.end_of_piece(volume, from, most)
     }
 
-    fn next_piece(&self, volume: VolumeId, from: Lbn, most: u64) -> Result<Option<Lbn>> {
+    fn next_piece(&self, volume: VolumeId, from: Lbn, most: u64) -> Result<Option<Range<Lbn>>> {
         self.next_piece_of(volume, from, most)
     }
 
@@ -59,10 +58,8 @@ impl<L: Layout> Map for CachedBackend<L> {
 }
 
 impl<L: Layout> Index for CachedBackend<L> {
-    fn read_missing(&self) -> Option<ReadAhead> {
-        let missing = held::take_missing();
-        let pages = Arc::clone(&self.pages);
-        (!missing.is_empty()).then(|| Box::new(move || pages.fetch(missing)) as ReadAhead)
+    fn missing_pages(&self) -> Option<MissingPages> {
+        MissingPages::noted(&self.pages)
     }
 
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {

@@ -25,6 +25,12 @@ const END: Lbn = Lbn(u64::MAX);
 
 impl<L: Layout> CachedBackend<L> {
     pub(super) fn apply_one(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
+        let applied = self.make_change(change, freed);
+        *self.checked.get_mut() = None;
+        applied
+    }
+
+    fn make_change(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
                 self.store((*volume, *lbn), (*pbn, *checksum), *fingerprint, freed)

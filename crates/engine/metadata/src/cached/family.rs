@@ -73,6 +73,11 @@ impl Gains {
         }
     }
 
+    /// The number of PBNs that were added.
+    pub(super) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
     /// The PBNs whose counts change, in order.
     pub(super) fn pbns(&self) -> Vec<u64> {
         self.0.iter().filter(|(_, gain)| **gain != 0).map(|(pbn, _)| *pbn).collect()

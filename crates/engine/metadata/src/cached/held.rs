@@ -5,6 +5,7 @@
 //! it has seen until the change that follows is made, because the pages of other threads may push
 //! them out of the cache meanwhile.
 
+use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{NodeRef, Page};
 use hashbrown::HashTable;
@@ -53,8 +54,8 @@ impl HeldPages {
         Self { of_thread: PhantomData }
     }
 
-    /// Looks at the state without reading from its disk. Returns `None` if a page was missing; what
-    /// [`crate::Index::read_missing`] returns then reads those that were noted.
+    /// Looks at the state without reading from its disk. Returns `None` if a page was missing;
+    /// [`crate::Index::missing_pages`] has those that were noted.
     pub fn look<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
         HELD.with_borrow_mut(|held| {
             held.missing.clear();
@@ -76,6 +77,30 @@ impl Drop for HeldPages {
                 held.missing.clear();
             }
         });
+    }
+}
+
+/// Pages that a look has missed. They are read without a lock, by the thread that has looked.
+pub struct MissingPages {
+    pages: Arc<Pages>,
+    missing: Vec<NodeRef>,
+}
+
+impl MissingPages {
+    /// Takes what this thread has noted.
+    pub(super) fn noted(pages: &Arc<Pages>) -> Option<Self> {
+        let missing = HELD.with_borrow_mut(|held| std::mem::take(&mut held.missing));
+        (!missing.is_empty()).then(|| Self { pages: Arc::clone(pages), missing })
+    }
+
+    /// Reads the pages in one list. This thread holds them then, if it holds pages.
+    pub fn read(self) {
+        self.pages.fetch(self.missing);
+    }
+
+    /// Has the disk begin to read the pages, and does not wait for it.
+    pub fn start(self) {
+        self.pages.start(&self.missing);
     }
 }
 
@@ -125,9 +150,4 @@ pub(super) fn refuse(at: NodeRef) -> Result<()> {
         return Err(MetadataError::Missing);
     }
     Ok(())
-}
-
-/// The pages that this thread has noted.
-pub(super) fn take_missing() -> Vec<NodeRef> {
-    HELD.with_borrow_mut(|held| std::mem::take(&mut held.missing))
 }

@@ -57,7 +57,7 @@ use gemelo_format::{
     Identity, Lbn, Part, PoolSeed, Slot, StoreKind, StoreTable, StoreVolume, Tree, VolumeId,
     VolumeRecord, WordForm,
 };
-pub use held::HeldPages;
+pub use held::{HeldPages, MissingPages};
 use layer::LayerId;
 use layout::{Cursor, IndexState, Layout};
 use map::{MapState, MapView, Words};
@@ -65,6 +65,7 @@ use merge::Merged;
 use neighbours::Neighbours;
 use pages::Pages;
 use parents::Parents;
+use sharing::CheckedLeave;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -241,6 +242,8 @@ pub(super) struct CachedBackend<L: Layout> {
     /// The contents that the index has. Those beside them are in `neighbours`.
     sampling: IndexSampling,
     neighbours: Mutex<Neighbours>,
+    /// What was computed for the change that was checked last.
+    checked: Mutex<Option<CheckedLeave>>,
     layout: PhantomData<L>,
 }
 
@@ -283,6 +286,7 @@ impl<L: Layout> CachedBackend<L> {
             unread: Mutex::new(Unread::Nothing),
             sampling,
             neighbours: Mutex::new(Neighbours::new(cache_bytes / NEIGHBOURS_SHARE)),
+            checked: Mutex::default(),
             layout: PhantomData,
         }
     }

@@ -7,7 +7,7 @@
 //! All this happens in layers. The pages follow with the next checkpoint.
 
 use super::compare::Parting;
-use super::family::Place;
+use super::family::{NewCount, Place};
 use super::layer::{LEAF_LBNS, Layer, LayerId, Mark, Position};
 use super::layout::Layout;
 use super::map::{MapNode, MapView, NodeKey};
@@ -17,9 +17,20 @@ use crate::{Index, Map, Volumes};
 use gemelo_format::{Lbn, Pbn, VolumeId, VolumeRecord};
 use std::ops::Range;
 
-/// Nodes of a volume that is being removed, warmed in one hold of the state's lock. Takes some
-/// milliseconds if every leaf has to be read.
-const WARM_NODES: u64 = 64;
+/// The counts that a change was found to give to blocks when it was checked. They hold until the
+/// next change, which is the one that was checked or makes them void.
+pub(super) struct CheckedLeave {
+    id: VolumeId,
+    /// The LBNs that leave their family.
+    lbns: Range<u64>,
+    counts: Vec<NewCount>,
+}
+
+impl CheckedLeave {
+    fn is_of(&self, id: VolumeId, lbns: &Range<u64>) -> bool {
+        self.id == id && self.lbns == *lbns
+    }
+}
 
 /// A shared node that a map gets a copy of.
 pub(super) struct CopiedNode {
@@ -213,11 +224,19 @@ impl<L: Layout> CachedBackend<L> {
     /// Has the LBNs of a volume before `end` leave its family, and changes the counts of blocks.
     fn leave_family(&mut self, id: VolumeId, end: u64, freed: &mut Vec<Pbn>) -> Result<()> {
         let left = self.volume(id)?.place.left;
-        let found = self.difference(id, left..end, Parting::Leave)?;
-        let counts = self.counts_after(&found.gains)?;
+        let checked = self.checked.get_mut().take();
+        let counts = match checked.filter(|checked| checked.is_of(id, &(left..end))) {
+            Some(checked) => checked.counts,
+            None => self.counts_after_leave(id, left..end)?,
+        };
         self.volume_mut(id)?.place.left = left.max(end);
         self.set_counts(counts, freed);
         Ok(())
+    }
+
+    /// The counts of blocks after LBNs of a volume have left its family.
+    fn counts_after_leave(&self, id: VolumeId, lbns: Range<u64>) -> Result<Vec<NewCount>> {
+        self.counts_after(&self.difference(id, lbns, Parting::Leave)?.gains)
     }
 
     /// Extends a range to whole leaves where nothing else of these leaves is mapped.
@@ -258,10 +277,10 @@ impl<L: Layout> CachedBackend<L> {
             }
             return Ok(());
         }
-        if self.next_word(id, next, Lbn(within.end))?.is_none() {
-            return Ok(());
-        }
         if self.parents.is_shared(node.key) {
+            if self.next_word(id, next, Lbn(within.end))?.is_none() {
+                return Ok(());
+            }
             let copy = CopiedNode::of(self.view_of(id)?, node)?;
             self.copy_nodes(id, vec![copy])?;
         }
@@ -314,11 +333,13 @@ impl<L: Layout> CachedBackend<L> {
     ) -> Result<()> {
         let lbns = self.with_edges(id, lbns)?;
         let left = self.volume(id)?.place.left;
-        let found = if is_removed || self.leaves_family(id, lbns.start)? {
-            self.difference(id, left..lbns.end, Parting::Leave)?
-        } else {
-            self.difference(id, lbns.start.max(left)..lbns.end, Parting::Unmap)?
-        };
+        if is_removed || self.leaves_family(id, lbns.start)? {
+            let lbns = left..lbns.end;
+            let counts = self.counts_after_leave(id, lbns.clone())?;
+            *self.checked.lock() = Some(CheckedLeave { id, lbns, counts });
+            return Ok(());
+        }
+        let found = self.difference(id, lbns.start.max(left)..lbns.end, Parting::Unmap)?;
         self.counts_after(&found.gains).map(drop)
     }
 
@@ -338,10 +359,8 @@ impl<L: Layout> CachedBackend<L> {
                 return Ok(after.min(end));
             }
             if is_hidden {
-                let next = self.end_of_nodes(id, from.0, parting, WARM_NODES)?;
-                let next = next.unwrap_or(u64::MAX).min(end.0);
-                let found = self.difference(id, from.0..next, parting)?;
-                return self.counts_after(&found.gains).map(|_| Lbn(next));
+                // The end of the piece was found by reading it.
+                return Ok(end);
             }
         }
         let lbns: Vec<Lbn> = (from.0..next.0).map(Lbn).collect();
@@ -361,22 +380,27 @@ impl<L: Layout> CachedBackend<L> {
         if !L::SHARES_MAPS || !volume.record.is_hidden {
             return plain;
         }
-        let (start, most) = (from.0.max(volume.place.left), (most / LEAF_LBNS).max(1));
-        match self.end_of_nodes(id, start, Parting::Leave, most) {
+        match self.end_of_leave(id, from.0.max(volume.place.left), most) {
             Ok(Some(end)) => Lbn(end),
             Ok(None) => Lbn(u64::MAX),
             Err(_) => plain,
         }
     }
 
-    /// The LBN from which on the next piece of a volume is unmapped; `None` if nothing is left. The
-    /// last piece of a volume that is being removed is left to its removal.
-    pub(super) fn next_piece_of(&self, id: VolumeId, from: Lbn, most: u64) -> Result<Option<Lbn>> {
+    /// The next piece of a volume that is unmapped; `None` if nothing is left. The last piece of a
+    /// volume that is being removed is left to its removal.
+    pub(super) fn next_piece_of(
+        &self,
+        id: VolumeId,
+        from: Lbn,
+        most: u64,
+    ) -> Result<Option<Range<Lbn>>> {
         if L::SHARES_MAPS && self.volume(id)?.record.is_hidden {
             let end = self.end_of_piece(id, from, most);
-            return Ok((end < Lbn(u64::MAX)).then_some(from));
+            return Ok((end < Lbn(u64::MAX)).then_some(from..end));
         }
-        self.next_word(id, from, Lbn(u64::MAX))
+        let first = self.next_word(id, from, Lbn(u64::MAX))?;
+        Ok(first.map(|first| first..self.end_of_piece(id, first, most)))
     }
 
     /// The most LBNs that the removal of a volume looks at: those that it maps, and those that both

@@ -25,7 +25,9 @@ mod walk;
 
 use super::registry::{NewMetadata, Registration};
 use super::slots::{SlotSpace, Slots};
-use super::{CacheStats, Index, Map, MetadataBackend, ReadAhead, Record, Repair, Totals, Volumes};
+use super::{
+    CacheStats, Index, Map, MetadataBackend, MissingPages, Record, Repair, Totals, Volumes,
+};
 use crate::error::{MetadataError, Result};
 use blocks::Blocks;
 use gemelo_format::{
@@ -36,6 +38,7 @@ use nodes::{NodeId, Nodes};
 use pager::{PageKey, Pager};
 use std::collections::{BTreeMap, HashSet};
 use std::hint::black_box;
+use std::ops::Range;
 use tree::Tree;
 
 /// The backend `log`: a checkpoint writes the pages that changed.
@@ -175,8 +178,9 @@ impl Map for LogBackend {
         Lbn(self.nodes.end_of_leaves(root, from.0, leaves.max(1)))
     }
 
-    fn next_piece(&self, volume: VolumeId, from: Lbn, _most: u64) -> Result<Option<Lbn>> {
-        self.next_mapped(volume, from, Lbn(u64::MAX))
+    fn next_piece(&self, volume: VolumeId, from: Lbn, most: u64) -> Result<Option<Range<Lbn>>> {
+        let first = self.next_mapped(volume, from, Lbn(u64::MAX))?;
+        Ok(first.map(|first| first..self.piece_end(volume, first, most)))
     }
 
     fn warm(&self, _volume: VolumeId, _from: Lbn, end: Lbn) -> Result<Lbn> {
@@ -185,7 +189,7 @@ impl Map for LogBackend {
 }
 
 impl Index for LogBackend {
-    fn read_missing(&self) -> Option<ReadAhead> {
+    fn missing_pages(&self) -> Option<MissingPages> {
         None
     }
 

@@ -2,11 +2,13 @@
 
 use super::MovableBackend;
 use super::differ::END;
+use crate::cached::MissingPages;
 use crate::error::Result;
 use crate::stats::{Record, Totals};
-use crate::traits::{Index, Map, MetadataBackend, ReadAhead, Repair, Volumes};
+use crate::traits::{Index, Map, MetadataBackend, Repair, Volumes};
 use gemelo_format::{BackendKind, Change, Fingerprint, Lbn, MapEntry, Pbn, VolumeId, VolumeRecord};
 use std::collections::HashSet;
+use std::ops::Range;
 
 impl MovableBackend {
     /// The new backend, if it has a volume.
@@ -56,12 +58,13 @@ impl Map for MovableBackend {
         beyond(&*self.from, old).min(beyond(new, new_end))
     }
 
-    fn next_piece(&self, volume: VolumeId, from: Lbn, most: u64) -> Result<Option<Lbn>> {
+    fn next_piece(&self, volume: VolumeId, from: Lbn, most: u64) -> Result<Option<Range<Lbn>>> {
         let old = self.from.next_piece(volume, from, most)?;
         let Some(new) = self.new_with(volume) else { return Ok(old) };
         // A failure ends the move when the piece is unmapped.
         let new = new.next_piece(volume, from, most).unwrap_or(None);
-        Ok(old.into_iter().chain(new).min())
+        let first = old.into_iter().chain(new).map(|piece| piece.start).min();
+        Ok(first.map(|first| first..self.piece_end(volume, first, most)))
     }
 
     fn shared_end(&self, volume: VolumeId, other: VolumeId, lbn: Lbn) -> Result<Option<Lbn>> {
@@ -76,9 +79,9 @@ impl Map for MovableBackend {
 }
 
 impl Index for MovableBackend {
-    fn read_missing(&self) -> Option<ReadAhead> {
+    fn missing_pages(&self) -> Option<MissingPages> {
         // Both have their pages on the same disk, and the thread holds what either reads.
-        self.from.read_missing().or_else(|| self.to.as_ref()?.backend.read_missing())
+        self.from.missing_pages().or_else(|| self.to.as_ref()?.backend.missing_pages())
     }
 
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {

@@ -303,8 +303,8 @@ impl Pair {
     /// Unmaps the next piece of a hidden volume. Returns its end.
     pub(super) fn unmap_piece(&mut self, id: u32, from: Lbn, most: u64) -> Option<Lbn> {
         let volume = VolumeId(id);
-        let first = self.backend.next_piece(volume, from, most).unwrap()?;
-        let end = self.backend.piece_end(volume, first, most);
+        let piece = self.backend.next_piece(volume, from, most).unwrap()?;
+        let (first, end) = (piece.start, piece.end);
         let mut next = first;
         while next < end {
             next = self.backend.warm(volume, next, end).unwrap();

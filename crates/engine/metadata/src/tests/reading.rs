@@ -321,7 +321,7 @@ fn what_a_write_needs_is_read_between_the_looks() {
                     break seen.unwrap();
                 }
                 let before = read(&disk.lists);
-                pair.backend.read_missing().unwrap()();
+                pair.backend.missing_pages().unwrap().read();
                 assert_eq!(read(&disk.lists), before + 1, "{kind:?}");
                 lists += 1;
             };
@@ -329,7 +329,7 @@ fn what_a_write_needs_is_read_between_the_looks() {
             let wanted = if kind == BackendKind::Compact { leaves } else { leaves.min(16) };
             assert_eq!(found as u64, wanted, "{kind:?}");
             assert!((1..=MAX_LISTS).contains(&lists), "{kind:?}: {lists} lists");
-            assert!(pair.backend.read_missing().is_none(), "{kind:?}");
+            assert!(pair.backend.missing_pages().is_none(), "{kind:?}");
             let before = read(&disk.pages);
             let changes: Vec<Change> =
                 (0..leaves).map(|leaf| store(leaf, pbn_of(leaf) + 1)).collect();

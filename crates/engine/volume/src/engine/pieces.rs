@@ -9,6 +9,7 @@ use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, Lbn, MAX_VOLUME_BLOCKS, VolumeId};
 use gemelo_metadata::HeldPages;
+use std::ops::Range;
 
 /// LBNs that are unmapped in one hold of the state's lock, with a backend in memory: less than a
 /// millisecond.
@@ -52,13 +53,16 @@ impl Engine {
             // A failure is ignored, because an unmap may use up the reserve.
             let _ = self.log.reserve_slots();
             let _held = HeldPages::hold();
-            let piece = self.look(|state| {
-                let most = Self::piece_blocks(state);
-                let first = state.backend().next_piece(volume, next, most)?;
-                Ok(first.map(|first| (first, Self::piece_end(state, volume, first))))
-            })?;
-            let Some((first, end)) = piece else { return Ok(()) };
+            let piece = |from: Lbn| {
+                move |state: &State| {
+                    let most = Self::piece_blocks(state);
+                    Ok(state.backend().next_piece(volume, from, most)?)
+                }
+            };
+            let Some(Range { start: first, end }) = self.look(piece(next))? else { return Ok(()) };
             next = end;
+            // While this piece is unmapped, the disk reads what the next one needs.
+            self.log.start(piece(next));
             let count = next.0 - first.0;
             self.log.warm(volume, first.0, next.0)?;
             self.log.apply(&mut self.state_to_change(), &Change::Unmap { volume, first, count })?;

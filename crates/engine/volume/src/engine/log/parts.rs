@@ -129,11 +129,22 @@ impl Log {
             if let Some(seen) = held.look(|| look(&state)) {
                 return seen;
             }
-            let Some(read) = state.backend().read_missing() else { break };
+            let Some(missing) = state.backend().missing_pages() else { break };
             drop(state);
-            read();
+            missing.read();
         }
         look(&self.read())
+    }
+
+    /// Has the disk begin to read what a look at the metadata misses, and does not wait for it.
+    pub(crate) fn start<T>(&self, look: impl Fn(&State) -> Result<T>) {
+        let state = self.read();
+        // Whatever it sees, or why it fails, is found by the look that follows.
+        let held = HeldPages::hold();
+        let _ = held.look(|| look(&state).map(drop));
+        let missing = state.backend().missing_pages();
+        drop(state);
+        missing.into_iter().for_each(|missing| missing.start());
     }
 
     /// The metadata, to be changed by [`Self::apply`].
