@@ -3,7 +3,8 @@
 //! A look at the state that misses a page does not read it: it notes the page and fails. The thread
 //! lets the lock go, reads all pages that it has noted in one list, and looks again. It holds what
 //! it has seen until the change that follows is made, because the pages of other threads may push
-//! them out of the cache meanwhile.
+//! them out of the cache meanwhile. A look does not wait for an index in memory either: what it
+//! wants to know of one that is being changed is looked up between the looks as well.
 
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
@@ -24,10 +25,52 @@ struct Held {
     /// `true` while pages that are missing are noted.
     is_noting: bool,
     missing: Vec<NodeRef>,
+    /// What the next look waits for beside them.
+    awaited: Vec<Awaited>,
+    found: Found,
+}
+
+/// What a thread does between two looks.
+type Awaited = Box<dyn FnOnce()>;
+
+/// What an index in memory has for a list of hashes.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The number of checkpoints that had ended before.
+    pub(super) checkpoints: u64,
+    pub(super) hashes: Vec<u64>,
+    /// PBNs, each with the place of its hash in the list, in this order.
+    pub(super) pbns: Vec<(usize, u64)>,
+}
+
+impl Found {
+    /// Adds what is known of hashes that are a part of the list, in its order. Returns `false` if
+    /// they are not.
+    fn add(&self, hashes: &[(usize, u64)], all: &mut Vec<(usize, u64)>) -> bool {
+        let first = all.len();
+        let (mut listed, mut pbns) = (self.hashes.iter().enumerate(), self.pbns.iter().peekable());
+        for (place, hash) in hashes {
+            let Some((at, _)) = listed.find(|(_, known)| *known == hash) else {
+                all.truncate(first);
+                return false;
+            };
+            while let Some((of, pbn)) = pbns.next_if(|(of, _)| *of <= at) {
+                all.extend((*of == at).then_some((*place, *pbn)));
+            }
+        }
+        true
+    }
 }
 
 thread_local! {
     static HELD: RefCell<Held> = RefCell::default();
+}
+
+impl Held {
+    fn forget_noted(&mut self) {
+        self.missing.clear();
+        self.awaited.clear();
+    }
 }
 
 /// Has this thread hold the pages that it sees, until it is dropped. It may be nested.
@@ -58,13 +101,15 @@ impl HeldPages {
     /// [`crate::Index::missing_pages`] has those that were noted.
     pub fn look<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
         HELD.with_borrow_mut(|held| {
-            held.missing.clear();
+            held.forget_noted();
             held.is_noting = true;
         });
         let noting = Noting;
         let seen = look();
         drop(noting);
-        HELD.with_borrow(|held| held.missing.is_empty()).then_some(seen)
+        let is_complete =
+            HELD.with_borrow(|held| held.missing.is_empty() && held.awaited.is_empty());
+        is_complete.then_some(seen)
     }
 }
 
@@ -74,7 +119,8 @@ impl Drop for HeldPages {
             held.holders -= 1;
             if held.holders == 0 {
                 held.pages.clear();
-                held.missing.clear();
+                held.found = Found::default();
+                held.forget_noted();
             }
         });
     }
@@ -84,18 +130,23 @@ impl Drop for HeldPages {
 pub struct MissingPages {
     pages: Arc<Pages>,
     missing: Vec<NodeRef>,
+    awaited: Vec<Awaited>,
 }
 
 impl MissingPages {
     /// Takes what this thread has noted.
     pub(super) fn noted(pages: &Arc<Pages>) -> Option<Self> {
-        let missing = HELD.with_borrow_mut(|held| std::mem::take(&mut held.missing));
-        (!missing.is_empty()).then(|| Self { pages: Arc::clone(pages), missing })
+        let (missing, awaited) = HELD.with_borrow_mut(|held| {
+            (std::mem::take(&mut held.missing), std::mem::take(&mut held.awaited))
+        });
+        let is_any = !missing.is_empty() || !awaited.is_empty();
+        is_any.then(|| Self { pages: Arc::clone(pages), missing, awaited })
     }
 
     /// Reads the pages in one list. This thread holds them then, if it holds pages.
     pub fn read(self) {
         self.pages.fetch(self.missing);
+        self.awaited.into_iter().for_each(|each| each());
     }
 
     /// Has the disk begin to read the pages, and does not wait for it.
@@ -141,6 +192,30 @@ pub(super) fn is_noting() -> bool {
 /// Notes pages that are missing.
 pub(super) fn note(pages: impl IntoIterator<Item = NodeRef>) {
     HELD.with_borrow_mut(|held| held.missing.extend(pages));
+}
+
+/// Has something done before the next look.
+pub(super) fn wait_for(what: Awaited) {
+    HELD.with_borrow_mut(|held| held.awaited.push(what));
+}
+
+/// Keeps what an index has for hashes, if this thread holds pages.
+pub(super) fn keep_found(found: Found) {
+    HELD.with_borrow_mut(|held| {
+        if held.holders > 0 {
+            held.found = found;
+        }
+    });
+}
+
+/// Adds what an index had for these hashes. Returns `false` if it is not known, or was looked up
+/// before the last of these checkpoints ended: what that had frozen may be in the index alone.
+pub(super) fn add_found(
+    checkpoints: u64,
+    hashes: &[(usize, u64)],
+    all: &mut Vec<(usize, u64)>,
+) -> bool {
+    HELD.with_borrow(|held| held.found.checkpoints == checkpoints && held.found.add(hashes, all))
 }
 
 /// Notes a page that is missing, if this thread does so, and fails then.

@@ -11,6 +11,7 @@ mod bucket;
 mod room;
 mod table;
 
+use super::held::{self, Found};
 use super::layer::{Layer, Position};
 use super::layout::{IndexEdit, IndexState, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
@@ -46,7 +47,28 @@ pub(crate) struct MemoryIndex {
     unfinished: Arc<Mutex<Vec<IndexEdit>>>,
     /// The PBN at which the search for stale entries goes on.
     swept: Arc<AtomicU64>,
+    /// The number of checkpoints that have ended well.
+    checkpoints: Arc<AtomicU64>,
+    figures: Arc<Figures>,
     sampling: IndexSampling,
+}
+
+/// Figures of the table, for which nobody waits.
+struct Figures {
+    entries: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Figures {
+    fn of(table: &Table) -> Self {
+        let [entries, bytes] = [table.entries(), table.bytes()].map(AtomicU64::new);
+        Self { entries, bytes }
+    }
+
+    fn note(&self, table: &Table) {
+        self.entries.store(table.entries(), Ordering::Relaxed);
+        self.bytes.store(table.bytes(), Ordering::Relaxed);
+    }
 }
 
 impl MemoryIndex {
@@ -58,6 +80,7 @@ impl MemoryIndex {
             for IndexEdit { hash, pbn, comes } in some.iter().filter(|edit| self.has(edit.hash)) {
                 if *comes { table.add(*hash, *pbn) } else { table.remove(*hash, *pbn) }
             }
+            self.figures.note(&table);
         }
     }
 
@@ -69,6 +92,7 @@ impl MemoryIndex {
     /// Keeps the edits of a checkpoint, which has ended well.
     pub(super) fn finish(&self) {
         *self.unfinished.lock() = Vec::new();
+        self.checkpoints.fetch_add(1, Ordering::Release);
     }
 
     /// Takes back the edits of a checkpoint that was given up. The next one does not repeat them if
@@ -97,16 +121,48 @@ impl MemoryIndex {
         }
     }
 
-    /// Looks up a list, with one hold of the lock for some of it.
-    fn all_candidates(&self, hashes: &[(usize, u64)], found: &mut Vec<(usize, u64)>) {
-        let mut pbns = Vec::new();
-        for some in hashes.chunks(HASHES_AT_ONCE) {
-            let table = self.table.read();
-            for (place, hash) in some.iter().filter(|(_, hash)| self.has(*hash)) {
-                table.candidates(*hash, MAX_CANDIDATES, &mut pbns);
-                found.extend(pbns.drain(..).map(|pbn| (*place, pbn)));
-            }
+    /// Looks up a list, unless this thread has just looked it up. A look that reads nothing does
+    /// not wait either: what it finds locked is looked up before the next one.
+    fn all_candidates(&self, hashes: &[(usize, u64)], found: &mut Vec<(usize, u64)>) -> Result<()> {
+        let checkpoints = self.checkpoints.load(Ordering::Acquire);
+        if held::add_found(checkpoints, hashes, found) {
+            return Ok(());
         }
+        let listed: Vec<u64> = hashes.iter().map(|(_, hash)| *hash).collect();
+        let mut all = Found { checkpoints, hashes: listed, pbns: Vec::new() };
+        for (number, some) in all.hashes.chunks(HASHES_AT_ONCE).enumerate() {
+            let table =
+                if held::is_noting() { self.table.try_read() } else { Some(self.table.read()) };
+            let Some(table) = table else {
+                let (index, hashes) = (self.clone(), all.hashes);
+                held::wait_for(Box::new(move || index.find_ahead(hashes)));
+                return Err(MetadataError::Missing);
+            };
+            self.add(&table, (number * HASHES_AT_ONCE, some), &mut all.pbns);
+        }
+        found.extend(all.pbns.iter().map(|(place, pbn)| (hashes[*place].0, *pbn)));
+        held::keep_found(all);
+        Ok(())
+    }
+
+    /// Adds what the table has for some hashes of a list, whose places begin with the first.
+    fn add(&self, table: &Table, (first, hashes): (usize, &[u64]), found: &mut Vec<(usize, u64)>) {
+        let mut pbns = Vec::new();
+        for (place, hash) in (first..).zip(hashes).filter(|(_, hash)| self.has(**hash)) {
+            table.candidates(*hash, MAX_CANDIDATES, &mut pbns);
+            found.extend(pbns.drain(..).map(|pbn| (place, pbn)));
+        }
+    }
+
+    /// Looks up a list for the next look.
+    fn find_ahead(&self, hashes: Vec<u64>) {
+        // A checkpoint that ends from now on makes the list void.
+        let checkpoints = self.checkpoints.load(Ordering::Acquire);
+        let mut pbns = Vec::new();
+        for (number, some) in hashes.chunks(HASHES_AT_ONCE).enumerate() {
+            self.add(&self.table.read(), (number * HASHES_AT_ONCE, some), &mut pbns);
+        }
+        held::keep_found(Found { checkpoints, hashes, pbns });
     }
 }
 
@@ -137,8 +193,16 @@ pub(in super::super) fn bytes_of(contents: u64, pbn_end: u64, sampling: IndexSam
 impl IndexState for MemoryIndex {
     fn empty(pbn_end: u64, sampling: IndexSampling) -> Self {
         let hash_bits = hash_bits(pbn_end, sampling);
-        let table = Arc::new(RwLock::new(Table::new(hash_bits)));
-        Self { table, unfinished: Arc::default(), swept: Arc::default(), sampling }
+        let table = Table::new(hash_bits);
+        let figures = Arc::new(Figures::of(&table));
+        Self {
+            table: Arc::new(RwLock::new(table)),
+            unfinished: Arc::default(),
+            swept: Arc::default(),
+            checkpoints: Arc::default(),
+            figures,
+            sampling,
+        }
     }
 
     fn load(stored: StoredIndex, pbn_end: u64, sampling: IndexSampling) -> Result<Self> {
@@ -155,11 +219,11 @@ impl IndexState for MemoryIndex {
     }
 
     fn entries(&self) -> u64 {
-        self.table.read().entries()
+        self.figures.entries.load(Ordering::Relaxed)
     }
 
     fn bytes(&self) -> u64 {
-        self.table.read().bytes()
+        self.figures.bytes.load(Ordering::Relaxed)
     }
 
     fn in_memory(&self) -> Option<&MemoryIndex> {
@@ -229,8 +293,7 @@ impl Layout for CompactLayout {
         hashes: &[(usize, u64)],
         found: &mut Vec<(usize, u64)>,
     ) -> Result<()> {
-        index.all_candidates(hashes, found);
-        Ok(())
+        index.all_candidates(hashes, found)
     }
 
     fn merge_index(
@@ -247,8 +310,13 @@ impl Layout for CompactLayout {
 
 #[cfg(test)]
 mod tests {
+    use super::super::held::{HeldPages, MissingPages};
     use super::*;
+    use crate::BackendContext;
+    use crate::tests::superblock;
     use gemelo_base::random::mix64;
+    use gemelo_disk::testing::MemoryDisk;
+    use gemelo_format::PoolSeed;
 
     /// The bytes of an entry in a store of 2^28 blocks, from those in a smaller one.
     const fn at_a_tebibyte(bytes: f64, pbn_bits: u32) -> f64 {
@@ -265,6 +333,40 @@ mod tests {
             index.candidates(u64::MAX, &mut found);
             assert_eq!(found, [pbn], "a store of 2^{bits} blocks");
         }
+    }
+
+    /// What it wants to know is looked up between the looks, and is known until a checkpoint ends.
+    #[test]
+    fn a_look_does_not_wait_for_an_index_that_changes() {
+        let superblock = superblock();
+        let home = BackendContext::new(Arc::new(MemoryDisk::default()), &superblock);
+        let pages = Arc::new(Pages::new(&home, PoolSeed::of(&superblock), 0));
+        let index = MemoryIndex::empty(1 << 20, IndexSampling::ALL);
+        let known = [(3, mix64(1)), (5, mix64(2)), (8, mix64(3))];
+        index.edit(&[
+            IndexEdit { hash: mix64(1), pbn: 10, comes: true },
+            IndexEdit { hash: mix64(3), pbn: 30, comes: true },
+        ]);
+        let held = HeldPages::hold();
+        let look = |hashes: &[(usize, u64)]| {
+            let mut found = Vec::new();
+            held.look(|| index.all_candidates(hashes, &mut found)).map(|_| found)
+        };
+        let changing = index.table.write();
+        assert_eq!(look(&known), None, "it is being changed");
+        drop(changing);
+        MissingPages::noted(&pages).unwrap().read();
+        let changing = index.table.write();
+        assert_eq!(look(&known), Some(vec![(3, 10), (8, 30)]));
+        // A part of the list is known as well, and another hash is not.
+        assert_eq!(look(&[(0, mix64(3))]), Some(vec![(0, 30)]));
+        assert_eq!(look(&[(0, mix64(4))]), None);
+        drop(changing);
+        assert_eq!(look(&known), Some(vec![(3, 10), (8, 30)]));
+        index.finish();
+        let changing = index.table.write();
+        assert_eq!(look(&known), None, "what was frozen before may be in the index alone");
+        drop(changing);
     }
 
     #[test]
