@@ -18,7 +18,7 @@ use gemelo_base::Clock;
 use gemelo_base::locks::Mutex;
 use gemelo_disk::Disk;
 use gemelo_format::{COPIES, DiskRole, PoolSeed, Superblock};
-use gemelo_metadata::{HeldPages, MetadataBackend};
+use gemelo_metadata::{HeldPages, MetadataBackend, MissingPages};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -144,7 +144,7 @@ impl Log {
         let _ = held.look(|| look(&state).map(drop));
         let missing = state.backend().missing_pages();
         drop(state);
-        missing.into_iter().for_each(|missing| missing.start());
+        missing.into_iter().for_each(MissingPages::start);
     }
 
     /// The metadata, to be changed by [`Self::apply`].
