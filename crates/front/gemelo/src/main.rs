@@ -6,7 +6,7 @@ use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
 /// Many threads serve requests, and each needs memory while it holds a lock. With glibc's allocator
-/// they wait for one another: a random write costs a fifth more.
+/// they wait for one another: a random write costs a sixth more.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -235,6 +235,30 @@ fn a_removal_gives_up_what_no_other_volume_has() {
     }
 }
 
+/// A hold of the state's lock is bounded by the counts that change, and not by the leaves that are
+/// compared.
+#[test]
+fn a_piece_of_a_removal_is_as_long_as_its_changes_are_few() {
+    for kind in SHARING {
+        for step in [1, 512] {
+            let (mut pair, _) = filled(kind);
+            (2..4).for_each(|volume| drop(pair.apply(&clone_of(VOLUME, volume))));
+            let middle = VolumeId(3);
+            for lbn in (0..BLOCKS).step_by(step) {
+                pair.apply(&share(middle, lbn, (lbn + 7) % BLOCKS + 1));
+            }
+            pair.hide(middle.0);
+            let piece = pair.backend.next_piece(middle, Lbn(0), 1024).unwrap();
+            match step {
+                1 => assert!((512..=1024).contains(&piece.unwrap().end.0), "{kind:?}"),
+                _ => assert_eq!(piece, None, "{kind:?}: the removal takes all leaves at once"),
+            }
+            pair.remove_in_pieces(middle.0);
+            is_sound(&pair);
+        }
+    }
+}
+
 fn counts<const N: usize>(pair: &Pair, pbns: [u64; N]) -> [u32; N] {
     let mut counts = Vec::new();
     let pbns = pbns.map(|pbn| Pbn::new(pbn).unwrap());
