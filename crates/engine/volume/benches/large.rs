@@ -18,10 +18,6 @@
 
 mod growth;
 
-/// As in the program.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 use gemelo_base::units::parse_size;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -158,6 +154,8 @@ fn measure(directory: &Path, size: &str, backend: BackendKind, options: &Options
 }
 
 fn main() {
+    // As the program does.
+    gemelo_base::memory::limit_arenas();
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let argument = |at: usize| arguments.get(at).map(String::as_str);
