@@ -27,8 +27,8 @@ pub(super) enum Parting {
 #[derive(Default)]
 pub(super) struct Difference {
     pub(super) gains: Gains,
-    /// LBNs of the volume that are mapped, and those that have a block. Not counted where the volume
-    /// leaves its family.
+    /// LBNs of the volume that are mapped, and those that have a block. They are not counted where
+    /// the volume leaves its family.
     pub(super) mapped: u64,
     pub(super) stored: u64,
 }
