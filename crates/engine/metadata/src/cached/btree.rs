@@ -3,7 +3,9 @@
 
 use super::cache::Width;
 use super::layer::{Layer, Position};
-use super::layout::{IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, tag};
+use super::layout::{
+    IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, each_candidate, tag,
+};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{BackendKind, MAX_LEVELS, Node, NodeRef, Page, Part, Slot, Tree, index_entry};
@@ -300,21 +302,10 @@ impl Layout for BTreeLayout {
     fn candidates(
         pages: &Pages,
         index: &StoredIndex,
-        hash: u64,
-        found: &mut Vec<u64>,
+        hashes: &[(usize, u64)],
+        found: &mut Vec<(usize, u64)>,
     ) -> Result<()> {
-        struct OfTag<'f>(u32, &'f mut Vec<u64>);
-        impl Visitor for OfTag<'_> {
-            fn value(&mut self, key: u64, _value: u128) -> ControlFlow<()> {
-                if (key >> 32) as u32 != self.0 || self.1.len() >= MAX_CANDIDATES {
-                    return ControlFlow::Break(());
-                }
-                self.1.push(u64::from(key as u32));
-                ControlFlow::Continue(())
-            }
-        }
-        let tag = tag(hash);
-        Self::walk(pages, &index.tree, Part::Index, index_entry(tag, 0), &mut OfTag(tag, found))
+        each_candidate(hashes, found, |hash, pbns| candidates_of(pages, index, hash, pbns))
     }
 
     fn merge_index(
@@ -331,4 +322,25 @@ impl Layout for BTreeLayout {
         let tree = Self::merge(pages, &index.tree, Part::Index, &mut values)?;
         Ok(StoredIndex { tree, buckets: 0, entries })
     }
+}
+
+/// Adds the PBNs that the index has for a hash.
+fn candidates_of(
+    pages: &Pages,
+    index: &StoredIndex,
+    hash: u64,
+    found: &mut Vec<u64>,
+) -> Result<()> {
+    struct OfTag<'f>(u32, &'f mut Vec<u64>);
+    impl Visitor for OfTag<'_> {
+        fn value(&mut self, key: u64, _value: u128) -> ControlFlow<()> {
+            if (key >> 32) as u32 != self.0 || self.1.len() >= MAX_CANDIDATES {
+                return ControlFlow::Break(());
+            }
+            self.1.push(u64::from(key as u32));
+            ControlFlow::Continue(())
+        }
+    }
+    let tag = tag(hash);
+    BTreeLayout::walk(pages, &index.tree, Part::Index, index_entry(tag, 0), &mut OfTag(tag, found))
 }

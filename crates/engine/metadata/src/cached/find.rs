@@ -101,7 +101,7 @@ impl<L: Layout> CachedBackend<L> {
                 hashes.push((place, wanted.low()));
             }
         }
-        L::all_candidates(&self.pages, &self.version.index, &hashes, &mut pbns)?;
+        L::candidates(&self.pages, &self.version.index, &hashes, &mut pbns)?;
         pbns.sort_by_key(|(place, _)| *place);
         Ok(pbns.into_iter().map(|(place, pbn)| Candidate { place, pbn }).collect())
     }

@@ -256,30 +256,16 @@ pub(crate) trait Layout: Send + Sync + 'static {
         edits: &mut dyn Iterator<Item = (u64, u128)>,
     ) -> Result<Tree>;
 
-    /// Adds the PBNs that the index has for the lower half of a fingerprint, at most
-    /// [`MAX_CANDIDATES`]. Their records decide.
+    /// Adds the PBNs that the index has for the lower halves of fingerprints, at most
+    /// [`MAX_CANDIDATES`] for each, with the places of the hashes. Their records decide. After an
+    /// error the others are looked up as well, so that a look that reads nothing misses all pages
+    /// at once.
     fn candidates(
-        pages: &Pages,
-        index: &Self::Index,
-        hash: u64,
-        found: &mut Vec<u64>,
-    ) -> Result<()>;
-
-    /// Does the same for a list, whose places come with the PBNs. After an error the others are
-    /// looked up as well, so that a look that reads nothing misses all pages at once.
-    fn all_candidates(
         pages: &Pages,
         index: &Self::Index,
         hashes: &[(usize, u64)],
         found: &mut Vec<(usize, u64)>,
-    ) -> Result<()> {
-        let (mut pbns, mut all) = (Vec::new(), Ok(()));
-        for (place, hash) in hashes {
-            all = all.and(Self::candidates(pages, index, *hash, &mut pbns));
-            found.extend(pbns.drain(..).map(|pbn| (*place, pbn)));
-        }
-        all
-    }
+    ) -> Result<()>;
 
     /// Returns the index after these edits, which may be in any order.
     fn merge_index(
@@ -292,6 +278,20 @@ pub(crate) trait Layout: Send + Sync + 'static {
 /// PBNs that are looked at for one fingerprint. A pool of 2^32 blocks has by chance two with the
 /// same tag; a content has several if it is stored more than once.
 pub(super) const MAX_CANDIDATES: usize = 16;
+
+/// Looks up hashes one by one, for [`Layout::candidates`].
+pub(super) fn each_candidate(
+    hashes: &[(usize, u64)],
+    found: &mut Vec<(usize, u64)>,
+    of_hash: impl Fn(u64, &mut Vec<u64>) -> Result<()>,
+) -> Result<()> {
+    let (mut pbns, mut all) = (Vec::new(), Ok(()));
+    for (place, hash) in hashes {
+        all = all.and(of_hash(*hash, &mut pbns));
+        found.extend(pbns.drain(..).map(|pbn| (*place, pbn)));
+    }
+    all
+}
 
 /// Finds the first key with a value.
 struct First(Option<u64>);

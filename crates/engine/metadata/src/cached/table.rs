@@ -6,7 +6,9 @@
 use super::array::{self, LeafEdits, LeafShape};
 use super::cache::Width;
 use super::layer::{Layer, Position};
-use super::layout::{IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, tag};
+use super::layout::{
+    IndexEdit, Layout, LeafAt, MAX_CANDIDATES, StoredIndex, Visitor, each_candidate, tag,
+};
 use super::merge_layer::merge_layer;
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
@@ -248,24 +250,10 @@ impl Layout for TableLayout {
     fn candidates(
         pages: &Pages,
         index: &StoredIndex,
-        hash: u64,
-        found: &mut Vec<u64>,
+        hashes: &[(usize, u64)],
+        found: &mut Vec<(usize, u64)>,
     ) -> Result<()> {
-        let tag = tag(hash);
-        let bucket = u64::from(bucket_of(tag, index.buckets));
-        for number in [bucket * 2, bucket * 2 + 1] {
-            let Some(page) = array::leaf(pages, &index.tree, number)? else { break };
-            let entries = |at: usize| array_value(&page, at + 1, 8) as u64;
-            let count = (array_value(&page, 0, 2) as usize).min(BUCKET_ENTRIES);
-            let (mut low, mut high) = (0, count);
-            while low < high {
-                let middle = usize::midpoint(low, high);
-                if entries(middle) < index_entry(tag, 0) { low = middle + 1 } else { high = middle }
-            }
-            let same = (low..count).map(entries).take_while(|entry| (entry >> 32) as u32 == tag);
-            found.extend(same.take(MAX_CANDIDATES).map(|entry| u64::from(entry as u32)));
-        }
-        Ok(())
+        each_candidate(hashes, found, |hash, pbns| candidates_of(pages, index, hash, pbns))
     }
 
     fn merge_index(
@@ -305,4 +293,28 @@ impl Layout for TableLayout {
         assert!(after.edits.peek().is_none(), "every change of the index has its bucket");
         Ok(StoredIndex { tree, buckets, entries })
     }
+}
+
+/// Adds the PBNs that the index has for a hash.
+fn candidates_of(
+    pages: &Pages,
+    index: &StoredIndex,
+    hash: u64,
+    found: &mut Vec<u64>,
+) -> Result<()> {
+    let tag = tag(hash);
+    let bucket = u64::from(bucket_of(tag, index.buckets));
+    for number in [bucket * 2, bucket * 2 + 1] {
+        let Some(page) = array::leaf(pages, &index.tree, number)? else { break };
+        let entries = |at: usize| array_value(&page, at + 1, 8) as u64;
+        let count = (array_value(&page, 0, 2) as usize).min(BUCKET_ENTRIES);
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if entries(middle) < index_entry(tag, 0) { low = middle + 1 } else { high = middle }
+        }
+        let same = (low..count).map(entries).take_while(|entry| (entry >> 32) as u32 == tag);
+        found.extend(same.take(MAX_CANDIDATES).map(|entry| u64::from(entry as u32)));
+    }
+    Ok(())
 }

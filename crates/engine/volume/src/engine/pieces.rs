@@ -28,6 +28,11 @@ impl Engine {
         state.backend().piece_end(volume, from, Self::piece_blocks(state))
     }
 
+    /// The next LBNs from `from` on that one change unmaps; what it needs is in memory then.
+    fn next_piece(state: &State, volume: VolumeId, from: Lbn) -> Result<Option<Range<Lbn>>> {
+        Ok(state.backend().next_piece(volume, from, Self::piece_blocks(state))?)
+    }
+
     /// Returns whether one change of the whole volume would take too long or too much memory.
     pub(super) fn is_large(state: &State, volume: VolumeId) -> bool {
         state.backend().mapped_blocks(volume) > Self::piece_blocks(state)
@@ -45,24 +50,20 @@ impl Engine {
         state.backend().piece_blocks().is_some() && Self::is_large(state, volume)
     }
 
-    /// Unmaps all LBNs at or after `from`.
-    fn unmap_from(&self, volume: VolumeId, from: Lbn) -> Result<()> {
+    /// Unmaps all LBNs at or after `from`, but for what the removal of a hidden volume unmaps.
+    /// Returns the LBN at which that begins.
+    fn unmap_from(&self, volume: VolumeId, from: Lbn) -> Result<Lbn> {
         let mut next = from;
         loop {
             self.log.bound_open_commit()?;
             // A failure is ignored, because an unmap may use up the reserve.
             let _ = self.log.reserve_slots();
             let _held = HeldPages::hold();
-            let piece = |from: Lbn| {
-                move |state: &State| {
-                    let most = Self::piece_blocks(state);
-                    Ok(state.backend().next_piece(volume, from, most)?)
-                }
-            };
-            let Some(Range { start: first, end }) = self.look(piece(next))? else { return Ok(()) };
+            let piece = self.look(|state| Self::next_piece(state, volume, next))?;
+            let Some(Range { start: first, end }) = piece else { return Ok(next) };
             next = end;
             // While this piece is unmapped, the disk reads what the next one needs.
-            self.log.start(piece(next));
+            self.log.start(|state| Self::next_piece(state, volume, next));
             let count = next.0 - first.0;
             self.log.warm(volume, first.0, next.0)?;
             self.log.apply(&mut self.state_to_change(), &Change::Unmap { volume, first, count })?;
@@ -71,7 +72,10 @@ impl Engine {
 
     /// Removes a hidden volume.
     pub(super) fn clear(&self, volume: VolumeId) -> Result<()> {
-        self.unmap_from(volume, Lbn(0))?;
+        let left = self.unmap_from(volume, Lbn(0))?;
+        // The change reads nothing under the lock.
+        let _held = HeldPages::hold();
+        self.look(|state| Self::next_piece(state, volume, left))?;
         self.log.change(&Change::Remove { volume })?;
         self.flush()
     }
@@ -88,7 +92,7 @@ impl Engine {
     /// Unmaps the LBNs that a volume has beyond its end.
     pub(super) fn unmap_beyond(&self, volume: &VolumeShared) -> Result<()> {
         let blocks = volume.size_bytes() / u64::from(self.superblock.block_bytes);
-        self.unmap_from(volume.id(), Lbn(blocks))
+        self.unmap_from(volume.id(), Lbn(blocks)).map(drop)
     }
 
     /// Removes hidden volumes; those that cannot be removed now stay hidden.

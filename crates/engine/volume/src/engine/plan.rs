@@ -165,23 +165,19 @@ impl<'p> Plan<'p> {
 
     /// Looks all blocks up at once.
     pub(super) fn look_up(&mut self, engine: &Engine, volume: &VolumeShared) -> Result<()> {
-        let count = self.blocks.len();
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
         self.max_references = engine.tuning.max_references;
         let fingerprints = self.fingerprints();
         let (version, places, found, records) = engine.look(|state| {
-            let mut found = Vec::with_capacity(count);
             // Pages that both miss are read in one list.
             let places = state.places(volume.id(), &lbns);
-            state.backend().find(&fingerprints, &mut found)?;
-            let places = places?;
+            let (found, places) = (state.find(&fingerprints)?, places?);
             let known: Vec<Pbn> = found.iter().flatten().copied().collect();
             let records = state.records(&known)?;
             state.backend().prefetch(volume.id(), &lbns, &places)?;
             Ok((state.version(), places, found, records))
         })?;
         self.version = version;
-        assert_eq!(found.len(), count, "each block is looked up once");
         let mut records = records.into_iter();
         let is_equal = engine.fingerprints_prove_equality();
         for (block, (place, pbn)) in self.blocks.iter_mut().zip(places.into_iter().zip(found)) {

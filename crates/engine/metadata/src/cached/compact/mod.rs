@@ -115,15 +115,9 @@ impl MemoryIndex {
         self.sampling.has(hash)
     }
 
-    fn candidates(&self, hash: u64, found: &mut Vec<u64>) {
-        if self.has(hash) {
-            self.table.read().candidates(hash, MAX_CANDIDATES, found);
-        }
-    }
-
     /// Looks up a list, unless this thread has just looked it up. A look that reads nothing does
     /// not wait either: what it finds locked is looked up before the next one.
-    fn all_candidates(&self, hashes: &[(usize, u64)], found: &mut Vec<(usize, u64)>) -> Result<()> {
+    fn candidates(&self, hashes: &[(usize, u64)], found: &mut Vec<(usize, u64)>) -> Result<()> {
         let checkpoints = self.checkpoints.load(Ordering::Acquire);
         if held::add_found(checkpoints, hashes, found) {
             return Ok(());
@@ -280,20 +274,10 @@ impl Layout for CompactLayout {
     fn candidates(
         _pages: &Pages,
         index: &MemoryIndex,
-        hash: u64,
-        found: &mut Vec<u64>,
-    ) -> Result<()> {
-        index.candidates(hash, found);
-        Ok(())
-    }
-
-    fn all_candidates(
-        _pages: &Pages,
-        index: &MemoryIndex,
         hashes: &[(usize, u64)],
         found: &mut Vec<(usize, u64)>,
     ) -> Result<()> {
-        index.all_candidates(hashes, found)
+        index.candidates(hashes, found)
     }
 
     fn merge_index(
@@ -318,6 +302,12 @@ mod tests {
     use gemelo_disk::testing::MemoryDisk;
     use gemelo_format::PoolSeed;
 
+    fn pbns_of(index: &MemoryIndex, hash: u64) -> Vec<u64> {
+        let mut found = Vec::new();
+        index.candidates(&[(0, hash)], &mut found).unwrap();
+        found.into_iter().map(|(_, pbn)| pbn).collect()
+    }
+
     /// The bytes of an entry in a store of 2^28 blocks, from those in a smaller one.
     const fn at_a_tebibyte(bytes: f64, pbn_bits: u32) -> f64 {
         bytes + (28 - pbn_bits) as f64 / 8.0
@@ -329,9 +319,7 @@ mod tests {
         for bits in 1..=WordForm::Wide.end().ilog2() {
             let index = MemoryIndex::empty(1 << bits, IndexSampling::ALL);
             index.edit(&[IndexEdit { hash: u64::MAX, pbn, comes: true }]);
-            let mut found = Vec::new();
-            index.candidates(u64::MAX, &mut found);
-            assert_eq!(found, [pbn], "a store of 2^{bits} blocks");
+            assert_eq!(pbns_of(&index, u64::MAX), [pbn], "a store of 2^{bits} blocks");
         }
     }
 
@@ -350,7 +338,7 @@ mod tests {
         let held = HeldPages::hold();
         let look = |hashes: &[(usize, u64)]| {
             let mut found = Vec::new();
-            held.look(|| index.all_candidates(hashes, &mut found)).map(|_| found)
+            held.look(|| index.candidates(hashes, &mut found)).map(|_| found)
         };
         let changing = index.table.write();
         assert_eq!(look(&known), None, "it is being changed");
@@ -383,14 +371,10 @@ mod tests {
             let each = at_a_tebibyte(used as f64 / entries as f64, PBN_BITS);
             assert!(entries < 1 << (PBN_BITS - 1) || each < 4.8, "{each} bytes at {entries}");
         }
-        let (mut found, mut reads) = (Vec::new(), 0);
+        let mut reads = 0;
         for pbn in (0..1 << PBN_BITS).step_by(101) {
-            found.clear();
-            index.candidates(mix64(pbn), &mut found);
-            assert!(found.contains(&pbn), "{pbn} is found by its hash");
-            found.clear();
-            index.candidates(mix64(pbn | 1 << 40), &mut found);
-            reads += found.len();
+            assert!(pbns_of(&index, mix64(pbn)).contains(&pbn), "{pbn} is found by its hash");
+            reads += pbns_of(&index, mix64(pbn | 1 << 40)).len();
         }
         let share = reads as f64 / f64::from((1u32 << PBN_BITS).div_ceil(101));
         assert!(share < 1.2 / 16.0, "{share} records are read for an unknown content");

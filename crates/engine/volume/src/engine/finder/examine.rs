@@ -129,8 +129,7 @@ impl Engine {
             add(batches, 1);
         }
         self.look(|state| {
-            let mut found = Vec::with_capacity(fingerprints.len());
-            state.backend().find(fingerprints, &mut found)?;
+            let found = state.find(fingerprints)?;
             let pbns: Vec<Pbn> = found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
             let records = state.records(&pbns)?;
             Ok((found, records))

@@ -161,11 +161,7 @@ impl Engine {
             blocks.filter(|(_, read)| read.is_ok()).map(|(content, _)| content).collect();
         let mut fingerprints = Vec::with_capacity(good.len());
         self.fingerprinter.of_all(&good, |fingerprint| fingerprints.push(fingerprint));
-        let found = self.look(|state| {
-            let mut found = Vec::with_capacity(fingerprints.len());
-            state.backend().find(&fingerprints, &mut found)?;
-            Ok(found)
-        })?;
+        let found = self.look(|state| state.find(&fingerprints))?;
         sample.sampled += fingerprints.len() as u64;
         sample.blocks -= (some.len() - fingerprints.len()) as u64;
         for (fingerprint, _) in fingerprints.iter().zip(&found).filter(|(_, pbn)| pbn.is_none()) {

@@ -5,7 +5,7 @@ mod change;
 use super::commit::OpenCommit;
 use super::copy::Copying;
 use crate::error::Result;
-use gemelo_format::{Lbn, MapEntry, Pbn, VolumeId};
+use gemelo_format::{Fingerprint, Lbn, MapEntry, Pbn, VolumeId};
 use gemelo_metadata::{Index, Map, MetadataBackend, MovableBackend, Record};
 
 /// The metadata, the open commit and the copies under way; see the module.
@@ -45,6 +45,14 @@ impl State {
         self.backend.records(pbns, &mut records)?;
         assert_eq!(records.len(), pbns.len(), "each block has a record");
         Ok(records)
+    }
+
+    /// A block with each of these contents, if the index knows one.
+    pub(crate) fn find(&self, contents: &[Fingerprint]) -> Result<Vec<Option<Pbn>>> {
+        let mut found = Vec::with_capacity(contents.len());
+        self.backend.find(contents, &mut found)?;
+        assert_eq!(found.len(), contents.len(), "each content is looked for once");
+        Ok(found)
     }
 
     /// Tells states of the pool apart: every change gives another version.

@@ -174,9 +174,7 @@ impl<'p> Plan<'p> {
         if state.version() == self.version {
             return Ok(None);
         }
-        let mut now = Vec::with_capacity(self.blocks.len());
-        state.backend().find(&self.fingerprints(), &mut now)?;
-        assert_eq!(now.len(), self.blocks.len(), "each content is looked for once");
+        let now = state.find(&self.fingerprints())?;
         let before_and_now = self.blocks.iter().zip(now);
         Ok(Some(
             before_and_now.map(|(block, now)| block.found.is_none() && now.is_some()).collect(),
