@@ -36,6 +36,16 @@ fn set_arenas(arenas: usize) {
 #[cfg(not(target_env = "gnu"))]
 fn set_arenas(_: usize) {}
 
+/// Gives the memory that was freed back to the system, as far as the allocator can.
+///
+/// An arena gives back by itself only what is free at its end: one small allocation there keeps all
+/// the memory before it.
+pub fn give_back_freed() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the function may be called at any time, and changes nothing that is allocated.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
 #[cfg(all(test, target_env = "gnu"))]
 mod tests {
     use super::*;

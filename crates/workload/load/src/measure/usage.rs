@@ -16,10 +16,12 @@ pub struct Usage {
     pub peak_memory_bytes: u64,
 }
 
-/// Resets the kernel's record of peak memory to the memory in use now.
+/// Resets the kernel's record of peak memory to the memory in use now. What an earlier job has freed
+/// is not in use.
 pub(crate) fn forget_peak_memory() {
     /// Value that resets the peak, see proc(5).
     const RESET_PEAK: &str = "5";
+    gemelo_base::memory::give_back_freed();
     // A kernel without this feature keeps the peak of the whole program, as documented at the
     // field.
     let _ = std::fs::write("/proc/self/clear_refs", RESET_PEAK);
