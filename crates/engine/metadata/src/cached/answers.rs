@@ -92,7 +92,7 @@ impl<L: Layout> Index for CachedBackend<L> {
         });
         L::walk(&self.pages, &self.version.counts, Part::Counts, from.group, &mut stored)?;
         for delta in self.frozen().into_iter().chain([&self.active]) {
-            for (pbn, _) in delta.counts.from(first.number()) {
+            for pbn in counted_from(delta, first) {
                 let is_shown =
                     std::ptr::eq(delta, &raw const self.active) || !self.active.counts.has(pbn);
                 if is_shown && self.count(pbn)? > 0 {
@@ -121,7 +121,7 @@ impl<L: Layout> Index for CachedBackend<L> {
 
 /// The PBNs from this one on whose counts a delta has, in order.
 fn counted_from(delta: &Delta, first: Pbn) -> impl Iterator<Item = u64> {
-    delta.counts.from(first.number()).map(|(pbn, _)| pbn)
+    delta.counts.pbns().into_iter().skip_while(move |pbn| *pbn < first.number())
 }
 
 /// The bits of the counts of the next PBNs that are in a group. Those of groups before it are

@@ -1,38 +1,37 @@
 //! Values by PBN whose keys take 4 bytes, however large the data store is.
 
-use std::collections::BTreeMap;
+use super::parted::PartedTable;
+use gemelo_base::random::mix64;
 
-/// Values by PBN, in the order of the PBNs: a map for each 2^32 of them.
+/// Values by PBN: a table for each 2^32 of them.
 pub(super) struct ByPbn<V> {
-    parts: Vec<BTreeMap<u32, V>>,
+    tables: Vec<PartedTable<(u32, V)>>,
 }
 
 impl<V> Default for ByPbn<V> {
     fn default() -> Self {
-        Self { parts: Vec::new() }
+        Self { tables: Vec::new() }
     }
 }
 
-/// The number of a PBN's part, and its key there.
+/// The number of a PBN's table, and its key there.
 const fn split(pbn: u64) -> (usize, u32) {
     ((pbn >> u32::BITS) as usize, pbn as u32)
 }
 
-const fn join(part: usize, key: u32) -> u64 {
-    (part as u64) << u32::BITS | key as u64
+const fn join(table: usize, key: u32) -> u64 {
+    (table as u64) << u32::BITS | key as u64
+}
+
+const fn hash(key: u32) -> u64 {
+    mix64(key as u64)
 }
 
 impl<V> ByPbn<V> {
-    fn part_mut(&mut self, part: usize) -> &mut BTreeMap<u32, V> {
-        if part >= self.parts.len() {
-            self.parts.resize_with(part + 1, BTreeMap::new);
-        }
-        &mut self.parts[part]
-    }
-
     pub(super) fn get(&self, pbn: u64) -> Option<&V> {
-        let (part, key) = split(pbn);
-        self.parts.get(part)?.get(&key)
+        let (table, key) = split(pbn);
+        let found = self.tables.get(table)?.find(hash(key), |(of, _)| *of == key);
+        found.map(|(_, value)| value)
     }
 
     pub(super) fn has(&self, pbn: u64) -> bool {
@@ -40,34 +39,41 @@ impl<V> ByPbn<V> {
     }
 
     pub(super) fn insert(&mut self, pbn: u64, value: V) {
-        let (part, key) = split(pbn);
-        self.part_mut(part).insert(key, value);
+        let (table, key) = split(pbn);
+        if table >= self.tables.len() {
+            self.tables.resize_with(table + 1, PartedTable::default);
+        }
+        let table = &mut self.tables[table];
+        match table.find_mut(hash(key), |(of, _)| *of == key) {
+            Some((_, known)) => *known = value,
+            None => table.add(hash(key), (key, value), |(of, _)| hash(*of)),
+        }
     }
 
     pub(super) fn remove(&mut self, pbn: u64) {
-        let (part, key) = split(pbn);
-        self.parts.get_mut(part).map(|part| part.remove(&key));
+        let (table, key) = split(pbn);
+        if let Some(table) = self.tables.get_mut(table) {
+            table.remove(hash(key), |(of, _)| *of == key);
+        }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.parts.iter().map(BTreeMap::len).sum()
+        self.tables.iter().map(PartedTable::len).sum()
     }
 
+    /// All values, in any order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &V)> {
-        self.from(0)
-    }
-
-    /// The values of the PBNs from this one on.
-    pub(super) fn from(&self, first: u64) -> impl Iterator<Item = (u64, &V)> {
-        let (first_part, first_key) = split(first);
-        self.parts.iter().enumerate().skip(first_part).flat_map(move |(part, values)| {
-            let first_key = if part == first_part { first_key } else { 0 };
-            values.range(first_key..).map(move |(key, value)| (join(part, *key), value))
+        let tables = self.tables.iter().enumerate();
+        tables.flat_map(|(number, table)| {
+            table.iter().map(move |(key, value)| (join(number, *key), value))
         })
     }
 
-    pub(super) fn pbns(&self) -> impl Iterator<Item = u64> {
-        self.iter().map(|(pbn, _)| pbn)
+    /// The PBNs in order.
+    pub(super) fn pbns(&self) -> Vec<u64> {
+        let mut pbns: Vec<u64> = self.iter().map(|(pbn, _)| pbn).collect();
+        pbns.sort_unstable();
+        pbns
     }
 }
 
@@ -75,6 +81,7 @@ impl<V> ByPbn<V> {
 mod tests {
     use super::*;
     use gemelo_base::random::Random;
+    use std::collections::BTreeMap;
 
     #[test]
     fn it_has_what_a_map_has_also_beyond_32_bits() {
@@ -95,8 +102,7 @@ mod tests {
             assert_eq!(by_pbn.get(pbn), map.get(&pbn));
         }
         assert_eq!(by_pbn.len(), map.len());
-        for first in [0, 100, 0xffff_ffff, 1 << 32, (1 << 32) + 100, 5 << 32] {
-            assert!(by_pbn.from(first).eq(map.range(first..).map(|(pbn, value)| (*pbn, value))));
-        }
+        assert!(by_pbn.pbns().into_iter().eq(map.keys().copied()));
+        assert!(by_pbn.iter().all(|(pbn, value)| map.get(&pbn) == Some(value)));
     }
 }

@@ -70,7 +70,7 @@ impl<L: Layout> CachedBackend<L> {
     fn is_about_to_change(&self, pbn: u64, fingerprint: Fingerprint) -> bool {
         let Some(frozen) = self.frozen() else { return false };
         let is_freed = frozen.counts.get(pbn).is_some_and(|count| *count == 0);
-        let identity = frozen.identities.get(pbn);
+        let identity = frozen.identity(pbn);
         is_freed || identity.is_some_and(|identity| identity.fingerprint() != fingerprint)
     }
 }

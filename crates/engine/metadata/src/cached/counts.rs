@@ -82,9 +82,11 @@ impl CountEdits {
         delta: &Delta,
     ) -> Result<Self> {
         let mut stored = Cursor::<L>::new(pages, before.counts, Part::Counts);
-        let mut groups: Vec<u64> = delta.counts.pbns().map(|pbn| CountAt::of(pbn).group).collect();
+        let pbns = delta.counts.pbns();
+        let mut groups: Vec<u64> = pbns.iter().map(|pbn| CountAt::of(*pbn).group).collect();
         groups.dedup();
-        let mut counts = delta.counts.iter().peekable();
+        let counts = pbns.into_iter().filter_map(|pbn| Some((pbn, *delta.counts.get(pbn)?)));
+        let mut counts = counts.peekable();
         let mut edits = Self::default();
         for some in groups.chunks(GROUPS_AT_ONCE) {
             for (group, before) in some.iter().zip(stored.get_all(some)) {
@@ -94,9 +96,9 @@ impl CountEdits {
                     counts.next_if(|(pbn, _)| CountAt::of(*pbn).group == *group)
                 {
                     let at = CountAt::of(pbn);
-                    after = at.set(after, *count);
-                    if *count >= MANY {
-                        edits.many.push((pbn, u128::from(*count)));
+                    after = at.set(after, count);
+                    if count >= MANY {
+                        edits.many.push((pbn, u128::from(count)));
                     } else if at.get(before) == MANY {
                         edits.many.push((pbn, 0));
                     }

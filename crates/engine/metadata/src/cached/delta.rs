@@ -2,82 +2,122 @@
 
 use super::by_pbn::ByPbn;
 use super::count_pages::CountPages;
+use super::parted::PartedTable;
+use gemelo_base::random::mix64;
 use gemelo_format::{Fingerprint, Identity};
-use hashbrown::HashTable;
 
-/// Memory of an entry with its share of the tree's nodes, which are two thirds full. Measured.
-const COUNT_BYTES: usize = 16;
-const IDENTITY_BYTES: usize = 40;
+/// Memory of an entry in a hash table that is filled to 0.6, its mean from one growth to the next.
+const COUNT_BYTES: usize = 15;
+const IDENTITY_BYTES: usize = 35;
+const INDEX_BYTES: usize = 17;
 
 /// New values by key. A key without an entry here has the value of the older layer: the frozen
 /// delta, or else the pages.
 #[derive(Default)]
 pub(super) struct Delta {
     pub(super) counts: ByPbn<u32>,
-    pub(super) identities: ByPbn<Identity>,
+    /// Identities as their bytes, which need no alignment.
+    identities: ByPbn<[u8; 16]>,
     /// PBNs by fingerprint. All of them are referenced and have their identity in `identities`.
-    index: HashTable<ShortPbn>,
+    index: PartedTable<IndexEntry>,
     /// The pages of counts that the changes needed, whether they were on disk or not.
     pub(super) read_counts: CountPages,
 }
 
-/// A PBN in 5 bytes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct ShortPbn([u8; 5]);
+/// A PBN and a part of its fingerprint, in 9 bytes.
+#[derive(Clone, Copy)]
+struct IndexEntry {
+    pbn: [u8; 5],
+    tag: [u8; 4],
+}
 
-impl ShortPbn {
-    const fn of(pbn: u64) -> Self {
+impl IndexEntry {
+    const fn of(pbn: u64, tag: u32) -> Self {
         let [b0, b1, b2, b3, b4, ..] = pbn.to_le_bytes();
-        Self([b0, b1, b2, b3, b4])
+        Self { pbn: [b0, b1, b2, b3, b4], tag: tag.to_le_bytes() }
     }
 
-    const fn number(self) -> u64 {
-        let Self([b0, b1, b2, b3, b4]) = self;
+    const fn pbn(self) -> u64 {
+        let [b0, b1, b2, b3, b4] = self.pbn;
         u64::from_le_bytes([b0, b1, b2, b3, b4, 0, 0, 0])
+    }
+
+    const fn tag(self) -> u32 {
+        u32::from_le_bytes(self.tag)
+    }
+
+    const fn hash(&self) -> u64 {
+        hash(self.tag())
     }
 }
 
-fn fingerprint_of(identities: &ByPbn<Identity>, pbn: u64) -> Fingerprint {
-    identities.get(pbn).copied().unwrap_or(Identity::NONE).fingerprint()
+const fn tag(fingerprint: Fingerprint) -> u32 {
+    fingerprint.low() as u32
+}
+
+const fn hash(tag: u32) -> u64 {
+    mix64(tag as u64)
+}
+
+fn identity_of(identities: &ByPbn<[u8; 16]>, pbn: u64) -> Option<Identity> {
+    identities.get(pbn).map(|bytes| Identity::from_bytes(*bytes))
+}
+
+fn fingerprint_of(identities: &ByPbn<[u8; 16]>, pbn: u64) -> Fingerprint {
+    identity_of(identities, pbn).unwrap_or(Identity::NONE).fingerprint()
 }
 
 impl Delta {
+    /// The new identity of a PBN.
+    pub(super) fn identity(&self, pbn: u64) -> Option<Identity> {
+        identity_of(&self.identities, pbn)
+    }
+
+    /// Returns whether a PBN has a new identity.
+    pub(super) fn has_identity(&self, pbn: u64) -> bool {
+        self.identities.has(pbn)
+    }
+
+    /// The PBNs with new identities, in order.
+    pub(super) fn identified_pbns(&self) -> Vec<u64> {
+        self.identities.pbns()
+    }
+
     /// Returns a PBN that has this content, if it was stored since the delta began.
     pub(super) fn find(&self, wanted: Fingerprint) -> Option<u64> {
-        let has = |pbn: &ShortPbn| fingerprint_of(&self.identities, pbn.number()) == wanted;
-        self.index.find(wanted.low(), has).map(|pbn| pbn.number())
+        let (identities, tag) = (&self.identities, tag(wanted));
+        let has = |entry: &IndexEntry| {
+            entry.tag() == tag && fingerprint_of(identities, entry.pbn()) == wanted
+        };
+        self.index.find(hash(tag), has).map(|entry| entry.pbn())
     }
 
     /// Sets the identity of a PBN, and makes its fingerprint lead to it.
     pub(super) fn set_identity(&mut self, pbn: u64, identity: Identity) {
         self.forget_identity(pbn);
-        self.identities.insert(pbn, identity);
+        self.identities.insert(pbn, identity.to_bytes());
         let fingerprint = identity.fingerprint();
         if fingerprint.is_none() {
             return;
         }
-        let identities = &self.identities;
-        let of = |other: &ShortPbn| fingerprint_of(identities, other.number());
-        let has = |other: &ShortPbn| of(other) == fingerprint;
-        let hash = |other: &ShortPbn| of(other).low();
-        let entry = self.index.entry(fingerprint.low(), has, hash);
-        // The index leads to a suspect block only while no other block has the content.
-        let pbn = ShortPbn::of(pbn);
-        let is_better = |other: &mut ShortPbn| {
-            if !identity.is_suspect() {
-                *other = pbn;
-            }
+        let (identities, tag) = (&self.identities, tag(fingerprint));
+        let has = |entry: &IndexEntry| {
+            entry.tag() == tag && fingerprint_of(identities, entry.pbn()) == fingerprint
         };
-        entry.and_modify(is_better).or_insert(pbn);
+        let new = IndexEntry::of(pbn, tag);
+        match self.index.find_mut(hash(tag), has) {
+            // The index leads to a suspect block only while no other block has the content.
+            Some(_) if identity.is_suspect() => {}
+            Some(known) => *known = new,
+            None => self.index.add(hash(tag), new, IndexEntry::hash),
+        }
     }
 
     /// Removes the identity of a PBN that has lost its last reference.
     pub(super) fn forget_identity(&mut self, pbn: u64) {
-        if let Some(identity) = self.identities.get(pbn) {
-            let hash = identity.fingerprint().low();
-            if let Ok(entry) = self.index.find_entry(hash, |other| other.number() == pbn) {
-                entry.remove();
-            }
+        if let Some(identity) = self.identity(pbn) {
+            let hash = hash(tag(identity.fingerprint()));
+            self.index.remove(hash, |entry| entry.pbn() == pbn);
             self.identities.remove(pbn);
         }
     }
@@ -94,21 +134,22 @@ impl Delta {
     pub(super) fn bytes(&self) -> u64 {
         let bytes = self.counts.len() * COUNT_BYTES
             + self.identities.len() * IDENTITY_BYTES
-            + self.index.allocation_size()
+            + self.index.len() * INDEX_BYTES
             + self.read_counts.bytes();
         bytes as u64
     }
 
     /// Adds the entries of an older delta where this one has none.
     pub(super) fn put_under(&mut self, older: &Self) {
-        for (pbn, identity) in older.identities.iter() {
+        for (pbn, bytes) in older.identities.iter() {
+            let identity = Identity::from_bytes(*bytes);
             // A block freed since then has a count of 0 here, and must not get back its
             // fingerprint.
             let is_live = self.counts.get(pbn).is_none_or(|count| *count > 0);
             if is_live && !self.identities.has(pbn) {
                 match self.find(identity.fingerprint()) {
-                    Some(_) => self.identities.insert(pbn, *identity),
-                    None => self.set_identity(pbn, *identity),
+                    Some(_) => self.identities.insert(pbn, *bytes),
+                    None => self.set_identity(pbn, identity),
                 }
             }
         }

@@ -85,7 +85,7 @@ impl<L: Layout> CachedBackend<L> {
     /// An intact block that was stored since the last checkpoint began.
     fn recent(&self, wanted: Fingerprint) -> Option<u64> {
         let recent = self.active.find(wanted).filter(|_| !wanted.is_none())?;
-        let identity = self.active.identities.get(recent);
+        let identity = self.active.identity(recent);
         identity.is_some_and(|identity| !identity.is_suspect()).then_some(recent)
     }
 

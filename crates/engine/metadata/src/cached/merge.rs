@@ -122,8 +122,9 @@ fn merge_records<L: Layout>(
     };
     after.counts = merge(&before.counts, Part::Counts, &mut small.into_iter())?;
     after.many = merge(&before.many, Part::Many, &mut many.into_iter())?;
-    let bits = |identity: &Identity| u128::from_le_bytes(identity.to_bytes());
-    let mut identities = delta.identities.iter().map(|(pbn, found)| (pbn, bits(found)));
+    let bits = |identity: Identity| u128::from_le_bytes(identity.to_bytes());
+    let pbns = delta.identified_pbns().into_iter();
+    let mut identities = pbns.filter_map(|pbn| Some((pbn, bits(delta.identity(pbn)?))));
     after.fingerprints = merge(&before.fingerprints, Part::Fingerprints, &mut identities)?;
     Ok(after)
 }
@@ -153,7 +154,7 @@ struct ChangedBlock {
 impl ChangedBlock {
     fn new(pbn: u64, was_live: bool, delta: &Delta) -> Self {
         let is_live = delta.counts.get(pbn).map_or(was_live, |count| *count > 0);
-        let fresh = delta.identities.get(pbn).map(|identity| identity.fingerprint());
+        let fresh = delta.identity(pbn).map(|identity| identity.fingerprint());
         Self { pbn, was_live, is_live, fresh }
     }
 
@@ -192,8 +193,8 @@ fn index_edits<L: Layout>(
     let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
     let mut counts = StoredCounts::<L>::new(pages, before);
     // A block that was identified has a new fingerprint and an unchanged count.
-    let identified = delta.identities.pbns().filter(|pbn| !delta.counts.has(*pbn));
-    let keys: Vec<u64> = delta.counts.pbns().chain(identified).collect();
+    let identified = delta.identified_pbns().into_iter().filter(|pbn| !delta.counts.has(*pbn));
+    let keys: Vec<u64> = delta.counts.pbns().into_iter().chain(identified).collect();
     for some in keys.chunks(PBNS_AT_ONCE) {
         let mut changed = Vec::with_capacity(some.len());
         for (key, was_live) in some.iter().zip(counts.are_live(some)) {

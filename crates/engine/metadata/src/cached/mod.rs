@@ -34,6 +34,7 @@ mod merge_layer;
 mod neighbours;
 mod pages;
 mod parents;
+mod parted;
 mod prove;
 mod records;
 mod salvage;
@@ -349,8 +350,7 @@ impl<L: Layout> CachedBackend<L> {
     fn identities_of(&self, pbns: &[u64]) -> Result<Vec<Identity>> {
         let (active, frozen) = (&self.active, self.frozen());
         let recent = |pbn: u64| {
-            let recent = active.identities.get(pbn);
-            recent.or_else(|| frozen.and_then(|delta| delta.identities.get(pbn))).copied()
+            active.identity(pbn).or_else(|| frozen.and_then(|delta| delta.identity(pbn)))
         };
         stored_or(pbns, recent, |pbns| {
             let stored = self.stored_fingerprints().get_all(pbns).into_iter();
@@ -359,9 +359,9 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn identity(&self, pbn: u64) -> Result<Identity> {
-        let recent = self.active.identities.get(pbn);
-        match recent.or_else(|| self.frozen().and_then(|delta| delta.identities.get(pbn))) {
-            Some(found) => Ok(*found),
+        let recent = self.active.identity(pbn);
+        match recent.or_else(|| self.frozen().and_then(|delta| delta.identity(pbn))) {
+            Some(found) => Ok(found),
             None => {
                 let bits = self.stored_fingerprints().get(pbn)?;
                 Ok(Identity::from_bytes(bits.to_le_bytes()))

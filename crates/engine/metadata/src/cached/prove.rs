@@ -229,7 +229,7 @@ impl<L: Layout> CachedBackend<L> {
             None if [Some(&self.active), self.frozen()]
                 .into_iter()
                 .flatten()
-                .any(|delta| delta.identities.has(pbn)) => {}
+                .any(|delta| delta.has_identity(pbn)) => {}
             None => wrong.push(format!("the index does not have block {pbn}")),
         }
         Ok(())

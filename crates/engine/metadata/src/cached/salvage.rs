@@ -194,7 +194,7 @@ impl<L: Layout> CachedBackend<L> {
         self.count_lbns()?;
         self.count_references()?;
         self.rebuild_index()?;
-        let pbns: Vec<u64> = self.active.identities.pbns().collect();
+        let pbns = self.active.identified_pbns();
         let counts = self.counts_of(&pbns)?;
         let unused = pbns.into_iter().zip(counts).filter(|(_, count)| *count == 0);
         unused.for_each(|(pbn, _)| self.active.forget_identity(pbn));
@@ -262,7 +262,7 @@ impl<L: Layout> CachedBackend<L> {
         let mut visitor = Values(|pbn: u64, bits: u128| stored.push((pbn, bits)));
         L::walk(&pages, &self.version.fingerprints, Part::Fingerprints, 0, &mut visitor)?;
         for (pbn, bits) in stored {
-            if !self.active.identities.has(pbn) {
+            if !self.active.has_identity(pbn) {
                 self.active.set_identity(pbn, Identity::from_bytes(bits.to_le_bytes()));
             }
         }

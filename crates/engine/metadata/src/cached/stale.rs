@@ -38,7 +38,9 @@ impl FreedEntries {
     /// Chooses what reads fewer pages.
     pub(super) fn choose(frozen: &Frozen) -> Self {
         let (mut blocks, mut to_read, mut last) = (0, 0, None);
-        for (pbn, _) in frozen.delta.counts.iter().filter(|(_, count)| **count == 0) {
+        let counts = &frozen.delta.counts;
+        let is_freed = |pbn: &u64| counts.get(*pbn) == Some(&0);
+        for pbn in counts.pbns().into_iter().filter(is_freed) {
             let page = Some(pbn / PAGE_PBNS);
             blocks += 1;
             to_read += u64::from(page != last);
@@ -70,7 +72,7 @@ pub(super) fn sweep<L: Layout>(
         let pbns: Vec<u64> = records.iter().map(|(pbn, _)| *pbn).collect();
         let mut edits = Vec::new();
         for ((pbn, fingerprint), is_live) in records.into_iter().zip(counts.are_live(&pbns)) {
-            if !is_live? && !frozen.delta.identities.has(pbn) {
+            if !is_live? && !frozen.delta.has_identity(pbn) {
                 edits.push(IndexEdit { hash: fingerprint.low(), pbn, comes: false });
             }
         }
@@ -92,7 +94,7 @@ impl<L: Layout> CachedBackend<L> {
         let Some(index) = self.version.index.in_memory() else { return };
         entries.retain(|entry| {
             let mut deltas = self.frozen().into_iter().chain([&self.active]);
-            !deltas.any(|delta| delta.counts.has(entry.pbn) || delta.identities.has(entry.pbn))
+            !deltas.any(|delta| delta.counts.has(entry.pbn) || delta.has_identity(entry.pbn))
         });
         index.edit(&entries);
     }

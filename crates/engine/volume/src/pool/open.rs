@@ -28,8 +28,8 @@ use std::sync::Arc;
 /// LBNs that are looked up at once.
 const LBNS_AT_ONCE: u64 = 4096;
 
-/// The most nanoseconds for which an opening waits for the index; the background completes it.
-const MAX_INDEX_NS: u64 = 1_000_000_000;
+/// An opening that has taken so long does not wait for the index; the background completes it.
+const MAX_INDEX_NS: u64 = 2_000_000_000;
 
 /// The number of the first commit of a pool.
 const FIRST_COMMIT: u64 = 1;
@@ -242,16 +242,18 @@ impl Pool {
     /// # Errors
     /// Fails if the disks hold no pool, or if the pool is too damaged to be served.
     pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
+        let began_ns = clock.now_ns();
         let recovered = recover(&disks, None, &tuning)?;
-        Self::of_recovered(disks, recovered, tuning, clock)
+        Self::of_recovered(disks, recovered, tuning, clock, began_ns)
     }
 
-    /// Returns the pool with the recovered state.
+    /// Returns the pool with the recovered state, whose opening began then.
     pub(crate) fn of_recovered(
         disks: PoolDisks,
         recovered: Recovered,
         tuning: Tuning,
         clock: Arc<dyn Clock>,
+        began_ns: u64,
     ) -> Result<Self> {
         let is_salvaged = recovered.is_salvaged;
         let Recovered {
@@ -319,7 +321,7 @@ impl Pool {
             generation,
         });
         let engine = Arc::new(engine);
-        let workers = if is_read_only { Vec::new() } else { start(&engine)? };
+        let workers = if is_read_only { Vec::new() } else { start(&engine, began_ns)? };
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
         Ok(Self { engine, workers: Mutex::new(workers), damage, disks })
     }
@@ -345,10 +347,10 @@ fn space_of(
 }
 
 /// Begins the work of an engine that may write.
-fn start(engine: &Arc<Engine>) -> Result<Vec<Worker>> {
+fn start(engine: &Arc<Engine>, began_ns: u64) -> Result<Vec<Worker>> {
     // On a file system that is full already, the pool uses the room that it has.
     let _ = engine.reserve_slots();
-    let end_ns = engine.now_ns().saturating_add(MAX_INDEX_NS);
+    let end_ns = began_ns.saturating_add(MAX_INDEX_NS);
     let is_late = || engine.has_background() && engine.now_ns() >= end_ns;
     // A page that cannot be read keeps the pool from taking writes, and nothing else.
     let _ = engine.complete_index(&is_late);

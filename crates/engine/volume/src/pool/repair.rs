@@ -11,7 +11,7 @@ use super::plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPl
 use super::set_apart::set_apart;
 use super::{Pool, Tuning};
 use crate::error::{Result, VolumeError};
-use gemelo_base::{Monitor, StopFlag, SystemClock};
+use gemelo_base::{Clock as _, Monitor, StopFlag, SystemClock};
 use gemelo_format::{
     DiskRole, Fingerprint, Lbn, MapEntry, Pbn, Superblock, VolumeId, VolumeRecord,
 };
@@ -68,7 +68,9 @@ pub fn repair_within(
         false => Vec::new(),
     };
     rewrite_headers(disks)?;
-    let pool = Pool::of_recovered(disks.clone(), recovered, tuning, Arc::new(SystemClock::new()))?;
+    let clock = Arc::new(SystemClock::new());
+    let began_ns = clock.now_ns();
+    let pool = Pool::of_recovered(disks.clone(), recovered, tuning, clock, began_ns)?;
     // The journal has them until the repaired metadata are durable, which refer to their new
     // places.
     let mut unhealed = pool.store_displaced(&displaced)?;
