@@ -27,11 +27,12 @@ impl Worker {
         Ok(Self { signal, thread: Some(thread) })
     }
 
-    /// Starts the threads of a pool: maintenance, clearing, the index, the finder and the arranger,
+    /// Starts the threads of a pool: maintenance, commits, clearing, the index, the finder and the arranger,
     /// and the cleaner of one that compresses.
     pub(crate) fn start_all(engine: &Arc<Engine>) -> std::io::Result<Vec<Self>> {
         let mut all = vec![
             Self::start(Arc::clone(engine), "gemelo-maintain", super::maintenance::work)?,
+            Self::start(Arc::clone(engine), "gemelo-commit", super::maintenance::commit)?,
             Self::start(Arc::clone(engine), "gemelo-clear", super::maintenance::clear)?,
             Self::start(Arc::clone(engine), "gemelo-index", super::maintenance::catch_up)?,
             Self::start(Arc::clone(engine), "gemelo-finder", super::finder::work)?,

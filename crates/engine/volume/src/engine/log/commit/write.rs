@@ -22,6 +22,8 @@ const WAITING_BOUNDS: u64 = 2;
 /// The background makes an open commit durable at this part of the bound, so that writers do not
 /// wait for syncs.
 const BOUND_PER_BACKGROUND: u64 = 4;
+/// The same after a rest. A flush makes the rest of the open commit durable, so it takes less.
+const BOUND_PER_RESTED: u64 = 64;
 
 impl Log {
     /// Makes durable all that was acknowledged so far.
@@ -192,9 +194,10 @@ impl Log {
         part.clamp(MIN_BOUND_BYTES, MAX_BOUND_BYTES)
     }
 
-    /// Returns whether the background should make the open commit durable.
-    pub(crate) fn is_commit_long(&self) -> bool {
-        self.open_bytes.load(Ordering::Relaxed) >= self.bound_bytes() / BOUND_PER_BACKGROUND
+    /// Returns whether the background should make the open commit durable, after a rest or without.
+    pub(crate) fn is_commit_long(&self, is_rested: bool) -> bool {
+        let part = if is_rested { BOUND_PER_RESTED } else { BOUND_PER_BACKGROUND };
+        self.open_bytes.load(Ordering::Relaxed) >= self.bound_bytes() / part
     }
 
     /// Returns whether the background should write a checkpoint.
