@@ -165,9 +165,13 @@ impl Layer {
 
     /// Returns whether this layer gives the map another node here than the map below has.
     pub(super) fn touches(&self, at: Position) -> bool {
+        self.has_words(at) || self.touches_whole(at)
+    }
+
+    /// The same, whatever words the layer has below the node.
+    pub(super) fn touches_whole(&self, at: Position) -> bool {
         let leaves = at.leaves();
-        self.has_words(at)
-            || self.marks.get(&at) == Some(&Mark::Copied)
+        self.marks.get(&at) == Some(&Mark::Copied)
             || self.cuts.next(leaves.start).is_some_and(|leaf| leaf < leaves.end)
     }
 

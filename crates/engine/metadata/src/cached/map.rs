@@ -7,7 +7,7 @@ use super::layout::{self, Cursor, Layout};
 use super::pages::Pages;
 use crate::error::Result;
 use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, NodeRef, Part, Slot, Tree, WordForm};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -36,6 +36,27 @@ pub(super) struct MapNode {
     pub(super) key: NodeKey,
     /// The page below the layers, unless a layer has cut it.
     page: Option<NodeRef>,
+}
+
+impl MapNode {
+    /// The node of a page that no layer changes.
+    const fn stored(at: Position, page: NodeRef) -> Self {
+        Self { at, key: NodeKey::Page(page.slot), page: Some(page) }
+    }
+}
+
+/// Some of the children of a node, by their numbers.
+#[derive(Default)]
+struct ChildSet([u64; FANOUT.div_ceil(u64::BITS as u64) as usize]);
+
+impl ChildSet {
+    const fn add(&mut self, number: u64) {
+        self.0[(number / u64::BITS as u64) as usize] |= 1 << (number % u64::BITS as u64);
+    }
+
+    const fn has(&self, number: u64) -> bool {
+        self.0[(number / u64::BITS as u64) as usize] & 1 << (number % u64::BITS as u64) != 0
+    }
 }
 
 impl MapState {
@@ -113,7 +134,7 @@ impl<'m> MapView<'m> {
                 return Some(MapNode { at, key, page: page.filter(|_| !is_cut) });
             }
         }
-        page.map(|page| MapNode { at, key: NodeKey::Page(page.slot), page: Some(page) })
+        page.map(|page| MapNode::stored(at, page))
     }
 
     pub(super) fn root(self) -> Option<MapNode> {
@@ -153,26 +174,41 @@ impl<'m> MapView<'m> {
         let number = |lbn: u64| node.at.towards(lbn / LEAF_LBNS).number % FANOUT;
         let within = number(lbns.start)..=number(lbns.end - 1);
         let page = node.page.map(|page| self.pages.read(page, Width::Wide)).transpose()?;
-        let mut numbers = BTreeSet::new();
-        match &page {
-            Some(page) => {
-                numbers.extend(within.filter(|at| array::child(page, *at).is_some()));
-            }
-            None if self.is_above_base(node.at) && *within.start() == 0 => drop(numbers.insert(0)),
-            None => {}
-        }
+        let mut touched = ChildSet::default();
         for (layer, _) in self.layers() {
-            add_touched(layer, node.at, lbns.clone(), &mut numbers);
+            add_touched(layer, node.at, lbns.clone(), &mut touched);
         }
-        let mut children = Vec::with_capacity(numbers.len());
-        for number in numbers {
-            let below = match &page {
-                Some(page) => array::child(page, number),
-                None => self.page_of_child(node, number)?,
-            };
-            children.extend(self.node(node.at.child(number), below));
+        if page.is_none() && self.is_above_base(node.at) && *within.start() == 0 {
+            touched.add(0);
+        }
+        let mut children = Vec::with_capacity(within.clone().count());
+        for number in within {
+            let stored = page.as_deref().and_then(|page| array::child(page, number));
+            let at = node.at.child(number);
+            // The layers may have words of a child that were not asked for.
+            let is_whole = lbns.start <= at.lbns().start && at.lbns().end <= lbns.end;
+            match stored {
+                None if !touched.has(number) => {}
+                Some(stored)
+                    if is_whole && !touched.has(number) && self.has_no_whole_change(at) =>
+                {
+                    children.push(MapNode::stored(at, stored));
+                }
+                _ => {
+                    let below = match page {
+                        Some(_) => stored,
+                        None => self.page_of_child(node, number)?,
+                    };
+                    children.extend(self.node(at, below));
+                }
+            }
         }
         Ok(children)
+    }
+
+    /// Returns whether no layer copies or cuts this node.
+    fn has_no_whole_change(self, at: Position) -> bool {
+        !self.map.layers().any(|layer| layer.touches_whole(at))
     }
 
     /// Reads the pages of nodes in one list.
@@ -215,11 +251,11 @@ impl<'m> MapView<'m> {
 }
 
 /// Adds the numbers of the children of a node that have words in a layer for some of these LBNs.
-fn add_touched(layer: &Layer, at: Position, lbns: Range<u64>, numbers: &mut BTreeSet<u64>) {
+fn add_touched(layer: &Layer, at: Position, lbns: Range<u64>, touched: &mut ChildSet) {
     let mut next = lbns.start;
     while let Some((lbn, _)) = layer.words.range(next..lbns.end.max(next)).next() {
         let child = at.towards(lbn / LEAF_LBNS);
-        numbers.insert(child.number % FANOUT);
+        touched.add(child.number % FANOUT);
         next = child.lbns().end;
     }
 }

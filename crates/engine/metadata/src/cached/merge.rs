@@ -154,7 +154,7 @@ struct ChangedBlock {
 impl ChangedBlock {
     fn new(pbn: u64, was_live: bool, delta: &Delta) -> Self {
         let is_live = delta.counts.get(pbn).map_or(was_live, |count| *count > 0);
-        let fresh = delta.identity(pbn).map(|identity| identity.fingerprint());
+        let fresh = delta.identity(pbn).map(Identity::fingerprint);
         Self { pbn, was_live, is_live, fresh }
     }
 

@@ -3,10 +3,10 @@
 
 use super::layer::{LayerId, Position};
 use super::map::NodeKey;
+use super::parted::PartedTable;
+use gemelo_base::random::mix64;
 use gemelo_format::Slot;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
 
 /// The pages that a checkpoint has made of each layer.
 pub(super) type Made = HashMap<LayerId, HashMap<Position, Slot>>;
@@ -14,24 +14,64 @@ pub(super) type Made = HashMap<LayerId, HashMap<Position, Slot>>;
 /// The numbers of parents beyond the first one.
 #[derive(Default)]
 pub(super) struct Parents {
-    pages: HashMap<Slot, u32>,
-    layers: HashMap<(LayerId, Position), u32>,
+    pages: Counts<Slot>,
+    layers: Counts<(LayerId, Position)>,
 }
 
-fn take<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
-    let Entry::Occupied(mut entry) = counts.entry(key) else { return false };
-    if *entry.get() == 1 {
-        entry.remove();
-    } else {
-        *entry.get_mut() -= 1;
+/// The name of a node.
+trait Name: Copy + Eq {
+    fn hash(&self) -> u64;
+}
+
+impl Name for Slot {
+    fn hash(&self) -> u64 {
+        mix64(u64::from(self.number()))
     }
-    true
+}
+
+impl Name for (LayerId, Position) {
+    fn hash(&self) -> u64 {
+        let (LayerId(layer), Position { level, number }) = *self;
+        mix64(mix64(layer << u8::BITS | u64::from(level)) ^ number)
+    }
+}
+
+/// Numbers that are not 0, by the names of nodes.
+struct Counts<N>(PartedTable<(N, u32)>);
+
+impl<N> Default for Counts<N> {
+    fn default() -> Self {
+        Self(PartedTable::default())
+    }
+}
+
+impl<N: Name> Counts<N> {
+    fn get(&self, name: N) -> u32 {
+        self.0.find(name.hash(), |(of, _)| *of == name).map_or(0, |(_, count)| *count)
+    }
+
+    fn add(&mut self, name: N, more: u32) {
+        match self.0.find_mut(name.hash(), |(of, _)| *of == name) {
+            Some((_, count)) => *count += more,
+            None => self.0.add(name.hash(), (name, more), |(of, _)| of.hash()),
+        }
+    }
+
+    /// Takes one away, if there is one.
+    fn take(&mut self, name: N) -> bool {
+        match self.0.find_mut(name.hash(), |(of, _)| *of == name) {
+            None => return false,
+            Some((_, 1)) => self.0.remove(name.hash(), |(of, _)| *of == name),
+            Some((_, count)) => *count -= 1,
+        }
+        true
+    }
 }
 
 impl Parents {
     /// Returns whether no node has several parents.
-    pub(super) fn is_empty(&self) -> bool {
-        self.pages.is_empty() && self.layers.is_empty()
+    pub(super) const fn is_empty(&self) -> bool {
+        self.pages.0.len() == 0 && self.layers.0.len() == 0
     }
 
     pub(super) fn is_shared(&self, node: NodeKey) -> bool {
@@ -40,26 +80,25 @@ impl Parents {
 
     /// The number of parents beyond the first one.
     pub(super) fn beyond_one(&self, node: NodeKey) -> u32 {
-        let count = match node {
-            NodeKey::Page(slot) => self.pages.get(&slot),
-            NodeKey::Layer(id, at) => self.layers.get(&(id, at)),
-        };
-        count.copied().unwrap_or(0)
+        match node {
+            NodeKey::Page(slot) => self.pages.get(slot),
+            NodeKey::Layer(id, at) => self.layers.get((id, at)),
+        }
     }
 
     /// Adds a parent.
     pub(super) fn add(&mut self, node: NodeKey) {
         match node {
-            NodeKey::Page(slot) => *self.pages.entry(slot).or_default() += 1,
-            NodeKey::Layer(id, at) => *self.layers.entry((id, at)).or_default() += 1,
+            NodeKey::Page(slot) => self.pages.add(slot, 1),
+            NodeKey::Layer(id, at) => self.layers.add((id, at), 1),
         }
     }
 
     /// Takes a parent away, if it is not the last.
     pub(super) fn take(&mut self, node: NodeKey) -> bool {
         match node {
-            NodeKey::Page(slot) => take(&mut self.pages, slot),
-            NodeKey::Layer(id, at) => take(&mut self.layers, (id, at)),
+            NodeKey::Page(slot) => self.pages.take(slot),
+            NodeKey::Layer(id, at) => self.layers.take((id, at)),
         }
     }
 
@@ -67,18 +106,18 @@ impl Parents {
     /// has no page.
     pub(super) fn name_pages(&mut self, made: &Made) {
         let pages = &mut self.pages;
-        self.layers.retain(|(id, at), count| {
+        self.layers.0.retain(|((id, at), count)| {
             let Some(nodes) = made.get(id) else { return true };
             if let Some(slot) = nodes.get(at) {
-                assert!(pages.insert(*slot, *count).is_none(), "a new page has no parents yet");
+                assert!(pages.get(*slot) == 0, "a new page has no parents yet");
+                pages.add(*slot, *count);
             }
             false
         });
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        let page = size_of::<(Slot, u32)>() + 1;
-        let layer = size_of::<((LayerId, Position), u32)>() + 1;
-        (self.pages.capacity() * page + self.layers.capacity() * layer) as u64
+        let bytes = self.pages.0.allocated_bytes() + self.layers.0.allocated_bytes();
+        bytes as u64
     }
 }

@@ -47,6 +47,17 @@ impl<T> PartedTable<T> {
         }
     }
 
+    /// Keeps the entries that are to stay.
+    pub(super) fn retain(&mut self, mut stays: impl FnMut(&T) -> bool) {
+        self.parts.iter_mut().for_each(|part| part.retain(|entry| stays(entry)));
+        self.entries = self.parts.iter().map(HashTable::len).sum();
+    }
+
+    /// Bytes of memory of the parts.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.parts.iter().map(HashTable::allocation_size).sum()
+    }
+
     pub(super) const fn len(&self) -> usize {
         self.entries
     }
@@ -86,5 +97,7 @@ mod tests {
         assert_eq!(table.len() as u64, ENTRIES / 2);
         assert!((0..ENTRIES).all(|number| find(&table, number).is_some() == (number % 2 == 1)));
         assert_eq!(table.iter().sum::<u64>(), (0..ENTRIES).filter(|number| number % 2 == 1).sum());
+        table.retain(|number| *number < 10);
+        assert_eq!((table.len(), find(&table, 9), find(&table, 11)), (5, Some(9), None));
     }
 }
