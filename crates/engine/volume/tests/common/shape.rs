@@ -46,3 +46,11 @@ pub fn used_pages(metadata: &[u8]) -> Vec<usize> {
     let pages = metadata.chunks(PAGE_BYTES).enumerate();
     pages.filter(|(_, page)| page.iter().any(|byte| *byte != 0)).map(|(number, _)| number).collect()
 }
+
+/// The places of the slots that a checkpoint takes first.
+pub fn first_slots_of(simulation: &Simulation) -> Range<u64> {
+    let [_, metadata] = simulation.images();
+    let regions = superblock_of(&metadata).regions();
+    let [first, last] = [1, 100].map(|number| regions.slot(Slot::new(number).unwrap())[0]);
+    first..last
+}

@@ -1,11 +1,15 @@
 //! The background of an open pool, on a clock that moves by hand: commits, checkpoints, and giving
 //! the space of freed blocks back.
 
-use crate::common::simulated::Simulation;
-use crate::common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
+use crate::common::hold::Call;
+use crate::common::shape::first_slots_of;
+use crate::common::simulated::{METADATA, Simulation};
+use crate::common::{
+    BLOCK, content, flush, open, options, options_with, read, trim, tuning, write,
+};
 use gemelo_base::ManualClock;
-use gemelo_format::DedupMode;
-use gemelo_volume::{Pool, PoolActivity, Tuning, Volume};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_volume::{Pool, PoolActivity, PoolOptions, Tuning, Volume};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +27,12 @@ struct World {
 
 impl World {
     fn new(tuning: Tuning) -> Self {
+        Self::with(&options(2 * BLOCKS), tuning)
+    }
+
+    fn with(options: &PoolOptions, tuning: Tuning) -> Self {
         let (simulation, clock) = (Simulation::new(1), Arc::new(ManualClock::new()));
-        Pool::format(&simulation.disks(), &options(2 * BLOCKS)).unwrap();
+        Pool::format(&simulation.disks(), options).unwrap();
         let tuning = Tuning { background: true, ..tuning };
         let pool = Pool::open_disks(simulation.disks(), tuning, clock.clone()).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Off).unwrap();
@@ -91,6 +99,30 @@ fn a_checkpoint_is_written_when_half_of_the_journal_is_used() {
     world.write(3, 4);
     flush(&world.volume).unwrap();
     world.settles(|activity| activity.checkpoints, 1);
+}
+
+/// The thread of checkpoints is held at a page that it writes. The memory of the backend is half
+/// full then, and is not full at the end.
+#[test]
+fn what_gathers_becomes_durable_while_a_checkpoint_is_written() {
+    const CHANGES: u64 = 1500;
+    let options = options_with(BackendKind::Compact, 20 * CHANGES);
+    let options = PoolOptions { journal_bytes: Some(4 << 20), ..options };
+    let commit_interval = Duration::from_secs(3600);
+    let world = World::with(&options, Tuning { cache_bytes: 512 << 10, commit_interval, ..tuning() });
+    let hold = world.simulation.hold_at(METADATA, Call::Write, first_slots_of(&world.simulation));
+    let overwrite = |from: u64| {
+        (from..from + CHANGES).for_each(|number| world.write(number % BLOCKS, number));
+    };
+    (0..2).for_each(|round| overwrite(round * CHANGES));
+    hold.wait();
+    world.settles(|activity| activity.checkpoints, 0);
+    let before = world.activity().commits;
+    overwrite(2 * CHANGES);
+    assert!(world.reaches(|activity| activity.commits.min(before + 1), before + 1));
+    assert_eq!(world.activity().checkpoints, 0, "it is being written");
+    hold.release();
+    world.reaches(|activity| activity.checkpoints.min(1), 1);
 }
 
 #[test]

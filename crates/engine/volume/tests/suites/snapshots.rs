@@ -2,18 +2,17 @@
 //! and not for the pages of a checkpoint in a sync.
 
 use crate::common::hold::Call;
-use crate::common::shape::superblock_of;
+use crate::common::shape::first_slots_of;
 use crate::common::simulated::{METADATA, Simulation};
 use crate::common::{BLOCK, content, open, options_with, read, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_disk::testing::{DiskLayer, MemoryDisk};
 use gemelo_disk::{Disk, DiskWrite};
-use gemelo_format::{BackendKind, DedupMode, Slot};
+use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -50,14 +49,6 @@ fn wait_for_standstill(count: &AtomicU64) -> u64 {
     last
 }
 
-/// The places of the slots that a checkpoint takes first.
-fn first_slots(simulation: &Simulation) -> Range<u64> {
-    let [_, metadata] = simulation.images();
-    let regions = superblock_of(&metadata).regions();
-    let [first, last] = [1, 100].map(|number| regions.slot(Slot::new(number).unwrap())[0]);
-    first..last
-}
-
 /// The checkpoint is held at a page that it writes. A writer goes on until the backend's memory is
 /// full, and waits.
 #[test]
@@ -74,7 +65,7 @@ fn a_snapshot_waits_neither_for_a_checkpoint_nor_for_writers_that_do() {
         write(&volume, 0, &content(1, BLOCK)).unwrap();
         let (written, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let copied = std::thread::scope(|scope| {
-            let hold = simulation.hold_at(METADATA, Call::Write, first_slots(&simulation));
+            let hold = simulation.hold_at(METADATA, Call::Write, first_slots_of(&simulation));
             let checkpoint = scope.spawn(|| pool.checkpoint());
             hold.wait();
             scope.spawn(|| overwrite(&volume, &written, &is_over));
