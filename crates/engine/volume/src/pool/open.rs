@@ -335,9 +335,7 @@ fn space_of(
 ) -> Result<ContentSpace> {
     let mut space = ContentSpace::new(superblock.store, backend.totals().data_blocks);
     superblock.header_copy.into_iter().for_each(|block| space.claim_block(block));
-    match backend.visit_used(Pbn::FIRST, &mut |pbn| {
-        space.claim(pbn);
-    }) {
+    match space.claim_visited(|claim| backend.visit_used(Pbn::FIRST, claim)) {
         // No block can be written while it is unknown which blocks are free.
         Err(MetadataError::Damaged { what }) => damage.lost.push(what),
         other => other?,

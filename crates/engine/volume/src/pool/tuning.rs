@@ -60,8 +60,8 @@ pub struct Tuning {
 /// Bytes of the cache of contents, unless they are set.
 const CONTENT_CACHE_BYTES: u64 = 256 << 20;
 
-/// Five seconds of a disk that reads 20,000 pages a second at random.
-const MAX_REPLAY_READS: u64 = 100_000;
+/// Four seconds of a disk that reads 20,000 pages a second at random.
+const MAX_REPLAY_READS: u64 = 80_000;
 
 impl Default for Tuning {
     fn default() -> Self {

@@ -118,6 +118,19 @@ impl ContentSpace {
         was_free
     }
 
+    /// Marks PBNs as used that come in order.
+    pub(crate) fn claim_visited<E>(
+        &mut self,
+        visit: impl FnOnce(&mut dyn FnMut(Pbn)) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.slots.is_none() {
+            return self.blocks.claim_visited(visit);
+        }
+        visit(&mut |pbn| {
+            self.claim(pbn);
+        })
+    }
+
     /// Marks a block as used that has no content.
     pub(crate) fn claim_block(&mut self, number: Pbn) {
         self.blocks.claim(number);

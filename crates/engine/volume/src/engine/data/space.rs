@@ -144,6 +144,24 @@ impl Space {
         self.change(word, |used| used | bit) & bit == 0
     }
 
+    /// Marks PBNs as used that come in order, those of a word at once.
+    pub(crate) fn claim_visited<E>(
+        &mut self,
+        visit: impl FnOnce(&mut dyn FnMut(Pbn)) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut word, mut bits) = (0, 0);
+        let visited = visit(&mut |pbn| {
+            let (of, bit) = place(pbn.number());
+            if of != word {
+                self.change(word, |used| used | bits);
+                (word, bits) = (of, 0);
+            }
+            bits |= bit;
+        });
+        self.change(word, |used| used | bits);
+        visited
+    }
+
     /// Returns whether a PBN is in use or out of range.
     pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
         let (word, bit) = place(pbn.number());

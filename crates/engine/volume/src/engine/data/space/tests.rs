@@ -58,7 +58,9 @@ fn a_large_space_takes_memory_where_free_and_used_blocks_are_mixed() {
     let mut space = Space::new(blocks);
     assert_eq!((space.free(), space.used.mixed_chunks()), (blocks - 1, 1), "of block 0");
     let far = blocks - 3 * CHUNK_BLOCKS;
-    (far..blocks).filter_map(Pbn::new).for_each(|pbn| assert!(space.claim(pbn)));
+    let claimed: Result<(), ()> =
+        space.claim_visited(|claim| Ok((far..blocks).filter_map(Pbn::new).for_each(claim)));
+    assert_eq!(claimed, Ok(()));
     assert_eq!((space.free(), space.used.mixed_chunks()), (far - 1, 1));
     let (hole, other) = (Pbn::new(blocks - 7).unwrap(), Pbn::new(far + 9).unwrap());
     [hole, other].into_iter().for_each(|pbn| space.release(pbn));
@@ -68,6 +70,28 @@ fn a_large_space_takes_memory_where_free_and_used_blocks_are_mixed() {
     assert_eq!((space.free(), space.used.mixed_chunks()), (far - 1, 1));
     space.note_used_before();
     assert_eq!(space.take_unswept(5).unwrap().0, Pbn::FIRST);
+}
+
+fn pbn(number: u64) -> Pbn {
+    Pbn::new(number).unwrap()
+}
+
+#[test]
+fn what_is_visited_is_claimed_as_one_by_one() {
+    let pbns: Vec<Pbn> = [1, 2, 63, 64, 65, 66, 190, 191, 192, 64, 3, 199].map(pbn).into();
+    let [mut together, mut one_by_one] = [Space::new(200), Space::new(200)];
+    let claimed = together.claim_visited(|claim| {
+        pbns.iter().copied().for_each(claim);
+        Err("it ends with an error")
+    });
+    assert!(claimed.is_err());
+    for pbn in pbns {
+        one_by_one.claim(pbn);
+    }
+    assert_eq!(together.free(), one_by_one.free());
+    for number in (1..200).map(pbn) {
+        assert_eq!(together.is_used(number), one_by_one.is_used(number), "{number:?}");
+    }
 }
 
 proptest! {
