@@ -29,26 +29,79 @@ pub(super) fn set(words: &mut [u64], at: usize, width: usize, value: u64) {
     }
 }
 
+/// The 64 bits from this one on. Those beyond the words are 0.
+fn word_at(words: &[u64], at: usize) -> u64 {
+    let (word, shift) = (at / WORD_BITS, at % WORD_BITS);
+    let low = words[word] >> shift;
+    let next = words.get(word + 1).copied().unwrap_or(0);
+    if shift == 0 { low } else { low | next << (WORD_BITS - shift) }
+}
+
+/// The words that a range of bits begins and ends in, and the bits of these that are not in it.
+struct Edges {
+    first: usize,
+    last: usize,
+    below: u64,
+    above: u64,
+}
+
+impl Edges {
+    const fn of(from: usize, end: usize) -> Self {
+        let in_last = (end - 1) % WORD_BITS + 1;
+        Self {
+            first: from / WORD_BITS,
+            last: (end - 1) / WORD_BITS,
+            below: mask(from % WORD_BITS),
+            above: !mask(in_last),
+        }
+    }
+}
+
+/// Changes the bits of a word that are not kept.
+fn put(words: &mut [u64], word: usize, kept: u64, value: u64) {
+    words[word] = words[word] & kept | value & !kept;
+}
+
 /// Moves the bits from `from` to `end` up by this number of bits.
 pub(super) fn move_up(words: &mut [u64], from: usize, end: usize, by: usize) {
-    let mut at = end;
-    while at > from {
-        let width = WORD_BITS.min(at - from);
-        at -= width;
-        let value = get(words, at, width);
-        set(words, at + by, width, value);
+    if from >= end {
+        return;
     }
+    let Edges { first, last, below, above } = Edges::of(from + by, end + by);
+    let lowest = word_at(words, from) << ((from + by) % WORD_BITS);
+    if first == last {
+        put(words, first, below | above, lowest);
+        return;
+    }
+    put(words, last, above, word_at(words, last * WORD_BITS - by));
+    let (whole, shift) = (by / WORD_BITS, by % WORD_BITS);
+    for word in (first + 1..last).rev() {
+        let high = words[word - whole] << shift;
+        let low = if shift == 0 { 0 } else { words[word - whole - 1] >> (WORD_BITS - shift) };
+        words[word] = high | low;
+    }
+    put(words, first, below, lowest);
 }
 
 /// Moves the bits from `from` to `end` down by this number of bits.
 pub(super) fn move_down(words: &mut [u64], from: usize, end: usize, by: usize) {
-    let mut at = from;
-    while at < end {
-        let width = WORD_BITS.min(end - at);
-        let value = get(words, at, width);
-        set(words, at - by, width, value);
-        at += width;
+    if from >= end {
+        return;
     }
+    let Edges { first, last, below, above } = Edges::of(from - by, end - by);
+    let lowest = word_at(words, from) << ((from - by) % WORD_BITS);
+    if first == last {
+        put(words, first, below | above, lowest);
+        return;
+    }
+    put(words, first, below, lowest);
+    let (whole, shift) = (by / WORD_BITS, by % WORD_BITS);
+    for word in first + 1..last {
+        let low = words[word + whole] >> shift;
+        let high = if shift == 0 { 0 } else { words[word + whole + 1] << (WORD_BITS - shift) };
+        words[word] = high | low;
+    }
+    put(words, last, above, word_at(words, last * WORD_BITS + by));
 }
 
 /// The position after the zero number `zeros` (from 1) of the bits from `from` to `end`; `from` for
