@@ -109,7 +109,8 @@ fn what_gathers_becomes_durable_while_a_checkpoint_is_written() {
     let options = options_with(BackendKind::Compact, 20 * CHANGES);
     let options = PoolOptions { journal_bytes: Some(4 << 20), ..options };
     let commit_interval = Duration::from_secs(3600);
-    let world = World::with(&options, Tuning { cache_bytes: 512 << 10, commit_interval, ..tuning() });
+    let world =
+        World::with(&options, Tuning { cache_bytes: 512 << 10, commit_interval, ..tuning() });
     let hold = world.simulation.hold_at(METADATA, Call::Write, first_slots_of(&world.simulation));
     let overwrite = |from: u64| {
         (from..from + CHANGES).for_each(|number| world.write(number % BLOCKS, number));

@@ -58,8 +58,10 @@ fn a_large_space_takes_memory_where_free_and_used_blocks_are_mixed() {
     let mut space = Space::new(blocks);
     assert_eq!((space.free(), space.used.mixed_chunks()), (blocks - 1, 1), "of block 0");
     let far = blocks - 3 * CHUNK_BLOCKS;
-    let claimed: Result<(), ()> =
-        space.claim_visited(|claim| Ok((far..blocks).filter_map(Pbn::new).for_each(claim)));
+    let claimed: Result<(), ()> = space.claim_visited(|claim| {
+        (far..blocks).filter_map(Pbn::new).for_each(claim);
+        Ok(())
+    });
     assert_eq!(claimed, Ok(()));
     assert_eq!((space.free(), space.used.mixed_chunks()), (far - 1, 1));
     let (hole, other) = (Pbn::new(blocks - 7).unwrap(), Pbn::new(far + 9).unwrap());
