@@ -27,8 +27,8 @@ impl Worker {
         Ok(Self { signal, thread: Some(thread) })
     }
 
-    /// Starts the threads of a pool: maintenance, commits, clearing, the index, the finder and the arranger,
-    /// and the cleaner of one that compresses.
+    /// Starts the threads of a pool: maintenance, commits, clearing, the index, the finder and the
+    /// arranger, and the cleaner of one that compresses.
     pub(crate) fn start_all(engine: &Arc<Engine>) -> std::io::Result<Vec<Self>> {
         let mut all = vec![
             Self::start(Arc::clone(engine), "gemelo-maintain", super::maintenance::work)?,

@@ -16,8 +16,8 @@ pub struct Usage {
     pub peak_memory_bytes: u64,
 }
 
-/// Resets the kernel's record of peak memory to the memory in use now. What an earlier job has freed
-/// is not in use.
+/// Resets the kernel's record of peak memory to the memory in use now. What an earlier job has
+/// freed is not in use.
 pub(crate) fn forget_peak_memory() {
     /// Value that resets the peak, see proc(5).
     const RESET_PEAK: &str = "5";
