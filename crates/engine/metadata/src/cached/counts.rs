@@ -75,17 +75,18 @@ pub(super) struct CountEdits {
 }
 
 impl CountEdits {
-    /// The changes that a checkpoint makes to the counts of the one before it.
+    /// The changes that a checkpoint makes to the counts of the one before it, which are of these
+    /// PBNs.
     pub(super) fn new<L: Layout>(
         pages: &Pages,
         before: &Version<L::Index>,
         delta: &Delta,
+        counted: &[u64],
     ) -> Result<Self> {
         let mut stored = Cursor::<L>::new(pages, before.counts, Part::Counts);
-        let pbns = delta.counts.pbns();
-        let mut groups: Vec<u64> = pbns.iter().map(|pbn| CountAt::of(*pbn).group).collect();
+        let mut groups: Vec<u64> = counted.iter().map(|pbn| CountAt::of(*pbn).group).collect();
         groups.dedup();
-        let counts = pbns.into_iter().filter_map(|pbn| Some((pbn, *delta.counts.get(pbn)?)));
+        let counts = counted.iter().filter_map(|pbn| Some((*pbn, *delta.counts.get(*pbn)?)));
         let mut counts = counts.peekable();
         let mut edits = Self::default();
         for some in groups.chunks(GROUPS_AT_ONCE) {

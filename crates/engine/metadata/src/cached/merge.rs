@@ -101,18 +101,19 @@ fn merge_records<L: Layout>(
     frozen: &Frozen,
 ) -> Result<Version<L::Index>> {
     let delta = &frozen.delta;
+    let changed = ChangedPbns { counted: delta.counts.pbns(), identified: delta.identified_pbns() };
     let mut after = before.clone();
     // Computed from the state before this checkpoint, whose pages are all still on disk.
     let freed = match before.index.in_memory() {
-        Some(_) => FreedEntries::choose(frozen),
+        Some(_) => FreedEntries::choose(frozen, &changed.counted),
         None => FreedEntries::Remove,
     };
-    let edits = index_edits::<L>(pages, before, delta, freed)?;
+    let edits = index_edits::<L>(pages, before, (delta, &changed), freed)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
     if let FreedEntries::Leave { pages: most } = freed {
         sweep::<L>(pages, before, frozen, most)?;
     }
-    let CountEdits { small, many } = CountEdits::new::<L>(pages, before, delta)?;
+    let CountEdits { small, many } = CountEdits::new::<L>(pages, before, delta, &changed.counted)?;
     let merge = |tree: &Tree, part: Part, edits: &mut dyn Iterator<Item = (u64, u128)>| {
         if frozen.lost.is_empty() {
             return L::merge(pages, tree, part, edits);
@@ -123,8 +124,8 @@ fn merge_records<L: Layout>(
     after.counts = merge(&before.counts, Part::Counts, &mut small.into_iter())?;
     after.many = merge(&before.many, Part::Many, &mut many.into_iter())?;
     let bits = |identity: Identity| u128::from_le_bytes(identity.to_bytes());
-    let pbns = delta.identified_pbns().into_iter();
-    let mut identities = pbns.filter_map(|pbn| Some((pbn, bits(delta.identity(pbn)?))));
+    let pbns = changed.identified.iter();
+    let mut identities = pbns.filter_map(|pbn| Some((*pbn, bits(delta.identity(*pbn)?))));
     after.fingerprints = merge(&before.fingerprints, Part::Fingerprints, &mut identities)?;
     Ok(after)
 }
@@ -137,6 +138,12 @@ fn replace_lost(
 ) -> BTreeMap<u64, u128> {
     let lost = frozen.lost.iter().filter(|(part, _)| *part == of);
     lost.map(|(_, key)| (*key, 0)).chain(edits).collect()
+}
+
+/// The PBNs that a delta changes, in order.
+struct ChangedPbns {
+    counted: Vec<u64>,
+    identified: Vec<u64>,
 }
 
 /// PBNs whose counts and fingerprints are read in lists.
@@ -185,7 +192,7 @@ impl ChangedBlock {
 fn index_edits<L: Layout>(
     pages: &Pages,
     before: &Version<L::Index>,
-    delta: &Delta,
+    (delta, changed): (&Delta, &ChangedPbns),
     freed: FreedEntries,
 ) -> Result<Vec<IndexEdit>> {
     let may_be_stale = before.index.in_memory().is_some();
@@ -193,8 +200,8 @@ fn index_edits<L: Layout>(
     let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
     let mut counts = StoredCounts::<L>::new(pages, before);
     // A block that was identified has a new fingerprint and an unchanged count.
-    let identified = delta.identified_pbns().into_iter().filter(|pbn| !delta.counts.has(*pbn));
-    let keys: Vec<u64> = delta.counts.pbns().into_iter().chain(identified).collect();
+    let identified = changed.identified.iter().filter(|pbn| !delta.counts.has(**pbn));
+    let keys: Vec<u64> = changed.counted.iter().chain(identified).copied().collect();
     for some in keys.chunks(PBNS_AT_ONCE) {
         let mut changed = Vec::with_capacity(some.len());
         for (key, was_live) in some.iter().zip(counts.are_live(some)) {

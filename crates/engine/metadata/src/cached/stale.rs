@@ -35,12 +35,11 @@ pub(super) enum FreedEntries {
 }
 
 impl FreedEntries {
-    /// Chooses what reads fewer pages.
-    pub(super) fn choose(frozen: &Frozen) -> Self {
+    /// Chooses what reads fewer pages, for these PBNs whose counts change.
+    pub(super) fn choose(frozen: &Frozen, counted: &[u64]) -> Self {
         let (mut blocks, mut to_read, mut last) = (0, 0, None);
         let counts = &frozen.delta.counts;
-        let is_freed = |pbn: &u64| counts.get(*pbn) == Some(&0);
-        for pbn in counts.pbns().into_iter().filter(is_freed) {
+        for pbn in counted.iter().filter(|pbn| counts.get(**pbn) == Some(&0)) {
             let page = Some(pbn / PAGE_PBNS);
             blocks += 1;
             to_read += u64::from(page != last);
