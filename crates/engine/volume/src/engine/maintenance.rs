@@ -1,5 +1,4 @@
-//! Maintenance in the background: commits at an interval, checkpoints before the journal is full,
-//! the collector, the clearing of volumes that were removed, and the completion of the index.
+//! Maintenance in the background: commits, checkpoints before the journal is full, the collector, the clearing of volumes that were removed, and the completion of the index.
 
 use super::Engine;
 use super::collector::Collector;
@@ -34,6 +33,24 @@ impl Interval {
     }
 }
 
+/// The time until which the thread that commits rests.
+#[derive(Default)]
+struct Rest {
+    until_ns: u64,
+}
+
+impl Rest {
+    /// Rests after a commit that began and ended at these times.
+    fn after(began_ns: u64, ended_ns: u64) -> Self {
+        let took_ns = ended_ns.saturating_sub(began_ns);
+        Self { until_ns: ended_ns.saturating_add(took_ns.saturating_mul(REST_PER_COMMIT)) }
+    }
+
+    const fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.until_ns
+    }
+}
+
 /// The work of the thread that looks after the pool.
 pub(super) fn work(engine: &Engine, stop: &StopSignal) {
     let mut interval = Interval::of_commits(engine);
@@ -48,7 +65,6 @@ pub(super) fn work(engine: &Engine, stop: &StopSignal) {
 fn maintain(engine: &Engine, is_due: bool) -> Result<()> {
     engine.check_writable()?;
     if is_due {
-        engine.flush()?;
         engine.data.retry_unwritten();
         // A full disk keeps nothing else from being done.
         let _ = engine.log.tell_free_veto();
@@ -57,20 +73,21 @@ fn maintain(engine: &Engine, is_due: bool) -> Result<()> {
     if engine.log.is_checkpoint_due() { engine.checkpoint() } else { Ok(()) }
 }
 
-/// The work of the thread that makes changes durable while others write, also during a checkpoint.
-/// So the next flush finds little to do.
+/// The work of the thread that makes changes durable while others write, also during a checkpoint:
+/// at the interval, and when so many have gathered that the next flush would take long.
 pub(super) fn commit(engine: &Engine, stop: &StopSignal) {
-    let mut rests_until_ns = 0;
+    let (mut interval, mut rest) = (Interval::of_commits(engine), Rest::default());
     while !stop.wait() {
         let began_ns = engine.clock.now_ns();
+        let is_due = interval.has_passed(engine);
         // A failure repeats at the next flush, which reports it.
-        if engine.log.is_commit_long(began_ns >= rests_until_ns) {
-            let _ = engine.flush();
-            let ended_ns = engine.clock.now_ns();
-            let took_ns = ended_ns.saturating_sub(began_ns);
-            rests_until_ns = ended_ns.saturating_add(took_ns.saturating_mul(REST_PER_COMMIT));
-        }
-        let _ = engine.check_writable().and_then(|()| engine.log.mark_if_idle());
+        let _ = engine.check_writable().and_then(|()| {
+            if is_due || engine.log.is_commit_long(rest.is_over(began_ns)) {
+                engine.flush()?;
+                rest = Rest::after(began_ns, engine.clock.now_ns());
+            }
+            engine.log.mark_if_idle()
+        });
     }
 }
 
@@ -95,5 +112,19 @@ pub(super) fn clear(engine: &Engine, stop: &StopSignal) {
     if engine.catalogue.take_new_hidden() {
         // Removals just before the end of a short command are not left to the next opening.
         let _ = engine.clear_hidden(&|| false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_followed_by_a_rest_of_four_times_its_length() {
+        assert!(Rest::default().is_over(0));
+        let rest = Rest::after(100, 110);
+        assert!(!rest.is_over(149));
+        assert!(rest.is_over(150));
+        assert!(!Rest::after(0, u64::MAX).is_over(u64::MAX - 1));
     }
 }

@@ -1,7 +1,7 @@
 //! The background of an open pool, on a clock that moves by hand: commits, checkpoints, and giving
 //! the space of freed blocks back.
 
-use crate::common::hold::Call;
+use crate::common::hold::{Call, Hold};
 use crate::common::shape::first_slots_of;
 use crate::common::simulated::{METADATA, Simulation};
 use crate::common::{
@@ -101,29 +101,48 @@ fn a_checkpoint_is_written_when_half_of_the_journal_is_used() {
     world.settles(|activity| activity.checkpoints, 1);
 }
 
-/// The thread of checkpoints is held at a page that it writes. The memory of the backend is half
-/// full then, and is not full at the end.
-#[test]
-fn what_gathers_becomes_durable_while_a_checkpoint_is_written() {
-    const CHANGES: u64 = 1500;
+const CHANGES: u64 = 1500;
+
+/// A pool whose thread of checkpoints is held at a page that it writes. The memory of the backend
+/// is half full, and takes as many changes as came before.
+fn in_a_checkpoint(commit_interval: Duration) -> (World, Hold) {
     let options = options_with(BackendKind::Compact, 20 * CHANGES);
     let options = PoolOptions { journal_bytes: Some(4 << 20), ..options };
-    let commit_interval = Duration::from_secs(3600);
     let world =
         World::with(&options, Tuning { cache_bytes: 512 << 10, commit_interval, ..tuning() });
     let hold = world.simulation.hold_at(METADATA, Call::Write, first_slots_of(&world.simulation));
-    let overwrite = |from: u64| {
-        (from..from + CHANGES).for_each(|number| world.write(number % BLOCKS, number));
-    };
-    (0..2).for_each(|round| overwrite(round * CHANGES));
+    (0..2 * CHANGES).for_each(|number| world.write(number % BLOCKS, number));
     hold.wait();
     world.settles(|activity| activity.checkpoints, 0);
-    let before = world.activity().commits;
-    overwrite(2 * CHANGES);
-    assert!(world.reaches(|activity| activity.commits.min(before + 1), before + 1));
+    (world, hold)
+}
+
+/// One more commit is made, and the checkpoint is written then.
+fn assert_commits_meanwhile(world: &World, hold: Hold, commits: u64) {
+    assert!(world.reaches(|activity| activity.commits.min(commits), commits));
     assert_eq!(world.activity().checkpoints, 0, "it is being written");
     hold.release();
     world.reaches(|activity| activity.checkpoints.min(1), 1);
+}
+
+#[test]
+fn what_gathers_becomes_durable_while_a_checkpoint_is_written() {
+    let (world, hold) = in_a_checkpoint(Duration::from_secs(3600));
+    let before = world.activity().commits;
+    (0..CHANGES).for_each(|number| world.write(number % BLOCKS, 2 * CHANGES + number));
+    assert_commits_meanwhile(&world, hold, before + 1);
+}
+
+#[test]
+fn the_commit_interval_is_kept_while_a_checkpoint_is_written() {
+    let (world, hold) = in_a_checkpoint(Duration::from_secs(30));
+    world.clock.advance_ns(30 * SECOND_NS);
+    std::thread::sleep(PAUSE);
+    let before = world.activity().commits;
+    world.write(0, 2 * CHANGES);
+    world.settles(|activity| activity.commits, before);
+    world.clock.advance_ns(30 * SECOND_NS);
+    assert_commits_meanwhile(&world, hold, before + 1);
 }
 
 #[test]
