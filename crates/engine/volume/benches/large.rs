@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// Snapshots that are taken during a load, at equal distances.
 const SNAPSHOTS: [&str; 4] = ["s1", "s2", "s3", "s4"];
 /// A wait for the background ends after this time.
-const MAX_WAIT: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(1800);
 
 /// Waits for the background, and returns the time from an instant to the end of the wait.
 fn wait(since: Instant, is_done: impl Fn() -> bool) -> Duration {

@@ -59,6 +59,8 @@ pub(crate) struct Bench {
     pub(crate) load: Duration,
     /// The number of the next fresh content.
     pub(crate) next: AtomicU32,
+    /// The number of loads so far. Each has places of its own.
+    loads: u64,
     /// The highest memory seen.
     pub(crate) memory_bytes: u64,
 }
@@ -78,7 +80,8 @@ impl Bench {
         let tuning = Tuning { cache_bytes, content_cache_bytes: Some(0), ..Tuning::default() };
         let next = AtomicU32::new(0);
         let load = options.load;
-        let bench = Self { path, data, metadata, tuning, blocks, load, next, memory_bytes: 0 };
+        let bench =
+            Self { path, data, metadata, tuning, blocks, load, next, loads: 0, memory_bytes: 0 };
         Pool::format(&bench.disks(), &pool).unwrap();
         bench
     }
@@ -133,12 +136,13 @@ impl Bench {
         contents: Contents,
     ) -> f64 {
         let volume = pool.volume(VOLUME).unwrap();
+        self.loads += 1;
         let started = Instant::now();
         let written: u64 = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..LOAD_THREADS)
                 .map(|thread| {
                     let (volume, this) = (&volume, &*self);
-                    let random = Random::new(thread + 1);
+                    let random = Random::new(this.loads * LOAD_THREADS + thread);
                     scope.spawn(move || this.write_part(volume, random, spread, contents))
                 })
                 .collect();
