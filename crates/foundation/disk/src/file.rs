@@ -4,7 +4,7 @@ use crate::cached::{CachedReads, MAX_SLICES};
 use crate::direct::{DirectFile, IoMode};
 use crate::error::{DiskError, Result};
 use crate::lock::{self, DiskAccess};
-use crate::medium::MediumReads;
+use crate::medium::{MediumReads, MediumWrites};
 use crate::{Disk, DiskRead, DiskWrite, SystemCache, usage};
 use gemelo_base::short_read;
 use rustix::fs::{Advice, FallocateFlags, FileType, OFlags, Stat, fallocate};
@@ -37,6 +37,7 @@ pub struct FileDisk {
     is_memory: bool,
     reads: CachedReads,
     medium: MediumReads,
+    unread: MediumWrites,
     /// Takes the writes that bypass the page cache.
     direct: Option<DirectFile>,
 }
@@ -102,7 +103,8 @@ impl FileDisk {
             let (reads, medium) = (CachedReads::default(), MediumReads::default());
             let path = path.to_owned();
             let is_memory = lies_in_memory(&file);
-            return Ok(Self { file, path, is_device, is_memory, reads, medium, direct: None });
+            let (unread, direct) = (MediumWrites::default(), None);
+            return Ok(Self { file, path, is_device, is_memory, reads, medium, unread, direct });
         }
         Err(DiskError::Locked { path: path.to_owned(), holder: lock::holder(&file) })
     }
@@ -295,11 +297,18 @@ impl Disk for FileDisk {
     /// Ranges that follow one another are written by one system call. If that fails, each is
     /// written alone, so that each outcome is its own.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        let runs = writes.chunk_by_mut(DiskWrite::is_followed_by).collect();
-        let left = match &self.direct {
-            Some(direct) => direct.write_runs(runs),
-            None => runs,
+        let is_run = |one: &DiskWrite<'_>, next: &DiskWrite<'_>| {
+            one.is_followed_by(next) && one.is_unread == next.is_unread
         };
+        let mut left: Vec<_> = writes.chunk_by_mut(is_run).collect();
+        if let Some(direct) = &self.direct {
+            left = direct.write_runs(left);
+        } else if !self.is_memory {
+            let is_unread = |run: &&mut [DiskWrite<'_>]| run.iter().any(|write| write.is_unread);
+            let (unread, mut read): (Vec<_>, Vec<_>) = left.into_iter().partition(is_unread);
+            read.append(&mut self.unread.write(&self.file, unread));
+            left = read;
+        }
         left.into_iter().for_each(|run| self.write_buffered(run));
     }
 

@@ -1,9 +1,10 @@
-//! Reads from the medium, past the page cache: for checks of what is really there, and for a second
-//! look at what the cache may have wrong. They leave the cache to those who use the data.
+//! Reads and writes past the page cache, which leave it to those who use the data: reads for checks
+//! of what is really there, and for a second look at what the cache may have wrong; writes of what
+//! nobody is expected to read.
 
-use crate::DiskRead;
 use crate::cached::read_run;
-use crate::direct::{ALIGNMENT_BYTES, open_direct};
+use crate::direct::{ALIGNMENT_BYTES, DirectFile, open_direct};
+use crate::{DiskRead, DiskWrite};
 use rustix::fs::{Advice, OFlags};
 use std::fs::File;
 use std::io;
@@ -54,6 +55,75 @@ impl MediumReads {
             work();
         });
     }
+}
+
+/// The way of a disk's writes that nobody is expected to read.
+#[derive(Debug, Default)]
+pub(crate) struct MediumWrites {
+    /// A descriptor for direct writes, once it was asked for; `None` where the system has none.
+    direct: OnceLock<Option<DirectFile>>,
+    memory: Mutex<Vec<Memory>>,
+}
+
+impl MediumWrites {
+    /// Writes runs, each of ranges that follow one another, from aligned copies. Returns those that
+    /// it could not write.
+    pub(crate) fn write<'r, 'w>(
+        &self,
+        file: &File,
+        runs: Vec<&'r mut [DiskWrite<'w>]>,
+    ) -> Vec<&'r mut [DiskWrite<'w>]> {
+        let direct = if runs.is_empty() { return runs } else { &self.direct };
+        let Some(direct) = direct.get_or_init(|| DirectFile::open(file)) else { return runs };
+        let mut memory = lock(&self.memory).pop().unwrap_or_default();
+        let (mut left, mut parts, mut free) = (Vec::new(), Vec::new(), MAX_BYTES);
+        for mut run in runs {
+            while let Some(first) = run.first() {
+                if first.bytes.len() > free && !parts.is_empty() {
+                    left.append(&mut write_direct(direct, parts, memory.aligned()));
+                    (parts, free) = (Vec::new(), MAX_BYTES);
+                }
+                let mut fits = |write: &&DiskWrite<'_>| {
+                    let rest = free.checked_sub(write.bytes.len());
+                    free = rest.unwrap_or(free);
+                    rest.is_some()
+                };
+                let count = run.iter().take_while(|write| fits(write)).count();
+                let (part, later) = run.split_at_mut(count.max(1));
+                if count > 0 { &mut parts } else { &mut left }.push(part);
+                run = later;
+            }
+        }
+        left.append(&mut write_direct(direct, parts, memory.aligned()));
+        lock(&self.memory).push(memory);
+        left
+    }
+}
+
+/// Writes parts of runs, which the memory can hold. Returns those that could not be written.
+fn write_direct<'r, 'w>(
+    direct: &DirectFile,
+    parts: Vec<&'r mut [DiskWrite<'w>]>,
+    mut memory: &mut [u8],
+) -> Vec<&'r mut [DiskWrite<'w>]> {
+    let mut copies = Vec::with_capacity(parts.len());
+    for part in &parts {
+        let bytes = part.iter().map(|write| write.bytes.len()).sum();
+        let (copy, rest) = memory.split_at_mut(bytes);
+        let mut left = &mut *copy;
+        for write in &**part {
+            let (to, later) = left.split_at_mut(write.bytes.len());
+            to.copy_from_slice(write.bytes);
+            left = later;
+        }
+        copies.push(DiskWrite::new(part.first().map_or(0, |write| write.offset), copy));
+        memory = rest;
+    }
+    let refused = direct.write_runs(copies.chunks_mut(1).collect());
+    let refused: Vec<u64> = refused.iter().flat_map(|run| run.iter()).map(|w| w.offset).collect();
+    let is_left = |copy: &DiskWrite<'_>| copy.outcome.is_err() || refused.contains(&copy.offset);
+    let all = parts.into_iter().zip(copies);
+    all.filter(|(_, copy)| is_left(copy)).map(|(part, _)| part).collect()
 }
 
 /// Locks something whose content is sound at any time.
@@ -204,12 +274,66 @@ mod tests {
         let mut buffer = [0; 4 * PAGE];
         disk.read_medium(&mut [DiskRead::new(0, &mut buffer)]);
         assert!(buffer == [7; 4 * PAGE]);
-        let cached = rustix::io::preadv2(
-            &file,
-            &mut [io::IoSliceMut::new(&mut buffer)],
-            0,
-            rustix::io::ReadWriteFlags::NOWAIT,
-        );
-        assert_eq!(cached, Err(rustix::io::Errno::AGAIN));
+        assert!(!is_cached(&file, 0));
+    }
+
+    /// Returns whether a page is in the page cache. A read that must not wait would bring it there.
+    fn is_cached(file: &File, page: usize) -> bool {
+        let (access, flags) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
+        let (offset, mut is_there) = ((page * PAGE) as u64, 0);
+        // SAFETY: the range is mapped anew, is not looked into, and is unmapped before the end.
+        unsafe {
+            let at = rustix::mm::mmap(std::ptr::null_mut(), PAGE, access, flags, file, offset);
+            let at = at.unwrap();
+            assert_eq!(libc::mincore(at, PAGE, &mut is_there), 0);
+            rustix::mm::munmap(at, PAGE).unwrap();
+        }
+        is_there & 1 == 1
+    }
+
+    /// A list of writes of which every other one is not read soon: runs longer than the memory,
+    /// ranges longer than it, ranges side by side, and some that are not aligned.
+    fn check_unread(folder: &Path) {
+        let disk = FileDisk::create(&folder.join("disk")).unwrap();
+        let bytes: Vec<u8> = (0..5 * MAX_BYTES).map(|at| (at / 5 % 253) as u8).collect();
+        disk.write_at(0, &vec![0; bytes.len()]).unwrap();
+        let lengths = [PAGE, PAGE, 3 * PAGE, MAX_BYTES - PAGE, MAX_BYTES + PAGE, PAGE - 1, 1, PAGE];
+        let (mut list, mut offset) = (Vec::new(), 0);
+        for (number, length) in lengths.into_iter().enumerate() {
+            let write = DiskWrite::new(offset as u64, &bytes[offset..offset + length]);
+            list.push(if number % 2 == 0 { write } else { write.unread() });
+            offset += length;
+        }
+        for page in offset / PAGE..bytes.len() / PAGE {
+            let at = page * PAGE;
+            list.push(DiskWrite::new(at as u64, &bytes[at..at + PAGE]).unread());
+        }
+        disk.write_all(&mut list).unwrap();
+        let mut back = vec![0; bytes.len()];
+        disk.read_at(0, &mut back).unwrap();
+        assert!(back == bytes);
+    }
+
+    #[test]
+    fn what_nobody_reads_soon_is_written_as_all() {
+        check_unread(tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap().path());
+        check_unread(tempfile::tempdir_in("/dev/shm").unwrap().path());
+    }
+
+    #[test]
+    fn what_nobody_reads_soon_takes_no_room_in_the_cache() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = folder.path().join("disk");
+        let disk = FileDisk::create(&path).unwrap();
+        let file = File::open(&path).unwrap();
+        if open_direct(&file, OFlags::RDONLY).is_none() {
+            eprintln!("skipped: the file system of the sources has no direct writes");
+            return;
+        }
+        let page = [7; PAGE];
+        let mut list = [DiskWrite::new(0, &page), DiskWrite::new(PAGE as u64, &page).unread()];
+        disk.write_all(&mut list).unwrap();
+        assert!(is_cached(&file, 0));
+        assert!(!is_cached(&file, 1));
     }
 }

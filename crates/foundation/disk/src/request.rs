@@ -37,6 +37,8 @@ pub struct DiskWrite<'a> {
     pub offset: u64,
     /// The bytes to write. Their number is the length of the range.
     pub bytes: &'a [u8],
+    /// `true` if nobody is expected to read the range soon: a system's cache has no use for it.
+    pub is_unread: bool,
     /// Set by the disk. After an error any part of the range may have been written.
     pub outcome: io::Result<()>,
 }
@@ -44,7 +46,13 @@ pub struct DiskWrite<'a> {
 impl<'a> DiskWrite<'a> {
     /// Makes a request without an outcome.
     pub const fn new(offset: u64, bytes: &'a [u8]) -> Self {
-        Self { offset, bytes, outcome: Ok(()) }
+        Self { offset, bytes, is_unread: false, outcome: Ok(()) }
+    }
+
+    /// The same for bytes that nobody is expected to read soon.
+    #[must_use]
+    pub fn unread(self) -> Self {
+        Self { is_unread: true, ..self }
     }
 
     /// Returns whether the other request begins where this one ends.

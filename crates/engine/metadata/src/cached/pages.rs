@@ -329,7 +329,10 @@ impl Pages {
         let mut list: Vec<DiskWrite<'_>> = flight
             .iter()
             .flat_map(|(slot, page)| {
-                self.regions.slot(*slot).map(|offset| DiskWrite::new(offset, page.as_slice()))
+                let [first, second] =
+                    self.regions.slot(*slot).map(|at| DiskWrite::new(at, page.as_slice()));
+                // Nobody reads second copies, and the system's cache is the first ones' alone.
+                [first, second.unread()]
             })
             .collect();
         list.sort_unstable_by_key(|write| write.offset);
