@@ -12,7 +12,7 @@ use gemelo_format::{
     COPIES, Chain, DiskRole, FormatError, NodeRef, PAGE_BYTES, Page, PoolSeed, Reading, Regions,
     Slot, build_chain, read_slot,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -30,8 +30,8 @@ type NewPages = Vec<(Slot, Arc<Page>)>;
 struct Changes {
     /// Pages that nobody writes yet.
     waiting: NewPages,
-    /// Lists of pages that threads are writing.
-    flights: Vec<Arc<NewPages>>,
+    /// These, and those that threads are writing. Readers find them here until they are on disk.
+    unwritten: HashMap<Slot, Arc<Page>>,
     written: u64,
     /// Slots that the checkpoint has taken.
     taken: Vec<Slot>,
@@ -39,22 +39,6 @@ struct Changes {
     retired: Vec<Slot>,
     /// Slots of checkpoints that failed. They stay taken until a checkpoint succeeds.
     left: Vec<Slot>,
-}
-
-impl Changes {
-    /// The page of a slot, if it is not on disk yet.
-    fn unwritten(&self, slot: Slot) -> Option<&Arc<Page>> {
-        let flights = self.flights.iter().flat_map(|flight| flight.iter());
-        let mut all = self.waiting.iter().chain(flights);
-        all.find(|(of, _)| *of == slot).map(|(_, page)| page)
-    }
-
-    /// Lets the caller write the pages that wait. Readers find them until they are on disk.
-    fn take_off(&mut self) -> Arc<NewPages> {
-        let flight = Arc::new(std::mem::take(&mut self.waiting));
-        self.flights.push(Arc::clone(&flight));
-        flight
-    }
 }
 
 /// Pages of a pool that is salvaged.
@@ -138,7 +122,7 @@ impl Pages {
             return Ok(page);
         }
         // The page may be one that the checkpoint under way has made and not written yet.
-        let unwritten = self.changes.lock().unwritten(at.slot).map(Arc::clone);
+        let unwritten = self.changes.lock().unwritten.get(&at.slot).map(Arc::clone);
         let page = match unwritten {
             Some(page) => page,
             None if self.salvaged.lock().lost.contains(&at) => {
@@ -179,7 +163,7 @@ impl Pages {
         wanted.truncate(self.max_fetched().max(held::room()));
         if held::is_noting() {
             let changes = self.changes.lock();
-            wanted.retain(|at| changes.unwritten(at.slot).is_none());
+            wanted.retain(|at| !changes.unwritten.contains_key(&at.slot));
             return held::note(wanted);
         }
         self.cache.count_misses(wanted.len());
@@ -302,8 +286,10 @@ impl Pages {
         self.cache.put(at, width, Arc::clone(&page));
         let flight = {
             let mut changes = self.changes.lock();
+            changes.unwritten.insert(at.slot, Arc::clone(&page));
             changes.waiting.push((at.slot, page));
-            (changes.waiting.len() >= WRITE_PAGES).then(|| changes.take_off())
+            let is_full = changes.waiting.len() >= WRITE_PAGES;
+            is_full.then(|| std::mem::take(&mut changes.waiting))
         };
         flight.map_or(Ok(()), |flight| self.land(&flight))?;
         Ok(at)
@@ -317,15 +303,15 @@ impl Pages {
     /// Writes the pages that wait. Returns the number of pages written since the checkpoint began.
     /// Nobody else writes any more.
     pub(super) fn flush(&self) -> Result<u64> {
-        let flight = self.changes.lock().take_off();
+        let flight = std::mem::take(&mut self.changes.lock().waiting);
         self.land(&flight)?;
         let changes = self.changes.lock();
-        assert!(changes.flights.is_empty(), "threads that write pages end before the last flush");
+        assert!(changes.unwritten.is_empty(), "threads that write pages end before the last flush");
         Ok(changes.written)
     }
 
     /// Writes pages in the order of their slots and neighbours together.
-    fn land(&self, flight: &Arc<NewPages>) -> Result<()> {
+    fn land(&self, flight: &NewPages) -> Result<()> {
         let mut list: Vec<DiskWrite<'_>> = flight
             .iter()
             .flat_map(|(slot, page)| {
@@ -340,7 +326,7 @@ impl Pages {
         // A commit of the journal would wait in its sync for all pages that are not written out.
         self.disk.start_write_back();
         let mut changes = self.changes.lock();
-        changes.flights.retain(|other| !Arc::ptr_eq(other, flight));
+        flight.iter().for_each(|(slot, _)| _ = changes.unwritten.remove(slot));
         changes.written += flight.len() as u64;
         Ok(())
     }
@@ -355,8 +341,7 @@ impl Pages {
     pub(super) fn finish(&self) {
         let mut changes = self.changes.lock();
         let mut slots = self.slots.lock();
-        let is_written = changes.waiting.is_empty() && changes.flights.is_empty();
-        assert!(is_written, "a checkpoint that ends has written its pages");
+        assert!(changes.unwritten.is_empty(), "a checkpoint that ends has written its pages");
         let Changes { taken, retired, left, .. } = &mut *changes;
         taken.clear();
         self.salvaged.lock().lost.clear();
@@ -367,9 +352,9 @@ impl Pages {
     /// of both states stay taken.
     pub(super) fn abandon(&self) {
         let mut changes = self.changes.lock();
-        let Changes { waiting, flights, taken, retired, left, .. } = &mut *changes;
+        let Changes { waiting, unwritten, taken, retired, left, .. } = &mut *changes;
         waiting.clear();
-        flights.clear();
+        unwritten.clear();
         retired.clear();
         left.append(taken);
     }

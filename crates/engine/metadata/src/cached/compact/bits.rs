@@ -75,10 +75,11 @@ pub(super) fn move_up(words: &mut [u64], from: usize, end: usize, by: usize) {
     }
     put(words, last, above, word_at(words, last * WORD_BITS - by));
     let (whole, shift) = (by / WORD_BITS, by % WORD_BITS);
+    let mut high = words[last - 1 - whole];
     for word in (first + 1..last).rev() {
-        let high = words[word - whole] << shift;
-        let low = if shift == 0 { 0 } else { words[word - whole - 1] >> (WORD_BITS - shift) };
-        words[word] = high | low;
+        let low = words[word - whole - 1];
+        words[word] = high << shift | low >> 1 >> (WORD_BITS - 1 - shift);
+        high = low;
     }
     put(words, first, below, lowest);
 }
@@ -96,10 +97,11 @@ pub(super) fn move_down(words: &mut [u64], from: usize, end: usize, by: usize) {
     }
     put(words, first, below, lowest);
     let (whole, shift) = (by / WORD_BITS, by % WORD_BITS);
+    let mut low = words[first + 1 + whole];
     for word in first + 1..last {
-        let low = words[word + whole] >> shift;
-        let high = if shift == 0 { 0 } else { words[word + whole + 1] << (WORD_BITS - shift) };
-        words[word] = high | low;
+        let high = words[word + whole + 1];
+        words[word] = low >> shift | high << 1 << (WORD_BITS - 1 - shift);
+        low = high;
     }
     put(words, last, above, word_at(words, last * WORD_BITS + by));
 }
@@ -107,21 +109,32 @@ pub(super) fn move_down(words: &mut [u64], from: usize, end: usize, by: usize) {
 /// The position after the zero number `zeros` (from 1) of the bits from `from` to `end`; `from` for
 /// 0.
 pub(super) fn after_zero(words: &[u64], from: usize, end: usize, zeros: usize) -> usize {
-    let (mut at, mut left) = (from, zeros);
-    while left > 0 {
-        assert!(at < end, "the bits have {zeros} zeros");
-        let width = WORD_BITS.min(end - at);
-        let mut unset = !get(words, at, width) & mask(width);
-        let found = unset.count_ones() as usize;
-        if found < left {
-            left -= found;
-            at += width;
-            continue;
-        }
-        (1..left).for_each(|_| unset &= unset - 1);
-        return at + unset.trailing_zeros() as usize + 1;
+    if zeros == 0 {
+        return from;
     }
-    at
+    let (mut word, mut left) = (from / WORD_BITS, zeros as u32);
+    let mut unset = !words[word] & !mask(from % WORD_BITS);
+    while unset.count_ones() < left {
+        left -= unset.count_ones();
+        word += 1;
+        unset = !words[word];
+    }
+    let at = word * WORD_BITS + one_of(unset, left);
+    assert!(at < end, "the bits have {zeros} zeros");
+    at + 1
+}
+
+/// The position of a one of a word by its number (from 1). The word has so many.
+fn one_of(mut word: u64, mut number: u32) -> usize {
+    let mut at = 0;
+    for width in [WORD_BITS / 2, WORD_BITS / 4, WORD_BITS / 8] {
+        let below = (word & mask(width)).count_ones();
+        if below < number {
+            (number, at, word) = (number - below, at + width, word >> width);
+        }
+    }
+    (1..number).for_each(|_| word &= word - 1);
+    at + word.trailing_zeros() as usize
 }
 
 /// The number of ones from `from` on, before the next zero.

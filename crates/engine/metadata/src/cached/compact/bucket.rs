@@ -65,6 +65,11 @@ impl Shape {
         (rest >> self.tag_bits) as usize
     }
 
+    /// The bit of the first one of the run of this rest.
+    const fn run_at(self, rest: u64, run: &Run) -> usize {
+        self.runs_at() + self.run_of(rest) + run.first
+    }
+
     /// Packs the tag and the PBN of an entry, whose PBN has no more bits than those of the shape.
     fn packed(self, entry: Entry) -> u64 {
         assert!(bits_of(entry.pbn) <= self.pbn_bits, "a PBN does not reach into the tag");
@@ -73,11 +78,10 @@ impl Shape {
     }
 }
 
-/// The entries of a run: the index of the first, their number, and the bit of the run's first one.
-struct Run {
+/// The entries of a run: the index of the first, and their number.
+pub(super) struct Run {
     first: usize,
     entries: usize,
-    at: usize,
 }
 
 fn run(words: &[u64], shape: Shape, number: usize) -> Run {
@@ -85,7 +89,7 @@ fn run(words: &[u64], shape: Shape, number: usize) -> Run {
     let first = at - shape.runs_at() - number;
     let entries = bits::ones(words, at, shape.end());
     assert!(first + entries <= shape.entries, "a bucket has as many ones as entries");
-    Run { first, entries, at }
+    Run { first, entries }
 }
 
 fn packed_at(words: &[u64], shape: Shape, index: usize) -> u64 {
@@ -121,23 +125,33 @@ fn find(words: &[u64], shape: Shape, entry: Entry) -> (Option<usize>, Run) {
     ((run.first..run.first + run.entries).find(is_it), run)
 }
 
-/// Returns whether an entry can be added: it is not there, and its run has room.
-pub(super) fn takes(words: &[u64], shape: Shape, entry: Entry) -> bool {
-    if shape.entries == 0 {
-        return true;
-    }
+/// The run that an entry can be added to: it is not there, and its run has room. The bucket is not
+/// empty.
+pub(super) fn run_to_add(words: &[u64], shape: Shape, entry: Entry) -> Option<Run> {
     let (found, run) = find(words, shape, entry);
-    found.is_none() && run.entries < MAX_RUN
+    (found.is_none() && run.entries < MAX_RUN).then_some(run)
 }
 
-/// Adds an entry. The words have room for it.
-pub(super) fn add(words: &mut [u64], shape: Shape, entry: Entry) {
-    let each = shape.entry_bits();
-    let run = run(words, shape, shape.run_of(entry.rest));
-    bits::move_up(words, run.at, shape.end(), each + 1);
-    bits::set(words, run.at + each, 1, 1);
-    bits::move_up(words, (run.first + run.entries) * each, run.at, each);
+/// Adds an entry to its run. The words have room for it.
+pub(super) fn add(words: &mut [u64], shape: Shape, entry: Entry, run: &Run) {
+    let (each, at) = (shape.entry_bits(), shape.run_at(entry.rest, run));
+    bits::move_up(words, at, shape.end(), each + 1);
+    bits::set(words, at + each, 1, 1);
+    bits::move_up(words, (run.first + run.entries) * each, at, each);
     bits::set(words, (run.first + run.entries) * each, each, shape.packed(entry));
+}
+
+/// Gives PBNs more bits. The words have room for them. Returns the shape after it.
+pub(super) fn widen(words: &mut [u64], shape: Shape, pbn_bits: u32) -> Shape {
+    let wider = Shape { pbn_bits, ..shape };
+    bits::move_up(words, shape.runs_at(), shape.end(), wider.runs_at() - shape.runs_at());
+    // From the last one on: each moves to where only those after it were.
+    for index in (0..shape.entries).rev() {
+        let packed = packed_at(words, shape, index);
+        let (tag, pbn) = (packed >> shape.pbn_bits, packed & ((1 << shape.pbn_bits) - 1));
+        bits::set(words, index * wider.entry_bits(), wider.entry_bits(), tag << pbn_bits | pbn);
+    }
+    wider
 }
 
 /// Removes an entry. Returns whether it was there.
@@ -146,9 +160,9 @@ pub(super) fn remove(words: &mut [u64], shape: Shape, entry: Entry) -> bool {
         return false;
     }
     let (Some(index), run) = find(words, shape, entry) else { return false };
-    let each = shape.entry_bits();
-    bits::move_down(words, (index + 1) * each, run.at, each);
-    bits::move_down(words, run.at + 1, shape.end(), each + 1);
+    let (each, at) = (shape.entry_bits(), shape.run_at(entry.rest, &run));
+    bits::move_down(words, (index + 1) * each, at, each);
+    bits::move_down(words, at + 1, shape.end(), each + 1);
     true
 }
 

@@ -76,8 +76,10 @@ impl MemoryIndex {
     /// again.
     pub(super) fn edit(&self, edits: &[IndexEdit]) {
         for some in edits.chunks(EDITS_AT_ONCE) {
+            let sampled = || some.iter().filter(|edit| self.has(edit.hash));
             let mut table = self.table.write();
-            for IndexEdit { hash, pbn, comes } in some.iter().filter(|edit| self.has(edit.hash)) {
+            table.touch(sampled().map(|edit| edit.hash));
+            for IndexEdit { hash, pbn, comes } in sampled() {
                 if *comes { table.add(*hash, *pbn) } else { table.remove(*hash, *pbn) }
             }
             self.figures.note(&table);

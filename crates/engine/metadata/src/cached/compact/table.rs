@@ -1,6 +1,6 @@
 //! The buckets of the index, which grow one by one (linear hashing).
 
-use super::bucket::{self, Entry, RUN_BITS, Shape, bits_of};
+use super::bucket::{self, Entry, RUN_BITS, Run, Shape, bits_of};
 use super::room::{Room, Slot, units_of};
 
 /// Entries of a bucket on average, above which another bucket is added. With more, the runs of a
@@ -8,6 +8,8 @@ use super::room::{Room, Slot, units_of};
 const MEAN_ENTRIES: u64 = 384;
 /// Buckets for which memory is taken at once.
 const PLACES_AT_ONCE: usize = 4096;
+/// Words of a line of the processor's caches.
+const LINE_WORDS: usize = 8;
 /// The least bits of a tag. Buckets are not split beyond.
 const MIN_TAG_BITS: u32 = 1;
 
@@ -88,6 +90,21 @@ impl Table {
         (bucket, hash >> self.level(bucket))
     }
 
+    /// Brings the buckets of some hashes into the processor's caches, all at once: the changes after
+    /// it would wait for one after another.
+    pub(super) fn touch(&self, hashes: impl Iterator<Item = u64>) {
+        let seen = hashes.fold(0, |seen, hash| {
+            let (bucket, rest) = self.place_of(hash);
+            let words = self.words(bucket);
+            // A change moves what is behind its entry.
+            let run = rest >> (self.hash_bits - RUN_BITS - self.level(bucket));
+            let from = (words.len() * run as usize) >> RUN_BITS;
+            let lines = words[from..].iter().step_by(LINE_WORDS);
+            lines.fold(seen, |seen, word| seen ^ word)
+        });
+        std::hint::black_box(seen);
+    }
+
     /// Adds PBNs whose contents may have this hash, at most `most`.
     pub(super) fn candidates(&self, hash: u64, most: usize, found: &mut Vec<u64>) {
         let (bucket, rest) = self.place_of(hash);
@@ -135,19 +152,12 @@ impl Table {
     pub(super) fn add(&mut self, hash: u64, pbn: u64) {
         let (bucket, rest) = self.place_of(hash);
         let (entry, shape) = (Entry { rest, pbn }, self.shape(bucket));
-        if !bucket::takes(self.words(bucket), shape, entry) {
-            return;
-        }
-        let is_added = if shape.entries == 0 || bits_of(pbn) > shape.pbn_bits {
-            self.add_wider(bucket, entry)
+        let is_added = if shape.entries == 0 {
+            let pbn_bits = bits_of(pbn);
+            self.rewrite(bucket, Shape { entries: 1, pbn_bits, ..shape }, &[entry])
         } else {
-            let after = Shape { entries: shape.entries + 1, ..shape };
-            let has_room = self.resize(bucket, after);
-            if has_room {
-                bucket::add(self.room.words_mut(self.places[bucket].slot()), shape, entry);
-                self.set_shape(bucket, after);
-            }
-            has_room
+            let run = bucket::run_to_add(self.words(bucket), shape, entry);
+            run.is_some_and(|run| self.insert(bucket, entry, &run))
         };
         self.entries += u64::from(is_added);
         if self.entries > self.places.len() as u64 * MEAN_ENTRIES {
@@ -155,16 +165,21 @@ impl Table {
         }
     }
 
-    /// Adds an entry to a bucket whose PBNs have fewer bits.
-    fn add_wider(&mut self, bucket: usize, entry: Entry) -> bool {
-        let shape = self.shape(bucket);
-        let mut entries = bucket::entries(self.words(bucket), shape);
-        let run = entry.rest >> shape.tag_bits;
-        let at = entries.partition_point(|other| other.rest >> shape.tag_bits <= run);
-        entries.insert(at, entry);
-        let least = if shape.entries == 0 { 1 } else { shape.pbn_bits };
-        let pbn_bits = bits_of(entry.pbn).max(least);
-        self.rewrite(bucket, Shape { entries: entries.len(), pbn_bits, ..shape }, &entries)
+    /// Adds an entry to its run of a bucket. Returns `false` if the bucket would be too large.
+    fn insert(&mut self, bucket: usize, entry: Entry, run: &Run) -> bool {
+        let mut shape = self.shape(bucket);
+        let pbn_bits = bits_of(entry.pbn).max(shape.pbn_bits);
+        let after = Shape { entries: shape.entries + 1, pbn_bits, ..shape };
+        if !self.resize(bucket, after) {
+            return false;
+        }
+        let words = self.room.words_mut(self.places[bucket].slot());
+        if pbn_bits > shape.pbn_bits {
+            shape = bucket::widen(words, shape, pbn_bits);
+        }
+        bucket::add(words, shape, entry, run);
+        self.set_shape(bucket, after);
+        true
     }
 
     /// Removes an entry, if it is there.
