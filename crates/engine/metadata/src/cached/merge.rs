@@ -13,7 +13,7 @@ use crate::error::Result;
 use gemelo_format::{Fingerprint, Identity, Part, Tree, VolumeId};
 use std::collections::{BTreeMap, HashMap};
 
-/// A merge of so many values is divided between two threads.
+/// A merge of so many values is divided between two threads, and a third one writes.
 const MIN_DIVIDED: u64 = 4096;
 
 /// The state that a checkpoint has written.
@@ -68,17 +68,19 @@ pub(super) fn merge<L: Layout>(
 ) -> Result<Merged<L::Index>> {
     // The maps need nothing of the counts and records, nor these of the maps.
     let of_records = || merge_records::<L>(pages, before, frozen);
-    let (maps, version) = if frozen.delta.entries() < MIN_DIVIDED {
-        (merge_maps::<L>(pages, frozen), of_records())
+    let ((of_volumes, maps), version) = if frozen.delta.entries() < MIN_DIVIDED {
+        (merge_maps::<L>(pages, frozen)?, of_records()?)
     } else {
-        std::thread::scope(|scope| {
-            let of_records = scope.spawn(of_records);
-            let maps = merge_maps::<L>(pages, frozen);
-            (maps, of_records.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        })
+        pages.write_beside(|| {
+            std::thread::scope(|scope| {
+                let of_records = scope.spawn(of_records);
+                let maps = merge_maps::<L>(pages, frozen)?;
+                let version = of_records.join();
+                Ok((maps, version.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?))
+            })
+        })?
     };
-    let (of_volumes, maps) = maps?;
-    Ok(Merged { version: version?, maps: of_volumes, layers: maps.layers, made: maps.made })
+    Ok(Merged { version, maps: of_volumes, layers: maps.layers, made: maps.made })
 }
 
 /// Makes pages of the maps of all volumes.

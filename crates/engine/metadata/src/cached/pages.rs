@@ -15,12 +15,16 @@ use gemelo_format::{
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SendError, SyncSender, sync_channel};
 
 /// Pages collected before they are written: 1 MiB. Larger writes are no faster.
 const WRITE_PAGES: usize = 256;
 /// The share of the cache that one list of reads may fill, so that its pages are still there when
 /// they are looked at.
 const FETCH_SHARE: usize = 8;
+
+/// Lists of new pages that wait for the thread that writes them; then those who make them wait.
+const MAX_WAITING_LISTS: usize = 2;
 
 /// Pages with their slots.
 type NewPages = Vec<(Slot, Arc<Page>)>;
@@ -58,6 +62,8 @@ pub(crate) struct Pages {
     cache: Cache,
     slots: Mutex<Slots>,
     changes: Mutex<Changes>,
+    /// The thread that writes new pages, while there is one.
+    writer: Mutex<Option<SyncSender<NewPages>>>,
     is_damaged: AtomicBool,
     /// Pages that were read from their second copies.
     damaged_copies: AtomicU64,
@@ -76,6 +82,7 @@ impl Pages {
             cache: Cache::new(cache_bytes),
             slots: Mutex::new(Slots::of(&home.slots)),
             changes: Mutex::default(),
+            writer: Mutex::default(),
             is_damaged: AtomicBool::new(false),
             damaged_copies: AtomicU64::new(0),
             reads_both: AtomicBool::new(false),
@@ -291,8 +298,41 @@ impl Pages {
             let is_full = changes.waiting.len() >= WRITE_PAGES;
             is_full.then(|| std::mem::take(&mut changes.waiting))
         };
-        flight.map_or(Ok(()), |flight| self.land(&flight))?;
+        flight.map_or(Ok(()), |flight| self.hand_on(flight))?;
         Ok(at)
+    }
+
+    /// Gives new pages to the thread that writes them. Without one, or when it has failed, the
+    /// caller writes them.
+    fn hand_on(&self, flight: NewPages) -> Result<()> {
+        let writer = self.writer.lock().clone();
+        let left = match writer {
+            Some(writer) => writer.send(flight).err().map(|SendError(flight)| flight),
+            None => Some(flight),
+        };
+        left.map_or(Ok(()), |flight| self.land(&flight))
+    }
+
+    /// Does work that makes new pages while a thread writes them.
+    pub(super) fn write_beside<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        /// Ends the thread, after a panic of the work as well.
+        struct Writing<'p>(&'p Pages);
+        impl Drop for Writing<'_> {
+            fn drop(&mut self) {
+                *self.0.writer.lock() = None;
+            }
+        }
+        let (writer, lists) = sync_channel::<NewPages>(MAX_WAITING_LISTS);
+        *self.writer.lock() = Some(writer);
+        std::thread::scope(|scope| {
+            let writing = Writing(self);
+            let written =
+                scope.spawn(|| lists.into_iter().try_for_each(|flight| self.land(&flight)));
+            let done = work();
+            drop(writing);
+            written.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            done
+        })
     }
 
     /// Notes a slot that the state after the checkpoint does not need.
