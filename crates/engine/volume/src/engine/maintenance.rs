@@ -1,4 +1,5 @@
-//! Maintenance in the background: commits, checkpoints before the journal is full, the collector, the clearing of volumes that were removed, and the completion of the index.
+//! Maintenance in the background: commits, checkpoints before the journal is full, the collector,
+//! the clearing of volumes that were removed, and the completion of the index.
 
 use super::Engine;
 use super::collector::Collector;

@@ -90,8 +90,8 @@ impl Table {
         (bucket, hash >> self.level(bucket))
     }
 
-    /// Brings the buckets of some hashes into the processor's caches, all at once: the changes after
-    /// it would wait for one after another.
+    /// Brings the buckets of some hashes into the processor's caches, all at once: the changes
+    /// after it would wait for one after another.
     pub(super) fn touch(&self, hashes: impl Iterator<Item = u64>) {
         let seen = hashes.fold(0, |seen, hash| {
             let (bucket, rest) = self.place_of(hash);
