@@ -155,7 +155,7 @@ fn measure(directory: &Path, size: &str, backend: BackendKind, options: &Options
 
 fn main() {
     // As the program does.
-    gemelo_base::memory::limit_arenas();
+    gemelo_base::memory::keep_little();
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let argument = |at: usize| arguments.get(at).map(String::as_str);

@@ -5,6 +5,10 @@ use std::ffi::c_int;
 /// The fewest arenas of a process: with one, every thread would wait for every other.
 const MIN_ARENAS: usize = 2;
 
+/// Bytes from which an allocation has a mapping of its own: buffers of requests are shorter.
+#[cfg(target_env = "gnu")]
+const MIN_MAPPED_BYTES: c_int = 4 << 20;
+
 /// Returns the bytes of memory of this machine.
 #[must_use]
 pub fn of_machine() -> u64 {
@@ -14,27 +18,35 @@ pub fn of_machine() -> u64 {
     (info.totalram as u64).saturating_mul(unit.max(1))
 }
 
-/// Has the allocator share one arena for each processor between all threads that begin later.
+/// Has the allocator keep little of what is freed, for threads that begin later.
 ///
 /// An arena keeps the memory that was freed in it, up to the most that its threads ever had. glibc
 /// makes up to eight arenas a processor, so the memory of a process with many threads grows for
-/// hours. Threads rarely compete for these: each has a cache of its own for small allocations, and
-/// nothing allocates for single blocks. Other allocators are left as they are.
-pub fn limit_arenas() {
+/// hours. So all threads share one arena for each processor. They rarely compete for these: each
+/// has a cache of its own for small allocations, and nothing allocates for single blocks.
+///
+/// And when a large allocation is freed, glibc takes those of its size, up to 32 MiB, from arenas
+/// as well, and tables that grow leave gaps there. So large ones always have a mapping of their
+/// own, which goes when they are freed. Other allocators are left as they are.
+pub fn keep_little() {
     let processors = std::thread::available_parallelism().map_or(MIN_ARENAS, usize::from);
-    set_arenas(processors.max(MIN_ARENAS));
+    set_allocator(processors.max(MIN_ARENAS));
 }
 
 #[cfg(target_env = "gnu")]
-fn set_arenas(arenas: usize) {
+fn set_allocator(arenas: usize) {
     let arenas = c_int::try_from(arenas).unwrap_or(c_int::MAX);
-    // SAFETY: the function may be called at any time, and takes numbers only. It refuses what it
-    // does not support, and the number of arenas then stays as it is.
-    let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, arenas) };
+    for (parameter, value) in
+        [(libc::M_ARENA_MAX, arenas), (libc::M_MMAP_THRESHOLD, MIN_MAPPED_BYTES)]
+    {
+        // SAFETY: the function may be called at any time, and takes numbers only. It refuses what
+        // it does not support, and everything then stays as it is.
+        let _ = unsafe { libc::mallopt(parameter, value) };
+    }
 }
 
 #[cfg(not(target_env = "gnu"))]
-fn set_arenas(_: usize) {}
+fn set_allocator(_: usize) {}
 
 /// Gives the memory that was freed back to the system, as far as the allocator can.
 ///
@@ -69,7 +81,7 @@ mod tests {
             }
             std::fs::read_to_string(file.path()).unwrap().matches("<heap nr=").count()
         };
-        limit_arenas();
+        keep_little();
         let before = arenas();
         let everybody_has_memory = Arc::new(Barrier::new(THREADS));
         let threads: Vec<_> = (0..THREADS)
@@ -85,5 +97,21 @@ mod tests {
         threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), 10_000));
         let most = std::thread::available_parallelism().unwrap().get().max(MIN_ARENAS);
         assert!(arenas() <= before.max(most), "{} arenas, {before} before", arenas());
+    }
+
+    #[test]
+    fn a_large_allocation_goes_when_it_is_freed() {
+        const LARGE: usize = 24 << 20;
+        // SAFETY: the function takes nothing and may be called at any time.
+        let mapped = || unsafe { libc::mallinfo2() }.hblkhd;
+        keep_little();
+        let before = mapped();
+        // Without a limit, glibc takes the second one from an arena.
+        for _ in 0..2 {
+            let memory = vec![1_u8; LARGE];
+            assert!(mapped() >= before + memory.len());
+            drop(memory);
+            assert!(mapped() < before + LARGE);
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::values::{OnOff, inline_overload_parser, io_mode_parser, pool_place_pa
 use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gemelo_base::DailyWindow;
-use gemelo_base::memory::limit_arenas;
+use gemelo_base::memory::keep_little;
 use gemelo_base::values::{Percent, Size, Span};
 use gemelo_device::{FrontEnd, Memory, SocketAccess};
 use gemelo_disk::IoMode;
@@ -352,7 +352,7 @@ fn unless_zero(span: Span) -> Option<Duration> {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    limit_arenas();
+    keep_little();
     let place = arguments.place()?;
     let monitor = Arc::clone(&context.monitor);
     gemelo_serve::await_store(&place, &*monitor, &context.stop)?;
