@@ -73,10 +73,15 @@ pub(super) fn merge<L: Layout>(
     } else {
         pages.write_beside(|| {
             std::thread::scope(|scope| {
-                let of_records = scope.spawn(of_records);
+                let beside = std::thread::Builder::new().spawn_scoped(scope, of_records);
                 let maps = merge_maps::<L>(pages, frozen)?;
-                let version = of_records.join();
-                Ok((maps, version.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?))
+                let version = match beside {
+                    Ok(beside) => {
+                        beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    }
+                    Err(_) => of_records(),
+                };
+                Ok((maps, version?))
             })
         })?
     };

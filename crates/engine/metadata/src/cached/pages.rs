@@ -313,7 +313,8 @@ impl Pages {
         left.map_or(Ok(()), |flight| self.land(&flight))
     }
 
-    /// Does work that makes new pages while a thread writes them.
+    /// Does work that makes new pages while a thread writes them. Where no thread can be had, the
+    /// work writes them.
     pub(super) fn write_beside<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         /// Ends the thread, after a panic of the work as well.
         struct Writing<'p>(&'p Pages);
@@ -326,11 +327,13 @@ impl Pages {
         *self.writer.lock() = Some(writer);
         std::thread::scope(|scope| {
             let writing = Writing(self);
-            let written =
-                scope.spawn(|| lists.into_iter().try_for_each(|flight| self.land(&flight)));
+            let write = move || lists.into_iter().try_for_each(|flight| self.land(&flight));
+            let written = std::thread::Builder::new().spawn_scoped(scope, write);
             let done = work();
             drop(writing);
-            written.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            if let Ok(written) = written {
+                written.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
             done
         })
     }
