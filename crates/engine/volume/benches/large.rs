@@ -98,6 +98,7 @@ fn reopen(bench: &mut Bench, column: &mut Column, name: &str) -> Pool {
 
 /// Checks the metadata of the closed pool, with as much memory as its cache has.
 fn check_pool(bench: &Bench, column: &mut Column) {
+    gemelo_base::memory::give_back_freed();
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watch = scope.spawn(|| {

@@ -90,8 +90,10 @@ impl Bench {
         PoolDisks::new(Arc::clone(&self.data) as _, Arc::clone(&self.metadata) as _)
     }
 
-    /// Opens the pool, with nothing of its metadata in the system's cache.
+    /// Opens the pool, with nothing of its metadata in the system's cache, and without memory of an
+    /// earlier opening.
     pub(crate) fn open(&self) -> (Pool, Duration) {
+        gemelo_base::memory::give_back_freed();
         let file = std::fs::File::open(&self.path).unwrap();
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
