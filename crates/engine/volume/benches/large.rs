@@ -24,7 +24,7 @@ use gemelo_check::{CheckOptions, check};
 use gemelo_disk::testing::synthesize;
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_volume::Pool;
-use growth::pool::{BLOCK, Bench, Contents, Spread, VOLUME, write};
+use growth::pool::{BLOCK, Bench, Contents, LOAD_THREADS, Spread, VOLUME, write};
 use growth::{Column, Options, Table, soak};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,29 +52,40 @@ fn load(bench: &mut Bench, pool: &Pool, column: &mut Column) {
             column.rate(&format!("{place} random writes, {name}"), rate);
         }
     }
-    snapshots(bench, pool, column);
+    for (threads, load) in [(LOAD_THREADS, "all threads"), (1, "one thread")] {
+        snapshots(bench, pool, column, (threads, load));
+    }
 }
 
-/// Snapshots that come under random writes, and go.
-fn snapshots(bench: &mut Bench, pool: &Pool, column: &mut Column) {
+/// Snapshots that come under random writes of so many threads, and go. Where more threads write
+/// than there are processors, a snapshot waits for these as well.
+fn snapshots(
+    bench: &mut Bench,
+    pool: &Pool,
+    column: &mut Column,
+    (threads, name): (u64, &'static str),
+) {
     let longest = std::thread::scope(|scope| {
         let pause = bench.load / (SNAPSHOTS.len() as u32 + 1);
-        let load = scope.spawn(|| bench.write_randomly(pool, Spread::HotSpots, Contents::Fresh));
+        let write = || bench.write_with(threads, pool, Spread::HotSpots, Contents::Fresh);
+        let load = scope.spawn(write);
         let times = SNAPSHOTS.map(|name| {
             std::thread::sleep(pause);
             let started = Instant::now();
             pool.snapshot_volume(VOLUME, name).unwrap();
             started.elapsed()
         });
-        column.rate("unique random writes, hot spots, with snapshots", load.join().unwrap());
+        let rate = format!("unique random writes of {name}, hot spots, with snapshots");
+        column.rate(&rate, load.join().unwrap());
         times.into_iter().max().unwrap_or_default()
     });
-    column.time("the longest snapshot", longest);
+    column.time(&format!("the longest snapshot, {name} writing"), longest);
     let started = Instant::now();
     SNAPSHOTS.iter().for_each(|name| pool.remove_volume(name).unwrap());
-    column.time("the removal of the snapshots", started.elapsed());
+    column.time(&format!("the removal of the snapshots, {name} writing"), started.elapsed());
     let is_gone = || pool.stat().unwrap().logical_blocks <= bench.blocks;
-    column.time("until nothing of them is left", wait(started, is_gone));
+    let what = format!("until nothing of them is left, {name} writing");
+    column.time(&what, wait(started, is_gone));
 }
 
 /// Opens the pool again, and writes a block at once.

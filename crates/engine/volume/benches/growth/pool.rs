@@ -20,7 +20,7 @@ const FILL_THREADS: u64 = 2;
 const FILL_BLOCKS: u64 = 256;
 /// A load of random writes: its threads, and the requests of a batch of each. A thread waits while
 /// the metadata of its batch are read.
-const LOAD_THREADS: u64 = 8;
+pub(crate) const LOAD_THREADS: u64 = 8;
 const BATCH: usize = 32;
 /// Spare blocks, which random writes use before freed ones come back: an eighth, and these.
 const SPARE_BLOCKS: u64 = 500_000;
@@ -130,9 +130,20 @@ impl Bench {
         rate
     }
 
-    /// Writes blocks at random for a while. Returns writes a second.
+    /// Writes blocks at random for a while, with all threads of a load. Returns writes a second.
     pub(crate) fn write_randomly(
         &mut self,
+        pool: &Pool,
+        spread: Spread,
+        contents: Contents,
+    ) -> f64 {
+        self.write_with(LOAD_THREADS, pool, spread, contents)
+    }
+
+    /// Does the same with so many threads.
+    pub(crate) fn write_with(
+        &mut self,
+        threads: u64,
         pool: &Pool,
         spread: Spread,
         contents: Contents,
@@ -141,7 +152,7 @@ impl Bench {
         self.loads += 1;
         let started = Instant::now();
         let written: u64 = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..LOAD_THREADS)
+            let threads: Vec<_> = (0..threads)
                 .map(|thread| {
                     let (volume, this) = (&volume, &*self);
                     let random = Random::new(this.loads * LOAD_THREADS + thread);
