@@ -187,12 +187,11 @@ fn newest_root_of(simulation: &Simulation) -> [u64; 2] {
 
 #[test]
 fn no_flipped_byte_of_the_metadata_gives_wrong_data() {
-    let (mut pools, mut noticed) = (0, 0);
     for (backend, seed) in lives(3) {
-        pools += 1;
         let (simulation, model) = worked_pool(backend, seed, true);
         let images = simulation.images();
         let mut random = Random::new(seed);
+        let mut noticed = 0;
         let used = used_pages(&images[1]);
         let newest_root = newest_root_of(&simulation).map(|offset| offset as usize);
         for twins in twins(&images[1]) {
@@ -211,9 +210,8 @@ fn no_flipped_byte_of_the_metadata_gives_wrong_data() {
                 noticed += u64::from(found != Noticed::No);
             }
         }
+        assert!(noticed >= 6, "{noticed}: the root and its table are hit three times each");
     }
-    // A pool that was emptied has few pages.
-    assert!(noticed > 10 * pools, "{noticed} in {pools} pools");
 }
 
 #[test]
