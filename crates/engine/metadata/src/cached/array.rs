@@ -98,7 +98,7 @@ fn update_node(
     let after = if level == 0 {
         edits.change(first, before)?
     } else {
-        let mut after = before.unwrap_or_else(|| Arc::new([0; PAGE_BYTES]));
+        let mut after = pages.own_or_empty(before);
         let page = Arc::make_mut(&mut after);
         let each = span(level - 1);
         if level == 1 {

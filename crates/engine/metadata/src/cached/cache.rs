@@ -17,6 +17,9 @@ const MIN_SHARDED: usize = 256;
 /// Memory of a page and of its frame's other fields.
 const FRAME_BYTES: usize = PAGE_BYTES + 64;
 
+/// The memory of one page in so many is kept for others when the page is evicted.
+const SPARE_PART: usize = 64;
+
 /// Rounds of the hand that a wide page stays without a use. Uniform random writes to a pool whose
 /// counts take half of the cache need a page of counts every few rounds.
 const WIDE_ROUNDS: u8 = 16;
@@ -58,6 +61,9 @@ struct Shard {
 pub(super) struct Cache {
     shards: Vec<Mutex<Shard>>,
     max_frames: usize,
+    /// Pages that were evicted, and that nobody else has: their memory serves the next ones.
+    spare: Mutex<Vec<Arc<Page>>>,
+    max_spare: usize,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -93,23 +99,19 @@ impl Shard {
         }
     }
 
-    fn put(&mut self, most: usize, frame: Frame) {
+    /// Adds a page. Returns the one whose place it took.
+    fn put(&mut self, most: usize, frame: Frame) -> Option<Arc<Page>> {
+        let replace = |held: &mut Frame, frame| std::mem::replace(held, frame).page;
         if let Some(place) = self.place(frame.slot) {
-            if let Some(held) = self.frames.get_mut(place) {
-                *held = frame;
-            }
-            return;
+            return self.frames.get_mut(place).map(|held| replace(held, frame));
         }
         let slot = frame.slot;
-        let place = if self.frames.len() < most {
+        let (place, evicted) = if self.frames.len() < most {
             self.frames.push(frame);
-            self.frames.len() - 1
+            (self.frames.len() - 1, None)
         } else {
             let place = self.evict();
-            if let Some(held) = self.frames.get_mut(place) {
-                *held = frame;
-            }
-            place
+            (place, self.frames.get_mut(place).map(|held| replace(held, frame)))
         };
         let frames = &self.frames;
         let hash_at = |place: &u32| frames.get(*place as usize).map_or(0, |frame| hash(frame.slot));
@@ -118,16 +120,21 @@ impl Shard {
             self.places.len() == self.frames.len() && self.frames.len() <= most,
             "each frame is found by its slot"
         );
+        evicted
     }
 }
 
 impl Cache {
     pub(super) fn new(bytes: u64) -> Self {
-        let frames = usize::try_from(bytes).unwrap_or(usize::MAX) / FRAME_BYTES;
+        let pages = usize::try_from(bytes).unwrap_or(usize::MAX) / FRAME_BYTES;
+        let max_spare = pages / SPARE_PART;
+        let frames = pages - max_spare;
         let shards = if frames < MIN_SHARDED { 1 } else { SHARDS };
         Self {
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             max_frames: (frames / shards).max(2),
+            spare: Mutex::default(),
+            max_spare,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -179,8 +186,36 @@ impl Cache {
             // once are evicted first.
             let rounds = if width == Width::Wide { WIDE_ROUNDS } else { 0 };
             let frame = Frame { slot: at.slot, checksum: at.checksum, width, rounds, page };
-            shard.lock().put(self.max_frames, frame);
+            let evicted = shard.lock().put(self.max_frames, frame);
+            evicted.into_iter().for_each(|page| self.keep(page));
         }
+    }
+
+    /// Keeps the memory of a page, if nobody has the page.
+    pub(super) fn keep(&self, mut page: Arc<Page>) {
+        if Arc::get_mut(&mut page).is_some()
+            && let Some(mut spare) = self.spare.try_lock()
+            && spare.len() < self.max_spare
+        {
+            spare.push(page);
+        }
+    }
+
+    /// Memory for a page, which is nobody else's and has any content. The allocator takes and gives
+    /// back a page far more slowly, and others would be put between pages.
+    pub(super) fn memory(&self) -> Arc<Page> {
+        let spare = self.spare.try_lock().and_then(|mut spare| spare.pop());
+        spare.unwrap_or_else(|| Arc::new([0; PAGE_BYTES]))
+    }
+
+    /// Makes a page one that nobody else has.
+    pub(super) fn own(&self, mut page: Arc<Page>) -> Arc<Page> {
+        if Arc::get_mut(&mut page).is_some() {
+            return page;
+        }
+        let mut own = self.memory();
+        Arc::make_mut(&mut own).copy_from_slice(&*page);
+        own
     }
 
     pub(super) fn figures(&self) -> CacheStats {
@@ -191,7 +226,8 @@ impl Cache {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.shards.iter().map(|shard| (shard.lock().frames.len() * FRAME_BYTES) as u64).sum()
+        let frames = self.shards.iter().map(|shard| shard.lock().frames.len());
+        ((frames.sum::<usize>() + self.spare.lock().len()) * FRAME_BYTES) as u64
     }
 }
 

@@ -66,7 +66,7 @@ impl MergeLayer<'_> {
         let below = before.filter(|_| !is_cut);
         let width = Width::of(at.level, Part::Map);
         let page = below.map(|below| self.pages.read(below, width)).transpose()?;
-        let mut after = page.unwrap_or_else(|| Arc::new([0; PAGE_BYTES]));
+        let mut after = self.pages.own_or_empty(page);
         let page = Arc::make_mut(&mut after);
         if at.level == 0 {
             for (lbn, word) in self.layer.words.range(at.lbns()) {

@@ -151,6 +151,11 @@ impl Pages {
         Ok(page)
     }
 
+    /// A page that nobody else has, to be changed: a copy of this one, if others have it.
+    pub(super) fn own_or_empty(&self, page: Option<Arc<Page>>) -> Arc<Page> {
+        page.map_or_else(|| Arc::new([0; PAGE_BYTES]), |page| self.cache.own(page))
+    }
+
     /// Returns whether the cache has a page, or this thread holds it.
     pub(super) fn has(&self, at: NodeRef) -> bool {
         held::has(at) || self.cache.has(at)
@@ -207,7 +212,7 @@ impl Pages {
         if all.is_empty() {
             return Vec::new();
         }
-        let mut pages: Vec<Arc<Page>> = all.iter().map(|_| Arc::new([0; PAGE_BYTES])).collect();
+        let mut pages: Vec<Arc<Page>> = all.iter().map(|_| self.cache.memory()).collect();
         let offsets = all.iter().map(|at| of(self.regions.slot(at.slot)));
         let mut reads: Vec<DiskRead<'_>> = offsets
             .zip(&mut pages)
@@ -215,8 +220,9 @@ impl Pages {
             .collect();
         reads.sort_unstable_by_key(|read| read.offset);
         self.disk.read_many(&mut reads);
+        // Their memory may have held the very pages, and the checksum of zeros is wrong.
+        reads.iter_mut().filter(|read| read.outcome.is_err()).for_each(|read| read.buffer.fill(0));
         drop(reads);
-        // The checksum of a page that was not read is wrong.
         let is_good =
             |(at, page): &(&NodeRef, Arc<Page>)| self.seed.checksum(&**page) == at.checksum;
         let pages = all.iter().zip(pages).map(|page| is_good(&page).then_some(page.1));

@@ -13,8 +13,8 @@ use super::merge_layer::merge_layer;
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
 use gemelo_format::{
-    BUCKET_ENTRIES, BackendKind, NodeRef, PAGE_BYTES, Page, Part, Slot, Tree, array_value,
-    bucket_entries, bucket_of, bucket_page, index_entry, set_array_value,
+    BUCKET_ENTRIES, BackendKind, NodeRef, Page, Part, Slot, Tree, array_value, bucket_entries,
+    bucket_of, bucket_page, index_entry, set_array_value,
 };
 use std::collections::HashMap;
 use std::iter::Peekable;
@@ -30,6 +30,7 @@ pub(crate) struct TableLayout;
 
 /// New values, as changes of leaves.
 struct Values<'e> {
+    pages: &'e Pages,
     part: Part,
     edits: Peekable<std::slice::Iter<'e, (u64, u128)>>,
 }
@@ -54,7 +55,7 @@ impl LeafEdits for Values<'_> {
 
     fn change(&mut self, number: u64, before: Option<Arc<Page>>) -> Result<Option<Arc<Page>>> {
         let entries = self.part.array_entries() as u64;
-        let mut after = before.unwrap_or_else(|| Arc::new([0; PAGE_BYTES]));
+        let mut after = self.pages.own_or_empty(before);
         let page = Arc::make_mut(&mut after);
         while let Some((key, value)) = self.edits.next_if(|(key, _)| key / entries == number) {
             set_array_value(page, (key % entries) as usize, self.part.value_bytes(), *value);
@@ -243,7 +244,7 @@ impl Layout for TableLayout {
         if edits.is_empty() {
             return Ok(*tree);
         }
-        let mut values = Values { part, edits: edits.iter().peekable() };
+        let mut values = Values { pages, part, edits: edits.iter().peekable() };
         array::update(pages, tree, last / part.array_entries() as u64, &mut values)
     }
 

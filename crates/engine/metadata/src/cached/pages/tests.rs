@@ -110,3 +110,39 @@ fn a_failure_of_the_thread_that_writes_is_that_of_the_work() {
     });
     assert!(made.is_err(), "the thread alone has failed");
 }
+
+/// A disk that cannot be read.
+#[derive(Default)]
+struct UnreadableDisk(MemoryDisk);
+
+impl DiskLayer for UnreadableDisk {
+    fn below(&self) -> &dyn Disk {
+        &self.0
+    }
+
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
+        reads.iter_mut().for_each(|read| read.outcome = Err(std::io::ErrorKind::Other.into()));
+    }
+}
+
+/// The memory of an evicted page serves the next one. It holds the very page that is not read here.
+#[test]
+fn a_page_that_cannot_be_read_is_not_the_one_that_its_memory_had() {
+    let disk: Arc<dyn Disk> = Arc::new(UnreadableDisk::default());
+    disk.set_len(64 << 20).unwrap();
+    let (superblock, cache_bytes) = (superblock(), 1 << 20);
+    let home = BackendContext::new(disk, &superblock);
+    let pages = Pages::new(&home, PoolSeed::of(&superblock), cache_bytes);
+    let write = |number: usize| {
+        let page = Arc::new([number as u8; PAGE_BYTES]);
+        let at = pages.write(page, Width::Narrow).unwrap();
+        pages.flush().unwrap();
+        at
+    };
+    let made: Vec<NodeRef> = (0..256).map(write).collect();
+    let memory = pages.cache.memory();
+    let evicted = made[usize::from(memory[0])];
+    assert!(pages.seed.checksum(&*memory) == evicted.checksum && !pages.cache.has(evicted));
+    pages.cache.keep(memory);
+    assert!(pages.read_ahead(&[evicted])[0].is_none());
+}
