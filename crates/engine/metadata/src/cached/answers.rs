@@ -121,7 +121,8 @@ impl<L: Layout> Index for CachedBackend<L> {
 
 /// The PBNs from this one on whose counts a delta has, in order.
 fn counted_from(delta: &Delta, first: Pbn) -> impl Iterator<Item = u64> {
-    delta.counts.pbns().into_iter().skip_while(move |pbn| *pbn < first.number())
+    let counted = delta.counts.sorted().into_iter().map(|(pbn, _)| pbn);
+    counted.skip_while(move |pbn| *pbn < first.number())
 }
 
 /// The bits of the counts of the next PBNs that are in a group. Those of groups before it are

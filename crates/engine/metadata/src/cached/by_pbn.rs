@@ -57,6 +57,11 @@ impl<V> ByPbn<V> {
         }
     }
 
+    /// Removes all values, and keeps their memory for others.
+    pub(super) fn clear(&mut self) {
+        self.tables.iter_mut().for_each(PartedTable::clear);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.tables.iter().map(PartedTable::len).sum()
     }
@@ -69,11 +74,14 @@ impl<V> ByPbn<V> {
         })
     }
 
-    /// The PBNs in order.
-    pub(super) fn pbns(&self) -> Vec<u64> {
-        let mut pbns: Vec<u64> = self.iter().map(|(pbn, _)| pbn).collect();
-        pbns.sort_unstable();
-        pbns
+    /// All values in the order of their PBNs.
+    pub(super) fn sorted(&self) -> Vec<(u64, V)>
+    where
+        V: Copy,
+    {
+        let mut all: Vec<(u64, V)> = self.iter().map(|(pbn, value)| (pbn, *value)).collect();
+        all.sort_unstable_by_key(|(pbn, _)| *pbn);
+        all
     }
 }
 
@@ -102,7 +110,8 @@ mod tests {
             assert_eq!(by_pbn.get(pbn), map.get(&pbn));
         }
         assert_eq!(by_pbn.len(), map.len());
-        assert!(by_pbn.pbns().into_iter().eq(map.keys().copied()));
-        assert!(by_pbn.iter().all(|(pbn, value)| map.get(&pbn) == Some(value)));
+        assert!(by_pbn.sorted().into_iter().eq(map));
+        by_pbn.clear();
+        assert!(by_pbn.len() == 0 && by_pbn.sorted().is_empty());
     }
 }

@@ -55,7 +55,9 @@ impl<L: Layout> CachedBackend<L> {
             }
         }
         index.edit(&edits);
-        index.note(&removed);
+        if !removed.is_empty() {
+            index.note(removed);
+        }
         *unread = part.next.map_or(Unread::Nothing, |next| Unread::From(next, started));
         Ok(*unread != Unread::Nothing)
     }

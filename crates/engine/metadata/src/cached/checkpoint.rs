@@ -1,8 +1,10 @@
 //! Writes a checkpoint. The delta is frozen, merged into the pages, and dropped when the root is
 //! durable.
 
+use super::delta::SpareDelta;
 use super::layout::{IndexState, Layout};
 use super::map::MapState;
+use super::parents::Made;
 use super::{CachedBackend, Delta, Fresh, Frozen, merge};
 use crate::error::Result;
 use crate::{
@@ -27,6 +29,22 @@ const MAX_SHARED_LAYERS: u64 = 256;
 const TABLE_VOLUME_BYTES: u64 = 512;
 /// Lower bound of the bytes of the table in one of its pages.
 const TABLE_PIECE_BYTES: u64 = 2048;
+
+/// What a checkpoint leaves behind when it ends. It takes a while to drop.
+struct Spent {
+    frozen: Option<Arc<Frozen>>,
+    /// Dropped with it.
+    _made: Option<Made>,
+    spare: SpareDelta,
+}
+
+impl Drop for Spent {
+    fn drop(&mut self) {
+        if let Some(frozen) = self.frozen.take().and_then(Arc::into_inner) {
+            self.spare.keep(frozen.delta);
+        }
+    }
+}
 
 impl<L: Layout> Checkpoint for CachedBackend<L> {
     fn allows_volume_changes(&self) -> bool {
@@ -59,7 +77,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
         self.pages.begin();
         let volumes = self.volumes.iter_mut().map(|(id, volume)| (*id, volume.frozen())).collect();
         self.frozen = Some(Arc::new(Frozen {
-            delta: std::mem::take(&mut self.active),
+            delta: std::mem::replace(&mut self.active, self.spare.take()),
             volumes,
             removed: std::mem::take(&mut self.removed),
             fresh: std::mem::take(&mut self.fresh),
@@ -99,7 +117,8 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
             self.table = table;
         }
         self.pages.finish();
-        Some(Box::new((frozen, merged.map(|merged| merged.made))))
+        let made = merged.map(|merged| merged.made);
+        Some(Box::new(Spent { frozen, _made: made, spare: self.spare.clone() }))
     }
 
     fn abandon(&mut self) {

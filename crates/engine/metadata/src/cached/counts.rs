@@ -1,7 +1,6 @@
 //! The reference counts on disk: small ones packed by groups of PBNs, large ones by PBN.
 
 use super::Version;
-use super::delta::Delta;
 use super::layout::{Cursor, Layout};
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
@@ -54,9 +53,23 @@ impl<'c, L: Layout> StoredCounts<'c, L> {
 
     /// The counts of PBNs, or [`MANY`] for as many references and more.
     fn small_counts(&mut self, pbns: &[u64]) -> Vec<Result<u32>> {
-        let groups: Vec<u64> = pbns.iter().map(|pbn| CountAt::of(*pbn).group).collect();
-        let values = pbns.iter().zip(self.small.get_all(&groups));
-        values.map(|(pbn, counts)| Ok(CountAt::of(*pbn).get(counts?))).collect()
+        // Neighbours are in one group.
+        let mut groups: Vec<u64> = pbns.iter().map(|pbn| CountAt::of(*pbn).group).collect();
+        groups.dedup();
+        let mut values = groups.iter().zip(self.small.get_all(&groups));
+        let mut last: Option<(&u64, Result<u128>)> = None;
+        let count = |pbn: &u64| {
+            let at = CountAt::of(*pbn);
+            if !matches!(last, Some((group, _)) if *group == at.group) {
+                last = values.next();
+            }
+            match &last {
+                Some((_, Ok(counts))) => Ok(at.get(*counts)),
+                // The error of the group is that of each of its PBNs.
+                _ => Ok(at.get(self.small.get(at.group)?)),
+            }
+        };
+        pbns.iter().map(count).collect()
     }
 }
 
@@ -75,19 +88,17 @@ pub(super) struct CountEdits {
 }
 
 impl CountEdits {
-    /// The changes that a checkpoint makes to the counts of the one before it, which are of these
-    /// PBNs.
+    /// The changes that a checkpoint makes to the counts of the one before it, for these new counts
+    /// by PBN, in order.
     pub(super) fn new<L: Layout>(
         pages: &Pages,
         before: &Version<L::Index>,
-        delta: &Delta,
-        counted: &[u64],
+        counted: &[(u64, u32)],
     ) -> Result<Self> {
         let mut stored = Cursor::<L>::new(pages, before.counts, Part::Counts);
-        let mut groups: Vec<u64> = counted.iter().map(|pbn| CountAt::of(*pbn).group).collect();
+        let mut groups: Vec<u64> = counted.iter().map(|(pbn, _)| CountAt::of(*pbn).group).collect();
         groups.dedup();
-        let counts = counted.iter().filter_map(|pbn| Some((*pbn, *delta.counts.get(*pbn)?)));
-        let mut counts = counts.peekable();
+        let mut counts = counted.iter().copied().peekable();
         let mut edits = Self::default();
         for some in groups.chunks(GROUPS_AT_ONCE) {
             for (group, before) in some.iter().zip(stored.get_all(some)) {

@@ -3,8 +3,10 @@
 use super::by_pbn::ByPbn;
 use super::count_pages::CountPages;
 use super::parted::PartedTable;
+use gemelo_base::locks::Mutex;
 use gemelo_base::random::mix64;
 use gemelo_format::{Fingerprint, Identity};
+use std::sync::Arc;
 
 /// Memory of an entry in a hash table that is filled to 0.6, its mean from one growth to the next.
 const COUNT_BYTES: usize = 15;
@@ -67,6 +69,24 @@ fn fingerprint_of(identities: &ByPbn<[u8; 16]>, pbn: u64) -> Fingerprint {
     identity_of(identities, pbn).unwrap_or(Identity::NONE).fingerprint()
 }
 
+/// The memory of a delta that a checkpoint has written, for a later one. Its tables would grow anew
+/// for each checkpoint, and leave gaps in the allocator's memory.
+#[derive(Clone, Default)]
+pub(super) struct SpareDelta(Arc<Mutex<Option<Delta>>>);
+
+impl SpareDelta {
+    /// Returns a delta without changes.
+    pub(super) fn take(&self) -> Delta {
+        self.0.lock().take().unwrap_or_default()
+    }
+
+    /// Keeps the memory of a delta.
+    pub(super) fn keep(&self, mut delta: Delta) {
+        delta.clear();
+        *self.0.lock() = Some(delta);
+    }
+}
+
 impl Delta {
     /// The new identity of a PBN.
     pub(super) fn identity(&self, pbn: u64) -> Option<Identity> {
@@ -78,9 +98,9 @@ impl Delta {
         self.identities.has(pbn)
     }
 
-    /// The PBNs with new identities, in order.
-    pub(super) fn identified_pbns(&self) -> Vec<u64> {
-        self.identities.pbns()
+    /// The new identities as their bytes, in the order of their PBNs.
+    pub(super) fn sorted_identities(&self) -> Vec<(u64, [u8; 16])> {
+        self.identities.sorted()
     }
 
     /// Returns a PBN that has this content, if it was stored since the delta began.
@@ -139,6 +159,14 @@ impl Delta {
         bytes as u64
     }
 
+    /// Forgets all changes, and keeps their memory for others.
+    fn clear(&mut self) {
+        self.counts.clear();
+        self.identities.clear();
+        self.index.clear();
+        self.read_counts = CountPages::default();
+    }
+
     /// Adds the entries of an older delta where this one has none.
     pub(super) fn put_under(&mut self, older: &Self) {
         for (pbn, bytes) in older.identities.iter() {
@@ -159,5 +187,36 @@ impl Delta {
             }
         }
         self.read_counts.add_all(&older.read_counts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(number: u64) -> Fingerprint {
+        Fingerprint::from_bytes(u128::from(mix64(number)).to_le_bytes())
+    }
+
+    #[test]
+    fn memory_of_an_older_delta_has_none_of_its_changes() {
+        let (spare, pbns) = (SpareDelta::default(), 1..1000);
+        let mut delta = spare.take();
+        for pbn in pbns.clone() {
+            delta.set_identity(pbn, Identity::of(fingerprint(pbn)));
+            delta.counts.insert(pbn, 2);
+            delta.read_counts.add(pbn, 1);
+        }
+        assert!(pbns.clone().all(|pbn| delta.find(fingerprint(pbn)) == Some(pbn)));
+        let bytes = delta.index.allocated_bytes();
+        spare.keep(delta);
+        let delta = spare.take();
+        assert_eq!((delta.bytes(), delta.entries(), delta.index_entries()), (0, 0, 0));
+        assert_eq!((delta.read_counts.pages(), delta.index.allocated_bytes()), (0, bytes));
+        for pbn in pbns {
+            let known = (delta.find(fingerprint(pbn)), delta.identity(pbn), delta.counts.get(pbn));
+            assert_eq!(known, (None, None, None));
+        }
+        assert_eq!(spare.take().index.allocated_bytes(), 0, "the memory is given once");
     }
 }

@@ -107,20 +107,19 @@ fn merge_records<L: Layout>(
     before: &Version<L::Index>,
     frozen: &Frozen,
 ) -> Result<Version<L::Index>> {
-    let delta = &frozen.delta;
-    let changed = ChangedPbns { counted: delta.counts.pbns(), identified: delta.identified_pbns() };
+    let changed = ChangedRecords::of(&frozen.delta);
     let mut after = before.clone();
     // Computed from the state before this checkpoint, whose pages are all still on disk.
     let freed = match before.index.in_memory() {
-        Some(_) => FreedEntries::choose(frozen, &changed.counted),
+        Some(_) => FreedEntries::choose(frozen, &changed.counts),
         None => FreedEntries::Remove,
     };
-    let edits = index_edits::<L>(pages, before, (delta, &changed), freed)?;
+    let edits = index_edits::<L>(pages, before, &changed, freed)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
     if let FreedEntries::Leave { pages: most } = freed {
         sweep::<L>(pages, before, frozen, most)?;
     }
-    let CountEdits { small, many } = CountEdits::new::<L>(pages, before, delta, &changed.counted)?;
+    let CountEdits { small, many } = CountEdits::new::<L>(pages, before, &changed.counts)?;
     let merge = |tree: &Tree, part: Part, edits: &mut dyn Iterator<Item = (u64, u128)>| {
         if frozen.lost.is_empty() {
             return L::merge(pages, tree, part, edits);
@@ -130,9 +129,8 @@ fn merge_records<L: Layout>(
     };
     after.counts = merge(&before.counts, Part::Counts, &mut small.into_iter())?;
     after.many = merge(&before.many, Part::Many, &mut many.into_iter())?;
-    let bits = |identity: Identity| u128::from_le_bytes(identity.to_bytes());
-    let pbns = changed.identified.iter();
-    let mut identities = pbns.filter_map(|pbn| Some((*pbn, bits(delta.identity(*pbn)?))));
+    let identities = changed.identities.into_iter();
+    let mut identities = identities.map(|(pbn, bytes)| (pbn, u128::from_le_bytes(bytes)));
     after.fingerprints = merge(&before.fingerprints, Part::Fingerprints, &mut identities)?;
     Ok(after)
 }
@@ -147,14 +145,43 @@ fn replace_lost(
     lost.map(|(_, key)| (*key, 0)).chain(edits).collect()
 }
 
-/// The PBNs that a delta changes, in order.
-struct ChangedPbns {
-    counted: Vec<u64>,
-    identified: Vec<u64>,
+/// The counts and the identities that a delta changes, in the order of their PBNs.
+struct ChangedRecords {
+    counts: Vec<(u64, u32)>,
+    /// Identities as their bytes.
+    identities: Vec<(u64, [u8; 16])>,
+}
+
+impl ChangedRecords {
+    fn of(delta: &Delta) -> Self {
+        Self { counts: delta.counts.sorted(), identities: delta.sorted_identities() }
+    }
+
+    /// The blocks in order, each with what changes.
+    fn blocks(&self) -> impl Iterator<Item = Change> {
+        let mut counts = self.counts.iter().peekable();
+        let mut identities = self.identities.iter().peekable();
+        std::iter::from_fn(move || {
+            let counted = counts.peek().map(|(pbn, _)| *pbn);
+            let identified = identities.peek().map(|(pbn, _)| *pbn);
+            let pbn = counted.into_iter().chain(identified).min()?;
+            let count = counts.next_if(|(of, _)| *of == pbn).map(|(_, count)| *count);
+            let identity = identities.next_if(|(of, _)| *of == pbn);
+            let fingerprint = |bytes: [u8; 16]| Identity::from_bytes(bytes).fingerprint();
+            Some(Change { pbn, count, fresh: identity.map(|(_, bytes)| fingerprint(*bytes)) })
+        })
+    }
 }
 
 /// PBNs whose counts and fingerprints are read in lists.
 const PBNS_AT_ONCE: usize = 1024;
+
+/// A block with its new count, and its new fingerprint, if they were set.
+struct Change {
+    pbn: u64,
+    count: Option<u32>,
+    fresh: Option<Fingerprint>,
+}
 
 /// A block whose record a checkpoint changes.
 struct ChangedBlock {
@@ -166,10 +193,9 @@ struct ChangedBlock {
 }
 
 impl ChangedBlock {
-    fn new(pbn: u64, was_live: bool, delta: &Delta) -> Self {
-        let is_live = delta.counts.get(pbn).map_or(was_live, |count| *count > 0);
-        let fresh = delta.identity(pbn).map(Identity::fingerprint);
-        Self { pbn, was_live, is_live, fresh }
+    fn new(change: Change, was_live: bool) -> Self {
+        let is_live = change.count.map_or(was_live, |count| count > 0);
+        Self { pbn: change.pbn, was_live, is_live, fresh: change.fresh }
     }
 
     /// Returns whether the index may change.
@@ -199,20 +225,23 @@ impl ChangedBlock {
 fn index_edits<L: Layout>(
     pages: &Pages,
     before: &Version<L::Index>,
-    (delta, changed): (&Delta, &ChangedPbns),
+    changed: &ChangedRecords,
     freed: FreedEntries,
 ) -> Result<Vec<IndexEdit>> {
     let may_be_stale = before.index.in_memory().is_some();
     let mut edits = Vec::new();
     let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
     let mut counts = StoredCounts::<L>::new(pages, before);
-    // A block that was identified has a new fingerprint and an unchanged count.
-    let identified = changed.identified.iter().filter(|pbn| !delta.counts.has(**pbn));
-    let keys: Vec<u64> = changed.counted.iter().chain(identified).copied().collect();
-    for some in keys.chunks(PBNS_AT_ONCE) {
+    let mut all = changed.blocks();
+    loop {
+        let some: Vec<Change> = all.by_ref().take(PBNS_AT_ONCE).collect();
+        if some.is_empty() {
+            return Ok(edits);
+        }
+        let keys: Vec<u64> = some.iter().map(|change| change.pbn).collect();
         let mut changed = Vec::with_capacity(some.len());
-        for (key, was_live) in some.iter().zip(counts.are_live(some)) {
-            let block = ChangedBlock::new(*key, was_live?, delta);
+        for (change, was_live) in some.into_iter().zip(counts.are_live(&keys)) {
+            let block = ChangedBlock::new(change, was_live?);
             changed.extend(block.may_change_index(freed).then_some(block));
         }
         let keys: Vec<u64> = changed.iter().map(|block| block.pbn).collect();
@@ -221,5 +250,4 @@ fn index_edits<L: Layout>(
             edits.extend(block.edits(stored, may_be_stale));
         }
     }
-    Ok(edits)
 }

@@ -51,7 +51,7 @@ use catch_up::Unread;
 use compact::CompactLayout;
 pub(super) use compact::bytes_of as compact_index_bytes;
 use counts::StoredCounts;
-use delta::Delta;
+use delta::{Delta, SpareDelta};
 use family::Place;
 use gemelo_base::locks::Mutex;
 use gemelo_format::{
@@ -218,6 +218,7 @@ pub(super) struct CachedBackend<L: Layout> {
     references: u64,
     physical: u64,
     active: Delta,
+    spare: SpareDelta,
     fresh: Fresh,
     next_layer: LayerId,
     parents: Parents,
@@ -271,6 +272,7 @@ impl<L: Layout> CachedBackend<L> {
             references: 0,
             physical: 0,
             active: Delta::default(),
+            spare: SpareDelta::default(),
             fresh: Fresh::default(),
             next_layer: LayerId(1),
             parents: Parents::default(),

@@ -53,6 +53,12 @@ impl<T> PartedTable<T> {
         self.entries = self.parts.iter().map(HashTable::len).sum();
     }
 
+    /// Removes all entries, and keeps their memory for others.
+    pub(super) fn clear(&mut self) {
+        self.parts.iter_mut().for_each(HashTable::clear);
+        self.entries = 0;
+    }
+
     /// Bytes of memory of the parts.
     pub(super) fn allocated_bytes(&self) -> usize {
         self.parts.iter().map(HashTable::allocation_size).sum()
@@ -99,5 +105,8 @@ mod tests {
         assert_eq!(table.iter().sum::<u64>(), (0..ENTRIES).filter(|number| number % 2 == 1).sum());
         table.retain(|number| *number < 10);
         assert_eq!((table.len(), find(&table, 9), find(&table, 11)), (5, Some(9), None));
+        let bytes = table.allocated_bytes();
+        table.clear();
+        assert_eq!((table.len(), find(&table, 9), table.allocated_bytes()), (0, None, bytes));
     }
 }

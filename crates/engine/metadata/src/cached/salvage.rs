@@ -194,7 +194,8 @@ impl<L: Layout> CachedBackend<L> {
         self.count_lbns()?;
         self.count_references()?;
         self.rebuild_index()?;
-        let pbns = self.active.identified_pbns();
+        let identities = self.active.sorted_identities().into_iter();
+        let pbns: Vec<u64> = identities.map(|(pbn, _)| pbn).collect();
         let counts = self.counts_of(&pbns)?;
         let unused = pbns.into_iter().zip(counts).filter(|(_, count)| *count == 0);
         unused.for_each(|(pbn, _)| self.active.forget_identity(pbn));

@@ -35,11 +35,10 @@ pub(super) enum FreedEntries {
 }
 
 impl FreedEntries {
-    /// Chooses what reads fewer pages, for these PBNs whose counts change.
-    pub(super) fn choose(frozen: &Frozen, counted: &[u64]) -> Self {
+    /// Chooses what reads fewer pages, for these new counts by PBN, in order.
+    pub(super) fn choose(frozen: &Frozen, counted: &[(u64, u32)]) -> Self {
         let (mut blocks, mut to_read, mut last) = (0, 0, None);
-        let counts = &frozen.delta.counts;
-        for pbn in counted.iter().filter(|pbn| counts.get(**pbn) == Some(&0)) {
+        for (pbn, _) in counted.iter().filter(|(_, count)| *count == 0) {
             let page = Some(pbn / PAGE_PBNS);
             blocks += 1;
             to_read += u64::from(page != last);

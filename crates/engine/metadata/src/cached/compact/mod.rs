@@ -44,7 +44,7 @@ pub(crate) struct CompactLayout;
 pub(crate) struct MemoryIndex {
     table: Arc<RwLock<Table>>,
     /// The edits of the checkpoint that is being written.
-    unfinished: Arc<Mutex<Vec<IndexEdit>>>,
+    unfinished: Arc<Mutex<Vec<Arc<Vec<IndexEdit>>>>>,
     /// The PBN at which the search for stale entries goes on.
     swept: Arc<AtomicU64>,
     /// The number of checkpoints that have ended well.
@@ -87,8 +87,10 @@ impl MemoryIndex {
     }
 
     /// Notes edits of the checkpoint that is being written, so that they can be taken back.
-    pub(super) fn note(&self, edits: &[IndexEdit]) {
-        self.unfinished.lock().extend_from_slice(edits);
+    pub(super) fn note(&self, edits: Vec<IndexEdit>) -> Arc<Vec<IndexEdit>> {
+        let edits = Arc::new(edits);
+        self.unfinished.lock().push(Arc::clone(&edits));
+        edits
     }
 
     /// Keeps the edits of a checkpoint, which has ended well.
@@ -100,9 +102,10 @@ impl MemoryIndex {
     /// Takes back the edits of a checkpoint that was given up. The next one does not repeat them if
     /// a block has its earlier content again by then.
     pub(super) fn abandon(&self) {
-        let edits = std::mem::take(&mut *self.unfinished.lock());
-        let back = edits.iter().rev().map(|edit| IndexEdit { comes: !edit.comes, ..*edit });
-        self.edit(&back.collect::<Vec<_>>());
+        for edits in std::mem::take(&mut *self.unfinished.lock()).iter().rev() {
+            let back = edits.iter().rev().map(|edit| IndexEdit { comes: !edit.comes, ..*edit });
+            self.edit(&back.collect::<Vec<_>>());
+        }
     }
 
     pub(super) fn swept(&self) -> u64 {
@@ -288,8 +291,7 @@ impl Layout for CompactLayout {
         edits: Vec<IndexEdit>,
     ) -> Result<MemoryIndex> {
         // Noted first, so that whatever was done can be taken back.
-        index.note(&edits);
-        index.edit(&edits);
+        index.edit(&index.note(edits));
         Ok(index.clone())
     }
 }
