@@ -158,7 +158,7 @@ impl ChangedRecords {
     }
 
     /// The blocks in order, each with what changes.
-    fn blocks(&self) -> impl Iterator<Item = Change> {
+    fn blocks(&self) -> impl Iterator<Item = NewRecord> {
         let mut counts = self.counts.iter().peekable();
         let mut identities = self.identities.iter().peekable();
         std::iter::from_fn(move || {
@@ -168,7 +168,7 @@ impl ChangedRecords {
             let count = counts.next_if(|(of, _)| *of == pbn).map(|(_, count)| *count);
             let identity = identities.next_if(|(of, _)| *of == pbn);
             let fingerprint = |bytes: [u8; 16]| Identity::from_bytes(bytes).fingerprint();
-            Some(Change { pbn, count, fresh: identity.map(|(_, bytes)| fingerprint(*bytes)) })
+            Some(NewRecord { pbn, count, fresh: identity.map(|(_, bytes)| fingerprint(*bytes)) })
         })
     }
 }
@@ -177,7 +177,7 @@ impl ChangedRecords {
 const PBNS_AT_ONCE: usize = 1024;
 
 /// A block with its new count, and its new fingerprint, if they were set.
-struct Change {
+struct NewRecord {
     pbn: u64,
     count: Option<u32>,
     fresh: Option<Fingerprint>,
@@ -193,9 +193,9 @@ struct ChangedBlock {
 }
 
 impl ChangedBlock {
-    fn new(change: Change, was_live: bool) -> Self {
-        let is_live = change.count.map_or(was_live, |count| count > 0);
-        Self { pbn: change.pbn, was_live, is_live, fresh: change.fresh }
+    fn new(new: &NewRecord, was_live: bool) -> Self {
+        let is_live = new.count.map_or(was_live, |count| count > 0);
+        Self { pbn: new.pbn, was_live, is_live, fresh: new.fresh }
     }
 
     /// Returns whether the index may change.
@@ -234,14 +234,14 @@ fn index_edits<L: Layout>(
     let mut counts = StoredCounts::<L>::new(pages, before);
     let mut all = changed.blocks();
     loop {
-        let some: Vec<Change> = all.by_ref().take(PBNS_AT_ONCE).collect();
+        let some: Vec<NewRecord> = all.by_ref().take(PBNS_AT_ONCE).collect();
         if some.is_empty() {
             return Ok(edits);
         }
-        let keys: Vec<u64> = some.iter().map(|change| change.pbn).collect();
+        let keys: Vec<u64> = some.iter().map(|new| new.pbn).collect();
         let mut changed = Vec::with_capacity(some.len());
-        for (change, was_live) in some.into_iter().zip(counts.are_live(&keys)) {
-            let block = ChangedBlock::new(change, was_live?);
+        for (new, was_live) in some.iter().zip(counts.are_live(&keys)) {
+            let block = ChangedBlock::new(new, was_live?);
             changed.extend(block.may_change_index(freed).then_some(block));
         }
         let keys: Vec<u64> = changed.iter().map(|block| block.pbn).collect();
