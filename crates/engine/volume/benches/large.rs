@@ -152,6 +152,7 @@ fn measure(directory: &Path, size: &str, backend: BackendKind, options: &Options
     let pool = reopen(&mut bench, &mut column, "a close");
     let stat = pool.stat().unwrap();
     column.bytes("memory", bench.memory_bytes);
+    column.bytes("memory of its metadata by the estimate", bench.estimated_bytes);
     column.bytes("metadata on disk", stat.metadata_used_bytes);
     column.bytes("metadata file, at most", stat.metadata_disk_bytes);
     let other =

@@ -63,6 +63,8 @@ pub(crate) struct Bench {
     loads: u64,
     /// The highest memory seen.
     pub(crate) memory_bytes: u64,
+    /// The memory of the metadata of the full pool, as `gemelo pool estimate` has it.
+    pub(crate) estimated_bytes: u64,
 }
 
 impl Bench {
@@ -80,8 +82,19 @@ impl Bench {
         let tuning = Tuning { cache_bytes, content_cache_bytes: Some(0), ..Tuning::default() };
         let next = AtomicU32::new(0);
         let load = options.load;
-        let bench =
-            Self { path, data, metadata, tuning, blocks, load, next, loads: 0, memory_bytes: 0 };
+        let full = pool.needs(1.0, (cache_bytes, tuning.index_sampling)).unwrap();
+        let bench = Self {
+            path,
+            data,
+            metadata,
+            tuning,
+            blocks,
+            load,
+            next,
+            loads: 0,
+            memory_bytes: 0,
+            estimated_bytes: full.needs.memory_bytes,
+        };
         Pool::format(&bench.disks(), &pool).unwrap();
         bench
     }
