@@ -5,6 +5,7 @@
 //! share pages. A checkpoint turns layers into pages.
 
 use super::array;
+use super::filter::LbnFilter;
 use gemelo_format::{DIRECTORY_ENTRIES, MAP_PAGE_ENTRIES};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -121,6 +122,8 @@ pub(crate) struct Layer {
     pub(super) height: u8,
     /// New words by LBN; 0 unmaps.
     pub(super) words: BTreeMap<u64, u64>,
+    /// The LBNs that have been in `words`.
+    filter: LbnFilter,
     /// Leaves of which nothing below this layer counts.
     pub(super) cuts: Cuts,
     pub(super) marks: HashMap<Position, Mark>,
@@ -128,7 +131,14 @@ pub(crate) struct Layer {
 
 impl Layer {
     pub(super) fn new(id: LayerId, height: u8) -> Self {
-        Self { id, height, words: BTreeMap::new(), cuts: Cuts::default(), marks: HashMap::new() }
+        Self {
+            id,
+            height,
+            words: BTreeMap::new(),
+            filter: LbnFilter::default(),
+            cuts: Cuts::default(),
+            marks: HashMap::new(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -138,7 +148,17 @@ impl Layer {
     /// The word of an LBN, if this layer decides it.
     pub(super) fn word(&self, lbn: u64) -> Option<u64> {
         let cut = || self.cuts.end_at(lbn / LEAF_LBNS).map(|_| 0);
-        self.words.get(&lbn).copied().or_else(cut)
+        let word = if self.filter.may_have(lbn) { self.words.get(&lbn) } else { None };
+        word.copied().or_else(cut)
+    }
+
+    /// Sets the word of an LBN. Returns whether the layer had none.
+    pub(super) fn set_word(&mut self, lbn: u64, word: u64) -> bool {
+        let is_new = self.words.insert(lbn, word).is_none();
+        if is_new {
+            self.filter.add(lbn, self.words.len(), self.words.keys().copied());
+        }
+        is_new
     }
 
     /// Cuts leaves, and forgets their words. Returns the number of these words.

@@ -147,7 +147,7 @@ impl<L: Layout> CachedBackend<L> {
             layer.height += 1;
         }
         let is_new_leaf = !layer.has_words(leaf);
-        let is_new = layer.words.insert(lbn.0, word).is_none();
+        let is_new = layer.set_word(lbn.0, word);
         self.fresh.leaves += u64::from(is_new_leaf);
         self.fresh.words += u64::from(is_new);
         if is_new_leaf {
