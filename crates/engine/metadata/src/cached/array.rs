@@ -1,6 +1,7 @@
 //! Arrays of pages. Directory pages lead to leaves by their numbers; a leaf of zeros is not stored.
 
 use super::cache::Width;
+use super::held;
 use super::layout::Visitor;
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
@@ -37,11 +38,17 @@ pub(super) fn leaf_at(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<
     if number >= span(tree.height) {
         return Ok(None);
     }
-    let mut found = tree.root;
+    let Some(root) = tree.root else { return Ok(None) };
+    // A list of look-ups, and the changes after it, ask for each leaf several times.
+    if let Some(known) = held::leaf(root, number) {
+        return Ok(known);
+    }
+    let mut found = Some(root);
     for level in (0..tree.height).rev() {
-        let Some(at) = found else { return Ok(None) };
+        let Some(at) = found else { break };
         found = child(&*pages.read(at, Width::Wide)?, number / span(level) % FANOUT);
     }
+    held::keep_leaf(root, number, found);
     Ok(found)
 }
 

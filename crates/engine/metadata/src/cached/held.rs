@@ -8,6 +8,7 @@
 
 use super::pages::Pages;
 use crate::error::{MetadataError, Result};
+use gemelo_base::random::mix64;
 use gemelo_format::{NodeRef, Page};
 use hashbrown::HashTable;
 use std::cell::RefCell;
@@ -21,6 +22,8 @@ const MAX_HELD: usize = 1024;
 struct Held {
     /// Pages by their checksums.
     pages: HashTable<(NodeRef, Arc<Page>)>,
+    /// The places of leaves of arrays.
+    leaves: HashTable<HeldLeaf>,
     holders: usize,
     /// `true` while pages that are missing are noted.
     is_noting: bool,
@@ -28,6 +31,19 @@ struct Held {
     /// What the next look waits for beside them.
     awaited: Vec<Awaited>,
     found: Found,
+}
+
+/// The place of a leaf, by the root of its array and its number there.
+struct HeldLeaf {
+    root: NodeRef,
+    number: u64,
+    at: Option<NodeRef>,
+}
+
+impl HeldLeaf {
+    const fn hash(root: NodeRef, number: u64) -> u64 {
+        mix64(root.checksum ^ number)
+    }
 }
 
 /// What a thread does between two looks.
@@ -119,6 +135,7 @@ impl Drop for HeldPages {
             held.holders -= 1;
             if held.holders == 0 {
                 held.pages.clear();
+                held.leaves.clear();
                 held.found = Found::default();
                 held.forget_noted();
             }
@@ -164,6 +181,25 @@ pub(super) fn keep(at: NodeRef, page: &Arc<Page>) {
             entry.or_insert_with(|| (at, Arc::clone(page)));
         }
     });
+}
+
+/// Holds the place of a leaf, if this thread holds pages.
+pub(super) fn keep_leaf(root: NodeRef, number: u64, at: Option<NodeRef>) {
+    HELD.with_borrow_mut(|held| {
+        if held.holders > 0 && held.leaves.len() < MAX_HELD {
+            let hash_of = |leaf: &HeldLeaf| HeldLeaf::hash(leaf.root, leaf.number);
+            let hash = HeldLeaf::hash(root, number);
+            held.leaves.insert_unique(hash, HeldLeaf { root, number, at }, hash_of);
+        }
+    });
+}
+
+/// The place of a leaf that this thread holds: there may be none in its array.
+pub(super) fn leaf(root: NodeRef, number: u64) -> Option<Option<NodeRef>> {
+    HELD.with_borrow(|held| {
+        let is_it = |leaf: &HeldLeaf| leaf.root == root && leaf.number == number;
+        held.leaves.find(HeldLeaf::hash(root, number), is_it).map(|leaf| leaf.at)
+    })
 }
 
 /// The pages that this thread may hold beside those that it holds; none if it holds none at all.
