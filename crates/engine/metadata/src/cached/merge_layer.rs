@@ -17,6 +17,8 @@ struct MergeLayer<'m> {
     layer: &'m Layer,
     /// The slots of the nodes that were written.
     made: &'m mut HashMap<Position, Slot>,
+    /// Leaves that were read for the changes to come.
+    ahead: HashMap<NodeRef, Arc<Page>>,
 }
 
 /// Returns the map after the changes of a layer. Pages that no map needs any more are retired.
@@ -27,7 +29,7 @@ pub(super) fn merge_layer(
     made: &mut HashMap<Position, Slot>,
 ) -> Result<Tree> {
     assert!(tree.height <= layer.height, "a map does not become lower");
-    let mut merge = MergeLayer { pages, layer, made };
+    let mut merge = MergeLayer { pages, layer, made, ahead: HashMap::new() };
     let mut tree = *tree;
     while tree.height < layer.height {
         tree.height += 1;
@@ -51,6 +53,10 @@ impl MergeLayer<'_> {
         Ok(written)
     }
 
+    fn read(&mut self, at: NodeRef, width: Width) -> Result<Arc<Page>> {
+        self.ahead.remove(&at).map_or_else(|| self.pages.read(at, width), Ok)
+    }
+
     /// Returns the node at a position after the changes.
     fn node(&mut self, before: Option<NodeRef>, at: Position) -> Result<Option<NodeRef>> {
         if !self.layer.touches(at) {
@@ -65,7 +71,7 @@ impl MergeLayer<'_> {
         }
         let below = before.filter(|_| !is_cut);
         let width = Width::of(at.level, Part::Map);
-        let page = below.map(|below| self.pages.read(below, width)).transpose()?;
+        let page = below.map(|below| self.read(below, width)).transpose()?;
         let mut after = self.pages.own_or_empty(page);
         let page = Arc::make_mut(&mut after);
         if at.level == 0 {
@@ -91,7 +97,7 @@ impl MergeLayer<'_> {
     fn children(&mut self, page: &mut Page, at: Position) -> Result<()> {
         let leaves = at.leaves();
         if at.level == 1 {
-            self.fetch_leaves(page, at);
+            self.ahead = self.leaves(page, at);
         }
         let mut next = leaves.start;
         while let Some(leaf) = self.layer.next_touched(next, leaves.end) {
@@ -104,8 +110,8 @@ impl MergeLayer<'_> {
         Ok(())
     }
 
-    /// Reads the leaves of a node that change.
-    fn fetch_leaves(&self, page: &Page, at: Position) {
+    /// Reads the leaves of a node that change. The cache need not have them: they are given up.
+    fn leaves(&self, page: &Page, at: Position) -> HashMap<NodeRef, Arc<Page>> {
         let (mut next, end) = (at.leaves().start, at.leaves().end);
         let mut wanted = Vec::new();
         while let Some(leaf) = self.layer.next_touched(next, end) {
@@ -114,7 +120,7 @@ impl MergeLayer<'_> {
             }
             next = leaf + 1;
         }
-        self.pages.fetch(wanted);
+        self.pages.read_once(wanted)
     }
 
     /// Retires the pages of a node that the layer has cut, except those that other maps have.

@@ -187,6 +187,16 @@ impl Pages {
         }
     }
 
+    /// Reads pages that the cache has not, in one list, and leaves them out of it. A page that
+    /// cannot be read is left to [`Self::read`], and so are those for which a cache is too small.
+    pub(super) fn read_once(&self, mut wanted: Vec<NodeRef>) -> HashMap<NodeRef, Arc<Page>> {
+        wanted.retain(|at| !self.has(*at));
+        wanted.truncate(self.max_fetched());
+        self.cache.count_misses(wanted.len());
+        let pages = wanted.iter().zip(self.read_ahead(&wanted));
+        pages.filter_map(|(at, page)| Some((*at, page?))).collect()
+    }
+
     /// Starts to read pages into the system's cache, from their first copies, and does not wait.
     pub(super) fn start(&self, all: &[NodeRef]) {
         let mut pages = vec![[0; PAGE_BYTES]; all.len()];
