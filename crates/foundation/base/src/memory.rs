@@ -58,6 +58,20 @@ pub fn give_back_freed() {
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
+/// Returns the bytes that are allocated, or [`None`] where the allocator does not tell. They are the
+/// memory that a process takes without those that it gave back before.
+#[must_use]
+pub fn allocated_bytes() -> Option<u64> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: the function takes nothing and may be called at any time.
+        let all = unsafe { libc::mallinfo2() };
+        Some((all.uordblks + all.hblkhd) as u64)
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
+}
+
 #[cfg(all(test, target_env = "gnu"))]
 mod tests {
     use super::*;
@@ -110,6 +124,7 @@ mod tests {
         for _ in 0..2 {
             let memory = vec![1_u8; LARGE];
             assert!(mapped() >= before + memory.len());
+            assert!(allocated_bytes().unwrap() >= LARGE as u64);
             drop(memory);
             assert!(mapped() < before + LARGE);
         }
