@@ -262,3 +262,27 @@ pub(super) fn refuse(at: NodeRef) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_format::Slot;
+
+    #[test]
+    fn the_place_of_a_leaf_is_of_its_array_and_goes_with_its_holder() {
+        // Their hashes are the same.
+        let root = |slot| NodeRef { slot: Slot::new(slot).unwrap(), checksum: 7 };
+        keep_leaf(root(1), 5, None);
+        assert_eq!(leaf(root(1), 5), None, "nobody holds anything");
+        let held = HeldPages::hold();
+        keep_leaf(root(1), 5, Some(root(9)));
+        keep_leaf(root(1), 6, None);
+        assert_eq!(
+            [5, 6, 7].map(|number| leaf(root(1), number)),
+            [Some(Some(root(9))), Some(None), None]
+        );
+        assert_eq!(leaf(root(2), 5), None, "another array has other leaves");
+        drop(held);
+        assert_eq!([5, 6].map(|number| leaf(root(1), number)), [None, None]);
+    }
+}
