@@ -58,8 +58,8 @@ pub fn give_back_freed() {
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Returns the bytes that are allocated, or [`None`] where the allocator does not tell. They are the
-/// memory that a process takes without those that it gave back before.
+/// Returns the bytes that are allocated, or [`None`] where the allocator does not tell. What was
+/// freed, and is kept for later allocations, does not count.
 #[must_use]
 pub fn allocated_bytes() -> Option<u64> {
     #[cfg(target_env = "gnu")]
