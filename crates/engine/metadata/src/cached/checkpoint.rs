@@ -4,7 +4,6 @@
 use super::delta::SpareDelta;
 use super::layout::{IndexState, Layout};
 use super::map::MapState;
-use super::parents::Made;
 use super::{CachedBackend, Delta, Fresh, Frozen, merge};
 use crate::error::Result;
 use crate::{
@@ -30,11 +29,10 @@ const TABLE_VOLUME_BYTES: u64 = 512;
 /// Lower bound of the bytes of the table in one of its pages.
 const TABLE_PIECE_BYTES: u64 = 2048;
 
-/// What a checkpoint leaves behind when it ends. It takes a while to drop.
+/// The state that a checkpoint has written. When it is dropped, which takes a while, the memory of
+/// its delta is kept.
 struct Spent {
     frozen: Option<Arc<Frozen>>,
-    /// Dropped with it.
-    _made: Option<Made>,
     spare: SpareDelta,
 }
 
@@ -118,7 +116,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
         }
         self.pages.finish();
         let made = merged.map(|merged| merged.made);
-        Some(Box::new(Spent { frozen, _made: made, spare: self.spare.clone() }))
+        Some(Box::new((Spent { frozen, spare: self.spare.clone() }, made)))
     }
 
     fn abandon(&mut self) {

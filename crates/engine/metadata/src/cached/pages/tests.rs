@@ -66,15 +66,16 @@ fn make_beside(pages: &Pages) -> Result<()> {
     })
 }
 
-fn over(disk: Arc<dyn Disk>) -> Pages {
+/// Pages with a cache of so many bytes, or else of two pages.
+fn over(disk: Arc<dyn Disk>, cache_bytes: u64) -> Pages {
     let superblock = superblock();
     disk.set_len(64 << 20).unwrap();
-    Pages::new(&BackendContext::new(disk, &superblock), PoolSeed::of(&superblock), 0)
+    Pages::new(&BackendContext::new(disk, &superblock), PoolSeed::of(&superblock), cache_bytes)
 }
 
 #[test]
 fn a_thread_writes_what_others_make() {
-    let pages = over(Arc::new(MemoryDisk::default()));
+    let pages = over(Arc::new(MemoryDisk::default()), 0);
     make_beside(&pages).unwrap();
     assert_eq!(pages.flush().unwrap(), 8 * WRITE_PAGES as u64);
     assert!(pages.writer.lock().is_none());
@@ -100,7 +101,7 @@ impl DiskLayer for FullDisk {
 
 #[test]
 fn a_failure_of_the_thread_that_writes_is_that_of_the_work() {
-    let pages = over(Arc::new(FullDisk::default()));
+    let pages = over(Arc::new(FullDisk::default()), 0);
     assert!(make_beside(&pages).is_err());
     pages.abandon();
     // The last list would have been written by the flush alone.
@@ -111,28 +112,11 @@ fn a_failure_of_the_thread_that_writes_is_that_of_the_work() {
     assert!(made.is_err(), "the thread alone has failed");
 }
 
-/// A disk that cannot be read.
-#[derive(Default)]
-struct UnreadableDisk(MemoryDisk);
-
-impl DiskLayer for UnreadableDisk {
-    fn below(&self) -> &dyn Disk {
-        &self.0
-    }
-
-    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        reads.iter_mut().for_each(|read| read.outcome = Err(std::io::ErrorKind::Other.into()));
-    }
-}
-
 /// The memory of an evicted page serves the next one. It holds the very page that is not read here.
 #[test]
 fn a_page_that_cannot_be_read_is_not_the_one_that_its_memory_had() {
-    let disk: Arc<dyn Disk> = Arc::new(UnreadableDisk::default());
-    disk.set_len(64 << 20).unwrap();
-    let (superblock, cache_bytes) = (superblock(), 1 << 20);
-    let home = BackendContext::new(disk, &superblock);
-    let pages = Pages::new(&home, PoolSeed::of(&superblock), cache_bytes);
+    let disk = Arc::new(MemoryDisk::default());
+    let pages = over(Arc::clone(&disk) as Arc<dyn Disk>, 1 << 20);
     let write = |number: usize| {
         let page = Arc::new([number as u8; PAGE_BYTES]);
         let at = pages.write(page, Width::Narrow).unwrap();
@@ -144,5 +128,6 @@ fn a_page_that_cannot_be_read_is_not_the_one_that_its_memory_had() {
     let evicted = made[usize::from(memory[0])];
     assert!(pages.seed.checksum(&*memory) == evicted.checksum && !pages.cache.has(evicted));
     pages.cache.keep(memory);
+    disk.set_len(0).unwrap();
     assert!(pages.read_ahead(&[evicted])[0].is_none());
 }
