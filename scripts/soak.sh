@@ -6,7 +6,8 @@
 #   scripts/soak.sh --large SIZE [MINUTES [DIRECTORY [CACHE_MIB]]]
 #
 # The second form loads a volume of SIZE (100g) with the backend of BACKENDS (compact) in a process,
-# over a data disk that makes contents. Each minute a snapshot comes, and the sixth goes.
+# over a data disk that makes contents, until nearly all blocks of the pool were used. Then each
+# minute a snapshot comes, and the sixth goes.
 #
 # GEMELO names the program, RATE the operations a second of each of the two volumes of a pool (150),
 # BACKENDS the backends. The figures of each minute are in DIRECTORY/BACKEND.csv. It needs 4 GB of

@@ -94,6 +94,11 @@ impl Memory {
         self.most
     }
 
+    /// Returns the number of slots that exist or are being made.
+    pub(crate) const fn made(&self) -> usize {
+        self.made
+    }
+
     /// Returns the number of free slots.
     pub(crate) const fn free(&self) -> usize {
         self.free.len()

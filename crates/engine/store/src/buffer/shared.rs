@@ -219,9 +219,14 @@ impl Shared {
     pub(super) fn figures(&self) -> BufferStats {
         let block_bytes = self.store.block_bytes() as u64;
         let guarded = self.lock();
-        let state = &guarded.state;
+        let memory = &guarded.state.memory;
         let bytes = |slots: usize| slots as u64 * block_bytes;
-        self.counts.figures(bytes(state.memory.most()), bytes(state.used()))
+        BufferStats {
+            capacity_bytes: bytes(memory.most()),
+            held_bytes: bytes(memory.used()),
+            memory_bytes: bytes(memory.made()),
+            ..self.counts.figures()
+        }
     }
 
     /// Holds contents, of which one may be set aside.

@@ -14,6 +14,9 @@ pub struct BufferStats {
     /// Bytes of contents that it holds and that may be nowhere else.
     #[stat(gauge)]
     pub held_bytes: u64,
+    /// Bytes of memory that it has for contents: the most that it ever needed at once.
+    #[stat(gauge)]
+    pub memory_bytes: u64,
     /// Number of times that a writer found no room and waited.
     pub waits: u64,
     /// Time for which writers waited for room, all together.
@@ -60,11 +63,10 @@ impl Counts {
         self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn figures(&self, capacity_bytes: u64, held_bytes: u64) -> BufferStats {
+    /// The figures, without those of contents.
+    pub(super) fn figures(&self) -> BufferStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         BufferStats {
-            capacity_bytes,
-            held_bytes,
             waits: read(&self.waits),
             wait_ns: read(&self.wait_ns),
             syncs: read(&self.syncs),
@@ -72,6 +74,7 @@ impl Counts {
             longest_sync_ns: read(&self.longest_sync_ns),
             runs: read(&self.runs),
             run_bytes: read(&self.run_bytes),
+            ..BufferStats::default()
         }
     }
 }

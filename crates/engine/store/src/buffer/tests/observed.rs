@@ -50,7 +50,8 @@ fn an_observer_sees_the_newest_contents_that_have_tickets_once_they_are_written(
     assert!(seen.contents.lock().is_empty());
     buffer.sync().unwrap();
     assert_eq!(*seen.contents.lock(), [(3, 2, content(33)), (5, 7, content(50))]);
-    assert_eq!(buffer.figures().held_bytes, 0, "the memory is free again");
+    let BufferStats { held_bytes, memory_bytes, .. } = buffer.figures();
+    assert_eq!((held_bytes, memory_bytes), (0, 8 * BLOCK as u64), "the memory is free, and kept");
     seen.is_unwilling.store(true, std::sync::atomic::Ordering::Relaxed);
     write(6, 8, 60);
     buffer.sync().unwrap();

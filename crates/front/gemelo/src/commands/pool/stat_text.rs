@@ -172,7 +172,12 @@ fn buffer_and_cache(report: &StatReport) -> Table {
     let mean = |sum: u64, count: u64| sum.checked_div(count).unwrap_or_default();
     table.row([
         "write buffer".to_owned(),
-        format!("{} of {}", format_size(buffer.held_bytes), format_size(buffer.capacity_bytes)),
+        format!(
+            "{} of {}, {} of memory",
+            format_size(buffer.held_bytes),
+            format_size(buffer.capacity_bytes),
+            format_size(buffer.memory_bytes)
+        ),
     ]);
     table.row([
         "cache".to_owned(),
