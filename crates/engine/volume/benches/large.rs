@@ -2,12 +2,12 @@
 //!
 //! Usage: `cargo bench -p gemelo-volume --bench large [-- DIRECTORY [SIZE,SIZE,... [BACKEND
 //! [CACHE_MIB [SECONDS [MINUTES]]]]]]`. With MINUTES, one pool with room for snapshots, of which
-//! nearly all blocks were used before, is loaded so long, and nothing else is measured. The metadata
-//! are files in DIRECTORY: 56 bytes for each block, and twice as many at times. The data disk makes
-//! contents instead of keeping them, in 4 bytes of memory for each block, which are not counted.
-//! There is no cache of contents. Blocks have 4 KiB, and a pool is full to eight ninths. Each load
-//! of random writes comes from 8 threads with 32 requests each, and lasts SECONDS, and a flush that
-//! counts.
+//! nearly all blocks were used before, is loaded so long, and nothing else is measured. The
+//! metadata are files in DIRECTORY: 56 bytes for each block, and twice as many at times. The data
+//! disk makes contents instead of keeping them, in 4 bytes of memory for each block, which are not
+//! counted. There is no cache of contents. Blocks have 4 KiB, and a pool is full to eight ninths.
+//! Each load of random writes comes from 8 threads with 32 requests each, and lasts SECONDS, and a
+//! flush that counts.
 
 #![allow(
     missing_docs,

@@ -9,6 +9,7 @@
 mod bits;
 mod bucket;
 mod room;
+mod segments;
 mod table;
 
 use super::held::{self, Found};
