@@ -9,7 +9,6 @@
 mod bits;
 mod bucket;
 mod room;
-mod segments;
 mod table;
 
 use super::held::{self, Found};

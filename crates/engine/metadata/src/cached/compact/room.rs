@@ -4,8 +4,8 @@
 //! slot of that size moves there, and its owner is told. So no memory is lost between slots,
 //! however buckets grow and shrink, and a segment that is no longer needed serves any other size.
 
-use super::segments::{SEGMENT_WORDS, SegmentOf, Segments};
-
+/// Words of a segment: 64 KiB, which the allocator takes from its heap without rounding.
+const SEGMENT_WORDS: usize = 8192;
 /// Slots have a multiple of this number of words.
 const UNIT_WORDS: usize = 8;
 /// Above every size of a slot in units, which has 10 bits then.
@@ -14,8 +14,7 @@ const SIZES: usize = SEGMENT_WORDS / UNIT_WORDS;
 /// The slots of one size.
 #[derive(Default)]
 struct Size {
-    /// The numbers of its segments.
-    segments: Vec<u32>,
+    segments: Vec<Box<[u64]>>,
     /// The owner of each slot.
     owners: Vec<u32>,
 }
@@ -23,7 +22,6 @@ struct Size {
 /// The slots of all sizes.
 pub(super) struct Room {
     sizes: Vec<Size>,
-    segments: Segments,
 }
 
 /// A slot: its size in units and its number among those of that size.
@@ -57,29 +55,25 @@ pub(super) const fn units_of(words: usize) -> Option<u16> {
 
 impl Room {
     pub(super) const fn new() -> Self {
-        Self { sizes: Vec::new(), segments: Segments::new() }
-    }
-
-    /// The segment of a slot, and its first word there.
-    fn place(&self, slot: Slot) -> (u32, usize) {
-        let (segment, first) = slot.place();
-        (self.sizes[slot.units as usize].segments[segment], first)
+        Self { sizes: Vec::new() }
     }
 
     pub(super) fn words(&self, slot: Slot) -> &[u64] {
         if slot.units == 0 {
             return &[];
         }
-        let (segment, first) = self.place(slot);
-        &self.segments.words(segment)[first..first + slot.words()]
+        let (segment, first) = slot.place();
+        let segment = &self.sizes[slot.units as usize].segments[segment];
+        &segment[first..first + slot.words()]
     }
 
     pub(super) fn words_mut(&mut self, slot: Slot) -> &mut [u64] {
         if slot.units == 0 {
             return &mut [];
         }
-        let (segment, first) = self.place(slot);
-        &mut self.segments.words_mut(segment)[first..first + slot.words()]
+        let (segment, first) = slot.place();
+        let segment = &mut self.sizes[slot.units as usize].segments[segment];
+        &mut segment[first..first + slot.words()]
     }
 
     /// Takes a slot of this size. Its words have any values.
@@ -94,8 +88,7 @@ impl Room {
         let slot = Slot { units, number: size.owners.len() as u32 };
         size.owners.push(owner);
         if size.segments.len() <= slot.place().0 {
-            let of = SegmentOf { units, place: size.segments.len() as u32 };
-            size.segments.push(self.segments.take(of));
+            size.segments.push(vec![0; SEGMENT_WORDS].into_boxed_slice());
         }
         slot
     }
@@ -113,31 +106,36 @@ impl Room {
         let moved = owner.filter(|_| slot.number < last.number);
         if let Some(owner) = moved {
             size.owners[slot.number as usize] = owner;
-            let (from, to) = (self.place(last), self.place(slot));
-            self.segments.copy(from, to, slot.words());
+            self.copy(last, slot);
         }
+        let size = &mut self.sizes[slot.units as usize];
         if last.place().1 == 0 {
-            self.give_back_segment(slot.units);
+            size.segments.truncate(last.place().0);
         }
         moved
     }
 
-    /// Gives back the last segment of a size.
-    fn give_back_segment(&mut self, units: u16) {
-        let Some(segment) = self.sizes[units as usize].segments.pop() else { return };
-        if let Some(SegmentOf { units, place }) = self.segments.give_back(segment) {
-            self.sizes[units as usize].segments[place as usize] = segment;
+    fn copy(&mut self, from: Slot, to: Slot) {
+        let ((from_segment, from_at), (to_segment, to_at)) = (from.place(), to.place());
+        let segments = &mut self.sizes[from.units as usize].segments;
+        let words = from.words();
+        if from_segment == to_segment {
+            segments[to_segment].copy_within(from_at..from_at + words, to_at);
+            return;
         }
+        assert!(to_segment < from_segment, "the last slot moves down");
+        let (low, high) = segments.split_at_mut(from_segment);
+        low[to_segment][to_at..to_at + words].copy_from_slice(&high[0][from_at..from_at + words]);
     }
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = |size: &Size| {
             size_of_val(size)
-                + (size.segments.capacity() + size.owners.capacity()) * size_of::<u32>()
+                + size.segments.len() * (SEGMENT_WORDS * 8 + size_of::<Box<[u64]>>())
+                + size.owners.capacity() * size_of::<u32>()
         };
-        let sizes: usize = self.sizes.iter().map(bytes).sum();
-        self.segments.bytes() + sizes as u64
+        self.sizes.iter().map(|size| bytes(size) as u64).sum()
     }
 }
 
