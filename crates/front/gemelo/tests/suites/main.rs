@@ -49,6 +49,7 @@ mod pool;
 mod pool_rm;
 mod postgres;
 mod refused;
+mod regressions;
 mod replay;
 mod report;
 mod scan;

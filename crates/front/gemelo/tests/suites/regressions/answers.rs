@@ -1,0 +1,1 @@
+//! Commands that gave a wrong answer about sound data.

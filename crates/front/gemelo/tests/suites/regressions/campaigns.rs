@@ -1,0 +1,1 @@
+//! Campaigns that took away, compared or decided what they should not.

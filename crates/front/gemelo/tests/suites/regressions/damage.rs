@@ -1,0 +1,1 @@
+//! Damaged pools that were passed over in silence, or stopped the program.

@@ -1,0 +1,1 @@
+//! Scripts of Filebench that the original runs.

@@ -1,0 +1,1 @@
+//! Members of a domain that lost one of their objects.

@@ -1,0 +1,10 @@
+//! Defects that were found and mended, one test each: the test builds the input that showed the
+//! defect, and fails without the mend. Each module has the defects of one part of the program.
+
+mod answers;
+mod campaigns;
+mod damage;
+mod filebench;
+mod loss;
+mod serving;
+mod traces;

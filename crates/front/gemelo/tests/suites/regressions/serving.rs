@@ -1,0 +1,1 @@
+//! Servers, sockets and packages that did not do what their documents say.

@@ -1,0 +1,1 @@
+//! Traces as they come from public collections.
