@@ -53,6 +53,14 @@ pub enum CampaignError {
     #[kind(BadInput)]
     #[error("{} has no campaign: start one without --resume", .0.display())]
     Absent(PathBuf),
+    /// Something that the campaign did not make has the name of one of its files.
+    #[kind(BadInput)]
+    #[error(
+        "{} exists already, and nothing proves that this campaign made it: move it away, or give \
+         another directory",
+        .0.display()
+    )]
+    Taken(PathBuf),
     /// The campaign in the directory has another plan.
     #[kind(BadInput)]
     #[error(

@@ -1,19 +1,23 @@
 //! The journal of a campaign: everything that exists because of it and has to be given back.
 //!
 //! Each entry is durable before its resource is made, so a campaign that was killed at any moment
-//! leaves nothing that the journal does not name. Giving back a resource twice, or one that was
-//! never made, has no effect. The end of a run and the cleaning after a crash use the same code.
+//! leaves nothing that the journal does not name. A directory is made by an operation that fails if
+//! something is there; then its entry is withdrawn. Its identity is noted, durably, before anything
+//! is put into it, and without this proof a directory with files is never removed. Giving back a
+//! resource twice, or one that was never made, has no effect. The end of a run and the cleaning
+//! after a crash use the same code.
 
 use crate::error::{CampaignError, StepError};
 use crate::process;
-use crate::resource::Resource;
+use crate::resource::{Fate, Resource};
+use gemelo_base::FileIdentity;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Name of the journal in the campaign's directory.
-const JOURNAL_FILE: &str = "journal.jsonl";
+pub(crate) const JOURNAL_FILE: &str = "journal.jsonl";
 
 /// A line of the journal.
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,7 +25,9 @@ const JOURNAL_FILE: &str = "journal.jsonl";
 enum Entry {
     /// A resource is about to be made.
     Makes { id: u64, resource: Resource },
-    /// A resource was given back.
+    /// A directory was made, and has nothing in it yet.
+    Made { id: u64, identity: FileIdentity },
+    /// A resource was given back, or was not made.
     Undone { id: u64 },
 }
 
@@ -31,9 +37,22 @@ pub(crate) struct Journal {
     path: PathBuf,
     file: File,
     /// The resources that exist, in the order in which they were made.
-    live: Vec<(u64, Resource)>,
+    live: Live,
     next_id: u64,
+    /// Things that are in the place of a resource, and that the campaign did not make.
+    kept: Vec<String>,
 }
+
+/// A resource that exists, or is about to.
+#[derive(Debug, Clone)]
+struct LiveResource {
+    id: u64,
+    resource: Resource,
+    /// The identity of a directory that was made.
+    made: Option<FileIdentity>,
+}
+
+type Live = Vec<LiveResource>;
 
 /// A point in the order of resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +70,7 @@ impl Journal {
         let (live, next_id) = replay(&text, &path)?;
         let file = File::options().create(true).append(true).open(&path);
         let file = file.map_err(CampaignError::io("open", &path))?;
-        let journal = Self { path, file, live, next_id };
+        let journal = Self { path, file, live, next_id, kept: Vec::new() };
         // A line that a crash cut off names a resource that was never made.
         let whole = text.rfind('\n').map_or(0, |at| at + 1) as u64;
         journal.file.set_len(whole).map_err(CampaignError::io("write", &journal.path))?;
@@ -72,8 +91,41 @@ impl Journal {
         let id = self.next_id;
         self.append(&Entry::Makes { id, resource: resource.clone() }, true)?;
         self.next_id += 1;
-        self.live.push((id, resource));
+        self.live.push(LiveResource { id, resource, made: None });
         Ok(())
+    }
+
+    /// Makes a directory that did not exist, and returns its path without links, as mounts have it.
+    pub(crate) fn directory(&mut self, path: &Path) -> Result<PathBuf, StepError> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            let source = std::io::ErrorKind::InvalidInput.into();
+            return Err(StepError::Io { action: "create", path: path.to_owned(), source });
+        };
+        let path = parent.canonicalize().map_err(StepError::io("find", parent))?.join(name);
+        let id = self.next_id;
+        self.note(Resource::Directory { path: path.clone() })?;
+        if let Err(source) = std::fs::create_dir(&path) {
+            self.end(id, true)?;
+            return Err(StepError::Io { action: "create", path, source });
+        }
+        let identity = FileIdentity::at(&path).map_err(StepError::io("find", &path))?;
+        self.append(&Entry::Made { id, identity }, true)?;
+        self.live.iter_mut().filter(|live| live.id == id).for_each(|live| {
+            live.made = Some(identity);
+        });
+        Ok(path)
+    }
+
+    /// Ends an entry, because its resource is gone or was not made.
+    fn end(&mut self, id: u64, is_durable: bool) -> Result<(), StepError> {
+        self.append(&Entry::Undone { id }, is_durable)?;
+        self.live.retain(|live| live.id != id);
+        Ok(())
+    }
+
+    /// Returns what stayed because nothing proves that the campaign made it.
+    pub(crate) fn kept(&self) -> &[String] {
+        &self.kept
     }
 
     pub(crate) const fn mark(&self) -> Mark {
@@ -89,17 +141,18 @@ impl Journal {
 
     fn try_since(&mut self, mark: Mark) -> Vec<StepError> {
         let mut errors = Vec::new();
-        for (id, resource) in self.live.clone().into_iter().rev() {
+        for LiveResource { id, resource, made } in self.live.clone().into_iter().rev() {
             if id < mark.0 {
                 break;
             }
-            match resource
-                .undo(&self.undo_mark())
-                .and_then(|()| self.append(&Entry::Undone { id }, false))
-            {
-                Ok(()) => self.live.retain(|(other, _)| *other != id),
-                Err(error) => errors.push(error),
-            }
+            let ended = resource.undo(made, &self.undo_mark()).and_then(|fate| {
+                self.end(id, false)?;
+                if let Fate::NotOurs(why) = fate {
+                    self.kept.push(why);
+                }
+                Ok(())
+            });
+            errors.extend(ended.err());
         }
         errors
     }
@@ -133,11 +186,9 @@ impl Journal {
     }
 
     pub(crate) fn live(&self) -> impl Iterator<Item = &Resource> {
-        self.live.iter().map(|(_, resource)| resource)
+        self.live.iter().map(|live| &live.resource)
     }
 }
-
-type Live = Vec<(u64, Resource)>;
 
 fn replay(text: &str, path: &Path) -> Result<(Live, u64), CampaignError> {
     let mut live = Live::new();
@@ -152,9 +203,14 @@ fn replay(text: &str, path: &Path) -> Result<(Live, u64), CampaignError> {
         match entry {
             Entry::Makes { id, resource } => {
                 next_id = next_id.max(id + 1);
-                live.push((id, resource));
+                live.push(LiveResource { id, resource, made: None });
             }
-            Entry::Undone { id } => live.retain(|(other, _)| *other != id),
+            Entry::Made { id, identity } => {
+                live.iter_mut().filter(|live| live.id == id).for_each(|live| {
+                    live.made = Some(identity);
+                });
+            }
+            Entry::Undone { id } => live.retain(|live| live.id != id),
         }
     }
     Ok((live, next_id))
@@ -175,8 +231,8 @@ mod tests {
         let (one, two) = (place.path().join("one"), place.path().join("one/two"));
         let mut journal = Journal::open(place.path()).unwrap();
         for path in [&one, &two] {
-            journal.note(directory_of(path)).unwrap();
-            std::fs::create_dir(path).unwrap();
+            journal.directory(path).unwrap();
+            std::fs::write(path.join("file"), "data").unwrap();
         }
         drop(journal);
         let path = place.path().join(JOURNAL_FILE);
@@ -188,6 +244,53 @@ mod tests {
         assert!(journal.undo_all().unwrap().is_empty());
         assert!(!one.exists());
         assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn what_was_there_before_is_not_in_the_journal() {
+        let place = tempfile::tempdir().unwrap();
+        let work = place.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        std::fs::write(work.join("thesis"), "precious").unwrap();
+        let mut journal = Journal::open(place.path()).unwrap();
+        let error = journal.directory(&work).unwrap_err();
+        assert!(matches!(error, StepError::Io { action: "create", .. }), "{error}");
+        assert_eq!(journal.live().count(), 0);
+        let mut journal = Journal::open(place.path()).unwrap();
+        assert_eq!(journal.live().count(), 0);
+        assert!(journal.undo_all().unwrap().is_empty());
+        assert!(work.join("thesis").exists());
+    }
+
+    /// The user removes what a killed campaign left, and makes a directory of the same name: most
+    /// file systems give it the same inode.
+    #[test]
+    fn what_took_the_place_of_a_directory_stays_and_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        let work = place.path().join("work");
+        let mut journal = Journal::open(place.path()).unwrap();
+        journal.directory(&work).unwrap();
+        drop(journal);
+        std::fs::remove_dir(&work).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::create_dir(&work).unwrap();
+        std::fs::write(work.join("thesis"), "precious").unwrap();
+        let mut journal = Journal::open(place.path()).unwrap();
+        assert!(journal.undo_all().unwrap().is_empty());
+        assert!(work.join("thesis").exists());
+        let [kept] = journal.kept() else { panic!("{:?}", journal.kept()) };
+        assert!(kept.ends_with("work: the campaign did not make what is there now"), "{kept}");
+        assert_eq!(Journal::open(place.path()).unwrap().live().count(), 0);
+    }
+
+    #[test]
+    fn directories_are_noted_without_links() {
+        let place = tempfile::tempdir().unwrap();
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(place.path(), &link).unwrap();
+        let mut journal = Journal::open(place.path()).unwrap();
+        let made = journal.directory(&link.join("work")).unwrap();
+        assert_eq!(made, place.path().canonicalize().unwrap().join("work"));
     }
 
     #[test]
@@ -216,6 +319,7 @@ mod tests {
         for path in [&below, &above] {
             std::fs::create_dir(path).unwrap();
         }
+        // Their identities were not noted, as after a kill between both steps.
         assert_eq!(journal.undo_all().unwrap().len(), 1);
         assert!(!below.exists() && !above.exists());
         let mut journal = Journal::open(place.path()).unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Name of the file that is locked.
-const LOCK_FILE: &str = "lock";
+pub(crate) const LOCK_FILE: &str = "lock";
 
 /// The lock, which ends with the process at the latest.
 #[derive(Debug)]

@@ -2,9 +2,11 @@
 
 use crate::error::StepError;
 use crate::process::{self, ProcessId};
-use crate::system::mounts;
+use crate::system::{Boot, mounts};
+use gemelo_base::FileIdentity;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -19,52 +21,75 @@ const BUSY_PAUSE: Duration = Duration::from_millis(50);
 const COMMAND_LIMIT: Duration = Duration::from_secs(600);
 
 /// Something that exists because of a campaign. Giving it back twice, or before it was made, has no
-/// effect.
+/// effect. Each kind has what proves that the thing found later is the one that was made: an
+/// identity, a mark, or a name that nobody else has chosen. A path alone proves nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum Resource {
-    /// A directory that did not exist before, with everything in it.
+    /// A directory, with everything in it. [`Journal`](crate::journal::Journal) makes it, and then
+    /// notes its identity.
     Directory { path: PathBuf },
-    /// A mounted file system.
-    Mount { path: PathBuf },
-    /// A loop device on a file.
-    Loop { file: PathBuf },
+    /// A mounted file system, in a directory that was made for it.
+    Mount { path: PathBuf, parent: FileIdentity, boot: Boot },
+    /// A loop device on a file of the campaign.
+    Loop { file: PathBuf, identity: FileIdentity, boot: Boot },
     /// A process that keeps running beside the steps of a run.
-    Process { process: ProcessId, name: String },
+    Process { process: ProcessId, name: String, boot: Boot },
     /// Processes that have the mark of a run in their environment.
     MarkedProcesses { mark: String },
     /// Something that a command gives back. The command also succeeds if nothing exists.
     Command { words: Vec<String>, environment: BTreeMap<String, String>, directory: PathBuf },
 }
 
+/// What became of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It does not exist any more.
+    Gone,
+    /// Another thing is in its place, and stays. The text says why.
+    NotOurs(String),
+}
+
 impl Resource {
-    /// Gives the resource back. The programs that do it have a mark in their environment.
-    pub(crate) fn undo(&self, mark: &str) -> Result<(), StepError> {
+    /// Gives the resource back. `made` is the identity of a directory, once it was made. The
+    /// programs that give back have a mark in their environment.
+    pub(crate) fn undo(&self, made: Option<FileIdentity>, mark: &str) -> Result<Fate, StepError> {
         match self {
-            Self::Directory { path } => remove_directory(path),
-            Self::Mount { path } => unmount(path, mark),
-            Self::Loop { file } => detach(file, mark),
-            Self::Process { process, .. } => process.end().map_err(|error| self.kept(error)),
+            Self::Directory { path } => remove_directory(path, made),
+            // Neither mounts nor loop devices nor processes outlive the system.
+            Self::Mount { boot, .. } | Self::Loop { boot, .. } | Self::Process { boot, .. }
+                if *boot != Boot::this() =>
+            {
+                Ok(Fate::Gone)
+            }
+            Self::Mount { path, parent, .. } => unmount(path, *parent, mark),
+            Self::Loop { file, identity, .. } => detach(file, *identity, mark),
+            Self::Process { process, .. } => {
+                process.end().map(|()| Fate::Gone).map_err(|error| self.kept(error))
+            }
             Self::MarkedProcesses { mark: of_run } => process::marked(of_run)
                 .iter()
                 .try_for_each(ProcessId::end)
+                .map(|()| Fate::Gone)
                 .map_err(|e| self.kept(e)),
             Self::Command { words, environment, directory } => {
-                let Some((program, arguments)) = words.split_first() else { return Ok(()) };
+                let Some((program, arguments)) = words.split_first() else {
+                    return Ok(Fate::Gone);
+                };
                 let mut command = Command::new(program);
                 command.args(arguments).envs(environment);
                 if directory.is_dir() {
                     command.current_dir(directory);
                 }
-                process::quick(&mut command, mark, COMMAND_LIMIT).map(drop)
+                process::quick(&mut command, mark, COMMAND_LIMIT).map(|_| Fate::Gone)
             }
         }
     }
 
     /// Returns the process, if the resource is one.
-    pub(crate) const fn process(&self) -> Option<ProcessId> {
+    pub(crate) fn process(&self) -> Option<ProcessId> {
         match self {
-            Self::Process { process, .. } => Some(*process),
+            Self::Process { process, boot, .. } if *boot == Boot::this() => Some(*process),
             _ => None,
         }
     }
@@ -86,9 +111,9 @@ impl std::fmt::Display for Resource {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Directory { path } => write!(formatter, "the directory {}", path.display()),
-            Self::Mount { path } => write!(formatter, "the mount at {}", path.display()),
-            Self::Loop { file } => write!(formatter, "the loop device of {}", file.display()),
-            Self::Process { process, name } => {
+            Self::Mount { path, .. } => write!(formatter, "the mount at {}", path.display()),
+            Self::Loop { file, .. } => write!(formatter, "the loop device of {}", file.display()),
+            Self::Process { process, name, .. } => {
                 write!(formatter, "the process {} ({name})", process.pid)
             }
             Self::MarkedProcesses { .. } => formatter.write_str("the processes of a run"),
@@ -97,27 +122,49 @@ impl std::fmt::Display for Resource {
     }
 }
 
-/// Removes a directory. A mount below it would lose its files, so it is refused then.
-fn remove_directory(path: &Path) -> Result<(), StepError> {
+/// Removes a directory that has this identity, with everything in it.
+///
+/// Without an identity the campaign ended between making the directory and noting that, and put
+/// nothing into it: it goes only if it is empty. A mount below a directory would lose its files, so
+/// the directory stays then.
+fn remove_directory(path: &Path, made: Option<FileIdentity>) -> Result<Fate, StepError> {
+    let not_ours = |reason: &str| Ok(Fate::NotOurs(format!("{}: {reason}", path.display())));
     if let Some(mount) = mounts().into_iter().find(|mount| mount.starts_with(path)) {
         return Err(StepError::Undo {
             what: format!("the directory {}", path.display()),
             reason: format!("something is mounted at {}", mount.display()),
         });
     }
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(StepError::io("remove", path)(error))
+    let removed = match made {
+        _ if path.symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound) => Ok(()),
+        Some(made) if made.is_at(path) => std::fs::remove_dir_all(path),
+        Some(_) => return not_ours("the campaign did not make what is there now"),
+        None => std::fs::remove_dir(path),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Fate::Gone),
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotADirectory) =>
+        {
+            if made.is_some() {
+                Err(StepError::io("remove", path)(error))
+            } else {
+                not_ours("the campaign did not make it, because it has files")
+            }
         }
-        _ => Ok(()),
+        other => other.map(|()| Fate::Gone).map_err(StepError::io("remove", path)),
     }
 }
 
-/// Unmounts, also several mounts at one place. A mount that stays busy is taken out of the tree and
-/// ends when its last user ends.
-fn unmount(path: &Path, mark: &str) -> Result<(), StepError> {
+/// Unmounts, also several mounts at one place, if the place is in a directory of the campaign. A
+/// mount that stays busy is taken out of the tree and ends when its last user ends.
+fn unmount(path: &Path, parent: FileIdentity, mark: &str) -> Result<Fate, StepError> {
     let mut waited = Duration::ZERO;
     while mounts().iter().any(|mount| mount == path) {
+        if !path.parent().is_some_and(|directory| parent.is_at(directory)) {
+            let reason = "the campaign did not make the directory of this mount";
+            return Ok(Fate::NotOurs(format!("{}: {reason}", path.display())));
+        }
         let umount = |options: &[&str]| {
             process::quick(Command::new("umount").args(options).arg(path), mark, COMMAND_LIMIT)
         };
@@ -131,44 +178,141 @@ fn unmount(path: &Path, mark: &str) -> Result<(), StepError> {
         gemelo_base::pause(BUSY_PAUSE);
         waited += BUSY_PAUSE;
     }
-    Ok(())
+    Ok(Fate::Gone)
 }
 
-/// Detaches all loop devices of a file.
-fn detach(file: &Path, mark: &str) -> Result<(), StepError> {
+/// Detaches all loop devices on a file, whatever its path is now.
+fn detach(file: &Path, identity: FileIdentity, mark: &str) -> Result<Fate, StepError> {
     if !Path::new("/dev/loop-control").exists() {
-        return Ok(());
+        return Ok(Fate::Gone);
     }
-    let listed = process::quick(
-        Command::new("losetup").arg("--associated").arg(file).args([
-            "--noheadings",
-            "--output",
-            "NAME",
-        ]),
-        mark,
-        COMMAND_LIMIT,
-    )?;
-    for device in listed.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    let columns = "NAME,BACK-INO,BACK-MAJ:MIN,BACK-FILE";
+    let options = ["--list", "--noheadings", "--raw", "--output", columns];
+    let listed = process::quick(Command::new("losetup").args(options), mark, COMMAND_LIMIT)?;
+    for device in listed.lines().filter_map(|line| loop_on(line, file, identity)) {
         process::quick(Command::new("losetup").arg("--detach").arg(device), mark, COMMAND_LIMIT)?;
     }
-    Ok(())
+    Ok(Fate::Gone)
+}
+
+/// Returns the loop device of a line of `losetup` if it is on this file. A file system in user space
+/// that has ended tells no inode; then the path of the file decides.
+fn loop_on<'a>(line: &'a str, file: &Path, identity: FileIdentity) -> Option<&'a str> {
+    // Blanks, also those by which some versions align numbers, are escaped.
+    let plain = |word: &str| word.replace("\\x20", " ").trim().to_owned();
+    let mut words = line.split(' ');
+    let (name, inode, device) = (words.next()?, plain(words.next()?), plain(words.next()?));
+    let path = plain(words.next().unwrap_or_default());
+    let ((major, minor), own) = identity.device_and_inode();
+    let is_same = match inode.as_str() {
+        "" | "0" => path == file.display().to_string(),
+        inode => inode == own.to_string() && device == format!("{major}:{minor}"),
+    };
+    is_same.then_some(name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn made_at(path: &Path) -> Option<FileIdentity> {
+        FileIdentity::at(path).ok()
+    }
+
     #[test]
     fn giving_back_what_was_never_made_succeeds() {
         let place = tempfile::tempdir().unwrap();
         let missing = place.path().join("missing");
+        let parent = FileIdentity::at(place.path()).unwrap();
         let resources = [
             Resource::Directory { path: missing.clone() },
-            Resource::Mount { path: missing.clone() },
+            Resource::Mount { path: missing.clone(), parent, boot: Boot::this() },
             Resource::MarkedProcesses { mark: "nobody-has-this-mark".to_owned() },
         ];
         for resource in resources {
-            resource.undo("test").unwrap();
+            assert_eq!(resource.undo(None, "test").unwrap(), Fate::Gone);
+            assert_eq!(resource.undo(Some(parent), "test").unwrap(), Fate::Gone);
         }
+    }
+
+    #[test]
+    fn a_directory_goes_only_with_proof() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, other) = (place.path().join("work"), place.path().join("other"));
+        let resource = Resource::Directory { path: path.clone() };
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("thesis"), "precious").unwrap();
+        let is_kept = |made| {
+            let fate = resource.undo(made, "test").unwrap();
+            matches!(fate, Fate::NotOurs(_)) && path.join("thesis").exists()
+        };
+        assert!(is_kept(None), "nothing proves that the campaign made it");
+        std::fs::create_dir(&other).unwrap();
+        assert!(is_kept(made_at(&other)), "another directory was made");
+        assert_eq!(resource.undo(made_at(&path), "test").unwrap(), Fate::Gone);
+        assert!(!path.exists());
+        // One that was made, but not noted any more.
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(resource.undo(None, "test").unwrap(), Fate::Gone);
+        assert!(!path.exists());
+        // A link to somewhere else.
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert!(matches!(resource.undo(made_at(&other), "test").unwrap(), Fate::NotOurs(_)));
+        assert!(matches!(resource.undo(None, "test").unwrap(), Fate::NotOurs(_)));
+        assert!(other.exists());
+    }
+
+    #[test]
+    fn a_process_of_another_start_of_the_system_is_left_alone() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let process = ProcessId::of(child.id()).unwrap();
+        let of_boot = |boot| Resource::Process { process, name: "sleep".to_owned(), boot };
+        let earlier = of_boot(Boot::named("earlier"));
+        assert_eq!(earlier.process(), None);
+        assert_eq!(earlier.undo(None, "test").unwrap(), Fate::Gone);
+        assert!(child.try_wait().unwrap().is_none(), "it runs on");
+        of_boot(Boot::this()).undo(None, "test").unwrap();
+        assert!(!process.is_running());
+    }
+
+    #[test]
+    fn loop_devices_are_known_by_the_inode_of_their_file() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("disk");
+        std::fs::write(&path, "").unwrap();
+        let identity = FileIdentity::at(&path).unwrap();
+        let ((major, minor), inode) = identity.device_and_inode();
+        let of = |line: &str| loop_on(line, &path, identity).map(str::to_owned);
+        let own = Some("/dev/loop3".to_owned());
+        assert_eq!(of(&format!("/dev/loop3 {inode} {major}:{minor} /another/path")), own);
+        let at_path = path.display();
+        assert_eq!(of(&format!("/dev/loop3 {} {major}:{minor} {at_path}", inode + 1)), None);
+        assert_eq!(of(&format!("/dev/loop3 {inode} {major}:{} {at_path}", minor + 1)), None);
+        let aligned = format!("/dev/loop3 {inode} \\x20\\x20{major}:{minor}\\x20 /a");
+        assert_eq!(of(&aligned), own, "as version 2.38 prints it");
+        assert_eq!(of(&format!("/dev/loop3   {at_path}")), own);
+        assert_eq!(of("/dev/loop3   /another/path"), None);
+    }
+
+    /// A directory that a user put in the place of the campaign's own keeps its mounts.
+    #[test]
+    fn a_mount_in_a_directory_of_somebody_else_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path().canonicalize().unwrap().join("mount");
+        std::fs::create_dir(&at).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&at).output();
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            eprintln!("not tested: this user cannot mount");
+            return;
+        }
+        let mount = |parent: &Path| Resource::Mount {
+            path: at.clone(),
+            parent: FileIdentity::at(parent).unwrap(),
+            boot: Boot::this(),
+        };
+        let kept = mount(Path::new("/proc")).undo(None, "test").unwrap();
+        assert!(matches!(kept, Fate::NotOurs(_)) && mounts().contains(&at));
+        assert_eq!(mount(place.path()).undo(None, "test").unwrap(), Fate::Gone);
+        assert!(!mounts().contains(&at));
     }
 }

@@ -5,7 +5,8 @@ use crate::journal::Journal;
 use crate::monitor::Watched;
 use crate::process::{self, ProcessId};
 use crate::resource::Resource;
-use gemelo_base::{Clock, StopFlag};
+use crate::system::Boot;
+use gemelo_base::{Clock, FileIdentity, StopFlag};
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,7 @@ impl Site<'_> {
     /// Returns the variables of the environment by which commands of the user learn of the run.
     pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
         vec![
+            ("RUN", self.mark.clone().into()),
             ("WORK", self.work.clone().into()),
             ("RESULTS", self.results.clone().into()),
             ("GEMELO", self.program.to_owned().into()),
@@ -63,9 +65,7 @@ impl Site<'_> {
 
     /// Makes a directory of the run that did not exist.
     pub(crate) fn directory(&mut self, path: PathBuf) -> Result<PathBuf, StepError> {
-        self.journal.note(Resource::Directory { path: path.clone() })?;
-        std::fs::create_dir(&path).map_err(StepError::io("create", &path))?;
-        Ok(path)
+        self.journal.directory(&path)
     }
 
     /// Makes a directory whose path is short enough for a socket in it.
@@ -120,7 +120,8 @@ impl Site<'_> {
     /// Records a process that was just started. Until then, its mark identifies it.
     fn note_process(&mut self, pid: u32, name: &str) -> Result<(), StepError> {
         let Some(process) = ProcessId::of(pid) else { return Ok(()) };
-        self.journal.note(Resource::Process { process, name: name.to_owned() })
+        let name = name.to_owned();
+        self.journal.note(Resource::Process { process, name, boot: Boot::this() })
     }
 
     fn result_file(&self, name: &str) -> Result<File, StepError> {
@@ -166,16 +167,25 @@ impl Site<'_> {
 
     /// Attaches a file to a loop device and returns its path.
     pub(crate) fn attach(&mut self, file: &Path) -> Result<PathBuf, StepError> {
-        self.journal.note(Resource::Loop { file: file.to_owned() })?;
+        let identity = FileIdentity::at(file).map_err(StepError::io("find", file))?;
+        let file = file.to_owned();
+        self.journal.note(Resource::Loop { file: file.clone(), identity, boot: Boot::this() })?;
         let printed = self.run(Command::new("losetup").args(["--find", "--show"]).arg(file))?;
         Ok(printed.trim().into())
+    }
+
+    /// Records a mount that is about to be made in a directory of the run.
+    pub(crate) fn note_mount(&mut self, path: PathBuf) -> Result<(), StepError> {
+        let directory = path.parent().unwrap_or(&self.work);
+        let parent = FileIdentity::at(directory).map_err(StepError::io("find", directory))?;
+        self.journal.note(Resource::Mount { path, parent, boot: Boot::this() })
     }
 
     /// Mounts a file system at a new directory of the run, and returns the directory.
     pub(crate) fn mount(&mut self, device: &Path, options: &str) -> Result<PathBuf, StepError> {
         let path = self.work.join("mount");
         std::fs::create_dir(&path).map_err(StepError::io("create", &path))?;
-        self.journal.note(Resource::Mount { path: path.clone() })?;
+        self.note_mount(path.clone())?;
         let mut command = Command::new("mount");
         if !options.is_empty() {
             command.args(["-o", options]);

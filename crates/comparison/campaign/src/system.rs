@@ -1,11 +1,30 @@
 //! The machine under a campaign: mounts, programs, rights, the page cache.
 
 use crate::error::StepError;
+use serde::{Deserialize, Serialize};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Directories in which programs of administrators are, which not everybody has in the path.
 const MORE_PATHS: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// A start of the system. Mounts, loop devices and processes do not outlive it, and the numbers of
+/// processes begin anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Boot(String);
+
+impl Boot {
+    /// Returns the start of the system that runs now.
+    pub(crate) fn this() -> Self {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Self(id.trim().to_owned())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn named(id: &str) -> Self {
+        Self(id.to_owned())
+    }
+}
 
 /// Returns the places of all mounts that this process sees.
 pub(crate) fn mounts() -> Vec<PathBuf> {

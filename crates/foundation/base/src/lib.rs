@@ -2,8 +2,8 @@
 //! numbers, sets of numbers, the monitor to which libraries report progress, the stop flag, locks,
 //! threads that tell of their panics, and the kinds of failures.
 //!
-//! This crate does no input or output apart from reading time and random bytes, and reads of files
-//! whose errors say what is missing. It contains nothing about blocks, load or volumes.
+//! This crate does no input or output apart from reading time and random bytes, asking for the
+//! identity of a file, and reads of files whose errors say what is missing. It contains nothing about blocks, load or volumes.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -14,6 +14,7 @@ mod bytes;
 pub mod clock;
 mod daily;
 mod failure;
+mod file_identity;
 pub mod huge_pages;
 pub mod live;
 pub mod locks;
@@ -37,6 +38,7 @@ pub use bytes::is_zero;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock, pause};
 pub use daily::DailyWindow;
 pub use failure::{Classified, FailureKind, with_causes};
+pub use file_identity::FileIdentity;
 pub use gemelo_derive::{Classified, StatTable};
 pub use monitor::{Monitor, Recorder, Silent, Unit};
 pub use permutation::Permutation;

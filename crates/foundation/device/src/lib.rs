@@ -39,7 +39,7 @@ pub use front_end::{
 pub use helpers::{Helper, Helpers};
 pub use lanes::{Claim, KeptRead, LaneClient, Lanes, OpenLane};
 pub use memory::{Buffer, Memory, RESERVED_BUFFER_BYTES};
-pub use socket_file::{SocketAccess, listen_at_file};
+pub use socket_file::{MadeSocket, SocketAccess, listen_at_file, remove_left_socket};
 pub use spin::Spin;
 
 use gemelo_base::Classified;

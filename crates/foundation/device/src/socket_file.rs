@@ -1,6 +1,7 @@
 //! Socket files: makes them with the mode and group that are wanted before any client can connect,
 //! and removes those that a dead program has left.
 
+use gemelo_base::FileIdentity;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, chmod, chownat, fstat};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Gid;
@@ -8,7 +9,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Mode of a socket file with a group of its own, unless another mode is given: its user and its
 /// group may connect.
@@ -61,6 +62,33 @@ impl SocketAccess {
     }
 }
 
+/// A socket file that this process made. It is removed when this value is dropped, unless another
+/// file has its path by then, as the socket of a later server.
+#[derive(Debug)]
+pub struct MadeSocket {
+    path: PathBuf,
+    identity: FileIdentity,
+}
+
+impl MadeSocket {
+    /// Notes the socket that this process has just bound at `path`.
+    ///
+    /// # Errors
+    /// Fails if the file is gone already.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), identity: FileIdentity::at(path)? })
+    }
+}
+
+impl Drop for MadeSocket {
+    fn drop(&mut self) {
+        if self.identity.is_at(&self.path) {
+            // A drop cannot report an error.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
 /// Listens at a socket file, with this number of clients that may wait. The file is bound, gets its
 /// group and mode, and listens last: until then the system refuses all connections to it.
 ///
@@ -70,34 +98,45 @@ pub fn listen_at_file(
     path: &Path,
     access: &SocketAccess,
     queue_length: i32,
-) -> io::Result<UnixListener> {
+) -> io::Result<(UnixListener, MadeSocket)> {
     remove_dead_socket(path)?;
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::bind(&socket, &address)?;
-    let listening = access
-        .apply(path)
-        .and_then(|()| rustix::net::listen(&socket, queue_length).map_err(io::Error::from));
-    if let Err(error) = listening {
-        // An error here does not matter: the first error says that there is no listener.
-        let _ = std::fs::remove_file(path);
-        return Err(error);
-    }
-    Ok(UnixListener::from(socket))
+    // An error drops this, which removes the file.
+    let made = MadeSocket::at(path)?;
+    access.apply(path)?;
+    rustix::net::listen(&socket, queue_length)?;
+    Ok((UnixListener::from(socket), made))
 }
 
 /// Removes the socket file of a program that has ended: connections to it are refused. Any other
 /// file of this name is refused, and stays.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
-    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    let Some(found) = socket_at(path)? else { return Ok(()) };
+    let is_dead = UnixStream::connect(path)
+        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if is_dead && found.is_at(path) { std::fs::remove_file(path) } else { Ok(()) }
+}
+
+/// Removes the socket file that another process has left where this one alone may have one, as in
+/// the directory of a pool that it has locked. Any other file of this name is refused, and stays.
+///
+/// # Errors
+/// Fails if the file is not a socket, or cannot be removed.
+pub fn remove_left_socket(path: &Path) -> io::Result<()> {
+    socket_at(path)?.map_or(Ok(()), |_| std::fs::remove_file(path))
+}
+
+/// Returns the identity of a socket file, if one is there.
+fn socket_at(path: &Path) -> io::Result<Option<FileIdentity>> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(None) };
     if !metadata.file_type().is_socket() {
         let reason = "a file that is not a socket has this name: name another one";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
     }
-    let is_dead = UnixStream::connect(path)
-        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-    if is_dead { std::fs::remove_file(path) } else { Ok(()) }
+    FileIdentity::at(path).map(Some)
 }
 
 #[cfg(test)]
@@ -119,6 +158,27 @@ mod tests {
         let error = listen_at_file(&path, &SocketAccess::default(), 1).unwrap_err();
         assert!(error.to_string().contains("not a socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_socket_file_is_removed_only_by_its_maker() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listen = || listen_at_file(&path, &SocketAccess::default(), 1).unwrap();
+        drop(listen());
+        assert!(!path.exists());
+        let (first, made_first) = listen();
+        drop(first);
+        // The first server does not listen any more, and is slow to end; the next one has begun.
+        let (_second, made_second) = listen();
+        drop(made_first);
+        UnixStream::connect(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        drop(made_second);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        assert!(remove_left_socket(&path).is_err());
+        assert!(path.exists());
     }
 
     #[test]

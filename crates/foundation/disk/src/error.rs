@@ -1,5 +1,6 @@
 //! Errors of files and block devices: the kind, and the path.
 
+use crate::pool_part::PoolPart;
 use gemelo_base::Classified;
 use std::io;
 use std::path::PathBuf;
@@ -52,6 +53,15 @@ pub enum DiskError {
         path: PathBuf,
         /// The kind of data, such as "an XFS file system", or just "data".
         what: String,
+    },
+    /// The path belongs to a pool, which nothing but the pool may write.
+    #[kind(BadInput)]
+    #[error("'{path}' is {part}")]
+    OfPool {
+        /// The path that was to be written.
+        path: PathBuf,
+        /// The part of the pool that is there.
+        part: PoolPart,
     },
     /// The path is below `/dev`, and no device is there.
     #[kind(BadInput)]

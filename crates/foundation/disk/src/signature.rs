@@ -12,7 +12,8 @@ use std::io;
 /// The byte at which the metadata disk of a pool has the second copy of its first mark: the first
 /// MiB may be damaged.
 pub const FAR_POOL_MARK_BYTE: u64 = 512 * 4096;
-const POOL_MARK: &[u8] = b"GEMELOSB";
+pub(crate) const POOL_MARK: &[u8] = b"GEMELOSB";
+pub(crate) const DATA_MARK: &[u8] = b"GEMELODS";
 const POOL_NAME: &str = "the metadata of a pool";
 
 /// A mark: its bytes, their offset from the beginning, and its name.
@@ -30,7 +31,7 @@ const fn mark(offset: usize, bytes: &'static [u8], name: &'static str) -> Mark {
 /// which file systems of other operating systems have as well.
 const MARKS: &[Mark] = &[
     mark(0, POOL_MARK, POOL_NAME),
-    mark(0, b"GEMELODS", "the data store of a pool"),
+    mark(0, DATA_MARK, "the data store of a pool"),
     mark(0, b"LUKS\xba\xbe", "an encrypted volume (LUKS)"),
     mark(0x4000, b"SKUL\xba\xbe", "an encrypted volume (LUKS)"),
     mark(0, b"LABELONE", "an LVM physical volume"),

@@ -5,7 +5,7 @@ use crate::client;
 use crate::front_end::Shared;
 use crate::guest::Guest;
 use gemelo_base::{Clock, SystemClock};
-use gemelo_device::{Export, SocketAccess, listen_at_file};
+use gemelo_device::{Export, MadeSocket, SocketAccess, listen_at_file};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -26,6 +26,8 @@ pub(crate) struct Door {
     /// Shared, because a process may have no file left for a copy.
     listener: Arc<UnixListener>,
     path: PathBuf,
+    /// Removes the file when it is dropped.
+    _made: MadeSocket,
     client: Option<Client>,
 }
 
@@ -36,8 +38,8 @@ struct Client {
 
 impl Door {
     pub(crate) fn open(path: PathBuf, access: &SocketAccess) -> io::Result<Self> {
-        let listener = Arc::new(listen_at_file(&path, access, QUEUE_LENGTH)?);
-        Ok(Self { listener, path, client: None })
+        let (listener, made) = listen_at_file(&path, access, QUEUE_LENGTH)?;
+        Ok(Self { listener: Arc::new(listener), path, _made: made, client: None })
     }
 
     /// Returns the listener if no virtual machine is connected.
@@ -99,13 +101,6 @@ impl Door {
 impl Client {
     fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        // Another process may have removed the file already, and a drop cannot report an error.
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

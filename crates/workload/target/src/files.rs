@@ -5,6 +5,7 @@ use crate::error::AtPath;
 use crate::queue::{Engine, OpenPlace, PsyncQueue, Queue, QueueOptions, UringQueue};
 use crate::storage::Target;
 use crate::{AtStart, PlaceAccess, PlaceLayout, TargetError};
+use gemelo_base::FileIdentity;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -26,7 +27,8 @@ pub(crate) enum StorageAtPath {
 pub(crate) struct Files {
     found: StorageAtPath,
     layout: PlaceLayout,
-    made: Vec<PathBuf>,
+    /// The files that were made, with what proves that the file at a path is still that one.
+    made: Vec<(PathBuf, FileIdentity)>,
 }
 
 impl Files {
@@ -58,7 +60,8 @@ impl Files {
     fn make_or_empty(&mut self, path: &Path) -> Result<File, TargetError> {
         match OpenOptions::new().write(true).create_new(true).open(path) {
             Ok(file) => {
-                self.made.push(path.to_owned());
+                let identity = FileIdentity::of(&file).at("look at", path)?;
+                self.made.push((path.to_owned(), identity));
                 Ok(file)
             }
             Err(error)
@@ -82,7 +85,10 @@ impl Files {
 
     fn remove_made(&mut self) -> Result<(), TargetError> {
         let mut first_error = Ok(());
-        for path in self.made.drain(..) {
+        for (path, identity) in self.made.drain(..) {
+            if !identity.is_at(&path) {
+                continue;
+            }
             let removed = std::fs::remove_file(&path).at("remove", &path);
             first_error = first_error.and(removed);
         }

@@ -53,6 +53,7 @@ impl PlannedTarget for FilePlan {
 }
 
 fn find(path: &Path, layout: &PlaceLayout, total_bytes: u64) -> Result<StorageAtPath, TargetError> {
+    gemelo_disk::check_no_pool(path).map_err(TargetError::Device)?;
     let Ok(status) = rustix::fs::stat(path) else {
         return find_new_file(path, layout, total_bytes);
     };
@@ -197,12 +198,13 @@ fn check_device(
     direct::check(path, layout)
 }
 
-/// Refuses a block device that is in use, and, unless `force` is set, one that holds data, as
-/// [`gemelo_disk::check_overwritable`] does.
+/// Refuses a path that belongs to a pool, also with `force`, a block device that is in use, and,
+/// unless `force` is set, one that holds data, as [`gemelo_disk::check_overwritable`] does.
 ///
 /// # Errors
 /// Fails if the device must not be overwritten, or if it cannot be examined.
 pub fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
+    gemelo_disk::check_no_pool(path).map_err(TargetError::Device)?;
     device::check_overwritable(path, force)
 }
 

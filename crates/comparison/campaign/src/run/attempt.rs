@@ -1,6 +1,6 @@
 //! One run: make the target, prepare it, measure, let it settle, give everything back.
 
-use super::Campaign;
+use super::{Campaign, files};
 use crate::error::{CampaignError, StepError};
 use crate::journal::Mark;
 use crate::monitor::{Monitor, Watched};
@@ -49,10 +49,7 @@ impl<'a> Attempt<'a> {
         let target = plan.targets.iter().find(|target| target.name == run.target);
         let workload = plan.workloads.iter().find(|workload| workload.name == run.workload);
         let (target, workload) = target.zip(workload).ok_or_else(missing)?;
-        if results.exists() {
-            std::fs::remove_dir_all(&results).map_err(CampaignError::io("remove", &results))?;
-        }
-        std::fs::create_dir_all(&results).map_err(CampaignError::io("create", &results))?;
+        files::make_results(&results, &run.id)?;
         let clock = campaign.environment.clock;
         let number = run.id.split('-').next().unwrap_or_default();
         let site = Site {

@@ -10,7 +10,6 @@ use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::plan::Plan;
 use crate::quiet::Quiet;
-use crate::resource::Resource;
 use crate::room::Room;
 use crate::schedule::{Pair, order};
 use crate::selection::Selection;
@@ -112,19 +111,29 @@ pub fn run(
     }
     let room = Room::of(plan, &selection, directory);
     room.check()?;
-    let directory = files::prepare(directory, resume)?;
+    let directory = files::prepare(plan, directory, resume)?;
     let _lock = Lock::take(&directory)?;
     let record = files::record(plan, &directory, resume, || {
         record_of(plan, &selection, environment.provenance.clone())
     })?;
     let mut journal = Journal::open(&directory)?;
     refuse_leftovers(journal.undo_all()?)?;
+    let of_before = warn_of_kept(&journal, 0, environment.monitor);
     let work = work_directory(plan, &directory, &mut journal)?;
     let mut campaign =
         Campaign { plan, directory: &directory, work, room, record, journal, environment };
     let ended = campaign.all_runs(&selection);
     let left = reasons(&campaign.journal.undo_all()?);
+    warn_of_kept(&campaign.journal, of_before, environment.monitor);
     Ok(Summary { left, ..ended? })
+}
+
+/// Warns of what is in the place of something that the campaign made, and stays. Returns how much
+/// was kept until now.
+fn warn_of_kept(journal: &Journal, told: usize, monitor: &dyn Monitor) -> usize {
+    let kept = journal.kept();
+    kept.iter().skip(told).for_each(|kept| monitor.warn(&format!("kept: {kept}")));
+    kept.len()
 }
 
 /// Gives back everything that a campaign has left. Returns what could not be given back.
@@ -137,7 +146,7 @@ pub fn clean(directory: &Path) -> Result<Cleaned, CampaignError> {
     let mut journal = Journal::open(directory)?;
     let found = journal.live().map(ToString::to_string).collect();
     let left = reasons(&journal.undo_all()?);
-    Ok(Cleaned { found, left })
+    Ok(Cleaned { found, kept: journal.kept().to_vec(), left })
 }
 
 /// The outcome of [`clean`].
@@ -145,6 +154,9 @@ pub fn clean(directory: &Path) -> Result<Cleaned, CampaignError> {
 pub struct Cleaned {
     /// Resources that the journal named.
     pub found: Vec<String>,
+    /// Things in the places of such resources that nothing proves to be the campaign's, with
+    /// reasons. They stay.
+    pub kept: Vec<String>,
     /// Resources that could not be given back, with reasons.
     pub left: Vec<String>,
 }
@@ -165,13 +177,17 @@ fn work_directory(
 ) -> Result<PathBuf, CampaignError> {
     let work = match &plan.settings.work {
         Some(parent) => parent.join(format!("gemelo-{:016x}", gemelo_base::random::fresh_word())),
-        None => directory.join("work"),
+        None => directory.join(files::WORK_DIRECTORY),
     };
-    journal
-        .note(Resource::Directory { path: work.clone() })
-        .map_err(|error| CampaignError::Leftover(error.reason()))?;
-    std::fs::create_dir(&work).map_err(CampaignError::io("create", &work))?;
-    Ok(work)
+    journal.directory(&work).map_err(|error| match error {
+        StepError::Io { action: "create", path, source }
+            if source.kind() == std::io::ErrorKind::AlreadyExists =>
+        {
+            CampaignError::Taken(path)
+        }
+        StepError::Io { action, path, source } => CampaignError::Io { action, path, source },
+        other => CampaignError::Leftover(other.reason()),
+    })
 }
 
 pub(crate) fn record_of(

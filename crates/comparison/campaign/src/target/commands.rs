@@ -1,7 +1,7 @@
 //! Any file system or device by the user's own commands.
 //!
 //! Each command is a script of `sh`. Scripts find the run in their environment: `WORK` is a fresh
-//! directory, and `PLACE` the place where the load goes.
+//! directory, `RUN` a word that no other run has, and `PLACE` the place where the load goes.
 
 use super::file_system::space_of_mount;
 use super::{Made, Place, PlaceKind, Target};
@@ -37,7 +37,8 @@ struct Commands {
     /// Prints the space in use.
     space: Option<String>,
     settle: Option<String>,
-    /// The place of the load, in which `$WORK` stands for the run's directory.
+    /// The place of the load, in which `$WORK` stands for the run's directory, and `$RUN` for its
+    /// mark.
     place: String,
     kind: PlaceKind,
     base: PathBuf,
@@ -110,6 +111,7 @@ impl Target for Commands {
 
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
         let place = self.place.replace("$WORK", &site.work.display().to_string());
+        let place = place.replace("$RUN", &site.mark);
         let mut environment: BTreeMap<_, _> = site.environment().into_iter().collect();
         environment.insert("PLACE", place.clone().into());
         let runner = Runner { environment, base: self.base.clone() };

@@ -49,6 +49,9 @@ impl Target for Device {
             Ok(_) if rustix::fs::access(&self.path, rustix::fs::Access::WRITE_OK).is_err() => {
                 Some(format!("{path} cannot be written by this user"))
             }
+            Ok(_) if gemelo_disk::pool_part(&self.path).is_some() => {
+                Some(format!("{path} is a disk of a pool: remove that with `gemelo pool rm` first"))
+            }
             Ok(_) if self.discards => system::missing(&["blkdiscard"], false, &[]),
             Ok(_) => None,
         }

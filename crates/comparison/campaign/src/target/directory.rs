@@ -44,8 +44,12 @@ impl Target for Directory {
     }
 
     fn missing(&self) -> Option<String> {
-        let path = self.path.as_ref().filter(|path| !path.is_dir())?;
-        Some(format!("{} is not a directory", path.display()))
+        let path = self.path.as_ref()?;
+        let name = path.display();
+        if let Some(part) = gemelo_disk::pool_part(path) {
+            return Some(format!("{name} is {part}"));
+        }
+        (!path.is_dir()).then(|| format!("{name} is not a directory"))
     }
 
     fn place_kind(&self) -> PlaceKind {

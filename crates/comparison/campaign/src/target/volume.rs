@@ -7,7 +7,6 @@ use super::{Made, Place, PlaceKind, Target};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
-use crate::resource::Resource;
 use crate::site::Site;
 use crate::system;
 use gemelo_base::units::format_exact_size;
@@ -222,7 +221,7 @@ fn fuse_file(site: &mut Site<'_>, uri: &str) -> Result<PathBuf, StepError> {
     const NAME: &str = "nbdfuse";
     let directory = site.work.join("fuse");
     std::fs::create_dir(&directory).map_err(StepError::io("create", &directory))?;
-    site.journal.note(Resource::Mount { path: directory.clone() })?;
+    site.note_mount(directory.clone())?;
     let mut command = Command::new(NAME);
     let pid = site.start(command.arg("--connections=2").arg(&directory).arg(uri), NAME)?;
     let file = directory.join("nbd");

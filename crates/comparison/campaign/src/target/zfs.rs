@@ -96,11 +96,12 @@ impl Target for Zfs {
         }
         let pid = site.start(Command::new(NAME).args(DAEMON_OPTIONS).args(&self.options), NAME)?;
         site.wait_until(pid, NAME, is_ready)?;
-        let pool = format!("gemelo{:08x}", gemelo_base::random::fresh_word() as u32);
+        // The command that gives the pool back knows it by this name alone, which nobody else has.
+        let pool = format!("gemelo{:016x}", gemelo_base::random::fresh_word());
         let mount = site.work.join("mount");
         // The pool is busy as long as its file system is mounted.
         site.journal.note(destruction(&pool))?;
-        site.journal.note(Resource::Mount { path: mount.clone() })?;
+        site.note_mount(mount.clone())?;
         let mut create = Command::new("zpool");
         create.args(["create", "-m"]).arg(&mount).arg(&pool).arg(&file);
         site.run(&mut create)?;

@@ -3,13 +3,14 @@
 //! Libraries do not know the options of the command line. They return typed errors, and this module
 //! names the option that helps.
 
-use gemelo_disk::DiskError;
+use gemelo_disk::{DiskError, PoolPart};
 use gemelo_serve::{Remedy, RequestFailure, TransferError};
 use gemelo_target::TargetError;
 use gemelo_trace::{BlockError, StatError, TraceError};
 use gemelo_volume::VolumeError;
 use std::borrow::Cow;
 use std::error::Error;
+use std::path::Path;
 
 type Advice = Cow<'static, str>;
 
@@ -83,7 +84,27 @@ fn of_volume(error: &VolumeError) -> Option<Advice> {
 }
 
 fn of_disk(error: &DiskError) -> Option<Advice> {
-    matches!(error, DiskError::HoldsData { .. }).then(|| ANOTHER_DEVICE.into())
+    match error {
+        DiskError::HoldsData { .. } => Some(ANOTHER_DEVICE.into()),
+        DiskError::OfPool { path, part } => Some(of_pool(path, part)),
+        _ => None,
+    }
+}
+
+/// Names the volume that was meant: a path in a pool's directory is often a target without `pool:`.
+fn of_pool(path: &Path, part: &PoolPart) -> Advice {
+    let name = path.file_name().filter(|_| !path.exists());
+    let volume = name.map_or("VOLUME".into(), |name| name.to_string_lossy());
+    let target = match (part, path.parent()) {
+        (PoolPart::Directory, _) => format!("pool:{}/VOLUME", path.display()),
+        (PoolPart::FileIn(_), Some(pool)) if !path.is_symlink() => {
+            let pool = if pool.as_os_str().is_empty() { Path::new(".") } else { pool };
+            format!("pool:{}/{volume}", pool.display())
+        }
+        (PoolPart::FileIn(pool), _) => format!("pool:{}/VOLUME", pool.display()),
+        (PoolPart::Disk, _) => "pool:DIR/VOLUME".to_owned(),
+    };
+    format!("give {target} as target for a volume of it, or another place").into()
 }
 
 fn of_failure(failure: &RequestFailure) -> Option<Advice> {
@@ -191,6 +212,7 @@ fn of_filebench(error: &gemelo_filebench::WorkloadError) -> Option<Advice> {
             "add reuse to the fileset to use the existing files, or use --force to remove them"
                 .into(),
         ),
+        gemelo_filebench::WorkloadError::Pool(error) => of_disk(error),
         _ => None,
     }
 }

@@ -45,6 +45,11 @@ pub(crate) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
     OutputPlace::of(path)?.check(path, force)
 }
 
+/// Refuses a directory for results that is, or is in, the directory of a pool.
+pub(crate) fn check_directory(path: &Path) -> anyhow::Result<()> {
+    place::refuse_pool(path)
+}
+
 /// Refuses outputs that cannot be written, and outputs of which two are the same file, because the
 /// second would replace the first.
 pub(crate) fn check_all_new<'a>(

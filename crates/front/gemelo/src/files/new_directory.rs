@@ -1,6 +1,6 @@
 //! An output directory that is filled under a temporary name and renamed when it is complete.
 
-use super::place::{TEMPORARY, directory_of};
+use super::place::{TEMPORARY, directory_of, refuse_pool};
 use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
 use std::fs::File;
@@ -18,6 +18,7 @@ impl NewDirectory {
     /// Creates a temporary directory beside `path`, which must not exist.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let name = path.display();
+        refuse_pool(path)?;
         if path.symlink_metadata().is_ok() {
             return Err(bad_input(anyhow!("{name} exists: name a directory that does not exist")));
         }

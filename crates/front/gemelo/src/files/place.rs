@@ -113,11 +113,15 @@ impl OutputPlace {
             Self::StandardOutput | Self::StandardError | Self::Descriptor(_) => Ok(()),
             Self::Through { path: device, is_block_device } => {
                 if *is_block_device {
+                    refuse_pool(device)?;
                     gemelo_target::check_overwritable(device, force).or_bad_input()?;
                 }
                 rustix::fs::access(device, Access::WRITE_OK)
                     .with_context(|| format!("cannot write {}", path.display()))
                     .or_bad_input()
+            }
+            Self::File { path: file, .. } if gemelo_disk::pool_part(file).is_some() => {
+                refuse_pool(file)
             }
             Self::File { exists: true, .. } if !force => Err(bad_input(anyhow!(
                 "{} exists: name another file, or use --force to overwrite it",
@@ -137,6 +141,13 @@ impl OutputPlace {
             }
         }
     }
+}
+
+/// Refuses an output in the directory of a pool, or on a disk of one. No option permits it.
+pub(super) fn refuse_pool(path: &Path) -> anyhow::Result<()> {
+    // As text, because the advice on this error is about targets.
+    gemelo_disk::check_no_pool(path)
+        .map_err(|error| bad_input(anyhow!("{error}: name a place outside of the pool")))
 }
 
 /// Returns the directory of a file.

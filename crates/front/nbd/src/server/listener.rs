@@ -3,7 +3,7 @@
 
 use crate::socket::Socket;
 use gemelo_base::Classified;
-use gemelo_device::{SocketAccess, listen_at_file};
+use gemelo_device::{MadeSocket, SocketAccess, listen_at_file};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -95,7 +95,8 @@ enum Kind {
 pub struct Listener {
     kind: Kind,
     address: ListenAddress,
-    made_file: Option<PathBuf>,
+    /// Removes the socket file that was made when it is dropped.
+    _made: Option<MadeSocket>,
 }
 
 impl Listener {
@@ -143,8 +144,9 @@ impl Listener {
         let failed = |source| ListenError { address: address.clone(), source };
         match address {
             ListenAddress::Unix(path) => {
-                let listener = listen_at_file(path, access, QUEUE_LENGTH).map_err(failed)?;
-                Self::of_unix(listener, address.clone(), Some(path.clone())).map_err(failed)
+                let (listener, made) =
+                    listen_at_file(path, access, QUEUE_LENGTH).map_err(failed)?;
+                Self::of_unix(listener, address.clone(), Some(made)).map_err(failed)
             }
             ListenAddress::Tcp(wanted) => {
                 TcpListener::bind(wanted).and_then(Self::made_tcp).map_err(failed)
@@ -167,10 +169,10 @@ impl Listener {
     fn of_unix(
         listener: UnixListener,
         address: ListenAddress,
-        made_file: Option<PathBuf>,
+        made: Option<MadeSocket>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { kind: Kind::Unix(listener), address, made_file })
+        Ok(Self { kind: Kind::Unix(listener), address, _made: made })
     }
 
     fn made_tcp(listener: TcpListener) -> io::Result<Self> {
@@ -185,7 +187,7 @@ impl Listener {
     pub fn from_tcp(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = ListenAddress::Tcp(listener.local_addr()?);
-        Ok(Self { kind: Kind::Tcp(listener), address, made_file: None })
+        Ok(Self { kind: Kind::Tcp(listener), address, _made: None })
     }
 
     /// Returns the address of the socket, with the port that was taken.
@@ -224,15 +226,6 @@ impl AsFd for Listener {
         match &self.kind {
             Kind::Unix(listener) => listener.as_fd(),
             Kind::Tcp(listener) => listener.as_fd(),
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some(path) = &self.made_file {
-            // Another process may have removed the file already, and a drop cannot report an error.
-            let _ = std::fs::remove_file(path);
         }
     }
 }

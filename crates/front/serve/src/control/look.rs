@@ -9,13 +9,14 @@ use crate::failure::RequestFailure;
 use crate::report::StatReport;
 use crate::request::{PoolRequest, Reply};
 use gemelo_base::StopFlag;
+use gemelo_device::{MadeSocket, remove_left_socket};
 use gemelo_volume::VolumeError;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ type Stats = Box<dyn Fn() -> Option<Result<StatReport, VolumeError>> + Send>;
 
 /// Answers requests for figures until it is dropped.
 pub struct Looks {
-    path: PathBuf,
+    /// Removes the socket file when it is dropped.
+    made: Option<MadeSocket>,
     closing: StopFlag,
     /// Closing it wakes the thread.
     wake: Option<UnixStream>,
@@ -45,29 +47,25 @@ impl Looks {
     /// Fails if the directory cannot be written.
     pub(crate) fn open(directory: &Path, figures: Stats) -> io::Result<Self> {
         let path = directory.join(LOOK_NAME);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_left_socket(&path)?;
         let listener = UnixListener::bind(ControlAddress::named(directory, LOOK_NAME)?.address)?;
+        // From here on, an error removes the socket.
+        let made = MadeSocket::at(&path)?;
         let closing = StopFlag::new();
         let (wake, woken) = UnixStream::pair()?;
-        // From here on, an error drops this value, which removes the socket.
-        let mut looks = Self { path, closing: closing.clone(), wake: Some(wake), thread: None };
-        std::fs::set_permissions(&looks.path, Permissions::from_mode(0o600))?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
+        let told = closing.clone();
         let thread = std::thread::Builder::new()
             .name("gemelo-look".into())
-            .spawn(move || answer_until_closed(&listener, &woken, &figures, &closing))?;
-        looks.thread = Some(thread);
-        Ok(looks)
+            .spawn(move || answer_until_closed(&listener, &woken, &figures, &told))?;
+        Ok(Self { made: Some(made), closing, wake: Some(wake), thread: Some(thread) })
     }
 }
 
 impl Drop for Looks {
     fn drop(&mut self) {
-        // An error means that another process has removed it already.
-        let _ = std::fs::remove_file(&self.path);
+        self.made = None;
         self.closing.raise();
         self.wake = None;
         if let Some(thread) = self.thread.take() {

@@ -10,7 +10,7 @@ use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
 use crate::request::{PoolRequest, Reply};
 use gemelo_base::{Monitor, StopFlag};
-use gemelo_device::Transfers;
+use gemelo_device::{MadeSocket, Transfers, remove_left_socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::fs::Permissions;
@@ -18,7 +18,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -58,7 +58,8 @@ struct Shared {
 pub(crate) struct Control {
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
-    path: PathBuf,
+    /// Removes the socket file when it is dropped.
+    made: MadeSocket,
 }
 
 impl Control {
@@ -74,11 +75,9 @@ impl Control {
         (monitor, stop): (Arc<dyn Monitor>, StopFlag),
     ) -> io::Result<Self> {
         let path = directory.join(NAME);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_left_socket(&path)?;
         let listener = UnixListener::bind(ControlAddress::of(directory)?.address)?;
+        let made = MadeSocket::at(&path)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared { pool, transfers, monitor, stop, closing: StopFlag::new() });
@@ -86,15 +85,14 @@ impl Control {
         let thread = std::thread::Builder::new()
             .name("gemelo-control".into())
             .spawn(move || answering.accept_until_closing(&listener))?;
-        Ok(Self { shared, thread, path })
+        Ok(Self { shared, thread, made })
     }
 
     /// Accepts no more requests, stops those in progress, and closes the socket.
     pub(crate) fn close(self) {
         self.shared.closing.raise();
-        // A client that comes now finds no socket. An error means that another process has removed
-        // it already.
-        let _ = std::fs::remove_file(&self.path);
+        // A client that comes now finds no socket.
+        drop(self.made);
         // The panic hook has reported a panic of the thread.
         let _ = self.thread.join();
     }

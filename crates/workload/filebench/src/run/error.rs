@@ -39,6 +39,9 @@ pub enum WorkloadError {
         /// Path of the device.
         path: PathBuf,
     },
+    /// A fileset is in a pool, or has one.
+    #[error(transparent)]
+    Pool(#[from] gemelo_disk::DiskError),
     /// A data source cannot be opened.
     #[error("cannot open the data source of the fileset '{fileset}'")]
     Source {
@@ -88,6 +91,7 @@ impl Classified for WorkloadError {
     fn kind(&self) -> FailureKind {
         match self {
             // These are found before any file is touched.
+            Self::Pool(error) => error.kind(),
             Self::Exists { .. }
             | Self::Outside { .. }
             | Self::Device { .. }

@@ -257,7 +257,7 @@ impl Executor<'_> {
             data_bytes as f64 / 1024.0 / 1024.0
         ));
         fileset.open_tree(self.options.force, handles)?;
-        let verb = if fileset.is_ours { "Pre-allocating files in" } else { "Reusing existing" };
+        let verb = if fileset.is_ours() { "Pre-allocating files in" } else { "Reusing existing" };
         self.console.line(&format!("{verb} {} tree", fileset.spec.name));
         let filled = populate(fileset, seed, self.monitor, self.stop)?;
         let source = source_of(&fileset.spec, self.options).map(|source| source.to_text());

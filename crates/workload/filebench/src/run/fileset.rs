@@ -5,6 +5,7 @@ use super::layout::{Entry, Layout, Name};
 use super::pool::Pool;
 use crate::model::FilesetSpec;
 use crate::sources::DataSource;
+use gemelo_base::FileIdentity;
 use rustix::fs::{CWD, Mode, OFlags};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,8 +34,8 @@ pub(super) struct Fileset {
     paths: Vec<Box<[u8]>>,
     /// Directories above the root that the run created, the outermost first.
     parents_made: Vec<PathBuf>,
-    /// `true` if the run created the tree.
-    pub(super) is_ours: bool,
+    /// The identity of the tree, if the run created it.
+    ours: Option<FileIdentity>,
 }
 
 /// The existing content at the path of a fileset.
@@ -57,10 +58,15 @@ impl Fileset {
             handles: Vec::new(),
             paths: Vec::new(),
             parents_made: Vec::new(),
-            is_ours: false,
+            ours: None,
             layout,
             spec: spec.clone(),
         }
+    }
+
+    /// Returns whether the run created the tree.
+    pub(super) const fn is_ours(&self) -> bool {
+        self.ours.is_some()
     }
 
     /// Returns whether an existing tree is used.
@@ -71,6 +77,7 @@ impl Fileset {
     /// Checks the path of a fileset and refuses content that must not be touched.
     pub(super) fn look(spec: &FilesetSpec, force: bool) -> Result<ExistingTree, WorkloadError> {
         let path = spec.path.join(&spec.name);
+        gemelo_disk::check_no_pool(&path)?;
         let Ok(metadata) = std::fs::symlink_metadata(&path) else {
             return Ok(ExistingTree::Nothing);
         };
@@ -91,13 +98,15 @@ impl Fileset {
         let found = Self::look(&self.spec, force)?;
         let keep = found == ExistingTree::Tree && self.reuses();
         if found == ExistingTree::Tree && !keep {
-            std::fs::remove_dir_all(&self.root)
-                .map_err(WorkloadError::path("remove", &self.root))?;
+            gemelo_disk::check_no_pool_below(&self.root)?;
+            // Without `force` the tree is empty, unless somebody has just put a file into it.
+            let remove = if force { std::fs::remove_dir_all } else { std::fs::remove_dir };
+            remove(&self.root).map_err(WorkloadError::path("remove", &self.root))?;
         }
         self.make_parents()?;
         if !keep {
             std::fs::create_dir(&self.root).map_err(WorkloadError::path("make", &self.root))?;
-            self.is_ours = true;
+            self.ours = FileIdentity::at(&self.root).ok();
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, &self.root, flags, Mode::empty())
@@ -192,7 +201,8 @@ impl Fileset {
     pub(super) fn clean_up(&mut self) -> Result<(), WorkloadError> {
         self.handles.clear();
         self.root_handle = None;
-        if !self.is_ours || self.reuses() {
+        let Some(made) = self.ours.take().filter(|_| !self.reuses()) else { return Ok(()) };
+        if !made.is_at(&self.root) {
             return Ok(());
         }
         std::fs::remove_dir_all(&self.root).map_err(WorkloadError::path("remove", &self.root))?;
@@ -200,7 +210,6 @@ impl Fileset {
             // A directory is kept if another program has put a file into it.
             let _ = std::fs::remove_dir(parent);
         }
-        self.is_ours = false;
         Ok(())
     }
 }

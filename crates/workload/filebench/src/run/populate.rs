@@ -57,7 +57,7 @@ pub(super) fn populate(
         total: Mutex::new(Filled::default()),
         monitor,
         stop,
-        reusing: !fileset.is_ours,
+        reusing: !fileset.is_ours(),
     };
     let threads = if fileset.spec.paralloc { PARALLEL_THREADS.min(files.len().max(1)) } else { 1 };
     std::thread::scope(|scope| {

@@ -15,10 +15,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let cleaned = gemelo_campaign::clean(&arguments.directory)?;
-    let mut text: String = cleaned.left.iter().map(|left| format!("left: {left}\n")).collect();
+    let mut text: String = cleaned.kept.iter().map(|kept| format!("kept: {kept}\n")).collect();
+    text.extend(cleaned.left.iter().map(|left| format!("left: {left}\n")));
     if cleaned.left.is_empty() {
-        let count = format_counted(cleaned.found.len() as u64, "thing");
-        text = format!("{count} given back\n");
+        let given_back = cleaned.found.len().saturating_sub(cleaned.kept.len());
+        let count = format_counted(given_back as u64, "thing");
+        text += &format!("{count} given back\n");
     }
     context.print(&text)?;
     Ok(if cleaned.left.is_empty() { Outcome::Done } else { Outcome::Partial })

@@ -3,6 +3,7 @@
 use super::outlook_text;
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
+use crate::files;
 use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line};
@@ -49,6 +50,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             return Ok(Outcome::Done);
         }
     };
+    files::check_directory(out)?;
     let program = std::env::current_exe().context("cannot find this program")?;
     let environment = Environment {
         program: &program,

@@ -69,9 +69,7 @@ pub(crate) enum Task {
 /// The streams carry the protocol, so this ends the process with its status and prints nothing.
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     if let Some(directory) = &arguments.remove {
-        // The program was copied here for this run alone. It runs on without its file.
-        let _ = std::fs::remove_file(directory.join("gemelo"));
-        let _ = std::fs::remove_dir(directory);
+        remove_own_copy(directory);
     }
     let host = Provenance::of_this_process(context.started_at).host;
     let work = |task, session: &Session| {
@@ -82,6 +80,18 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     };
     let is_told = gemelo_fleet::serve(env!("CARGO_PKG_VERSION"), host, &context.stop, work);
     Ok(if is_told { Outcome::Done } else { Outcome::Partial })
+}
+
+/// Removes the copy of this program that was made for this run alone. It runs on without its file. A
+/// file that this process does not run is of somebody else, and stays.
+fn remove_own_copy(directory: &std::path::Path) {
+    let copy = directory.join("gemelo");
+    let own = std::fs::File::open("/proc/self/exe").and_then(gemelo_base::FileIdentity::of);
+    if own.is_ok_and(|own| own.is_at(&copy)) {
+        // Nobody is there who could be told of an error.
+        let _ = std::fs::remove_file(copy);
+        let _ = std::fs::remove_dir(directory);
+    }
 }
 
 /// A refusal that has its text and kind already.
