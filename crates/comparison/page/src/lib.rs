@@ -66,7 +66,16 @@ impl Report {
     /// # Errors
     /// Fails if a file cannot be read or is of another kind.
     pub fn of_results(files: &[PathBuf]) -> Result<Self, PageError> {
-        Ok(Self { document: single::document(files)?, figures: None })
+        Ok(Self { document: single::document(files, true)?, figures: None })
+    }
+
+    /// Makes the report of a result that has no file of its own: `file` is temporary, so the report
+    /// does not name it.
+    ///
+    /// # Errors
+    /// Fails as [`Self::of_results`] does.
+    pub fn of_unsaved_result(file: PathBuf) -> Result<Self, PageError> {
+        Ok(Self { document: single::document(&[file], false)?, figures: None })
     }
 
     /// Returns the report as one HTML file that stands alone, without links to files of pictures.

@@ -120,7 +120,8 @@ impl JsonOutput {
         context.monitor.finish();
         let file = made.into_file(context);
         self.option.write_file(self.force, &file)?;
-        report.write(self.force, &file)?;
+        let saved = self.option.path().filter(|_| !self.option.is_standard_output());
+        report.write(self.force, &file, saved)?;
         if !self.option.is_standard_output() && !report.is_standard_output() {
             context.print(text)?;
         }

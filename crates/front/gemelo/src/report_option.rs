@@ -33,18 +33,28 @@ impl ReportOption {
         files::is_some_standard_output(self.path())
     }
 
-    /// Writes the page if the option was given. The page is made from the text of the result file,
-    /// so that it is the same as that of `gemelo report`.
-    pub(crate) fn write(&self, force: bool, result: &impl Serialize) -> anyhow::Result<()> {
+    /// Writes the page if the option was given. The page is made from the text of the result file
+    /// `saved`, so that it is the same as that of `gemelo report`. Without such a file it names none.
+    pub(crate) fn write(
+        &self,
+        force: bool,
+        result: &impl Serialize,
+        saved: Option<&Path>,
+    ) -> anyhow::Result<()> {
         let Some(path) = self.path() else { return Ok(()) };
         let cannot = || format!("cannot make the report {}", path.display());
         let text = gemelo_record::to_json(result)?;
         let Head { schema } = serde_json::from_str(&text)?;
         let kind = schema.split(['.', '/']).nth(1).unwrap_or("result");
         let directory = tempfile::tempdir().with_context(cannot)?;
-        let file = directory.path().join(format!("{kind}.json"));
+        let name = saved.and_then(Path::file_name);
+        let file = directory.path().join(name.unwrap_or(kind.as_ref()));
         std::fs::write(&file, text).with_context(cannot)?;
-        let report = Report::of_results(&[file]).with_context(cannot)?;
+        let report = match name {
+            Some(_) => Report::of_results(&[file]),
+            None => Report::of_unsaved_result(file),
+        };
+        let report = report.with_context(cannot)?;
         write_page(path, force, &report)
     }
 }

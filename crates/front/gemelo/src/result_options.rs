@@ -43,6 +43,7 @@ impl ResultOptions {
         monitor: &dyn Monitor,
     ) {
         failures.note(self.json.write_file(force, result), monitor);
-        failures.note(self.report.write(force, result), monitor);
+        let saved = self.json.path().filter(|_| !self.json.is_standard_output());
+        failures.note(self.report.write(force, result, saved), monitor);
     }
 }

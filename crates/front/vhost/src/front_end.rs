@@ -35,6 +35,10 @@ const NOT_ENDED: &str = "requests of a virtual machine do not end";
 /// Ending of the names of sockets.
 const ENDING: &str = ".sock";
 
+/// Longest path of a socket: 108 bytes with the zero at its end (unix(7)). Programs that connect
+/// have the same limit, so there is no way around it.
+const MAX_PATH_BYTES: usize = 107;
+
 /// vhost-user-blk with its directory.
 #[derive(Debug)]
 pub struct VhostFrontEnd {
@@ -50,19 +54,51 @@ pub struct VhostFrontEnd {
     pub log_connections: bool,
 }
 
+impl VhostFrontEnd {
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}{ENDING}"))
+    }
+
+    fn length_of_path(&self, name: &str) -> usize {
+        self.path_of(name).as_os_str().len()
+    }
+
+    /// Returns the reason why no socket in the directory can have the name of this export.
+    fn unservable(&self, name: &str) -> Option<String> {
+        if name.contains('/') {
+            return Some("its name cannot be a part of a path: rename it".to_owned());
+        }
+        let length = self.length_of_path(name);
+        (length > MAX_PATH_BYTES).then(|| {
+            format!(
+                "the path of its socket would have {length} bytes, and the system takes \
+                 {MAX_PATH_BYTES}: rename it, or give a directory with a shorter path"
+            )
+        })
+    }
+}
+
 impl FrontEnd for VhostFrontEnd {
     fn check(&self) -> Result<(), FrontEndError> {
         let directory = &self.directory;
         let is_directory = std::fs::metadata(directory)
             .map_err(|error| FrontEndError::refused(format!("{}: {error}", directory.display())))?
             .is_dir();
-        match is_directory {
-            true => Ok(()),
-            false => Err(FrontEndError::refused(format!(
-                "{}: not a directory, and sockets need one",
-                directory.display()
-            ))),
+        if !is_directory {
+            let text = format!("{}: not a directory, and sockets need one", directory.display());
+            return Err(FrontEndError::refused(text));
         }
+        // The shortest name of a volume.
+        let shortest = self.length_of_path("v");
+        if shortest > MAX_PATH_BYTES {
+            let text = format!(
+                "{}: too long for the paths of sockets, which have up to {MAX_PATH_BYTES} bytes: \
+                 give a directory with a shorter path",
+                directory.display()
+            );
+            return Err(FrontEndError::refused(text));
+        }
+        Ok(())
     }
 
     fn listen(
@@ -83,6 +119,10 @@ impl FrontEnd for VhostFrontEnd {
         let listening = VhostListening { shared, exports, doors: Mutex::default() };
         let mut doors = listening.lock();
         for name in listening.exports.names() {
+            // Such a volume is left out alone. Following the exports warns of it.
+            if listening.shared.configured.unservable(&name).is_some() {
+                continue;
+            }
             let door = listening.shared.open(&name).map_err(|error| {
                 let path = listening.shared.path_of(&name);
                 let text = format!("cannot listen at {}: {error}", path.display());
@@ -128,14 +168,10 @@ impl Shared {
     }
 
     fn path_of(&self, name: &str) -> PathBuf {
-        self.configured.directory.join(format!("{name}{ENDING}"))
+        self.configured.path_of(name)
     }
 
     fn open(&self, name: &str) -> io::Result<Door> {
-        if name.contains('/') {
-            let reason = "the name of the volume cannot be a part of a path";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-        }
         Door::open(self.path_of(name), &self.configured.socket_access)
     }
 
@@ -204,6 +240,13 @@ impl VhostListening {
         refused.retain(|name| names.contains(name));
         for name in names {
             if doors.contains_key(&name) || refused.contains(&name) {
+                continue;
+            }
+            if let Some(reason) = self.shared.configured.unservable(&name) {
+                // Once for each name, so the limit of reports is for others.
+                let text = format!("volume '{name}' is not served by vhost-user: {reason}");
+                self.shared.monitor.warn(&text);
+                refused.insert(name);
                 continue;
             }
             match self.shared.open(&name) {

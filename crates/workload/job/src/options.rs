@@ -2,7 +2,7 @@
 //! values, because the keys of the file go through the same parser.
 
 use clap::Args;
-use gemelo_base::values::{Percent, Size, Span};
+use gemelo_base::values::{Percent, Size, Span, parse_rate};
 use gemelo_content::AssignmentMode;
 use gemelo_load::{JobOperation, Populate, SyncPolicy, Verify};
 use gemelo_pattern::Pattern;
@@ -152,7 +152,8 @@ options!(
         /// 0]
         #[arg(long, value_name = "PERCENT", help_heading = "Content")]
         similar: Percent,
-        /// Share of blocks whose contents no other host has, in percent, with --hosts [default: 0]
+        /// Share of blocks whose contents no other host has, in percent; a load with such blocks
+        /// runs on several hosts [default: 0]
         #[arg(long, value_name = "PERCENT", help_heading = "Content")]
         private_share: Percent,
         /// Share of contents that equal another content moved by some bytes, in percent [default:
@@ -206,15 +207,15 @@ options!(
         #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL",
             help_heading = "Load")]
         peak: bool,
-        /// Operations a second of each process; latency then counts from the due time of an
-        /// operation
-        #[arg(long, value_name = "OPS", help_heading = "Load")]
+        /// Operations a second of each process, such as 250 or 100k; latency then counts from the
+        /// due time of an operation
+        #[arg(long, value_name = "OPS", value_parser = parse_rate, help_heading = "Load")]
         rate: f64,
         /// Reads a second of each process of a mixed job
-        #[arg(long, value_name = "OPS", help_heading = "Load")]
+        #[arg(long, value_name = "OPS", value_parser = parse_rate, help_heading = "Load")]
         read_rate: f64,
         /// Writes a second of each process of a mixed job
-        #[arg(long, value_name = "OPS", help_heading = "Load")]
+        #[arg(long, value_name = "OPS", value_parser = parse_rate, help_heading = "Load")]
         write_rate: f64,
         /// Length of the run [default: no limit]
         #[arg(long, value_name = "DURATION", help_heading = "Load")]

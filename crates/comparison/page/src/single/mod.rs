@@ -12,8 +12,8 @@ use gemelo_figures::{Kind, RawResult};
 use gemelo_record::Provenance;
 use std::path::{Path, PathBuf};
 
-/// Returns the report of result files.
-pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
+/// Returns the report of result files. Those that are not saved are not named.
+pub(crate) fn document(files: &[PathBuf], are_saved: bool) -> Result<Document, PageError> {
     let mut loads = Vec::new();
     let mut scans = Vec::new();
     let mut origins = Section::new("origin", "Origin");
@@ -32,7 +32,7 @@ pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
         first = first.or_else(|| raw.provenance.clone());
         of_hosts.extend(hosts::section(&raw, &id));
         match raw.kind {
-            Kind::Scan => scans.push(scan::section(path, &id)?),
+            Kind::Scan => scans.push(scan::section(path, &id, are_saved)?),
             _ => loads.push((path.clone(), raw)),
         }
         further.extend(written::pictures(path, &id));
@@ -50,7 +50,7 @@ pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
     let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
     Ok(Document {
         title: title(&loads, first.as_ref(), &names),
-        subtitle: subtitle(first.as_ref(), &names),
+        subtitle: subtitle(first.as_ref(), &names, are_saved),
         targets: sources
             .iter()
             .map(|source| Compared { name: source.label.clone(), is_measured: true })
@@ -82,14 +82,11 @@ fn title(loads: &[(PathBuf, RawResult)], first: Option<&Provenance>, names: &[St
 }
 
 /// Says where and when the first file was measured that tells it.
-fn subtitle(first: Option<&Provenance>, names: &[String]) -> String {
+fn subtitle(first: Option<&Provenance>, names: &[String], are_saved: bool) -> String {
     let Some(provenance) = first else { return names.join(", ") };
-    format!(
-        "on {}, {}, from {}",
-        provenance.host,
-        origin::readable_time(&provenance.started_at),
-        names.join(", ")
-    )
+    let time = origin::readable_time(&provenance.started_at);
+    let from = if are_saved { format!(", from {}", names.join(", ")) } else { String::new() };
+    format!("on {}, {time}{from}", provenance.host)
 }
 
 /// Returns the name of a file without its directory.

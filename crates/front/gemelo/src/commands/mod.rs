@@ -86,7 +86,7 @@ enum Command {
     Domain(domain::Arguments),
     /// Create, copy, fill, read and remove the volumes of a pool
     Volume(volume::Arguments),
-    /// Export the volumes of a pool over NBD
+    /// Export the volumes of a pool over NBD and vhost-user
     ///
     /// The server runs until SIGTERM or Ctrl-C. It then accepts no more clients, executes the
     /// requests that clients have sent, flushes, and closes the pool. A second signal ends it at

@@ -89,9 +89,10 @@ struct Locality {
 }
 
 /// Returns the section of a scan.
-pub(super) fn section(path: &Path, id: &str) -> Result<Section, PageError> {
+pub(super) fn section(path: &Path, id: &str, is_saved: bool) -> Result<Section, PageError> {
     let scan = read_result::<IgnoredAny, Scan>(path, SCHEMA)?.result;
-    let mut section = Section::new(format!("{id}-scan"), format!("Scan {}", file_name(path)));
+    let title = if is_saved { format!("Scan {}", file_name(path)) } else { "Scan".to_owned() };
+    let mut section = Section::new(format!("{id}-scan"), title);
     let items = &mut section.items;
     items.push(Item::Answers(scan.block_sizes.iter().map(|size| answer(&scan, size)).collect()));
     items.push(Item::Table(savings_table(&scan)));

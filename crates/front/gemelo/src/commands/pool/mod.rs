@@ -68,8 +68,8 @@ enum Action {
     /// Read all contents from the medium, compare them with their checksums, and heal damaged ones
     ///
     /// A damaged content is healed if the page cache still holds it, or if another block has it: in
-    /// a volume without deduplication, or in one whose duplicates are not shared yet. The pool may
-    /// be served meanwhile. A served pool with --scrub-interval does this by itself. 'gemelo pool
+    /// a volume without deduplication, in one whose duplicates are not shared yet, or at another
+    /// member of the domain. The pool may be served meanwhile. A served pool with --scrub-interval does this by itself. 'gemelo pool
     /// stat' shows the progress and the outcome of the last scrub.
     ///
     /// The exit status is 4 if damage is left.

@@ -46,9 +46,9 @@ enum Action {
     ///
     /// The copy shares all blocks until either volume is written. Clone a snapshot to return to it.
     Clone(copy::Clone),
-    /// Change the mode of deduplication of a volume
+    /// Change the deduplication or the compression of a volume
     ///
-    /// The mode applies to all further writes, also while the volume is served. Stored data stay.
+    /// The change applies to all further writes, also while the volume is served. Stored data stay.
     Set(change::Set),
     /// Fill a volume from a file, a device or standard input
     ///

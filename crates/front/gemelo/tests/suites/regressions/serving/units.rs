@@ -1,0 +1,175 @@
+//! The systemd units, beside the documents and examples that use them.
+
+use super::{files_below, root, text_of};
+use crate::common::has_tool;
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+const UNIT: &str = "contrib/systemd/gemelo@.service";
+const PROGRAM: &str = env!("CARGO_BIN_EXE_gemelo");
+
+/// Number of the user and of the group of sockets in the test of a confined server.
+const USER: u32 = 64_999;
+const SOCKET_GROUP: u32 = 64_998;
+
+/// The directories that the unit may write.
+fn writable() -> Vec<String> {
+    let unit = text_of(UNIT);
+    assert!(unit.contains("\nProtectSystem=strict\n"), "{unit}");
+    let paths = unit.lines().filter_map(|line| line.strip_prefix("ReadWritePaths="));
+    paths.flat_map(str::split_whitespace).map(str::to_owned).collect()
+}
+
+/// The directories that exist after the installation, with their modes.
+fn directories() -> Vec<(String, String)> {
+    let text = text_of("contrib/systemd/gemelo.tmpfiles");
+    let lines = text.lines().filter(|line| line.starts_with("d "));
+    let words = lines.map(|line| line.split_whitespace().collect::<Vec<_>>());
+    words.map(|words| (words[1].to_owned(), words[2].to_owned())).collect()
+}
+
+/// The paths in a text that begin with this.
+fn paths_in(text: &str, start: &str) -> Vec<String> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "/._-@%".contains(letter);
+    let starts = text.match_indices(start).map(|(at, _)| at);
+    starts
+        .map(|at| text[at..].chars().take_while(|letter| is_part(*letter)).collect::<String>())
+        .map(|path| path.trim_end_matches(['.', '-']).to_owned())
+        .collect()
+}
+
+fn is_below(path: &str, directory: &str) -> bool {
+    path == directory || path.starts_with(&format!("{directory}/"))
+}
+
+/// The documents and the example for libvirt use sockets that the unit could not make: read-only
+/// file system.
+#[test]
+fn the_units_may_write_where_documents_and_examples_have_pools_and_sockets() {
+    let (writable, made) = (writable(), directories());
+    let mut texts = files_below("docs/guide");
+    texts.extend(
+        [files_below("docs/reference"), files_below("examples"), files_below("contrib")].concat(),
+    );
+    texts.push(root().join("README.md"));
+    let mut checked = BTreeSet::new();
+    for file in texts {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        for path in ["/run/gemelo", "/var/lib/gemelo"].map(|start| paths_in(&text, start)).concat()
+        {
+            let is_writable = writable.iter().any(|directory| is_below(&path, directory));
+            assert!(is_writable, "{}: {path}", file.display());
+            checked.insert(path);
+        }
+        // An option with a value, not one of an example that the user replaces.
+        for (_, after) in text
+            .match_indices("--vhost-user /")
+            .map(|(at, found)| text.split_at(at + found.len() - 1))
+        {
+            let directory = paths_in(after, "/").swap_remove(0);
+            assert!(
+                made.iter().any(|(path, _)| *path == directory),
+                "{}: {directory}",
+                file.display()
+            );
+        }
+        for (_, after) in
+            text.match_indices("--socket-group ").map(|(at, found)| text.split_at(at + found.len()))
+        {
+            let group: String = after.chars().take_while(char::is_ascii_lowercase).collect();
+            let is_member = text_of("contrib/systemd/gemelo.sysusers")
+                .contains(&format!("\nm gemelo {group}\n"));
+            assert!(is_member || group.is_empty() || group == "and", "{}: {group}", file.display());
+        }
+    }
+    assert!(checked.len() >= 5, "{checked:?}");
+    for (path, _) in made {
+        assert!(writable.iter().any(|directory| is_below(&path, directory)), "{path}");
+    }
+}
+
+/// Serves a pool as the unit does: as a user of its own in a file system where only the unit's
+/// directories can be written.
+fn confined(writable: &[String]) -> String {
+    let mut script = "set -e\nmount -t tmpfs none /run\nmount -t tmpfs none /var/lib\n".to_owned();
+    script += &format!("install -m 755 {PROGRAM} /var/lib/program\n");
+    for (path, mode) in directories() {
+        script += &format!("mkdir {path}\nchown {USER}:{USER} {path}\nchmod {mode} {path}\n");
+    }
+    let run = format!(
+        "setpriv --reuid {USER} --regid {USER} --groups {SOCKET_GROUP} --no-new-privs \
+         --inh-caps=-all /var/lib/program"
+    );
+    for path in writable {
+        script += &format!("mount --bind {path} {path}\n");
+    }
+    for path in ["/run", "/var/lib", "/"] {
+        script += &format!("mount -o remount,bind,ro {path}\n");
+    }
+    script += &format!(
+        "if touch /var/lib/other 2>/dev/null; then echo 'the file system is not read-only'; fi\n\
+         {run} pool create /var/lib/gemelo/vms --capacity 64m\n\
+         {run} volume create /var/lib/gemelo/vms/web --size 1m\n\
+         {run} serve /var/lib/gemelo/vms --listen unix:/run/gemelo/second.sock \
+         --vhost-user /run/gemelo/vhost --socket-group {SOCKET_GROUP} 2>&1 &\n\
+         server=$!\n\
+         for i in $(seq 300); do\n\
+         [ -S /run/gemelo/vhost/web.sock ] && [ -S /run/gemelo/second.sock ] && break\n\
+         kill -0 $server || break; sleep 0.1\ndone\n\
+         for socket in /run/gemelo/vhost/web.sock /run/gemelo/second.sock; do\n\
+         stat -c '%n %g %a' $socket || true\ndone\n\
+         /var/lib/program bench --target 'nbd+unix:///web?socket=/run/gemelo/second.sock' --bytes 64k \
+         >/dev/null && echo 'second: served' || true\n\
+         /var/lib/program bench --target vhost-user:/run/gemelo/vhost/web.sock --bytes 64k --force \
+         >/dev/null && echo 'vhost: served' || true\n\
+         kill $server; wait $server || true\n"
+    );
+    let mut unshare = Command::new("unshare");
+    let output = unshare.args(["--mount", "bash", "-c", &script]).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[test]
+fn a_server_with_the_rights_of_the_unit_serves_virtual_machines_and_a_second_socket() {
+    let tools = ["unshare", "setpriv", "bash"].iter().all(|tool| has_tool(tool));
+    if !tools || !rustix::process::geteuid().is_root() {
+        eprintln!("not tested: a namespace of mounts takes root");
+        return;
+    }
+    let said = confined(&writable());
+    for part in [
+        format!("/run/gemelo/vhost/web.sock {SOCKET_GROUP} 660"),
+        format!("/run/gemelo/second.sock {SOCKET_GROUP} 660"),
+        "second: served".to_owned(),
+        "vhost: served".to_owned(),
+    ] {
+        assert!(said.contains(&part), "{part} in: {said}");
+    }
+    assert!(!said.contains("is not read-only"), "{said}");
+    // The test shows the defect: without the directory of the sockets nothing is served.
+    let said = confined(&["/var/lib/gemelo".to_owned()]);
+    assert!(said.contains("Read-only file system") && !said.contains("served"), "{said}");
+}
+
+#[test]
+fn systemd_understands_the_units() {
+    if !has_tool("systemd-analyze") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for ending in ["service", "socket"] {
+        let text = text_of(&format!("contrib/systemd/gemelo@.{ending}"));
+        let text = text.replace("/usr/local/bin/gemelo", PROGRAM).replace("Documentation=", "#");
+        fs::write(directory.path().join(format!("gemelo@.{ending}")), text).unwrap();
+    }
+    let mut analyze = Command::new("systemd-analyze");
+    let output = analyze.arg("verify").arg(directory.path().join("gemelo@vms.service"));
+    let output =
+        output.env("SYSTEMD_UNIT_PATH", format!("{}:", directory.path().display())).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let about_ours: Vec<_> = said.lines().filter(|line| line.contains("gemelo@")).collect();
+    assert!(about_ours.is_empty(), "{said}");
+}
