@@ -29,6 +29,7 @@ mod sparse_bits;
 mod start;
 mod stat;
 pub mod stop;
+pub mod threads;
 pub mod units;
 pub mod values;
 

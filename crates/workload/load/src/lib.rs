@@ -11,6 +11,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod barrier;
 mod check;
 mod contents;
 mod environment;
@@ -27,10 +28,10 @@ mod result;
 mod run;
 mod stored;
 mod summary;
-mod threads;
 mod verify;
 mod written;
 
+pub use barrier::{StartBarrier, Starter};
 pub use contents::Contents;
 pub use environment::Environment;
 pub use generate::{GenerateError, Generated, Output, generate};

@@ -6,8 +6,8 @@ use crate::environment::Environment;
 use crate::history::{Expected, History};
 use crate::populate::carry_out;
 use crate::result::{FoundContent, Mismatch, OperationFailure, ProcessBlock, Verification};
-use crate::threads::joined;
 use gemelo_base::Unit;
+use gemelo_base::threads::together;
 use gemelo_content::{ContentId, Examination};
 use gemelo_target::{Engine, QueueOptions, Target, TargetOperation, TargetRequest};
 use std::collections::HashMap;
@@ -167,10 +167,7 @@ pub(crate) fn check_all(
             all.push(check_place(process, history, contents, target, environment));
         }
     };
-    let checked: Vec<Checked> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(joined).collect()
-    });
+    let checked: Vec<Checked> = together(workers, work).into_iter().flatten().collect();
     let mut failure = None;
     for place in checked {
         findings.add_counts(place.checked, place.unknown, place.wrong_count);
