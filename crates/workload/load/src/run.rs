@@ -70,13 +70,7 @@ pub fn run(
         }
     };
     let mut history = before;
-    history.segments.push(Segment {
-        populate: job.spec().populate,
-        pattern: job.spec().pattern,
-        seed: job.spec().seed,
-        writes: vec![0; job.spec().processes as usize],
-        uncertain: Vec::new(),
-    });
+    history.segments.push(Segment::of(job));
     let run = Run { job, contents, target, history: &history, environment };
     let used_before = Usage::of_this_program();
     let mut ran = run.all_processes(log);
