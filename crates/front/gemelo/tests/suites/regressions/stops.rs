@@ -55,7 +55,7 @@ fn sets_of_threads_start_whole_or_not_at_all() {
     assert!(!said.contains("panicked") && !path.join("d").exists(), "{said}");
     // Work for any number of threads is done by those that start.
     for words in [
-        &["generate", "data", "--size", "8m", "--distribution", "personal"][..],
+        &["generate", "data", "--bytes", "8m"][..],
         &["trace", "stat", "trace"],
     ] {
         let (status, said) = limited(2, words, path);
