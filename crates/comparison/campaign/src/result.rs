@@ -31,10 +31,14 @@ pub(crate) fn run_with_result(
     let start_ns = clock.now_ns();
     let status = stage.site.run_logged(&mut command, &stage.name, stage.limit)?;
     let elapsed_ns = clock.now_ns().saturating_sub(start_ns);
-    if !path.exists() {
-        return Err(failure(stage, &command, status));
-    }
-    let mut measured = read(&path)?;
+    // A load that was killed leaves a file that is not a result.
+    let mut measured = match read(&path) {
+        Ok(measured) => measured,
+        Err(_) if !status.success() || !path.exists() => {
+            return Err(failure(stage, &command, status));
+        }
+        Err(error) => return Err(error),
+    };
     measured.files = vec![file.to_owned(), format!("{}.err", stage.name)];
     measured.failure = (!status.success()).then(|| failure(stage, &command, status));
     if measured.figures.value(ELAPSED).is_none() {

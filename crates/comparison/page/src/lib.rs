@@ -152,9 +152,6 @@ pub enum PageError {
     /// The library could not draw a chart.
     #[error(transparent)]
     Draw(#[from] DrawError),
-    /// A thread that makes pictures ended by a defect of the program.
-    #[error("the pictures could not be made because of a defect of the program")]
-    Panicked,
     /// A picture could not be made as PNG.
     #[error("the picture {picture} cannot be made as PNG: {reason}")]
     Png {

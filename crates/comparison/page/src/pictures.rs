@@ -7,10 +7,12 @@
 use crate::chart::Chart;
 use crate::document::{Document, Item, Picture};
 use crate::{File, PageError};
+use gemelo_base::threads::together;
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree, fontdb::Database};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Pixels of a PNG for each unit of a drawing: 1410 pixels across, 300 dots an inch in a column of
 /// a paper.
@@ -32,15 +34,22 @@ pub(crate) fn files<'a>(document: &'a Document) -> Result<Vec<File>, PageError> 
     // A PNG takes about 50 ms, and a report of 100 runs has about 70.
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let share = charts.len().div_ceil(threads).max(1);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            charts.chunks(share).map(|charts| scope.spawn(|| files_of(charts, &options))).collect();
-        let mut files = Vec::new();
-        for worker in workers {
-            files.extend(worker.join().unwrap_or(Err(PageError::Panicked))?);
+    let shares: Vec<_> = charts.chunks(share).enumerate().collect();
+    let next = AtomicUsize::new(0);
+    let draw_some = || {
+        let mut drawn = Vec::new();
+        while let Some((number, charts)) = shares.get(next.fetch_add(1, Ordering::Relaxed)) {
+            drawn.push((*number, files_of(charts, &options)));
         }
-        Ok(files)
-    })
+        drawn
+    };
+    let mut drawn: Vec<_> = together(threads, draw_some).into_iter().flatten().collect();
+    drawn.sort_unstable_by_key(|(number, _)| *number);
+    let mut files = Vec::new();
+    for (_, share) in drawn {
+        files.extend(share?);
+    }
+    Ok(files)
 }
 
 fn files_of(charts: &[(String, &Chart)], options: &Options<'_>) -> Result<Vec<File>, PageError> {

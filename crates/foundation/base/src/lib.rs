@@ -30,6 +30,7 @@ mod sparse_bits;
 mod start;
 mod stat;
 pub mod stop;
+pub mod threads;
 pub mod units;
 pub mod values;
 

@@ -133,8 +133,13 @@ pub const TARGETS: &[FuzzTarget] = &[
             "1538323200,12910952,128,0,1063\n",
             "Timestamp,Response,IOType,LUN,Offset,Size\n1456135200.013,0.001,W,4,4096,8192\n",
             "1,41092,2a,4096,6160455\n",
+            "0,20941264,8192,W,0.551706\n1,5,512,r,0.6,x\n",
+            "4851300 1 524288 16 0\n4864300 1 524304 16 1\n",
+            "0.0 1 524288 16 0\n4.5 1 524304 16 5\n",
+            "\u{5}\0\0\0@\0\0\0\0\0\0\0\0\u{10}\0\0\u{1}\0\0\0\0\0\0\0",
+            "  8,0 1 1 1266874889.670077392 7 C FN 0 [0]\ncat (7)\nSkips: 0\n8,0 1 1 0.1 7 C R 8 + 8 [0]\n",
         ],
-        run: Text(trace),
+        run: Bytes(trace),
     },
     FuzzTarget {
         name: "trace_options",
@@ -408,11 +413,11 @@ fn saved_set(bytes: &[u8]) {
     }
 }
 
-/// Reads a text in every format of traces, and in the recognised one. Each record must end below
+/// Reads bytes in every format of traces, and in the recognised one. Each record must end below
 /// 2^64 bytes.
-fn trace(text: &str) {
+fn trace(bytes: &[u8]) {
     let Ok(mut file) = tempfile::NamedTempFile::new() else { return };
-    if file.write_all(text.as_bytes()).is_err() {
+    if file.write_all(bytes).is_err() {
         return;
     }
     let paths = [file.path().to_owned()];

@@ -128,12 +128,15 @@ pub(crate) fn client(bytes: &[u8]) {
     let uri =
         NbdUri { server: ServerAddress::Unix(path.clone()), name: "one".to_owned(), tls: None };
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let server = || {
             let Ok((mut stream, _)) = listener.accept() else { return };
             let _ = stream.write_all(bytes);
             let _ = stream.shutdown(Shutdown::Write);
             let _ = stream.read_to_end(&mut Vec::new());
-        });
+        };
+        if std::thread::Builder::new().spawn_scoped(scope, server).is_err() {
+            return;
+        }
         let Ok(mut client) = Client::connect(&uri, 4, PATIENCE) else { return };
         let read = Submission::Read { offset: 0, length: 512 };
         let seen = client

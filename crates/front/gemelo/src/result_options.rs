@@ -34,6 +34,24 @@ impl ResultOptions {
         self.json.is_standard_output() || self.report.is_standard_output()
     }
 
+    /// Writes what is known when a run begins in the place of the JSON file, if that is a regular
+    /// file: the result replaces it. Returns whether there is such a file now.
+    pub(crate) fn begin(&self, force: bool, begun: &impl Serialize) -> anyhow::Result<bool> {
+        let Some(path) = self.json.path().filter(|path| files::is_file_place(path)) else {
+            return Ok(false);
+        };
+        files::write_json(path, force, begun)?;
+        Ok(true)
+    }
+
+    /// Removes what [`Self::begin`] wrote, because there is no result to replace it.
+    pub(crate) fn forget_begun(&self) {
+        if let Some(path) = self.json.path() {
+            // A file that stays says itself that it is no result.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     /// Writes those that were asked for. A failure of one does not prevent the other.
     pub(crate) fn write(
         &self,

@@ -12,6 +12,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// Time between two signs of life.
@@ -61,7 +62,14 @@ pub fn serve(
     let shared = Arc::new(Shared::new(out, stop.clone()));
     let hello = FromHost::Hello { gemelo: version.to_owned(), protocol: PROTOCOL, host };
     shared.say(&hello);
-    let orders = shared.start_threads(input);
+    let orders = match shared.start_threads(input) {
+        Ok(orders) => orders,
+        Err(error) => {
+            let message = format!("cannot start the threads of a host: {error}");
+            shared.say(&FromHost::Failed(Refusal { message, kind: FailureKind::of_io(&error) }));
+            return false;
+        }
+    };
     let session = Session { shared, orders, stop: stop.clone(), runs: AtomicU32::new(0) };
     let Some(task) = session.task() else { return false };
     let said = match work(task, &session) {
@@ -109,20 +117,25 @@ impl Shared {
         self.is_abandoned.load(Ordering::Acquire)
     }
 
-    fn start_threads(self: &Arc<Self>, input: impl Read + Send + 'static) -> Receiver<ToHost> {
+    /// Starts the threads of the far side. If one cannot be started, the process is to end, and
+    /// with it those that could.
+    fn start_threads(
+        self: &Arc<Self>,
+        input: impl Read + Send + 'static,
+    ) -> std::io::Result<Receiver<ToHost>> {
         let (orders, received) = unbounded();
         let shared = Arc::clone(self);
-        std::thread::spawn(move || shared.listen(BufReader::new(input), &orders));
+        Builder::new().spawn(move || shared.listen(BufReader::new(input), &orders))?;
         let shared = Arc::clone(self);
-        std::thread::spawn(move || {
+        Builder::new().spawn(move || {
             while !shared.is_abandoned() {
                 shared.say(&FromHost::Beat);
                 pause(BEAT);
             }
-        });
+        })?;
         let shared = Arc::clone(self);
-        std::thread::spawn(move || shared.watch());
-        received
+        Builder::new().spawn(move || shared.watch())?;
+        Ok(received)
     }
 
     /// Reads the messages of the coordinator. Pings are answered here, so that round trips do not

@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// An event of the connection to a host.
@@ -66,11 +66,19 @@ impl Link {
         if let (Some(input), Some(output), Some(errors)) = streams {
             let number = index as usize;
             let kept = Arc::clone(&complaints);
-            listener = Some(std::thread::spawn(move || keep_complaints(errors, &kept)));
-            let told = events.clone();
-            std::thread::spawn(move || read_messages(output, number, &told, &clock));
-            let (told, program) = (events.clone(), transport.copied().map(Path::to_owned));
-            std::thread::spawn(move || write_lines(input, number, program, &lines, &told));
+            let (told, told_too) = (events.clone(), events.clone());
+            let program = transport.copied().map(Path::to_owned);
+            let started = Builder::new().spawn(move || keep_complaints(errors, &kept));
+            let started = started.and_then(|thread| {
+                listener = Some(thread);
+                Builder::new().spawn(move || read_messages(output, number, &told, &clock))?;
+                Builder::new().spawn(move || write_lines(input, number, program, &lines, &told_too))
+            });
+            if let Err(error) = started {
+                // The transport ends with its input, and by force if it does not.
+                drop(Self { child, outbox: None, complaints, listener });
+                return Err(error);
+            }
         }
         Ok(Self { child, outbox: Some(outbox), complaints, listener })
     }

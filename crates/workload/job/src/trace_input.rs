@@ -1,10 +1,14 @@
 //! The options by which jobs and commands read traces.
 
 use clap::Args;
+use gemelo_base::units::{format_counted, format_duration_ns};
 use gemelo_base::values::Span;
 use gemelo_trace::{DeviceRule, Merged, ReadOptions, Stretch, TraceError, TraceFormat, Window};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+
+/// Time without records from which a trace is said to jump: a day.
+const LONG_GAP_NS: u64 = 86_400_000_000_000;
 
 /// The traces to read, and the parts of them.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
@@ -15,7 +19,8 @@ pub struct TraceInput {
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
     /// Format of the traces: fiu, xmu, blkparse, fio2, fio3, msr, alibaba, tencent, systor,
-    /// cloudphysics or cloudphysics-csv [default: recognised by the content]
+    /// cloudphysics, cloudphysics-csv, spc, oracle-general, mqsim or disksim [default: recognised
+    /// by the content]
     #[arg(long, value_name = "FORMAT", help_heading = "Trace")]
     pub format: Option<TraceFormat>,
     /// Read only the records of this device, and rename it with =NEW; may be given several times
@@ -97,24 +102,59 @@ impl TraceInput {
             skip: self.skip,
             limit: self.limit,
             time_ns: self.stretch().time_ns,
-            malformed_skipped: trace.malformed(),
+            malformed_skipped: trace.oddities().malformed,
         }
     }
 
     /// Returns remarks on skipped lines and on oddities of a trace that was read.
     #[must_use]
     pub fn remarks(trace: &Merged) -> Vec<String> {
+        let odd = trace.oddities();
         let said = [
-            (trace.malformed(), "malformed lines were skipped"),
+            (odd.malformed, "malformed line", "skipped"),
+            (odd.unknown, "record", "skipped, because it is not told whether they read or write"),
             (
-                trace.unknown(),
-                "records were skipped because they do not say whether they read or write",
+                trace.out_of_order(),
+                "record",
+                "earlier than the record before, in a replay due with it",
             ),
-            (trace.out_of_order(), "records have an earlier time than the record before them"),
+            (
+                odd.before_start,
+                "record",
+                "from before the start of the trace, taken as at its start",
+            ),
+            (
+                odd.further_outputs,
+                "further output",
+                "of blkparse in the same file, each taken to begin where the one before ends",
+            ),
+            (
+                odd.silent_outputs,
+                "output",
+                "of blkparse left out, because it has no events of the kind that stands for an \
+                 operation in the first one: give each output as a file of its own",
+            ),
         ];
-        said.iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect()
+        let mut remarks: Vec<String> = said
+            .iter()
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, thing, what)| format!("{} {what}", format_counted(*count, thing)))
+            .collect();
+        let gap = trace.longest_gap();
+        if gap.length_ns >= LONG_GAP_NS {
+            let (records, length) =
+                (format_counted(gap.after_records, "record"), format_duration_ns(gap.length_ns));
+            remarks.push(format!(
+                "the time jumps by {length} after {records}; to leave a part out, give --skip, \
+                 --limit or --time"
+            ));
+        }
+        for format in trace.formats().iter().filter(|format| !format.tells_operations()) {
+            remarks.push(format!(
+                "{format} traces do not tell whether a request reads or writes: all were taken as \
+                 reads"
+            ));
+        }
+        remarks
     }
 }

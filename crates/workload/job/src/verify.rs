@@ -1,10 +1,10 @@
 //! Checks the data that a run left on its target, by the run's result.
 
 use crate::JobEnvironment;
-use crate::bench::BenchFile;
+use crate::bench::{BegunFile, BenchFile, JobInput};
 use gemelo_base::Classified;
 use gemelo_content::ContentError;
-use gemelo_load::{Contents, Job, JobError, OperationFailure, Verification};
+use gemelo_load::{Contents, History, Job, JobError, OperationFailure, Verification};
 use gemelo_target::{PlaceAccess, TargetError, TargetUri};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -67,10 +67,37 @@ pub fn verify(
         Some((number, input, history))
     });
     let (number, input, history) = last.ok_or(VerifyError::NothingKept)?;
+    check_files(&file.input, (number, input, history), target, environment)
+}
+
+/// Checks every block that a run wrote before it was killed, as [`verify`] does.
+///
+/// # Errors
+/// Fails if the files cannot be opened, or the history is not that of the jobs.
+pub fn verify_begun(
+    file: &BegunFile,
+    target: Option<TargetUri>,
+    environment: &JobEnvironment<'_>,
+) -> Result<Verified, VerifyError> {
+    let number = file.input.len().checked_sub(1).ok_or(VerifyError::OtherHistory)?;
+    let input = file.input.last().ok_or(VerifyError::OtherHistory)?;
+    if file.result.open.is_none() {
+        return Err(VerifyError::OtherHistory);
+    }
+    check_files(&file.input, (number, input, &file.result), target, environment)
+}
+
+/// Checks the files that the job of this number left.
+fn check_files(
+    inputs: &[JobInput],
+    (number, input, history): (usize, &JobInput, &History),
+    target: Option<TargetUri>,
+    environment: &JobEnvironment<'_>,
+) -> Result<Verified, VerifyError> {
     // The history has a segment for each job that used the files, and its contents are those of the
     // first of them.
     let first = history.segments.len().checked_sub(1).and_then(|others| number.checked_sub(others));
-    let first = first.and_then(|first| file.input.get(first)).ok_or(VerifyError::OtherHistory)?;
+    let first = first.and_then(|first| inputs.get(first)).ok_or(VerifyError::OtherHistory)?;
     let target = target.unwrap_or_else(|| input.target.clone());
     let job = Job::new(input.job.clone())?;
     let first_job = Job::new(first.job.clone())?;

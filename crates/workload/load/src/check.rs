@@ -15,7 +15,7 @@ pub(crate) struct WrongBlock {
     pub(crate) found: Examination,
 }
 
-/// Checks blocks and keeps the first wrong ones.
+/// Checks blocks, and keeps the first wrong ones.
 #[derive(Debug)]
 pub(crate) struct Checker<'a> {
     contents: &'a Contents,
@@ -51,8 +51,16 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Returns what a block holds, if it is a content or zeros.
+    pub(crate) fn held(&mut self, bytes: &[u8]) -> Expected {
+        if gemelo_base::is_zero(bytes) {
+            return Expected::Zeros;
+        }
+        self.holds_content(bytes).map_or(Expected::Unknown, Expected::Content)
+    }
+
     #[cold]
-    fn remember(&mut self, wrong: WrongBlock) {
+    pub(crate) fn remember(&mut self, wrong: WrongBlock) {
         self.wrong_count += 1;
         if self.wrong.len() < MAX_MISMATCHES {
             self.wrong.push(wrong);

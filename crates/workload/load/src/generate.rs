@@ -1,7 +1,7 @@
 //! Writes a data set to new files at the full speed of the storage: long writes on all cores. Only
 //! the total is measured.
 
-use crate::threads::joined;
+use gemelo_base::threads::together;
 use gemelo_base::{Classified, Monitor, StopFlag, Unit};
 use gemelo_content::{Assignment, ContentError, ContentSpec, Generator};
 use std::fs::File;
@@ -179,12 +179,7 @@ impl Work<'_> {
                 carry_out(unit, &mut buffer).inspect_err(|_| self.halt.raise())?;
             }
         };
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            let outcomes: Vec<Result<(), GenerateError>> =
-                workers.into_iter().map(joined).collect();
-            outcomes.into_iter().collect()
-        })
+        together(workers, work).into_iter().collect()
     }
 
     fn chunk_blocks(&self) -> u64 {

@@ -32,6 +32,18 @@ pub struct History {
     pub at_start: AtStart,
     /// The jobs, in the order in which they ran.
     pub segments: Vec<Segment>,
+    /// The last job, if its end is not known because it was killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<OpenEnd>,
+}
+
+/// The bounds of a job that was killed. The number of its writes is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenEnd {
+    /// Most writes of each process that were in flight at any time.
+    pub in_flight: u64,
+    /// Most writes of each process, if the job has a limit.
+    pub most_writes: Option<u64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -52,6 +64,20 @@ pub struct Segment {
     pub writes: Vec<u64>,
     /// Writes whose outcome is unknown, because they or the engine failed.
     pub uncertain: Vec<UncertainWrite>,
+}
+
+impl Segment {
+    /// Returns the segment of a job that has written nothing yet.
+    pub(crate) fn of(job: &Job) -> Self {
+        let spec = job.spec();
+        Self {
+            populate: spec.populate,
+            pattern: spec.pattern,
+            seed: spec.seed,
+            writes: vec![0; spec.processes as usize],
+            uncertain: Vec::new(),
+        }
+    }
 }
 
 /// A write whose outcome is unknown.
@@ -122,7 +148,29 @@ impl History {
             first_process: job.spec().numbers().first,
             at_start,
             segments: Vec::new(),
+            open: None,
         }
+    }
+
+    /// Returns the history of places on which a job begins, for a check after it was killed.
+    /// `before` lists the writes of earlier jobs.
+    #[must_use]
+    pub fn begun(job: &Job, at_start: AtStart, before: Option<&Self>) -> Self {
+        let spec = job.spec();
+        let mut history = before.cloned().unwrap_or_else(|| Self::new(job, at_start));
+        history.segments.push(Segment::of(job));
+        history.open = Some(OpenEnd {
+            in_flight: spec.queue_depth as u64,
+            most_writes: spec.process_bytes.map(|bytes| bytes.div_ceil(spec.block_bytes as u64)),
+        });
+        history
+    }
+
+    /// Returns the history without its last job, and that job.
+    pub(crate) fn split_last(&self) -> (Self, Option<&Segment>) {
+        let mut before = Self { segments: self.segments.clone(), open: None, ..self.clone() };
+        before.segments.pop();
+        (before, self.segments.last())
     }
 
     /// Checks that a job can continue this history.

@@ -11,6 +11,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod barrier;
 mod check;
 mod contents;
 mod environment;
@@ -20,6 +21,7 @@ mod job;
 mod log;
 mod measure;
 mod merge;
+mod open_end;
 mod operations;
 mod populate;
 mod process;
@@ -27,14 +29,14 @@ mod result;
 mod run;
 mod stored;
 mod summary;
-mod threads;
 mod verify;
 mod written;
 
+pub use barrier::{StartBarrier, Starter};
 pub use contents::Contents;
 pub use environment::Environment;
 pub use generate::{GenerateError, Generated, Output, generate};
-pub use history::{History, OtherLayout, Segment, UncertainWrite};
+pub use history::{History, OpenEnd, OtherLayout, Segment, UncertainWrite};
 pub use job::{HostPart, Job, JobError, JobOperation, JobSpec, Pace, Populate, SyncPolicy, Verify};
 pub use log::{LogError, LogRecord, read_log};
 pub use measure::{IntervalPart, Latencies, LatencyHistogram, LatencySummary, Phase, Usage};

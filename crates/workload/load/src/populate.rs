@@ -6,7 +6,7 @@ use crate::environment::Environment;
 use crate::history::History;
 use crate::job::{Job, Populate};
 use crate::result::{OperationFailure, Populated};
-use crate::threads::joined;
+use gemelo_base::threads::together;
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_target::{
     Engine, Queue, QueueOptions, Target, TargetError, TargetOperation, TargetRequest, Wait,
@@ -73,11 +73,7 @@ impl Work<'_> {
         let workers = std::thread::available_parallelism()
             .map_or(1, usize::from)
             .min(self.target.max_queues());
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(|| self.work())).collect();
-            let outcomes: Vec<_> = workers.into_iter().map(joined).collect();
-            outcomes.into_iter().collect::<Result<(), Unfinished>>()
-        })?;
+        together(workers, || self.work()).into_iter().collect::<Result<(), Unfinished>>()?;
         for process in 0..self.job.spec().processes {
             let mut queue = self.open(process)?;
             self.carry_out(

@@ -1,6 +1,7 @@
 //! Runs a job against a target: populates it, runs all processes, verifies, and assembles the
 //! result.
 
+use crate::barrier::StartBarrier;
 use crate::check::Checker;
 use crate::contents::Contents;
 use crate::environment::Environment;
@@ -13,14 +14,13 @@ use crate::populate::populate;
 use crate::process::{Cause, Common, Online, Process, ProcessOutcome, State};
 use crate::result::{OperationFailure, RunResult};
 use crate::summary::{self, RunOutcomes};
-use crate::threads::joined;
 use crate::verify::check_all;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use gemelo_base::live::{LiveStats, TotalProgress};
-use gemelo_base::{Classified, Clock, StopFlag, Unit};
+use gemelo_base::threads::joined;
+use gemelo_base::{Classified, StopFlag, Unit};
 use gemelo_target::{Queue, QueueOptions, Target};
 use std::io::Write;
-use std::sync::OnceLock;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -70,13 +70,7 @@ pub fn run(
         }
     };
     let mut history = before;
-    history.segments.push(Segment {
-        populate: job.spec().populate,
-        pattern: job.spec().pattern,
-        seed: job.spec().seed,
-        writes: vec![0; job.spec().processes as usize],
-        uncertain: Vec::new(),
-    });
+    history.segments.push(Segment::of(job));
     let run = Run { job, contents, target, history: &history, environment };
     let used_before = Usage::of_this_program();
     let mut ran = run.all_processes(log);
@@ -151,7 +145,13 @@ impl Run<'_> {
             }
             drop(reports);
             let writing = log.zip(writer).map(|(out, writer)| {
-                scope.spawn(move || writer.write(out, spec.block_bytes, spec.processes))
+                let write = move || writer.write(out, spec.block_bytes, spec.processes);
+                std::thread::Builder::new().spawn_scoped(scope, write)
+            });
+            let writing = writing.transpose().unwrap_or_else(|error| {
+                // The senders of the processes fail, and none of them begins.
+                spawned = std::mem::replace(&mut spawned, Ok(())).and(Err((0, error)));
+                None
             });
             if spawned.is_err() {
                 halt.raise();
@@ -197,8 +197,8 @@ impl Run<'_> {
                 Err(RecvTimeoutError::Timeout) => {
                     let now = match unit {
                         Unit::Bytes => progress.so_far().operations * spec.block_bytes as u64,
-                        _ => start.origin_ns.get().map_or(0, |origin_ns| {
-                            self.environment.clock.now_ns().saturating_sub(*origin_ns)
+                        _ => start.origin_ns().map_or(0, |origin_ns| {
+                            self.environment.clock.now_ns().saturating_sub(origin_ns)
                         }),
                     };
                     self.environment.monitor.advance(now.saturating_sub(told));
@@ -281,47 +281,6 @@ impl Run<'_> {
             first_sequence,
             state: State::new(self.job),
         }
-    }
-}
-
-/// A barrier at which all processes start. Each reports that it is ready and waits until the
-/// starter is dropped.
-struct StartBarrier {
-    ready: Sender<()>,
-    released: Receiver<()>,
-    origin_ns: OnceLock<u64>,
-}
-
-/// The starting thread's side of the barrier.
-struct Starter {
-    ready: Receiver<()>,
-    held: Sender<()>,
-}
-
-impl StartBarrier {
-    fn new() -> (Self, Starter) {
-        let (ready, readies) = unbounded();
-        let (held, released) = unbounded();
-        (Self { ready, released, origin_ns: OnceLock::new() }, Starter { ready: readies, held })
-    }
-
-    /// Releases all processes; their time starts now.
-    fn open(&self, starter: Starter, clock: &dyn Clock) {
-        self.origin_ns.get_or_init(|| clock.now_ns());
-        drop(starter.held);
-    }
-
-    fn together(&self) -> u64 {
-        // The outcomes do not matter: nothing is sent on `held`, which is only dropped.
-        let _ = self.ready.send(());
-        let _ = self.released.recv();
-        self.origin_ns.get().copied().unwrap_or(0)
-    }
-}
-
-impl Starter {
-    fn wait_for(&self, processes: u32) {
-        self.ready.iter().take(processes as usize).for_each(drop);
     }
 }
 

@@ -4,10 +4,11 @@ use crate::check::{Checker, MAX_MISMATCHES, WrongBlock};
 use crate::contents::Contents;
 use crate::environment::Environment;
 use crate::history::{Expected, History};
+use crate::open_end::Held;
 use crate::populate::carry_out;
 use crate::result::{FoundContent, Mismatch, OperationFailure, ProcessBlock, Verification};
-use crate::threads::joined;
 use gemelo_base::Unit;
+use gemelo_base::threads::together;
 use gemelo_content::{ContentId, Examination};
 use gemelo_target::{Engine, QueueOptions, Target, TargetOperation, TargetRequest};
 use std::collections::HashMap;
@@ -167,10 +168,7 @@ pub(crate) fn check_all(
             all.push(check_place(process, history, contents, target, environment));
         }
     };
-    let checked: Vec<Checked> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(joined).collect()
-    });
+    let checked: Vec<Checked> = together(workers, work).into_iter().flatten().collect();
     let mut failure = None;
     for place in checked {
         findings.add_counts(place.checked, place.unknown, place.wrong_count);
@@ -210,9 +208,33 @@ fn read_place(
     environment: &Environment<'_>,
     checker: &mut Checker<'_>,
 ) -> Result<bool, OperationFailure> {
-    let table = history
-        .table(process, &contents.assignment)
-        .map_err(|error| OperationFailure::of_memory(process, &target.place(process), &error))?;
+    let no_memory = |error| OperationFailure::of_memory(process, &target.place(process), &error);
+    if let Some(open) = history.open {
+        let mut held = Vec::new();
+        let size = usize::try_from(history.place_blocks).unwrap_or(usize::MAX);
+        held.try_reserve_exact(size).map_err(no_memory)?;
+        let is_complete = read_blocks(process, history, target, environment, |_, bytes| {
+            held.push(checker.held(bytes))
+        })?;
+        let found = Held { process, history, open, held };
+        found.check(contents, checker).map_err(no_memory)?;
+        return Ok(is_complete);
+    }
+    let table = history.table(process, &contents.assignment).map_err(no_memory)?;
+    read_blocks(process, history, target, environment, |block, bytes| {
+        let bits = table.get(block as usize).copied().unwrap_or(Expected::Unknown.to_bits());
+        checker.check(block, Expected::from_bits(bits), bytes);
+    })
+}
+
+/// Calls `each` with every block of a place, in order. Returns whether all of it was read.
+fn read_blocks(
+    process: u32,
+    history: &History,
+    target: &dyn Target,
+    environment: &Environment<'_>,
+    mut each: impl FnMut(u64, &[u8]),
+) -> Result<bool, OperationFailure> {
     let block_bytes = history.block_bytes;
     let chunk_blocks = (CHUNK_BYTES / block_bytes).max(1);
     let options =
@@ -220,19 +242,18 @@ fn read_place(
     let mut queue = target
         .open(process, &options)
         .map_err(|error| OperationFailure::of_open(process, &target.place(process), &error))?;
-    for (chunk, expected) in table.chunks(chunk_blocks).enumerate() {
+    for first in (0..history.place_blocks).step_by(chunk_blocks) {
         if environment.stop.is_raised() {
             return Ok(false);
         }
-        let first = chunk * chunk_blocks;
-        let bytes = expected.len() * block_bytes;
-        let offset = first as u64 * block_bytes as u64;
+        let bytes = (history.place_blocks - first).min(chunk_blocks as u64) as usize * block_bytes;
+        let offset = first * block_bytes as u64;
         let request = TargetRequest { operation: TargetOperation::Read, offset, bytes };
         carry_out(queue.as_mut(), request)
             .map_err(|failure| OperationFailure::of_io(process, &failure))?;
         let blocks = queue.buffer(0)[..bytes].chunks(block_bytes);
-        for ((index, bits), block) in expected.iter().enumerate().zip(blocks) {
-            checker.check((first + index) as u64, Expected::from_bits(*bits), block);
+        for (block, bytes) in (first..).zip(blocks) {
+            each(block, bytes);
         }
         environment.monitor.advance(bytes as u64);
     }

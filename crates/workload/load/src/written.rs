@@ -3,11 +3,12 @@
 
 use crate::history::History;
 use crate::result::WrittenDistribution;
-use crate::threads::joined;
 use gemelo_base::random::mix64;
+use gemelo_base::threads::together;
 use gemelo_content::Assignment;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Blocks that are counted: 256 GiB of 4 KiB blocks, which take a core some seconds.
 const MAX_COUNTED: u64 = 1 << 26;
@@ -92,10 +93,15 @@ fn count_within(
 ) -> Option<WrittenDistribution> {
     let blocks: u64 = (0..history.processes).map(|process| history.last_sequences(process).1).sum();
     let max_each = max_counted / u64::from(history.processes.max(1));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    let count_some = |thread: u32| {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicU32::new(0);
+    let count_some = || {
         let mut counts = Counts { unique: 0, shared: SharedCounts::new(max_contents) };
-        for process in (thread..history.processes).step_by(threads as usize) {
+        loop {
+            let process = next.fetch_add(1, Ordering::Relaxed);
+            if process >= history.processes {
+                return counts;
+            }
             let (first, number) = history.last_sequences(process);
             for sequence in first..first + number.min(max_each) {
                 let id = assignment.content(process, sequence);
@@ -106,17 +112,11 @@ fn count_within(
                 }
             }
         }
-        counts
     };
-    let mut total = std::thread::scope(|scope| {
-        let count_some = &count_some;
-        let threads: Vec<_> =
-            (0..threads).map(|thread| scope.spawn(move || count_some(thread))).collect();
-        threads.into_iter().map(joined).reduce(|mut all, some| {
-            all.unique += some.unique;
-            all.shared.merge(&some.shared);
-            all
-        })
+    let mut total = together(threads, count_some).into_iter().reduce(|mut all, some| {
+        all.unique += some.unique;
+        all.shared.merge(&some.shared);
+        all
     })?;
     let counted_blocks =
         (0..history.processes).map(|process| history.last_sequences(process).1.min(max_each)).sum();

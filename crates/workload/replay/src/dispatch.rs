@@ -53,6 +53,8 @@ pub(crate) struct Dispatcher<'a> {
     drawn: u64,
     handed: DispatchCounts,
     first_ns: Option<u64>,
+    /// Latest time of the records so far.
+    latest_ns: u64,
     live: LiveStats,
 }
 
@@ -81,6 +83,7 @@ impl<'a> Dispatcher<'a> {
             drawn: shared.plan.drawn_populated(),
             handed: DispatchCounts::default(),
             first_ns: None,
+            latest_ns: 0,
             live: LiveStats::new(shared.environment.clock.now_ns()),
             shared,
         }
@@ -128,14 +131,17 @@ impl<'a> Dispatcher<'a> {
         Ok(DispatchCounts { is_complete, predicted, ..self.handed })
     }
 
-    /// Returns the due time of a record on the clock, or 0 at unlimited speed.
+    /// Returns the due time of a record on the clock, or 0 at unlimited speed. A record with an
+    /// earlier time than one before it is due with that one: the order of the trace is kept, and an
+    /// operation that could not start earlier is not late.
     #[inline]
     fn due_ns(&mut self, record: &Record) -> u64 {
         match self.shared.options.speed {
             Speed::Unlimited => 0,
             Speed::Times(factor) => {
                 let first_ns = *self.first_ns.get_or_insert(record.time_ns);
-                let after_ns = record.time_ns.saturating_sub(first_ns) as f64 / factor;
+                self.latest_ns = self.latest_ns.max(record.time_ns);
+                let after_ns = self.latest_ns.saturating_sub(first_ns) as f64 / factor;
                 self.handed.origin_ns.saturating_add(after_ns as u64)
             }
         }

@@ -33,6 +33,21 @@ pub enum ReplayError {
          processes"
     )]
     OneQueue,
+    /// A thread cannot be started, so that no process began.
+    #[kind(Failed)]
+    #[error(
+        "cannot start thread {} of {processes} on this machine: raise its limit of threads, or \
+         give fewer --processes",
+        number + 1
+    )]
+    Thread {
+        /// Number of the process, counted from 0.
+        number: u32,
+        /// Number of processes.
+        processes: u32,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
     /// Reads are to be checked on a target that holds no data.
     #[kind(BadInput)]
     #[error("this target holds no data, so reads cannot be checked")]

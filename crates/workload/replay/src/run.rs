@@ -7,17 +7,16 @@ use crate::dispatch::{DispatchCounts, Dispatcher};
 use crate::error::ReplayError;
 use crate::options::{ReplayOptions, Speed};
 use crate::plan::ReplayPlan;
-use crate::populate::populate;
+use crate::populate::{Holds, populate};
 use crate::result::{Lateness, ReplayResult, ReplayStats, ReplayVerification};
 use crate::shared::Shared;
 use crate::worker::{LATE_NS, Worker, WorkerOutcome};
 use crossbeam_channel::{bounded, unbounded};
 use gemelo_base::live::TotalProgress;
 use gemelo_base::{StopFlag, Unit};
-use gemelo_load::{Environment, PredictedBlocks, Stored};
+use gemelo_load::{Environment, PredictedBlocks, StartBarrier, Stored};
 use gemelo_target::{PoolStats, QueueOptions, Target};
 use gemelo_trace::RecordSource;
-use std::sync::Barrier;
 
 /// Most bytes of one operation. Longer requests become several operations.
 pub(crate) const MAX_OPERATION_BYTES: u64 = 1 << 20;
@@ -67,39 +66,7 @@ pub fn replay(
         progress: TotalProgress::default(),
         counts_contents: pool_before.is_some(),
     };
-    let start = Barrier::new(options.processes as usize + 1);
-    let mut ran = std::thread::scope(|scope| {
-        let (outcomes, finished) = unbounded();
-        let lanes: Vec<Lane> = (0..options.processes)
-            .map(|_| {
-                let ((send, batches), (emptied, empty)) = (bounded(BATCHES), bounded(BATCHES + 2));
-                let (outcomes, shared, start) = (outcomes.clone(), &shared, &start);
-                scope.spawn(move || {
-                    let opened = target.open(0, &shared.queue);
-                    start.wait();
-                    let outcome = match opened {
-                        Ok(queue) => Worker::new(shared, queue).run(&batches, &emptied),
-                        Err(error) => {
-                            shared.halt.raise();
-                            WorkerOutcome::of_failure(error.to_string())
-                        }
-                    };
-                    // The receiver lives until every process has reported, so sending cannot fail.
-                    let _ = outcomes.send(outcome);
-                });
-                Lane { send, empty }
-            })
-            .collect();
-        drop(outcomes);
-        start.wait();
-        // Other hosts may still populate their targets.
-        environment.start.wait();
-        environment.monitor.begin("replaying", Unit::Items, Some(plan.records));
-        let handed = Dispatcher::new(&shared, lanes, populated, operation_blocks).run(source);
-        let workers: Vec<WorkerOutcome> = finished.iter().collect();
-        environment.monitor.finish();
-        handed.map(|handed| (gather(&shared, workers, handed), handed.predicted))
-    })?;
+    let mut ran = carry_out(&shared, target, source, (populated, operation_blocks))?;
     ran.0.populate_ns = populate_ns;
     if pool_before.is_some()
         && !environment.stop.is_raised()
@@ -112,6 +79,55 @@ pub fn replay(
         Stored { before, after, predicted }
     });
     Ok(ran.0)
+}
+
+/// Starts the processes, all or none, and distributes the trace to them.
+fn carry_out(
+    shared: &Shared<'_>,
+    target: &dyn Target,
+    source: &mut impl RecordSource,
+    (populated, operation_blocks): (Holds, u64),
+) -> Result<(ReplayResult, Option<PredictedBlocks>), ReplayError> {
+    let (plan, environment) = (shared.plan, shared.environment);
+    let processes = shared.options.processes;
+    let (start, starter) = StartBarrier::new();
+    std::thread::scope(|scope| {
+        let (outcomes, finished) = unbounded();
+        let mut lanes = Vec::with_capacity(processes as usize);
+        for number in 0..processes {
+            let ((send, batches), (emptied, empty)) = (bounded(BATCHES), bounded(BATCHES + 2));
+            let (outcomes, start) = (outcomes.clone(), &start);
+            let body = move || {
+                let opened = target.open(0, &shared.queue);
+                start.together();
+                let outcome = match opened {
+                    Ok(queue) => Worker::new(shared, queue).run(&batches, &emptied),
+                    Err(error) => {
+                        shared.halt.raise();
+                        WorkerOutcome::of_failure(error.to_string())
+                    }
+                };
+                // The receiver lives until every process has reported, so sending cannot fail.
+                let _ = outcomes.send(outcome);
+            };
+            // On failure the starter is dropped, and the lanes are: the processes that did start
+            // end without an operation.
+            std::thread::Builder::new()
+                .spawn_scoped(scope, body)
+                .map_err(|source| ReplayError::Thread { number, processes, source })?;
+            lanes.push(Lane { send, empty });
+        }
+        drop(outcomes);
+        starter.wait_for(processes);
+        start.open(starter, environment.clock);
+        // Other hosts may still populate their targets.
+        environment.start.wait();
+        environment.monitor.begin("replaying", Unit::Items, Some(plan.records));
+        let handed = Dispatcher::new(shared, lanes, populated, operation_blocks).run(source);
+        let workers: Vec<WorkerOutcome> = finished.iter().collect();
+        environment.monitor.finish();
+        handed.map(|handed| (gather(shared, workers, handed), handed.predicted))
+    })
 }
 
 /// Converts blocks of the trace to blocks of the pool. Returns `None` if the trace's block is not a

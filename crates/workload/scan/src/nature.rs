@@ -8,6 +8,7 @@ use crate::fingerprint::ScanFingerprint;
 use crate::levels::{LevelSample, highest_low};
 use crate::set::locked;
 use gemelo_base::StopFlag;
+use gemelo_base::threads::together;
 use gemelo_format::Compression;
 use gemelo_store::{Codec, packed_blocks};
 use std::sync::Mutex;
@@ -100,14 +101,7 @@ impl NatureSampler {
             }
             done
         };
-        let mut measured = std::thread::scope(|scope| {
-            let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(measure_some)).collect();
-            let mut all = measure_some();
-            for helper in helpers {
-                all.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            }
-            all
-        });
+        let mut measured: Vec<_> = together(threads, measure_some).into_iter().flatten().collect();
         measured.sort_unstable_by_key(|(fingerprint, ..)| *fingerprint);
         let share = |number: usize| {
             let forms = measured.iter().filter_map(|(_, _, forms)| forms.get(number).copied());

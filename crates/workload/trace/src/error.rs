@@ -78,6 +78,16 @@ pub enum TraceError {
         /// Name of the file.
         path: PathBuf,
     },
+    /// The file is what blktrace records.
+    #[error(
+        "{0} is a binary trace of blktrace: turn it into text with `blkparse -i {0} -o FILE`, and \
+         give that FILE",
+        path.display()
+    )]
+    Blktrace {
+        /// Name of the file.
+        path: PathBuf,
+    },
     /// The file has no records.
     #[error("{} has no records", path.display())]
     Empty {

@@ -45,21 +45,34 @@ const NANOSECONDS: u64 = 1_000_000_000;
 /// Parses seconds with any fraction as nanoseconds. Digits below a nanosecond are dropped.
 #[inline]
 pub(crate) fn seconds_as_ns(text: &[u8]) -> Option<u64> {
-    let (seconds, fraction) = match memchr(b'.', text) {
-        Some(point) => (text.get(..point)?, text.get(point + 1..)?),
-        None => (text, &b""[..]),
-    };
-    let mut fraction_ns = 0;
-    let mut unit = NANOSECONDS / 10;
+    match memchr(b'.', text) {
+        Some(point) => decimal(text.get(..point)?, text.get(point + 1..)?, NANOSECONDS),
+        None => decimal(text, b"", NANOSECONDS),
+    }
+}
+
+/// Parses milliseconds with a fraction, which may not be missing, as nanoseconds.
+#[inline]
+pub(crate) fn milliseconds_as_ns(text: &[u8]) -> Option<u64> {
+    const MILLISECOND_NS: u64 = 1_000_000;
+    let point = memchr(b'.', text)?;
+    decimal(text.get(..point)?, text.get(point + 1..)?, MILLISECOND_NS)
+}
+
+/// Returns a number with a fraction as a count of the unit's parts, of which there are `parts`.
+#[inline]
+fn decimal(integer: &[u8], fraction: &[u8], parts: u64) -> Option<u64> {
+    let mut fraction_parts = 0;
+    let mut unit = parts / 10;
     for byte in fraction {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             return None;
         }
-        fraction_ns += u64::from(digit) * unit;
+        fraction_parts += u64::from(digit) * unit;
         unit /= 10;
     }
-    whole(seconds)?.checked_mul(NANOSECONDS)?.checked_add(fraction_ns)
+    whole(integer)?.checked_mul(parts)?.checked_add(fraction_parts)
 }
 
 /// Marks bytes that are not hexadecimal digits.

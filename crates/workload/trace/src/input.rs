@@ -18,6 +18,9 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Offset and value of the magic of a tar archive.
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 
+/// The number with which each event of blktrace begins, without its lowest byte, the version.
+const BLKTRACE_MAGIC: u32 = 0x6561_7400;
+
 /// A buffered, decompressed file.
 pub(crate) struct Input {
     pub(crate) path: PathBuf,
@@ -81,6 +84,9 @@ impl Input {
         let (at, magic) = TAR_MAGIC;
         if input.head().get(at..).is_some_and(|head| head.starts_with(magic)) {
             return Err(TraceError::Archive { path: path.to_owned() });
+        }
+        if is_blktrace(input.head()) {
+            return Err(TraceError::Blktrace { path: path.to_owned() });
         }
         Ok(input)
     }
@@ -159,6 +165,14 @@ impl Input {
     }
 }
 
+/// Returns whether a file begins with an event of blktrace, from a host of either byte order.
+fn is_blktrace(head: &[u8]) -> bool {
+    let Some(first) = head.first_chunk() else { return false };
+    [u32::from_le_bytes(*first), u32::from_be_bytes(*first)]
+        .iter()
+        .any(|magic| magic & !0xff == BLKTRACE_MAGIC)
+}
+
 #[inline]
 fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
@@ -215,6 +229,18 @@ mod tests {
         tar[257..262].copy_from_slice(b"ustar");
         let error = Input::new(Path::new("x.tgz"), Cursor::new(tar)).err().unwrap();
         assert!(error.to_string().contains("tar archive"));
+    }
+
+    #[test]
+    fn binary_traces_of_blktrace_are_told() {
+        for magic in [0x6561_7407u32.to_le_bytes(), 0x6561_7407u32.to_be_bytes()] {
+            let event = [&magic[..], &[0; 44]].concat();
+            let error = Input::new(Path::new("sda.blktrace.0"), Cursor::new(event)).err().unwrap();
+            assert!(error.to_string().contains("blkparse -i sda.blktrace.0"), "{error}");
+        }
+        assert!(Input::new(Path::new("x"), Cursor::new(b"eat\x07".to_vec())).is_err());
+        assert!(Input::new(Path::new("x"), Cursor::new(b"eats".to_vec())).is_err());
+        assert!(Input::new(Path::new("x"), Cursor::new(b"eta\n".to_vec())).is_ok());
     }
 
     #[test]

@@ -31,7 +31,8 @@ mod write;
 
 pub use blocks::{BlockError, Blocks, TouchedBlock};
 pub use error::{Malformed, TraceError};
-pub use merge::{DeviceRule, Merged, ReadOptions};
+pub use merge::{DeviceRule, Gap, Merged, ReadOptions};
+pub use reader::Oddities;
 pub use record::{ContentHash, Names, Record, RecordSource, TraceOperation};
 pub use stat::{
     AccessProfile, Concentration, CopyCounting, DeviceStats, HotPlace, MemoryLimit, StatError,

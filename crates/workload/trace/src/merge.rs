@@ -5,7 +5,7 @@
 //! go back.
 
 use crate::error::TraceError;
-use crate::reader::{Reader, Skipped};
+use crate::reader::{Oddities, Reader};
 use crate::record::{Names, Record, RecordSource};
 use crate::trace_format::TraceFormat;
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,15 @@ impl std::str::FromStr for DeviceRule {
     }
 }
 
+/// A time without records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Gap {
+    /// Its length in nanoseconds.
+    pub length_ns: u64,
+    /// Number of records before it.
+    pub after_records: u64,
+}
+
 /// A file whose first record is not due yet.
 struct Pending {
     path: PathBuf,
@@ -67,9 +76,11 @@ pub struct Merged {
     names: Names,
     options: ReadOptions,
     formats: Vec<TraceFormat>,
-    skipped: Skipped,
+    ended: Oddities,
     left_out: u64,
     out_of_order: u64,
+    records: u64,
+    longest_gap: Gap,
     last_ns: u64,
     /// New number of each device, or `None` if it is left out. Each device is looked up once.
     choices: Vec<Option<u32>>,
@@ -90,9 +101,11 @@ impl Merged {
             names: Names::default(),
             options,
             formats: Vec::new(),
-            skipped: Skipped::default(),
+            ended: Oddities::default(),
             left_out: 0,
             out_of_order: 0,
+            records: 0,
+            longest_gap: Gap::default(),
             last_ns: 0,
             choices: Vec::new(),
             chosen,
@@ -137,17 +150,12 @@ impl Merged {
         &self.formats
     }
 
-    /// Returns the number of malformed lines left out so far.
+    /// Returns what the files have beside ordinary records, so far.
     #[must_use]
-    pub fn malformed(&self) -> u64 {
-        self.skipped.malformed
-            + self.open.iter().map(|open| open.reader.skipped.malformed).sum::<u64>()
-    }
-
-    /// Returns the number of operations left out because the trace does not tell their kind.
-    #[must_use]
-    pub fn unknown(&self) -> u64 {
-        self.skipped.unknown + self.open.iter().map(|open| open.reader.skipped.unknown).sum::<u64>()
+    pub fn oddities(&self) -> Oddities {
+        let mut all = self.ended;
+        self.open.iter().for_each(|open| all.add(open.reader.oddities()));
+        all
     }
 
     /// Returns the number of records of devices that were not selected.
@@ -160,6 +168,13 @@ impl Merged {
     #[must_use]
     pub const fn out_of_order(&self) -> u64 {
         self.out_of_order
+    }
+
+    /// Returns the longest time between a record and the next one, and the number of records before
+    /// it.
+    #[must_use]
+    pub const fn longest_gap(&self) -> Gap {
+        self.longest_gap
     }
 
     /// Checks after the last record that every selected device occurred.
@@ -218,8 +233,7 @@ impl Merged {
         std::mem::swap(record, &mut open.next);
         if !open.reader.next_record(&mut self.names, &mut open.next)? {
             let ended = self.open.remove(index);
-            self.skipped.malformed += ended.reader.skipped.malformed;
-            self.skipped.unknown += ended.reader.skipped.unknown;
+            self.ended.add(ended.reader.oddities());
         }
         Ok(true)
     }
@@ -267,6 +281,11 @@ impl RecordSource for Merged {
             if record.time_ns < self.last_ns {
                 self.out_of_order += 1;
             }
+            let gap_ns = record.time_ns.saturating_sub(self.last_ns);
+            if gap_ns > self.longest_gap.length_ns && self.records > 0 {
+                self.longest_gap = Gap { length_ns: gap_ns, after_records: self.records };
+            }
+            self.records += 1;
             self.last_ns = record.time_ns;
             return Ok(true);
         }
@@ -367,6 +386,6 @@ mod tests {
         );
         let options = ReadOptions { skips_malformed: true, ..ReadOptions::default() };
         let mut merged = Merged::open(&paths, options).unwrap();
-        assert_eq!((times(&mut merged), merged.malformed()), (vec![1, 3], 1));
+        assert_eq!((times(&mut merged), merged.oddities().malformed), (vec![1, 3], 1));
     }
 }

@@ -7,13 +7,29 @@ use crate::record::{Names, Record};
 use crate::trace_format::TraceFormat;
 use std::path::Path;
 
-/// Counts of lines and operations left out.
+/// Counts of what a file has beside ordinary records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Skipped {
-    /// Lines that do not match the format.
-    pub(crate) malformed: u64,
-    /// Operations of a kind that the trace does not tell.
-    pub(crate) unknown: u64,
+pub struct Oddities {
+    /// Lines left out because they do not match the format.
+    pub malformed: u64,
+    /// Operations left out because the trace does not tell their kind.
+    pub unknown: u64,
+    /// Records with a time before the start of the trace. They have the time of the start.
+    pub before_start: u64,
+    /// Outputs of blkparse that follow another one in the same file.
+    pub further_outputs: u64,
+    /// Outputs of blkparse without the event that stands for an operation in their file.
+    pub silent_outputs: u64,
+}
+
+impl Oddities {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.malformed += other.malformed;
+        self.unknown += other.unknown;
+        self.before_start += other.before_start;
+        self.further_outputs += other.further_outputs;
+        self.silent_outputs += other.silent_outputs;
+    }
 }
 
 /// An open trace file.
@@ -23,7 +39,7 @@ pub(crate) struct Reader {
     parser: Parser,
     record_bytes: Option<usize>,
     skips_malformed: bool,
-    pub(crate) skipped: Skipped,
+    skipped: Oddities,
 }
 
 /// Bytes of a malformed line that an error shows.
@@ -53,8 +69,15 @@ impl Reader {
             parser,
             record_bytes,
             skips_malformed,
-            skipped: Skipped::default(),
+            skipped: Oddities::default(),
         })
+    }
+
+    /// Returns what was found so far beside ordinary records.
+    pub(crate) fn oddities(&self) -> Oddities {
+        let mut oddities = self.skipped;
+        oddities.add(self.parser.oddities());
+        oddities
     }
 
     pub(crate) const fn format(&self) -> TraceFormat {

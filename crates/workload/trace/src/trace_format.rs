@@ -30,14 +30,23 @@ pub enum TraceFormat {
     CloudPhysics,
     /// CloudPhysics as CSV in the layout of libCacheSim.
     CloudPhysicsCsv,
+    /// Storage Performance Council, CSV: the UMass Trace Repository.
+    Spc,
+    /// Binary records of libCacheSim, which have no kind of operation.
+    OracleGeneral,
+    /// The ASCII traces of MQSim.
+    MqSim,
+    /// The ASCII traces of DiskSim.
+    DiskSim,
 }
 
 impl TraceFormat {
     /// All formats, in the order in which recognition tries them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::FioV2,
         Self::FioV3,
         Self::CloudPhysics,
+        Self::OracleGeneral,
         Self::Fiu,
         Self::Xmu,
         Self::Blkparse,
@@ -46,6 +55,9 @@ impl TraceFormat {
         Self::Systor,
         Self::CloudPhysicsCsv,
         Self::Tencent,
+        Self::Spc,
+        Self::DiskSim,
+        Self::MqSim,
     ];
 
     /// Returns the name on the command line.
@@ -63,6 +75,10 @@ impl TraceFormat {
             Self::Systor => "systor",
             Self::CloudPhysics => "cloudphysics",
             Self::CloudPhysicsCsv => "cloudphysics-csv",
+            Self::Spc => "spc",
+            Self::OracleGeneral => "oracle-general",
+            Self::MqSim => "mqsim",
+            Self::DiskSim => "disksim",
         }
     }
 
@@ -77,6 +93,18 @@ impl TraceFormat {
     #[must_use]
     pub const fn carries_hashes(self) -> bool {
         matches!(self, Self::Fiu | Self::Xmu)
+    }
+
+    /// Returns whether records say if they read or write.
+    #[must_use]
+    pub const fn tells_operations(self) -> bool {
+        !matches!(self, Self::OracleGeneral)
+    }
+
+    /// Returns whether traces of this format can be written. Some formats look into the future.
+    #[must_use]
+    pub const fn can_be_written(self) -> bool {
+        !matches!(self, Self::OracleGeneral)
     }
 
     /// Returns whether the first line may hold the names of the columns.

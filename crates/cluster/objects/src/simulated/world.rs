@@ -141,11 +141,13 @@ impl World {
         drop(state);
         std::thread::scope(|scope| {
             for (instance, function) in clients {
-                scope.spawn(move || {
+                let client = move || {
                     let turn = Turn { world: self, instance };
                     self.await_turn(self.shared.state.lock(), &turn.instance);
                     function();
-                });
+                };
+                let thread = std::thread::Builder::new().spawn_scoped(scope, client);
+                assert!(thread.is_ok(), "a simulation needs a thread for each client");
             }
         });
         let mut state = self.shared.state.lock();

@@ -9,11 +9,11 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::format_count;
 use gemelo_fleet::HostEnd;
-use gemelo_job::bench::{JobInput, SCHEMA};
+use gemelo_job::bench::{BEGUN_SCHEMA, BegunFile, JobInput, SCHEMA};
 use gemelo_job::target_of;
-use gemelo_job::verify::{Verified, VerifyError, verify};
+use gemelo_job::verify::{Verified, VerifyError, verify, verify_begun};
 use gemelo_load::RunResult;
-use gemelo_record::HostsFile;
+use gemelo_record::{HostsFile, ResultFileError};
 use gemelo_target::TargetUri;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -38,12 +38,43 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let file = gemelo_record::read_hosts_result::<Vec<JobInput>, Vec<RunResult>>(
         &arguments.result,
         SCHEMA,
-    )
-    .or_bad_input()?;
+    );
+    if let Err(ResultFileError::Schema { found, .. }) = &file
+        && found == BEGUN_SCHEMA
+    {
+        return of_killed(arguments, context);
+    }
+    let file = file.or_bad_input()?;
     if let Some(fleet) = arguments.hosts.fleet()? {
         return on_hosts(&fleet, file, arguments.target.as_ref(), context);
     }
     let checked = verify(&file.file, arguments.target.clone(), &context.job_environment());
+    finish(checked, arguments, context)
+}
+
+/// Checks what a run wrote that was killed.
+fn of_killed(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    if arguments.hosts.are_given() {
+        return Err(bad_input(anyhow!(
+            "{} is of a run on one host that was killed: leave out --hosts",
+            arguments.result.display()
+        )));
+    }
+    let file: BegunFile =
+        gemelo_record::read_result(&arguments.result, BEGUN_SCHEMA).or_bad_input()?;
+    context.monitor.warn(
+        "the run was killed: each block is checked for any content that the run wrote there, and \
+         not for the newest",
+    );
+    let checked = verify_begun(&file, arguments.target.clone(), &context.job_environment());
+    finish(checked, arguments, context)
+}
+
+fn finish(
+    checked: Result<Verified, VerifyError>,
+    arguments: &Arguments,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
     let checked = match checked {
         Err(error @ (VerifyError::NothingKept | VerifyError::OtherHistory)) => {
             return Err(error)

@@ -34,6 +34,11 @@ pub(crate) fn is_standard_output(path: &Path) -> bool {
     matches!(OutputPlace::of(path), Ok(OutputPlace::StandardOutput))
 }
 
+/// Returns whether a name stands for a regular file, which is written whole or not at all.
+pub(crate) fn is_file_place(path: &Path) -> bool {
+    matches!(OutputPlace::of(path), Ok(OutputPlace::File { .. }))
+}
+
 /// Returns whether an option is present and names standard output.
 pub(crate) fn is_some_standard_output(path: Option<&Path>) -> bool {
     path.is_some_and(is_standard_output)

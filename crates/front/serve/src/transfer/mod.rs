@@ -5,6 +5,7 @@ mod salvage;
 mod sink;
 mod source;
 
+use gemelo_base::threads::together;
 use gemelo_base::{Classified, is_zero};
 pub use salvage::{BadRange, BadRanges};
 pub use sink::{OnBadBlock, Sink, export};
@@ -13,7 +14,7 @@ pub use source::{Source, import};
 use gemelo_device::{DeviceError, Operation, Request};
 use serde::Serialize;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use thiserror::Error;
 
 /// Bytes that are copied at once: the most that the engine executes at once, and a multiple of
@@ -132,7 +133,8 @@ fn first_error(batch: Vec<Request<'_>>) -> Option<(u64, DeviceError)> {
     })
 }
 
-/// Runs a worker for each of the things, and returns the error of the first place that failed.
+/// Runs a worker for each of the things, or fewer that do several if the system grants no more
+/// threads, and returns the error of the first place that failed.
 ///
 /// Workers take their pieces in order, and each completes the piece that it has begun. So the first
 /// piece that fails is always among theirs, whichever worker ends first.
@@ -140,14 +142,16 @@ fn run_workers<T: Sync>(
     things: &[T],
     work: impl Fn(&T) -> Result<(), TransferError> + Sync,
 ) -> Result<(), TransferError> {
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = things.iter().map(|thing| scope.spawn(|| work(thing))).collect();
-        let ended = workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        let failed: Vec<TransferError> = ended.filter_map(Result::err).collect();
-        failed.into_iter().min_by_key(TransferError::place).map_or(Ok(()), Err)
-    })
+    let next = AtomicUsize::new(0);
+    let work_on_some = || {
+        let mut failed = Vec::new();
+        while let Some(thing) = things.get(next.fetch_add(1, Ordering::Relaxed)) {
+            failed.extend(work(thing).err());
+        }
+        failed
+    };
+    let failed = together(things.len(), work_on_some).into_iter().flatten();
+    failed.min_by_key(TransferError::place).map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! the C library does.
 
 use super::data::write_at;
+use super::memory::AlignedBuffer;
 use super::signals::{LOOK_INTERVAL, locked};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::os::fd::OwnedFd;
@@ -18,7 +19,7 @@ pub(super) const MAX_UNDER_WAY: u64 = 4096;
 /// One asynchronous operation.
 pub(super) struct Job {
     pub(super) file: Arc<OwnedFd>,
-    pub(super) buffer: Vec<u8>,
+    pub(super) buffer: AlignedBuffer,
     pub(super) offset: u64,
     pub(super) writes: bool,
     pub(super) thread_aio: Arc<ThreadAio>,
@@ -29,7 +30,7 @@ struct Counts {
     under_way: u64,
     error: Option<rustix::io::Errno>,
     /// Buffers to reuse.
-    spare: Vec<Vec<u8>>,
+    spare: Vec<AlignedBuffer>,
 }
 
 /// The operations of one thread.
@@ -45,7 +46,7 @@ impl ThreadAio {
     }
 
     /// Returns the buffer of a finished operation, or an empty one.
-    pub(super) fn spare(&self) -> Vec<u8> {
+    pub(super) fn spare(&self) -> AlignedBuffer {
         locked(&self.counts).spare.pop().unwrap_or_default()
     }
 
@@ -64,7 +65,7 @@ impl ThreadAio {
         counts.error.take().map_or(Ok(()), Err)
     }
 
-    fn done(&self, buffer: Vec<u8>, result: Result<(), rustix::io::Errno>) {
+    fn done(&self, buffer: AlignedBuffer, result: Result<(), rustix::io::Errno>) {
         let mut counts = locked(&self.counts);
         counts.under_way -= 1;
         if let Err(error) = result {
@@ -87,9 +88,13 @@ impl AioPool {
         let mut helpers = Vec::with_capacity(HELPERS);
         for _ in 0..HELPERS {
             let queue = queue.clone();
-            helpers.push(
-                std::thread::Builder::new().name("aio".to_owned()).spawn(move || help(&queue))?,
-            );
+            let thread = std::thread::Builder::new().name("aio".to_owned());
+            match thread.spawn(move || help(&queue)) {
+                Ok(helper) => helpers.push(helper),
+                // Fewer helpers do the same operations, with fewer at once.
+                Err(_) if !helpers.is_empty() => break,
+                Err(error) => return Err(error),
+            }
         }
         Ok(Self { jobs, helpers })
     }
@@ -120,9 +125,9 @@ pub(super) fn submit(jobs: &Sender<Job>, job: Job) {
 fn help(queue: &Receiver<Job>) {
     while let Ok(mut job) = queue.recv() {
         let result = if job.writes {
-            write_at(&job.file, &job.buffer, job.offset)
+            write_at(&job.file, job.buffer.bytes(), job.offset)
         } else {
-            rustix::io::pread(&job.file, &mut job.buffer[..], job.offset).map(|_| ())
+            rustix::io::pread(&job.file, job.buffer.bytes_mut(), job.offset).map(|_| ())
         };
         job.thread_aio.done(job.buffer, result);
     }

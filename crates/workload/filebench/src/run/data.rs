@@ -241,11 +241,11 @@ impl Worker {
         let begin_ns = self.clock.now_ns();
         let writes = flowop.kind == Kind::AioWrite;
         let mut buffer = self.thread_aio.spare();
-        buffer.resize(size, 0);
+        buffer.resize(size);
         if writes {
             let start = self.place_in_memory(size, false);
             self.generate(self.fileset_in(slot), start, size);
-            buffer.copy_from_slice(self.memory.part(start, size));
+            buffer.bytes_mut().copy_from_slice(self.memory.part(start, size));
         }
         let Some(file) = self.handles.open_mut(slot) else { return Ok(Flow::Continue) };
         if file.aio_handle.is_none() {

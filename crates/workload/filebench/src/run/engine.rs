@@ -154,8 +154,9 @@ impl Running {
             let nice = plan.processes[identity.process].nice;
             let own = signals.assign(&spec.flowops, spec.cells.len());
             let worker = Worker::new(Arc::clone(&self.shared), identity, Arc::clone(&spec), own);
-            let builder =
-                std::thread::Builder::new().name(spec.name.clone()).stack_size(STACK_BYTES);
+            // A name of a thread has no NUL; one would be a panic.
+            let name = spec.name.replace('\0', "");
+            let builder = std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
             let console = Arc::clone(&self.shared.console);
             let spawned = builder.spawn(move || {
                 if nice != 0

@@ -50,7 +50,12 @@ impl Layout {
             files: Vec::new(),
             sizes: Vec::new(),
             leaf_dirs: Vec::new(),
-            mean_depth: entries.ln() / spec.dir_width.mean().ln(),
+            mean_depth: if spec.dir_width.mean() > 1.0 {
+                entries.ln() / spec.dir_width.mean().ln()
+            } else {
+                // No depth would hold the entries: all directories hold files.
+                1.0
+            },
             bytes: 0,
         };
         let mut builder = Builder { spec, random: Random::new(seed), layout };
@@ -260,5 +265,20 @@ mod tests {
         assert_eq!(Name::new(7).as_c_str().to_bytes(), b"00000007");
         assert_eq!(Name::new(12_345_678).as_c_str().to_bytes(), b"12345678");
         assert_eq!(Name::new(u32::MAX).as_c_str().to_bytes(), b"4294967295");
+    }
+
+    #[test]
+    fn narrow_directories_hold_a_file_each() {
+        for width in ["", ",dirwidth=1", ",dirwidth=0", ",dirwidth=1,dirgamma=0"] {
+            for entries in [1, 8] {
+                let layout = layout(&format!("entries={entries}{width},size=64k"));
+                assert_eq!(layout.files.len(), entries, "{width}");
+                assert_eq!(layout.mean_depth, 1.0, "{width}");
+                let at_root = layout.directories.iter().all(|directory| directory.parent == 0);
+                assert!(at_root && layout.directories.len() >= 2, "{width}");
+            }
+        }
+        let leafs = layout("leafdirs=5,dirwidth=1");
+        assert_eq!((leafs.leaf_dirs.len(), leafs.files.len()), (5, 0));
     }
 }

@@ -7,6 +7,37 @@ use gemelo_base::{Clock, SystemClock};
 /// Alignment of the memory for operations, as O_DIRECT requires it.
 pub(super) const ALIGNMENT: usize = 4096;
 
+/// A buffer for an operation of its own, aligned as O_DIRECT requires it.
+#[derive(Debug, Default)]
+pub(super) struct AlignedBuffer {
+    bytes: Vec<u8>,
+    size: usize,
+}
+
+impl AlignedBuffer {
+    /// Changes the size. The bytes that are in the buffer are of no use.
+    pub(super) fn resize(&mut self, size: usize) {
+        if self.bytes.len() < size + ALIGNMENT {
+            self.bytes = vec![0; size + ALIGNMENT];
+        }
+        self.size = size;
+    }
+
+    fn start(&self) -> usize {
+        self.bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT - 1)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        let start = self.start();
+        self.bytes.get(start..start + self.size).unwrap_or_default()
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        let start = self.start();
+        self.bytes.get_mut(start..start + self.size).unwrap_or_default()
+    }
+}
+
 /// The buffer of a thread's operations.
 pub(super) struct ThreadMemory {
     bytes: Vec<u8>,
@@ -102,4 +133,21 @@ impl ThreadMemory {
 #[inline]
 pub(super) fn random_multiple(random: &mut Random, max: u64, step: u64) -> u64 {
     random.below((max / step.max(1)).max(1)) * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_any_size_are_aligned() {
+        let mut buffer = AlignedBuffer::default();
+        assert!(buffer.bytes().is_empty() && buffer.bytes_mut().is_empty());
+        for size in [1, 4096, 512, 1 << 20, 5000, 0] {
+            buffer.resize(size);
+            assert_eq!(buffer.bytes().len(), size);
+            let address = buffer.bytes_mut().as_ptr();
+            assert!(size == 0 || address.align_offset(ALIGNMENT) == 0, "{size}");
+        }
+    }
 }

@@ -4,10 +4,11 @@ use super::data::write_at;
 use super::error::WorkloadError;
 use super::fileset::Fileset;
 use gemelo_base::random::{Random, mix_pair};
+use gemelo_base::threads::together;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use rustix::fs::{Mode, OFlags};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Bytes of one write.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -60,13 +61,8 @@ pub(super) fn populate(
         reusing: !fileset.is_ours(),
     };
     let threads = if fileset.spec.paralloc { PARALLEL_THREADS.min(files.len().max(1)) } else { 1 };
-    std::thread::scope(|scope| {
-        for number in 1..threads as u32 {
-            let filler = &filler;
-            scope.spawn(move || filler.work(number));
-        }
-        filler.work(0);
-    });
+    let next_number = AtomicU32::new(0);
+    together(threads, || filler.work(next_number.fetch_add(1, Ordering::Relaxed)));
     for directory in chosen(fileset.leaf_dirs.len(), share, &mut random) {
         make_leaf_dir(fileset, directory)?;
     }

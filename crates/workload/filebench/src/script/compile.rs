@@ -188,7 +188,7 @@ impl Compiler<'_> {
                 }
             }
             Command::Sleep(time) => Step::Sleep(self.seconds(Some(time), 0.0)?.max(0.0)),
-            Command::Echo(text) => Step::Say(self.with_scope(|scope| scope.text(text, at))?),
+            Command::Echo(text) => Step::Say(self.with_scope(|scope| Ok(scope.shown_text(text)))?),
             Command::System(text) => Step::System(self.with_scope(|scope| scope.text(text, at))?),
             Command::Stats(StatsAction::Clear) => Step::ClearStats,
             Command::Stats(_) => Step::SnapStats,

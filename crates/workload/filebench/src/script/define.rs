@@ -24,6 +24,9 @@ const MAX_MEMORY_BYTES: u64 = 1 << 36;
 /// Mean width of the directories of a single file.
 const FILE_DIR_WIDTH: f64 = 10.0;
 
+/// Mean width of the directories of a fileset without dirwidth: one file each.
+const NO_DIR_WIDTH: f64 = 0.0;
+
 pub(super) struct Definer<'a> {
     pub(super) definitions: &'a Definitions,
 }
@@ -73,13 +76,15 @@ impl Definer<'_> {
         scope: &Scope<'_>,
     ) -> Parsed<ProcessSpec> {
         let attributes = Attributes { list: &definition.attributes, scope, at: definition.at };
+        let instances = attributes.count("instances", 1)?;
         let mut threads = Vec::new();
-        for thread in &definition.threads {
+        // Names in a process that never runs need not exist.
+        for thread in definition.threads.iter().filter(|_| instances > 0) {
             threads.push(self.thread(thread, filesets, scope)?);
         }
         Ok(ProcessSpec {
             name: attributes.required_text("name", "a process")?,
-            instances: attributes.count("instances", 1)?,
+            instances,
             nice: attributes.number("nice", 0.0)? as i64,
             threads,
         })
@@ -184,16 +189,7 @@ fn dir_width(attributes: &Attributes<'_>, is_file: bool) -> Parsed<Quantity> {
     if is_file {
         return Ok(Quantity::Fixed(FILE_DIR_WIDTH));
     }
-    let width = attributes.quantity("dirwidth", 0.0)?;
-    // Directories with one entry each would never hold more than one file.
-    if width.mean() <= 1.0 {
-        let at = attributes.find("dirwidth").map_or(attributes.at, |attribute| attribute.at);
-        return Err(Fault::new(
-            at,
-            "a fileset needs dirwidth=N, the mean number of entries in a directory, above 1",
-        ));
-    }
-    Ok(width)
+    attributes.quantity("dirwidth", NO_DIR_WIDTH)
 }
 
 fn dir_depth(attributes: &Attributes<'_>) -> Parsed<Option<Quantity>> {

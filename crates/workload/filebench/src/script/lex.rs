@@ -56,6 +56,9 @@ const fn is_name_letter(letter: char) -> bool {
 
 /// Splits a script into tokens; the last one is [`Kind::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, Fault> {
+    if let Some(at) = text.find('\0') {
+        return Err(Fault::new(at, "a NUL: a script is text"));
+    }
     let mut lexer = Lexer { text, at: 0 };
     let mut found = Vec::new();
     loop {

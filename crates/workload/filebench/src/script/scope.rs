@@ -36,6 +36,22 @@ impl Scope<'_> {
         }
         Ok(text)
     }
+
+    /// Returns a text that is only shown. A variable without a value keeps its name, because no
+    /// figure depends on it.
+    pub(crate) fn shown_text(&self, template: &Template) -> String {
+        let mut text = String::new();
+        for piece in template {
+            match piece {
+                Piece::Text(part) => text.push_str(part),
+                Piece::Variable(name) => match self.locals.get(name).or(self.globals.get(name)) {
+                    Some(value) => text.push_str(&value.to_text()),
+                    None => text.extend(["$", name]),
+                },
+            }
+        }
+        text
+    }
 }
 
 impl Evaluate for Scope<'_> {

@@ -187,7 +187,7 @@ fn errors_have_a_place_and_the_nearest_word() {
             "t.f:1:59: expected 'flowop', or '}' after the flowops, found the end",
         ),
         ("echo hello", "t.f:1:6: expected a quoted text, found 'hello'"),
-        ("define fileset name=s,path=/x,entries=5", "t.f:1:1: a fileset needs dirwidth=N"),
+        ("define file name=\"a\0b\",path=/x", "t.f:1:20: a NUL: a script is text"),
         ("define fileset name=s,path=/x,dirwidth=5", "t.f:1:1: the fileset 's' has no files"),
         (
             "define fileset name=s/t,path=/x,entries=1,dirwidth=5",
@@ -287,4 +287,21 @@ proptest! {
             let _ = Script::parse("f", &text).map(|script| script.compile(&[]));
         }
     }
+}
+
+#[test]
+fn names_that_are_never_used_need_not_exist() {
+    let text = format!(
+        "{FILESET}usage \"set $dir=DIR\"\necho \"$dirs of $n\"\nset $n=3\n\
+         define process name=p,instances=0 {{ thread name=t {{\n\
+           flowop read name=r,filesetname=nowhere,iosize=$unset }} }}"
+    );
+    let program = Script::parse("t.f", &text).unwrap().compile(&[]).unwrap();
+    assert!(program.plan.processes[0].threads.is_empty());
+    let says = |text: &str| Step::Say(text.to_owned());
+    assert_eq!(program.steps[..2], [says("set $dir=DIR"), says("$dirs of $n")]);
+    let used = text.replace("instances=0", "instances=1");
+    assert!(Script::parse("t.f", &used).unwrap().compile(&[]).is_err());
+    let system = "system \"rm -rf $unset/x\"";
+    assert!(Script::parse("t.f", system).unwrap().compile(&[]).is_err());
 }

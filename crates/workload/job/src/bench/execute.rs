@@ -89,12 +89,29 @@ pub fn check(jobs: &[ResolvedJob]) -> Result<(), ExecuteError> {
 pub fn run(
     jobs: Vec<ResolvedJob>,
     environment: &JobEnvironment<'_>,
+    each: impl FnMut(&JobInput, &RunResult) -> ControlFlow<()>,
+) -> BenchRun {
+    run_telling(jobs, environment, |_, _| {}, each)
+}
+
+/// Runs as [`run`] does. Calls `begins` before a job writes to files that keep data, with all jobs
+/// up to this one and the history of the files, which [`crate::verify`] can check if the run is
+/// killed.
+pub fn run_telling(
+    jobs: Vec<ResolvedJob>,
+    environment: &JobEnvironment<'_>,
+    mut begins: impl FnMut(Vec<JobInput>, History),
     mut each: impl FnMut(&JobInput, &RunResult) -> ControlFlow<()>,
 ) -> BenchRun {
     let mut open: Option<Open> = None;
     let mut ran = BenchRun::default();
     for mut job in jobs {
-        let run = job.place_after(open.take()).and_then(|place| job.run_at(place, environment));
+        let run = job.place_after(open.take()).and_then(|place| {
+            if let Some(history) = job.begun(&place) {
+                begins(ran.inputs.iter().chain([&job.input]).cloned().collect(), history);
+            }
+            job.run_at(place, environment)
+        });
         let Ended { result, place, logged } = match run {
             Ok(run) => run,
             Err(error) => {
@@ -164,6 +181,13 @@ impl ResolvedJob {
             .map_err(|source| ExecuteError::Continue { job: self.input.name.clone(), source })?;
         self.contents = before.contents.clone();
         Ok(())
+    }
+
+    /// Returns the history of the files before the job begins, if they keep data.
+    fn begun(&self, place: &Open) -> Option<History> {
+        let at_start = place.target.at_start();
+        let holds_data = place.target.holds_data();
+        holds_data.then(|| History::begun(&self.job, at_start, place.history.as_ref()))
     }
 
     /// Runs the job.

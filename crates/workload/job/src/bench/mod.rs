@@ -9,13 +9,13 @@ mod small;
 mod sweep;
 
 pub use error::{ExecuteError, ResolveError};
-pub use execute::{BenchRun, check, run};
+pub use execute::{BenchRun, check, run, run_telling};
 pub use resolve::{JobInput, ResolvedJob, UnplacedJob};
 pub use sweep::{SweepError, swept};
 
 use crate::{JobEnvironment, JobOptions};
 use gemelo_base::random::fresh_word;
-use gemelo_load::RunResult;
+use gemelo_load::{History, RunResult};
 use gemelo_record::{Provenance, ResultFile};
 use resolve::OfHosts;
 
@@ -24,6 +24,13 @@ pub const SCHEMA: &str = "gemelo.bench/1";
 
 /// The results of jobs, as a file keeps them.
 pub type BenchFile = ResultFile<Vec<JobInput>, Vec<RunResult>>;
+
+/// Schema name of a [`BegunFile`].
+pub const BEGUN_SCHEMA: &str = "gemelo.bench-begun/1";
+
+/// What a check of the files needs if the run is killed. It is written when a job begins, and the
+/// results replace it. The last of the jobs is the one that began.
+pub type BegunFile = ResultFile<Vec<JobInput>, History>;
 
 /// Resolves the options of the jobs of one run.
 ///

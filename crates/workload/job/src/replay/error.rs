@@ -2,8 +2,9 @@
 
 use crate::contents::ContentOptionsError;
 use gemelo_base::Classified;
+use gemelo_base::units::format_duration_ns;
 use gemelo_content::ContentError;
-use gemelo_replay::{PlanError, ReplayError, ReplayOptions};
+use gemelo_replay::{PlanError, ReplayError, ReplayOptions, Speed};
 use gemelo_target::{TargetError, TargetUri};
 use gemelo_trace::TraceError;
 use thiserror::Error;
@@ -45,6 +46,18 @@ pub enum ReplayJobError {
     /// The trace comes from standard input.
     #[error("cannot replay standard input, because a replay reads its trace twice: name a file")]
     StandardInput,
+    /// The replay would take longer than any replay that is meant.
+    #[error(
+        "the replay would take {} at --speed {speed}: give a higher --speed or max, or a part of \
+         the trace by --time, --skip or --limit; gemelo trace stat tells where its time jumps",
+        format_duration_ns(*duration_ns)
+    )]
+    Endless {
+        /// Time that the replay would take.
+        duration_ns: u64,
+        /// Requested speed.
+        speed: Speed,
+    },
     /// A distribution was given, and the trace states all contents.
     #[error(
         "--distribution has no effect, because the trace states the content of every block: leave it out"

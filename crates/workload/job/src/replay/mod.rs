@@ -16,7 +16,7 @@ use gemelo_base::units::format_counted;
 use gemelo_content::ContentSpec;
 use gemelo_record::{Provenance, ResultFile};
 use gemelo_replay::{
-    Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult,
+    Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult, Speed,
 };
 use gemelo_target::{
     Engine, OtherPlaces, PlaceAccess, PlaceLayout, PlannedTarget, Storage, TargetUri,
@@ -100,6 +100,7 @@ fn resolve_with(
     let storage = environment.targets.storage(&job.target)?;
     let options = replay_options(job, storage.as_ref())?;
     let plan = plan(job, storage.as_ref(), environment)?;
+    check_duration(plan.duration_ns, options.speed)?;
     let layout = PlaceLayout {
         processes: 1,
         others: OtherPlaces::default(),
@@ -144,6 +145,19 @@ fn replay_options(
     }
     let (speed, processes, verify) = (job.speed, job.processes, job.verify);
     Ok(ReplayOptions { speed, processes, queue_depth, engine, verify })
+}
+
+/// Longest replay, 31 days. Longer ones come from times that jump.
+const MAX_REPLAY_NS: u64 = 31 * 86_400_000_000_000;
+
+/// Refuses a replay that nobody can mean.
+fn check_duration(trace_ns: u64, speed: Speed) -> Result<(), ReplayJobError> {
+    let Speed::Times(factor) = speed else { return Ok(()) };
+    let duration_ns = (trace_ns as f64 / factor) as u64;
+    if duration_ns > MAX_REPLAY_NS {
+        return Err(ReplayJobError::Endless { duration_ns, speed });
+    }
+    Ok(())
 }
 
 /// Reads the trace for the first time.

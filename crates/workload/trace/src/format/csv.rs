@@ -1,4 +1,4 @@
-//! Traces with comma-separated columns: MSR Cambridge, Alibaba, Tencent, SYSTOR '17, and
+//! Traces with comma-separated columns: MSR Cambridge, Alibaba, Tencent, SYSTOR '17, SPC, and
 //! CloudPhysics as text.
 
 use super::{Parsed, check_end, device, scsi, sectors};
@@ -20,6 +20,7 @@ pub(crate) fn parse(
         TraceFormat::Alibaba => alibaba(&mut fields, names, record),
         TraceFormat::Tencent => tencent(&mut fields, names, record),
         TraceFormat::Systor => systor(&mut fields, names, record),
+        TraceFormat::Spc => return spc(&mut fields, names, record),
         _ => cloud_physics(&mut fields, names, record),
     }?;
     if !fields.is_at_end() {
@@ -157,6 +158,28 @@ fn systor(
     record.offset_bytes = bytes(take(fields)?, "offset")?;
     record.length_bytes = bytes(take(fields)?, "size")?;
     Ok(parsed)
+}
+
+/// Parses `ASU,LBA,Size,Opcode,Timestamp` in blocks of 512 bytes, bytes and seconds. The
+/// specification permits further columns, and white space in all.
+#[inline]
+fn spc(
+    fields: &mut Commas<'_>,
+    names: &mut Names,
+    record: &mut Record,
+) -> Result<Parsed, Malformed> {
+    let unit = take(fields)?;
+    whole(unit).ok_or(Malformed::new("ASU", "the whole number of a storage unit"))?;
+    record.offset_bytes = sectors(whole(take(fields)?), "LBA")?;
+    record.length_bytes = bytes(take(fields)?, "size")?;
+    record.operation = match take(fields)? {
+        b"R" | b"r" => TraceOperation::Read,
+        b"W" | b"w" => TraceOperation::Write,
+        _ => return Err(Malformed::new("opcode", "R or W")),
+    };
+    record.time_ns = seconds_as_ns(take(fields)?).ok_or(Malformed::new("time", "seconds"))?;
+    record.device = device(names, unit)?;
+    check_end(record)
 }
 
 /// Parses `version,seconds,SCSI command,bytes,sector`. The command is in hexadecimal digits.

@@ -5,17 +5,22 @@
 
 mod blkparse;
 mod csv;
+mod disksim;
 mod fio;
 mod fiu;
+mod oracle;
 mod vscsi;
 
 use crate::error::Malformed;
+use crate::reader::Oddities;
 use crate::record::{Names, Record, TraceOperation};
 use crate::trace_format::TraceFormat;
 
 pub(crate) use blkparse::Blkparse;
 pub(crate) use csv::{FILETIME_NS, UNIX_IN_FILETIME};
+pub(crate) use disksim::Unit as DiskSimUnit;
 pub(crate) use fio::{Fio, VERSION_2, VERSION_3};
+pub(crate) use oracle::{Oracle, RECORD_BYTES as ORACLE_BYTES};
 pub(crate) use vscsi::{Vscsi, scsi};
 
 /// Bytes of a sector, the unit of block addresses on Linux and in most traces.
@@ -63,7 +68,9 @@ pub(crate) enum Parser {
     Blkparse(Blkparse),
     Fio(Fio),
     Csv(TraceFormat),
+    DiskSim(DiskSimUnit),
     Vscsi(Vscsi),
+    Oracle(Oracle),
 }
 
 /// Number of first lines used to recognise a format.
@@ -78,6 +85,9 @@ impl Parser {
             TraceFormat::FioV2 => Self::Fio(Fio::new(VERSION_2)),
             TraceFormat::FioV3 => Self::Fio(Fio::new(VERSION_3)),
             TraceFormat::CloudPhysics => Self::Vscsi(Vscsi::new(head)),
+            TraceFormat::OracleGeneral => Self::Oracle(Oracle::new(head)),
+            TraceFormat::DiskSim => Self::DiskSim(DiskSimUnit::Milliseconds),
+            TraceFormat::MqSim => Self::DiskSim(DiskSimUnit::Nanoseconds),
             _ => Self::Csv(format),
         }
     }
@@ -86,7 +96,16 @@ impl Parser {
     pub(crate) const fn record_bytes(&self) -> Option<usize> {
         match self {
             Self::Vscsi(vscsi) => Some(vscsi.record_bytes()),
+            Self::Oracle(_) => Some(ORACLE_BYTES),
             _ => None,
+        }
+    }
+
+    /// Returns what the parser itself found beside operations.
+    pub(crate) fn oddities(&self) -> Oddities {
+        match self {
+            Self::Blkparse(blkparse) => blkparse.oddities(),
+            _ => Oddities::default(),
         }
     }
 
@@ -105,6 +124,8 @@ impl Parser {
             Self::Blkparse(blkparse) => blkparse.parse(line, names, record),
             Self::Fio(fio) => fio.parse(line, number, names, record),
             Self::Vscsi(vscsi) => vscsi.parse(line, names, record),
+            Self::Oracle(_) => oracle::parse(line, names, record),
+            Self::DiskSim(unit) => disksim::parse(*unit, line, names, record),
             Self::Csv(format) => {
                 let is_header = number == 1 && line.first().is_some_and(u8::is_ascii_alphabetic);
                 if is_header && format.may_have_header() {
@@ -118,8 +139,13 @@ impl Parser {
     /// Returns the number of first lines that match the format, or 0 if no line is an operation or
     /// most are malformed.
     fn understood(mut self, head: &[u8]) -> usize {
-        if let Self::Vscsi(vscsi) = &self {
-            return if vscsi.is_recognised() { usize::MAX } else { 0 };
+        let is_binary = match &self {
+            Self::Vscsi(vscsi) => Some(vscsi.is_recognised()),
+            Self::Oracle(oracle) => Some(oracle.is_recognised()),
+            _ => None,
+        };
+        if let Some(is_recognised) = is_binary {
+            return if is_recognised { usize::MAX } else { 0 };
         }
         let (mut names, mut record) = (Names::default(), Record::new());
         let (mut good, mut operations, mut bad) = (0, 0, 0);
@@ -185,5 +211,7 @@ pub(crate) fn check_end(record: &Record) -> Result<Parsed, Malformed> {
     Ok(Parsed::Record)
 }
 
+#[cfg(test)]
+mod collections;
 #[cfg(test)]
 mod tests;

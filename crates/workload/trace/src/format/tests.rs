@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const MD5: &str = "3df1244f6143869f52abf2a1d73d0c0f";
 
 /// Reads all lines of a text as a format. Returns the records and the names.
-fn read(format: TraceFormat, text: &str) -> (Vec<Record>, Names) {
+pub(super) fn read(format: TraceFormat, text: &str) -> (Vec<Record>, Names) {
     let mut parser = Parser::new(format, text.as_bytes());
     let (mut names, mut record) = (Names::default(), Record::new());
     let mut records = Vec::new();
@@ -20,13 +20,13 @@ fn read(format: TraceFormat, text: &str) -> (Vec<Record>, Names) {
     (records, names)
 }
 
-fn problem(format: TraceFormat, line: &str) -> String {
+pub(super) fn problem(format: TraceFormat, line: &str) -> String {
     let mut parser = Parser::new(format, line.as_bytes());
     let parsed = parser.parse(line.as_bytes(), 2, &mut Names::default(), &mut Record::new());
     parsed.expect_err(line).to_string()
 }
 
-fn places(records: &[Record]) -> Vec<(u64, TraceOperation, u64, u64)> {
+pub(super) fn places(records: &[Record]) -> Vec<(u64, TraceOperation, u64, u64)> {
     let place = |r: &Record| (r.time_ns, r.operation, r.offset_bytes, r.length_bytes);
     records.iter().map(place).collect()
 }
@@ -253,6 +253,9 @@ fn formats_are_recognised_by_content() {
             "Timestamp,Response,IOType,LUN,Offset,Size\n1456135200.013,0.001,W,4,4096,8192\n",
         ),
         (TraceFormat::CloudPhysicsCsv, "1,41092,2a,4096,6160455\n"),
+        (TraceFormat::Spc, "0,20941264,8192,W,0.551706\n"),
+        (TraceFormat::MqSim, "4851300 1 524288 16 0\n"),
+        (TraceFormat::DiskSim, "4.851300 1 524288 16 0\n"),
     ] {
         assert_eq!(recognise(text.as_bytes()), Some(format), "{text}");
         assert_eq!(format.name().parse(), Ok(format));
@@ -288,7 +291,7 @@ proptest! {
     /// Lines that nearly match the format, with single characters changed.
     #[test]
     fn no_damaged_line_makes_a_parser_panic(
-        which in 0..TraceFormat::ALL.len(), line in 0usize..7, at in 0usize..90, byte: u8
+        which in 0..TraceFormat::ALL.len(), line in 0usize..9, at in 0usize..90, byte: u8
     ) {
         let lines = [
             format!("1000 4253 nfsd 680 16 W 6 0 {MD5}-{MD5}"),
@@ -298,6 +301,8 @@ proptest! {
             "7,R,126703644672,4096,1577808000000626".into(),
             "18446744073709551615,18446744073709551615,18446744073709551615,1,1063".into(),
             "1456135200.013118000,0.001,W,4,18446744073709551615,8192".into(),
+            "0,36028797018963967,4294967295,W,18446744073.709551615".into(),
+            "18446744073709.551615 1 36028797018963967 8388608 1".into(),
         ];
         let mut damaged = lines[line].clone().into_bytes();
         let at = at % damaged.len();

@@ -34,6 +34,19 @@ pub(crate) fn push_seconds(out: &mut Vec<u8>, time_ns: u64) {
     }
 }
 
+/// Appends nanoseconds as milliseconds with six decimals.
+#[inline]
+pub(crate) fn push_milliseconds(out: &mut Vec<u8>, time_ns: u64) {
+    const MILLISECOND_NS: u64 = 1_000_000;
+    push_whole(out, time_ns / MILLISECOND_NS);
+    out.push(b'.');
+    let mut unit = MILLISECOND_NS / 10;
+    while unit > 0 {
+        out.push(b'0' + (time_ns / unit % 10) as u8);
+        unit /= 10;
+    }
+}
+
 /// Appends a hash as 32 hexadecimal digits.
 #[inline]
 pub(crate) fn push_hash(out: &mut Vec<u8>, hash: ContentHash) {

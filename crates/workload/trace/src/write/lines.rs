@@ -1,6 +1,6 @@
 //! Writes one record as a line, or a binary record, of each format.
 
-use super::digits::{push_hash, push_seconds, push_whole};
+use super::digits::{push_hash, push_milliseconds, push_seconds, push_whole};
 use super::{TraceWriter, WriteError};
 use crate::format::{SECTOR_BYTES, VERSION_2, VERSION_3, scsi};
 use crate::record::{Names, Record, TraceOperation};
@@ -86,9 +86,12 @@ impl<W: Write> TraceWriter<W> {
             TraceFormat::Blkparse => Ok(self.blkparse(record, names)),
             TraceFormat::FioV2 | TraceFormat::FioV3 => Ok(self.fio(record, names)),
             TraceFormat::Msr => Ok(self.msr(record, names)),
-            TraceFormat::Alibaba | TraceFormat::Tencent | TraceFormat::Systor => {
-                Ok(self.numbered(record, names))
-            }
+            TraceFormat::Alibaba
+            | TraceFormat::Tencent
+            | TraceFormat::Systor
+            | TraceFormat::Spc => Ok(self.numbered(record, names)),
+            TraceFormat::MqSim | TraceFormat::DiskSim => Ok(self.disksim(record, names)),
+            TraceFormat::OracleGeneral => Err(WriteError::ReadOnly { format: self.format }),
             TraceFormat::CloudPhysics => self.vscsi(record),
             TraceFormat::CloudPhysicsCsv => Ok(self.cloud_physics(record)),
         }
@@ -273,6 +276,16 @@ impl<W: Write> TraceWriter<W> {
                 time = record.time_ns.is_multiple_of(SECOND_NS);
                 place = is_whole;
             }
+            TraceFormat::Spc => {
+                out.extend_from_slice(name);
+                out.push(b',');
+                push_whole(out, record.offset_bytes / SECTOR_BYTES);
+                out.push(b',');
+                push_whole(out, record.length_bytes);
+                out.extend_from_slice(if is_write { b",W," } else { b",R," });
+                push_seconds(out, record.time_ns);
+                place = record.offset_bytes.is_multiple_of(SECTOR_BYTES);
+            }
             _ => {
                 push_seconds(out, record.time_ns);
                 out.extend_from_slice(if is_write {
@@ -289,6 +302,31 @@ impl<W: Write> TraceWriter<W> {
         }
         out.push(b'\n');
         Fits { process: false, device, time, place }
+    }
+
+    /// Appends a record of a simulator.
+    fn disksim(&mut self, record: &Record, names: &Names) -> Fits {
+        let (first, count, place) = sectors(record);
+        let name = names.device_name(record.device);
+        let device = !name.is_empty() && name.iter().all(u8::is_ascii_digit);
+        let out = &mut self.buffer;
+        match self.format {
+            TraceFormat::MqSim => push_whole(out, record.time_ns),
+            _ => push_milliseconds(out, record.time_ns),
+        }
+        out.push(b' ');
+        if device {
+            out.extend_from_slice(name);
+        } else {
+            push_whole(out, u64::from(record.device));
+        }
+        for number in [first, count] {
+            out.push(b' ');
+            push_whole(out, number);
+        }
+        let is_write = record.operation == TraceOperation::Write;
+        out.extend_from_slice(if is_write { b" 0\n" } else { b" 1\n" });
+        Fits { process: false, device, time: true, place }
     }
 
     /// Appends a record of version 2 of the binary format.

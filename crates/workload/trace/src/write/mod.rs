@@ -6,6 +6,7 @@ mod lines;
 use crate::record::{Names, Record};
 use crate::trace_format::TraceFormat;
 use gemelo_base::Classified;
+use gemelo_base::units::{format_count, format_counted};
 use lines::Fits;
 use serde::Serialize;
 use std::io::Write;
@@ -33,17 +34,18 @@ impl Loss {
     #[must_use]
     pub fn in_words(&self) -> Vec<String> {
         let said = [
-            (self.operations, "trims and flushes were left out"),
-            (self.hashes, "records lost their hashes"),
-            (self.processes, "records lost their process"),
-            (self.devices, "records have another device name"),
-            (self.times, "records have a rounded time"),
-            (self.places, "records were widened to whole sectors"),
+            (self.operations, "trims and flushes left out"),
+            (self.hashes, "records lost the hashes"),
+            (self.processes, "records lost the process"),
+            (self.devices, "records changed the name of their device"),
+            (self.times, "records had their time rounded"),
+            (self.places, "records widened to whole sectors"),
         ];
-        said.iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect()
+        let in_words = |(count, what): &(u64, &str)| match what.strip_prefix("records") {
+            Some(what) => format!("{}{what}", format_counted(*count, "record")),
+            None => format!("{} {what}", format_count(*count)),
+        };
+        said.iter().filter(|(count, _)| *count > 0).map(in_words).collect()
     }
 }
 
@@ -74,6 +76,12 @@ pub enum WriteError {
         format: TraceFormat,
         /// Bytes of data for each hash.
         hash_bytes: u32,
+    },
+    /// The format can only be read.
+    #[error("{format} traces can be read but not written: choose another format")]
+    ReadOnly {
+        /// Requested format.
+        format: TraceFormat,
     },
     /// A number is too large for the format.
     #[error("{value} is too large for {what} in a {format} trace: choose another format")]

@@ -7,7 +7,7 @@ use crate::files::{self, NewFile};
 use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::units::format_line;
-use gemelo_trace::{TraceFormat, TraceWriter};
+use gemelo_trace::{TraceFormat, TraceWriter, WriteError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -32,6 +32,9 @@ impl TraceOutput {
     }
 
     pub(super) fn writer(&self, format: TraceFormat) -> anyhow::Result<TraceWriter<TraceFile>> {
+        if !format.can_be_written() {
+            return Err(WriteError::ReadOnly { format }.into());
+        }
         Ok(TraceWriter::new(format, TraceFile::create(&self.output, self.force)?))
     }
 

@@ -7,4 +7,5 @@ mod damage;
 mod filebench;
 mod loss;
 mod serving;
+mod stops;
 mod traces;
