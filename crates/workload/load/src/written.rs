@@ -5,7 +5,7 @@ use crate::history::History;
 use crate::result::WrittenDistribution;
 use crate::threads::joined;
 use gemelo_base::random::mix64;
-use gemelo_content::Assignment;
+use gemelo_content::{Assignment, BlockContent};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -75,6 +75,7 @@ impl SharedCounts {
 
 /// The writes of one or more processes.
 struct Counts {
+    zeros: u64,
     unique: u64,
     shared: SharedCounts,
 }
@@ -94,15 +95,14 @@ fn count_within(
     let max_each = max_counted / u64::from(history.processes.max(1));
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let count_some = |thread: u32| {
-        let mut counts = Counts { unique: 0, shared: SharedCounts::new(max_contents) };
+        let mut counts = Counts { zeros: 0, unique: 0, shared: SharedCounts::new(max_contents) };
         for process in (thread..history.processes).step_by(threads as usize) {
             let (first, number) = history.last_sequences(process);
             for sequence in first..first + number.min(max_each) {
-                let id = assignment.content(process, sequence);
-                if id.is_unique() {
-                    counts.unique += 1;
-                } else {
-                    counts.shared.add(id.number(), 1);
+                match assignment.content(process, sequence) {
+                    BlockContent::Zeros => counts.zeros += 1,
+                    BlockContent::Id(id) if id.is_unique() => counts.unique += 1,
+                    BlockContent::Id(id) => counts.shared.add(id.number(), 1),
                 }
             }
         }
@@ -113,6 +113,7 @@ fn count_within(
         let threads: Vec<_> =
             (0..threads).map(|thread| scope.spawn(move || count_some(thread))).collect();
         threads.into_iter().map(joined).reduce(|mut all, some| {
+            all.zeros += some.zeros;
             all.unique += some.unique;
             all.shared.merge(&some.shared);
             all
@@ -134,6 +135,7 @@ fn to_distribution(counts: &mut Counts, blocks: u64, counted_blocks: u64) -> Wri
         blocks,
         counted_blocks,
         sampled_share: 1.0 / scale as f64,
+        zero_blocks: counts.zeros,
         distribution: classes
             .into_iter()
             .filter(|(_, contents)| *contents > 0)
@@ -185,6 +187,16 @@ mod tests {
             assert_eq!((found.blocks, found.counted_blocks), (2000, 2000));
         }
         assert_eq!(count(&history(Populate::Zero, vec![0, 0]), &assignment), None);
+    }
+
+    #[test]
+    fn zeros_are_counted_apart() {
+        let found = count(
+            &history(Populate::None, vec![1000, 1000]),
+            &assignment("# zeros 300\n0 70\n2 10\n"),
+        );
+        let found = found.unwrap();
+        assert_eq!((found.zero_blocks, found.distribution), (1500, vec![[0, 350], [2, 50]]));
     }
 
     #[test]

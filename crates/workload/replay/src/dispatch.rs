@@ -12,7 +12,7 @@ use crate::options::Speed;
 use crate::populate::Holds;
 use crate::shared::Shared;
 use gemelo_base::live::LiveStats;
-use gemelo_content::ContentId;
+use gemelo_content::BlockContent;
 use gemelo_load::PredictedBlocks;
 use gemelo_target::TargetRequest;
 use gemelo_trace::{Blocks, Record, RecordSource, TraceOperation};
@@ -199,9 +199,10 @@ impl<'a> Dispatcher<'a> {
             if !extends {
                 self.push_run(run.take(), verb, due_ns);
             }
-            let id = self.content(block, touched.content.map(content_of_hash), is_write);
+            let said = touched.content.map(|hash| content_of_hash(hash).into());
+            let content = self.content(block, said, is_write);
             let batch = &mut self.batches[lane];
-            batch.ids.push(id.map(ContentId::to_bits));
+            batch.ids.push(content.map(BlockContent::to_bits));
             run = Some(run.map_or(Run { lane, first: block, blocks: 1 }, |run| Run {
                 blocks: run.blocks + 1,
                 ..run
@@ -250,9 +251,9 @@ impl<'a> Dispatcher<'a> {
     fn content(
         &mut self,
         block: u64,
-        said: Option<ContentId>,
+        said: Option<BlockContent>,
         is_write: bool,
-    ) -> Option<ContentId> {
+    ) -> Option<BlockContent> {
         if is_write {
             let id = said.unwrap_or_else(|| {
                 self.drawn += 1;

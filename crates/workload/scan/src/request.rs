@@ -18,18 +18,6 @@ pub enum TailPolicy {
     Keep,
 }
 
-/// The treatment of zero blocks in the dedup ratio and the distribution. Their number is always
-/// reported separately.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ZeroPolicy {
-    /// Zero blocks are contents like any other.
-    #[default]
-    Include,
-    /// Zero blocks are left out, because a thin store does not store them.
-    Exclude,
-}
-
 /// The method by which fingerprints are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
@@ -61,8 +49,6 @@ pub struct ScanRequest {
     pub block_bytes: Vec<u32>,
     /// The treatment of short last blocks.
     pub tail: TailPolicy,
-    /// The treatment of zero blocks in the dedup ratio and the distribution.
-    pub zeros: ZeroPolicy,
     /// The hash function of the fingerprints.
     pub fingerprint: ScanFingerprintKind,
     /// The number of threads that read and hash.
@@ -94,7 +80,6 @@ impl Default for ScanRequest {
             paths: Vec::new(),
             block_bytes: vec![4096],
             tail: TailPolicy::default(),
-            zeros: ZeroPolicy::default(),
             fingerprint: ScanFingerprintKind::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             counting: Counting::default(),

@@ -10,8 +10,8 @@ use gemelo_base::units::{
 };
 use gemelo_base::values::Size;
 use gemelo_base::{Clock, SystemClock};
-use gemelo_content::{ContentSpec, Generator, ScaledDistribution};
-use gemelo_job::{ContentOptions, contents};
+use gemelo_content::{ContentSpec, Generator, ScaledDistribution, Summary};
+use gemelo_job::{ContentOptions, contents, small};
 use gemelo_load::{Generated, Output};
 use std::path::PathBuf;
 
@@ -49,6 +49,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         }
         None => spec.distribution.blocks(),
     };
+    let name = contents::distribution_name(&arguments.content);
+    if let Some(warning) = small::warning(name, &spec, blocks) {
+        context.monitor.warn(&warning);
+    }
     let clock = SystemClock::new();
     let generated = match arguments.files {
         Some(files) => write_tree(arguments, files, &spec, blocks, context)?,
@@ -120,6 +124,25 @@ fn generate(
     Ok(gemelo_load::generate(spec, blocks, output, context.monitor.as_ref(), &context.stop)?)
 }
 
+/// Returns the line about duplicates; with zeros, also the figures of a store that keeps them.
+fn duplicates(summary: &Summary) -> String {
+    let percent = |part: u64| format_percent(part as f64 / summary.blocks as f64);
+    let (unique, duplicates) = (percent(summary.unique), percent(summary.duplicates));
+    if summary.zero_blocks == 0 {
+        let ratio = summary.dedup_ratio();
+        return format!(
+            "dedup ratio {ratio:.4}: {unique} of blocks unique, {duplicates} duplicates"
+        );
+    }
+    format!(
+        "dedup ratio {:.4} without zeros, {:.4} with zeros: {unique} of blocks unique, {duplicates} \
+         duplicates, {} zeros",
+        summary.dedup_ratio(),
+        summary.dedup_ratio_with_zeros(),
+        percent(summary.zero_blocks)
+    )
+}
+
 fn text(
     arguments: &Arguments,
     spec: &ContentSpec,
@@ -142,13 +165,7 @@ fn text(
             if generated.is_complete && spec.mode == gemelo_content::AssignmentMode::Exact =>
         {
             let summary = distribution.summary();
-            let percent = |part: u64| format_percent(part as f64 / summary.blocks as f64);
-            text += &format!(
-                "dedup ratio {:.4}: {} of blocks unique, {} duplicates\n",
-                summary.dedup_ratio(),
-                percent(summary.unique),
-                percent(summary.duplicates)
-            );
+            text += &format!("{}\n", duplicates(&summary));
         }
         _ if generated.is_complete => (),
         _ if files::is_standard_output(&arguments.output) => text += "stopped before the end\n",

@@ -57,13 +57,8 @@ pub(super) fn run(
     if sets.is_empty() {
         return Err(anyhow!("no host has sent its fingerprint set"));
     }
-    let saved = gemelo_scan::merge_sets(
-        &sets,
-        request.zeros,
-        saving.file(),
-        context.monitor.as_ref(),
-        &context.stop,
-    )?;
+    let saved =
+        gemelo_scan::merge_sets(&sets, saving.file(), context.monitor.as_ref(), &context.stop)?;
     let scanned = there().filter_map(|(number, _)| hosts.get(number)).flat_map(named_paths);
     let input = ScanRequest { paths: scanned.collect(), ..request };
     let outcome = finish(saved, saving, &input, &scans, &arguments.outputs, context)?;
