@@ -3,6 +3,7 @@
 use crate::files;
 use anyhow::Context as _;
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_page::Report;
 use serde::{Deserialize, Serialize};
 use std::io::IsTerminal as _;
@@ -37,7 +38,7 @@ impl ReportOption {
     /// so that it is the same as that of `gemelo report`.
     pub(crate) fn write(&self, force: bool, result: &impl Serialize) -> anyhow::Result<()> {
         let Some(path) = self.path() else { return Ok(()) };
-        let cannot = || format!("cannot make the report {}", path.display());
+        let cannot = || format!("cannot make the report {}", path.shown());
         let text = gemelo_record::to_json(result)?;
         let Head { schema } = serde_json::from_str(&text)?;
         let kind = schema.split(['.', '/']).nth(1).unwrap_or("result");

@@ -12,6 +12,7 @@ use crate::options::Speed;
 use crate::populate::Holds;
 use crate::shared::Shared;
 use gemelo_base::live::LiveStats;
+use gemelo_base::units::format_counted;
 use gemelo_content::BlockContent;
 use gemelo_load::PredictedBlocks;
 use gemelo_target::TargetRequest;
@@ -53,6 +54,9 @@ pub(crate) struct Dispatcher<'a> {
     drawn: u64,
     handed: DispatchCounts,
     first_ns: Option<u64>,
+    /// The latest due time so far, and the number of records with times before it.
+    latest_due_ns: u64,
+    back_in_time: u64,
     live: LiveStats,
 }
 
@@ -81,6 +85,8 @@ impl<'a> Dispatcher<'a> {
             drawn: shared.plan.drawn_populated(),
             handed: DispatchCounts::default(),
             first_ns: None,
+            latest_due_ns: 0,
+            back_in_time: 0,
             live: LiveStats::new(shared.environment.clock.now_ns()),
             shared,
         }
@@ -117,6 +123,13 @@ impl<'a> Dispatcher<'a> {
         if outcome.is_err() {
             self.shared.halt.raise();
         }
+        if self.back_in_time > 0 {
+            self.shared.environment.monitor.warn(&format!(
+                "{} of the trace had times before those of earlier records: they were due with the \
+                 record before them",
+                format_counted(self.back_in_time, "record")
+            ));
+        }
         self.flush_batches();
         // Dropping the senders ends the channels, which ends the processes.
         drop(std::mem::take(&mut self.lanes));
@@ -128,7 +141,9 @@ impl<'a> Dispatcher<'a> {
         Ok(DispatchCounts { is_complete, predicted, ..self.handed })
     }
 
-    /// Returns the due time of a record on the clock, or 0 at unlimited speed.
+    /// Returns the due time of a record on the clock, or 0 at unlimited speed. A record whose time
+    /// goes back is due with the one before it: it could not be started earlier, and the storage
+    /// did not delay it.
     #[inline]
     fn due_ns(&mut self, record: &Record) -> u64 {
         match self.shared.options.speed {
@@ -136,7 +151,12 @@ impl<'a> Dispatcher<'a> {
             Speed::Times(factor) => {
                 let first_ns = *self.first_ns.get_or_insert(record.time_ns);
                 let after_ns = record.time_ns.saturating_sub(first_ns) as f64 / factor;
-                self.handed.origin_ns.saturating_add(after_ns as u64)
+                let due_ns = self.handed.origin_ns.saturating_add(after_ns as u64);
+                if due_ns < self.latest_due_ns {
+                    self.back_in_time += 1;
+                }
+                self.latest_due_ns = self.latest_due_ns.max(due_ns);
+                self.latest_due_ns
             }
         }
     }

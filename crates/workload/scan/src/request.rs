@@ -44,6 +44,7 @@ pub enum Counting {
 pub struct ScanRequest {
     /// The files, directories and block devices to scan. A symbolic link in this list is followed;
     /// a link below a directory is not.
+    #[serde(with = "gemelo_base::names::paths")]
     pub paths: Vec<PathBuf>,
     /// The block sizes in bytes. Each gives the same figures as in a scan of its own.
     pub block_bytes: Vec<u32>,
@@ -56,6 +57,7 @@ pub struct ScanRequest {
     /// The method by which fingerprints are counted.
     pub counting: Counting,
     /// The directory of temporary files; `None` means the system's temporary directory.
+    #[serde(with = "gemelo_base::names::optional_path")]
     pub spill_directory: Option<PathBuf>,
     /// The globs of names to leave out. A glob without `/` matches the name of a file or directory
     /// at any depth. A glob with `/` matches the path relative to the scanned directory.

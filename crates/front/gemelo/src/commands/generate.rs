@@ -5,6 +5,7 @@ use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::files::{self, NewDirectory, NewFile};
 use anyhow::anyhow;
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::{
     format_counted, format_duration_ns, format_line, format_percent, format_rate, format_size,
 };
@@ -152,7 +153,7 @@ fn text(
     let files = format_counted(generated.files, "file");
     let mut text = format!(
         "{}: {} of {}, {} in {files}, in {}, {}\n",
-        format_line(&arguments.output.to_string_lossy()),
+        format_line(&gemelo_base::text_of_name(arguments.output.as_os_str())),
         format_counted(generated.blocks, "block"),
         format_size(spec.block_bytes as u64),
         format_size(generated.data_bytes),
@@ -170,8 +171,7 @@ fn text(
         _ if generated.is_complete => (),
         _ if files::is_standard_output(&arguments.output) => text += "stopped before the end\n",
         _ => {
-            text +=
-                &format!("stopped before the end: {} is not kept\n", arguments.output.display());
+            text += &format!("stopped before the end: {} is not kept\n", arguments.output.shown());
         }
     }
     text += &format!("seed {}, run {}\n", spec.seed, spec.run);

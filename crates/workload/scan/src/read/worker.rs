@@ -358,5 +358,5 @@ enum ReadEnd {
 }
 
 fn place_of(names: &Names, index: usize, offset_bytes: u64) -> ContentLocation {
-    ContentLocation { path: names.path(index).to_string_lossy().into_owned(), offset_bytes }
+    ContentLocation { path: gemelo_base::text_of_name(names.path(index).as_os_str()), offset_bytes }
 }

@@ -51,7 +51,7 @@ pub(crate) fn sharing_result(
         .zip(&sums)
         .filter(|((_, totals), _)| totals.blocks > 0)
         .map(|((path, totals), sums)| DirectoryResult {
-            path: path.to_string_lossy().into_owned(),
+            path: gemelo_base::text_of_name(path.as_os_str()),
             blocks: totals.blocks,
             data_bytes: totals.data_bytes,
             zero_bytes: totals.zero_bytes,
@@ -112,7 +112,7 @@ fn file_groups(
         let mut paths: Vec<String> = files
             .iter()
             .filter_map(|number| sample.files.get(number))
-            .map(|path| path.to_string_lossy().into_owned())
+            .map(|path| gemelo_base::text_of_name(path.as_os_str()))
             .collect();
         paths.sort();
         paths.truncate(MAX_NAMED);

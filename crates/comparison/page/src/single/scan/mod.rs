@@ -8,7 +8,7 @@ use super::file_name;
 use crate::PageError;
 use crate::document::{Answer, Cell, Column, Item, Section, Table, Text};
 use crate::quantity::{percent, significant};
-use gemelo_base::units::{format_count, format_counted, format_line, format_size};
+use gemelo_base::units::{format_count, format_line, format_size};
 use gemelo_record::read_result;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -19,15 +19,8 @@ const SCHEMA: &str = "gemelo.scan/1";
 
 #[derive(Deserialize)]
 struct Scan {
-    files: Files,
     block_sizes: Vec<BlockSize>,
     sharing: Option<sharing::Sharing>,
-}
-
-#[derive(Deserialize)]
-struct Files {
-    files: u64,
-    data_bytes: u64,
 }
 
 #[derive(Deserialize)]

@@ -23,6 +23,7 @@ pub(super) struct MergeArguments {
 /// The request of a merge, as its result file has it.
 #[derive(Serialize)]
 struct MergeRequest<'a> {
+    #[serde(serialize_with = "gemelo_base::names::paths::serialize")]
     sets: &'a [PathBuf],
 }
 
