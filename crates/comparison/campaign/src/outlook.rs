@@ -55,6 +55,8 @@ pub struct Power {
     pub repetitions: u32,
     /// Number of comparisons that share the level of confidence.
     pub comparisons: usize,
+    /// Further pairs of targets whose runs will tell by how many figures they are compared.
+    pub unknown_pairs: usize,
     /// The level of confidence of all comparisons together.
     pub confidence: f64,
     /// The deviation of a ratio from round to round that is assumed, as a share.
@@ -117,13 +119,16 @@ impl Plan {
             self.targets.iter().position(|target| Some(&target.name) == named).unwrap_or(first);
         let on_baseline =
             |workload: usize| selection.pairs.contains(&Pair { workload, target: baseline });
+        let compared = selection
+            .pairs
+            .iter()
+            .filter(|pair| pair.target != baseline && on_baseline(pair.workload));
         let is_ranked = |pair: &&Pair| {
             let workload = self.workloads.get(pair.workload);
-            pair.target != baseline
-                && on_baseline(pair.workload)
-                && workload.is_some_and(|load| load.main_figure.is_some())
+            workload.is_some_and(|load| load.main_figure.is_some())
         };
-        let comparisons = selection.pairs.iter().filter(is_ranked).count();
+        let (ranked, unknown): (Vec<&Pair>, Vec<&Pair>) = compared.partition(is_ranked);
+        let (comparisons, unknown_pairs) = (ranked.len(), unknown.len());
         let looks = Looks::new(settings.repetitions, settings.max_repetitions);
         let confidence = looks.share(Confidence::new(settings.confidence).ok()?);
         let noise = RatioNoise { deviation: settings.spread_share, is_paired: true };
@@ -132,6 +137,7 @@ impl Plan {
         (comparisons > 0).then_some(Power {
             repetitions: settings.max_repetitions,
             comparisons,
+            unknown_pairs,
             confidence: settings.confidence,
             spread_share: settings.spread_share,
             difference_share: settings.margin_share,

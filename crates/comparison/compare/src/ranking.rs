@@ -1,6 +1,7 @@
 //! The figures that rank the targets of a campaign, and the comparison of its targets by them.
 
-use crate::{Groups, Margin, MarginError, Pair, Place, Row, Selection, Settings, compare};
+use crate::row::compare_selected;
+use crate::{Groups, Margin, MarginError, Pair, Place, Row, Selection, Settings};
 use gemelo_base::Classified;
 use gemelo_figures::name_parts;
 use gemelo_record::{Better, CampaignRecord, TargetRecord, WorkloadRecord};
@@ -140,7 +141,8 @@ fn is_mixed(names: &[MainFigure], job: Option<&str>) -> bool {
 }
 
 /// Compares each target of a campaign with the baseline, in the rounds in which both were measured,
-/// by the figures that rank targets. All comparisons share the level.
+/// by the figures that rank targets on its workload. All of these comparisons share the level, and
+/// no others.
 #[must_use]
 pub fn compare_targets(
     campaign: &CampaignRecord,
@@ -149,20 +151,21 @@ pub fn compare_targets(
 ) -> Vec<Row> {
     let Some(baseline) = baseline(campaign, groups) else { return Vec::new() };
     let mut pairs = Vec::new();
-    let mut figures = BTreeSet::new();
     for workload in &campaign.workloads {
-        figures.extend(main_figures(workload, groups).into_iter().map(|figure| figure.name));
+        let figures = main_figures(workload, groups).into_iter().map(|figure| figure.name);
+        let selection = Selection::Exactly(figures.collect());
         let runs = |target: &TargetRecord| groups.runs(&Place::new(&workload.name, &target.name));
         for target in campaign.targets.iter().filter(|target| target.name != baseline.name) {
-            pairs.push(Pair {
+            let pair = Pair {
                 place: Place::new(&workload.name, &target.name),
                 before: runs(baseline),
                 after: runs(target),
                 is_paired: true,
-            });
+            };
+            pairs.push((pair, selection.clone()));
         }
     }
-    let selection = Selection::Named(figures.into_iter().collect());
     let Standards { confidence, margin } = standards;
-    compare(&pairs, &Settings { confidence, margin, selection })
+    let selected: Vec<_> = pairs.iter().map(|(pair, selection)| (pair, selection)).collect();
+    compare_selected(&selected, &Settings { confidence, margin, selection: Selection::Main })
 }

@@ -3,7 +3,7 @@
 use crate::group::{Values, pairs_of, sample_of};
 use crate::validity::invalid;
 use crate::verdict::{Doubt, Verdict, judged};
-use crate::{Place, Repetition, Settings};
+use crate::{Place, Repetition, Selection, Settings};
 use gemelo_figures::is_counted;
 use gemelo_record::Better;
 use gemelo_stats::{
@@ -105,8 +105,14 @@ pub struct Row {
 /// so a report makes one call.
 #[must_use]
 pub fn compare(pairs: &[Pair<'_>], settings: &Settings) -> Vec<Row> {
+    let selected: Vec<_> = pairs.iter().map(|pair| (pair, &settings.selection)).collect();
+    compare_selected(&selected, settings)
+}
+
+/// Compares each pair by figures of its own choice, which replaces that of the settings.
+pub(crate) fn compare_selected(pairs: &[(&Pair<'_>, &Selection)], settings: &Settings) -> Vec<Row> {
     let figures: Vec<Compared<'_>> =
-        pairs.iter().flat_map(|pair| figures_of(pair, settings)).collect();
+        pairs.iter().flat_map(|(pair, selection)| figures_of(pair, selection)).collect();
     let judged = figures.iter().filter(|compared| compared.better != Better::Neither).count();
     let family = Family { comparisons: judged, level: settings.confidence.shared_by(judged) };
     figures.iter().map(|compared| compared.row(settings, family)).collect()
@@ -129,12 +135,12 @@ struct Compared<'a> {
     after: Sample,
 }
 
-fn figures_of<'a>(pair: &'a Pair<'a>, settings: &Settings) -> Vec<Compared<'a>> {
+fn figures_of<'a>(pair: &'a Pair<'a>, selection: &Selection) -> Vec<Compared<'a>> {
     let mut found: Vec<Compared<'a>> = Vec::new();
     for run in pair.before {
         for figure in &run.figures.figures {
             let is_new = found.iter().all(|other| other.figure != figure.name);
-            if !is_new || !settings.selection.contains(&figure.name, &run.figures) {
+            if !is_new || !selection.contains(&figure.name, &run.figures) {
                 continue;
             }
             let samples =

@@ -84,6 +84,8 @@ pub enum Selection {
     All,
     /// The figures with these names, with or without the name of a job in front.
     Named(Vec<String>),
+    /// The figures with exactly these names.
+    Exactly(Vec<String>),
 }
 
 /// The endings of main figures.
@@ -107,6 +109,7 @@ impl Selection {
     pub fn contains(&self, name: &str, figures: &Stats) -> bool {
         match self {
             Self::All => true,
+            Self::Exactly(names) => names.iter().any(|given| given == name),
             Self::Named(names) => names.iter().any(|given| {
                 let rest = name.strip_suffix(given.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

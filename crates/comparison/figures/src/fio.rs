@@ -16,7 +16,9 @@ use std::collections::BTreeMap;
 pub(crate) struct FioView {
     /// The key that no other file has. It is read so that other files are refused.
     #[serde(rename = "fio version")]
-    _version: String,
+    version: String,
+    /// The jobs; with `--client`, those of all clients and their sums.
+    #[serde(alias = "client_stats")]
     jobs: Vec<Job>,
 }
 
@@ -83,6 +85,13 @@ const PERCENTILES: [(&str, &str); 5] = [
 ];
 
 impl FioView {
+    /// Returns the version if it is older than 3: that `fio` counts bytes in KiB and latencies in
+    /// microseconds, under other names.
+    pub(crate) fn too_old(&self) -> Option<&str> {
+        let number = self.version.strip_prefix("fio-")?.split(['.', '-']).next()?;
+        number.parse::<u32>().is_ok_and(|number| number < 3).then_some(self.version.as_str())
+    }
+
     /// Returns the figures. With several jobs, each name has the name of its job in front.
     pub(crate) fn figures(&self) -> Stats {
         let mut figures = Stats::default();

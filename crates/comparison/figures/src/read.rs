@@ -6,6 +6,7 @@ use crate::pool::PoolView;
 use crate::repeated::{REPEATED_SCHEMA, RepeatedFile};
 use crate::scan::ScanView;
 use crate::{FiguresError, of_bench, of_filebench, of_replay};
+use gemelo_base::ShowPath as _;
 use gemelo_job::{bench, filebench, replay};
 use gemelo_load::RunResult;
 use gemelo_record::Stats;
@@ -100,11 +101,12 @@ struct Head {
 /// Fails if the text is not a result of a known kind.
 pub fn parse(text: &str, path: &Path) -> Result<RawResult, FiguresError> {
     let text = without_messages(text);
-    let head: Head = layout(text, path, "gemelo or fio")?;
-    let Some(schema) = head.schema else {
-        let fio: FioView = layout(text, path, "fio")?;
-        return Ok(of_fio(&fio));
-    };
+    let first: Head = first_of(text, path, "gemelo or fio")?;
+    if first.schema.is_none() {
+        return of_fio(text, path);
+    }
+    let head: Head = layout(text, path, "gemelo")?;
+    let Some(schema) = head.schema else { return of_fio(text, path) };
     let mut raw = of_all(text, path, &schema)?;
     if head.hosts.is_some() {
         raw.hosts = of_hosts(text, path, raw.kind)?;
@@ -201,17 +203,52 @@ fn framed<Input, Measured>(
     RawResult { kind, provenance, figures, repetitions, warnings, hosts, is_complete }
 }
 
-fn of_fio(fio: &FioView) -> RawResult {
-    let warnings = fio.warnings();
-    RawResult {
+/// Reads the output of `fio`. With `--status-interval` it is one document for each interval, each
+/// with the figures since the start: the last one is of the whole run. With
+/// `--output-format=json,normal` a text follows.
+fn of_fio(text: &str, path: &Path) -> Result<RawResult, FiguresError> {
+    let mut fio: FioView = first_of(text, path, "fio")?;
+    let mut further = serde_json::Deserializer::from_str(text).into_iter::<FioView>().skip(1);
+    let mut documents = 1;
+    while let Some(Ok(next)) = further.next() {
+        fio = next;
+        documents += 1;
+    }
+    if let Some(version) = fio.too_old() {
+        return Err(FiguresError::OldFio { path: path.to_owned(), version: version.to_owned() });
+    }
+    let mut warnings = fio.warnings();
+    let is_complete = warnings.is_empty();
+    if documents > 1 {
+        warnings.push(format!(
+            "{} has {documents} documents of fio (--status-interval): its figures are those of the \
+             last one",
+            path.shown()
+        ));
+    }
+    Ok(RawResult {
         kind: Kind::Fio,
         provenance: None,
         figures: fio.figures(),
         repetitions: Vec::new(),
         hosts: Vec::new(),
-        is_complete: warnings.is_empty(),
+        is_complete,
         warnings,
-    }
+    })
+}
+
+/// Reads the first of several documents.
+fn first_of<T: DeserializeOwned>(
+    text: &str,
+    path: &Path,
+    expected: &'static str,
+) -> Result<T, FiguresError> {
+    let mut documents = serde_json::Deserializer::from_str(text).into_iter();
+    // A text without a document is an error at its end.
+    documents
+        .next()
+        .unwrap_or_else(|| serde_json::from_str(text))
+        .map_err(|source| FiguresError::Layout { path: path.to_owned(), expected, source })
 }
 
 /// Leaves out the lines before the JSON, which `fio` writes to the same file if it has messages.

@@ -34,7 +34,15 @@ struct BlockSize {
     dedup_ratio: f64,
     saved_bytes: u64,
     saved_share: f64,
+    with_zeros: WithZeros,
     nature: Option<Nature>,
+}
+
+#[derive(Deserialize)]
+struct WithZeros {
+    dedup_ratio: f64,
+    saved_bytes: u64,
+    saved_share: f64,
 }
 
 #[derive(Deserialize)]
@@ -84,6 +92,9 @@ impl BlockSize {
         push("dedup_ratio", self.dedup_ratio);
         push("saved_bytes", self.saved_bytes as f64);
         push("saved_share", self.saved_share);
+        push("dedup_ratio_with_zeros", self.with_zeros.dedup_ratio);
+        push("saved_bytes_with_zeros", self.with_zeros.saved_bytes as f64);
+        push("saved_share_with_zeros", self.with_zeros.saved_share);
         if let Some(Nature { overall }) = &self.nature {
             push("entropy_bits", overall.entropy_bits);
             push("lz4_saved_share", overall.lz4_saved_share);

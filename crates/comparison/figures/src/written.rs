@@ -9,19 +9,23 @@ pub(crate) fn figures(figures: &mut Stats, written: &WrittenDistribution) {
         || written.distribution.iter().map(|[duplicates, contents]| (*duplicates, *contents));
     // The numbers of a file may be of any size.
     let contents: f64 = pairs().map(|(_, contents)| contents as f64).sum();
-    let blocks = written.counted_blocks as f64 * written.sampled_share;
     let mut push = |name: &str, value: f64| {
         figures.push(format!("written/{name}"), value, Better::Neither);
     };
-    push("dedup_ratio", blocks / contents);
     let with = |wanted: fn(u64) -> bool| -> f64 {
         let wanted = pairs().filter(|(duplicates, _)| wanted(*duplicates));
         wanted.map(|(_, contents)| contents as f64).sum()
     };
     let duplicates: f64 =
         pairs().map(|(duplicates, contents)| duplicates as f64 * contents as f64).sum();
-    // Blocks of contents without duplicates, the first blocks of the others, and the duplicates
-    // add up to all blocks.
+    // Blocks of contents without duplicates, the first blocks of the others, the duplicates and the
+    // zeros add up to all blocks. The contents of a sample are counted for all.
+    let zeros = written.zero_blocks as f64;
+    let blocks = contents + duplicates + zeros;
+    let ratio = |logical: f64, physical: f64| if physical > 0.0 { logical / physical } else { 1.0 };
+    push("dedup_ratio", ratio(contents + duplicates, contents));
+    push("dedup_ratio_with_zeros", ratio(blocks, contents + zeros.min(1.0)));
+    push("zeros_share", zeros / blocks);
     push("unique_share", with(|duplicates| duplicates == 0) / blocks);
     push("first_copies_share", with(|duplicates| duplicates > 0) / blocks);
     push("duplicates_share", duplicates / blocks);
@@ -40,6 +44,7 @@ mod tests {
             blocks: 100,
             counted_blocks: 100,
             sampled_share: 1.0,
+            zero_blocks: 0,
             distribution: vec![[0, 75], [3, 5], [4, 1]],
         };
         let mut all = Stats::default();
@@ -50,6 +55,13 @@ mod tests {
         assert_eq!(value("duplicates_share"), 0.19);
         assert_eq!(value("max_duplicates"), 4.0);
         assert_eq!(value("dedup_ratio"), 100.0 / 81.0);
+        let zeros = WrittenDistribution { blocks: 200, zero_blocks: 100, ..written.clone() };
+        let mut all = Stats::default();
+        figures(&mut all, &zeros);
+        let value = |name: &str| all.value(&format!("written/{name}")).unwrap();
+        assert_eq!((value("zeros_share"), value("unique_share")), (0.5, 0.375));
+        assert_eq!(value("dedup_ratio"), 100.0 / 81.0);
+        assert_eq!(value("dedup_ratio_with_zeros"), 200.0 / 82.0);
         let distribution = vec![[0, u64::MAX], [u64::MAX, u64::MAX]];
         figures(&mut all, &WrittenDistribution { distribution, ..written });
     }

@@ -37,7 +37,7 @@ impl Provenance {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command_line: std::env::args_os()
-                .map(|word| word.to_string_lossy().into_owned())
+                .map(|word| gemelo_base::text_of_name(&word))
                 .collect(),
             host: text(uname.nodename()),
             kernel: format!(

@@ -26,7 +26,7 @@ use gemelo_job::distributions::formats::DistributionFormat;
 use gemelo_job::job_file;
 use gemelo_load::read_log;
 use gemelo_pattern::Pattern;
-use gemelo_scan::{ScanOptions, ScanRequest, ZeroPolicy, merge_sets};
+use gemelo_scan::{ScanOptions, ScanRequest, merge_sets};
 use gemelo_target::{TargetUri, Targets};
 use gemelo_trace::{Merged, ReadOptions, Record, RecordSource, TraceFormat};
 use std::io::Write;
@@ -403,13 +403,7 @@ fn saved_set(bytes: &[u8]) {
     if let Ok(mut file) = tempfile::NamedTempFile::new()
         && file.write_all(bytes).is_ok()
     {
-        let _ = merge_sets(
-            &[file.path().to_owned()],
-            ZeroPolicy::default(),
-            None,
-            &Silent,
-            &StopFlag::new(),
-        );
+        let _ = merge_sets(&[file.path().to_owned()], None, &Silent, &StopFlag::new());
     }
 }
 

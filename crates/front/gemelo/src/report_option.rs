@@ -3,6 +3,7 @@
 use crate::files;
 use anyhow::Context as _;
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_page::Report;
 use serde::{Deserialize, Serialize};
 use std::io::IsTerminal as _;
@@ -42,7 +43,7 @@ impl ReportOption {
         saved: Option<&Path>,
     ) -> anyhow::Result<()> {
         let Some(path) = self.path() else { return Ok(()) };
-        let cannot = || format!("cannot make the report {}", path.display());
+        let cannot = || format!("cannot make the report {}", path.shown());
         let text = gemelo_record::to_json(result)?;
         let Head { schema } = serde_json::from_str(&text)?;
         let kind = schema.split(['.', '/']).nth(1).unwrap_or("result");

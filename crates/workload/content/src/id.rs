@@ -90,6 +90,67 @@ impl std::fmt::Display for ContentId {
     }
 }
 
+/// The content of a block of generated load.
+///
+/// Zeros have no id, because their bytes hold no mark: a reader knows by the position of a block
+/// that zeros belong there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BlockContent {
+    /// All bytes are zero.
+    Zeros,
+    /// The bytes that a generator makes for an id.
+    Id(ContentId),
+}
+
+impl std::fmt::Display for BlockContent {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Zeros => formatter.write_str("zeros"),
+            Self::Id(id) => id.fmt(formatter),
+        }
+    }
+}
+
+impl From<ContentId> for BlockContent {
+    fn from(id: ContentId) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl BlockContent {
+    /// The word of zeros. No process makes a unique content with this id, because its serial would
+    /// be the last but one of all.
+    const ZEROS: u64 = u64::MAX - 1;
+
+    /// Returns the content as a 64-bit word, for tables of contents by place. It is never
+    /// `u64::MAX`, so that such a table has a word for unknown contents.
+    #[inline]
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        match self {
+            Self::Zeros => Self::ZEROS,
+            Self::Id(id) => id.to_bits(),
+        }
+    }
+
+    /// Returns the content for a word of [`Self::to_bits`].
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        if bits == Self::ZEROS { Self::Zeros } else { Self::Id(ContentId::from_bits(bits)) }
+    }
+
+    /// Returns the id; `None` for zeros.
+    #[inline]
+    #[must_use]
+    pub const fn id(self) -> Option<ContentId> {
+        match self {
+            Self::Zeros => None,
+            Self::Id(id) => Some(id),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +165,9 @@ mod tests {
         assert_eq!(unique.with_number(9), ContentId::unique(12, 9));
         assert_eq!(shared.with_number(9), ContentId::shared(9));
         assert_eq!(unique.to_string(), "unique 345 of process 12");
+        for content in [BlockContent::Zeros, unique.into(), shared.into()] {
+            assert_eq!(BlockContent::from_bits(content.to_bits()), content);
+            assert_ne!(content.to_bits(), u64::MAX);
+        }
     }
 }

@@ -27,6 +27,6 @@ pub use distribution::{
     FITTED_BLOCKS, Figure, LargestDifference, ParseNote, RANGE_COUNT, RangeRow, RankedContent,
     ScaledClass, ScaledDistribution, Summary, SummaryStats, range_index, range_label, range_start,
 };
-pub use id::ContentId;
+pub use id::{BlockContent, ContentId};
 pub use profile::{PROFILE_SCHEMA, Profile, ProfileClass, ProfileError};
 pub use spec::{AssignmentMode, ClassNature, ContentError, ContentSpec, Nature};

@@ -4,7 +4,7 @@
 //! The file is TOML and needs no other file. It contains the distribution and, for ranges of
 //! duplicates, the measured byte entropy and compressibility.
 
-use crate::{Distribution, DistributionError, DuplicateClass};
+use crate::{Distribution, DistributionError};
 use gemelo_base::Classified;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -27,11 +27,19 @@ pub struct Profile {
     pub source: String,
     /// The block size at which the duplicates were counted, in bytes.
     pub block_bytes: u64,
-    /// The distribution as `[duplicates, contents]` pairs.
+    /// The blocks of zeros.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub zero_blocks: u64,
+    /// The contents that are not zeros, as `[duplicates, contents]` pairs.
     pub distribution: Vec<[u64; 2]>,
     /// The nature of contents by ranges of duplicates; empty if only the duplicates are known.
     #[serde(default, rename = "class")]
     pub classes: Vec<ProfileClass>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_none(blocks: &u64) -> bool {
+    *blocks == 0
 }
 
 /// The nature of the contents in a range of duplicates.
@@ -99,11 +107,8 @@ impl Profile {
             name: name.to_owned(),
             source: source.to_owned(),
             block_bytes,
-            distribution: distribution
-                .classes()
-                .iter()
-                .map(|class| [class.duplicates, class.contents])
-                .collect(),
+            zero_blocks: distribution.zero_blocks(),
+            distribution: distribution.pairs(),
             classes: Vec::new(),
         }
     }
@@ -148,11 +153,7 @@ impl Profile {
     /// # Errors
     /// Fails if the pairs do not form a distribution.
     pub fn to_distribution(&self) -> Result<Distribution, DistributionError> {
-        let pairs = self.distribution.iter();
-        Distribution::new(pairs.map(|[duplicates, contents]| DuplicateClass {
-            duplicates: *duplicates,
-            contents: *contents,
-        }))
+        Distribution::of_pairs(&self.distribution, self.zero_blocks)
     }
 
     /// Returns the nature of contents with this many duplicates, if the profile has it.

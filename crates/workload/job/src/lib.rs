@@ -22,6 +22,7 @@ pub mod job_file;
 pub mod nearest;
 mod options;
 pub mod replay;
+pub mod small;
 pub mod suite;
 mod sweep;
 mod templates;

@@ -252,9 +252,11 @@ options!(
         interval: Span,
         /// Write the number of accesses to each block to this file, as lines `<block> <accesses>`
         #[arg(long, value_name = "FILE", help_heading = "Measurement")]
+        #[serde(with = "gemelo_base::names::optional_path", default)]
         access_log: PathBuf,
         /// Write each operation to this log of 24 bytes an operation; `gemelo log FILE` prints it
         #[arg(long, value_name = "FILE", help_heading = "Measurement")]
+        #[serde(with = "gemelo_base::names::optional_path", default)]
         log: PathBuf,
     }
 );

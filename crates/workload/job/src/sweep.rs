@@ -6,6 +6,10 @@ use std::str::FromStr;
 /// Most values of one sweep. Each is a whole run.
 const MAX_VALUES: usize = 1000;
 
+/// The part of a step by which the last value of a progression may differ from a step: fractions
+/// such as 0.1 are not exact.
+const TOLERANCE: f64 = 1e-6;
+
 /// A name and the values it takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
@@ -46,9 +50,17 @@ fn progression(from: &str, second: &str, last: &str) -> Result<Vec<String>, Stri
     let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
     let (from, second, last) = (number(from)?, number(second)?, number(last)?);
     let step = second - from;
-    let count = ((last - from) / step + 1e-9).floor();
+    let steps = (last - from) / step;
+    let count = steps.round();
     if !(1.0..MAX_VALUES as f64).contains(&count) {
         return Err(format!("the steps do not reach the last value within {MAX_VALUES} values"));
+    }
+    if (steps - count).abs() > TOLERANCE {
+        let before = from + step * steps.floor();
+        return Err(format!(
+            "steps of {step} from {from} do not meet {last}: end with {before} or {}",
+            before + step
+        ));
     }
     // Rounding removes the error that steps such as 0.1 accumulate.
     Ok((0..=count as u32)
@@ -76,8 +88,11 @@ mod tests {
             "e=0,0,...,8",
             "e=0,-1,...,8",
             "e=a,b,...,c",
+            "rate=1000,2000,...,5500",
         ] {
             assert!(wrong.parse::<Sweep>().is_err(), "{wrong}");
         }
+        let error = "rate=1000,2000,...,5500".parse::<Sweep>().unwrap_err();
+        assert!(error.contains("end with 5000 or 6000"), "{error}");
     }
 }

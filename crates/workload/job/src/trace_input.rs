@@ -17,6 +17,7 @@ pub struct TraceInput {
     /// time;
     /// - is standard input
     #[arg(required = true, value_name = "TRACE")]
+    #[serde(with = "gemelo_base::names::paths")]
     pub traces: Vec<PathBuf>,
     /// Format of the traces: fiu, xmu, blkparse, fio2, fio3, msr, alibaba, tencent, systor,
     /// cloudphysics, cloudphysics-csv, spc, oracle-general, mqsim or disksim [default: recognised
@@ -51,6 +52,7 @@ pub struct TraceInput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReadTrace {
     /// The trace files, which are read in this order.
+    #[serde(with = "gemelo_base::names::paths")]
     pub traces: Vec<PathBuf>,
     /// The format of each trace.
     pub formats: Vec<String>,

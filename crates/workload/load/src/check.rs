@@ -2,7 +2,7 @@
 
 use crate::contents::Contents;
 use crate::history::Expected;
-use gemelo_content::{ContentId, Examination};
+use gemelo_content::{BlockContent, ContentId, Examination};
 
 /// Mismatches of a run that are kept. Further ones are only counted, which bounds the result file.
 pub(crate) const MAX_MISMATCHES: usize = 100;
@@ -40,13 +40,13 @@ impl<'a> Checker<'a> {
                 self.unknown += 1;
                 return;
             }
-            Expected::Content(id) => self.contents.generator.examine(id, bytes, &mut self.scratch),
-            Expected::Zeros => self.examine_zeros(bytes),
+            Expected::Content(BlockContent::Zeros) => self.examine_zeros(bytes),
+            Expected::Content(content) => {
+                self.contents.generator.examine(content, bytes, &mut self.scratch)
+            }
         };
         self.checked += 1;
-        let is_right = matches!((expected, found), (_, Examination::Match))
-            || matches!((expected, found), (Expected::Zeros, Examination::Zeros));
-        if !is_right {
+        if found != Examination::Match {
             self.remember(WrongBlock { block, expected, found });
         }
     }
@@ -54,9 +54,9 @@ impl<'a> Checker<'a> {
     /// Returns what a block holds, if it is a content or zeros.
     pub(crate) fn held(&mut self, bytes: &[u8]) -> Expected {
         if gemelo_base::is_zero(bytes) {
-            return Expected::Zeros;
+            return Expected::Content(BlockContent::Zeros);
         }
-        self.holds_content(bytes).map_or(Expected::Unknown, Expected::Content)
+        self.holds_content(bytes).map_or(Expected::Unknown, |id| Expected::Content(id.into()))
     }
 
     #[cold]
@@ -69,7 +69,7 @@ impl<'a> Checker<'a> {
 
     fn examine_zeros(&mut self, bytes: &[u8]) -> Examination {
         let Some(first_difference) = bytes.iter().position(|byte| *byte != 0) else {
-            return Examination::Zeros;
+            return Examination::Match;
         };
         if let Some(id) = self.holds_content(bytes) {
             return Examination::Other(id);

@@ -9,7 +9,7 @@
 use crate::job::{Job, Populate};
 use crate::operations;
 use gemelo_base::Classified;
-use gemelo_content::{Assignment, ContentId};
+use gemelo_content::{Assignment, BlockContent};
 use gemelo_pattern::Pattern;
 use gemelo_target::AtStart;
 use serde::{Deserialize, Serialize};
@@ -99,33 +99,29 @@ pub struct UncertainWrite {
 )]
 pub struct OtherLayout;
 
-/// The expected content of a block, encoded in 8 bytes. The two highest values stand for unknown
-/// and zeros. No process makes content ids with these values, because its number is too low.
+/// The expected content of a block, encoded in 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
     Unknown,
-    Zeros,
-    Content(ContentId),
+    Content(BlockContent),
 }
 
+/// The word of an unknown content.
 const UNKNOWN: u64 = u64::MAX;
-const ZEROS: u64 = u64::MAX - 1;
 
 impl Expected {
     #[inline]
     pub(crate) const fn from_bits(bits: u64) -> Self {
         match bits {
             UNKNOWN => Self::Unknown,
-            ZEROS => Self::Zeros,
-            bits => Self::Content(ContentId::from_bits(bits)),
+            bits => Self::Content(BlockContent::from_bits(bits)),
         }
     }
 
     pub(crate) const fn to_bits(self) -> u64 {
         match self {
             Self::Unknown => UNKNOWN,
-            Self::Zeros => ZEROS,
-            Self::Content(id) => id.to_bits(),
+            Self::Content(content) => content.to_bits(),
         }
     }
 }
@@ -214,7 +210,7 @@ impl History {
             if segment.populate != Populate::None {
                 for block in 0..self.place_blocks {
                     let expected = if segment.populate == Populate::Zero {
-                        Expected::Zeros
+                        Expected::Content(BlockContent::Zeros)
                     } else {
                         sequence += 1;
                         Expected::Content(assignment.content(process, sequence - 1))
@@ -249,7 +245,7 @@ impl History {
         assignment: &Assignment,
     ) -> Result<Vec<u64>, TryReserveError> {
         let at_start = match self.at_start {
-            AtStart::Zeros => Expected::Zeros,
+            AtStart::Zeros => Expected::Content(BlockContent::Zeros),
             AtStart::Unknown => Expected::Unknown,
         };
         let mut table = filled(self.place_blocks, at_start.to_bits())?;

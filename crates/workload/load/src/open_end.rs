@@ -10,7 +10,7 @@ use crate::contents::Contents;
 use crate::history::{Expected, History, OpenEnd};
 use crate::job::Populate;
 use crate::operations;
-use gemelo_content::Examination;
+use gemelo_content::{BlockContent, Examination};
 use std::collections::TryReserveError;
 
 /// Writes without a match after which no further write is looked at. It takes a second or two.
@@ -59,8 +59,8 @@ impl Held<'_> {
 
     const fn examination(&self, held: Expected) -> Examination {
         match held {
-            Expected::Zeros => Examination::Zeros,
-            Expected::Content(id) => Examination::Other(id),
+            Expected::Content(BlockContent::Zeros) => Examination::Zeros,
+            Expected::Content(BlockContent::Id(id)) => Examination::Other(id),
             Expected::Unknown => Examination::Garbage {
                 first_difference: 0,
                 different_bytes: self.history.block_bytes,
@@ -91,7 +91,7 @@ impl Held<'_> {
         if last.populate != Populate::None {
             for block in 0..history.place_blocks {
                 let expected = if last.populate == Populate::Zero {
-                    Expected::Zeros
+                    Expected::Content(BlockContent::Zeros)
                 } else {
                     sequence += 1;
                     Expected::Content(contents.assignment.content(*process, sequence - 1))

@@ -276,7 +276,9 @@ pub struct WrittenDistribution {
     /// Share of the shared contents that were counted. It is below 1 for a uniform sample of very
     /// many contents.
     pub sampled_share: f64,
-    /// Pairs of `[duplicates, contents]`.
+    /// Counted blocks of zeros.
+    pub zero_blocks: u64,
+    /// Pairs of `[duplicates, contents]` of the contents that are not zeros.
     pub distribution: Vec<[u64; 2]>,
 }
 

@@ -4,6 +4,7 @@
 use crate::contents::Contents;
 use crate::history::{Expected, History};
 use crate::result::{PredictedBlocks, Stored};
+use gemelo_content::BlockContent;
 use gemelo_target::PoolStats;
 
 /// Most blocks for which a prediction is made; they take 512 MiB of memory.
@@ -36,8 +37,9 @@ fn predict(history: &History, contents: &Contents, per_block: u64) -> Option<Pre
         for bits in history.table(process, &contents.assignment).ok()? {
             match Expected::from_bits(bits) {
                 Expected::Unknown => return None,
-                Expected::Zeros => {}
-                Expected::Content(_) => held.push(bits),
+                // A pool stores no zeros.
+                Expected::Content(BlockContent::Zeros) => {}
+                Expected::Content(BlockContent::Id(_)) => held.push(bits),
             }
         }
     }

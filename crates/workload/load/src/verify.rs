@@ -9,7 +9,7 @@ use crate::populate::carry_out;
 use crate::result::{FoundContent, Mismatch, OperationFailure, ProcessBlock, Verification};
 use gemelo_base::Unit;
 use gemelo_base::threads::together;
-use gemelo_content::{ContentId, Examination};
+use gemelo_content::{BlockContent, ContentId, Examination};
 use gemelo_target::{Engine, QueueOptions, Target, TargetOperation, TargetRequest};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,8 +60,8 @@ impl Findings {
             place: target.place(*process),
             offset_bytes: wrong.block * history.block_bytes as u64,
             expected: match wrong.expected {
-                Expected::Content(id) => id.to_string(),
-                Expected::Zeros | Expected::Unknown => "zeros".to_owned(),
+                Expected::Content(content) => content.to_string(),
+                Expected::Unknown => "unknown".to_owned(),
             },
             found: found(wrong.found, *process, wrong.block, &origins, history.block_bytes),
         });
@@ -86,7 +86,7 @@ fn origins(wrong: &[(u32, WrongBlock)], history: &History, contents: &Contents) 
     if !origins.is_empty() {
         for process in 0..history.processes {
             history.replay(process, &contents.assignment, |write| {
-                let Expected::Content(id) = write.expected else { return };
+                let Expected::Content(BlockContent::Id(id)) = write.expected else { return };
                 if let Some(places) =
                     origins.get_mut(&id).filter(|places| places.len() < MAX_ORIGINS)
                 {

@@ -5,7 +5,7 @@ use crate::history::History;
 use crate::result::WrittenDistribution;
 use gemelo_base::random::mix64;
 use gemelo_base::threads::together;
-use gemelo_content::Assignment;
+use gemelo_content::{Assignment, BlockContent};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -76,6 +76,7 @@ impl SharedCounts {
 
 /// The writes of one or more processes.
 struct Counts {
+    zeros: u64,
     unique: u64,
     shared: SharedCounts,
 }
@@ -96,7 +97,7 @@ fn count_within(
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU32::new(0);
     let count_some = || {
-        let mut counts = Counts { unique: 0, shared: SharedCounts::new(max_contents) };
+        let mut counts = Counts { zeros: 0, unique: 0, shared: SharedCounts::new(max_contents) };
         loop {
             let process = next.fetch_add(1, Ordering::Relaxed);
             if process >= history.processes {
@@ -104,16 +105,16 @@ fn count_within(
             }
             let (first, number) = history.last_sequences(process);
             for sequence in first..first + number.min(max_each) {
-                let id = assignment.content(process, sequence);
-                if id.is_unique() {
-                    counts.unique += 1;
-                } else {
-                    counts.shared.add(id.number(), 1);
+                match assignment.content(process, sequence) {
+                    BlockContent::Zeros => counts.zeros += 1,
+                    BlockContent::Id(id) if id.is_unique() => counts.unique += 1,
+                    BlockContent::Id(id) => counts.shared.add(id.number(), 1),
                 }
             }
         }
     };
     let mut total = together(threads, count_some).into_iter().reduce(|mut all, some| {
+        all.zeros += some.zeros;
         all.unique += some.unique;
         all.shared.merge(&some.shared);
         all
@@ -134,6 +135,7 @@ fn to_distribution(counts: &mut Counts, blocks: u64, counted_blocks: u64) -> Wri
         blocks,
         counted_blocks,
         sampled_share: 1.0 / scale as f64,
+        zero_blocks: counts.zeros,
         distribution: classes
             .into_iter()
             .filter(|(_, contents)| *contents > 0)
@@ -185,6 +187,16 @@ mod tests {
             assert_eq!((found.blocks, found.counted_blocks), (2000, 2000));
         }
         assert_eq!(count(&history(Populate::Zero, vec![0, 0]), &assignment), None);
+    }
+
+    #[test]
+    fn zeros_are_counted_apart() {
+        let found = count(
+            &history(Populate::None, vec![1000, 1000]),
+            &assignment("# zeros 300\n0 70\n2 10\n"),
+        );
+        let found = found.unwrap();
+        assert_eq!((found.zero_blocks, found.distribution), (1500, vec![[0, 350], [2, 50]]));
     }
 
     #[test]

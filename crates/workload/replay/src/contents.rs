@@ -1,7 +1,7 @@
 //! Maps the hashes of a trace to contents that a generator can make.
 
 use gemelo_base::random::mix64;
-use gemelo_content::{Assignment, ContentError, ContentId, ContentSpec, Generator};
+use gemelo_content::{Assignment, BlockContent, ContentError, ContentId, ContentSpec, Generator};
 use gemelo_trace::ContentHash;
 
 /// Returns the content for a hash. Equal hashes give equal contents. Different hashes give
@@ -36,8 +36,9 @@ impl ReplayContents {
 
     /// Returns the n-th content of the distribution.
     #[inline]
-    pub(crate) fn drawn(&self, number: u64) -> ContentId {
-        self.assignment.as_ref().map_or(ContentId::unique(0, number), |all| all.content(0, number))
+    pub(crate) fn drawn(&self, number: u64) -> BlockContent {
+        let unique = || ContentId::unique(0, number).into();
+        self.assignment.as_ref().map_or_else(unique, |all| all.content(0, number))
     }
 }
 

@@ -12,7 +12,8 @@ use crate::options::Speed;
 use crate::populate::Holds;
 use crate::shared::Shared;
 use gemelo_base::live::LiveStats;
-use gemelo_content::ContentId;
+use gemelo_base::units::format_counted;
+use gemelo_content::BlockContent;
 use gemelo_load::PredictedBlocks;
 use gemelo_target::TargetRequest;
 use gemelo_trace::{Blocks, Record, RecordSource, TraceOperation};
@@ -53,8 +54,9 @@ pub(crate) struct Dispatcher<'a> {
     drawn: u64,
     handed: DispatchCounts,
     first_ns: Option<u64>,
-    /// Latest time of the records so far.
+    /// Latest time of the records so far, and the number of records with times before it.
     latest_ns: u64,
+    back_in_time: u64,
     live: LiveStats,
 }
 
@@ -84,6 +86,7 @@ impl<'a> Dispatcher<'a> {
             handed: DispatchCounts::default(),
             first_ns: None,
             latest_ns: 0,
+            back_in_time: 0,
             live: LiveStats::new(shared.environment.clock.now_ns()),
             shared,
         }
@@ -120,6 +123,13 @@ impl<'a> Dispatcher<'a> {
         if outcome.is_err() {
             self.shared.halt.raise();
         }
+        if self.back_in_time > 0 {
+            self.shared.environment.monitor.warn(&format!(
+                "{} of the trace had times before those of earlier records: they were due with the \
+                 record before them",
+                format_counted(self.back_in_time, "record")
+            ));
+        }
         self.flush_batches();
         // Dropping the senders ends the channels, which ends the processes.
         drop(std::mem::take(&mut self.lanes));
@@ -140,6 +150,9 @@ impl<'a> Dispatcher<'a> {
             Speed::Unlimited => 0,
             Speed::Times(factor) => {
                 let first_ns = *self.first_ns.get_or_insert(record.time_ns);
+                if record.time_ns < self.latest_ns {
+                    self.back_in_time += 1;
+                }
                 self.latest_ns = self.latest_ns.max(record.time_ns);
                 let after_ns = self.latest_ns.saturating_sub(first_ns) as f64 / factor;
                 self.handed.origin_ns.saturating_add(after_ns as u64)
@@ -205,9 +218,10 @@ impl<'a> Dispatcher<'a> {
             if !extends {
                 self.push_run(run.take(), verb, due_ns);
             }
-            let id = self.content(block, touched.content.map(content_of_hash), is_write);
+            let said = touched.content.map(|hash| content_of_hash(hash).into());
+            let content = self.content(block, said, is_write);
             let batch = &mut self.batches[lane];
-            batch.ids.push(id.map(ContentId::to_bits));
+            batch.ids.push(content.map(BlockContent::to_bits));
             run = Some(run.map_or(Run { lane, first: block, blocks: 1 }, |run| Run {
                 blocks: run.blocks + 1,
                 ..run
@@ -256,9 +270,9 @@ impl<'a> Dispatcher<'a> {
     fn content(
         &mut self,
         block: u64,
-        said: Option<ContentId>,
+        said: Option<BlockContent>,
         is_write: bool,
-    ) -> Option<ContentId> {
+    ) -> Option<BlockContent> {
         if is_write {
             let id = said.unwrap_or_else(|| {
                 self.drawn += 1;

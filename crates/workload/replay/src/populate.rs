@@ -4,7 +4,7 @@ use crate::contents::ReplayContents;
 use crate::error::ReplayError;
 use crate::plan::{Initial, ReplayPlan};
 use gemelo_base::Unit;
-use gemelo_content::ContentId;
+use gemelo_content::BlockContent;
 use gemelo_load::Environment;
 use gemelo_target::{
     Completion, Queue, QueueOptions, Target, TargetOperation, TargetRequest, Wait,
@@ -13,7 +13,7 @@ use gemelo_target::{
 /// The content id of each block of the target, or [`NOTHING`] if it is unknown.
 pub(crate) struct Holds(Vec<u64>);
 
-/// The id of no content in a replay: it would be the last unique content of the last process.
+/// The word of no content.
 const NOTHING: u64 = u64::MAX;
 
 impl Holds {
@@ -24,15 +24,15 @@ impl Holds {
     }
 
     #[inline]
-    pub(crate) fn get(&self, block: u64) -> Option<ContentId> {
+    pub(crate) fn get(&self, block: u64) -> Option<BlockContent> {
         let bits = !self.0.get(block as usize).copied().unwrap_or(0);
-        (bits != NOTHING).then(|| ContentId::from_bits(bits))
+        (bits != NOTHING).then(|| BlockContent::from_bits(bits))
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, block: u64, id: ContentId) {
+    pub(crate) fn set(&mut self, block: u64, content: BlockContent) {
         if let Some(held) = self.0.get_mut(block as usize) {
-            *held = !id.to_bits();
+            *held = !content.to_bits();
         }
     }
 
@@ -44,10 +44,11 @@ impl Holds {
         }
     }
 
-    /// Returns the number of blocks with a known content, and the number of distinct contents.
+    /// Returns the number of blocks with a known content that is not zeros, and the number of
+    /// distinct ones of these contents.
     pub(crate) fn count(self) -> (u64, u64) {
         let mut held: Vec<u64> = self.0;
-        held.retain(|bits| *bits != 0);
+        held.retain(|bits| *bits != 0 && BlockContent::from_bits(!*bits) != BlockContent::Zeros);
         let blocks = held.len() as u64;
         held.sort_unstable();
         held.dedup();
@@ -87,12 +88,12 @@ pub(crate) fn populate(
         for ((block, initial), bytes) in
             run.iter().zip(queue.buffer(slot).chunks_exact_mut(block_bytes))
         {
-            let id = match initial {
-                Initial::Content(id) => *id,
+            let content = match initial {
+                Initial::Content(id) => (*id).into(),
                 Initial::Drawn(number) => contents.drawn(*number),
             };
-            contents.generator.fill(id, bytes);
-            holds.set(*block, id);
+            contents.generator.fill(content, bytes);
+            holds.set(*block, content);
         }
         let request = TargetRequest {
             operation: TargetOperation::Write,

@@ -8,7 +8,7 @@ use crate::seconds::Seconds;
 use crate::shared::Shared;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use gemelo_base::live::Unreported;
-use gemelo_content::{ContentId, Examination};
+use gemelo_content::{BlockContent, Examination};
 use gemelo_load::Latencies;
 use gemelo_target::{Completion, Queue, TargetOperation, TargetRequest, Wait};
 use std::time::Duration;
@@ -216,7 +216,7 @@ impl<'a> Worker<'a> {
             let known = ids.iter().flatten();
             assert!(known.clone().count() as u64 == operation.blocks, "a write has all contents");
             for (id, block) in known.zip(buffer) {
-                self.shared.contents.generator.fill(ContentId::from_bits(*id), block);
+                self.shared.contents.generator.fill(BlockContent::from_bits(*id), block);
             }
             self.outcome.generating_ns += self.now_ns() - began_ns;
         }
@@ -373,7 +373,7 @@ impl<'a> Worker<'a> {
         let generator = &shared.contents.generator;
         let blocks = queue.buffer(slot).chunks_exact(*block_bytes);
         for ((expected, bytes), block) in flights[slot].expected.iter().zip(blocks).zip(first..) {
-            let Some(expected) = expected.map(ContentId::from_bits) else { continue };
+            let Some(expected) = expected.map(BlockContent::from_bits) else { continue };
             outcome.checked += 1;
             let found = generator.examine(expected, bytes, scratch);
             if found != Examination::Match {

@@ -2,6 +2,7 @@
 
 use crate::options::OptionsError;
 use gemelo_base::Classified;
+use gemelo_base::ShowPath as _;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -15,7 +16,7 @@ pub enum ScanError {
     #[error(transparent)]
     Options(#[from] OptionsError),
     /// A path to scan cannot be examined.
-    #[error("cannot scan {}", path.display())]
+    #[error("cannot scan {}", path.shown())]
     Path {
         /// The path as the user gave it.
         path: PathBuf,
@@ -25,7 +26,7 @@ pub enum ScanError {
     /// A path to scan is not a file, a directory or a block device.
     #[error(
         "cannot scan {}: it is a {kind}; give files, directories or block devices",
-        path.display()
+        path.shown()
     )]
     Kind {
         /// The path as the user gave it.
@@ -36,8 +37,8 @@ pub enum ScanError {
     /// A path to scan lies in another one, so its blocks would count twice.
     #[error(
         "{} lies in {}, which is scanned too: give only one of them",
-        inner.display(),
-        outer.display()
+        inner.shown(),
+        outer.shown()
     )]
     Overlap {
         /// The path that lies in the other one.
@@ -54,7 +55,7 @@ pub enum ScanError {
     },
     /// The temporary file with the counted fingerprints cannot be read back.
     #[kind(source)]
-    #[error("cannot read the temporary file in {}", directory.display())]
+    #[error("cannot read the temporary file in {}", directory.shown())]
     Spill {
         /// The directory that contains the temporary file.
         directory: PathBuf,

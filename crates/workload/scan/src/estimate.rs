@@ -59,56 +59,59 @@ fn gamma_bound(sum: f64, squares: f64, quantile: f64) -> f64 {
     sum * root.max(0.0).powi(3)
 }
 
-/// Returns the intervals of all figures. `zero` holds the zero contents, which are known exactly,
-/// as (copies, contents).
-pub(crate) fn intervals(
-    counts: &CopyCounts,
-    zero: &[(u64, u64)],
-    sample: SampleScale,
-    blocks: u64,
-    distinct_byte_share: f64,
-) -> EstimateResult {
-    let total_blocks = blocks as f64;
+/// The counts of the whole scan, which are exact, and the estimate of the distinct bytes. `blocks`,
+/// `bytes` and `distinct_bytes` are without zeros.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Whole {
+    pub(crate) blocks: u64,
+    pub(crate) bytes: u64,
+    pub(crate) distinct_bytes: u64,
+    pub(crate) zero_blocks: u64,
+    pub(crate) zero_bytes: u64,
+    pub(crate) zero_contents: u64,
+    pub(crate) zero_distinct_bytes: u64,
+}
+
+/// Returns the intervals of all figures.
+pub(crate) fn intervals(counts: &CopyCounts, sample: SampleScale, whole: Whole) -> EstimateResult {
+    let total_blocks = whole.blocks as f64;
     let sampled: u64 = counts.classes().map(|(_, contents)| contents).sum();
-    let zero_contents = zero.iter().map(|(_, contents)| *contents as f64).sum::<f64>();
-    let zero_unique =
-        zero.iter().filter(|(copies, _)| *copies == 1).map(|(_, n)| *n as f64).sum::<f64>();
     let count_where = |wanted: &dyn Fn(u64) -> bool| {
         let mut sum = WeightedSum::default();
         for (_, contents) in counts.classes().filter(|(copies, _)| wanted(*copies)) {
             sum.add(1.0, contents as f64);
         }
-        sum.interval(1.0, sample.share)
+        limited(sum.interval(1.0, sample.share), total_blocks)
     };
-    let plus = |interval: ConfidenceInterval, exact: f64| ConfidenceInterval {
-        low: interval.low + exact,
-        high: (interval.high + exact).min(total_blocks),
-    };
-    let distinct = plus(count_where(&|_| true), zero_contents);
-    let estimate = sampled as f64 / sample.share + zero_contents;
+    let distinct = count_where(&|_| true);
+    let estimate = (sampled as f64 / sample.share).max(1.0);
     // Saved bytes follow from the distinct contents: their mean length is far more certain than
     // their number.
-    let saved =
-        |distinct: f64| (1.0 - distinct_byte_share * distinct / estimate.max(1.0)).clamp(0.0, 1.0);
+    let saved = |distinct: f64, zero_bytes: u64, zero_distinct_bytes: u64| {
+        let kept = whole.distinct_bytes as f64 * distinct / estimate + zero_distinct_bytes as f64;
+        let bytes = whole.bytes as f64 + zero_bytes as f64;
+        (1.0 - kept / bytes.max(1.0)).clamp(0.0, 1.0)
+    };
+    let thin = |distinct: f64| saved(distinct, 0, 0);
+    let with_zeros = |distinct| saved(distinct, whole.zero_bytes, whole.zero_distinct_bytes);
+    let all_blocks = total_blocks + whole.zero_blocks as f64;
+    let ratio_with_zeros = |distinct: f64| ratio(all_blocks, distinct + whole.zero_contents as f64);
+    let falling = |of: &dyn Fn(f64) -> f64| ConfidenceInterval {
+        low: of(distinct.high),
+        high: of(distinct.low),
+    };
     EstimateResult {
         sampled_contents: sampled,
         sampled_share: sample.share,
         distinct,
-        unique: plus(count_where(&|copies| copies == 1), zero_unique),
-        distinct_with_duplicates: plus(
-            count_where(&|copies| copies > 1),
-            zero_contents - zero_unique,
-        ),
-        duplicates: ConfidenceInterval {
-            low: total_blocks - distinct.high,
-            high: total_blocks - distinct.low,
-        },
-        dedup_ratio: ConfidenceInterval {
-            low: ratio(total_blocks, distinct.high),
-            high: ratio(total_blocks, distinct.low),
-        },
-        saved_share: ConfidenceInterval { low: saved(distinct.high), high: saved(distinct.low) },
-        ranges: range_intervals(counts, zero, sample, total_blocks),
+        unique: count_where(&|copies| copies == 1),
+        distinct_with_duplicates: count_where(&|copies| copies > 1),
+        duplicates: falling(&|distinct| total_blocks - distinct),
+        dedup_ratio: falling(&|distinct| ratio(total_blocks, distinct)),
+        saved_share: falling(&thin),
+        dedup_ratio_with_zeros: falling(&ratio_with_zeros),
+        saved_share_with_zeros: falling(&with_zeros),
+        ranges: range_intervals(counts, sample, total_blocks),
     }
 }
 
@@ -116,33 +119,28 @@ fn ratio(blocks: f64, distinct: f64) -> f64 {
     if distinct > 0.0 { blocks / distinct } else { 1.0 }
 }
 
+/// Returns the interval with an upper end of at most `most`.
+fn limited(interval: ConfidenceInterval, most: f64) -> ConfidenceInterval {
+    ConfidenceInterval { high: interval.high.min(most), ..interval }
+}
+
 fn range_intervals(
     counts: &CopyCounts,
-    zero: &[(u64, u64)],
     sample: SampleScale,
     total_blocks: f64,
 ) -> Vec<RangeInterval> {
     let index = |copies: u64| range_index(copies.saturating_sub(1));
-    let classes = || counts.classes().chain(zero.iter().copied());
-    let rows = classes().map(|(copies, _)| index(copies) + 1).max().unwrap_or(0);
+    let rows = counts.classes().map(|(copies, _)| index(copies) + 1).max().unwrap_or(0);
     let row = |row: usize| {
         let (mut contents, mut blocks) = (WeightedSum::default(), WeightedSum::default());
         for (copies, count) in counts.classes().filter(|(copies, _)| index(*copies) == row) {
             contents.add(1.0, count as f64);
             blocks.add(copies as f64, count as f64);
         }
-        let exact = zero.iter().filter(|(copies, _)| index(*copies) == row);
-        let (exact_contents, exact_blocks) = exact.fold((0.0, 0.0), |(n, b), (copies, count)| {
-            (n + *count as f64, b + (copies * count) as f64)
-        });
         let max_copies = (range_start(row + 1) as f64).min(total_blocks);
-        let plus = |interval: ConfidenceInterval, exact: f64| ConfidenceInterval {
-            low: interval.low + exact,
-            high: (interval.high + exact).min(total_blocks),
-        };
         RangeInterval {
-            contents: plus(contents.interval(1.0, sample.share), exact_contents),
-            blocks: plus(blocks.interval(max_copies, sample.share), exact_blocks),
+            contents: limited(contents.interval(1.0, sample.share), total_blocks),
+            blocks: limited(blocks.interval(max_copies, sample.share), total_blocks),
         }
     };
     (0..rows).map(row).collect()
@@ -152,7 +150,6 @@ fn range_intervals(
 mod tests {
     use super::*;
     use crate::fingerprint::ScanFingerprint;
-    use crate::request::ZeroPolicy;
     use crate::result::BlockSizeResult;
     use crate::scan::sample_scale;
     use crate::set::{CountingSet, MIN_SAMPLE_BYTES, Record, SetLimit, shard_of};
@@ -180,7 +177,7 @@ mod tests {
             totals.data_bytes += 4096 * batch.len() as u64;
         }
         let (below, scale) = sample_scale(&set);
-        let mut tally = Tally::new(4096, ZeroPolicy::Include, 1);
+        let mut tally = Tally::new(4096, 1);
         set.for_each(|counted| -> std::io::Result<()> {
             if scale.is_none_or(|scale| scale.share >= 1.0) || counted.fingerprint.low < below {
                 tally.add(&Row {

@@ -18,18 +18,6 @@ pub enum TailPolicy {
     Keep,
 }
 
-/// The treatment of zero blocks in the dedup ratio and the distribution. Their number is always
-/// reported separately.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ZeroPolicy {
-    /// Zero blocks are contents like any other.
-    #[default]
-    Include,
-    /// Zero blocks are left out, because a thin store does not store them.
-    Exclude,
-}
-
 /// The method by which fingerprints are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
@@ -56,13 +44,12 @@ pub enum Counting {
 pub struct ScanRequest {
     /// The files, directories and block devices to scan. A symbolic link in this list is followed;
     /// a link below a directory is not.
+    #[serde(with = "gemelo_base::names::paths")]
     pub paths: Vec<PathBuf>,
     /// The block sizes in bytes. Each gives the same figures as in a scan of its own.
     pub block_bytes: Vec<u32>,
     /// The treatment of short last blocks.
     pub tail: TailPolicy,
-    /// The treatment of zero blocks in the dedup ratio and the distribution.
-    pub zeros: ZeroPolicy,
     /// The hash function of the fingerprints.
     pub fingerprint: ScanFingerprintKind,
     /// The number of threads that read and hash.
@@ -70,6 +57,7 @@ pub struct ScanRequest {
     /// The method by which fingerprints are counted.
     pub counting: Counting,
     /// The directory of temporary files; `None` means the system's temporary directory.
+    #[serde(with = "gemelo_base::names::optional_path")]
     pub spill_directory: Option<PathBuf>,
     /// The globs of names to leave out. A glob without `/` matches the name of a file or directory
     /// at any depth. A glob with `/` matches the path relative to the scanned directory.
@@ -94,7 +82,6 @@ impl Default for ScanRequest {
             paths: Vec::new(),
             block_bytes: vec![4096],
             tail: TailPolicy::default(),
-            zeros: ZeroPolicy::default(),
             fingerprint: ScanFingerprintKind::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             counting: Counting::default(),

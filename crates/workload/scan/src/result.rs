@@ -2,9 +2,9 @@
 //! 0 to 1.
 
 use crate::fingerprint::{ScanFingerprint, ScanFingerprintKind};
-use crate::request::{TailPolicy, ZeroPolicy};
+use crate::request::TailPolicy;
 use crate::set::ContentLocation;
-use gemelo_content::{Distribution, DistributionError, DuplicateClass, Profile, ProfileClass};
+use gemelo_content::{Distribution, DistributionError, Profile, ProfileClass};
 use gemelo_format::Compression;
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +18,6 @@ pub struct ScanResult {
     pub fingerprint: ScanFingerprintKind,
     /// The treatment of short last blocks.
     pub tail: TailPolicy,
-    /// The treatment of zero blocks in the dedup ratio and the distribution.
-    pub zeros: ZeroPolicy,
     /// The counts of files, and of names that were not read.
     pub files: FileCounts,
     /// The time and the memory of the scan.
@@ -157,7 +155,9 @@ pub struct BlockSizeResult {
     pub zero_blocks: u64,
     /// The bytes of the blocks of zeros.
     pub zero_bytes: u64,
-    /// The number of blocks that the figures below cover: all blocks, or those that are not zero.
+    /// The figures of a store for which zeros are a content like any other.
+    pub with_zeros: WithZeros,
+    /// The number of blocks that are not zero. The figures below cover only these.
     pub counted_blocks: u64,
     /// The bytes of the counted blocks.
     pub counted_bytes: u64,
@@ -177,7 +177,7 @@ pub struct BlockSizeResult {
     pub saved_bytes: u64,
     /// The share of the counted bytes that deduplication saves.
     pub saved_share: f64,
-    /// The distribution as `[duplicates, contents]` pairs, in ascending order.
+    /// The distribution of the counted blocks as `[duplicates, contents]` pairs, in ascending order.
     pub distribution: Vec<[u64; 2]>,
     /// The distribution by ranges of duplicates.
     pub ranges: Vec<RangeResult>,
@@ -191,6 +191,22 @@ pub struct BlockSizeResult {
     pub locality: Option<LocalityResult>,
     /// The confidence intervals of the figures, if they are estimates.
     pub estimate: Option<EstimateResult>,
+}
+
+/// The figures at one block size of a store that keeps zeros as a content like any other: one block
+/// of zeros, and one for each length of short blocks of zeros. A thin store keeps none.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct WithZeros {
+    /// The number of distinct contents, those of zeros included.
+    pub distinct: u64,
+    /// The bytes of one copy of each distinct content.
+    pub distinct_bytes: u64,
+    /// All blocks divided by the distinct contents; 1 if there are no blocks.
+    pub dedup_ratio: f64,
+    /// The bytes that deduplication saves.
+    pub saved_bytes: u64,
+    /// The share of all bytes that deduplication saves.
+    pub saved_share: f64,
 }
 
 /// The contents in one range of duplicates.
@@ -215,8 +231,6 @@ pub struct Repeated {
     pub copies: u64,
     /// The length of the content in bytes.
     pub length_bytes: u32,
-    /// `true` if the content is all zeros.
-    pub zero: bool,
     /// A place where the content was seen. It is `None` if many other contents have about as many
     /// copies.
     pub place: Option<ContentLocation>,
@@ -260,10 +274,10 @@ pub struct PoolPrediction {
     pub compression: Compression,
     /// The contents that the pool would store, each of the size of a block. Zeros are not stored.
     pub physical_blocks: u64,
-    /// The blocks that they would take.
-    pub used_blocks: u64,
-    /// The used blocks for each physical one.
-    pub stored_share: f64,
+    /// The blocks that they would take; `None` if the scan ended before it compressed any content.
+    pub used_blocks: Option<u64>,
+    /// The used blocks for each physical one; `None` as for `used_blocks`.
+    pub stored_share: Option<f64>,
     /// The number of distinct contents that were compressed.
     pub sampled_contents: u64,
 }
@@ -325,6 +339,10 @@ pub struct EstimateResult {
     pub dedup_ratio: ConfidenceInterval,
     /// The interval of the share of bytes that deduplication saves.
     pub saved_share: ConfidenceInterval,
+    /// The interval of the dedup ratio with zeros.
+    pub dedup_ratio_with_zeros: ConfidenceInterval,
+    /// The interval of the share of all bytes that deduplication saves with zeros.
+    pub saved_share_with_zeros: ConfidenceInterval,
     /// The intervals of each row of the range table.
     pub ranges: Vec<RangeInterval>,
 }
@@ -339,16 +357,12 @@ pub struct RangeInterval {
 }
 
 impl BlockSizeResult {
-    /// Returns the distribution of duplicates.
+    /// Returns the distribution of duplicates, with the blocks of zeros.
     ///
     /// # Errors
     /// Fails if there are no blocks.
     pub fn to_distribution(&self) -> Result<Distribution, DistributionError> {
-        let class = |[duplicates, contents]: &[u64; 2]| DuplicateClass {
-            duplicates: *duplicates,
-            contents: *contents,
-        };
-        Distribution::new(self.distribution.iter().map(class))
+        Distribution::of_pairs(&self.distribution, self.zero_blocks)
     }
 
     /// Returns a profile: the distribution with the nature of contents, from which such data can be

@@ -10,7 +10,6 @@ use crate::nature::{Nature, NatureSample};
 use crate::options::ScanOptions;
 use crate::plan;
 use crate::read::{Counted, Queue, Session, SizeCounts, SizeState, Worker};
-use crate::request::ZeroPolicy;
 use crate::result::{BlockSizeResult, Effort, FileCounts, PoolPrediction, ScanResult};
 use crate::saved::{Saved, SavedSetError, Saving, SetHead, SizeHead};
 use crate::set::{self, ContentLocation, CountingSet, locked};
@@ -219,7 +218,6 @@ struct ReadySize<'options> {
     block_bytes: u32,
     counts: SizeCounts,
     set: CountingSet,
-    zero_place: Option<ContentLocation>,
     nature: NatureSample,
     locality: LocalitySample,
 }
@@ -242,9 +240,8 @@ impl ReadData {
                 effort.table_bytes += state.set.peak_bytes();
                 effort.spilled_bytes += state.set.spilled_bytes();
                 let sharing = state.sharing.map(|sampler| {
-                    let (sample, zeros) = (sampler.finish(), counts.zero_totals(request.zeros));
-                    let totals = &counts.directories;
-                    sharing_result(state.block_bytes, &sample, &self.directories, totals, zeros)
+                    let (sample, totals) = (sampler.finish(), &counts.directories);
+                    sharing_result(state.block_bytes, &sample, &self.directories, totals)
                 });
                 found_sharing = found_sharing.take().or(sharing);
                 ReadySize {
@@ -252,7 +249,6 @@ impl ReadData {
                     block_bytes: state.block_bytes,
                     counts,
                     set: state.set,
-                    zero_place: state.zero_place.into_inner().ok().flatten(),
                     nature: state.nature.measure(
                         options.budget().threads(),
                         (state.block_bytes, &request.compression),
@@ -279,7 +275,6 @@ impl ReadData {
             partial: self.partial,
             fingerprint: request.fingerprint,
             tail: request.tail,
-            zeros: request.zeros,
             files: self.files,
             effort,
             block_sizes,
@@ -300,9 +295,8 @@ impl ReadySize<'_> {
     }
 
     fn finish(mut self, saving: &mut Saving<'_>) -> Result<BlockSizeResult, ScanError> {
-        let request = self.options.request();
         let max_measured = self.options.budget().nature_contents(self.block_bytes);
-        let mut tally = Tally::new(self.block_bytes, request.zeros, max_measured);
+        let mut tally = Tally::new(self.block_bytes, max_measured);
         tally.raise_levels(self.nature.level, self.locality.level);
         let (below, scale) = sample_scale(&self.set);
         let mut zeros = self.zero_rows();
@@ -335,24 +329,23 @@ impl ReadySize<'_> {
     /// Predicts the blocks of a pool for each compression. It stores no zeros.
     fn pools(&self, result: &BlockSizeResult) -> Vec<PoolPrediction> {
         let request = self.options.request();
-        let zeros = match request.zeros {
-            ZeroPolicy::Include => self.counts.zeros.len() as u64,
-            ZeroPolicy::Exclude => 0,
-        };
-        let physical_blocks = result.distinct.saturating_sub(zeros);
+        let physical_blocks = result.distinct;
         let pairs = request.compression.iter().zip(&self.nature.stored_shares);
+        let sampled_contents = self.nature.contents.len() as u64;
+        // A scan that was stopped before it compressed anything predicts nothing.
+        let is_known = sampled_contents > 0 || physical_blocks == 0;
         let prediction = |(compression, share): (&Compression, &f64)| PoolPrediction {
             compression: *compression,
             physical_blocks,
-            used_blocks: (physical_blocks as f64 * share).round() as u64,
-            stored_share: *share,
-            sampled_contents: self.nature.contents.len() as u64,
+            used_blocks: is_known.then(|| (physical_blocks as f64 * share).round() as u64),
+            stored_share: is_known.then_some(*share),
+            sampled_contents,
         };
         pairs.map(prediction).collect()
     }
 
     /// Returns the rows of the zero contents, in descending order of fingerprints.
-    fn zero_rows(&mut self) -> Vec<Row> {
+    fn zero_rows(&self) -> Vec<Row> {
         let kind = self.options.request().fingerprint;
         let bytes = vec![0; self.block_bytes as usize];
         let row = |(length, copies): (&u32, &u64)| Row {
@@ -360,7 +353,7 @@ impl ReadySize<'_> {
             length_bytes: *length,
             copies: *copies,
             zero: true,
-            place: if *length == self.block_bytes { self.zero_place.clone() } else { None },
+            place: None,
             nature: None,
             positions: Vec::new(),
         };

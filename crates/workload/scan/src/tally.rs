@@ -7,10 +7,9 @@ use crate::fingerprint::ScanFingerprint;
 use crate::levels::LevelSample;
 use crate::locality::{MAX_COPIES, MAX_OCCURRENCES};
 use crate::nature::Nature;
-use crate::request::ZeroPolicy;
 use crate::result::{
     BlockSizeResult, ENTROPY_STEPS, LocalityResult, NatureClass, NatureResult, NatureStats,
-    RangeResult, Repeated,
+    RangeResult, Repeated, WithZeros,
 };
 use crate::set::ContentLocation;
 use gemelo_content::{range_index, range_label, range_start};
@@ -70,26 +69,26 @@ struct Measured {
 /// Adds up the contents of one block size.
 pub(crate) struct Tally {
     block_bytes: u32,
-    zeros: ZeroPolicy,
     /// The contents that are not zero; in an estimate, those in the sample.
     counts: CopyCounts,
     bytes: u64,
-    zero_counts: CopyCounts,
-    zero_bytes: u64,
+    /// The contents of zeros: one for each length.
+    zero_contents: u64,
+    /// The bytes of one copy of each content of zeros.
+    zero_distinct_bytes: u64,
     max_repeated: Vec<Repeated>,
     nature: LevelSample<Measured>,
     locality: LevelSample<Vec<u64>>,
 }
 
 impl Tally {
-    pub(crate) fn new(block_bytes: u32, zeros: ZeroPolicy, max_measured: u64) -> Self {
+    pub(crate) fn new(block_bytes: u32, max_measured: u64) -> Self {
         Self {
             block_bytes,
-            zeros,
             counts: CopyCounts::default(),
             bytes: 0,
-            zero_counts: CopyCounts::default(),
-            zero_bytes: 0,
+            zero_contents: 0,
+            zero_distinct_bytes: 0,
             max_repeated: Vec::with_capacity(MAX_REPEATED + 1),
             nature: LevelSample::new(max_measured, |_| 1),
             locality: LevelSample::new(MAX_OCCURRENCES, |positions| {
@@ -112,16 +111,13 @@ impl Tally {
 
     /// Adds a content. Each content must be added only once.
     pub(crate) fn add(&mut self, row: &Row) {
-        if row.zero && self.zeros == ZeroPolicy::Exclude {
+        if row.zero {
+            self.zero_contents += 1;
+            self.zero_distinct_bytes += u64::from(row.length_bytes);
             return;
         }
-        if row.zero {
-            self.zero_counts.add(row.copies);
-            self.zero_bytes += u64::from(row.length_bytes);
-        } else {
-            self.counts.add(row.copies);
-            self.bytes += u64::from(row.length_bytes);
-        }
+        self.counts.add(row.copies);
+        self.bytes += u64::from(row.length_bytes);
         self.rank(row);
         if let Some(nature) = row.nature {
             let (length_bytes, copies) = (row.length_bytes, row.copies);
@@ -141,11 +137,25 @@ impl Tally {
         // copies.
         let at = self.max_repeated.partition_point(|other| other.copies >= row.copies);
         if at < MAX_REPEATED {
-            let Row { fingerprint, copies, length_bytes, zero, ref place, .. } = *row;
-            let repeated =
-                Repeated { fingerprint, copies, length_bytes, zero, place: place.clone() };
+            let Row { fingerprint, copies, length_bytes, ref place, .. } = *row;
+            let repeated = Repeated { fingerprint, copies, length_bytes, place: place.clone() };
             self.max_repeated.insert(at, repeated);
             self.max_repeated.truncate(MAX_REPEATED);
+        }
+    }
+
+    /// Returns the figures of a store that keeps zeros, from those of the other contents.
+    fn with_zeros(&self, totals: &BlockTotals, distinct: u64, distinct_bytes: u64) -> WithZeros {
+        let distinct = distinct.saturating_add(self.zero_contents).min(totals.blocks);
+        let distinct_bytes =
+            distinct_bytes.saturating_add(self.zero_distinct_bytes).min(totals.data_bytes);
+        let saved_bytes = totals.data_bytes - distinct_bytes;
+        WithZeros {
+            distinct,
+            distinct_bytes,
+            dedup_ratio: ratio(totals.blocks, distinct),
+            saved_bytes,
+            saved_share: share(saved_bytes, totals.data_bytes),
         }
     }
 
@@ -155,27 +165,20 @@ impl Tally {
         totals: &BlockTotals,
         sample: Option<SampleScale>,
     ) -> BlockSizeResult {
-        let (blocks, bytes) = match self.zeros {
-            ZeroPolicy::Include => (totals.blocks, totals.data_bytes),
-            ZeroPolicy::Exclude => (
-                totals.blocks - totals.zero_blocks,
-                totals.data_bytes.saturating_sub(totals.zero_bytes),
-            ),
-        };
+        let blocks = totals.blocks - totals.zero_blocks;
+        let bytes = totals.data_bytes.saturating_sub(totals.zero_bytes);
         let scale = sample.map_or(1.0, |sample| 1.0 / sample.share);
         let up = |count: u64| (count as f64 * scale).round() as u64;
-        let mut classes: BTreeMap<u64, u64> = self.zero_counts.classes().collect();
-        for (copies, contents) in self.counts.classes() {
-            *classes.entry(copies).or_insert(0) +=
-                if sample.is_some() { up(contents) } else { contents };
-        }
+        let classes: BTreeMap<u64, u64> = self
+            .counts
+            .classes()
+            .map(|(copies, contents)| {
+                (copies, if sample.is_some() { up(contents) } else { contents })
+            })
+            .collect();
         let distinct: u64 = classes.values().sum::<u64>().min(blocks);
-        let distinct_bytes = (self.zero_bytes
-            + if sample.is_some() { up(self.bytes) } else { self.bytes })
-        .min(bytes);
+        let distinct_bytes = if sample.is_some() { up(self.bytes) } else { self.bytes }.min(bytes);
         let unique = classes.get(&1).copied().unwrap_or(0);
-        let share =
-            |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         BlockSizeResult {
             block_bytes: self.block_bytes,
             blocks: totals.blocks,
@@ -186,6 +189,7 @@ impl Tally {
             padding_bytes: totals.padding_bytes,
             zero_blocks: totals.zero_blocks,
             zero_bytes: totals.zero_bytes,
+            with_zeros: self.with_zeros(totals, distinct, distinct_bytes),
             counted_blocks: blocks,
             counted_bytes: bytes,
             distinct,
@@ -193,7 +197,7 @@ impl Tally {
             unique,
             distinct_with_duplicates: distinct.saturating_sub(unique),
             duplicates: blocks - distinct,
-            dedup_ratio: if distinct == 0 { 1.0 } else { blocks as f64 / distinct as f64 },
+            dedup_ratio: ratio(blocks, distinct),
             saved_bytes: bytes - distinct_bytes,
             saved_share: share(bytes - distinct_bytes, bytes),
             distribution: classes
@@ -208,17 +212,27 @@ impl Tally {
                 self.locality.into_sorted().iter().map(|(_, places)| places.as_slice()),
             ),
             estimate: sample.map(|sample| {
-                let zero = self.zero_counts.classes().collect::<Vec<_>>();
-                estimate::intervals(
-                    &self.counts,
-                    &zero,
-                    sample,
+                let whole = estimate::Whole {
                     blocks,
-                    share(distinct_bytes, bytes),
-                )
+                    bytes,
+                    distinct_bytes,
+                    zero_blocks: totals.zero_blocks,
+                    zero_bytes: totals.zero_bytes,
+                    zero_contents: self.zero_contents,
+                    zero_distinct_bytes: self.zero_distinct_bytes,
+                };
+                estimate::intervals(&self.counts, sample, whole)
             }),
         }
     }
+}
+
+fn ratio(blocks: u64, distinct: u64) -> f64 {
+    if distinct == 0 { 1.0 } else { blocks as f64 / distinct as f64 }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 fn ranges(classes: &BTreeMap<u64, u64>, blocks: u64) -> Vec<RangeResult> {

@@ -2,6 +2,7 @@
 //! continues.
 
 use gemelo_base::Monitor;
+use gemelo_base::ShowPath as _;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +30,7 @@ impl<'scan> Troubles<'scan> {
         }
         let number = self.unreadable.fetch_add(1, Ordering::Relaxed);
         if number < MAX_NAMED {
-            self.monitor.warn(&format!("cannot read {}: {error}", path.display()));
+            self.monitor.warn(&format!("cannot read {}: {error}", path.shown()));
         } else if number == MAX_NAMED {
             self.monitor.warn("more files cannot be read; they are counted but not named");
         }

@@ -6,7 +6,7 @@
 //! random hot spots with contents of DEDISbench. A block is examined when it was not written for a
 //! round. Contents and places follow from the seed, so equal setups have equal outcomes.
 
-use gemelo_content::{Assignment, AssignmentMode, ContentId, ContentSpec, built_in};
+use gemelo_content::{Assignment, AssignmentMode, ContentSpec, built_in};
 use gemelo_pattern::{Pattern, Positions};
 use std::collections::HashMap;
 
@@ -180,7 +180,7 @@ pub(crate) fn run(setup: &Setup) -> Outcome {
         for (number, member) in (0..).zip(&mut members) {
             for _ in 0..setup.writes {
                 let block = member.positions.next_block();
-                let content: ContentId = assignment.content(number, member.sequence);
+                let content = assignment.content(number, member.sequence);
                 member.sequence += 1;
                 domain.drop_reference(member, block);
                 member.waiting.insert(block, (content.to_bits(), round));

@@ -13,6 +13,7 @@ use crate::system;
 use crate::target::{Made, TargetPlan};
 use crate::workload::{Action, Measured, Stage, Step, WorkloadPlan};
 use gemelo_base::{Clock, WallClock};
+use gemelo_compare::Repetition;
 use gemelo_record::{
     Better, Outcome, PhaseRecord, PlannedRun, RUN_SCHEMA, RunRecord, Space, Stats,
 };
@@ -103,6 +104,7 @@ impl<'a> Attempt<'a> {
             Ok(None) | Err(_) => {}
         }
         self.add_space();
+        self.check_main_figure();
         self.record.elapsed_ns = self.now_ns();
         self.record
     }
@@ -222,6 +224,21 @@ impl<'a> Attempt<'a> {
     }
 
     /// Adds the space that the load takes at the end to the figures.
+    /// Fails a complete run that lacks the main figure of the plan: no comparison could use it.
+    fn check_main_figure(&mut self) {
+        let main = self.workload.main_figure.as_ref().filter(|_| self.workload.names_main_figure);
+        let Some(main) = main.filter(|_| self.record.outcome == Outcome::Done) else { return };
+        let figures = Repetition::of_run(&self.record).figures;
+        if figures.value(main).is_some() {
+            return;
+        }
+        let names: Vec<&str> = figures.figures.iter().map(|one| one.name.as_str()).collect();
+        let has = if names.is_empty() { "no figure".to_owned() } else { names.join(", ") };
+        let reason =
+            format!("the run does not have the main figure '{main}' of its workload: it has {has}");
+        self.record.outcome = Outcome::Failed { reason };
+    }
+
     fn add_space(&mut self) {
         let space = &self.record.space;
         let Some(last) = space.get(SETTLED).or_else(|| space.get(AFTER)).copied() else { return };

@@ -12,6 +12,7 @@ use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
 use gemelo_base::units::{parse_duration, parse_size};
+use gemelo_figures::name_parts;
 use gemelo_job::JobOptions;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -187,10 +188,33 @@ impl Action for Bench {
         }
     }
 
+    fn lacks(&self, figure: &str) -> Option<String> {
+        let bare = name_parts(figure).bare;
+        let (kind, _) = bare.split_once('/')?;
+        let jobs = self.all_jobs();
+        let mut operations = jobs.iter().map(|job| value_of(job, "operation").unwrap_or("write"));
+        match kind {
+            "read" | "write" => {
+                let is_done = operations.any(|operation| operation == kind || operation == "mixed");
+                (!is_done).then(|| {
+                    format!("no run has '{figure}', because no job has the operation {kind}")
+                })
+            }
+            kind if KINDS_OF_FIGURES.contains(&kind) => None,
+            _ => Some(format!("a run of bench has no figure '{figure}'")),
+        }
+    }
+
     fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
         self.run_with(stage, &[])
     }
 }
+
+/// The parts before the slash of all figures of a run of `bench`, besides reads and writes.
+const KINDS_OF_FIGURES: [&str; 17] = [
+    "all", "mixed", "trim", "sync", "run", "usage", "verify", "written", "populate", "space",
+    "settle", "system", "target", "monitor", "pool", "hosts", "slowest",
+];
 
 /// The time that a process of the load takes besides its load, about: its start, its result file,
 /// and asking the target for the space in use.

@@ -50,6 +50,11 @@ pub(crate) trait Action: std::fmt::Debug + Send + Sync {
     /// Returns the name of the figure by which targets are ranked.
     fn main_figure(&self) -> Option<String>;
 
+    /// Returns the reason why no run of it can have this figure, if that is known.
+    fn lacks(&self, _figure: &str) -> Option<String> {
+        None
+    }
+
     /// Does it. A failed action has no figures.
     fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError>;
 }
@@ -117,6 +122,8 @@ pub(crate) struct WorkloadPlan {
     pub(crate) kind: &'static str,
     pub(crate) description: String,
     pub(crate) main_figure: Option<String>,
+    /// `true` if the plan names the main figure; a run without it has failed then.
+    pub(crate) names_main_figure: bool,
     pub(crate) set: Option<(String, String)>,
     /// Patterns of the names of targets; all targets if empty.
     targets: Vec<String>,
@@ -148,13 +155,18 @@ impl WorkloadPlan {
         if steps.len() > MAX_STEPS {
             return Err(PlanError::TooMany { most: MAX_STEPS, what: "steps before a measurement" });
         }
+        let named = keys.text("main-figure")?;
+        if let Some(reason) = named.as_deref().and_then(|figure| measure.lacks(figure)) {
+            return Err(keys.wrong("main-figure", reason));
+        }
         let stated = keys.size("data")?;
         let data_bytes = stated.or_else(|| measure.data_bytes());
         Ok(Self {
             name,
             kind,
             description: keys.text("description")?.unwrap_or_else(|| measure.description()),
-            main_figure: keys.text("main-figure")?.or_else(|| measure.main_figure()),
+            names_main_figure: named.is_some(),
+            main_figure: named.or_else(|| measure.main_figure()),
             set: set(keys, combination)?,
             targets: keys.texts("targets")?,
             prepare: steps.iter().map(|keys| step(keys, reading)).collect::<Result<_, _>>()?,

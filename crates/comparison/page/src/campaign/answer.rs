@@ -32,12 +32,21 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
         }
     }
     if answers.is_empty() {
-        answers.push(Answer::new("No run was complete, so there is no answer."));
+        answers.push(Answer::new(without_answer(data)));
     }
     section.items.push(Item::Answers(answers));
     section.items.push(Item::Paragraph(extent(data, judged)));
     section.items.extend(doubtful(data, judged).map(Item::Paragraph));
     section
+}
+
+/// Says why a campaign has no answer.
+fn without_answer(data: &Data) -> &'static str {
+    if data.complete().next().is_some() {
+        "The complete runs have none of the figures that rank targets, so there is no answer."
+    } else {
+        "No run was complete, so there is no answer."
+    }
 }
 
 /// A comparison on one workload.
@@ -70,23 +79,32 @@ fn of_target(
     compared.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
     let differing: Vec<&Compared<'_>> =
         compared.iter().filter(|one| one.versus.is_significant()).collect();
+    let with = |wanted: Verdict| -> Vec<&Compared<'_>> {
+        compared.iter().filter(|one| one.versus.verdict == wanted).collect()
+    };
+    let open = with(Verdict::Undecided);
     let mut text = Text::new().strong(target.name.clone());
+    // A reader who is told of no difference has to know first why there is none.
+    let is_open = differing.is_empty() && !open.is_empty();
+    if is_open {
+        text = undecided(text.plain(format!(" against {}:", baseline.name)), &open, compared.len());
+    }
     text = match differing.len() {
+        0 if is_open => text.plain(" No difference was shown"),
         0 => text.plain(format!(" against {}: no difference was shown", baseline.name)),
         count if count <= MAX_IN_SENTENCE => each(text.plain(": "), &differing, baseline),
         _ => ranges(text.plain(" "), &compared, baseline, judged),
     };
     text = text.plain(".");
-    let with = |wanted: Verdict| -> Vec<&Compared<'_>> {
-        compared.iter().filter(|one| one.versus.verdict == wanted).collect()
-    };
     let same = with(Verdict::Same);
     if !same.is_empty() {
         let margin = (100.0 * judged.margin.share()).round();
         text =
             text.plain(format!(" The same within {margin} %{}.", extent_of(&same, compared.len())));
     }
-    text = undecided(text, &with(Verdict::Undecided), compared.len());
+    if !is_open {
+        text = undecided(text, &open, compared.len());
+    }
     let shown = with(Verdict::NotJudged);
     if !shown.is_empty() {
         let extent = extent_of(&shown, compared.len());

@@ -5,13 +5,14 @@ use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::files::{self, NewDirectory, NewFile};
 use anyhow::anyhow;
 use clap::Args;
+use gemelo_base::ShowPath as _;
 use gemelo_base::units::{
     format_counted, format_duration_ns, format_line, format_percent, format_rate, format_size,
 };
 use gemelo_base::values::Size;
 use gemelo_base::{Clock, SystemClock};
-use gemelo_content::{ContentSpec, Generator, ScaledDistribution};
-use gemelo_job::{ContentOptions, contents};
+use gemelo_content::{ContentSpec, Generator, ScaledDistribution, Summary};
+use gemelo_job::{ContentOptions, contents, small};
 use gemelo_load::{Generated, Output};
 use std::path::PathBuf;
 
@@ -49,6 +50,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         }
         None => spec.distribution.blocks(),
     };
+    let name = contents::distribution_name(&arguments.content);
+    if let Some(warning) = small::warning(name, &spec, blocks) {
+        context.monitor.warn(&warning);
+    }
     let clock = SystemClock::new();
     let generated = match arguments.files {
         Some(files) => write_tree(arguments, files, &spec, blocks, context)?,
@@ -120,6 +125,25 @@ fn generate(
     Ok(gemelo_load::generate(spec, blocks, output, context.monitor.as_ref(), &context.stop)?)
 }
 
+/// Returns the line about duplicates; with zeros, also the figures of a store that keeps them.
+fn duplicates(summary: &Summary) -> String {
+    let percent = |part: u64| format_percent(part as f64 / summary.blocks as f64);
+    let (unique, duplicates) = (percent(summary.unique), percent(summary.duplicates));
+    if summary.zero_blocks == 0 {
+        let ratio = summary.dedup_ratio();
+        return format!(
+            "dedup ratio {ratio:.4}: {unique} of blocks unique, {duplicates} duplicates"
+        );
+    }
+    format!(
+        "dedup ratio {:.4} without zeros, {:.4} with zeros: {unique} of blocks unique, {duplicates} \
+         duplicates, {} zeros",
+        summary.dedup_ratio(),
+        summary.dedup_ratio_with_zeros(),
+        percent(summary.zero_blocks)
+    )
+}
+
 fn text(
     arguments: &Arguments,
     spec: &ContentSpec,
@@ -129,7 +153,7 @@ fn text(
     let files = format_counted(generated.files, "file");
     let mut text = format!(
         "{}: {} of {}, {} in {files}, in {}, {}\n",
-        format_line(&arguments.output.to_string_lossy()),
+        format_line(&gemelo_base::text_of_name(arguments.output.as_os_str())),
         format_counted(generated.blocks, "block"),
         format_size(spec.block_bytes as u64),
         format_size(generated.data_bytes),
@@ -142,19 +166,12 @@ fn text(
             if generated.is_complete && spec.mode == gemelo_content::AssignmentMode::Exact =>
         {
             let summary = distribution.summary();
-            let percent = |part: u64| format_percent(part as f64 / summary.blocks as f64);
-            text += &format!(
-                "dedup ratio {:.4}: {} of blocks unique, {} duplicates\n",
-                summary.dedup_ratio(),
-                percent(summary.unique),
-                percent(summary.duplicates)
-            );
+            text += &format!("{}\n", duplicates(&summary));
         }
         _ if generated.is_complete => (),
         _ if files::is_standard_output(&arguments.output) => text += "stopped before the end\n",
         _ => {
-            text +=
-                &format!("stopped before the end: {} is not kept\n", arguments.output.display());
+            text += &format!("stopped before the end: {} is not kept\n", arguments.output.shown());
         }
     }
     text += &format!("seed {}, run {}\n", spec.seed, spec.run);

@@ -16,6 +16,7 @@ pub(crate) use outputs::NewFiles;
 
 use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
+use gemelo_base::ShowPath as _;
 use place::OutputPlace;
 pub(crate) use place::Readers;
 use serde::Serialize;
@@ -25,7 +26,7 @@ use std::path::Path;
 /// Reads a text file. An error is bad input, because the user named the file.
 pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read {}", path.display()))
+        .with_context(|| format!("cannot read {}", path.shown()))
         .or_bad_input()
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn check_all_new<'a>(
         place.check(path, force)?;
         let Some(key) = place.key() else { continue };
         if taken.contains(&key) {
-            let path = path.display();
+            let path = path.shown();
             return Err(bad_input(anyhow!(
                 "two results would be written to {path}: give each a file of its own"
             )));
@@ -80,7 +81,7 @@ pub(crate) fn check_all_new<'a>(
 /// Writes a file as a whole.
 pub(crate) fn write_whole(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
     let mut file = NewFile::create(path, force)?;
-    file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    file.write_all(bytes).with_context(|| format!("cannot write {}", path.shown()))?;
     file.finish()
 }
 

@@ -3,6 +3,7 @@
 use super::place::{TEMPORARY, directory_of, refuse_pool};
 use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
+use gemelo_base::ShowPath as _;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -17,7 +18,7 @@ pub(crate) struct NewDirectory {
 impl NewDirectory {
     /// Creates a temporary directory beside `path`, which must not exist.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
-        let name = path.display();
+        let name = path.shown();
         refuse_pool(path)?;
         if path.symlink_metadata().is_ok() {
             return Err(bad_input(anyhow!("{name} exists: name a directory that does not exist")));
@@ -26,7 +27,7 @@ impl NewDirectory {
         if !beside.is_dir() {
             return Err(bad_input(anyhow!(
                 "{} is not a directory: create it first",
-                beside.display()
+                beside.shown()
             )));
         }
         let temporary = tempfile::Builder::new()
@@ -35,7 +36,7 @@ impl NewDirectory {
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777))
             .tempdir_in(beside)
             .with_context(|| {
-                format!("cannot create {name}: cannot create a directory in {}", beside.display())
+                format!("cannot create {name}: cannot create a directory in {}", beside.shown())
             })
             .or_bad_input()?;
         Ok(Self { temporary, place: path.to_owned() })
@@ -48,13 +49,13 @@ impl NewDirectory {
 
     /// Synchronises the contents of the directory, then gives the directory its name.
     pub(crate) fn finish(self) -> anyhow::Result<()> {
-        let name = self.place.display().to_string();
+        let name = self.place.shown().to_string();
         let synchronised = File::open(self.temporary.path())
             .and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));
         synchronised.with_context(|| format!("cannot write {name}"))?;
         let temporary = self.temporary.keep();
         std::fs::rename(&temporary, &self.place).with_context(|| {
-            format!("cannot create {name} (the complete directory is {})", temporary.display())
+            format!("cannot create {name} (the complete directory is {})", temporary.shown())
         })?;
         let _ = File::open(directory_of(&self.place)).and_then(|directory| directory.sync_all());
         Ok(())

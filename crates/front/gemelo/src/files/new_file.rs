@@ -2,6 +2,7 @@
 
 use super::place::{OutputPlace, Readers, directory_of, temporary_beside};
 use anyhow::{Context as _, anyhow};
+use gemelo_base::ShowPath as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, fchown};
@@ -37,7 +38,7 @@ impl NewFile {
     /// Does the same as [`Self::create`], for a file that these users may read. A file that is
     /// replaced keeps its permissions.
     pub(crate) fn create_for(readers: Readers, path: &Path, force: bool) -> anyhow::Result<Self> {
-        let cannot = || format!("cannot write {}", path.display());
+        let cannot = || format!("cannot write {}", path.shown());
         Ok(match OutputPlace::of(path)? {
             OutputPlace::StandardOutput => Self::StandardOutput,
             OutputPlace::StandardError => Self::StandardError,
@@ -108,7 +109,7 @@ impl Write for NewFile {
 impl TemporaryFile {
     /// Gives the file its name. If that fails, the complete file keeps its temporary name.
     fn put_in_place(self) -> anyhow::Result<()> {
-        let place = self.place.display().to_string();
+        let place = self.place.shown().to_string();
         self.temporary.as_file().sync_all().with_context(|| format!("cannot write {place}"))?;
         let Self { temporary, place: path, force } = self;
         let renamed = match path.symlink_metadata() {
@@ -125,7 +126,7 @@ impl TemporaryFile {
         };
         if let Err((temporary, error)) = renamed {
             let (_, kept) = temporary.keep().with_context(|| format!("cannot write {place}"))?;
-            let kept = kept.display().to_string();
+            let kept = kept.shown().to_string();
             return Err(
                 error.context(format!("cannot write {place} (the complete result is in {kept})"))
             );

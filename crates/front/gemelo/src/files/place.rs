@@ -2,6 +2,7 @@
 
 use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
+use gemelo_base::ShowPath as _;
 use rustix::fs::Access;
 use std::fs::FileType;
 use std::io::ErrorKind;
@@ -42,7 +43,7 @@ impl OutputPlace {
         if path.as_os_str() == "-" {
             return Ok(Self::StandardOutput);
         }
-        let cannot = || format!("cannot write {}", path.display());
+        let cannot = || format!("cannot write {}", path.shown());
         // The kernel decides whether links may be followed (proc(5), protected_symlinks).
         let kind = match path.metadata() {
             Ok(status) => Some(status.file_type()),
@@ -60,22 +61,20 @@ impl OutputPlace {
             let named = end.read_link().with_context(cannot).or_bad_input()?;
             end = directory_of(&end).join(named);
         }
-        Err(bad_input(anyhow!("{} leads through too many symbolic links", path.display())))
+        Err(bad_input(anyhow!("{} leads through too many symbolic links", path.shown())))
     }
 
     fn of_descriptor(descriptor: u32, is_open: bool, path: &Path) -> anyhow::Result<Self> {
         match descriptor {
             1 => Ok(Self::StandardOutput),
             2 => Ok(Self::StandardError),
-            _ if !is_open => {
-                Err(bad_input(anyhow!("{} is not an open descriptor", path.display())))
-            }
+            _ if !is_open => Err(bad_input(anyhow!("{} is not an open descriptor", path.shown()))),
             open => Ok(Self::Descriptor(format!("/proc/self/fd/{open}").into())),
         }
     }
 
     fn of_kind(kind: Option<FileType>, end: PathBuf, path: &Path) -> anyhow::Result<Self> {
-        let name = path.display();
+        let name = path.shown();
         match kind {
             Some(kind) if kind.is_dir() => {
                 Err(bad_input(anyhow!("{name} is a directory: name a file in it")))
@@ -117,7 +116,7 @@ impl OutputPlace {
                     gemelo_target::check_overwritable(device, force).or_bad_input()?;
                 }
                 rustix::fs::access(device, Access::WRITE_OK)
-                    .with_context(|| format!("cannot write {}", path.display()))
+                    .with_context(|| format!("cannot write {}", path.shown()))
                     .or_bad_input()
             }
             Self::File { path: file, .. } if gemelo_disk::pool_part(file).is_some() => {
@@ -125,14 +124,14 @@ impl OutputPlace {
             }
             Self::File { exists: true, .. } if !force => Err(bad_input(anyhow!(
                 "{} exists: name another file, or use --force to overwrite it",
-                path.display()
+                path.shown()
             ))),
             Self::File { path: file, .. } => {
                 // A name below /dev that does not exist is a misspelt device.
                 gemelo_target::check_overwritable(file, force).or_bad_input()?;
                 let directory = directory_of(file);
                 if !directory.is_dir() {
-                    let directory = directory.display();
+                    let directory = directory.shown();
                     return Err(bad_input(anyhow!(
                         "{directory} is not a directory: create it first"
                     )));
@@ -200,7 +199,7 @@ pub(super) fn temporary_beside(
             None => error,
         })
         .with_context(|| {
-            let (path, directory) = (path.display(), directory.display());
+            let (path, directory) = (path.shown(), directory.shown());
             format!("cannot write {path}: cannot create a file in {directory}")
         })
 }

@@ -1,7 +1,7 @@
 //! Comparison of a block that was read with the content that it should hold.
 
 use super::Generator;
-use crate::ContentId;
+use crate::{BlockContent, ContentId};
 
 /// The unit that storage writes atomically. A block that mixes sectors of two contents is torn.
 const SECTOR_BYTES: usize = 512;
@@ -11,7 +11,7 @@ const SECTOR_BYTES: usize = 512;
 pub enum Examination {
     /// The block is the expected content, byte for byte.
     Match,
-    /// The block is all zeros.
+    /// The block is all zeros instead of the expected content.
     Zeros,
     /// The block is another content, byte for byte.
     Other(ContentId),
@@ -37,7 +37,12 @@ impl Generator {
     /// Compares a block with the content it should hold. `scratch` must have the block's length and
     /// is overwritten.
     #[inline]
-    pub fn examine(&self, expected: ContentId, block: &[u8], scratch: &mut [u8]) -> Examination {
+    pub fn examine(
+        &self,
+        expected: impl Into<BlockContent>,
+        block: &[u8],
+        scratch: &mut [u8],
+    ) -> Examination {
         self.fill(expected, scratch);
         if block == scratch { Examination::Match } else { self.explain(block, scratch) }
     }

@@ -14,7 +14,7 @@ mod recipe;
 pub use examine::Examination;
 
 use crate::assignment::class_of;
-use crate::{ContentError, ContentId, ContentSpec};
+use crate::{BlockContent, ContentError, ContentId, ContentSpec};
 use gemelo_base::random::{mix_pair, mix64};
 use mark::{MARK_BYTES, MarkKey};
 use random::Vectors;
@@ -121,7 +121,15 @@ impl Generator {
     /// Fills a block with the bytes of a content. The block should have [`Self::block_bytes`]; a
     /// shorter or longer one is filled as a block of its own length.
     #[inline]
-    pub fn fill(&self, id: ContentId, block: &mut [u8]) {
+    pub fn fill(&self, content: impl Into<BlockContent>, block: &mut [u8]) {
+        match content.into() {
+            BlockContent::Zeros => block.fill(0),
+            BlockContent::Id(id) => self.fill_id(id, block),
+        }
+    }
+
+    #[inline]
+    fn fill_id(&self, id: ContentId, block: &mut [u8]) {
         let kind = self.kind(id);
         let recipe = self.recipe(id);
         let body = block.get_mut(MARK_BYTES..).unwrap_or_default();

@@ -115,7 +115,7 @@ fn each_class_has_the_nature_of_its_own() {
     let generator = Generator::new(&spec).unwrap();
     let assignment = Assignment::new(&spec, 1400, 1).unwrap();
     let (mut shared, mut unique) = (Vec::new(), Vec::new());
-    for id in (0..1400).map(|n| assignment.content(0, n)) {
+    for id in (0..1400).filter_map(|n| assignment.content(0, n).id()) {
         if id.is_unique() { &mut unique } else { &mut shared }.extend(block(&generator, id));
     }
     assert!((entropy_bits(&shared) - 3.0).abs() < 0.1);

@@ -1,4 +1,5 @@
-//! Comparison of distributions by the share of blocks in each range of duplicates.
+//! Comparison of distributions by the share of blocks in each range of duplicates, and by that of
+//! blocks of zeros.
 
 use super::{Distribution, RangeRow};
 
@@ -23,8 +24,8 @@ pub struct ComparedRange {
 /// The largest difference of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LargestDifference {
-    /// The index of the range.
-    pub range: usize,
+    /// The index of the range; `None` for the blocks of zeros.
+    pub range: Option<usize>,
     /// The index of the distribution, where 0 is the first one.
     pub distribution: usize,
     /// The distribution's share of blocks minus that of the first one, -1 to 1.
@@ -39,18 +40,17 @@ impl Comparison {
             .chain(others.iter().copied())
             .map(Distribution::ranges)
             .collect();
-        Self::of_shares(
-            &tables
-                .iter()
-                .map(|rows| rows.iter().map(|row| row.share).collect())
-                .collect::<Vec<_>>(),
-        )
+        let shares: Vec<Vec<f64>> =
+            tables.iter().map(|rows| rows.iter().map(|row| row.share).collect()).collect();
+        let all = std::iter::once(first).chain(others.iter().copied());
+        let zeros = all.map(|one| one.zero_blocks() as f64 / one.blocks() as f64);
+        Self::of_shares(&shares, &zeros.collect::<Vec<_>>())
     }
 
-    /// Compares tables of the share of blocks in each range, such as expected ones. The first table
-    /// is the reference.
+    /// Compares tables of the share of blocks in each range, such as expected ones, and the shares
+    /// of blocks of zeros. The first table is the reference.
     #[must_use]
-    pub fn of_shares(tables: &[Vec<f64>]) -> Self {
+    pub fn of_shares(tables: &[Vec<f64>], zeros: &[f64]) -> Self {
         let count = tables.iter().map(Vec::len).max().unwrap_or(0);
         let share = |table: &Vec<f64>, index: usize| table.get(index).copied().unwrap_or(0.0);
         let ranges: Vec<ComparedRange> = (0..count)
@@ -59,13 +59,14 @@ impl Comparison {
                 shares: tables.iter().map(|table| share(table, index)).collect(),
             })
             .collect();
-        let mut largest = LargestDifference { range: 0, distribution: 0, difference: 0.0 };
-        for row in &ranges {
-            let first = row.shares.first().copied().unwrap_or(0.0);
-            for (distribution, share) in row.shares.iter().enumerate() {
+        let mut largest = LargestDifference { range: None, distribution: 0, difference: 0.0 };
+        let rows = ranges.iter().map(|row| (Some(row.index), row.shares.as_slice()));
+        for (range, shares) in rows.chain([(None, zeros)]) {
+            let first = shares.first().copied().unwrap_or(0.0);
+            for (distribution, share) in shares.iter().enumerate() {
                 let difference = share - first;
                 if difference.abs() > largest.difference.abs() {
-                    largest = LargestDifference { range: row.index, distribution, difference };
+                    largest = LargestDifference { range, distribution, difference };
                 }
             }
         }
@@ -86,8 +87,11 @@ mod tests {
         assert_eq!(comparison.ranges[1].shares, [0.5, 0.5, 0.0]);
         assert_eq!(
             comparison.largest,
-            LargestDifference { range: 1, distribution: 2, difference: -0.5 }
+            LargestDifference { range: Some(1), distribution: 2, difference: -0.5 }
         );
         assert_eq!(Comparison::new(&first, &[&same]).largest.difference, 0.0);
+        let zeros = of("# zeros 300\n0 50\n1 25\n");
+        let largest = Comparison::new(&first, &[&zeros]).largest;
+        assert_eq!((largest.range, largest.difference), (None, 0.75));
     }
 }

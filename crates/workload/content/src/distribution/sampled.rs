@@ -8,7 +8,7 @@
 //! The figures are computed by formula or by drawing. The formula takes the copies of a content as
 //! Poisson distributed, which differs from N independent draws by the order of 1/N.
 
-use super::{Distribution, DistributionError, DuplicateClass, RANGE_COUNT, range_index};
+use super::{Distribution, DistributionError, DuplicateClass, RANGE_COUNT, range_index, ratio};
 use gemelo_base::random::Random;
 use std::collections::BTreeMap;
 
@@ -29,22 +29,32 @@ const MAX_DRAWN_BLOCKS: u64 = 1 << 33;
 pub struct ExpectedSample {
     /// The blocks of the data set.
     pub blocks: u64,
+    /// The expected blocks of zeros.
+    pub zero_blocks: f64,
     /// The expected number of contents that occur once.
     pub unique: f64,
     /// The expected number of contents that occur at least twice.
     pub distinct_with_duplicates: f64,
-    /// The expected number of blocks minus the expected number of distinct contents.
+    /// The expected blocks that are not zeros minus the expected number of distinct contents.
     pub duplicates: f64,
-    /// The share of blocks, 0 to 1, in each range of duplicates; [`super::range_label`] gives the
+    /// The share of all blocks, 0 to 1, in each range of duplicates; [`super::range_label`] gives the
     /// texts.
     pub range_shares: Vec<f64>,
 }
 
 impl ExpectedSample {
-    /// Returns the logical blocks divided by the expected physical blocks.
+    /// Returns the expected logical blocks divided by the expected physical blocks, both without
+    /// blocks of zeros.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
-        self.blocks as f64 / (self.unique + self.distinct_with_duplicates)
+        ratio(self.blocks as f64 - self.zero_blocks, self.unique + self.distinct_with_duplicates)
+    }
+
+    /// Returns the expected dedup ratio of a store for which zeros are a content like any other.
+    #[must_use]
+    pub fn dedup_ratio_with_zeros(&self) -> f64 {
+        let zeros = self.zero_blocks.min(1.0);
+        ratio(self.blocks as f64, self.unique + self.distinct_with_duplicates + zeros)
     }
 }
 
@@ -60,6 +70,7 @@ impl Distribution {
         let scale = blocks as f64 / self.blocks() as f64;
         let mut sample = ExpectedSample {
             blocks,
+            zero_blocks: self.zero_blocks() as f64 * scale,
             unique: 0.0,
             distinct_with_duplicates: 0.0,
             duplicates: 0.0,
@@ -106,11 +117,15 @@ impl Distribution {
         let starts = self.starts();
         let mut copies = vec![0u64; summary.distinct_with_duplicates as usize];
         let mut random = Random::new(seed);
-        let mut unique = 0;
+        let (mut unique, mut zero_blocks) = (0, 0);
         for _ in 0..blocks {
             let block = random.below(self.blocks());
             if block < summary.unique {
                 unique += 1;
+                continue;
+            }
+            if block >= self.counted_blocks() {
+                zero_blocks += 1;
                 continue;
             }
             let after = starts.partition_point(|start| start.block <= block);
@@ -125,11 +140,10 @@ impl Distribution {
         for count in copies.into_iter().filter(|count| *count > 0) {
             *classes.entry(count - 1).or_default() += 1;
         }
-        Self::new(
-            classes
-                .into_iter()
-                .map(|(duplicates, contents)| DuplicateClass { duplicates, contents }),
-        )
+        let classes = classes
+            .into_iter()
+            .map(|(duplicates, contents)| DuplicateClass { duplicates, contents });
+        Self::with_zeros(classes, zero_blocks)
     }
 
     /// Returns the first block and the first content of each class with duplicates. The blocks of
@@ -237,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_formula_and_a_drawing_agree() {
-        let source = distribution("0 60000\n1 8000\n4 2000\n99 140\n2999 1\n");
+        let source = distribution("# zeros 30000\n0 60000\n1 8000\n4 2000\n99 140\n2999 1\n");
         for blocks in [2_000, 20_000, 200_000] {
             let expected = source.expected_sample(blocks).unwrap();
             let drawn = source.drawn_sample(blocks, 7).unwrap();
@@ -248,7 +262,9 @@ mod tests {
             assert!(near(summary.unique, expected.unique), "{summary:?} {expected:?}");
             assert!(near(summary.duplicates, expected.duplicates), "{summary:?} {expected:?}");
             assert!(near(summary.distinct_with_duplicates, expected.distinct_with_duplicates));
-            assert!((expected.range_shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+            assert!(near(summary.zero_blocks, expected.zero_blocks), "{summary:?} {expected:?}");
+            let zeros = expected.zero_blocks / blocks as f64;
+            assert!((expected.range_shares.iter().sum::<f64>() + zeros - 1.0).abs() < 1e-9);
             assert!((drawn.summary().dedup_ratio() / expected.dedup_ratio() - 1.0).abs() < 0.05);
         }
     }

@@ -46,6 +46,8 @@ pub struct ScaledClass {
 pub struct ScaledDistribution {
     classes: Vec<ScaledClass>,
     blocks: u64,
+    /// The blocks of zeros; they have the last ranks.
+    zero_blocks: u64,
     unique: u64,
     source_classes: usize,
 }
@@ -53,6 +55,8 @@ pub struct ScaledDistribution {
 /// The content at a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankedContent {
+    /// Zeros.
+    Zeros,
     /// The unique content with this number.
     Unique(u64),
     /// A content of a class of the source distribution.
@@ -81,7 +85,8 @@ impl ScaledDistribution {
                 most: MAX_SCALED_BLOCKS,
             });
         }
-        let mut classes = whole_and_cut_contents(distribution, blocks);
+        let zero_blocks = nearest_proportion(distribution.zero_blocks(), blocks, distribution);
+        let mut classes = whole_and_cut_contents(distribution, blocks - zero_blocks);
         // Unique contents come first: they are most of the blocks in most data sets, and `at_rank`
         // finds them without a search.
         classes.sort_by_key(|class| (class.source_duplicates, class.first_content));
@@ -92,13 +97,20 @@ impl ScaledDistribution {
         }
         let first = classes.first().filter(|class| class.source_duplicates == 0);
         let unique = first.map_or(0, |class| class.contents);
-        Ok(Self { classes, blocks, unique, source_classes: distribution.classes().len() })
+        let source_classes = distribution.classes().len();
+        Ok(Self { classes, blocks, zero_blocks, unique, source_classes })
     }
 
     /// Returns the blocks of the data set.
     #[must_use]
     pub const fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// Returns the blocks of zeros.
+    #[must_use]
+    pub const fn zero_blocks(&self) -> u64 {
+        self.zero_blocks
     }
 
     /// Returns the number of blocks whose content occurs only once.
@@ -126,6 +138,9 @@ impl ScaledDistribution {
         if rank < self.unique {
             return RankedContent::Unique(rank);
         }
+        if rank >= self.blocks - self.zero_blocks {
+            return RankedContent::Zeros;
+        }
         let after = self.classes.partition_point(|class| class.first_rank <= rank);
         match self.classes.get(after.wrapping_sub(1)) {
             Some(class) => RankedContent::Duplicated {
@@ -133,7 +148,7 @@ impl ScaledDistribution {
                 content: class.first_content + (rank - class.first_rank) / class.copies,
             },
             // Unreachable, because the first class begins at rank 0.
-            None => RankedContent::Unique(rank),
+            None => RankedContent::Zeros,
         }
     }
 
@@ -142,12 +157,11 @@ impl ScaledDistribution {
     /// # Errors
     /// Never fails in practice: a scaled distribution has at least one block.
     pub fn to_distribution(&self) -> Result<Distribution, DistributionError> {
-        Distribution::new(
-            self.classes.iter().map(|class| DuplicateClass {
-                duplicates: class.copies - 1,
-                contents: class.contents,
-            }),
-        )
+        let classes = self
+            .classes
+            .iter()
+            .map(|class| DuplicateClass { duplicates: class.copies - 1, contents: class.contents });
+        Distribution::with_zeros(classes, self.zero_blocks)
     }
 
     /// Returns the contents that have fewer copies than their class, because the data set has too
@@ -157,7 +171,8 @@ impl ScaledDistribution {
     }
 }
 
-/// Scales the classes from the most duplicates down. The module's documentation states the rule.
+/// Scales the classes to `blocks` blocks that are not zeros, from the most duplicates down. The
+/// module's documentation states the rule.
 fn whole_and_cut_contents(distribution: &Distribution, blocks: u64) -> Vec<ScaledClass> {
     let source = distribution.classes();
     let mut scaled = Vec::with_capacity(source.len() + 8);
@@ -169,16 +184,13 @@ fn whole_and_cut_contents(distribution: &Distribution, blocks: u64) -> Vec<Scale
     let mut carry: i64 = 0;
     for (index, class) in source.iter().enumerate().rev() {
         source_blocks_seen += class.blocks();
-        let share =
-            u128::from(blocks) * u128::from(source_blocks_seen) / u128::from(distribution.blocks());
-        // The share is at most `blocks`, which has 64 bits.
-        let blocks_due = share as u64;
+        let blocks_due = proportion(source_blocks_seen, blocks, distribution.counted_blocks());
         let own = blocks_due - blocks_given;
         blocks_given = blocks_due;
         let below = index.checked_sub(1).and_then(|below| source.get(below));
         let below = below.map(|below| Below {
             copies: below.copies(),
-            lendable: proportion(below.blocks(), blocks, distribution.blocks()) / 2,
+            lendable: proportion(below.blocks(), blocks, distribution.counted_blocks()) / 2,
         });
         let available = own.saturating_add_signed(carry);
         let choice = course.choose(own, available, class.copies(), below);
@@ -205,6 +217,14 @@ fn whole_and_cut_contents(distribution: &Distribution, blocks: u64) -> Vec<Scale
 fn proportion(part: u64, blocks: u64, of: u64) -> u64 {
     // The result is at most `blocks`, because `part` is at most `of`.
     (u128::from(part) * u128::from(blocks) / u128::from(of)) as u64
+}
+
+/// Returns the share of `blocks` that the zeros of a distribution have, to the nearest block.
+fn nearest_proportion(zero_blocks: u64, blocks: u64, distribution: &Distribution) -> u64 {
+    let of = u128::from(distribution.blocks());
+    let exact = u128::from(zero_blocks) * u128::from(blocks);
+    // The result is at most `blocks`, because the zeros are a part of the distribution.
+    ((exact + of / 2) / of) as u64
 }
 
 /// The class to which rounding carries blocks.
@@ -304,6 +324,22 @@ mod tests {
     }
 
     #[test]
+    fn zeros_get_their_share_to_the_nearest_block_at_any_size() {
+        let source = Distribution::parse("# zeros 30720\n1 1024\n").unwrap();
+        for blocks in (1..200).chain([32_767, 32_768, 32_769, 1 << 43]) {
+            let scaled = ScaledDistribution::new(&source, blocks).unwrap();
+            let due = blocks as f64 * 30_720.0 / 32_768.0;
+            assert!((scaled.zero_blocks() as f64 - due).abs() <= 0.5, "{blocks}");
+            assert_eq!(scaled.to_distribution().unwrap().blocks(), blocks);
+            assert_eq!(scaled.at_rank(blocks - 1) == RankedContent::Zeros, due > 0.5);
+        }
+        let only =
+            ScaledDistribution::new(&Distribution::parse("# zeros 9\n").unwrap(), 4).unwrap();
+        assert_eq!(only.to_distribution().unwrap().to_text(), "# zeros 4\n");
+        assert_eq!(only.at_rank(0), RankedContent::Zeros);
+    }
+
+    #[test]
     fn a_million_million_blocks_are_no_problem_and_too_many_are_refused() {
         let source = distribution(&[(0, 3), (1, 1)]);
         let scaled = ScaledDistribution::new(&source, 1_000_000_000_000).unwrap();
@@ -313,11 +349,13 @@ mod tests {
     }
 
     fn any_distribution() -> impl Strategy<Value = Distribution> {
-        proptest::collection::btree_map(0u64..300, 1u64..5000, 1..40).prop_map(|classes| {
-            Distribution::new(
+        let classes = proptest::collection::btree_map(0u64..300, 1u64..5000, 1..40);
+        (classes, prop_oneof![Just(0), 0u64..1_000_000]).prop_map(|(classes, zero_blocks)| {
+            Distribution::with_zeros(
                 classes
                     .into_iter()
                     .map(|(duplicates, contents)| DuplicateClass { duplicates, contents }),
+                zero_blocks,
             )
             .unwrap()
         })
@@ -330,8 +368,13 @@ mod tests {
         ) {
             let scaled = ScaledDistribution::new(&source, blocks).unwrap();
             let mut copies: HashMap<(usize, u64), u64> = HashMap::new();
+            let mut zero_blocks = 0;
             for rank in 0..blocks {
                 let key = match scaled.at_rank(rank) {
+                    RankedContent::Zeros => {
+                        zero_blocks += 1;
+                        continue;
+                    }
                     RankedContent::Unique(number) => (usize::MAX, number),
                     RankedContent::Duplicated { source, content } => (source, content),
                 };
@@ -341,10 +384,11 @@ mod tests {
             for count in copies.values() {
                 *classes.entry(count - 1).or_default() += 1;
             }
-            let found = Distribution::new(
+            let found = Distribution::with_zeros(
                 classes
                     .into_iter()
-                    .map(|(duplicates, contents)| DuplicateClass { duplicates, contents })
+                    .map(|(duplicates, contents)| DuplicateClass { duplicates, contents }),
+                zero_blocks
             ).unwrap();
             prop_assert_eq!(found, scaled.to_distribution().unwrap());
         }

@@ -1,7 +1,9 @@
 //! The DEDISbench format: `<duplicates> <contents>` on each line, in any order and number.
 //!
 //! The parser accepts any white space between the numbers, blank lines and `#` comments. A class on
-//! several lines is added up, and a class without contents is left out.
+//! several lines is added up, and a class without contents is left out. A comment `# zeros N`, alone
+//! on its line, gives the blocks of zeros. DEDISbench takes a line that begins with `#` for 0 blocks
+//! without duplicates, and keeps the last such number, so the comment is the first line.
 
 use super::{Distribution, DistributionError, DuplicateClass};
 
@@ -14,6 +16,11 @@ pub enum ParseNote {
         line: usize,
         /// The number of duplicates of the class.
         duplicates: u64,
+    },
+    /// The blocks of zeros are on an earlier line too; both numbers were added up.
+    RepeatedZeros {
+        /// The line number, counted from 1.
+        line: usize,
     },
     /// The class has no contents and was left out.
     NoContents {
@@ -32,6 +39,12 @@ impl std::fmt::Display for ParseNote {
                     formatter,
                     "line {line}: the class of {duplicates} duplicates is on an earlier line too; \
                      added up"
+                )
+            }
+            Self::RepeatedZeros { line } => {
+                write!(
+                    formatter,
+                    "line {line}: the blocks of zeros are on an earlier line too; added up"
                 )
             }
             Self::NoContents { line, duplicates } => {
@@ -58,10 +71,22 @@ fn class_of(line: &str) -> Option<DuplicateClass> {
     words.next().is_none().then_some(DuplicateClass { duplicates, contents })
 }
 
+/// The word that begins the comment with the blocks of zeros.
+const ZEROS: &str = "zeros";
+
+/// Returns the blocks of zeros if a line is the comment that gives them.
+fn zeros_of(line: &str) -> Option<u64> {
+    let mut words = line.trim().strip_prefix('#')?.split_ascii_whitespace();
+    let blocks = words.next().filter(|word| *word == ZEROS).and_then(|_| words.next())?;
+    words.next().is_none().then(|| blocks.parse().ok())?
+}
+
 /// The classes, notes and errors of a text.
 #[derive(Default)]
 struct Lines {
     classes: Vec<DuplicateClass>,
+    /// `None` until a line gives the blocks of zeros.
+    zero_blocks: Option<u64>,
     notes: Vec<ParseNote>,
     malformed: Vec<DistributionError>,
 }
@@ -72,6 +97,13 @@ impl Lines {
         let mut seen = std::collections::HashSet::new();
         for (index, raw) in text.lines().enumerate() {
             let line = index + 1;
+            if let Some(blocks) = zeros_of(raw) {
+                if lines.zero_blocks.is_some() {
+                    lines.notes.push(ParseNote::RepeatedZeros { line });
+                }
+                lines.zero_blocks = Some(lines.zero_blocks.unwrap_or(0).saturating_add(blocks));
+                continue;
+            }
             let content = raw.split('#').next().unwrap_or("").trim();
             if content.is_empty() {
                 continue;
@@ -94,6 +126,11 @@ impl Lines {
         }
         lines
     }
+
+    /// Returns the distribution of lines that are all well-formed.
+    fn distribution(self) -> Result<Distribution, DistributionError> {
+        Distribution::with_zeros(self.classes, self.zero_blocks.unwrap_or(0))
+    }
 }
 
 impl Distribution {
@@ -113,7 +150,8 @@ impl Distribution {
     pub fn parse_with_notes(text: &str) -> Result<(Self, Vec<ParseNote>), DistributionError> {
         let mut lines = Lines::read(text);
         if lines.malformed.is_empty() {
-            return Ok((Self::new(lines.classes)?, lines.notes));
+            let notes = std::mem::take(&mut lines.notes);
+            return Ok((lines.distribution()?, notes));
         }
         Err(lines.malformed.swap_remove(0))
     }
@@ -124,19 +162,21 @@ impl Distribution {
     pub fn problems(text: &str) -> Vec<DistributionError> {
         let lines = Lines::read(text);
         if lines.malformed.is_empty() {
-            return Self::new(lines.classes).err().into_iter().collect();
+            return lines.distribution().err().into_iter().collect();
         }
         lines.malformed
     }
 
-    /// Formats the distribution in the DEDISbench format, ascending and without comments, so that
-    /// the original tools can read it.
+    /// Formats the distribution in the DEDISbench format, ascending, so that the original tools can
+    /// read it. The only comment gives the blocks of zeros, if there are any.
     #[must_use]
     pub fn to_text(&self) -> String {
-        self.classes()
-            .iter()
-            .map(|class| format!("{} {}\n", class.duplicates, class.contents))
-            .collect()
+        let zeros = match self.zero_blocks() {
+            0 => String::new(),
+            blocks => format!("# {ZEROS} {blocks}\n"),
+        };
+        let line = |class: &DuplicateClass| format!("{} {}\n", class.duplicates, class.contents);
+        zeros + &self.classes().iter().map(line).collect::<String>()
     }
 }
 
@@ -150,6 +190,24 @@ mod tests {
         let text = "# made by hand\n3 10\r\n\n0\t50 # unique\n  9   1\n";
         let distribution = Distribution::parse(text).unwrap();
         assert_eq!(distribution.to_text(), "0 50\n3 10\n9 1\n");
+    }
+
+    #[test]
+    fn a_comment_gives_the_blocks_of_zeros() {
+        let text = "# zeros 7\n0 5\n";
+        let distribution = Distribution::parse(text).unwrap();
+        assert_eq!((distribution.zero_blocks(), distribution.blocks()), (7, 12));
+        assert_eq!(distribution.to_text(), text);
+        assert_eq!(Distribution::parse("#zeros\t3\n").unwrap().to_text(), "# zeros 3\n");
+        let (twice, notes) = Distribution::parse_with_notes("# zeros 1\n0 1\n# zeros 2\n").unwrap();
+        assert_eq!((twice.zero_blocks(), notes.len()), (3, 1));
+        for comment in ["# zeros are left out", "# zeros 7 of 9", "# zeros -1", "# no zeros 5", "#"]
+        {
+            let found = Distribution::parse(&format!("{comment}\n0 5 # zeros 8\n")).unwrap();
+            assert_eq!((found.zero_blocks(), found.blocks()), (0, 5), "{comment}");
+        }
+        let most = format!("# zeros {0}\n# zeros {0}\n", u64::MAX);
+        assert_eq!(Distribution::parse(&most), Err(DistributionError::TooManyZeros));
     }
 
     #[test]

@@ -5,7 +5,6 @@ mod error;
 mod execute;
 pub mod hosts;
 mod resolve;
-mod small;
 mod sweep;
 
 pub use error::{ExecuteError, ResolveError};

@@ -2,9 +2,9 @@
 
 use super::effect::{self, Given};
 use super::error::ResolveError;
-use super::small;
 use crate::engine::choose;
 use crate::options::{JobOptions, LoadOptions};
+use crate::small;
 use crate::{JobEnvironment, contents};
 use gemelo_base::Monitor;
 use gemelo_content::ContentSpec;
@@ -65,10 +65,8 @@ impl ResolvedJob {
     /// Returns a warning if the data set of the job is too small for its distribution.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        self.contents.assignment.scaled()?;
         let JobInput { distribution, content, data_set_blocks, .. } = &self.input;
-        let block_bytes = content.block_bytes as u64;
-        small::warning(distribution, &content.distribution, *data_set_blocks, block_bytes)
+        small::warning(distribution, content, *data_set_blocks)
     }
 
     /// Returns the files that the job writes in addition to its result.

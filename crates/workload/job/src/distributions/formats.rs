@@ -98,6 +98,19 @@ pub fn note_at(name: &str, note: &ParseNote) -> String {
 }
 
 const CSV_HEADER: &str = "duplicates,contents";
+/// The start of the row with the blocks of zeros, which are no contents.
+const CSV_ZEROS: &str = "zeros,";
+
+fn csv(distribution: &Distribution) -> String {
+    let mut text = format!("{CSV_HEADER}\n");
+    if distribution.zero_blocks() > 0 {
+        text += &format!("{CSV_ZEROS}{}\n", distribution.zero_blocks());
+    }
+    for [duplicates, contents] in distribution.pairs() {
+        text += &format!("{duplicates},{contents}\n");
+    }
+    text
+}
 
 impl DistributionFormat {
     /// All formats.
@@ -173,7 +186,14 @@ impl DistributionFormat {
             return text.into();
         }
         let plain = |line: &str| {
-            if line.trim() == CSV_HEADER { "#\n".to_owned() } else { line.replace(',', " ") + "\n" }
+            let line = line.trim();
+            match line.strip_prefix(CSV_ZEROS) {
+                Some(blocks) if blocks.trim().parse::<u64>().is_ok() => {
+                    format!("# zeros {blocks}\n")
+                }
+                _ if line == CSV_HEADER => "#\n".to_owned(),
+                _ => line.replace(',', " ") + "\n",
+            }
         };
         text.lines().map(plain).collect::<String>().into()
     }
@@ -188,7 +208,7 @@ impl DistributionFormat {
             Self::Text => distribution.to_text(),
             Self::Profile => profile.to_toml()?,
             Self::Json => serde_json::to_string_pretty(profile)? + "\n",
-            Self::Csv => format!("{CSV_HEADER}\n{}", distribution.to_text().replace(' ', ",")),
+            Self::Csv => csv(&distribution),
         })
     }
 }
@@ -219,6 +239,7 @@ mod tests {
             ("  {\"a\": 1}", DistributionFormat::Json),
             ("duplicates,contents\n0,5\n", DistributionFormat::Csv),
             ("0,5\n", DistributionFormat::Csv),
+            ("zeros,7\n0,5\n", DistributionFormat::Csv),
         ] {
             assert_eq!(DistributionFormat::of(text), format, "{text}");
         }
@@ -240,6 +261,20 @@ mod tests {
             let problem = DistributionFormat::of(text).problems(text).remove(0).at("f");
             assert!(problem.starts_with(message), "{problem}");
         }
+    }
+
+    #[test]
+    fn every_format_keeps_the_zeros() {
+        let text = "# zeros 7\n0 5\n3 2\n";
+        let read = DistributionFormat::Text.parse(text).unwrap().distribution;
+        let profile = Profile::new("n", "s", 4096, &read);
+        for format in DistributionFormat::ALL {
+            let written = format.write(&profile).unwrap();
+            assert_eq!(DistributionFormat::of(&written), format, "{written}");
+            assert_eq!(format.parse(&written).unwrap().distribution, read, "{written}");
+        }
+        let problem = DistributionFormat::Csv.problems("zeros,x\n").remove(0).at("f");
+        assert!(problem.starts_with("f:1: expected"), "{problem}");
     }
 
     proptest! {

@@ -10,12 +10,14 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub struct FilebenchOptions {
     /// The script of Filebench's workload language
+    #[serde(with = "gemelo_base::names::path")]
     pub script: PathBuf,
     /// Set a variable; the value of the script is ignored
     #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = pair)]
     pub define: Vec<(String, String)>,
     /// Directory of all files, the script's variable $dir [default: the script's]
     #[arg(long, value_name = "DIR")]
+    #[serde(with = "gemelo_base::names::optional_path", default)]
     pub dir: Option<PathBuf>,
     /// Length of each run [default: the script's, or 60s]
     #[arg(long, value_name = "DURATION")]

@@ -34,6 +34,7 @@ pub type ReplayFile = ResultFile<ReplayInput, ReplayResult>;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReplayInput {
     /// The trace files, which are replayed in this order.
+    #[serde(with = "gemelo_base::names::paths")]
     pub traces: Vec<PathBuf>,
     /// Speed, processes and engine.
     pub options: ReplayOptions,

@@ -183,9 +183,9 @@ impl Process<'_> {
         if operation.kind == Kind::Write {
             let contents = self.common.contents;
             let sequence = self.first_sequence + self.state.counts.writes();
-            let id = contents.assignment.content(self.number, sequence);
-            contents.generator.fill(id, self.queue.buffer(slot));
-            content = id.to_bits();
+            let assigned = contents.assignment.content(self.number, sequence);
+            contents.generator.fill(assigned, self.queue.buffer(slot));
+            content = assigned.to_bits();
             let generating_ns = self.look_at_clock();
             self.recorder.add_generating(generating_ns);
         }

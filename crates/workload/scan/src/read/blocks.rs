@@ -6,15 +6,14 @@ use crate::fingerprint::{ScanFingerprint, ScanFingerprintKind};
 use crate::locality::{LocalitySampler, Occurrence, Saturated};
 use crate::nature::NatureSampler;
 use crate::options::ScanOptions;
-use crate::request::{TailPolicy, ZeroPolicy};
-use crate::set::{ContentLocation, CountingSet, Record, Rise, locked};
-use crate::sharing::{Collected, DirectoryTotals, SharingSampler, ZeroTotals};
+use crate::request::TailPolicy;
+use crate::set::{CountingSet, Record, Rise};
+use crate::sharing::{Collected, DirectoryTotals, SharingSampler};
 use crate::tally::BlockTotals;
 use crate::walk::DirectoryNumber;
 use gemelo_base::is_zero;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Mutex;
 
 /// The occurrences that a reader collects before it hands them to the sampler.
 const MAX_OCCURRENCES: usize = 512;
@@ -32,8 +31,6 @@ pub(crate) struct SizeState {
     /// The sample of copies by directory and file. The smallest block size alone has it, if it is
     /// asked for.
     pub(crate) sharing: Option<SharingSampler>,
-    /// The place of some whole block of zeros.
-    pub(crate) zero_place: Mutex<Option<ContentLocation>>,
 }
 
 impl SizeState {
@@ -47,7 +44,6 @@ impl SizeState {
             nature: NatureSampler::new(options.budget().nature_contents(block_bytes)),
             locality: LocalitySampler::new(),
             sharing: has_sharing.then(SharingSampler::new),
-            zero_place: Mutex::new(None),
         }
     }
 
@@ -81,12 +77,6 @@ impl SizeCounts {
         for (length, count) in &other.zeros {
             *self.zeros.entry(*length).or_insert(0) += count;
         }
-    }
-
-    /// Returns the totals of the zero blocks.
-    pub(crate) fn zero_totals(&self, policy: ZeroPolicy) -> ZeroTotals {
-        let distinct_bytes = self.zeros.keys().map(|length| u64::from(*length)).sum();
-        ZeroTotals { policy, bytes: self.totals.zero_bytes, distinct_bytes }
     }
 
     /// Adds to a directory what was counted since the totals were `before`.
@@ -170,18 +160,16 @@ impl SizeWorker {
     }
 
     /// Counts the blocks of a chunk. Only the last chunk of a file may end with a short block.
-    /// Returns the offset in the chunk of the first whole block of zeros, if there is one.
     pub(super) fn chunk(
         &mut self,
         state: &SizeState,
         data: &[u8],
         place: &ChunkPlace<'_>,
-    ) -> io::Result<Option<u64>> {
+    ) -> io::Result<()> {
         let block_bytes = state.block_bytes as usize;
         let before = self.counts.totals;
         let sampled_low = state.sampled_low(place.file.in_locality);
         let first_index = place.offset_in_piece / u64::from(state.block_bytes);
-        let mut first_zero = None;
         let mut result = Ok(());
         let blocks = data.chunks_exact(block_bytes);
         let tail = blocks.remainder();
@@ -189,7 +177,6 @@ impl SizeWorker {
         for (index, block) in (0u64..).zip(blocks) {
             if is_zero(block) {
                 self.counts.zero_blocks(state.block_bytes, 1);
-                first_zero.get_or_insert(index * block_bytes as u64);
                 continue;
             }
             whole_blocks += 1;
@@ -211,7 +198,7 @@ impl SizeWorker {
         if self.has_directories {
             self.counts.count_with(place.file.directory, &before);
         }
-        result.map(|()| first_zero)
+        result
     }
 
     /// Counts a hole of `length_bytes` bytes. A hole that is not a whole number of blocks ends the
@@ -331,9 +318,4 @@ impl SizeWorker {
         }
         self.router.flush(&state.set, &mut self.rises)
     }
-}
-
-/// Records a place of a block of zeros, if none is recorded yet.
-pub(super) fn note_zero_place(state: &SizeState, place: impl FnOnce() -> ContentLocation) {
-    locked(&state.zero_place).get_or_insert_with(place);
 }

@@ -1,7 +1,7 @@
 //! A reader: it opens files, reads them, and counts their blocks at all block sizes in one pass.
 
 use super::PIECE_BYTES;
-use super::blocks::{BLOCK_BITS, ChunkPlace, SizeCounts, SizeState, SizeWorker, note_zero_place};
+use super::blocks::{BLOCK_BITS, ChunkPlace, SizeCounts, SizeState, SizeWorker};
 use super::large::{LargeFile, Piece, is_sparse};
 use super::queue::{Queue, Work};
 use crate::file_ref::FileRef;
@@ -253,9 +253,6 @@ impl<'scan> Worker<'scan> {
         self.advanced_bytes = self.advanced_bytes.saturating_add(bytes);
         for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
             size.hole(state.block_bytes, end - start, file.directory);
-            if end - start >= u64::from(state.block_bytes) {
-                note_zero_place(state, || place_of(&file.names, file.index, start));
-            }
         }
     }
 
@@ -289,7 +286,7 @@ impl<'scan> Worker<'scan> {
                 offset_in_batch: file.start_bytes.saturating_add(at),
                 file,
             };
-            self.chunk(file, at, got.min(wanted), place);
+            self.chunk(got.min(wanted), place);
             if got != wanted {
                 return Ok(if got < wanted { ReadEnd::Shorter } else { ReadEnd::Longer });
             }
@@ -317,19 +314,15 @@ impl<'scan> Worker<'scan> {
         Ok(filled)
     }
 
-    fn chunk(&mut self, file: &FileRef, at: u64, length: usize, place: ChunkPlace<'_>) {
+    fn chunk(&mut self, length: usize, place: ChunkPlace<'_>) {
         let skip = self.buffer.as_ptr().align_offset(4096).min(BUFFER_EXTRA_BYTES / 2);
         let Some(data) = self.buffer.get(skip..skip + length) else { return };
         self.counted.data_bytes = self.counted.data_bytes.saturating_add(length as u64);
         self.advanced_bytes = self.advanced_bytes.saturating_add(length as u64);
         let mut failed = None;
         for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
-            match size.chunk(state, data, &place) {
-                Ok(None) => {}
-                Ok(Some(zero)) => {
-                    note_zero_place(state, || place_of(&file.names, file.index, at + zero));
-                }
-                Err(error) => failed = Some(error),
+            if let Err(error) = size.chunk(state, data, &place) {
+                failed = Some(error);
             }
         }
         self.offer_rises();
@@ -365,5 +358,5 @@ enum ReadEnd {
 }
 
 fn place_of(names: &Names, index: usize, offset_bytes: u64) -> ContentLocation {
-    ContentLocation { path: names.path(index).to_string_lossy().into_owned(), offset_bytes }
+    ContentLocation { path: gemelo_base::text_of_name(names.path(index).as_os_str()), offset_bytes }
 }

@@ -1,6 +1,7 @@
 //! The errors of saved sets.
 
 use super::SET_FORMAT;
+use gemelo_base::ShowPath as _;
 use gemelo_base::{Classified, FailureKind};
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ pub enum SavedSetError {
     #[error("an estimate keeps no fingerprint set that could be saved: use exact counting")]
     Estimate,
     /// Reading the file failed.
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read {}", path.shown())]
     Read {
         /// The path of the set.
         path: PathBuf,
@@ -27,7 +28,7 @@ pub enum SavedSetError {
         source: io::Error,
     },
     /// The file is not a fingerprint set.
-    #[error("{} is not a saved fingerprint set: {what}", path.display())]
+    #[error("{} is not a saved fingerprint set: {what}", path.shown())]
     NotASet {
         /// The path of the file.
         path: PathBuf,
@@ -37,14 +38,14 @@ pub enum SavedSetError {
     /// The file is a fingerprint set, but it was damaged after it was written.
     #[error(
         "{} is damaged: its checksum does not match; copy it again or scan again",
-        path.display()
+        path.shown()
     )]
     Checksum {
         /// The path of the set.
         path: PathBuf,
     },
     /// The columns cannot be read, although the checksum matches.
-    #[error("cannot read the columns of {}", path.display())]
+    #[error("cannot read the columns of {}", path.shown())]
     Columns {
         /// The path of the set.
         path: PathBuf,
@@ -52,7 +53,7 @@ pub enum SavedSetError {
         source: parquet::errors::ParquetError,
     },
     /// The set holds values that no scan writes.
-    #[error("{} is not a valid fingerprint set: {what}", path.display())]
+    #[error("{} is not a valid fingerprint set: {what}", path.shown())]
     Invalid {
         /// The path of the set.
         path: PathBuf,
@@ -62,7 +63,7 @@ pub enum SavedSetError {
     /// The set has another format version.
     #[error(
         "{} has format '{found}', but this version of gemelo reads '{SET_FORMAT}'",
-        path.display()
+        path.shown()
     )]
     Version {
         /// The path of the set.
@@ -73,8 +74,8 @@ pub enum SavedSetError {
     /// Two sets were made with different options.
     #[error(
         "{} and {} cannot be merged: their {what} differ ({first_has} and {second_has})",
-        first.display(),
-        second.display()
+        first.shown(),
+        second.shown()
     )]
     Differ {
         /// The path of the first set.

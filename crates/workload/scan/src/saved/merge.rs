@@ -7,7 +7,6 @@ use super::{Saved, SetHead, SizeHead};
 use crate::fingerprint::ScanFingerprint;
 use crate::locality::MAX_COPIES;
 use crate::nature;
-use crate::request::ZeroPolicy;
 use crate::result::{BlockSizeResult, Effort, ScanResult};
 use crate::tally::{BlockTotals, Row, Tally};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
@@ -31,7 +30,6 @@ const ADVANCE_ROWS: u64 = 1 << 16;
 /// [`Saved::set`] holds the error.
 pub fn merge_sets(
     paths: &[PathBuf],
-    zeros: ZeroPolicy,
     save: Option<&File>,
     monitor: &dyn Monitor,
     stop: &StopFlag,
@@ -59,7 +57,7 @@ pub fn merge_sets(
     let mut saving = Saving::begin(save);
     let mut block_sizes = Vec::with_capacity(head.sizes.len());
     for size in &mut head.sizes {
-        block_sizes.push(merge.block_size(size, zeros, &mut saving, monitor, stop)?);
+        block_sizes.push(merge.block_size(size, &mut saving, monitor, stop)?);
     }
     let set = saving.finish(&head);
     monitor.finish();
@@ -67,7 +65,6 @@ pub fn merge_sets(
         partial: head.partial,
         fingerprint: head.fingerprint,
         tail: head.tail,
-        zeros,
         files: head.files,
         effort: Effort { elapsed_ns: clock.now_ns(), ..Effort::default() },
         block_sizes,
@@ -189,12 +186,11 @@ impl Merge {
     fn block_size(
         &mut self,
         size: &mut SizeHead,
-        zeros: ZeroPolicy,
         saving: &mut Saving<'_>,
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<BlockSizeResult, SavedSetError> {
-        let mut tally = Tally::new(size.block_bytes, zeros, nature::max_contents(size.block_bytes));
+        let mut tally = Tally::new(size.block_bytes, nature::max_contents(size.block_bytes));
         tally.raise_levels(size.nature_level, size.locality_level);
         let mut rows = 0;
         let mut counted = BlockTotals::default();
@@ -207,11 +203,17 @@ impl Merge {
                 }
             }
             counted.blocks = counted.blocks.saturating_add(row.copies);
+            if row.zero {
+                counted.zero_blocks = counted.zero_blocks.saturating_add(row.copies);
+            }
             tally.add(&row);
             saving.add(size.block_bytes, &row);
         }
         if counted.blocks != size.totals.blocks {
             return Err(self.invalid("the copies in its rows do not add up to its blocks"));
+        }
+        if counted.zero_blocks != size.totals.zero_blocks {
+            return Err(self.invalid("its rows of zeros do not add up to its blocks of zeros"));
         }
         (size.nature_level, size.locality_level) = tally.levels();
         Ok(tally.finish(&size.totals, None))

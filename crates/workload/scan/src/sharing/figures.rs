@@ -2,11 +2,11 @@
 //!
 //! A content with c copies in all, d of them in a directory, takes its length once. Each copy
 //! bears an equal part of it, so the directory saves d × (1 - 1/c) × length, and the savings of all
-//! directories add up to those of the scan. Sums over the sample are divided by the share of
+//! directories add up to those of the scan. Zero blocks are no part of the sample: they save
+//! nothing here, as in the figures of the scan. Sums over the sample are divided by the share of
 //! contents in it.
 
 use super::{Copies, DirectoryTotals, FileNumber, SharingSample};
-use crate::request::ZeroPolicy;
 use crate::result::{DirectoryResult, FileGroup, SharingResult};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,15 +16,6 @@ const MAX_GROUPS: usize = 100;
 
 /// The most files of a group that are named.
 const MAX_NAMED: usize = 16;
-
-/// The zero blocks of the whole scan.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ZeroTotals {
-    pub(crate) policy: ZeroPolicy,
-    pub(crate) bytes: u64,
-    /// The bytes of one copy of each zero content.
-    pub(crate) distinct_bytes: u64,
-}
 
 /// Sums of a directory over the contents of the sample, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,7 +37,6 @@ pub(crate) fn sharing_result(
     sample: &SharingSample,
     paths: &[PathBuf],
     totals: &[DirectoryTotals],
-    zeros: ZeroTotals,
 ) -> SharingResult {
     let mut sums = vec![DirectorySums::default(); paths.len()];
     let mut groups: HashMap<Vec<FileNumber>, GroupSums> = HashMap::new();
@@ -60,17 +50,14 @@ pub(crate) fn sharing_result(
         .zip(totals)
         .zip(&sums)
         .filter(|((_, totals), _)| totals.blocks > 0)
-        .map(|((path, totals), sums)| {
-            let zero = zero_figures(totals, zeros, u64::from(block_bytes));
-            DirectoryResult {
-                path: path.to_string_lossy().into_owned(),
-                blocks: totals.blocks,
-                data_bytes: totals.data_bytes,
-                zero_bytes: totals.zero_bytes,
-                saved_bytes: scale(sums.saved) + zero.saved as u64,
-                saved_alone_bytes: scale(sums.saved_alone) + zero.saved_alone as u64,
-                only_here_bytes: scale(sums.only_here) + zero.only_here as u64,
-            }
+        .map(|((path, totals), sums)| DirectoryResult {
+            path: gemelo_base::text_of_name(path.as_os_str()),
+            blocks: totals.blocks,
+            data_bytes: totals.data_bytes,
+            zero_bytes: totals.zero_bytes,
+            saved_bytes: scale(sums.saved),
+            saved_alone_bytes: scale(sums.saved_alone),
+            only_here_bytes: scale(sums.only_here),
         })
         .collect();
     directories.sort_by(|a, b| (b.saved_bytes, &a.path).cmp(&(a.saved_bytes, &b.path)));
@@ -111,21 +98,6 @@ fn add_to_group(copies: &[Copies], groups: &mut HashMap<Vec<FileNumber>, GroupSu
     sums.saved += f64::from(first.length_bytes) * (all - 1) as f64;
 }
 
-/// Returns what the zero blocks of a directory add. Nearly all have the block size, so the shorter
-/// ones count as parts of one.
-fn zero_figures(totals: &DirectoryTotals, zeros: ZeroTotals, block_bytes: u64) -> DirectorySums {
-    if zeros.policy == ZeroPolicy::Exclude || totals.zero_bytes == 0 {
-        return DirectorySums::default();
-    }
-    let here = totals.zero_bytes as f64;
-    let one = zeros.distinct_bytes.min(block_bytes).min(totals.zero_bytes) as f64;
-    DirectorySums {
-        saved: here * (1.0 - zeros.distinct_bytes as f64 / zeros.bytes.max(1) as f64),
-        saved_alone: here - one,
-        only_here: if totals.zero_bytes == zeros.bytes { zeros.distinct_bytes as f64 } else { 0.0 },
-    }
-}
-
 fn file_groups(
     groups: HashMap<Vec<FileNumber>, GroupSums>,
     sample: &SharingSample,
@@ -140,7 +112,7 @@ fn file_groups(
         let mut paths: Vec<String> = files
             .iter()
             .filter_map(|number| sample.files.get(number))
-            .map(|path| path.to_string_lossy().into_owned())
+            .map(|path| gemelo_base::text_of_name(path.as_os_str()))
             .collect();
         paths.sort();
         paths.truncate(MAX_NAMED);

@@ -6,7 +6,7 @@
 
 mod figures;
 
-pub(crate) use figures::{ZeroTotals, sharing_result};
+pub(crate) use figures::sharing_result;
 
 use crate::file_ref::FileRef;
 use crate::fingerprint::ScanFingerprint;

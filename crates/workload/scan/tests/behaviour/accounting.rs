@@ -1,7 +1,7 @@
 //! Every block of generated data is counted in the right figure.
 
 use crate::data::{Data, block, blocks, comparable, scanned};
-use gemelo_scan::{ScanFingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
+use gemelo_scan::{ScanFingerprintKind, ScanRequest, TailPolicy};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -29,18 +29,29 @@ fn built_data_is_counted_exactly() {
     let size = &result.block_sizes[0];
     assert_eq!((size.blocks, size.data_bytes, size.short_blocks), (13, 10 * 4096 + 250, 3));
     assert_eq!((size.zero_blocks, size.zero_bytes), (3, 2 * 4096 + 50));
-    // Content 1 has 4 copies; 2 and zero have 2; 3 and 4 have 1; the tail has 2, the zero tail 1.
+    assert_eq!((size.counted_blocks, size.counted_bytes), (10, 8 * 4096 + 200));
+    // Content 1 has 4 copies, 2 has 2, 3 and 4 have 1, and the tail has 2.
     assert_eq!(
         (size.distinct, size.unique, size.distinct_with_duplicates, size.duplicates),
-        (7, 3, 4, 6)
+        (5, 2, 3, 5)
     );
-    assert_eq!(size.distinct_bytes, 5 * 4096 + 150);
-    assert_eq!(size.saved_bytes, 5 * 4096 + 100);
-    assert_eq!(size.distribution, [[0, 3], [1, 3], [3, 1]]);
+    assert_eq!(size.distinct_bytes, 4 * 4096 + 100);
+    assert_eq!(size.saved_bytes, 4 * 4096 + 100);
+    assert_eq!(size.distribution, [[0, 2], [1, 2], [3, 1]]);
     let rows: Vec<_> =
         size.ranges.iter().map(|row| (row.duplicates.as_str(), row.contents, row.blocks)).collect();
-    assert_eq!(rows, [("0", 3, 3), ("1-4", 4, 10)]);
-    assert!((size.dedup_ratio - 13.0 / 7.0).abs() < 1e-12);
+    assert_eq!(rows, [("0", 2, 2), ("1-4", 3, 8)]);
+    assert!((size.dedup_ratio - 2.0).abs() < 1e-12);
+    // With zeros, the zero block and the zero tail are contents like any other.
+    let with_zeros = size.with_zeros;
+    assert_eq!((with_zeros.distinct, with_zeros.distinct_bytes), (7, 5 * 4096 + 150));
+    assert_eq!(with_zeros.saved_bytes, 5 * 4096 + 100);
+    assert!((with_zeros.dedup_ratio - 13.0 / 7.0).abs() < 1e-12);
+    let share = (5 * 4096 + 100) as f64 / (10 * 4096 + 250) as f64;
+    assert!((with_zeros.saved_share - share).abs() < 1e-12);
+    let distribution = size.to_distribution().unwrap();
+    assert_eq!(distribution.to_text(), "# zeros 3\n0 2\n1 2\n3 1\n");
+    assert_eq!(size.to_profile("x", "y").unwrap().to_distribution().unwrap(), distribution);
     assert!(size.estimate.is_none() && !result.partial);
 }
 
@@ -49,24 +60,13 @@ fn tails_are_skipped_padded_or_kept() {
     let data = mixed();
     let with = |tail| scanned(ScanRequest { tail, ..data.request() }).block_sizes.remove(0);
     let skip = with(TailPolicy::Skip);
-    assert_eq!((skip.blocks, skip.distinct, skip.zero_blocks), (10, 5, 2));
+    assert_eq!((skip.blocks, skip.distinct, skip.zero_blocks), (10, 4, 2));
     assert_eq!((skip.skipped_tails, skip.skipped_tail_bytes), (3, 250));
     let pad = with(TailPolicy::Pad);
     // The zero tail now counts as one more zero block.
-    assert_eq!((pad.blocks, pad.distinct, pad.zero_blocks), (13, 6, 3));
+    assert_eq!((pad.blocks, pad.distinct, pad.zero_blocks), (13, 5, 3));
     assert_eq!((pad.padding_bytes, pad.data_bytes), (3 * 4096 - 250, 13 * 4096));
-    assert_eq!(pad.distinct_bytes, 6 * 4096);
-}
-
-#[test]
-fn zeros_enter_the_figures_or_do_not() {
-    let data = mixed();
-    let size =
-        scanned(ScanRequest { zeros: ZeroPolicy::Exclude, ..data.request() }).block_sizes.remove(0);
-    assert_eq!((size.blocks, size.zero_blocks), (13, 3));
-    assert_eq!((size.counted_blocks, size.counted_bytes), (10, 8 * 4096 + 200));
-    assert_eq!((size.distinct, size.duplicates), (5, 5));
-    assert!(size.max_repeated.iter().all(|repeated| !repeated.zero));
+    assert_eq!((pad.distinct_bytes, pad.with_zeros.distinct), (5 * 4096, 6));
 }
 
 #[test]
@@ -85,10 +85,9 @@ fn holes_are_zero_blocks_that_nobody_read() {
     assert_eq!((size.blocks, size.short_blocks), (whole + 2, 2));
     assert_eq!(size.zero_blocks, size.blocks - 3);
     assert_eq!(size.data_bytes, (1 << 40) + 1 + length);
-    // Zero blocks, zero tails of two lengths, and three contents.
-    assert_eq!(size.distinct, 6);
-    assert_eq!(size.max_repeated[0].copies, whole - 3);
-    assert!(size.max_repeated[0].zero && size.max_repeated[0].place.is_some());
+    // Three contents; with zeros also zero blocks and zero tails of two lengths.
+    assert_eq!((size.distinct, size.with_zeros.distinct), (3, 6));
+    assert!(size.max_repeated.is_empty());
     // At 8 KiB the unaligned data lies within one block.
     assert_eq!(result.block_sizes[1].blocks - result.block_sizes[1].zero_blocks, 2);
 }
@@ -156,14 +155,16 @@ fn nothing_gives_figures_of_nothing() {
 }
 
 #[test]
-fn a_file_of_zeros_is_one_content() {
+fn a_file_of_zeros_has_no_content_but_zeros() {
     let data = Data::new();
     data.file("zeros", &[0; 100 * K4]);
     let size = scanned(data.request()).block_sizes.remove(0);
-    assert_eq!((size.blocks, size.zero_blocks, size.distinct, size.duplicates), (100, 100, 1, 99));
-    let exclude = ScanRequest { zeros: ZeroPolicy::Exclude, ..data.request() };
-    let size = scanned(exclude).block_sizes.remove(0);
-    assert_eq!((size.counted_blocks, size.distinct, size.dedup_ratio), (0, 0, 1.0));
+    assert_eq!((size.blocks, size.zero_blocks, size.distinct, size.duplicates), (100, 100, 0, 0));
+    assert_eq!((size.counted_blocks, size.dedup_ratio, size.saved_share), (0, 1.0, 0.0));
+    let with_zeros = size.with_zeros;
+    assert_eq!((with_zeros.distinct, with_zeros.dedup_ratio), (1, 100.0));
+    assert_eq!((with_zeros.saved_bytes, with_zeros.saved_share), (99 * K4 as u64, 0.99));
+    assert_eq!(size.to_distribution().unwrap().to_text(), "# zeros 100\n");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::record::{ContentHash, Names, Record, RecordSource, TraceOperation};
 use arrival::Times;
 use gemelo_base::random::{Random, mix_pair};
 use gemelo_content::{
-    Assignment, ContentError, ContentId, ContentSpec, Distribution, DistributionError,
+    Assignment, BlockContent, ContentError, ContentId, ContentSpec, Distribution, DistributionError,
 };
 use gemelo_pattern::{Pattern, Positions};
 use thiserror::Error;
@@ -284,9 +284,10 @@ impl Synthesis {
     }
 
     /// Returns the first word of a hash, never 0, for a content of one of the two distributions.
+    /// A trace has no word for zeros, so they are one content.
     #[inline]
-    fn word(&self, id: ContentId, key: u64) -> u64 {
-        mix_pair(self.seed ^ key, id.to_bits()).max(1)
+    fn word(&self, content: BlockContent, key: u64) -> u64 {
+        mix_pair(self.seed ^ key, content.to_bits()).max(1)
     }
 
     #[inline]
@@ -297,10 +298,10 @@ impl Synthesis {
         }
         let (side, key) =
             if is_write { (&mut self.writes, 0) } else { (&mut self.reads, POPULATED_KEY) };
-        let id =
-            side.contents.as_ref().map_or(ContentId::shared(0), |all| all.content(0, side.given));
+        let one = || ContentId::shared(0).into();
+        let content = side.contents.as_ref().map_or_else(one, |all| all.content(0, side.given));
         side.given += 1;
-        let word = self.word(id, key);
+        let word = self.word(content, key);
         if let Some(held) = self.holds.get_mut(place as usize) {
             *held = word;
         }

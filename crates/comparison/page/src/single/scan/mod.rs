@@ -8,7 +8,7 @@ use super::file_name;
 use crate::PageError;
 use crate::document::{Answer, Cell, Column, Item, Section, Table, Text};
 use crate::quantity::{percent, significant};
-use gemelo_base::units::{format_count, format_counted, format_line, format_size};
+use gemelo_base::units::{format_count, format_line, format_size};
 use gemelo_record::read_result;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -19,16 +19,8 @@ const SCHEMA: &str = "gemelo.scan/1";
 
 #[derive(Deserialize)]
 struct Scan {
-    zeros: String,
-    files: Files,
     block_sizes: Vec<BlockSize>,
     sharing: Option<sharing::Sharing>,
-}
-
-#[derive(Deserialize)]
-struct Files {
-    files: u64,
-    data_bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -40,10 +32,17 @@ struct BlockSize {
     counted_bytes: u64,
     distinct_bytes: u64,
     dedup_ratio: f64,
+    with_zeros: WithZeros,
     ranges: Vec<Range>,
     max_repeated: Vec<Repeated>,
     nature: Option<Nature>,
     locality: Option<Locality>,
+}
+
+#[derive(Deserialize)]
+struct WithZeros {
+    distinct_bytes: u64,
+    dedup_ratio: f64,
 }
 
 #[derive(Deserialize)]
@@ -58,7 +57,6 @@ struct Repeated {
     fingerprint: String,
     copies: u64,
     length_bytes: u64,
-    zero: bool,
     place: Option<Place>,
 }
 
@@ -94,7 +92,7 @@ pub(super) fn section(path: &Path, id: &str, is_saved: bool) -> Result<Section, 
     let title = if is_saved { format!("Scan {}", file_name(path)) } else { "Scan".to_owned() };
     let mut section = Section::new(format!("{id}-scan"), title);
     let items = &mut section.items;
-    items.push(Item::Answers(scan.block_sizes.iter().map(|size| answer(&scan, size)).collect()));
+    items.push(Item::Answers(scan.block_sizes.iter().map(answer).collect()));
     items.push(Item::Table(savings_table(&scan)));
     items.push(Item::Paragraph(
         "Compression is estimated from a uniform sample of distinct contents, each block \
@@ -117,16 +115,14 @@ pub(super) fn section(path: &Path, id: &str, is_saved: bool) -> Result<Section, 
     Ok(section)
 }
 
-fn answer(scan: &Scan, size: &BlockSize) -> Answer {
-    let savings = size.savings(&scan.zeros, false);
+/// Returns the saving of a block size. Zeros are left out, as a thin store leaves them out.
+fn answer(size: &BlockSize) -> Answer {
+    let savings = size.savings(size.without_zeros());
+    let zeros = if size.zero_blocks > 0 { " that are not zeros" } else { "" };
     let sentence = Text::new()
         .plain(format!("With blocks of {}, deduplication saves ", size.name()))
         .strong(percent(savings.deduplication))
-        .plain(format!(
-            " of {} in {}",
-            format_size(size.data_bytes.max(scan.files.data_bytes)),
-            format_counted(scan.files.files, "file")
-        ));
+        .plain(format!(" of {}{zeros}", format_size(size.counted_bytes)));
     let sentence = match (savings.compression, savings.both) {
         (Some(compression), Some(both)) => sentence
             .plain(format!(
@@ -137,13 +133,14 @@ fn answer(scan: &Scan, size: &BlockSize) -> Answer {
         _ => sentence,
     };
     let mut details = vec![Text::from(format!("dedup ratio {}", significant(size.dedup_ratio)))];
-    if size.zero_bytes > 0 {
-        let thin = size.savings(&scan.zeros, true);
+    if size.zero_blocks > 0 {
+        let all = size.savings(size.with_zeros());
         details.push(
             format!(
-                "without {} of zeros: {}",
+                "with {} of zeros: {}, dedup ratio {}",
                 format_size(size.zero_bytes),
-                percent(thin.deduplication)
+                percent(all.deduplication),
+                significant(size.with_zeros.dedup_ratio)
             )
             .into(),
         );
@@ -165,18 +162,10 @@ fn savings_table(scan: &Scan) -> Table {
     let mut table = Table::new("Savings by block size", columns);
     for size in &scan.block_sizes {
         let has_zeros = size.zero_blocks > 0;
-        for is_thin in [false, true].into_iter().take(if has_zeros { 2 } else { 1 }) {
-            let zeros = match (has_zeros, is_thin) {
-                (false, _) => "none in the data",
-                (true, false) => "with",
-                (true, true) => "without",
-            };
-            let amounts = if is_thin {
-                size.without_zeros(&scan.zeros)
-            } else {
-                size.with_zeros(&scan.zeros)
-            };
-            let savings = size.savings(&scan.zeros, is_thin);
+        let rows = [("without", size.without_zeros()), ("with", size.with_zeros())];
+        for (zeros, amounts) in rows.into_iter().take(if has_zeros { 2 } else { 1 }) {
+            let zeros = if has_zeros { zeros } else { "none in the data" };
+            let savings = size.savings(amounts);
             let share = |share: Option<f64>| {
                 share.map_or_else(|| Cell::missing("not measured"), |share| percent(share).into())
             };
@@ -207,7 +196,6 @@ fn max_repeated(size: &BlockSize) -> Table {
     let mut table = Table::new(caption, columns);
     for repeated in &size.max_repeated {
         let place = match &repeated.place {
-            _ if repeated.zero => Cell::missing("zeros"),
             Some(place) => {
                 Cell::new(format!("{} at {}", format_line(&place.path), place.offset_bytes))
             }

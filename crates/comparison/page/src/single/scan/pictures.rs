@@ -13,7 +13,7 @@ pub(super) fn savings(scan: &Scan, id: &str) -> Picture {
     table.caption = "Savings".to_owned();
     let axis = Axis::new("share of the data that is saved", Unit::Share, AxisKind::Linear);
     let of = |size: &BlockSize| {
-        let savings = size.savings(&scan.zeros, false);
+        let savings = size.savings(size.without_zeros());
         [
             ("deduplication", Some(savings.deduplication)),
             ("compression", savings.compression),
@@ -57,7 +57,7 @@ pub(super) fn savings(scan: &Scan, id: &str) -> Picture {
     Picture {
         id: format!("{id}-savings"),
         title: "Savings by block size".to_owned(),
-        note: "Zero blocks included. Compression is an estimate from a sample.".to_owned(),
+        note: "Without zero blocks. Compression is an estimate from a sample.".to_owned(),
         chart,
         linear: None,
         table,

@@ -4,6 +4,7 @@ use super::BlockSize;
 use gemelo_base::units::format_exact_size;
 
 /// Bytes before and after deduplication, with or without zero blocks.
+#[derive(Clone, Copy)]
 pub(super) struct Amounts {
     pub(super) data_bytes: f64,
     pub(super) distinct_bytes: f64,
@@ -21,26 +22,19 @@ impl BlockSize {
         format_exact_size(self.block_bytes)
     }
 
-    /// Returns the amounts with zero blocks; a store keeps one of them.
-    pub(super) fn with_zeros(&self, zeros: &str) -> Amounts {
-        let one = if self.zero_blocks > 0 { self.block_bytes as f64 } else { 0.0 };
-        let (counted, distinct) = (self.counted_bytes as f64, self.distinct_bytes as f64);
-        match zeros {
-            "include" => Amounts { data_bytes: counted, distinct_bytes: distinct },
-            _ => Amounts {
-                data_bytes: counted + self.zero_bytes as f64,
-                distinct_bytes: distinct + one,
-            },
+    /// Returns the amounts with zero blocks; a store keeps one of each length.
+    pub(super) fn with_zeros(&self) -> Amounts {
+        Amounts {
+            data_bytes: self.data_bytes as f64,
+            distinct_bytes: self.with_zeros.distinct_bytes as f64,
         }
     }
 
     /// Returns the amounts without zero blocks, which a thin store does not keep.
-    pub(super) fn without_zeros(&self, zeros: &str) -> Amounts {
-        let one = if self.zero_blocks > 0 { self.block_bytes as f64 } else { 0.0 };
-        let all = self.with_zeros(zeros);
+    pub(super) fn without_zeros(&self) -> Amounts {
         Amounts {
-            data_bytes: all.data_bytes - self.zero_bytes as f64,
-            distinct_bytes: (all.distinct_bytes - one).max(0.0),
+            data_bytes: self.counted_bytes as f64,
+            distinct_bytes: self.distinct_bytes as f64,
         }
     }
 
@@ -58,15 +52,15 @@ impl BlockSize {
         (blocks > 0.0).then(|| saved / blocks)
     }
 
-    pub(super) fn savings(&self, zeros: &str, is_thin: bool) -> Savings {
-        let all = if is_thin { self.without_zeros(zeros) } else { self.with_zeros(zeros) };
-        let thin = self.without_zeros(zeros);
+    /// Returns the savings of these amounts.
+    pub(super) fn savings(&self, all: Amounts) -> Savings {
+        let thin = self.without_zeros();
         let data = all.data_bytes.max(1.0);
         let kept = |share: f64| thin.data_bytes * (1.0 - share);
         let distinct_kept = |share: f64| thin.distinct_bytes * (1.0 - share);
         let overall = self.nature.as_ref().map(|nature| nature.overall.zstd_saved_share);
         Savings {
-            deduplication: 1.0 - all.distinct_bytes / data,
+            deduplication: if all.data_bytes > 0.0 { 1.0 - all.distinct_bytes / data } else { 0.0 },
             // A zero block compresses to almost nothing.
             compression: self.compressed_share().map(|share| 1.0 - kept(share) / data),
             both: overall.map(|share| 1.0 - distinct_kept(share) / data),

@@ -192,23 +192,30 @@ fn latencies(total: &Measured, pace: Pace) -> String {
 
 /// Returns the distribution that was written, beside the requested one at the size of a data set.
 fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
-    let Ok(found) = Distribution::try_from(written.distribution.clone()) else {
+    let Ok(found) = Distribution::of_pairs(&written.distribution, written.zero_blocks) else {
         return String::new();
     };
     let asked = ScaledDistribution::new(&input.content.distribution, input.data_set_blocks)
         .and_then(|scaled| scaled.to_distribution());
     let mut table = Table::new();
-    table.row(["written", "blocks", "unique", "duplicates", "dedup ratio"]);
+    let has_zeros =
+        [Some(&found), asked.as_ref().ok()].iter().flatten().any(|one| one.zero_blocks() > 0);
+    let titles = ["written", "blocks", "unique", "duplicates", "dedup ratio"];
+    let of_zeros = ["zeros", "with zeros"].into_iter().filter(|_| has_zeros);
+    table.row(titles.into_iter().chain(of_zeros));
     let mut row = |name: &str, distribution: &Distribution| {
         let summary = distribution.summary();
         let percent = |part: u64| format!("{:.2} %", part as f64 * 100.0 / summary.blocks as f64);
-        table.row([
+        let cells = [
             name.to_owned(),
             format_count(summary.blocks),
             percent(summary.unique),
             percent(summary.duplicates),
             format!("{:.4}", summary.dedup_ratio()),
-        ]);
+        ];
+        let with_zeros = format!("{:.4}", summary.dedup_ratio_with_zeros());
+        let of_zeros = [percent(summary.zero_blocks), with_zeros].into_iter();
+        table.row(cells.into_iter().chain(of_zeros.filter(|_| has_zeros)));
     };
     row("  by this run", &found);
     if let Ok(asked) = &asked {

@@ -38,8 +38,13 @@ pub(super) fn text(outlook: &Outlook) -> String {
 /// Says what the comparisons can find, and what that assumes.
 fn power_text(power: &Power) -> String {
     let percent = |share: f64| format!("{} %", (1000.0 * share).round() / 10.0);
+    let unknown = match power.unknown_pairs {
+        0 => String::new(),
+        1 => " and those of 1 pair of targets whose runs tell how many".to_owned(),
+        pairs => format!(" and those of {pairs} pairs of targets whose runs tell how many"),
+    };
     format!(
-        "{} find a difference of {} in {:.0} of 100 cases, at a common level of {} for {}, if a \
+        "{} find a difference of {} in {:.0} of 100 cases, at a common level of {} for {}{unknown}, if a \
          ratio varies by {} from round to round (assumed: 'spread' of the plan)",
         format_counted(u64::from(power.repetitions), "repetition"),
         percent(power.difference_share),

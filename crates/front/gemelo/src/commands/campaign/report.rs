@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let text = format!(
         "{}\n{}, and {} beside it\n",
         report.answer(),
-        format_line(&page.to_string_lossy()),
+        format_line(&gemelo_base::text_of_name(page.as_os_str())),
         format_counted(made.len().saturating_sub(1) as u64, "file")
     );
     context.print(&text)?;

@@ -69,7 +69,9 @@ pub(crate) struct Arguments {
 /// The request, as the result file keeps it.
 #[derive(Serialize)]
 struct Input<'a> {
+    #[serde(serialize_with = "gemelo_base::names::paths::serialize")]
     before: &'a [PathBuf],
+    #[serde(serialize_with = "gemelo_base::names::paths::serialize")]
     after: &'a [PathBuf],
     confidence: Confidence,
     margin_share: Margin,

@@ -7,12 +7,17 @@ use gemelo_base::units::{format_count, format_percent};
 use gemelo_content::{Comparison, Distribution, ExpectedSample, range_label};
 use serde::Serialize;
 
+/// The name of the blocks of zeros beside the labels of ranges.
+const ZEROS: &str = "zeros";
+
 /// The figures of a distribution. Shares are of all blocks, from 0 to 1.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) blocks: u64,
     pub(super) dedup_ratio: f64,
+    pub(super) dedup_ratio_with_zeros: f64,
+    pub(super) zero_share: f64,
     pub(super) unique_share: f64,
     pub(super) distinct_with_duplicates_share: f64,
     pub(super) duplicate_share: f64,
@@ -23,7 +28,7 @@ pub(super) struct Column {
     pub(super) range_shares: Vec<f64>,
 }
 
-/// The largest difference of a range from the first column.
+/// The largest difference of a range, or of the zeros, from the first column.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Largest {
     pub(super) duplicates: String,
@@ -48,6 +53,8 @@ impl Column {
             name: name.to_owned(),
             blocks: summary.blocks,
             dedup_ratio: summary.dedup_ratio(),
+            dedup_ratio_with_zeros: summary.dedup_ratio_with_zeros(),
+            zero_share: share(summary.zero_blocks),
             unique_share: share(summary.unique),
             distinct_with_duplicates_share: share(summary.distinct_with_duplicates),
             duplicate_share: share(summary.duplicates),
@@ -64,6 +71,8 @@ impl Column {
             name: name.to_owned(),
             blocks: sample.blocks,
             dedup_ratio: sample.dedup_ratio(),
+            dedup_ratio_with_zeros: sample.dedup_ratio_with_zeros(),
+            zero_share: share(sample.zero_blocks),
             unique_share: share(sample.unique),
             distinct_with_duplicates_share: share(duplicated),
             duplicate_share: share(sample.duplicates),
@@ -82,8 +91,10 @@ impl Columns {
     pub(super) fn new(columns: Vec<Column>) -> Self {
         let tables: Vec<Vec<f64>> =
             columns.iter().map(|column| column.range_shares.clone()).collect();
-        let comparison = Comparison::of_shares(&tables);
+        let zeros = columns.iter().map(|column| column.zero_share);
+        let comparison = Comparison::of_shares(&tables, &zeros.collect::<Vec<_>>());
         let largest = comparison.largest;
+        let at = largest.range.map_or_else(|| ZEROS.to_owned(), range_label);
         let name =
             columns.get(largest.distribution).map_or(String::new(), |column| column.name.clone());
         let columns = columns
@@ -102,7 +113,7 @@ impl Columns {
             columns,
             ranges: comparison.ranges.iter().map(|row| range_label(row.index)).collect(),
             largest_difference: Largest {
-                duplicates: range_label(largest.range),
+                duplicates: at,
                 name,
                 percentage_points: 100.0 * largest.difference,
             },
@@ -121,7 +132,15 @@ impl Columns {
         }
         table.row(header);
         table.row(self.plain("blocks", |column| format_count(column.blocks)));
-        table.row(self.compared("dedup ratio", |column| column.dedup_ratio, ratio, relative));
+        let has_zeros = self.columns.iter().any(|column| column.zero_share > 0.0);
+        let name = if has_zeros { "dedup ratio without zeros" } else { "dedup ratio" };
+        table.row(self.compared(name, |column| column.dedup_ratio, ratio, relative));
+        if has_zeros {
+            let with = |column: &Column| column.dedup_ratio_with_zeros;
+            table.row(self.compared("dedup ratio with zeros", with, ratio, relative));
+            let share = |column: &Column| column.zero_share;
+            table.row(self.compared("zeros", share, format_percent, points));
+        }
         table.row(self.compared("unique", |column| column.unique_share, format_percent, points));
         table.row(self.compared(
             "distinct with duplicates",
@@ -150,9 +169,14 @@ impl Columns {
         let largest = if *percentage_points == 0.0 {
             "no range differs\n".to_owned()
         } else {
+            let at = if duplicates == ZEROS {
+                ZEROS.to_owned()
+            } else {
+                format!("{duplicates} duplicates")
+            };
             format!(
-                "largest difference: {percentage_points:+.3} percentage points of blocks, in {name}, at {duplicates} \
-                 duplicates\n"
+                "largest difference: {percentage_points:+.3} percentage points of blocks, in \
+                 {name}, at {at}\n"
             )
         };
         table.render(0) + &largest

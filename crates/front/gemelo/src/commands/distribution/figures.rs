@@ -13,14 +13,17 @@ pub(super) struct Stats {
     pub(super) block_bytes: u64,
     pub(super) blocks: u64,
     pub(super) data_bytes: u64,
+    pub(super) zero_blocks: u64,
     pub(super) distinct: u64,
     pub(super) unique: u64,
     pub(super) distinct_with_duplicates: u64,
     pub(super) duplicates: u64,
+    pub(super) zero_share: f64,
     pub(super) unique_share: f64,
     pub(super) distinct_with_duplicates_share: f64,
     pub(super) duplicate_share: f64,
     pub(super) dedup_ratio: f64,
+    pub(super) dedup_ratio_with_zeros: f64,
     pub(super) duplicates_per_duplicated_content: f64,
     pub(super) max_duplicates: u64,
     pub(super) ranges: Vec<RangeStats>,
@@ -50,14 +53,17 @@ impl Stats {
             block_bytes,
             blocks: summary.blocks,
             data_bytes: summary.blocks.saturating_mul(block_bytes),
+            zero_blocks: summary.zero_blocks,
             distinct: summary.distinct,
             unique: summary.unique,
             distinct_with_duplicates: summary.distinct_with_duplicates,
             duplicates: summary.duplicates,
+            zero_share: share(summary.zero_blocks),
             unique_share: share(summary.unique),
             distinct_with_duplicates_share: share(summary.distinct_with_duplicates),
             duplicate_share: share(summary.duplicates),
             dedup_ratio: summary.dedup_ratio(),
+            dedup_ratio_with_zeros: summary.dedup_ratio_with_zeros(),
             duplicates_per_duplicated_content: summary.duplicates_per_duplicated_content(),
             max_duplicates: summary.max_duplicates,
             ranges: distribution
@@ -87,10 +93,14 @@ impl Stats {
         };
         table.row(["blocks", &format_count(self.blocks), "100.00 %"]);
         table.row([&format!("data, in blocks of {}", format_size(self.block_bytes)), &size]);
+        if self.zero_blocks > 0 {
+            let (count, share) = (format_count(self.zero_blocks), format_percent(self.zero_share));
+            table.row(["zero blocks", &count, &share]);
+        }
         table.row([
             "distinct",
             &format_count(self.distinct),
-            &format_percent(1.0 - self.duplicate_share),
+            &format_percent(self.unique_share + self.distinct_with_duplicates_share),
         ]);
         table.row(["unique", &format_count(self.unique), &format_percent(self.unique_share)]);
         table.row([
@@ -103,7 +113,12 @@ impl Stats {
             &format_count(self.duplicates),
             &format_percent(self.duplicate_share),
         ]);
-        table.row(["dedup ratio", &ratio(self.dedup_ratio)]);
+        if self.zero_blocks > 0 {
+            table.row(["dedup ratio without zeros", &ratio(self.dedup_ratio)]);
+            table.row(["dedup ratio with zeros", &ratio(self.dedup_ratio_with_zeros)]);
+        } else {
+            table.row(["dedup ratio", &ratio(self.dedup_ratio)]);
+        }
         table.row([
             "duplicates per duplicated content",
             &format!("{:.2}", self.duplicates_per_duplicated_content),

@@ -9,7 +9,7 @@ use gemelo_base::units::parse_size;
 use gemelo_base::values::Size;
 use gemelo_format::Compression;
 use gemelo_job::choice;
-use gemelo_scan::{Counting, ScanFingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
+use gemelo_scan::{Counting, ScanFingerprintKind, ScanRequest, TailPolicy};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -40,9 +40,6 @@ pub(super) struct ScanArguments {
     /// Treatment of a file's last block if it is short
     #[arg(long, value_enum, default_value_t = Tail::Keep)]
     tail: Tail,
-    /// Treatment of blocks of zeros in the dedup ratio and the distribution
-    #[arg(long, value_enum, default_value_t = Zeros::Include)]
-    zeros: Zeros,
     /// Hash function of the fingerprints, which have 128 bits
     #[arg(long, value_enum, default_value_t = FingerprintOption::Xxh3)]
     fingerprint: FingerprintOption,
@@ -119,16 +116,6 @@ choice!(
 );
 
 choice!(
-    /// The treatment of blocks of zeros.
-    pub(super) Zeros is ZeroPolicy {
-        /// Blocks of zeros count as any other content
-        Include,
-        /// Blocks of zeros are counted separately and left out of the figures
-        Exclude,
-    }
-);
-
-choice!(
     FingerprintOption is ScanFingerprintKind {
         #[value(name = "xxh3-128")]
         Xxh3,
@@ -146,7 +133,6 @@ impl ScanArguments {
             paths: self.paths.clone(),
             block_bytes: self.block_size.clone(),
             tail: self.tail.into(),
-            zeros: self.zeros.into(),
             fingerprint: self.fingerprint.into(),
             threads: self.threads.unwrap_or(defaults.threads),
             counting: match (self.memory, self.estimate) {

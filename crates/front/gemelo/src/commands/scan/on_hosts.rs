@@ -11,11 +11,13 @@ use crate::exit::{Outcome, bad_input};
 use crate::table::Table;
 use anyhow::{Context as _, anyhow};
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_base::{name_of_text, text_of_name};
 use gemelo_fleet::Finished;
 use gemelo_record::{HostRecord, ResultFile, slowest};
 use gemelo_scan::{Counting, MAX_SETS, ScanOptions, ScanRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -57,13 +59,8 @@ pub(super) fn run(
     if sets.is_empty() {
         return Err(anyhow!("no host has sent its fingerprint set"));
     }
-    let saved = gemelo_scan::merge_sets(
-        &sets,
-        request.zeros,
-        saving.file(),
-        context.monitor.as_ref(),
-        &context.stop,
-    )?;
+    let saved =
+        gemelo_scan::merge_sets(&sets, saving.file(), context.monitor.as_ref(), &context.stop)?;
     let scanned = there().filter_map(|(number, _)| hosts.get(number)).flat_map(named_paths);
     let input = ScanRequest { paths: scanned.collect(), ..request };
     let outcome = finish(saved, saving, &input, &scans, &arguments.outputs, context)?;
@@ -75,8 +72,8 @@ pub(super) fn run(
 fn on_host(request: &ScanRequest, host: &str, index: usize) -> ScanRequest {
     let mut request = request.clone();
     for path in &mut request.paths {
-        let text = path.to_string_lossy().replace("{host}", host);
-        *path = PathBuf::from(text.replace("{index}", &index.to_string()));
+        let text = text_of_name(path.as_os_str()).replace("{host}", host);
+        *path = name_of_text(&text.replace("{index}", &index.to_string())).into();
     }
     // Progress stays over there.
     request.find_total = false;
@@ -85,7 +82,11 @@ fn on_host(request: &ScanRequest, host: &str, index: usize) -> ScanRequest {
 
 /// The paths of a host with its name, as the result keeps them.
 fn named_paths((host, request): &(String, ScanRequest)) -> Vec<PathBuf> {
-    let named = |path: &PathBuf| PathBuf::from(format!("{host}:{}", path.display()));
+    let named = |path: &PathBuf| {
+        let mut name = OsString::from(format!("{host}:"));
+        name.push(path);
+        PathBuf::from(name)
+    };
     request.paths.iter().map(named).collect()
 }
 

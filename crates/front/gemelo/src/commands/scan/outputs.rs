@@ -8,6 +8,8 @@ use crate::json::Made;
 use crate::result_options::ResultOptions;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use gemelo_base::ShowPath as _;
+use gemelo_base::text_of_name;
 use gemelo_scan::{BlockSizeResult, SavedSetError, ScanResult};
 use std::ffi::OsString;
 use std::fs::File;
@@ -102,10 +104,9 @@ impl OutputOptions {
 }
 
 fn write_distribution(path: &Path, force: bool, size: &BlockSizeResult) -> anyhow::Result<()> {
-    let name =
-        path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name = path.file_name().map_or_else(String::new, text_of_name);
     let kind = if size.estimate.is_some() { "estimated" } else { "counted" };
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<String> = std::env::args_os().skip(1).map(|word| text_of_name(&word)).collect();
     let source =
         format!("{kind} by gemelo {}: gemelo {}", env!("CARGO_PKG_VERSION"), words.join(" "));
     let profile = size.to_profile(&name, &source)?;
@@ -131,7 +132,7 @@ impl<'path> Saving<'path> {
         let Some(path) = outputs.save.as_deref() else { return Ok(Self { file: None }) };
         let file = NewFile::create(path, outputs.force).or_bad_input()?;
         if !file.is_regular() {
-            let path = path.display();
+            let path = path.shown();
             // The file must be seekable, because the checksum at its start is written last.
             return Err(bad_input(anyhow!(
                 "--save needs a regular file, and {path} is not one: name another file"
@@ -147,7 +148,7 @@ impl<'path> Saving<'path> {
     /// Gives the file its name if the whole set was written.
     pub(super) fn finish(self, written: Result<(), SavedSetError>) -> anyhow::Result<()> {
         let Some((file, path)) = self.file else { return Ok(()) };
-        written.with_context(|| format!("{} was not written", path.display()))?;
+        written.with_context(|| format!("{} was not written", path.shown()))?;
         file.finish()
     }
 }

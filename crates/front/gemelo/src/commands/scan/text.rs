@@ -40,6 +40,13 @@ pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
             "{count} changed during the scan: the figures mix old and new contents of them"
         ));
     }
+    if result.block_sizes.iter().flat_map(|size| &size.pools).any(|pool| pool.used_blocks.is_none())
+    {
+        warnings.push(
+            "the space in a pool is unknown: the scan ended before it compressed any content"
+                .to_owned(),
+        );
+    }
     for size in &result.block_sizes {
         if let Some(nature) = &size.nature
             && nature.overall.sampled_contents < FEW_CONTENTS
@@ -70,7 +77,10 @@ pub(super) fn of_result(result: &ScanResult) -> String {
 /// Returns a table with a line for each block size.
 pub(super) fn brief(result: &ScanResult) -> String {
     let mut table = Table::new();
-    table.row(["block", "blocks", "zero", "unique", "duplicates", "dedup ratio", "saved", ""]);
+    table.row(["", "", "", "", "", "without zeros", "", "", "with zeros"]);
+    let saved = ["dedup ratio", "saved", ""];
+    let titles = ["block", "blocks", "zero", "unique", "duplicates"];
+    table.row(titles.into_iter().chain(saved).chain(saved));
     for size in &result.block_sizes {
         let of_blocks =
             |count: u64| format_percent(count as f64 / size.counted_blocks.max(1) as f64);
@@ -83,6 +93,9 @@ pub(super) fn brief(result: &ScanResult) -> String {
             format!("{:.4}", size.dedup_ratio),
             format_size(size.saved_bytes),
             format_percent(size.saved_share),
+            format!("{:.4}", size.with_zeros.dedup_ratio),
+            format_size(size.with_zeros.saved_bytes),
+            format_percent(size.with_zeros.saved_share),
         ]);
     }
     table.render(0)
@@ -168,14 +181,7 @@ fn summary(size: &BlockSizeResult) -> String {
         |interval: Option<ConfidenceInterval>| interval.map(|interval| between(interval, rounded));
     row("blocks", format_count(size.blocks), format_size(size.data_bytes), None);
     row("zero blocks", format_count(size.zero_blocks), format_size(size.zero_bytes), None);
-    if size.counted_blocks != size.blocks {
-        row(
-            "without zeros",
-            format_count(size.counted_blocks),
-            format_size(size.counted_bytes),
-            None,
-        );
-    }
+    row("other blocks", format_count(size.counted_blocks), format_size(size.counted_bytes), None);
     row(
         "distinct",
         format_count(size.distinct),
@@ -200,19 +206,41 @@ fn summary(size: &BlockSizeResult) -> String {
         of_blocks(size.duplicates),
         count(estimate.map(|estimate| estimate.duplicates)),
     );
-    row(
-        "dedup ratio",
-        format!("{:.4}", size.dedup_ratio),
-        String::new(),
-        estimate.map(|estimate| between(estimate.dedup_ratio, |ratio| format!("{ratio:.4}"))),
-    );
-    row(
-        "space saved",
-        format_size(size.saved_bytes),
-        format_percent(size.saved_share),
-        estimate.map(|estimate| between(estimate.saved_share, format_percent)),
-    );
+    savings(size, estimate, &mut row);
     table.render(2)
+}
+
+/// Adds the dedup ratio and the saved space, without zeros and with them, to a summary.
+fn savings(
+    size: &BlockSizeResult,
+    estimate: Option<&EstimateResult>,
+    row: &mut impl FnMut(&str, String, String, Option<String>),
+) {
+    let ratio = |ratio: f64| format!("{ratio:.4}");
+    let of = |name: &str, zeros: &str| format!("{name} {zeros}");
+    let all = &size.with_zeros;
+    let thin = (size.dedup_ratio, size.saved_bytes, size.saved_share);
+    let thin_intervals = estimate.map(|one| (one.dedup_ratio, one.saved_share));
+    let whole = (all.dedup_ratio, all.saved_bytes, all.saved_share);
+    let whole_intervals =
+        estimate.map(|one| (one.dedup_ratio_with_zeros, one.saved_share_with_zeros));
+    for (zeros, figures, intervals) in
+        [("without zeros", thin, thin_intervals), ("with zeros", whole, whole_intervals)]
+    {
+        let (dedup_ratio, saved_bytes, saved_share) = figures;
+        row(
+            &of("dedup ratio", zeros),
+            ratio(dedup_ratio),
+            String::new(),
+            intervals.map(|(interval, _)| between(interval, ratio)),
+        );
+        row(
+            &of("space saved", zeros),
+            format_size(saved_bytes),
+            format_percent(saved_share),
+            intervals.map(|(_, interval)| between(interval, format_percent)),
+        );
+    }
 }
 
 fn tails(size: &BlockSizeResult) -> String {
@@ -264,11 +292,8 @@ fn max_repeated(size: &BlockSizeResult) -> String {
     };
     let mut text = format!("\n  The most repeated {of}\n");
     let width = size.max_repeated.first().map_or(0, |first| format_count(first.copies).len());
-    for Repeated { fingerprint, copies, length_bytes, zero, place } in &size.max_repeated {
+    for Repeated { fingerprint, copies, length_bytes, place } in &size.max_repeated {
         let mut notes = String::new();
-        if *zero {
-            notes += " zeros";
-        }
         if *length_bytes != size.block_bytes {
             notes += &format!(" {}", format_counted(u64::from(*length_bytes), "byte"));
         }
@@ -287,13 +312,15 @@ fn of_pools(size: &BlockSizeResult) -> String {
     let Some(first) = size.pools.first() else { return String::new() };
     let mut table = Table::new();
     table.row(["compression", "contents", "stored in", "", "of contents"]);
+    let unknown = || "unknown".to_owned();
+    let bytes = |blocks: u64| blocks.saturating_mul(u64::from(size.block_bytes));
     for pool in &size.pools {
         table.row([
             pool.compression.to_string(),
             format_count(pool.physical_blocks),
-            format_count(pool.used_blocks),
-            format_size(pool.used_blocks * u64::from(size.block_bytes)),
-            format_percent(pool.stored_share),
+            pool.used_blocks.map_or_else(unknown, format_count),
+            pool.used_blocks.map_or_else(String::new, |used| format_size(bytes(used))),
+            pool.stored_share.map_or_else(String::new, format_percent),
         ]);
     }
     format!(

@@ -52,7 +52,7 @@ impl TraceOutput {
         if is_complete || to_standard_output {
             file.finish()?;
         }
-        let output = format_line(&self.output.to_string_lossy());
+        let output = format_line(&gemelo_base::text_of_name(self.output.as_os_str()));
         match (is_complete, to_standard_output) {
             (true, true) => {}
             (true, false) => context.print(&format!("{output}: {content}\n"))?,

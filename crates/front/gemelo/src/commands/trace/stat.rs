@@ -133,8 +133,12 @@ impl Arguments {
     }
 
     fn source(&self) -> String {
-        let names: Vec<String> =
-            self.input.traces.iter().map(|path| path.display().to_string()).collect();
+        let names: Vec<String> = self
+            .input
+            .traces
+            .iter()
+            .map(|path| gemelo_base::text_of_name(path.as_os_str()))
+            .collect();
         format!("gemelo trace stat {}", names.join(" "))
     }
 
@@ -153,7 +157,7 @@ impl Arguments {
             ))
         })?;
         if path.extension().is_some_and(|ending| ending == "toml") {
-            let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            let name = path.file_stem().map(gemelo_base::text_of_name);
             let name = name.unwrap_or_else(|| "trace".to_owned());
             let profile = Profile::new(&name, &self.source(), self.block_size.0, &distribution);
             return profile.to_toml().context("cannot write the profile");

@@ -52,6 +52,7 @@ pub(crate) struct Arguments {
 struct Input<'a> {
     pool: &'a PoolPlace,
     volume: &'a str,
+    #[serde(serialize_with = "gemelo_base::names::path::serialize")]
     output: &'a Path,
     salvage: bool,
 }
@@ -148,7 +149,7 @@ impl Arguments {
         let Exported { transferred, bad } = exported;
         let mut text = format!(
             "{}: {} exported, {} of it not zero\n",
-            format_line(&self.output.to_string_lossy()),
+            format_line(&gemelo_base::text_of_name(self.output.as_os_str())),
             format_size(transferred.total_bytes),
             format_size(transferred.copied_bytes)
         );
