@@ -158,6 +158,7 @@ mod tests {
             processes: 2,
             first_process: 0,
             at_start: AtStart::Zeros,
+            open: None,
             segments: vec![Segment {
                 populate,
                 pattern: Pattern::Sequential,

@@ -55,10 +55,7 @@ fn sets_of_threads_start_whole_or_not_at_all() {
     assert_eq!(status, 1, "{said}");
     assert!(!said.contains("panicked") && !path.join("d").exists(), "{said}");
     // Work for any number of threads is done by those that start.
-    for words in [
-        &["generate", "data", "--bytes", "8m"][..],
-        &["trace", "stat", "trace"],
-    ] {
+    for words in [&["generate", "data", "--bytes", "8m"][..], &["trace", "stat", "trace"]] {
         let (status, said) = limited(2, words, path);
         assert_eq!(status, 0, "{words:?}: {said}");
     }
