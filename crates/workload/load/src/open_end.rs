@@ -2,8 +2,8 @@
 //!
 //! The writes of a process follow from its seed, so they can be listed in order without an end. A
 //! block is right if it holds its content before the job, that of populating, or that of any write
-//! to this block. Which of them is the newest is not checked. Blocks that hold no content at all can
-//! be writes that were in flight: as many as these are unknown, and further ones are wrong.
+//! to this block. Which of them is the newest is not checked. Blocks that hold no content at all
+//! can be writes that were in flight: as many as these are unknown, and further ones are wrong.
 
 use crate::check::{Checker, WrongBlock};
 use crate::contents::Contents;

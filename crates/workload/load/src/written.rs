@@ -160,6 +160,7 @@ mod tests {
             processes: 2,
             first_process: 0,
             at_start: AtStart::Zeros,
+            open: None,
             segments: vec![Segment {
                 populate,
                 pattern: Pattern::Sequential,

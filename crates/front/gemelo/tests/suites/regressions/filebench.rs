@@ -8,7 +8,7 @@ use std::path::Path;
 fn run(script: &str) -> (i32, String, bool) {
     let directory = tempfile::tempdir().unwrap();
     let (file, dir) = (directory.path().join("s.f"), directory.path().join("d"));
-    fs::write(&file, script).unwrap();
+    fs::write(&file, script.replace("path=/x", &format!("path={}", text(&dir)))).unwrap();
     let words = ["filebench", text(&file), "--dir", text(&dir)].map(str::to_owned);
     let ran = gemelo(&words);
     (ran.status, ran.out + &ran.err, dir.exists())

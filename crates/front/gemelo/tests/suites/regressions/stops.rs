@@ -36,12 +36,13 @@ fn sets_of_threads_start_whole_or_not_at_all() {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     fs::write(path.join("trace"), "0,8,4096,W,0.0\n0,16,4096,R,0.1\n").unwrap();
-    fs::write(
-        path.join("s.f"),
-        "define file name=f,path=/x,size=64k,prealloc,paralloc\ndefine process name=p,instances=64 {\n\
-         thread name=t,memsize=1m { flowop read name=r,filename=f,iosize=4k } }\nrun 1\n",
-    )
-    .unwrap();
+    let script = format!(
+        "define file name=f,path={},size=64k,prealloc,paralloc\n\
+         define process name=p,instances=64 {{\n\
+         thread name=t,memsize=1m {{ flowop read name=r,filename=f,iosize=4k }} }}\nrun 1\n",
+        path.join("d").display()
+    );
+    fs::write(path.join("s.f"), script).unwrap();
     let (status, said) =
         limited(12, &["replay", "trace", "--target", "null:", "--processes", "64"], path);
     assert_eq!(status, 1, "{said}");
