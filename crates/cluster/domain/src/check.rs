@@ -287,6 +287,22 @@ fn digits(key: Key) -> String {
     fingerprint_key(Fingerprint::from_bytes(key))
 }
 
+/// Calls with each entry of the index that can be read, one shard after another.
+///
+/// # Errors
+/// Fails if the store does.
+pub fn each_entry(
+    objects: &dyn Objects,
+    config: &DomainConfig,
+    mut each: impl FnMut(Fingerprint, Entry),
+) -> Result<()> {
+    for ShardInUse { shard, .. } in shards_in_use(objects, config)? {
+        let entries = ShardEntries::read(objects, &shard.object())?.entries;
+        entries.into_iter().for_each(|(key, entry)| each(Fingerprint::from_bytes(key), entry));
+    }
+    Ok(())
+}
+
 /// Counts the contents for which the index names a member as their home.
 ///
 /// # Errors
