@@ -91,11 +91,6 @@ impl Step {
                 let (members, is_suspect) = (1, false);
                 (Effect::Published(pbn), Some(Entry { home: member, pbn, members, is_suspect }))
             }
-            // An entry that names the block itself: it is published, and never borrowed.
-            (Action::Publish(pbn), Some(entry)) if entry.home == member && entry.pbn == pbn => {
-                let members = entry.members.saturating_add(1);
-                (Effect::Published(pbn), Some(Entry { members, ..entry }))
-            }
             (Action::Publish(_) | Action::Share, Some(entry)) if entry.is_suspect => {
                 (Effect::Refused { home: entry.home }, Some(entry))
             }

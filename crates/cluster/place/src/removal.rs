@@ -27,7 +27,11 @@ impl MemberPlace {
         let service = self.take()?;
         service.note_use();
         let (client, member) = (self.client()?, service.member());
-        let sharing = MemberSharing::look(&client, member)?.compare_marks(&client, member)?;
+        let mut sharing = MemberSharing::look(&client, member)?;
+        // A removal that was interrupted has removed the pool.
+        if service.has_pool()? {
+            sharing = sharing.compare_marks(&client, member)?;
+        }
         sharing.expect_whole()?;
         let kept = sharing.stat(None).blocks.kept;
         if kept > 0 {
