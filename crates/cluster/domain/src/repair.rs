@@ -6,7 +6,7 @@
 //! lowered, unless ledgers were written again from the index itself. The version of a rebuilt shard
 //! is above all earlier ones, so that no change that was sent before takes effect on it.
 
-use crate::check::{Claim, Claims, Key, ShardEntries, ShardInUse, shards_in_use};
+use crate::check::{Claim, Claims, Key, ShardEntries, ShardInUse, least_version, shards_in_use};
 use crate::config::DomainConfig;
 use crate::entry::{Entry, MemberId, Receipt};
 use crate::error::{DomainError, Result};
@@ -120,6 +120,9 @@ impl<'a> Rebuilt<'a> {
             void: Vec::new(),
             differs: header.is_none() || !read.damage.is_empty(),
         };
+        let least = least_version(shard.shard, members);
+        rebuilt.differs |= rebuilt.version < least || header.is_some_and(|one| one.version < least);
+        rebuilt.version = rebuilt.version.max(least);
         let intents: Vec<Intent> = members
             .iter()
             .flat_map(|member| member.intents())

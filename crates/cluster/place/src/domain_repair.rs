@@ -5,7 +5,7 @@ use crate::domain_check::{DomainCheck, Looked, ledgers, lost};
 use crate::error::{PlaceError, Result};
 use crate::sharing::{LEDGER_PREFIX, MemberSharing};
 use gemelo_base::{Clock, SystemClock};
-use gemelo_domain::{Claim, Claims, Counts, Damage, Finding, MemberId, Repaired, repair};
+use gemelo_domain::{Claim, Claims, Counts, Damage, Finding, MemberId, Repaired, check, repair};
 use gemelo_member::{DomainClient, MemberError, Service};
 use gemelo_sharing::{LedgerClaims, LedgerSources};
 use gemelo_volume::{Pool, Tuning};
@@ -24,8 +24,11 @@ impl DomainCheck {
     ) -> Result<(Self, Repaired)> {
         let (looked, mut findings) = ledgers(client)?;
         findings.extend(lost(client, &looked)?);
-        let damaged = members_with_damage(&findings);
+        let (mut damaged, mut looked) = (members_with_damage(&findings), looked);
         expect_known(client, &looked, &findings)?;
+        // A home that does not keep what the index names has lost its record.
+        damaged.extend(forgetful_homes(client, &mut looked)?);
+        damaged.retain(|member| looked.iter().any(|one| one.ledger.member() == *member));
         for one in looked.iter().filter(|one| damaged.contains(&one.ledger.member())) {
             rebuild_ledger(client, service_of(services, &one.ledger)?, one, &looked)?;
         }
@@ -57,6 +60,18 @@ fn members_with_damage(findings: &[Finding]) -> BTreeSet<MemberId> {
         _ => None,
     };
     findings.iter().filter_map(member).collect()
+}
+
+/// Returns the homes that do not keep a content which the index says is there.
+fn forgetful_homes(client: &DomainClient, looked: &mut [Looked]) -> Result<BTreeSet<MemberId>> {
+    let mut claims: Vec<&mut dyn Claims> =
+        looked.iter_mut().map(|one| &mut one.ledger as &mut dyn Claims).collect();
+    let found = check(client.index(), client.config(), &mut claims).map_err(MemberError::from)?;
+    let home = |finding: &Finding| match finding {
+        Finding::NotKept { home, .. } => Some(*home),
+        _ => None,
+    };
+    Ok(found.list.iter().filter_map(home).collect())
 }
 
 /// Fails if anything is lost without which the references of a member are not known.

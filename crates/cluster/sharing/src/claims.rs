@@ -3,8 +3,8 @@
 use crate::group::{Fingerprints, Kinds};
 use crate::in_flight::{INTENT_PREFIX, InFlight};
 use crate::ledger::{
-    LOST_KEYS, LOST_PAGE, NO_SEAL, OLD_HEAD, OLD_PAGE, PAGE_PREFIX, Seal, VERSION_KEY, head_of,
-    named_page, page_name,
+    LOST_KEYS, LOST_PAGE, NO_SEAL, OLD_HEAD, OLD_PAGE, PAGE_PREFIX, SHARD_PREFIX, Seal,
+    VERSION_KEY, head_of, known_shard, named_page, page_name,
 };
 use crate::record::BlockState;
 use gemelo_domain::codec::{Reason, digest};
@@ -40,6 +40,7 @@ pub struct LedgerClaims {
     claims: Vec<Claim>,
     blocks: Vec<KeptBlock>,
     intents: Vec<Intent>,
+    versions: Vec<(Shard, u64)>,
     damage: Vec<Damage>,
     epoch: Option<u64>,
 }
@@ -52,6 +53,8 @@ struct Reading {
     intents: Vec<Intent>,
     /// The pages that the head names, and the version that it knows of each.
     named: BTreeMap<u32, u64>,
+    /// The version that each shard has at least.
+    versions: Vec<(Shard, u64)>,
     damage: Vec<Damage>,
 }
 
@@ -62,6 +65,7 @@ struct ReadObject {
     fingerprints: BTreeMap<Pbn, Fingerprint>,
     intents: Vec<Intent>,
     named: BTreeMap<u32, u64>,
+    versions: Vec<(Shard, u64)>,
     damage: Vec<(String, Reason)>,
     seal: Option<Seal>,
     /// The digests of its keys.
@@ -208,6 +212,8 @@ impl ReadObject {
         } else if key.starts_with(PAGE_PREFIX) {
             let (page, version) = named_page(key, value)?;
             self.named.insert(page, version);
+        } else if key.starts_with(SHARD_PREFIX) {
+            self.versions.push(known_shard(key, value)?);
         } else {
             return Err("it is no key of a ledger");
         }
@@ -240,6 +246,7 @@ impl Reading {
             fingerprints: BTreeMap::new(),
             intents: Vec::new(),
             named: BTreeMap::new(),
+            versions: Vec::new(),
             damage: Vec::new(),
         }
     }
@@ -273,6 +280,7 @@ impl Reading {
         self.fingerprints.extend(read.fingerprints);
         self.intents.extend(read.intents);
         self.named.extend(read.named);
+        self.versions.extend(read.versions);
         Ok(read.seal)
     }
 
@@ -303,11 +311,11 @@ impl Reading {
             self.note(&head, &Kinds::key(Kinds::number_of(pbn)), NO_KIND);
         }
         claims.sort_unstable_by_key(|claim| claim.fingerprint.to_bytes());
-        let Self { intents, mut damage, .. } = self;
+        let Self { intents, versions, mut damage, .. } = self;
         damage.sort_unstable();
         damage.dedup();
         assert!(claims.len() <= blocks.len(), "a claim is about a block");
-        LedgerClaims { member, claims, blocks, intents, damage, epoch: None }
+        LedgerClaims { member, claims, blocks, intents, versions, damage, epoch: None }
     }
 }
 
@@ -329,5 +337,9 @@ impl Claims for LedgerClaims {
 
     fn intents(&self) -> &[Intent] {
         &self.intents
+    }
+
+    fn versions(&self) -> &[(Shard, u64)] {
+        &self.versions
     }
 }

@@ -143,8 +143,7 @@ impl LedgerJournal<'_> {
             }
         }
         self.shared.discard(borrowed, self.own)?;
-        let intents = settled.iter().map(|settled| settled.intent);
-        self.shared.ledger.lock().remove_intents(intents)?;
+        self.shared.ledger.lock().remove_intents(settled)?;
         self.finish(settled, &consequences);
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::in_flight::{InFlight, intent_key};
 use crate::record::Record;
 use gemelo_base::Clock;
 use gemelo_domain::codec::{Reader, Reason, Writer, digest};
-use gemelo_domain::{DomainError, Intent, MemberId};
+use gemelo_domain::{DomainError, MemberId, Settled, Shard, Verdict};
 use gemelo_format::Pbn;
 use gemelo_objects::{Guard, ObjectError, Objects, Operation, Request, Update};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,8 @@ const FIRST_PAUSE_NS: u64 = 1_000_000;
 const MAX_PAUSE_NS: u64 = 128_000_000;
 /// The prefix of the keys that name pages, in the head object.
 pub(crate) const PAGE_PREFIX: &str = "p.";
+/// The prefix of the keys of shards, in the head object.
+pub(crate) const SHARD_PREFIX: &str = "s.";
 
 /// The changes of one object.
 #[derive(Debug, Default)]
@@ -82,6 +84,8 @@ pub(crate) struct Ledger {
     /// The pages that the head names, with the version that it knows of each. A page of version 0
     /// may not exist, and others do not.
     named: BTreeMap<u32, u64>,
+    /// The version that each shard of the index has at least: that of this member's last change.
+    shards: BTreeMap<Shard, u64>,
     /// The tenure in which the ledger was taken.
     epoch: u64,
     /// Updates that were sent, and may or may not have been applied. They come first in
@@ -155,15 +159,24 @@ impl Ledger {
         self.change_head(set, Vec::new())
     }
 
-    /// Removes intents that are settled.
+    /// Removes intents that are settled, and keeps the version that each shard has at least now.
     ///
     /// # Errors
     /// Fails if the store does.
-    pub(crate) fn remove_intents<'a>(
-        &mut self,
-        intents: impl Iterator<Item = &'a Intent>,
-    ) -> Result<()> {
-        self.change_head(Vec::new(), intents.map(intent_key).collect())
+    pub(crate) fn remove_intents(&mut self, settled: &[Settled<'_>]) -> Result<()> {
+        let mut shards = BTreeMap::new();
+        for Settled { intent, verdict } in settled {
+            let known = self.shards.get(&intent.shard).copied().unwrap_or(0);
+            let version = match verdict {
+                Verdict::Applied => intent.receipt().0,
+                Verdict::Void => intent.header.version,
+            };
+            let newest = shards.entry(intent.shard).or_insert(known);
+            *newest = version.max(*newest);
+        }
+        let set = shards.into_iter().map(|(shard, version)| shard_entry(shard, version)).collect();
+        let intents = settled.iter().map(|settled| settled.intent);
+        self.change_head(set, intents.map(intent_key).collect())
     }
 
     /// Notes in the head the tenure in which the member was taken.
@@ -185,6 +198,11 @@ impl Ledger {
             true => Ok(()),
             false => self.change_head(Vec::new(), Vec::new()),
         }
+    }
+
+    /// Returns the version that each shard of the index has at least.
+    pub(crate) const fn shards(&self) -> &BTreeMap<Shard, u64> {
+        &self.shards
     }
 
     /// Returns the tenure in which the ledger was taken last, or [`None`] if there is no ledger.
@@ -350,6 +368,8 @@ impl Ledger {
                 self.head_keys.insert(key.clone(), digest(key, value));
                 if let Ok((page, version)) = named_page(key, value) {
                     self.named.insert(page, version);
+                } else if let Ok((shard, version)) = known_shard(key, value) {
+                    self.shards.insert(shard, version);
                 }
             }
             for key in &update.remove {
@@ -405,6 +425,25 @@ fn page_entry(page: u32, version: u64) -> (String, Vec<u8>) {
     let key = format!("{PAGE_PREFIX}{page:04x}");
     let value = Writer::new(0).u64(version).finish(&key);
     (key, value)
+}
+
+/// Returns the key of the head for a shard, and its value: the version that the shard has at least.
+pub(crate) fn shard_entry(shard: Shard, version: u64) -> (String, Vec<u8>) {
+    let key = format!("{SHARD_PREFIX}{:02}.{:08x}", shard.depth(), shard.bits());
+    let value = Writer::new(0).u64(version).finish(&key);
+    (key, value)
+}
+
+/// Returns the shard that an entry of the head names, and the version that it has at least.
+pub(crate) fn known_shard(key: &str, value: &[u8]) -> std::result::Result<(Shard, u64), Reason> {
+    let parts = key.strip_prefix(SHARD_PREFIX).and_then(|rest| rest.split_once('.'));
+    let shard = parts.and_then(|(depth, bits)| {
+        Shard::new(depth.parse().ok()?, u32::from_str_radix(bits, 16).ok()?)
+    });
+    let shard = shard.ok_or("it is no shard")?;
+    let mut reader = Reader::new(key, value)?;
+    let version = reader.u64()?;
+    reader.finish().map(|()| (shard, version))
 }
 
 /// Returns the page that an entry of the head names, and the version that it has at least.

@@ -81,7 +81,9 @@ impl Sharing {
         let in_flight = self.shared.orphans.lock().clone();
         let in_flight = if is_whole { in_flight } else { Vec::new() };
         let count = records.len();
-        write_anew(&*self.objects, self.shared.member, sources.epoch, records, &in_flight)?;
+        let shards = self.shared.ledger.lock().shards().clone();
+        let (objects, member) = (&*self.objects, self.shared.member);
+        write_anew(objects, member, sources.epoch, records, &in_flight, &shards)?;
         Ok(count)
     }
 

@@ -163,6 +163,7 @@ impl Sharing {
         blocks.load_in_flight(&orphans);
         let retried_ns = clock.now_ns();
         let index = Index::new(Arc::clone(&objects), Arc::clone(&clock), &config, member);
+        let index = index.with_versions(ledger.shards().clone());
         let index = match options.split_above {
             Some(entries) => index.with_split_above(entries),
             None => index,

@@ -22,3 +22,4 @@ mod faults;
 mod matrix;
 mod on_ceph;
 mod snapshot;
+mod whole;

@@ -1,12 +1,12 @@
 //! Writing a whole ledger again.
 
 use super::groups::Groups;
-use super::{Changes, Seal, VERSION_KEY, head_of, page_entry, page_name};
+use super::{Changes, Seal, VERSION_KEY, head_of, page_entry, page_name, shard_entry};
 use crate::error::Result;
 use crate::in_flight::{InFlight, intent_key};
 use crate::record::Record;
-use gemelo_domain::MemberId;
 use gemelo_domain::codec::digest;
+use gemelo_domain::{MemberId, Shard};
 use gemelo_format::Pbn;
 use gemelo_objects::{ObjectError, Objects, Update};
 use std::collections::BTreeMap;
@@ -23,6 +23,7 @@ pub(crate) fn write_anew(
     epoch: u64,
     records: BTreeMap<Pbn, Record>,
     in_flight: &[InFlight],
+    shards: &BTreeMap<Shard, u64>,
 ) -> Result<()> {
     let head = head_of(member);
     let old = objects.list(&head)?;
@@ -33,6 +34,7 @@ pub(crate) fn write_anew(
     let mut set: Vec<(String, Vec<u8>)> =
         pages.keys().map(|page| page_entry(*page, version)).collect();
     set.extend(in_flight.iter().map(|one| (intent_key(&one.intent), one.encode())));
+    set.extend(shards.iter().map(|(shard, version)| shard_entry(*shard, *version)));
     let keys = set.iter().map(|(key, value)| digest(key, value)).fold(0, u64::wrapping_add);
     replace(objects, &head, set, Seal { version, other: epoch, keys, fingerprints: 0 })?;
     let names: Vec<String> = pages.keys().map(|page| page_name(&head, *page)).collect();

@@ -5,14 +5,16 @@
 //! page with the version that the head knows of it, and the head with the version that each page
 //! knows of it.
 
-use super::{Ledger, OBJECTS_AT_ONCE, PAGE_PREFIX, Seal, VERSION_KEY, named_page};
+use super::{
+    Ledger, OBJECTS_AT_ONCE, PAGE_PREFIX, SHARD_PREFIX, Seal, VERSION_KEY, known_shard, named_page,
+};
 use crate::error::Result;
 use crate::group::{AFTER_FINGERPRINTS, Kinds};
 use crate::in_flight::{INTENT_PREFIX, InFlight};
 use crate::record::BlockState;
 use gemelo_base::Clock;
 use gemelo_domain::codec::{Reason, digest};
-use gemelo_domain::{Damage, MemberId};
+use gemelo_domain::{Damage, MemberId, Shard};
 use gemelo_format::Pbn;
 use gemelo_objects::{KeyPage, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Operation, Request};
 use std::collections::BTreeMap;
@@ -38,6 +40,7 @@ struct Reading {
     kinds: Vec<(Pbn, BlockState)>,
     in_flight: Vec<InFlight>,
     named: BTreeMap<u32, u64>,
+    shards: BTreeMap<Shard, u64>,
     head_keys: BTreeMap<String, u64>,
     keys: u64,
     seal: Option<Seal>,
@@ -74,6 +77,9 @@ impl Reading {
         } else if key.starts_with(PAGE_PREFIX) {
             let (page, version) = named_page(key, value)?;
             self.named.insert(page, version);
+        } else if key.starts_with(SHARD_PREFIX) {
+            let (shard, version) = known_shard(key, value)?;
+            self.shards.insert(shard, version);
         } else {
             return Err("it is no key of a ledger");
         }
@@ -114,6 +120,7 @@ impl Ledger {
             seals: BTreeMap::new(),
             head_keys: BTreeMap::new(),
             named: BTreeMap::new(),
+            shards: BTreeMap::new(),
             epoch: 0,
             doubtful: Vec::new(),
         };
@@ -144,6 +151,7 @@ impl Ledger {
                 self.epoch = seal.other;
             }
             self.named = reading.named;
+            self.shards = reading.shards;
             self.head_keys = reading.head_keys;
             in_flight = reading.in_flight;
         }

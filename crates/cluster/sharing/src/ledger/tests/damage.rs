@@ -111,7 +111,7 @@ fn a_ledger_that_is_written_anew_has_the_same_records_and_none_of_the_damage() {
         records().into_iter().filter_map(|(pbn, record)| Some((pbn, record?))).collect();
     client.remove(&ledger.page(3)).unwrap();
     client.remove(&ledger.head()).unwrap();
-    write_anew(&client, MEMBER, 9, all.clone(), &[]).unwrap();
+    write_anew(&client, MEMBER, 9, all.clone(), &[], &BTreeMap::new()).unwrap();
     assert_eq!(damage(&client), []);
     let mut again = load(&client);
     assert_eq!(again.epoch(), Some(9));
@@ -123,7 +123,7 @@ fn a_ledger_that_is_written_anew_has_the_same_records_and_none_of_the_damage() {
     let few: BTreeMap<Pbn, Record> = all.into_iter().skip(1).take(1).collect();
     let pages: Vec<_> = (0..8).map(|page| ledger.page(page)).collect();
     let kept: Vec<_> = pages.iter().map(|name| keys_of(&client, name)).collect();
-    write_anew(&client, MEMBER, 9, few, &[]).unwrap();
+    write_anew(&client, MEMBER, 9, few, &[], &BTreeMap::new()).unwrap();
     put(&client, &pages[1], kept[1].clone());
     assert_eq!(damage(&client), [(pages[1].clone(), OLD_PAGE)]);
 }
