@@ -197,7 +197,12 @@ fn stale(client: &DomainClient, ledger: &LedgerClaims, known: &[Finding]) -> Res
             |one: &Finding| matches!(one, Finding::Lost { object, .. } if *object == damage.object);
         known.iter().any(is_it)
     };
-    match client.stale_parts(ledger.member(), ledger.epoch()) {
+    // The marks are complete once the pool is.
+    let looked = client.look_at(ledger.member()).and_then(|look| match look.has_pool {
+        true => client.stale_parts(ledger.member(), ledger.epoch()),
+        false => Ok(Vec::new()),
+    });
+    match looked {
         Ok(stale) => {
             Ok(stale.into_iter().filter(|damage| !is_lost(damage)).map(Finding::from).collect())
         }

@@ -104,7 +104,12 @@ impl LedgerJournal<'_> {
                 if is_own || !blocks.may_be_in_index(entry.pbn) {
                     return Ok(Some(entry.pbn));
                 }
-                if !blocks.is_publishing(entry.pbn) {
+                // What is released has its content from the ledger.
+                let is_found = matches!(
+                    step.change.action,
+                    Action::Publish(_) | Action::Share | Action::Reclaim
+                );
+                if is_found && !blocks.is_publishing(entry.pbn) {
                     named.insert(entry.pbn, step.change.fingerprint);
                 }
             }

@@ -133,6 +133,8 @@ pub(crate) struct Worker {
     retried_ns: u64,
 }
 
+mod tenure;
+
 impl Sharing {
     /// Reads the ledger of a member whose last holder is fenced. The pool is opened afterwards,
     /// with [`Self::free_veto`].
@@ -176,26 +178,6 @@ impl Sharing {
         let (figures, damage) = (Mutex::default(), Mutex::default());
         let sharing = Self { shared, objects, clock, config, options, worker, figures, damage };
         Ok((sharing, lost))
-    }
-
-    /// Returns the tenure in which the ledger was taken last, as its member counts them; [`None`]
-    /// if the ledger does not exist.
-    #[must_use]
-    pub fn epoch(&self) -> Option<u64> {
-        self.shared.ledger.lock().epoch()
-    }
-
-    /// Forgets the records that were read, because they are older than the rest of the member.
-    pub fn forget_records(&self) {
-        *self.shared.blocks.write() = Blocks::default();
-    }
-
-    /// Notes in the ledger the tenure in which the member was taken.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub fn mark(&self, epoch: u64) -> Result<()> {
-        self.shared.ledger.lock().mark(epoch)
     }
 
     /// Returns the veto with which the member's pool has to be opened.
@@ -256,15 +238,6 @@ impl Sharing {
             }
         }
         Ok(())
-    }
-
-    /// Finds out about the changes of the ledger whose outcome is unknown. While there are any, the
-    /// member must not be handed over to a client that does not fence this one.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub fn settle_ledger(&self) -> Result<()> {
-        self.shared.ledger.lock().finish()
     }
 
     /// Finds out the fate of what a failed round has sent, so that a member which ends in order

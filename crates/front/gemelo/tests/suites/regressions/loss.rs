@@ -30,13 +30,18 @@ fn rados(host: &Host<'_>, words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {output:?}");
 }
 
+fn done(host: &Host<'_>, words: &[&str]) {
+    let ran = host.run(words);
+    assert_eq!(ran.status, 0, "{words:?}: {}{}", ran.out, ran.err);
+}
+
 /// Makes a member that has published an image.
 fn member(host: &Host<'_>, name: &str, image: &str) -> String {
     let member = format!("{DOMAIN}/{name}");
-    host.done(&["-q", "pool", "create", &member, "--capacity", "64m"]);
-    host.done(&["-q", "volume", "create", &format!("{member}/v"), "--size", "1m"]);
-    host.done(&["-q", "volume", "import", "--force", image, &format!("{member}/v")]);
-    host.done(&["-q", "pool", "find", &member]);
+    done(host, &["-q", "pool", "create", &member, "--capacity", "64m"]);
+    done(host, &["-q", "volume", "create", &format!("{member}/v"), "--size", "1m"]);
+    done(host, &["-q", "volume", "import", "--force", image, &format!("{member}/v")]);
+    done(host, &["-q", "pool", "find", &member]);
     member
 }
 
@@ -46,9 +51,10 @@ fn member(host: &Host<'_>, name: &str, image: &str) -> String {
 fn one_lost_page_of_a_ledger_destroys_nothing() {
     let Some(ceph) = Ceph::start() else { return };
     let host = Host::new(&ceph);
-    host.done(&["-q", "domain", "create", DOMAIN, "--shards", "1"]);
+    done(&host, &["-q", "domain", "create", DOMAIN, "--shards", "1"]);
     let image = image(&host, "image", 1);
-    let [one, two] = ["one", "two"].map(|name| member(&host, name, &image));
+    let members = ["one", "two"].map(|name| member(&host, name, &image));
+    let [one, two] = members.each_ref().map(String::as_str);
     assert_eq!(host.run(&["domain", "check", DOMAIN]).status, 0);
     rados(&host, &["rm", PAGE]);
 
@@ -58,13 +64,13 @@ fn one_lost_page_of_a_ledger_destroys_nothing() {
     let new = self::image(&host, "new", 1 << 40);
     let volume = format!("{one}/v");
     for words in [
-        &["pool", "find", &one][..],
-        &["pool", "scrub", &one],
-        &["pool", "gc", &one],
+        &["pool", "find", one][..],
+        &["pool", "scrub", one],
+        &["pool", "gc", one],
         &["volume", "import", "--force", &new, &volume],
-        &["pool", "rm", "--force", &one],
-        &["pool", "create", "--force", "--capacity", "64m", &one],
-        &["serve", &one, "--lease", "5s", "--listen", "unix:never"],
+        &["pool", "rm", "--force", one],
+        &["pool", "create", "--force", "--capacity", "64m", one],
+        &["serve", one, "--lease", "5s", "--listen", "unix:never"],
     ] {
         let refused = host.run(words);
         assert_ne!(refused.status, 0, "{words:?}");
@@ -73,9 +79,9 @@ fn one_lost_page_of_a_ledger_destroys_nothing() {
         assert!(is_told, "{words:?}: {}", refused.err);
     }
     let same = |when: &str| {
-        for member in [&one, &two] {
+        for member in [one, two] {
             let out = host.file("out").to_str().unwrap().to_owned();
-            host.done(&["-q", "volume", "export", "--force", &format!("{member}/v"), &out]);
+            done(&host, &["-q", "volume", "export", "--force", &format!("{member}/v"), &out]);
             assert!(std::fs::read(&out).unwrap() == std::fs::read(&image).unwrap(), "{when}");
         }
     };
@@ -84,9 +90,9 @@ fn one_lost_page_of_a_ledger_destroys_nothing() {
     let repaired = host.json(&["domain", "check", "--repair", DOMAIN]);
     assert_eq!(repaired["result"]["rewritten_ledgers"], 1);
     same("after the repair");
-    for member in [&one, &two] {
-        host.done(&["-q", "pool", "find", member]);
-        host.done(&["-q", "pool", "gc", member]);
+    for member in [one, two] {
+        done(&host, &["-q", "pool", "find", member]);
+        done(&host, &["-q", "pool", "gc", member]);
         assert_eq!(host.run(&["pool", "scrub", member]).status, 0);
     }
     same("after everything");
@@ -99,22 +105,23 @@ fn one_lost_page_of_a_ledger_destroys_nothing() {
 fn a_member_that_lends_contents_is_not_replaced() {
     let Some(ceph) = Ceph::start() else { return };
     let host = Host::new(&ceph);
-    host.done(&["-q", "domain", "create", DOMAIN, "--shards", "1"]);
+    done(&host, &["-q", "domain", "create", DOMAIN, "--shards", "1"]);
     let image = image(&host, "image", 1);
-    let [one, two] = ["one", "two"].map(|name| member(&host, name, &image));
+    let members = ["one", "two"].map(|name| member(&host, name, &image));
+    let [one, two] = members.each_ref().map(String::as_str);
     let create = ["pool", "create", "--force", "--capacity", "64m"];
-    let refused = host.run(&[&create[..], &[&one]].concat());
+    let refused = host.run(&[&create[..], &[one]].concat());
     assert_ne!(refused.status, 0);
     assert!(refused.err.contains("other members use 256 contents"), "{}", refused.err);
     // One that only borrows is.
-    assert_eq!(host.run(&[&create[..], &[&two]].concat()).status, 0);
+    assert_eq!(host.run(&[&create[..], &[two]].concat()).status, 0);
     let out = host.file("out").to_str().unwrap().to_owned();
-    host.done(&["-q", "volume", "export", &format!("{one}/v"), &out]);
+    done(&host, &["-q", "volume", "export", &format!("{one}/v"), &out]);
     assert!(std::fs::read(&out).unwrap() == std::fs::read(&image).unwrap());
 
     // A lost object of a member does not look like a pool that was never created.
     rados(&host, &["rm", "member.00000001"]);
-    let lost = host.run(&["pool", "stat", &one]).err;
+    let lost = host.run(&["pool", "stat", one]).err;
     assert!(lost.contains("'member.00000001'") && lost.contains("Create no pool"), "{lost}");
     assert_eq!(host.run(&["domain", "check", DOMAIN]).status, 4);
 }
