@@ -14,6 +14,7 @@
 )]
 
 #[path = "../../../objects/tests/conformance/ceph.rs"]
+#[allow(dead_code, reason = "other tests use the directory of the cluster")]
 mod ceph;
 
 mod base;
