@@ -47,6 +47,11 @@ pub trait Claims {
 
     /// Returns the unsettled intents of the member.
     fn intents(&self) -> &[Intent];
+
+    /// Returns the versions that shards have at least: those of the member's last changes.
+    fn versions(&self) -> &[(Shard, u64)] {
+        &[]
+    }
 }
 
 /// The bytes of a fingerprint, by which contents are sorted.
@@ -213,6 +218,9 @@ fn check_shard(
             let (found, expected) = (read.count, header.entries);
             findings.add(Finding::Entries { shard: name, found, expected });
         }
+        Ok(header) if header.version < least_version(shard.shard, members) => {
+            findings.add(older(shard.shard).into());
+        }
         Ok(_) => {}
         Err(damage) => findings.add(damage.clone().into()),
     }
@@ -229,6 +237,18 @@ fn check_shard(
     }
     compared.finish(letters, findings);
     Ok(())
+}
+
+/// Returns the version that a shard has at least, by the last changes of the members.
+pub(crate) fn least_version(shard: Shard, members: &[&mut dyn Claims]) -> u64 {
+    let versions = members.iter().flat_map(|member| member.versions());
+    versions.filter(|(one, _)| *one == shard).map(|(_, version)| *version).max().unwrap_or(0)
+}
+
+/// Returns the damage of a shard that was put back as it was.
+pub(crate) fn older(shard: Shard) -> Damage {
+    let reason = "the shard is older than the last change that a member made";
+    Damage { object: shard.object(), key: HEADER_KEY.into(), reason }
 }
 
 /// The entries of a shard, compared with claims.
@@ -285,6 +305,22 @@ impl Compared {
 
 fn digits(key: Key) -> String {
     fingerprint_key(Fingerprint::from_bytes(key))
+}
+
+/// Calls with each entry of the index that can be read, one shard after another.
+///
+/// # Errors
+/// Fails if the store does.
+pub fn each_entry(
+    objects: &dyn Objects,
+    config: &DomainConfig,
+    mut each: impl FnMut(Fingerprint, Entry),
+) -> Result<()> {
+    for ShardInUse { shard, .. } in shards_in_use(objects, config)? {
+        let entries = ShardEntries::read(objects, &shard.object())?.entries;
+        entries.into_iter().for_each(|(key, entry)| each(Fingerprint::from_bytes(key), entry));
+    }
+    Ok(())
 }
 
 /// Counts the contents for which the index names a member as their home.

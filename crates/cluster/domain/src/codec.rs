@@ -124,6 +124,13 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Returns what a key and its value add to the digest of an object: the sum over all of its keys, so
+/// that a change of one key changes the digest without a look at the others.
+#[must_use]
+pub fn digest(key: &str, value: &[u8]) -> u64 {
+    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(key.as_bytes()), value)
+}
+
 fn checksum(key: &str, body: &[u8]) -> u32 {
     let seed = XxHash3_64::oneshot(key.as_bytes());
     XxHash3_64::oneshot_with_seed(seed, body) as u32

@@ -1,5 +1,6 @@
 //! The index as one member uses it: changes in batches, exactly once.
 
+use crate::check::older;
 use crate::config::DomainConfig;
 use crate::damage::{Damage, MetDamage};
 use crate::entry::MemberId;
@@ -78,6 +79,8 @@ pub struct Index {
     unsettled: Vec<Unsettled>,
     split_above: u64,
     damage: MetDamage,
+    /// The version that each shard has at least: that of this member's last change of it.
+    versions: BTreeMap<Shard, u64>,
 }
 
 /// An intent that the journal has, with its fate if it is known.
@@ -104,7 +107,16 @@ impl Index {
             unsettled: Vec::new(),
             split_above: SPLIT_ABOVE,
             damage: MetDamage::default(),
+            versions: BTreeMap::new(),
         }
+    }
+
+    /// Sets the versions that shards have at least. One that is older was put back as it was, and
+    /// its counts would free contents that are used: no change of it is planned.
+    #[must_use]
+    pub fn with_versions(mut self, versions: BTreeMap<Shard, u64>) -> Self {
+        self.versions = versions;
+        self
     }
 
     /// Sets the entries above which a shard should be split.
@@ -259,7 +271,11 @@ impl Index {
         let values = self.wire.read(&reads)?;
         let mut planned = Vec::new();
         for (read, values) in reads.into_iter().zip(values) {
+            let least = self.versions.get(&read.shard).copied().unwrap_or(0);
             let decoded = read.decode(values.as_ref()).and_then(|decoded| {
+                if decoded.header.version < least {
+                    return Err(older(read.shard));
+                }
                 self.meet(read.shard, decoded.header, round).map(|is_open| (decoded, is_open))
             });
             let mut leave_out = |number: usize| set(effects, number, Effect::Undecided);
@@ -392,6 +408,10 @@ impl Index {
         let large: Vec<Shard> =
             applied.iter().filter(is_large).map(|intent| intent.shard).collect();
         journal.settle(&settled).map_err(DomainError::Journal)?;
+        for intent in applied {
+            let known = self.versions.entry(intent.shard).or_default();
+            *known = intent.receipt().0.max(*known);
+        }
         self.large.extend(large);
         self.unsettled.retain(|one| one.verdict.is_none());
         Ok(())

@@ -32,7 +32,7 @@ mod split;
 mod tenure;
 mod wire;
 
-pub use check::{Claim, Claims, check, count_entries_of};
+pub use check::{Claim, Claims, check, count_entries_of, each_entry};
 pub use config::DomainConfig;
 pub use damage::Damage;
 pub use doubt::{Doubt, Doubts, doubts_name};
@@ -48,8 +48,8 @@ pub use intent::{Action, Change, Effect, Intent, MAX_STEPS, ShardView, Step, pla
 pub use mail::{Letter, mailbox_name};
 pub use member_values::MemberValues;
 pub use members::{Members, NamedMember, NewMember};
-pub use repair::{Repaired, repair};
+pub use repair::{Counts, Repaired, repair};
 pub use shard::{MAX_DEPTH, Shard, fingerprint_key, fingerprint_of_key};
 pub use shared::SharedSettings;
 pub use split::{ShardEntries, SplitStep};
-pub use tenure::{Client, Tenure};
+pub use tenure::{Client, Tenure, member_object};

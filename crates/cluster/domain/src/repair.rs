@@ -2,11 +2,11 @@
 //!
 //! All members must be taken by this process, and their ledgers must be readable: a member that was
 //! left out would lose its references. An entry counts the members whose ledgers refer to the
-//! content, and its home is a member whose ledger keeps the content. A count that can be read is
-//! never lowered. The version of a rebuilt shard
+//! content, and its home is a member whose ledger keeps the content. A count that can be read is not
+//! lowered, unless ledgers were written again from the index itself. The version of a rebuilt shard
 //! is above all earlier ones, so that no change that was sent before takes effect on it.
 
-use crate::check::{Claim, Claims, Key, ShardEntries, ShardInUse, shards_in_use};
+use crate::check::{Claim, Claims, Key, ShardEntries, ShardInUse, least_version, shards_in_use};
 use crate::config::DomainConfig;
 use crate::entry::{Entry, MemberId, Receipt};
 use crate::error::{DomainError, Result};
@@ -26,6 +26,19 @@ pub struct Repaired {
     pub shards: u64,
     /// Contents in them.
     pub contents: u64,
+    /// Members whose ledgers were written again before.
+    pub ledgers: u64,
+}
+
+/// The counts of a rebuilt shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    /// A count that can be read is never lowered: a content that is freed too early is worse than
+    /// one that is never freed.
+    AtLeast,
+    /// The members that the ledgers know of. They were written again just now, and the index counts
+    /// references that they gave up by that.
+    Exact,
 }
 
 /// Rebuilds the shards that differ from the ledgers of the members. `version` is above that of all
@@ -38,6 +51,7 @@ pub fn repair(
     config: &DomainConfig,
     members: &mut [&mut dyn Claims],
     version: u64,
+    counts: Counts,
 ) -> Result<Repaired> {
     for shard in shards_in_use(objects, config)? {
         if matches!(&shard.header, Some(Ok(header)) if header.state == ShardState::Sealed) {
@@ -46,7 +60,7 @@ pub fn repair(
     }
     let mut repaired = Repaired::default();
     for shard in shards_in_use(objects, config)? {
-        let mut rebuilt = Rebuilt::plan(objects, &shard, members, version)?;
+        let mut rebuilt = Rebuilt::plan(objects, &shard, members, version, counts)?;
         if rebuilt.differs {
             rebuilt.write(objects)?;
             repaired.shards += 1;
@@ -84,6 +98,7 @@ impl<'a> Rebuilt<'a> {
         shard: &'a ShardInUse,
         members: &mut [&mut dyn Claims],
         version: u64,
+        counts: Counts,
     ) -> Result<Self> {
         let name = shard.shard.object();
         let header = shard.header.as_ref().and_then(|header| header.as_ref().ok());
@@ -105,6 +120,9 @@ impl<'a> Rebuilt<'a> {
             void: Vec::new(),
             differs: header.is_none() || !read.damage.is_empty(),
         };
+        let least = least_version(shard.shard, members);
+        rebuilt.differs |= rebuilt.version < least || header.is_some_and(|one| one.version < least);
+        rebuilt.version = rebuilt.version.max(least);
         let intents: Vec<Intent> = members
             .iter()
             .flat_map(|member| member.intents())
@@ -139,14 +157,15 @@ impl<'a> Rebuilt<'a> {
         };
         let entries = said.iter().filter_map(|(key, said)| Some((*key, entry_of(said)?)));
         rebuilt.entries = entries.map(|(key, entry)| (key, suspect(&key, entry))).collect();
-        rebuilt.keep_counts(&read);
+        if counts == Counts::AtLeast {
+            rebuilt.keep_counts(&read);
+        }
         let is_counted = header.is_some_and(|header| header.entries == read.count);
         rebuilt.differs |= rebuilt.entries != read.entries || !is_counted;
         Ok(rebuilt)
     }
 
-    /// Keeps what the index counts beyond the ledgers. A page of a ledger may be lost, and a
-    /// content that is freed too early is worse than one that is never freed.
+    /// Keeps what the index counts beyond the ledgers.
     fn keep_counts(&mut self, read: &ShardEntries) {
         for (key, found) in read.entries.iter().filter(|(_, found)| found.members > 0) {
             let entry = self.entries.entry(*key).or_insert(*found);

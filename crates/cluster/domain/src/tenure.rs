@@ -161,7 +161,9 @@ impl Tenure {
     }
 }
 
-pub(crate) fn member_object(member: MemberId) -> String {
+/// Returns the name of the object of a member.
+#[must_use]
+pub fn member_object(member: MemberId) -> String {
     format!("member.{member}")
 }
 

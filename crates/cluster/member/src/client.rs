@@ -9,7 +9,7 @@ use crate::watched::Watched;
 use gemelo_base::{Clock, random};
 use gemelo_domain::{
     Client, Damage, DomainConfig, DomainError, IndexStats, MemberId, MemberValues, Members,
-    NamedMember, NewMember, SharedSettings, Tenure, tend_fences,
+    NamedMember, NewMember, SharedSettings, Tenure, member_object, tend_fences,
 };
 use gemelo_objects::rados::{Rados, RadosOptions};
 use gemelo_objects::{Holder, ObjectError, Objects};
@@ -298,11 +298,28 @@ impl DomainClient {
             return Err(DomainError::InUse { holder: Box::new(holder) }.into());
         }
         if !look.has_pool {
-            return Err(MemberError::NoPool { name: name.to_owned() });
+            return Err(self.no_pool(name, look.member)?);
         }
         let context = context_to_read(self.objects(), look.member);
         let disks = self.open_disks(&Arc::new(context))?.0;
         Ok(Inspection { client: Arc::clone(self), member: look.member, epoch: look.epoch, disks })
+    }
+
+    /// Returns the error about a member without a pool. One that has objects has lost what its own
+    /// object said, and a pool must not be created over it.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub fn no_pool(&self, name: &str, member: MemberId) -> Result<MemberError> {
+        let name = name.to_owned();
+        let is_new = MemberValues::new(&*self.index, member).get(CREATING_KEY)?.is_some();
+        let prefixes = [MemberDisk::Metadata.prefix(member), format!("ledger.{member}")];
+        for prefix in prefixes {
+            if !is_new && !self.index.list(&prefix)?.is_empty() {
+                return Ok(MemberError::MemberLost { name, object: member_object(member) });
+            }
+        }
+        Ok(MemberError::NoPool { name })
     }
 
     pub(crate) fn open_disks(

@@ -8,6 +8,7 @@
 use crate::cut::{OBJECT_BYTES, Requested, cut};
 use crate::flight::Flight;
 use crate::lease_state::LeaseState;
+use crate::marks::marking;
 use crate::transfer::{read_pieces, write_pieces};
 use gemelo_base::short_read;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
@@ -84,6 +85,8 @@ pub(crate) struct DiskContext {
     pub(crate) lease_state: Arc<LeaseState>,
     pub(crate) flight: Flight,
     pub(crate) read_only: bool,
+    /// The tenure of this process, with which new objects of metadata are marked.
+    pub(crate) epoch: u64,
 }
 
 impl DiskContext {
@@ -168,15 +171,15 @@ impl ObjectDisk {
         if self.which == MemberDisk::Data {
             return Ok(());
         }
+        let marked = marking(self.context.epoch);
         let (first, end) = (self.length() / OBJECT_BYTES, length.div_ceil(OBJECT_BYTES));
         let names: Vec<String> = (first..end).map(|number| self.object(number)).collect();
         for names in names.chunks(LIST_OPERATIONS) {
-            let create = |name| Request::new(name, Operation::Create);
+            let create = |name| Request::new(name, Operation::Update(&marked));
             let mut requests: Vec<_> = names.iter().map(String::as_str).map(create).collect();
             self.context.check_writable()?;
             self.objects.execute(&mut requests);
-            let is_done = |error: &ObjectError| matches!(error, ObjectError::Exists { .. });
-            let created = self.context.lease_state.judge_all(requests, is_done);
+            let created = self.context.lease_state.judge_all(requests, |_| false);
             created.map_err(|error| to_io(&error))?;
         }
         Ok(())

@@ -41,6 +41,17 @@ pub enum MemberError {
         /// Name of the member.
         name: String,
     },
+    /// The object of a member that has a pool is lost, or the lengths of the disks in it.
+    #[error(
+        "the member '{name}' has a pool, and its object '{object}', which says how long the disks \
+         are, is lost or older: put the object back. Create no pool over it: the contents are there"
+    )]
+    MemberLost {
+        /// Name of the member.
+        name: String,
+        /// Name of the object.
+        object: String,
+    },
     /// The member has a pool.
     #[error("the member '{name}' has a pool already")]
     PoolExists {
@@ -98,6 +109,7 @@ impl Classified for MemberError {
             | Self::MayNotFence
             | Self::PoolExists { .. }
             | Self::Remains { .. } => FailureKind::BadInput,
+            Self::MemberLost { .. } => FailureKind::Damaged,
             Self::Taken => FailureKind::InUse,
             Self::Thread(source) | Self::Random(source) => FailureKind::of_io(source),
         }

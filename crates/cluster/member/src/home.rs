@@ -18,6 +18,7 @@ pub(crate) fn context_to_read(index: Arc<dyn Objects>, member: MemberId) -> Disk
         lease_state: Arc::new(LeaseState::until(Arc::new(ManualClock::new()), u64::MAX)),
         flight: Flight::default(),
         read_only: true,
+        epoch: 0,
     }
 }
 

@@ -16,6 +16,7 @@ mod flight;
 mod home;
 mod lease_renewer;
 mod lease_state;
+mod marks;
 mod service;
 mod transfer;
 mod uri;

@@ -6,6 +6,7 @@ use crate::error::{MemberError, Result};
 use crate::flight::Flight;
 use crate::lease_renewer::LeaseRenewer;
 use crate::lease_state::{Ended, LeaseState};
+use crate::marks::MARK_KEY;
 use gemelo_base::{Clock, with_causes};
 use gemelo_domain::{DomainError, MemberId, MemberValues, Members, Tenure};
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
@@ -124,6 +125,7 @@ impl Service {
             lease_state,
             flight: Flight::default(),
             read_only: false,
+            epoch: tenure.epoch(),
         });
         let (disks, metadata) = client.open_disks(&context)?;
         metadata.settle()?;
@@ -215,6 +217,12 @@ impl Service {
     /// # Errors
     /// Fails if the store does. The creation can then be repeated.
     pub fn finish_creation(&self) -> Result<()> {
+        // No part has a mark yet but what was made in this tenure.
+        self.set_value(MARK_KEY, &0_u64.to_le_bytes())?;
+        self.end_creation()
+    }
+
+    fn end_creation(&self) -> Result<()> {
         self.change_value(CREATING_KEY, |values| values.remove(&[CREATING_KEY]))
     }
 
@@ -269,9 +277,9 @@ impl Service {
                 self.held_lease.lease_state().judge_all(requests, is_done)?;
             }
         }
-        let lengths = MemberDisk::ALL.map(MemberDisk::length_key);
-        self.change_value("length", |values| values.remove(&lengths))?;
-        self.finish_creation()
+        let [data, metadata] = MemberDisk::ALL.map(MemberDisk::length_key);
+        self.change_value("length", |values| values.remove(&[data, metadata, MARK_KEY]))?;
+        self.end_creation()
     }
 
     /// Ends the lease after a failure midway: a change may still be on its way. The member is not

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::member::MemberPlace;
-use crate::removal::remove;
+use crate::removal::{expect_no_borrowers, remove};
 use gemelo_base::Monitor;
 use gemelo_base::units::format_counted;
 use gemelo_domain::{MemberId, count_entries_of};
@@ -62,7 +62,8 @@ impl MemberPlace {
     /// what is there is destroyed, and the monitor is told before what that is.
     ///
     /// # Errors
-    /// Fails if the member has objects and it was not forced, if it is not known what is there, if
+    /// Fails if the member has objects and it was not forced, if other members use contents of it
+    /// or it is not known whether they do, if it is not known what is there, if
     /// an option is out of range, or if the store fails.
     pub fn create(
         &self,
@@ -93,6 +94,7 @@ impl MemberPlace {
             if !options.force {
                 return Err(self.refusal(&service, &remains).into());
             }
+            expect_no_borrowers(&client, service.member())?;
             monitor.warn(&format!("{}: destroying what is there: {remains}", self.uri()));
             service = self.replace(service)?;
         }

@@ -4,7 +4,7 @@
 use crate::error::{PlaceError, Result};
 use gemelo_base::{BootClock, Clock, SystemClock};
 use gemelo_domain::{
-    Claims, DomainError, Finding, Findings, MemberId, Members, Repaired, check, repair,
+    Claims, Damage, DomainError, Finding, Findings, MemberId, Members, Repaired, check,
 };
 use gemelo_member::{DomainClient, MemberError, Service};
 use gemelo_sharing::LedgerClaims;
@@ -14,9 +14,6 @@ use std::time::Duration;
 
 /// Looks at most. A change that is under way in one of them is not in all.
 const LOOKS: u32 = 3;
-/// Bits below the time in the version of a rebuilt shard: more changes than a shard takes in a
-/// second.
-const CHANGES_BITS: u32 = 24;
 
 /// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +30,9 @@ pub struct DomainCheck {
 }
 
 /// A member and its ledger.
-struct Looked {
-    name: String,
-    ledger: LedgerClaims,
+pub(crate) struct Looked {
+    pub(crate) name: String,
+    pub(crate) ledger: LedgerClaims,
 }
 
 impl DomainCheck {
@@ -62,12 +59,13 @@ impl DomainCheck {
         Ok(found)
     }
 
-    /// Rebuilds the shards of the index that contradict the ledgers, and checks the domain again.
+    /// Writes ledgers again that have lost records, rebuilds the shards of the index that contradict
+    /// the ledgers, and checks the domain again.
     /// Takes all members meanwhile, and lets no new ones be registered, so that nothing changes.
     ///
     /// # Errors
-    /// Fails if another process serves a member, if a ledger is damaged or a member is lost, so
-    /// that its references are not known, or if the store fails.
+    /// Fails if another process serves a member, if a member is lost, or the pool of one whose
+    /// ledger is damaged, so that its references are not known, or if the store fails.
     pub fn repair(client: &Arc<DomainClient>, lease: Duration) -> Result<(Self, Repaired)> {
         let mut services = Vec::new();
         take_all(client, lease, &mut services)?;
@@ -77,7 +75,7 @@ impl DomainCheck {
         let repaired = closed
             .map_err(PlaceError::from)
             .and_then(|()| take_all(client, lease, &mut services))
-            .and_then(|()| Self::repair_held(client));
+            .and_then(|()| Self::repair_held(client, &services));
         let opened = members.open().map_err(|error| MemberError::from(error).into());
         let repaired = repaired.and_then(|repaired| opened.map(|()| repaired));
         let repaired = repaired.inspect_err(|error| {
@@ -95,28 +93,8 @@ impl DomainCheck {
         Ok(repaired)
     }
 
-    /// Does the same for a domain all of whose members this process has.
-    fn repair_held(client: &Arc<DomainClient>) -> Result<(Self, Repaired)> {
-        let (mut looked, mut findings) = ledgers(client)?;
-        findings.extend(lost(client, &looked)?);
-        let unknown = findings.iter().find(|finding| !matches!(finding, Finding::Lost { .. }));
-        let lost_ledger = findings.iter().find(|finding| match finding {
-            Finding::Lost { object, .. } => !object.starts_with("meta."),
-            _ => false,
-        });
-        if let Some(finding) = unknown.or(lost_ledger) {
-            return Err(PlaceError::UnknownReferences { finding: finding.to_string() });
-        }
-        let version = SystemClock::new().utc_s().unwrap_or(0) << CHANGES_BITS;
-        let mut claims: Vec<&mut dyn Claims> =
-            looked.iter_mut().map(|one| &mut one.ledger as &mut dyn Claims).collect();
-        let repaired = repair(client.index(), client.config(), &mut claims, version);
-        let repaired = repaired.map_err(MemberError::from)?;
-        Ok((Self::look(client)?, repaired))
-    }
-
     /// Looks once.
-    fn look(client: &Arc<DomainClient>) -> Result<Self> {
+    pub(crate) fn look(client: &Arc<DomainClient>) -> Result<Self> {
         let (mut looked, damage) = ledgers(client)?;
         let mut findings = Findings::default();
         damage.into_iter().for_each(|finding| findings.add(finding));
@@ -166,7 +144,7 @@ fn take_all(
 }
 
 /// Reads the ledgers of all members that are registered. Returns what is damaged as well.
-fn ledgers(client: &DomainClient) -> Result<(Vec<Looked>, Vec<Finding>)> {
+pub(crate) fn ledgers(client: &DomainClient) -> Result<(Vec<Looked>, Vec<Finding>)> {
     let (members, damage) = client.readable_members()?;
     let mut findings: Vec<Finding> = damage.into_iter().map(Finding::from).collect();
     let mut looked = Vec::with_capacity(members.len());
@@ -179,7 +157,7 @@ fn ledgers(client: &DomainClient) -> Result<(Vec<Looked>, Vec<Finding>)> {
 }
 
 /// Finds objects that are lost, and those of members that are not registered.
-fn lost(client: &DomainClient, looked: &[Looked]) -> Result<Vec<Finding>> {
+pub(crate) fn lost(client: &DomainClient, looked: &[Looked]) -> Result<Vec<Finding>> {
     let mut present: BTreeMap<MemberId, u64> = BTreeMap::new();
     for prefix in ["ledger.", "meta."] {
         let names = client.index().list(prefix).map_err(MemberError::from)?;
@@ -195,6 +173,7 @@ fn lost(client: &DomainClient, looked: &[Looked]) -> Result<Vec<Finding>> {
             Ok(Some(objects)) => {
                 let lost = |object| Finding::Lost { object, member: name.clone() };
                 findings.extend(objects.into_iter().map(lost));
+                findings.extend(stale(client, ledger, &findings)?);
             }
             Ok(None) if has_objects => {
                 findings.push(Finding::Lost { object: format!("member.{member}"), member: name });
@@ -209,6 +188,29 @@ fn lost(client: &DomainClient, looked: &[Looked]) -> Result<Vec<Finding>> {
     let unregistered = |(member, objects)| Finding::Unregistered { member, objects };
     findings.extend(present.into_iter().map(unregistered));
     Ok(findings)
+}
+
+/// Finds parts of a member that do not belong together, but for objects that are named as lost.
+fn stale(client: &DomainClient, ledger: &LedgerClaims, known: &[Finding]) -> Result<Vec<Finding>> {
+    let is_lost = |damage: &Damage| {
+        let is_it =
+            |one: &Finding| matches!(one, Finding::Lost { object, .. } if *object == damage.object);
+        known.iter().any(is_it)
+    };
+    // The marks are complete once the pool is.
+    let looked = client.look_at(ledger.member()).and_then(|look| match look.has_pool {
+        true => client.stale_parts(ledger.member(), ledger.epoch()),
+        false => Ok(Vec::new()),
+    });
+    match looked {
+        Ok(stale) => {
+            Ok(stale.into_iter().filter(|damage| !is_lost(damage)).map(Finding::from).collect())
+        }
+        Err(MemberError::Domain(DomainError::Damaged { object, key, reason })) => {
+            Ok(vec![Finding::Damaged { object, key, reason }])
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns the member to which an object belongs.

@@ -1,7 +1,7 @@
 //! The errors of places.
 
 use gemelo_base::Classified;
-use gemelo_domain::DomainError;
+use gemelo_domain::{Damage, DomainError};
 use gemelo_member::{Ended, MemberError};
 use gemelo_objects::ObjectError;
 use gemelo_sharing::SharingError;
@@ -25,6 +25,41 @@ pub enum PlaceError {
     #[kind(source)]
     #[error(transparent)]
     Sharing(#[from] SharingError),
+    /// Parts of a member do not belong together.
+    #[kind(Damaged)]
+    #[error(
+        "the parts of this member do not belong together, and would give wrong bytes: {}{}. Nothing \
+         was changed. Put the newest copy of the object back; 'gemelo domain check' names all of \
+         them",
+        DomainError::from(first.clone()),
+        if *more == 0 { String::new() } else { format!(", and {more} more") }
+    )]
+    Older {
+        /// The first part that is older or lost.
+        first: Damage,
+        /// The number of further ones.
+        more: usize,
+    },
+    /// Other members use contents of the member that was to be destroyed.
+    #[kind(InUse)]
+    #[error(
+        "other members use {contents} contents of this member, which would be lost: they keep using \
+         them until their volumes do not have them any more. Give the new pool another name"
+    )]
+    Lends {
+        /// References of other members.
+        contents: u64,
+    },
+    /// It is not known whether other members use contents of the member that was to be destroyed.
+    #[kind(Damaged)]
+    #[error(
+        "it is not known whether other members use contents of this member, because a ledger cannot \
+         be read: {finding}. Nothing was changed; run 'gemelo domain check --repair'"
+    )]
+    UnknownBorrowers {
+        /// The damage, in words.
+        finding: String,
+    },
     /// The member that was to be removed still shares contents.
     #[kind(InUse)]
     #[error(

@@ -8,6 +8,7 @@
 
 mod creation;
 mod domain_check;
+mod domain_repair;
 mod error;
 mod member;
 mod open;

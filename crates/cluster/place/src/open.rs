@@ -173,7 +173,7 @@ impl PoolPlace {
             }
             Self::Member(member) => {
                 let used = if access == DiskAccess::Shared { Use::Look } else { Use::Hold };
-                let held = member.open_disks(used)?;
+                let held = member.open_disks(used, access == DiskAccess::Exclusive)?;
                 held.hold.note_use();
                 Ok(held)
             }
@@ -188,7 +188,8 @@ impl PoolPlace {
         let (pool, sharing, hold) = match self {
             Self::Directory(path) => (Pool::open(path, tuning, clock)?, None, Hold::Locks),
             Self::Member(member) => {
-                let HeldDisks { disks, hold, sharing } = member.open_disks(used)?;
+                let HeldDisks { disks, hold, sharing } =
+                    member.open_disks(used, !tuning.read_only)?;
                 let tuning = Tuning { write_threads: WRITE_THREADS, ..tuning };
                 let opened = Pool::open_disks(disks, tuning, clock);
                 // What was read while another client changed it means nothing.
@@ -210,23 +211,34 @@ impl PoolPlace {
 }
 
 impl MemberPlace {
-    fn open_disks(&self, used: Use) -> Result<HeldDisks> {
+    /// Opens the disks. A member that is to be changed must have a whole ledger; one that is read
+    /// is read as far as possible.
+    fn open_disks(&self, used: Use, writes: bool) -> Result<HeldDisks> {
+        let client = self.client()?;
         if used == Use::Look {
-            let client = self.client()?;
             let inspection = client.inspect(&self.uri().name)?;
-            let loaded = MemberSharing::load(&client, inspection.member());
+            let member = inspection.member();
+            let looked = MemberSharing::look(&client, member);
+            let looked = looked.and_then(|sharing| sharing.compare_marks(&client, member));
             // What was read while another client changed it means nothing.
             inspection.check()?;
-            let sharing = loaded?;
+            let sharing = looked?;
             let disks = sharing.keep(inspection.disks());
             let hold = Hold::Inspection(inspection);
             return Ok(HeldDisks { disks, hold, sharing: Some(sharing) });
         }
         let mut service = self.take()?;
         if !service.has_pool()? {
-            return Err(MemberError::NoPool { name: self.uri().name.clone() }.into());
+            return Err(client.no_pool(&self.uri().name, service.member())?.into());
         }
-        let sharing = MemberSharing::load(&self.client()?, service.member())?;
+        let member = service.member();
+        let sharing = MemberSharing::look(&client, member)?.compare_marks(&client, member)?;
+        if writes {
+            sharing.expect_whole()?;
+            service.mark()?;
+            sharing.mark(service.epoch())?;
+            service.complete_marks()?;
+        }
         // A client that does not fence this one must find the ledger as it stays.
         let settled = sharing.clone();
         service.before_release(move || settled.settle_ledger().map_err(|error| error.to_string()));

@@ -3,10 +3,12 @@
 use crate::error::{PlaceError, Result};
 use crate::member::MemberPlace;
 use crate::sharing::MemberSharing;
-use gemelo_domain::{Members, doubts_name, mailbox_name};
-use gemelo_member::{MemberError, Service};
+use gemelo_domain::{
+    Claims as _, Effect, Finding, Intent, MemberId, Members, doubts_name, mailbox_name,
+};
+use gemelo_member::{DomainClient, MemberError, Service};
 use gemelo_objects::ObjectError;
-use gemelo_sharing::remove_ledger;
+use gemelo_sharing::{LedgerClaims, remove_ledger};
 
 /// A member that can be removed, taken by this process until then.
 #[must_use = "a removal that is not run removes nothing"]
@@ -24,7 +26,14 @@ impl MemberPlace {
     pub fn plan_removal(&self) -> Result<MemberRemoval> {
         let service = self.take()?;
         service.note_use();
-        let kept = MemberSharing::load(&self.client()?, service.member())?.stat(None).blocks.kept;
+        let (client, member) = (self.client()?, service.member());
+        let mut sharing = MemberSharing::look(&client, member)?;
+        // A removal that was interrupted has removed the pool.
+        if service.has_pool()? {
+            sharing = sharing.compare_marks(&client, member)?;
+        }
+        sharing.expect_whole()?;
+        let kept = sharing.stat(None).blocks.kept;
         if kept > 0 {
             return Err(PlaceError::Shares { blocks: kept });
         }
@@ -42,6 +51,28 @@ impl MemberRemoval {
         remove(&service, &name)?;
         Ok(service.release()?)
     }
+}
+
+/// Fails if another member uses contents of this one, or if that is not known.
+pub(crate) fn expect_no_borrowers(client: &DomainClient, member: MemberId) -> Result<()> {
+    let mut contents = 0;
+    let (members, damage) = client.readable_members()?;
+    if let Some(damage) = damage.into_iter().next() {
+        let finding = Finding::from(damage).to_string();
+        return Err(PlaceError::UnknownBorrowers { finding });
+    }
+    for (_, other) in members.into_iter().filter(|(_, other)| *other != member) {
+        let ledger = LedgerClaims::load(client.index(), other).map_err(MemberError::from)?;
+        if let Some(damage) = ledger.damage().first() {
+            let finding = Finding::from(damage.clone()).to_string();
+            return Err(PlaceError::UnknownBorrowers { finding });
+        }
+        contents += ledger.all_claims().iter().filter(|claim| claim.home == member).count() as u64;
+        let effects = ledger.intents().iter().flat_map(Intent::effects);
+        let is_shared = |effect| matches!(effect, Effect::Shared(home, _) if home == member);
+        contents += effects.filter(|(_, effect)| is_shared(*effect)).count() as u64;
+    }
+    if contents == 0 { Ok(()) } else { Err(PlaceError::Lends { contents }) }
 }
 
 /// Removes the objects of a member, and its name in the domain. If that fails, a change may still

@@ -3,15 +3,23 @@
 
 use crate::error::{PlaceError, Result};
 use gemelo_base::{StopFlag, SystemClock};
-use gemelo_domain::MemberId;
+use gemelo_domain::{Damage, MemberId};
 use gemelo_member::{DomainClient, LeaseState, MemberDisk, OBJECT_BYTES, superblock_of};
 use gemelo_sharing::{
-    BlockStats, Homes, ObjectContents, Sharing, SharingOptions, SharingParts, SharingWorker, Stats,
+    BlockStats, Homes, LedgerSources, ObjectContents, Sharing, SharingError, SharingOptions,
+    SharingParts, SharingWorker, Stats,
 };
 use gemelo_store::PoolDisks;
 use gemelo_volume::Pool;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// The begin of the names of the objects of all ledgers.
+pub(crate) const LEDGER_PREFIX: &str = "ledger.";
+
+fn ledger_damaged(first: &Damage, more: usize) -> PlaceError {
+    SharingError::LedgerDamaged { first: first.clone(), more }.into()
+}
 
 /// Figures of what a member shares with its domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,11 +38,14 @@ pub struct SharingStat {
 #[derive(Clone)]
 pub(crate) struct MemberSharing {
     sharing: Arc<Sharing>,
+    /// What the ledger has lost: the pool is open for reading only.
+    lost: Arc<[Damage]>,
 }
 
 impl MemberSharing {
-    /// Reads the ledger of a member. Its last holder is fenced, or it is only looked at.
-    pub(crate) fn load(client: &Arc<DomainClient>, member: MemberId) -> Result<Self> {
+    /// Reads the ledger of a member as far as it can be read. Its last holder is fenced, or it is
+    /// only looked at.
+    pub(crate) fn look(client: &Arc<DomainClient>, member: MemberId) -> Result<Self> {
         let config = client.config();
         let index = client.objects();
         let foreign = Arc::new(ObjectContents {
@@ -44,7 +55,7 @@ impl MemberSharing {
             name: |member, number| MemberDisk::Data.object(member, number),
             homes: Homes::new(move |member| superblock_of(&index, member)),
         });
-        let sharing = Sharing::load(SharingParts {
+        let (sharing, lost) = Sharing::look(SharingParts {
             objects: client.objects(),
             clock: Arc::new(SystemClock::new()),
             config: *config,
@@ -52,7 +63,45 @@ impl MemberSharing {
             foreign,
             options: SharingOptions::default(),
         })?;
-        Ok(Self { sharing: Arc::new(sharing) })
+        Ok(Self { sharing: Arc::new(sharing), lost: lost.into() })
+    }
+
+    /// Fails if the ledger has lost records, so that the member must not be changed.
+    pub(crate) fn expect_whole(&self) -> Result<()> {
+        match self.lost.split_first() {
+            None => Ok(()),
+            Some((first, more)) => Err(ledger_damaged(first, more.len())),
+        }
+    }
+
+    /// Compares the marks of the member's parts. The records of an older ledger are forgotten.
+    ///
+    /// # Errors
+    /// Fails if another part is older or lost, so that even reading would go to wrong places.
+    pub(crate) fn compare_marks(self, client: &DomainClient, member: MemberId) -> Result<Self> {
+        let stale = client.stale_parts(member, self.sharing.epoch())?;
+        let (ledger, others): (Vec<Damage>, Vec<Damage>) =
+            stale.into_iter().partition(|damage| damage.object.starts_with(LEDGER_PREFIX));
+        if let Some((first, more)) = others.split_first() {
+            let (first, more) = (first.clone(), more.len());
+            return Err(PlaceError::Older { first, more });
+        }
+        if ledger.is_empty() {
+            return Ok(self);
+        }
+        self.sharing.forget_records();
+        let lost = ledger.into_iter().chain(self.lost.iter().cloned()).collect();
+        Ok(Self { lost, ..self })
+    }
+
+    /// Notes in the ledger the tenure in which the member was taken.
+    pub(crate) fn mark(&self, epoch: u64) -> Result<()> {
+        Ok(self.sharing.mark(epoch)?)
+    }
+
+    /// Writes the ledger again that has lost records.
+    pub(crate) fn rebuild(&self, pool: &Pool, sources: &LedgerSources<'_>) -> Result<usize> {
+        Ok(self.sharing.rebuild(pool, sources)?)
     }
 
     /// Returns the disks with the veto of the member's blocks, and the copies of the domain.
@@ -85,7 +134,10 @@ impl MemberSharing {
         SharingStat {
             counts: self.sharing.figures(),
             blocks: self.sharing.block_figures(),
-            failure: worker.map_or_else(|| self.sharing.damage_text(), SharingWorker::failure),
+            failure: match self.lost.split_first() {
+                Some((first, more)) => Some(ledger_damaged(first, more.len()).to_string()),
+                None => worker.map_or_else(|| self.sharing.damage_text(), SharingWorker::failure),
+            },
         }
     }
 }

@@ -5,7 +5,7 @@ mod withdrawal;
 use crate::bits::Bits;
 use crate::borrowed::Borrowed;
 use crate::in_flight::InFlight;
-use crate::record::{BlockState, Place};
+use crate::record::{BlockState, Elsewhere};
 use gemelo_base::StatTable;
 use gemelo_domain::Action;
 use gemelo_format::{Fingerprint, Pbn};
@@ -21,7 +21,7 @@ const KEPT_AT_ONCE: usize = 4096;
 pub(crate) enum Aside {
     /// The content lies here, and the reference to the other place is to be released.
     Restored {
-        place: Place,
+        place: Elsewhere,
         /// `true` once the ledger has it, so that the reference may be released.
         is_durable: bool,
     },
@@ -189,6 +189,18 @@ impl Blocks {
         self.kept.contains(pbn)
     }
 
+    /// Returns whether a block is one that the index may name: its content lies here, and the
+    /// ledger has it for the domain, or an intent that is not settled publishes it.
+    pub(crate) fn may_be_in_index(&self, pbn: Pbn) -> bool {
+        let is_planned = self.publishing.get(&pbn) == Some(&Progress::Planned);
+        self.kept.contains(pbn) && !self.is_other(pbn) && !is_planned
+    }
+
+    /// Returns whether an intent that is not settled publishes the block.
+    pub(crate) fn is_publishing(&self, pbn: Pbn) -> bool {
+        self.publishing.contains_key(&pbn)
+    }
+
     pub(crate) const fn borrowed(&self) -> &Borrowed {
         &self.borrowed
     }
@@ -222,7 +234,7 @@ impl Blocks {
             BlockState::Lent => {
                 self.lent.insert(pbn);
             }
-            BlockState::Borrowed((home, content)) => self.borrowed.insert(pbn, home, content),
+            BlockState::Borrowed(other) => self.borrowed.insert(pbn, other),
             BlockState::Restored(place) => {
                 self.aside.insert(pbn, Aside::Restored { place, is_durable: true });
             }
@@ -242,7 +254,7 @@ impl Blocks {
     }
 
     /// Returns the restored blocks without a ledger record.
-    pub(crate) fn restored(&self) -> Vec<(Pbn, Place)> {
+    pub(crate) fn restored(&self) -> Vec<(Pbn, Elsewhere)> {
         let fresh = |(pbn, aside): (&Pbn, &Aside)| match aside {
             Aside::Restored { place, is_durable: false } => Some((*pbn, *place)),
             _ => None,

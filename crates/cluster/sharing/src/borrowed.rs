@@ -1,6 +1,6 @@
 //! The places of borrowed contents, in memory.
 
-use crate::record::Place;
+use crate::record::Elsewhere;
 use gemelo_domain::MemberId;
 use gemelo_format::Pbn;
 
@@ -29,13 +29,15 @@ const fn place(pbn: Pbn) -> (usize, usize) {
 }
 
 impl Borrowed {
-    pub(crate) fn get(&self, pbn: Pbn) -> Option<Place> {
+    pub(crate) fn get(&self, pbn: Pbn) -> Option<Elsewhere> {
         let (group, at) = place(pbn);
         let [home, content] = self.groups.get(group)?.as_ref()?.entries.get(at)?;
-        Pbn::new((*content).into()).map(|content| (MemberId(*home), content))
+        let content = Pbn::new((*content).into())?;
+        Some(Elsewhere::of_table((MemberId(*home), content)))
     }
 
-    pub(crate) fn insert(&mut self, pbn: Pbn, home: MemberId, content: Pbn) {
+    pub(crate) fn insert(&mut self, pbn: Pbn, other: Elsewhere) {
+        let (home, content) = other.place();
         let (group, at) = place(pbn);
         if group >= self.groups.len() {
             self.groups.resize_with(group + 1, || None);
@@ -94,10 +96,12 @@ mod tests {
                     map.remove(&pbn);
                 } else {
                     let home = MemberId(number as u32);
-                    borrowed.insert(pbn, home, Pbn::FIRST);
-                    map.insert(pbn, (home, Pbn::FIRST));
+                    let place = (home, Pbn::FIRST);
+                    let other = Elsewhere::of((MemberId(u32::MAX), pbn), place).unwrap();
+                    borrowed.insert(pbn, other);
+                    map.insert(pbn, place);
                 }
-                prop_assert_eq!(borrowed.get(pbn), map.get(&pbn).copied());
+                prop_assert_eq!(borrowed.get(pbn).map(Elsewhere::place), map.get(&pbn).copied());
                 prop_assert_eq!(borrowed.len(), map.len() as u64);
             }
             for pbn in map.keys().copied().collect::<Vec<_>>() {

@@ -2,15 +2,21 @@
 
 use crate::group::{Fingerprints, Kinds};
 use crate::in_flight::{INTENT_PREFIX, InFlight};
-use crate::ledger::{decode_version, head_of, named_page, page_name};
+use crate::ledger::{
+    LOST_KEYS, LOST_PAGE, NO_SEAL, OLD_HEAD, OLD_PAGE, PAGE_PREFIX, SHARD_PREFIX, Seal,
+    VERSION_KEY, head_of, known_shard, named_page, page_name,
+};
 use crate::record::BlockState;
+use gemelo_domain::codec::{Reason, digest};
 use gemelo_domain::{Claim, Claims, Damage, DomainError, Intent, MemberId, Shard};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::{KeyPage, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Attempts of a request whose answer is lost.
 const ATTEMPTS: u32 = 3;
+/// Attempts to read an object that its member changes meanwhile.
+const UNCHANGED_ATTEMPTS: u32 = 4;
 
 /// A block with a ledger record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +31,7 @@ pub struct KeptBlock {
     pub is_counted: bool,
     /// `true` if the block is never shared, because the index has a copy that differs.
     pub is_alone: bool,
+    pub(crate) kind: BlockState,
 }
 
 /// The claims of a member, from its ledger: 48 bytes for each block with a record.
@@ -33,18 +40,37 @@ pub struct LedgerClaims {
     claims: Vec<Claim>,
     blocks: Vec<KeptBlock>,
     intents: Vec<Intent>,
+    versions: Vec<(Shard, u64)>,
     damage: Vec<Damage>,
+    epoch: Option<u64>,
 }
 
 /// The records of a ledger, before kinds and fingerprints are brought together.
-#[derive(Default)]
 struct Reading {
+    member: MemberId,
     kinds: BTreeMap<Pbn, BlockState>,
     fingerprints: BTreeMap<Pbn, Fingerprint>,
     intents: Vec<Intent>,
-    /// The pages that the head names.
-    named: BTreeSet<u32>,
+    /// The pages that the head names, and the version that it knows of each.
+    named: BTreeMap<u32, u64>,
+    /// The version that each shard has at least.
+    versions: Vec<(Shard, u64)>,
     damage: Vec<Damage>,
+}
+
+/// An object as it was read.
+#[derive(Default)]
+struct ReadObject {
+    kinds: BTreeMap<Pbn, BlockState>,
+    fingerprints: BTreeMap<Pbn, Fingerprint>,
+    intents: Vec<Intent>,
+    named: BTreeMap<u32, u64>,
+    versions: Vec<(Shard, u64)>,
+    damage: Vec<(String, Reason)>,
+    seal: Option<Seal>,
+    /// The digests of its keys.
+    keys_digest: u64,
+    fingerprints_digest: u64,
 }
 
 impl LedgerClaims {
@@ -54,28 +80,57 @@ impl LedgerClaims {
     /// # Errors
     /// Fails if the store does.
     pub fn load(objects: &dyn Objects, member: MemberId) -> Result<Self, DomainError> {
-        let mut reading = Reading::default();
+        let mut reading = Reading::new(member);
         let head = head_of(member);
         let names = retry(|| objects.list(&head))?;
-        if !names.is_empty() && !names.contains(&head) {
+        let has_head = names.contains(&head);
+        if !names.is_empty() && !has_head {
             // Its records were made by intents.
-            reading.note(&head, "version", "the object is missing");
+            reading.note(&head, VERSION_KEY, "the object is missing");
         }
         // The intents come first: a change that is settled later is seen as an intent.
-        let pages = names.iter().filter(|name| **name != head);
-        let has_head = names.contains(&head);
+        let mut epoch = None;
         if has_head {
-            reading.read_object(objects, &head)?;
+            epoch = reading.read_object(objects, &head)?.map(|seal| seal.other);
         }
-        let named: BTreeSet<String> =
-            reading.named.iter().map(|page| page_name(&head, *page)).collect();
-        for name in pages {
-            if has_head && !named.contains(name) {
-                reading.note(name, "version", "the member does not know of this page");
+        let named = std::mem::take(&mut reading.named);
+        let named: BTreeMap<String, u64> =
+            named.into_iter().map(|(page, known)| (page_name(&head, page), known)).collect();
+        let mut head_versions = Vec::new();
+        for name in names.iter().filter(|name| **name != head) {
+            let known = named.get(name).copied();
+            if has_head && known.is_none() {
+                reading.note(name, VERSION_KEY, "the member does not know of this page");
             }
-            reading.read_object(objects, name)?;
+            if let Some(seal) = reading.read_object(objects, name)? {
+                head_versions.push(seal.other);
+                if known.is_some_and(|known| seal.version < known) {
+                    reading.note(name, VERSION_KEY, OLD_PAGE);
+                }
+            }
         }
-        Ok(reading.finish(member))
+        for (name, _) in named.iter().filter(|(name, known)| **known > 0 && !names.contains(name)) {
+            reading.note(name, VERSION_KEY, LOST_PAGE);
+        }
+        // The head may have been changed since it was read, and the pages after it.
+        let now = if has_head { seal_of(objects, &head)?.map(|seal| seal.version) } else { None };
+        if now.is_some_and(|now| head_versions.iter().any(|version| *version > now)) {
+            reading.note(&head, VERSION_KEY, OLD_HEAD);
+        }
+        Ok(LedgerClaims { epoch, ..reading.finish(member) })
+    }
+
+    /// Returns the tenure in which the ledger was taken last, as its member counts them; [`None`]
+    /// if the ledger does not exist or its head cannot be read.
+    #[must_use]
+    pub const fn epoch(&self) -> Option<u64> {
+        self.epoch
+    }
+
+    /// Returns the claims about all contents.
+    #[must_use]
+    pub fn all_claims(&self) -> &[Claim] {
+        &self.claims
     }
 
     /// Returns the blocks with a ledger record.
@@ -107,13 +162,19 @@ fn retry<T>(attempt: impl Fn() -> gemelo_objects::Result<T>) -> Result<T, Domain
     Ok(attempt()?)
 }
 
-impl Reading {
-    fn note(&mut self, object: &str, key: &str, reason: &'static str) {
-        self.damage.push(Damage { object: object.to_owned(), key: key.to_owned(), reason });
-    }
+/// Reads the seal of an object; [`None`] if there is none that can be read.
+fn seal_of(objects: &dyn Objects, name: &str) -> Result<Option<Seal>, DomainError> {
+    let keys = [VERSION_KEY.to_owned()];
+    let values = retry(|| match objects.get_keys(name, &keys) {
+        Err(ObjectError::NotFound { .. }) => Ok(Vec::new()),
+        values => values,
+    })?;
+    Ok(values.first().and_then(Option::as_deref).and_then(|value| Seal::decode(value).ok()))
+}
 
-    fn read_object(&mut self, objects: &dyn Objects, name: &str) -> Result<(), DomainError> {
-        let mut after = String::new();
+impl ReadObject {
+    fn read(member: MemberId, objects: &dyn Objects, name: &str) -> Result<Self, DomainError> {
+        let (mut read, mut after) = (Self::default(), String::new());
         loop {
             let range = KeyRange { after: &after, prefix: "", limit: MAX_PAGE_KEYS };
             let page = retry(|| match objects.list_keys(name, range) {
@@ -121,30 +182,106 @@ impl Reading {
                 page => page,
             })?;
             for (key, value) in &page.entries {
-                if let Err(reason) = self.take(key, value) {
-                    self.note(name, key, reason);
+                if let Err(reason) = read.take(member, key, value) {
+                    read.damage.push((key.clone(), reason));
                 }
             }
             match page.entries.into_iter().next_back() {
                 Some((last, _)) if page.has_more => after = last,
-                _ => return Ok(()),
+                _ => return Ok(read),
             }
         }
     }
 
-    fn take(&mut self, key: &str, value: &[u8]) -> Result<(), &'static str> {
-        if let Some(number) = Kinds::number_of_key(key) {
-            self.kinds.extend(Kinds::decode(number, value)?.iter());
-        } else if let Some(number) = Fingerprints::number_of_key(key) {
+    fn take(&mut self, member: MemberId, key: &str, value: &[u8]) -> Result<(), Reason> {
+        if key == VERSION_KEY {
+            self.seal = Some(Seal::decode(value)?);
+            return Ok(());
+        }
+        let digest = digest(key, value);
+        if let Some(number) = Fingerprints::number_of_key(key) {
+            self.fingerprints_digest = self.fingerprints_digest.wrapping_add(digest);
             self.fingerprints.extend(Fingerprints::decode(number, value)?.iter());
+            return Ok(());
+        }
+        self.keys_digest = self.keys_digest.wrapping_add(digest);
+        if let Some(number) = Kinds::number_of_key(key) {
+            self.kinds.extend(Kinds::decode(member, number, value)?.iter());
         } else if key.starts_with(INTENT_PREFIX) {
             self.intents.push(InFlight::decode(value)?.intent);
-        } else if key == "version" {
-            decode_version(value)?;
+        } else if key.starts_with(PAGE_PREFIX) {
+            let (page, version) = named_page(key, value)?;
+            self.named.insert(page, version);
+        } else if key.starts_with(SHARD_PREFIX) {
+            self.versions.push(known_shard(key, value)?);
         } else {
-            self.named.insert(named_page(key, value)?);
+            return Err("it is no key of a ledger");
         }
         Ok(())
+    }
+
+    /// Compares the keys with the seal. Where a key cannot be read, that is named already.
+    fn check_seal(&mut self) {
+        if !self.damage.is_empty() {
+            return;
+        }
+        let reason = match self.seal {
+            None => NO_SEAL,
+            Some(Seal { keys, fingerprints, .. })
+                if (keys, fingerprints) != (self.keys_digest, self.fingerprints_digest) =>
+            {
+                LOST_KEYS
+            }
+            Some(_) => return,
+        };
+        self.damage.push((VERSION_KEY.to_owned(), reason));
+    }
+}
+
+impl Reading {
+    const fn new(member: MemberId) -> Self {
+        Self {
+            member,
+            kinds: BTreeMap::new(),
+            fingerprints: BTreeMap::new(),
+            intents: Vec::new(),
+            named: BTreeMap::new(),
+            versions: Vec::new(),
+            damage: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, object: &str, key: &str, reason: &'static str) {
+        self.damage.push(Damage { object: object.to_owned(), key: key.to_owned(), reason });
+    }
+
+    /// Reads an object, and compares it with its seal unless it was changed meanwhile.
+    fn read_object(
+        &mut self,
+        objects: &dyn Objects,
+        name: &str,
+    ) -> Result<Option<Seal>, DomainError> {
+        let mut before = seal_of(objects, name)?;
+        let mut read = ReadObject::read(self.member, objects, name)?;
+        for _ in 1..UNCHANGED_ATTEMPTS {
+            if before == read.seal {
+                break;
+            }
+            before = seal_of(objects, name)?;
+            read = ReadObject::read(self.member, objects, name)?;
+        }
+        if before == read.seal {
+            read.check_seal();
+        }
+        for (key, reason) in read.damage {
+            self.note(name, &key, reason);
+        }
+        self.kinds.extend(read.kinds);
+        self.fingerprints.extend(read.fingerprints);
+        self.intents.extend(read.intents);
+        self.named.extend(read.named);
+        self.versions.extend(read.versions);
+        Ok(read.seal)
     }
 
     fn finish(mut self, member: MemberId) -> LedgerClaims {
@@ -157,11 +294,11 @@ impl Reading {
             };
             let is_counted = !matches!(kind, BlockState::Lent | BlockState::Alone);
             let borrowed = match kind {
-                BlockState::Borrowed(place) => Some(place),
+                BlockState::Borrowed(other) => Some(other.place()),
                 _ => None,
             };
             let is_alone = kind == BlockState::Alone;
-            blocks.push(KeptBlock { pbn, fingerprint, borrowed, is_counted, is_alone });
+            blocks.push(KeptBlock { pbn, fingerprint, borrowed, is_counted, is_alone, kind });
             if !is_alone {
                 let (home, pbn) = match kind.place() {
                     Some(place) => place,
@@ -174,11 +311,11 @@ impl Reading {
             self.note(&head, &Kinds::key(Kinds::number_of(pbn)), NO_KIND);
         }
         claims.sort_unstable_by_key(|claim| claim.fingerprint.to_bytes());
-        let Self { intents, mut damage, .. } = self;
+        let Self { intents, versions, mut damage, .. } = self;
         damage.sort_unstable();
         damage.dedup();
         assert!(claims.len() <= blocks.len(), "a claim is about a block");
-        LedgerClaims { member, claims, blocks, intents, damage }
+        LedgerClaims { member, claims, blocks, intents, versions, damage, epoch: None }
     }
 }
 
@@ -200,5 +337,9 @@ impl Claims for LedgerClaims {
 
     fn intents(&self) -> &[Intent] {
         &self.intents
+    }
+
+    fn versions(&self) -> &[(Shard, u64)] {
+        &self.versions
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::places::State;
-use crate::record::{BlockState, Place, Record};
+use crate::record::{BlockState, Elsewhere, Place, Record};
 use crate::shared::Shared;
 use gemelo_format::{Fingerprint, Pbn};
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ const READERS: usize = 3;
 struct Candidate {
     pbn: Pbn,
     fingerprint: Fingerprint,
-    place: Place,
+    other: Elsewhere,
 }
 
 /// Blocks whose contents other members have, and that may be borrowed.
@@ -32,8 +32,8 @@ impl<'a> Comparison<'a> {
         Self { shared, candidates: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, pbn: Pbn, fingerprint: Fingerprint, place: Place) {
-        self.candidates.push(Candidate { pbn, fingerprint, place });
+    pub(crate) fn add(&mut self, pbn: Pbn, fingerprint: Fingerprint, other: Elsewhere) {
+        self.candidates.push(Candidate { pbn, fingerprint, other });
     }
 
     /// Returns the number of contents that are compared.
@@ -49,7 +49,7 @@ impl<'a> Comparison<'a> {
         }
         // They come in the order of their fingerprints, which is a random one. Copies of the same
         // data lie side by side at their home, so that in this order one request reads many.
-        self.candidates.sort_unstable_by_key(|candidate| candidate.place);
+        self.candidates.sort_unstable_by_key(|candidate| candidate.other.place());
         let lists: Vec<&[Candidate]> =
             self.candidates.chunks(self.shared.contents_at_once()?).collect();
         let (next, decided) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -74,10 +74,10 @@ impl<'a> Comparison<'a> {
     fn decide(&self, candidates: &[Candidate]) -> Result<Vec<(Pbn, Record)>> {
         let good = self.are_good(candidates)?;
         assert_eq!(good.len(), candidates.len(), "each candidate of a list is decided");
-        let decided = |(Candidate { pbn, fingerprint, place }, is_good): (&Candidate, bool)| {
+        let decided = |(Candidate { pbn, fingerprint, other }, is_good): (&Candidate, bool)| {
             let kind = match is_good {
-                true => BlockState::Borrowed(*place),
-                false => BlockState::Restored(*place),
+                true => BlockState::Borrowed(*other),
+                false => BlockState::Restored(*other),
             };
             (*pbn, Record { fingerprint: *fingerprint, kind })
         };
@@ -87,14 +87,15 @@ impl<'a> Comparison<'a> {
     /// Returns for each candidate if the content at its home is the right one. One read of the
     /// home's content tells where the fingerprint proves it, and one of each side otherwise.
     fn are_good(&self, candidates: &[Candidate]) -> Result<Vec<bool>> {
-        let places: Vec<Place> = candidates.iter().map(|candidate| candidate.place).collect();
+        let places: Vec<Place> = candidates.iter().map(|one| one.other.place()).collect();
         let theirs = self.shared.read_places(&places)?;
         let fingerprints = candidates.iter().map(|candidate| candidate.fingerprint);
         let states = theirs.states(self.shared.fingerprinter()?, fingerprints);
         assert_eq!(states.len(), candidates.len(), "each candidate's home was read");
         let is_good = |(candidate, state): (&Candidate, State)| {
-            let (home, content) = candidate.place;
-            let is_there = home != self.shared.member || self.shared.blocks.read().is_kept(content);
+            let (home, content) = candidate.other.place();
+            let is_there =
+                home != self.shared.member || self.shared.blocks.read().may_be_in_index(content);
             is_there && state == State::Good
         };
         let mut good: Vec<bool> = candidates.iter().zip(states).map(is_good).collect();

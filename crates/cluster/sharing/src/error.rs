@@ -1,7 +1,8 @@
 //! The errors of sharing.
 
 use gemelo_base::Classified;
-use gemelo_domain::DomainError;
+use gemelo_domain::{Damage, DomainError};
+use gemelo_format::Pbn;
 use gemelo_objects::ObjectError;
 use gemelo_volume::VolumeError;
 use std::io;
@@ -30,10 +31,44 @@ pub enum SharingError {
         /// The error of the store.
         source: io::Error,
     },
+    /// Records of the ledger are damaged or lost, so that blocks which other members use would
+    /// count as free.
+    #[kind(Damaged)]
+    #[error(
+        "the ledger of this member is damaged or has lost records, without which contents would be \
+         destroyed: {}{}. Nothing was changed. Run 'gemelo domain check --repair' on its domain, \
+         which writes the records again; until then the member can be read: 'gemelo serve \
+         --read-only', 'gemelo volume export'",
+        DomainError::from(first.clone()),
+        if *more == 0 { String::new() } else { format!(", and {more} more") }
+    )]
+    LedgerDamaged {
+        /// The first damaged value.
+        first: Damage,
+        /// The number of further ones.
+        more: usize,
+    },
+    /// The index names a block of this member of which the ledger has no record: records are lost.
+    #[kind(Damaged)]
+    #[error("{}", lost_record(*pbn))]
+    LedgerLost {
+        /// The block.
+        pbn: Pbn,
+    },
     /// The ledger refers to a pool that was not opened with its veto.
     #[kind(Bug)]
     #[error("the pool of this member was not opened with the member's ledger")]
     NoPool,
+}
+
+/// Says what a lost record means, in words that may follow "because".
+fn lost_record(pbn: Pbn) -> String {
+    format!(
+        "the index of the domain names block {pbn} of this member, and its ledger has no such \
+         record: records are lost. Nothing is shared, freed or written until 'gemelo domain check \
+         --repair' has written them again",
+        pbn = pbn.number()
+    )
 }
 
 impl From<ObjectError> for SharingError {

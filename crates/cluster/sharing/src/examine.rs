@@ -82,7 +82,8 @@ impl Sharing {
                     let copies = copy.map(|copy| (self.shared.member, copy)).into_iter().collect();
                     doubted.insert(pbn, Doubted { pbn, fingerprint, copies });
                 }
-                BlockState::Borrowed((home, _)) => {
+                BlockState::Borrowed(other) => {
+                    let (home, _) = other.place();
                     let doubt = Doubt { fingerprint, from: self.shared.member, copy: None };
                     told.entry(home).or_default().push(doubt);
                 }
@@ -189,7 +190,8 @@ impl Sharing {
     pub(crate) fn doubts_of(&self, restored: impl Iterator<Item = (Pbn, Record)>) -> Told {
         let mut told = Told::new();
         for (pbn, Record { fingerprint, kind }) in restored {
-            if let BlockState::Restored((home, _)) = kind {
+            if let BlockState::Restored(other) = kind {
+                let (home, _) = other.place();
                 let (from, copy) = (self.shared.member, Some(pbn));
                 told.entry(home).or_default().push(Doubt { fingerprint, from, copy });
             }

@@ -1,7 +1,7 @@
 //! The values of a ledger's page. The records of neighbouring blocks are in one value, because each
 //! key has a cost of its own. Kinds and fingerprints are apart: a take-over reads the kinds only.
 
-use crate::record::{BlockState, Place};
+use crate::record::{BlockState, Elsewhere, Place};
 use gemelo_domain::MemberId;
 use gemelo_domain::codec::{Reader, Reason, Writer};
 use gemelo_format::{Fingerprint, Pbn};
@@ -19,6 +19,7 @@ pub(crate) const AFTER_FINGERPRINTS: &str = "g";
 
 /// Bytes of a set of a group's blocks: a bit for each.
 const SET_BYTES: usize = KIND_BLOCKS as usize / 8;
+const UNKNOWN: Reason = "its kinds are unknown";
 const NO_BLOCK: Reason = "it is no block";
 const REPEATED: Reason = "a block has two kinds";
 
@@ -129,12 +130,13 @@ impl Kinds {
         (used != 0).then(|| writer.finish(&Self::key(self.number)))
     }
 
-    pub(crate) fn decode(number: u32, value: &[u8]) -> Result<Self, Reason> {
+    /// Decodes the value of a group of this member.
+    pub(crate) fn decode(member: MemberId, number: u32, value: &[u8]) -> Result<Self, Reason> {
         let mut reader = Reader::new(&Self::key(number), value)?;
         let mut group = Self::new(number);
         let used = reader.tag;
         if used == 0 || used >> TAGS != 0 {
-            return Err("its kinds are unknown");
+            return Err(UNKNOWN);
         }
         for tag in (0..TAGS).filter(|tag| used >> tag & 1 != 0) {
             let set: [u8; SET_BYTES] = reader.array()?;
@@ -143,7 +145,8 @@ impl Kinds {
             }
             for at in blocks_of(&set) {
                 let place = if has_place(tag) { Some(read_place(&mut reader)?) } else { None };
-                group.add(at, kind_of(tag, place).ok_or("its kinds are unknown")?)?;
+                let own = (member, Self::pbn(number, at).ok_or(NO_BLOCK)?);
+                group.add(at, kind_of(tag, own, place)?)?;
             }
         }
         reader.finish().map(|()| group)
@@ -188,7 +191,7 @@ impl Fingerprints {
 /// Fails with the reason if the value is damaged.
 pub fn recode_ledger_value(key: &str, value: &[u8]) -> Result<Vec<u8>, Reason> {
     let again = match Kinds::number_of_key(key) {
-        Some(number) => Kinds::decode(number, value)?.encode(),
+        Some(number) => Kinds::decode(NO_MEMBER, number, value)?.encode(),
         None => {
             let number = Fingerprints::number_of_key(key).ok_or(NO_BLOCK)?;
             Fingerprints::decode(number, value)?.encode()
@@ -196,6 +199,9 @@ pub fn recode_ledger_value(key: &str, value: &[u8]) -> Result<Vec<u8>, Reason> {
     };
     again.ok_or("it has no block")
 }
+
+/// The number that no member has.
+const NO_MEMBER: MemberId = MemberId(0);
 
 /// The numbers of kinds are below it. There is no kind 0.
 const TAGS: usize = 6;
@@ -214,14 +220,18 @@ const fn has_place(tag: usize) -> bool {
     matches!(tag, 3 | 4)
 }
 
-fn kind_of(tag: usize, place: Option<Place>) -> Option<BlockState> {
-    Some(match tag {
+fn kind_of(tag: usize, own: Place, place: Option<Place>) -> Result<BlockState, Reason> {
+    let other = || {
+        let place = place.ok_or(UNKNOWN)?;
+        Elsewhere::of(own, place).ok_or("a block is borrowed from itself")
+    };
+    Ok(match tag {
         1 => BlockState::Published,
         2 => BlockState::Lent,
-        3 => BlockState::Borrowed(place?),
-        4 => BlockState::Restored(place?),
+        3 => BlockState::Borrowed(other()?),
+        4 => BlockState::Restored(other()?),
         5 => BlockState::Alone,
-        _ => return None,
+        _ => return Err(UNKNOWN),
     })
 }
 

@@ -18,9 +18,19 @@ pub struct Homes {
     known: Mutex<BTreeMap<MemberId, Option<PackedReader>>>,
 }
 
+/// Returns the error of contents whose home cannot be read. They are not damaged for that, so it is
+/// none of the kinds that prove damage.
+fn unreadable(home: MemberId, error: &io::Error) -> io::Error {
+    let kind = match error.kind() {
+        io::ErrorKind::TimedOut => io::ErrorKind::TimedOut,
+        _ => io::ErrorKind::HostUnreachable,
+    };
+    io::Error::new(kind, format!("the home of the content, member {home}, cannot be read: {error}"))
+}
+
 impl Homes {
     /// Takes the function that reads the superblock of a member. An error of the kind `TimedOut`
-    /// says that the store did not answer, and one of the kind `NotFound` that there is no pool.
+    /// says that the store did not answer.
     #[must_use]
     pub fn new(
         look_up: impl Fn(MemberId) -> io::Result<Superblock> + Send + Sync + 'static,
@@ -33,7 +43,7 @@ impl Homes {
         if let Some(known) = self.known.lock().get(&home) {
             return Ok(*known);
         }
-        let superblock = (self.look_up)(home)?;
+        let superblock = (self.look_up)(home).map_err(|error| unreadable(home, &error))?;
         let reader = PackedReader {
             block_bytes: superblock.block_bytes as usize,
             seed: PoolSeed::of(&superblock),

@@ -5,7 +5,7 @@ use crate::compare::Comparison;
 use crate::error::Result;
 use crate::in_flight::InFlight;
 use crate::own_blocks::OwnBlocks;
-use crate::record::{BlockState, Record};
+use crate::record::{BlockState, Elsewhere, Record};
 use crate::shared::Shared;
 use crate::stats::Stats;
 use gemelo_domain::{Action, Change, Effect, Intent, Journal, JournalError, Settled, Verdict};
@@ -36,6 +36,9 @@ struct Consequences {
 
 impl Journal for LedgerJournal<'_> {
     fn record(&mut self, intents: &[Intent]) -> std::result::Result<(), JournalError> {
+        if let Some(pbn) = self.lost_block(intents)? {
+            return Err(Box::new(self.shared.note_lost(pbn, self.own)));
+        }
         let in_flight: Vec<InFlight> = {
             let mut blocks = self.shared.blocks.write();
             note_progress(&mut blocks, intents, Progress::Recorded);
@@ -85,6 +88,41 @@ fn note_progress(blocks: &mut Blocks, intents: &[Intent], progress: Progress) {
 }
 
 impl LedgerJournal<'_> {
+    /// Looks in what intents found for a block of this member that the index names and of which the
+    /// ledger has no record, or that of another content. It proves that records are lost. One that
+    /// is to be published cannot be there yet.
+    fn lost_block(&self, intents: &[Intent]) -> std::result::Result<Option<Pbn>, JournalError> {
+        let mut named = BTreeMap::new();
+        {
+            let blocks = self.shared.blocks.read();
+            for step in intents.iter().flat_map(|intent| &intent.steps) {
+                let Some(entry) = step.before.filter(|entry| entry.home == self.shared.member)
+                else {
+                    continue;
+                };
+                let is_own = step.change.action == Action::Publish(entry.pbn);
+                if is_own || !blocks.may_be_in_index(entry.pbn) {
+                    return Ok(Some(entry.pbn));
+                }
+                // What is released has its content from the ledger.
+                let is_found = matches!(
+                    step.change.action,
+                    Action::Publish(_) | Action::Share | Action::Reclaim
+                );
+                if is_found && !blocks.is_publishing(entry.pbn) {
+                    named.insert(entry.pbn, step.change.fingerprint);
+                }
+            }
+        }
+        let pbns: Vec<Pbn> = named.keys().copied().collect();
+        let records = self.shared.ledger.lock().read(&pbns);
+        let records = records.map_err(|error| -> JournalError { Box::new(error) })?;
+        let lost = named.into_iter().zip(records).find(|((_, expected), record)| {
+            record.is_none_or(|record| record.fingerprint != *expected)
+        });
+        Ok(lost.map(|((pbn, _), _)| pbn))
+    }
+
     /// The order matters. The ledger knows where a content lies before its own place is given up,
     /// and it forgets an intent before a block becomes free. Each step may be repeated.
     fn settle_all(&mut self, settled: &[Settled<'_>]) -> Result<()> {
@@ -110,8 +148,7 @@ impl LedgerJournal<'_> {
             }
         }
         self.shared.discard(borrowed, self.own)?;
-        let intents = settled.iter().map(|settled| settled.intent);
-        self.shared.ledger.lock().remove_intents(intents)?;
+        self.shared.ledger.lock().remove_intents(settled)?;
         self.finish(settled, &consequences);
         Ok(())
     }
@@ -131,11 +168,17 @@ impl LedgerJournal<'_> {
                             .push((pbn, Record { fingerprint, kind: BlockState::Published }));
                     }
                     (Action::Publish(pbn), Effect::Shared(home, content)) => {
-                        let place = (home, content);
-                        match blocks.durable_kind(pbn) {
+                        let other = Elsewhere::of((self.shared.member, pbn), (home, content));
+                        match (blocks.durable_kind(pbn), other) {
                             // It was decided before, and its own place may be gone.
-                            Some(kind) => found.taken.push((pbn, Record { fingerprint, kind })),
-                            None => comparison.add(pbn, fingerprint, place),
+                            (Some(kind), _) => {
+                                found.taken.push((pbn, Record { fingerprint, kind }));
+                            }
+                            (None, Some(other)) => comparison.add(pbn, fingerprint, other),
+                            (None, None) => {
+                                let kind = BlockState::Published;
+                                found.taken.push((pbn, Record { fingerprint, kind }));
+                            }
                         }
                     }
                     (Action::Release, effect) => {

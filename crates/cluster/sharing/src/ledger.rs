@@ -8,18 +8,19 @@
 //! sets, it was applied. A copy of it that arrives later changes nothing.
 
 use crate::error::{Result, SharingError};
-use crate::group::{AFTER_FINGERPRINTS, Kinds};
-use crate::in_flight::{INTENT_PREFIX, InFlight, intent_key};
-use crate::record::{BlockState, Record};
+use crate::in_flight::{InFlight, intent_key};
+use crate::record::Record;
 use gemelo_base::Clock;
-use gemelo_domain::codec::{Reader, Reason, Writer};
-use gemelo_domain::{DomainError, Intent, MemberId};
+use gemelo_domain::codec::{Reader, Reason, Writer, digest};
+use gemelo_domain::{DomainError, MemberId, Settled, Shard, Verdict};
 use gemelo_format::Pbn;
-use gemelo_objects::{
-    Guard, KeyPage, KeyRange, MAX_PAGE_KEYS, ObjectError, Objects, Operation, Request, Update,
-};
+use gemelo_objects::{Guard, ObjectError, Objects, Operation, Request, Update};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+pub(crate) use anew::write_anew;
+pub(crate) use load::{LOST_KEYS, LOST_PAGE, Loaded, NO_SEAL, OLD_HEAD, OLD_PAGE};
+pub(crate) use seal::{Seal, VERSION_KEY};
 
 /// Blocks whose records are in one object: the store keeps the keys of an object together. No group
 /// is in two pages.
@@ -31,18 +32,44 @@ const MAX_ATTEMPTS: u32 = 20;
 /// The first pause after an attempt; it doubles, up to the longest one.
 const FIRST_PAUSE_NS: u64 = 1_000_000;
 const MAX_PAUSE_NS: u64 = 128_000_000;
-const VERSION_KEY: &str = "version";
 /// The prefix of the keys that name pages, in the head object.
-const PAGE_PREFIX: &str = "p.";
-/// The form of the records, in the version of each object. Form 0 had a key for each block, and the
-/// head of form 1 named no pages.
-const FORM: u8 = 2;
+pub(crate) const PAGE_PREFIX: &str = "p.";
+/// The prefix of the keys of shards, in the head object.
+pub(crate) const SHARD_PREFIX: &str = "s.";
 
 /// The changes of one object.
 #[derive(Debug, Default)]
 struct Changes {
     set: Vec<(String, Vec<u8>)>,
     remove: Vec<String>,
+    /// What they add to the digests of a page. Those of the head follow from its keys.
+    keys_by: u64,
+    fingerprints_by: u64,
+}
+
+impl Changes {
+    /// Sets a key, or removes it if there is no value. Returns what it adds to the digest.
+    fn put(&mut self, key: String, value: Option<Vec<u8>>) -> u64 {
+        match value {
+            Some(value) => {
+                let added = digest(&key, &value);
+                self.set.push((key, value));
+                added
+            }
+            None => {
+                self.remove.push(key);
+                0
+            }
+        }
+    }
+}
+
+/// An update of an object, and the seal that the object has after it.
+#[derive(Debug, Clone)]
+struct Sealed {
+    name: String,
+    update: Update,
+    seal: Seal,
 }
 
 /// The ledger of a member that this client serves.
@@ -50,13 +77,20 @@ pub(crate) struct Ledger {
     objects: Arc<dyn Objects>,
     clock: Arc<dyn Clock>,
     member: MemberId,
-    /// The version of each object that exists.
-    versions: BTreeMap<String, u64>,
-    /// The pages that the head names. Others do not exist.
-    named: BTreeSet<u32>,
+    /// The seal of each object that exists.
+    seals: BTreeMap<String, Seal>,
+    /// What each key of the head adds to its digest.
+    head_keys: BTreeMap<String, u64>,
+    /// The pages that the head names, with the version that it knows of each. A page of version 0
+    /// may not exist, and others do not.
+    named: BTreeMap<u32, u64>,
+    /// The version that each shard of the index has at least: that of this member's last change.
+    shards: BTreeMap<Shard, u64>,
+    /// The tenure in which the ledger was taken.
+    epoch: u64,
     /// Updates that were sent, and may or may not have been applied. They come first in
     /// the next change.
-    doubtful: Vec<(String, Update)>,
+    doubtful: Vec<Sealed>,
 }
 
 /// Removes the objects of a member's ledger, which must have no records.
@@ -78,88 +112,6 @@ pub(crate) fn head_of(member: MemberId) -> String {
 }
 
 impl Ledger {
-    /// Reads the ledger, and calls a function with the kind of each block in it. Returns the
-    /// intents in flight as well. The last holder of the member must be fenced.
-    ///
-    /// # Errors
-    /// Fails if the store fails or a value is damaged.
-    pub(crate) fn load(
-        objects: Arc<dyn Objects>,
-        clock: Arc<dyn Clock>,
-        member: MemberId,
-        mut take_kind: impl FnMut(Pbn, BlockState),
-    ) -> Result<(Self, Vec<InFlight>)> {
-        let mut ledger = Self {
-            objects,
-            clock,
-            member,
-            versions: BTreeMap::new(),
-            named: BTreeSet::new(),
-            doubtful: Vec::new(),
-        };
-        let mut in_flight = Vec::new();
-        // Also what does not exist is asked for, so that no late call of the fenced holder creates
-        // it.
-        ledger.load_some(&[ledger.head()], &mut in_flight, &mut take_kind)?;
-        let pages: Vec<String> = ledger.named.iter().map(|page| ledger.page(*page)).collect();
-        for names in pages.chunks(OBJECTS_AT_ONCE) {
-            ledger.load_some(names, &mut in_flight, &mut take_kind)?;
-        }
-        Ok((ledger, in_flight))
-    }
-
-    fn load_some(
-        &mut self,
-        names: &[String],
-        in_flight: &mut Vec<InFlight>,
-        take_kind: &mut impl FnMut(Pbn, BlockState),
-    ) -> Result<()> {
-        let mut open: Vec<(&String, String)> =
-            names.iter().map(|name| (name, AFTER_FINGERPRINTS.to_owned())).collect();
-        while !open.is_empty() {
-            let pages = self.retry(|objects| {
-                let mut requests: Vec<Request<'_>> = open.iter().map(list_after).collect();
-                objects.execute(&mut requests);
-                let page = |request: Request<'_>| match request.outcome {
-                    Err(ObjectError::NotFound { .. }) => Ok(KeyPage::default()),
-                    outcome => outcome.map(|()| page_of(request.operation)),
-                };
-                requests.into_iter().map(page).collect::<std::result::Result<Vec<_>, _>>()
-            })?;
-            let mut rest = Vec::new();
-            for ((name, _), page) in open.into_iter().zip(pages) {
-                for (key, value) in &page.entries {
-                    let taken = match Kinds::number_of_key(key) {
-                        Some(number) => Kinds::decode(number, value)
-                            .map(|kinds| kinds.iter().for_each(|(pbn, kind)| take_kind(pbn, kind))),
-                        None => self.take(name, (key, value), in_flight),
-                    };
-                    taken.map_err(|reason| damaged(name, key, reason))?;
-                }
-                let last = page.entries.into_iter().next_back().filter(|_| page.has_more);
-                rest.extend(last.map(|(key, _)| (name, key)));
-            }
-            open = rest;
-        }
-        Ok(())
-    }
-
-    fn take(
-        &mut self,
-        name: &str,
-        (key, value): (&str, &[u8]),
-        in_flight: &mut Vec<InFlight>,
-    ) -> std::result::Result<(), Reason> {
-        if key == VERSION_KEY {
-            self.versions.insert(name.into(), decode_version(value)?);
-        } else if key.starts_with(INTENT_PREFIX) {
-            in_flight.push(InFlight::decode(value)?);
-        } else {
-            self.named.insert(named_page(key, value)?);
-        }
-        Ok(())
-    }
-
     /// Returns the records of blocks, in the order of the list.
     ///
     /// # Errors
@@ -187,27 +139,15 @@ impl Ledger {
             self.record_in(&groups, *pbn)?;
             groups.set(*pbn, *record);
         }
-        let mut changes: BTreeMap<u32, Changes> = BTreeMap::new();
-        for (page, key, value) in groups.changes() {
-            let page = changes.entry(page).or_default();
-            match value {
-                Some(value) => page.set.push((key, value)),
-                None => page.remove.push(key),
-            }
-        }
-        self.send_changes(changes.into_iter().map(|(page, one)| (self.page(page), one)).collect())
+        let changes = groups.changes().into_iter();
+        self.send_changes(changes.map(|(page, one)| (self.page(page), one)).collect())
     }
 
     /// Has the head name these pages, before they are created.
     fn name_pages(&mut self, pages: &BTreeSet<u32>) -> Result<()> {
-        let new: Vec<u32> = pages.difference(&self.named).copied().collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        let set = new.iter().map(|page| page_entry(*page)).collect();
-        self.change(BTreeMap::from([(self.head(), Changes { set, remove: Vec::new() })]))?;
-        self.named.extend(new);
-        Ok(())
+        let new = pages.iter().filter(|page| !self.named.contains_key(page));
+        let new: Vec<(String, Vec<u8>)> = new.map(|page| page_entry(*page, 0)).collect();
+        if new.is_empty() { Ok(()) } else { self.change_head(new, Vec::new()) }
     }
 
     /// Records intents. They are durable when this returns.
@@ -216,19 +156,58 @@ impl Ledger {
     /// Fails if the store does.
     pub(crate) fn add_intents(&mut self, intents: &[InFlight]) -> Result<()> {
         let set = intents.iter().map(|one| (intent_key(&one.intent), one.encode())).collect();
-        self.change(BTreeMap::from([(self.head(), Changes { set, remove: Vec::new() })]))
+        self.change_head(set, Vec::new())
     }
 
-    /// Removes intents that are settled.
+    /// Removes intents that are settled, and keeps the version that each shard has at least now.
     ///
     /// # Errors
     /// Fails if the store does.
-    pub(crate) fn remove_intents<'a>(
-        &mut self,
-        intents: impl Iterator<Item = &'a Intent>,
-    ) -> Result<()> {
-        let remove = intents.map(intent_key).collect();
-        self.change(BTreeMap::from([(self.head(), Changes { set: Vec::new(), remove })]))
+    pub(crate) fn remove_intents(&mut self, settled: &[Settled<'_>]) -> Result<()> {
+        let mut shards = BTreeMap::new();
+        for Settled { intent, verdict } in settled {
+            let known = self.shards.get(&intent.shard).copied().unwrap_or(0);
+            let version = match verdict {
+                Verdict::Applied => intent.receipt().0,
+                Verdict::Void => intent.header.version,
+            };
+            let newest = shards.entry(intent.shard).or_insert(known);
+            *newest = version.max(*newest);
+        }
+        let set = shards.into_iter().map(|(shard, version)| shard_entry(shard, version)).collect();
+        let intents = settled.iter().map(|settled| settled.intent);
+        self.change_head(set, intents.map(intent_key).collect())
+    }
+
+    /// Notes in the head the tenure in which the member was taken.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub(crate) fn mark(&mut self, epoch: u64) -> Result<()> {
+        self.epoch = epoch;
+        self.change_head(Vec::new(), Vec::new())
+    }
+
+    /// Has the head know the versions of all pages, so that a page which is put back is found.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        self.resolve()?;
+        match self.newer_pages().is_empty() {
+            true => Ok(()),
+            false => self.change_head(Vec::new(), Vec::new()),
+        }
+    }
+
+    /// Returns the version that each shard of the index has at least.
+    pub(crate) const fn shards(&self) -> &BTreeMap<Shard, u64> {
+        &self.shards
+    }
+
+    /// Returns the tenure in which the ledger was taken last, or [`None`] if there is no ledger.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.seals.contains_key(&self.head()).then_some(self.epoch)
     }
 
     fn head(&self) -> String {
@@ -248,18 +227,27 @@ impl Ledger {
         if doubtful.is_empty() { Ok(()) } else { self.send(doubtful, true) }
     }
 
-    /// Changes objects, each as a whole.
-    fn change(&mut self, changes: BTreeMap<String, Changes>) -> Result<()> {
+    /// Changes the head, and has it know the versions of the pages.
+    fn change_head(&mut self, mut set: Vec<(String, Vec<u8>)>, remove: Vec<String>) -> Result<()> {
         self.resolve()?;
-        for name in changes.keys() {
-            self.look_at_missing(name)?;
-        }
-        self.send_changes(changes)
+        let head = self.head();
+        self.look_at_missing(&head)?;
+        set.extend(self.newer_pages());
+        let changes = Changes { set, remove, ..Changes::default() };
+        self.send_changes(BTreeMap::from([(head, changes)]))
     }
 
-    /// Changes objects that were looked at.
+    /// Returns the entries of pages that have changed since the head was told.
+    fn newer_pages(&self) -> Vec<(String, Vec<u8>)> {
+        let version = |page| self.seals.get(&self.page(page)).map_or(0, |seal| seal.version);
+        let pages = self.named.iter().map(|(page, known)| (*page, *known, version(*page)));
+        let newer = pages.filter(|(_, known, version)| version > known);
+        newer.map(|(page, _, version)| page_entry(page, version)).collect()
+    }
+
+    /// Changes objects that were looked at, each as a whole.
     fn send_changes(&mut self, changes: BTreeMap<String, Changes>) -> Result<()> {
-        let mut updates: Vec<(String, Update)> =
+        let mut updates: Vec<Sealed> =
             changes.into_iter().map(|(name, changes)| self.update(name, changes)).collect();
         while !updates.is_empty() {
             let rest = updates.split_off(updates.len().min(OBJECTS_AT_ONCE));
@@ -272,7 +260,7 @@ impl Ledger {
     /// holder may have created it since, with records of intents in flight, which are written again
     /// when those are settled. After this look no call of that holder takes effect on it.
     fn look_at_missing(&mut self, name: &str) -> Result<()> {
-        if self.versions.contains_key(name) {
+        if self.seals.contains_key(name) {
             return Ok(());
         }
         let keys = [VERSION_KEY.to_owned()];
@@ -281,25 +269,45 @@ impl Ledger {
             values => values,
         })?;
         if let Some(value) = found.first().and_then(Option::as_deref) {
-            let version = decode_version(value);
-            let version = version.map_err(|reason| damaged(name, VERSION_KEY, reason))?;
-            self.versions.insert(name.into(), version);
+            let seal = Seal::decode(value);
+            let seal = seal.map_err(|reason| damaged(name, VERSION_KEY, reason))?;
+            self.seals.insert(name.into(), seal);
         }
         Ok(())
     }
 
-    fn update(&self, name: String, Changes { mut set, remove }: Changes) -> (String, Update) {
-        let version = self.versions.get(&name).copied();
-        let expected = version.map(encode_version);
-        set.push((VERSION_KEY.into(), encode_version(version.unwrap_or(0) + 1)));
+    fn update(&self, name: String, changes: Changes) -> Sealed {
+        let Changes { mut set, remove, keys_by, fingerprints_by } = changes;
+        let (head, known) = (self.head(), self.seals.get(&name).copied());
+        let before = known.unwrap_or_default();
+        let version = before.version + 1;
+        let seal = if name == head {
+            let mut keys = self.head_keys.clone();
+            keys.extend(set.iter().map(|(key, value)| (key.clone(), digest(key, value))));
+            for key in &remove {
+                keys.remove(key);
+            }
+            let keys = keys.into_values().fold(0, u64::wrapping_add);
+            Seal { version, other: self.epoch, keys, fingerprints: 0 }
+        } else {
+            Seal {
+                version,
+                other: self.seals.get(&head).map_or(0, |seal| seal.version),
+                keys: before.keys.wrapping_add(keys_by),
+                fingerprints: before.fingerprints.wrapping_add(fingerprints_by),
+            }
+        };
+        set.push((VERSION_KEY.into(), seal.encode()));
+        let expected = known.map(|seal| seal.encode());
         let guards = vec![Guard { key: VERSION_KEY.into(), expected }];
-        (name, Update { creates: version.is_none(), guards, set, remove })
+        let update = Update { creates: known.is_none(), guards, set, remove };
+        Sealed { name, update, seal }
     }
 
     /// Sends updates until each was applied. `was_sent` is true if they were sent before. The
     /// outcome of one update says nothing about the others. An update that was sent before may
     /// arrive later, so it stays in doubt unless it is known to be applied.
-    fn send(&mut self, mut open: Vec<(String, Update)>, mut was_sent: bool) -> Result<()> {
+    fn send(&mut self, mut open: Vec<Sealed>, mut was_sent: bool) -> Result<()> {
         for attempt in 1..=MAX_ATTEMPTS {
             let mut requests: Vec<Request<'_>> = open.iter().map(update_of).collect();
             self.objects.execute(&mut requests);
@@ -307,8 +315,8 @@ impl Ledger {
             assert_eq!(outcomes.len(), open.len(), "each update that was sent has an outcome");
             let (mut unknown, mut failed) = (None, None);
             for (one, outcome) in std::mem::take(&mut open).into_iter().zip(outcomes) {
-                match self.judge(&one.0, outcome, was_sent) {
-                    Ok(()) => self.note_version(&one.0),
+                match self.judge(&one, outcome, was_sent) {
+                    Ok(()) => self.note_applied(one),
                     Err(error) if is_unknown(&error) => {
                         unknown = Some(error);
                         open.push(one);
@@ -342,33 +350,45 @@ impl Ledger {
     /// Returns whether an update was applied. An error with an unknown outcome leaves it open.
     fn judge(
         &self,
-        name: &str,
+        one: &Sealed,
         outcome: std::result::Result<(), ObjectError>,
         was_sent: bool,
     ) -> Result<()> {
         match outcome {
             Err(ObjectError::Guard { .. } | ObjectError::Exists { .. }) if was_sent => {
-                self.expect_applied(name)
+                self.expect_applied(one)
             }
             outcome => Ok(outcome?),
         }
     }
 
-    fn note_version(&mut self, name: &str) {
-        *self.versions.entry(name.into()).or_insert(0) += 1;
+    fn note_applied(&mut self, Sealed { name, update, seal }: Sealed) {
+        if name == self.head() {
+            for (key, value) in update.set.iter().filter(|(key, _)| key != VERSION_KEY) {
+                self.head_keys.insert(key.clone(), digest(key, value));
+                if let Ok((page, version)) = named_page(key, value) {
+                    self.named.insert(page, version);
+                } else if let Ok((shard, version)) = known_shard(key, value) {
+                    self.shards.insert(shard, version);
+                }
+            }
+            for key in &update.remove {
+                self.head_keys.remove(key);
+            }
+        }
+        self.seals.insert(name, seal);
     }
 
     /// Proves that an update was applied whose guard failed when it was sent again.
-    fn expect_applied(&self, name: &str) -> Result<()> {
+    fn expect_applied(&self, Sealed { name, seal, .. }: &Sealed) -> Result<()> {
         let keys = [VERSION_KEY.to_owned()];
         let values = self.retry(|objects| objects.get_keys(name, &keys))?;
         let value = values.first().and_then(Option::as_deref).unwrap_or_default();
-        let version = decode_version(value).map_err(|reason| damaged(name, VERSION_KEY, reason))?;
-        let expected = self.versions.get(name).copied().unwrap_or(0) + 1;
-        if version == expected {
-            return Ok(());
+        match Seal::decode(value) {
+            Ok(found) if found == *seal => Ok(()),
+            Ok(_) => Err(damaged(name, VERSION_KEY, "another client has changed the ledger")),
+            Err(reason) => Err(damaged(name, VERSION_KEY, reason)),
         }
-        Err(damaged(name, VERSION_KEY, "another client has changed the ledger"))
     }
 
     fn retry<T>(
@@ -394,64 +414,63 @@ const fn is_unknown(error: &SharingError) -> bool {
     matches!(error, SharingError::Domain(DomainError::Object(error)) if error.is_unknown())
 }
 
-/// Returns the request for the keys of an object after this one.
-fn list_after<'a>((name, after): &'a (&String, String)) -> Request<'a> {
-    let range = KeyRange { after, prefix: "", limit: MAX_PAGE_KEYS };
-    Request::new(name, Operation::ListKeys { range, page: KeyPage::default() })
-}
-
 /// Returns the name of a page of the ledger with this head.
 pub(crate) fn page_name(head: &str, page: u32) -> String {
     format!("{head}.{page:04x}")
 }
 
-/// Returns the key of the head that names a page, and its value.
-fn page_entry(page: u32) -> (String, Vec<u8>) {
+/// Returns the key of the head that names a page, and its value: the version that the page has at
+/// least.
+fn page_entry(page: u32, version: u64) -> (String, Vec<u8>) {
     let key = format!("{PAGE_PREFIX}{page:04x}");
-    let value = Writer::new(0).finish(&key);
+    let value = Writer::new(0).u64(version).finish(&key);
     (key, value)
 }
 
-/// Returns the page that an entry of the head names.
-pub(crate) fn named_page(key: &str, value: &[u8]) -> std::result::Result<u32, Reason> {
+/// Returns the key of the head for a shard, and its value: the version that the shard has at least.
+pub(crate) fn shard_entry(shard: Shard, version: u64) -> (String, Vec<u8>) {
+    let key = format!("{SHARD_PREFIX}{:02}.{:08x}", shard.depth(), shard.bits());
+    let value = Writer::new(0).u64(version).finish(&key);
+    (key, value)
+}
+
+/// Returns the shard that an entry of the head names, and the version that it has at least.
+pub(crate) fn known_shard(key: &str, value: &[u8]) -> std::result::Result<(Shard, u64), Reason> {
+    let parts = key.strip_prefix(SHARD_PREFIX).and_then(|rest| rest.split_once('.'));
+    let shard = parts.and_then(|(depth, bits)| {
+        Shard::new(depth.parse().ok()?, u32::from_str_radix(bits, 16).ok()?)
+    });
+    let shard = shard.ok_or("it is no shard")?;
+    let mut reader = Reader::new(key, value)?;
+    let version = reader.u64()?;
+    reader.finish().map(|()| (shard, version))
+}
+
+/// Returns the page that an entry of the head names, and the version that it has at least.
+pub(crate) fn named_page(key: &str, value: &[u8]) -> std::result::Result<(u32, u64), Reason> {
     let digits = key.strip_prefix(PAGE_PREFIX).filter(|digits| digits.len() == 4);
     let page = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
     let page = page.ok_or("it is no block")?;
-    Reader::new(key, value)?.finish().map(|()| page)
+    let mut reader = Reader::new(key, value)?;
+    let version = reader.u64()?;
+    reader.finish().map(|()| (page, version))
 }
 
 const fn page_of_block(pbn: Pbn) -> u32 {
     pbn.narrow() / PAGE_BLOCKS
 }
 
-fn update_of((name, update): &(String, Update)) -> Request<'_> {
-    Request::new(name, Operation::Update(update))
-}
-
-fn page_of(operation: Operation<'_>) -> KeyPage {
-    match operation {
-        Operation::ListKeys { page, .. } => page,
-        _ => KeyPage::default(),
-    }
+fn update_of(one: &Sealed) -> Request<'_> {
+    Request::new(&one.name, Operation::Update(&one.update))
 }
 
 fn damaged(object: &str, key: &str, reason: Reason) -> SharingError {
     SharingError::Domain(DomainError::Damaged { object: object.into(), key: key.into(), reason })
 }
 
-fn encode_version(version: u64) -> Vec<u8> {
-    Writer::new(FORM).u64(version).finish(VERSION_KEY)
-}
-
-pub(crate) fn decode_version(value: &[u8]) -> std::result::Result<u64, Reason> {
-    let mut reader = Reader::new(VERSION_KEY, value)?;
-    if reader.tag != FORM {
-        return Err("it has the format of another version of gemelo");
-    }
-    let version = reader.u64()?;
-    reader.finish().map(|()| version)
-}
-
+mod anew;
 mod groups;
+mod load;
+mod seal;
 #[cfg(test)]
 mod tests;

@@ -15,11 +15,18 @@ const LOOSENED_AT_ONCE: usize = 16_384;
 pub(crate) trait OwnBlocks {
     /// Looks for blocks of these contents all of whose contents lie elsewhere.
     fn left_blocks(&self, pbns: &[Pbn], is_elsewhere: &dyn Fn(&Pbn) -> bool) -> LeftBlocks;
+
+    /// Ends all changes of the pool for a reason in words.
+    fn stop(&self, why: String);
 }
 
 impl OwnBlocks for Pool {
     fn left_blocks(&self, pbns: &[Pbn], is_elsewhere: &dyn Fn(&Pbn) -> bool) -> LeftBlocks {
         Self::left_blocks(self, pbns, is_elsewhere)
+    }
+
+    fn stop(&self, why: String) {
+        self.stop_by_owner(why);
     }
 }
 

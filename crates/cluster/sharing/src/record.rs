@@ -6,6 +6,27 @@ use gemelo_format::{Fingerprint, Pbn};
 /// A block of a member.
 pub(crate) type Place = (MemberId, Pbn);
 
+/// The place of a content that lies in another block than the one that refers to it: a block never
+/// borrows from itself, because it would be given up and nothing would be left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Elsewhere(Place);
+
+impl Elsewhere {
+    /// Returns the place as another one than the block's own, or [`None`] if it is that block.
+    pub(crate) fn of(block: Place, place: Place) -> Option<Self> {
+        (block != place).then_some(Self(place))
+    }
+
+    /// Reads one from a table in memory, which took it as one.
+    pub(crate) const fn of_table(place: Place) -> Self {
+        Self(place)
+    }
+
+    pub(crate) const fn place(self) -> Place {
+        self.0
+    }
+}
+
 /// The relation of a block to the domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockState {
@@ -14,9 +35,9 @@ pub(crate) enum BlockState {
     /// The block is in the index, and this member does not refer to it.
     Lent,
     /// The content lies at another place, to which this member refers.
-    Borrowed(Place),
+    Borrowed(Elsewhere),
     /// The content lies here, and the reference to another place is to be released.
-    Restored(Place),
+    Restored(Elsewhere),
     /// The content lies here and is never shared: the index has a copy of it that differs or cannot
     /// be read.
     Alone,
@@ -33,7 +54,7 @@ impl BlockState {
     /// Returns the other place.
     pub(crate) const fn place(self) -> Option<Place> {
         match self {
-            Self::Borrowed(place) | Self::Restored(place) => Some(place),
+            Self::Borrowed(other) | Self::Restored(other) => Some(other.place()),
             Self::Published | Self::Lent | Self::Alone => None,
         }
     }

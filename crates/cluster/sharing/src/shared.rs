@@ -6,7 +6,7 @@ use crate::foreign::ForeignContents;
 use crate::in_flight::InFlight;
 use crate::ledger::Ledger;
 use crate::own_blocks::OwnBlocks;
-use crate::record::{BlockState, Place, Record};
+use crate::record::{BlockState, Elsewhere, Record};
 use gemelo_domain::MemberId;
 use gemelo_format::{Fingerprinter, Pbn, StoreKind};
 use gemelo_store::{ReadCache, Store, VetoedStore};
@@ -52,6 +52,9 @@ pub(crate) struct Shared {
     /// `true` if contents share blocks in that store.
     is_packed: AtomicBool,
     readers: Mutex<Readers>,
+    /// A block that the index names and the ledger does not know of, if one was met: records of the
+    /// ledger are lost, and nothing is shared, freed or written any more.
+    lost: OnceLock<Pbn>,
 }
 
 /// The requests that read own places.
@@ -99,7 +102,20 @@ impl Shared {
             cache: Mutex::new(None),
             is_packed: AtomicBool::new(false),
             readers: Mutex::default(),
+            lost: OnceLock::new(),
         }
+    }
+
+    /// Notes that records of the ledger are lost, and ends all changes.
+    pub(crate) fn note_lost(&self, pbn: Pbn, own: &dyn OwnBlocks) -> SharingError {
+        let error = SharingError::LedgerLost { pbn: *self.lost.get_or_init(|| pbn) };
+        own.stop(error.to_string());
+        error
+    }
+
+    /// Fails if records of the ledger are known to be lost.
+    pub(crate) fn expect_whole_ledger(&self) -> Result<()> {
+        self.lost.get().map_or(Ok(()), |pbn| Err(SharingError::LedgerLost { pbn: *pbn }))
     }
 
     pub(crate) fn set_below(&self, own: &VetoedStore) {
@@ -158,6 +174,7 @@ impl Shared {
         for pbns in pbns.chunks(DISCARDED_AT_ONCE) {
             let _alone = self.writing.write();
             let is_borrowed = |pbn: &Pbn| self.blocks.read().borrowed().get(*pbn).is_some();
+            self.assert_elsewhere(pbns);
             let LeftBlocks { unused, open } = own.left_blocks(pbns, &is_borrowed);
             let mut blocks = self.blocks.write();
             open.into_iter().for_each(|pbn| blocks.loosen(pbn));
@@ -167,9 +184,22 @@ impl Shared {
         Ok(())
     }
 
+    /// Asserts that no block is given up whose content lies nowhere else: not one that borrows from
+    /// itself, and not for another block of this member that does not keep the content.
+    fn assert_elsewhere(&self, pbns: &[Pbn]) {
+        let blocks = self.blocks.read();
+        for pbn in pbns {
+            let Some((home, content)) = blocks.borrowed().get(*pbn).map(Elsewhere::place) else {
+                continue;
+            };
+            let is_kept = home != self.member || content != *pbn && blocks.may_be_in_index(content);
+            assert!(is_kept, "block {} is given up, and its content is only there", pbn.number());
+        }
+    }
+
     /// Makes durable which borrowed blocks have their contents at their own places again. The
     /// contents must be durable.
-    pub(crate) fn record_restored(&self, restored: Vec<(Pbn, Place)>) -> Result<()> {
+    pub(crate) fn record_restored(&self, restored: Vec<(Pbn, Elsewhere)>) -> Result<()> {
         if restored.is_empty() {
             return Ok(());
         }

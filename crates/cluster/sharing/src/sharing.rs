@@ -3,11 +3,11 @@
 
 use crate::blocks::{BlockStats, Blocks};
 use crate::copies::DomainCopies;
-use crate::error::Result;
+use crate::error::{Result, SharingError};
 use crate::examine::Told;
 use crate::foreign::ForeignContents;
 use crate::journal::LedgerJournal;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Loaded};
 use crate::record::{BlockState, Record};
 use crate::shared::{Shared, SharedParts};
 use crate::stats::Stats;
@@ -114,9 +114,9 @@ struct PlannedReleases {
 /// A member that shares contents; see the module.
 pub struct Sharing {
     pub(crate) shared: Arc<Shared>,
-    objects: Arc<dyn Objects>,
+    pub(crate) objects: Arc<dyn Objects>,
     clock: Arc<dyn Clock>,
-    config: DomainConfig,
+    pub(crate) config: DomainConfig,
     pub(crate) options: SharingOptions,
     worker: Mutex<Worker>,
     /// The counts as of the last round, so that readers do not wait for a round.
@@ -133,21 +133,39 @@ pub(crate) struct Worker {
     retried_ns: u64,
 }
 
+mod tenure;
+
 impl Sharing {
     /// Reads the ledger of a member whose last holder is fenced. The pool is opened afterwards,
     /// with [`Self::free_veto`].
     ///
     /// # Errors
-    /// Fails if the store fails or the ledger is damaged.
+    /// Fails if the store fails, or if the ledger is damaged or has lost records.
     pub fn load(parts: SharingParts) -> Result<Self> {
+        let (sharing, damage) = Self::look(parts)?;
+        match damage.split_first() {
+            None => Ok(sharing),
+            Some((first, more)) => {
+                Err(SharingError::LedgerDamaged { first: first.clone(), more: more.len() })
+            }
+        }
+    }
+
+    /// Reads a ledger as far as it can be read, and says what is damaged or lost. With damage the
+    /// pool must be opened for reading only.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub fn look(parts: SharingParts) -> Result<(Self, Vec<Damage>)> {
         let SharingParts { objects, clock, config, member, foreign, options } = parts;
         let mut blocks = Blocks::default();
         let (stored, timer) = (Arc::clone(&objects), Arc::clone(&clock));
-        let (ledger, orphans) =
+        let Loaded { ledger, in_flight: orphans, damage: lost } =
             Ledger::load(stored, timer, member, |pbn, kind| blocks.load(pbn, kind))?;
         blocks.load_in_flight(&orphans);
         let retried_ns = clock.now_ns();
         let index = Index::new(Arc::clone(&objects), Arc::clone(&clock), &config, member);
+        let index = index.with_versions(ledger.shards().clone());
         let index = match options.split_above {
             Some(entries) => index.with_split_above(entries),
             None => index,
@@ -158,7 +176,8 @@ impl Sharing {
         let worker = Mutex::new(Worker { index, figures: Stats::default(), retried_ns });
         let shared = Arc::new(shared);
         let (figures, damage) = (Mutex::default(), Mutex::default());
-        Ok(Self { shared, objects, clock, config, options, worker, figures, damage })
+        let sharing = Self { shared, objects, clock, config, options, worker, figures, damage };
+        Ok((sharing, lost))
     }
 
     /// Returns the veto with which the member's pool has to be opened.
@@ -180,6 +199,7 @@ impl Sharing {
     /// # Errors
     /// Fails if the store or the pool does. The next round goes on.
     pub fn work(&self, pool: &Pool) -> Result<Round> {
+        self.shared.expect_whole_ledger()?;
         let mut worker = self.worker.lock();
         let compares = self.options.compares || !pool.fingerprints_prove_equality();
         self.shared.compares.store(compares, Ordering::Relaxed);
@@ -218,15 +238,6 @@ impl Sharing {
             }
         }
         Ok(())
-    }
-
-    /// Finds out about the changes of the ledger whose outcome is unknown. While there are any, the
-    /// member must not be handed over to a client that does not fence this one.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub fn settle_ledger(&self) -> Result<()> {
-        self.shared.ledger.lock().resolve()
     }
 
     /// Finds out the fate of what a failed round has sent, so that a member which ends in order

@@ -31,8 +31,9 @@ impl SharedStore {
         if blocks.borrowed().len() == 0 {
             return Vec::new();
         }
-        let found =
-            pbns.enumerate().filter_map(|(at, pbn)| Some((at, blocks.borrowed().get(pbn)?)));
+        let found = pbns
+            .enumerate()
+            .filter_map(|(at, pbn)| Some((at, blocks.borrowed().get(pbn)?.place())));
         found.collect()
     }
 
@@ -272,6 +273,10 @@ impl FreeVeto for LedgerVeto {
     }
 
     fn keep(&self, pbn: Pbn) -> bool {
+        if self.shared.expect_whole_ledger().is_err() {
+            // Others may use the block, and the ledger does not know of it.
+            return true;
+        }
         let mut blocks = self.shared.blocks.write();
         let is_kept = blocks.drop_reference(pbn);
         if !is_kept && self.shared.is_packed() {

@@ -206,6 +206,11 @@ pub enum StopReason {
         /// The disk whose file was deleted.
         disk: DiskRole,
     },
+    /// The owner of the veto of blocks does not know any more which of them others use.
+    Owner {
+        /// The reason, in words.
+        why: String,
+    },
 }
 
 impl fmt::Display for StopReason {
@@ -222,6 +227,7 @@ impl fmt::Display for StopReason {
                 "because the file of its {disk} was deleted: what it holds is lost when this \
                  process ends"
             ),
+            Self::Owner { why } => write!(formatter, "because {why}"),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{Domain, HOME, Memory, OTHER, content, pbn, publish, release};
 use gemelo_domain::{
-    Action, Change, Claim, Claims, Effect, Finding, Intent, MemberId, Result, Shard, Verdict,
-    check, fingerprint_key, mailbox_name, repair,
+    Action, Change, Claim, Claims, Counts, Effect, Finding, Intent, MemberId, Result, Shard,
+    Verdict, check, fingerprint_key, mailbox_name, repair,
 };
 use gemelo_objects::{Objects, Update};
 
@@ -146,7 +146,7 @@ fn damage_entry(domain: &Domain, number: u64) -> Finding {
 fn repaired(domain: &Domain, home: Records, other: Records) -> Vec<Finding> {
     let (mut home, mut other) = (home, other);
     let members: &mut [&mut dyn Claims] = &mut [&mut home, &mut other];
-    let done = repair(&domain.client, &domain.config, members, 1 << 40).unwrap();
+    let done = repair(&domain.client, &domain.config, members, 1 << 40, Counts::AtLeast).unwrap();
     assert!(done.shards > 0);
     findings(domain, home.claims, other.claims)
 }

@@ -286,3 +286,29 @@ fn a_domain_is_created_once_and_a_broken_creation_is_continued() {
     assert_eq!(client.list("index.").unwrap().len(), 1024);
     assert!(matches!(config.create(&client), Err(DomainError::Exists)));
 }
+
+/// The index counts one member that refers to a content of the home, and another one does as well.
+#[test]
+fn a_shard_that_was_put_back_as_it_was_takes_no_change_that_would_free_a_content() {
+    let domain = Domain::new(0);
+    domain.submit(HOME, &[publish(7, 3)]);
+    let object = Shard::ALL.object();
+    let range = KeyRange { after: "", prefix: "", limit: 100 };
+    let before = domain.client.list_keys(&object, range).unwrap().entries;
+    let mut home = domain.index(HOME);
+    let mut journal = Memory::default();
+    domain.submit(OTHER, &[publish(7, 9)]);
+    home.submit(&[publish(8, 4)], &mut journal).unwrap();
+    domain.client.remove(&object).unwrap();
+    let update = Update { creates: true, set: before, ..Update::default() };
+    domain.client.update(&object, &update).unwrap();
+
+    // The process that made the change knows it, and the next one by the ledger.
+    let versions = std::collections::BTreeMap::from([(Shard::ALL, 4)]);
+    for mut home in [home, domain.index(HOME).with_versions(versions)] {
+        let effects = home.submit(&[release(7)], &mut Memory::default()).unwrap();
+        assert_eq!(effects, [Effect::Undecided]);
+        let damage = home.damage();
+        assert!(damage[0].reason.contains("older than the last change"), "{damage:?}");
+    }
+}

@@ -191,9 +191,14 @@ fn changes_that_a_dead_member_left_are_no_contradictions() {
     domain.world.client().update("ledger.00000001.0000", &ledger).unwrap();
     let check = DomainCheck::run(&second.client, Duration::ZERO).unwrap();
     assert!(!check.findings.are_none());
-    // Its references are not known, so the index is not rebuilt.
-    let refused = DomainCheck::repair(&second.client, LEASE).unwrap_err();
-    assert!(matches!(refused, PlaceError::UnknownReferences { .. }), "{refused:?}");
+    // The member is not changed until the repair has written its records again.
+    let refused = second.open("one", Use::Hold, false).err().unwrap().to_string();
+    assert!(refused.contains("'gemelo domain check --repair'"), "{refused}");
+    let (check, repaired) = DomainCheck::repair(&second.client, LEASE).unwrap();
+    assert_eq!((check.findings, repaired.ledgers), (Findings::default(), 1));
+    let one = second.serve("one");
+    expect(&one, std::iter::once(9));
+    one.close().unwrap();
     // A page that the head does not name is not read at an opening.
     let head = Update { remove: vec!["p.0000".into()], ..Update::default() };
     domain.world.client().update("ledger.00000001", &head).unwrap();

@@ -141,3 +141,45 @@ fn a_member_whose_removal_failed_is_not_handed_over() {
         second.place("one").plan_removal().unwrap().run().unwrap();
     }
 }
+
+#[test]
+fn a_member_whose_contents_others_use_is_not_destroyed() {
+    let domain = Domain::new();
+    let (first, second) = (domain.process(), domain.process());
+    for (process, name) in [(&first, "one"), (&second, "two")] {
+        let placed = process.filled(name, 1..=8);
+        placed.share(&StopFlag::new()).unwrap();
+        placed.close().unwrap();
+    }
+    let refused = create(&second, "one", true).unwrap_err();
+    assert!(matches!(refused, PlaceError::Lends { contents: 8 }), "{refused:?}");
+    // Whether others use them is not known if the ledger of one of them cannot be read.
+    let client = domain.world.client();
+    let page = client.list("ledger.00000002.").unwrap().remove(0);
+    client.remove(&page).unwrap();
+    let refused = create(&second, "one", true).unwrap_err();
+    assert!(matches!(refused, PlaceError::UnknownBorrowers { .. }), "{refused:?}");
+    assert!(!client.list("data.00000001.").unwrap().is_empty());
+    // The one that only borrows can be destroyed.
+    create(&second, "two", true).unwrap();
+    let one = first.serve("one");
+    expect(&one, 1..=8);
+    one.close().unwrap();
+}
+
+#[test]
+fn a_lost_object_of_a_member_is_not_taken_for_a_pool_that_was_never_created() {
+    let domain = Domain::new();
+    let process = domain.process();
+    process.filled("one", 1..=8).close().unwrap();
+    domain.world.client().remove("member.00000001").unwrap();
+    for used in [Use::Look, Use::Hold] {
+        let refused = process.open("one", used, false).map(drop).unwrap_err();
+        let is_told = matches!(
+            &refused,
+            PlaceError::Member(MemberError::MemberLost { object, .. })
+                if object == "member.00000001"
+        );
+        assert!(is_told, "{refused:?}");
+    }
+}

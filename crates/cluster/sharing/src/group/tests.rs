@@ -3,10 +3,17 @@
 use super::*;
 use proptest::prelude::*;
 
+/// The member whose groups they are. No other place has its number.
+const OWN: MemberId = NO_MEMBER;
+
 fn kinds() -> impl Strategy<Value = BlockState> {
-    let place = || (any::<u32>(), 1..u32::MAX);
-    let place =
-        move || place().prop_map(|(home, pbn)| (MemberId(home), Pbn::new(pbn.into()).unwrap()));
+    let place = || (1..=u32::MAX, 1..u32::MAX);
+    let place = move || {
+        place().prop_map(|(home, pbn)| {
+            let place = (MemberId(home), Pbn::new(pbn.into()).unwrap());
+            Elsewhere::of((OWN, Pbn::FIRST), place).unwrap()
+        })
+    };
     prop_oneof![
         Just(BlockState::Published),
         Just(BlockState::Lent),
@@ -36,12 +43,12 @@ proptest! {
         let key = Kinds::key(number);
         prop_assert_eq!(Kinds::number_of_key(&key), Some(number));
         let mut value = group.encode().unwrap();
-        prop_assert_eq!(Kinds::decode(number, &value), Ok(group.clone()));
+        prop_assert_eq!(Kinds::decode(OWN, number, &value), Ok(group.clone()));
         prop_assert_eq!(recode_ledger_value(&key, &value), Ok(value.clone()));
-        prop_assert!(Kinds::decode(number ^ 1, &value).is_err());
+        prop_assert!(Kinds::decode(OWN, number ^ 1, &value).is_err());
         let place = place.index(value.len());
         value[place] ^= flip;
-        prop_assert!(Kinds::decode(number, &value).is_err());
+        prop_assert!(Kinds::decode(OWN, number, &value).is_err());
     }
 
     #[test]
@@ -101,7 +108,7 @@ fn a_block_with_two_kinds_and_a_kind_without_blocks_are_refused() {
     let key = Kinds::key(1);
     let value = |sets: &[[u8; SET_BYTES]]| {
         let writer = Writer::new(0b110).bytes(&sets.concat());
-        Kinds::decode(1, &writer.finish(&key))
+        Kinds::decode(OWN, 1, &writer.finish(&key))
     };
     let [mut one, none] = [[0; SET_BYTES]; 2];
     one[3] = 1;
@@ -113,4 +120,15 @@ fn a_block_with_two_kinds_and_a_kind_without_blocks_are_refused() {
         assert_eq!(Kinds::number_of_key(key), None, "{key}");
         assert_eq!(Fingerprints::number_of_key(key), None, "{key}");
     }
+}
+
+#[test]
+fn a_block_is_never_borrowed_from_itself() {
+    let (own, other) = ((MemberId(7), Pbn::FIRST), (MemberId(8), Pbn::FIRST));
+    assert_eq!(Elsewhere::of(own, own), None);
+    let mut group = Kinds::new(0);
+    group.set(Pbn::FIRST, Elsewhere::of(other, own).map(BlockState::Borrowed));
+    let value = group.encode().unwrap();
+    assert_eq!(Kinds::decode(MemberId(8), 0, &value), Ok(group));
+    assert_eq!(Kinds::decode(MemberId(7), 0, &value), Err("a block is borrowed from itself"));
 }

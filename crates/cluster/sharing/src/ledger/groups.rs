@@ -1,10 +1,11 @@
 //! The groups of a ledger whose blocks are read or changed together.
 
-use super::{Ledger, OBJECTS_AT_ONCE, PAGE_BLOCKS, damaged, page_of_block};
+use super::{Changes, Ledger, OBJECTS_AT_ONCE, PAGE_BLOCKS, damaged, page_of_block};
 use crate::error::Result;
 use crate::group::{Fingerprints, Kinds};
 use crate::record::Record;
-use gemelo_domain::codec::Reason;
+use gemelo_domain::MemberId;
+use gemelo_domain::codec::{Reason, digest};
 use gemelo_format::Pbn;
 use gemelo_objects::{Operation, Request};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,50 +13,73 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Keys that are read of an object at once.
 const KEYS_AT_ONCE: usize = 4096;
 
+/// A group, and what its value in the store adds to the digest of its page.
+#[derive(Debug)]
+struct Read<G> {
+    group: G,
+    digest: u64,
+    is_changed: bool,
+}
+
+impl<G> Read<G> {
+    const fn new(group: G, digest: u64) -> Self {
+        Self { group, digest, is_changed: false }
+    }
+}
+
 /// Groups by number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Groups {
-    kinds: BTreeMap<u32, Kinds>,
-    /// With `true` if they were changed.
-    fingerprints: BTreeMap<u32, (Fingerprints, bool)>,
+    member: MemberId,
+    kinds: BTreeMap<u32, Read<Kinds>>,
+    fingerprints: BTreeMap<u32, Read<Fingerprints>>,
 }
 
 impl Groups {
+    pub(super) const fn new(member: MemberId) -> Self {
+        Self { member, kinds: BTreeMap::new(), fingerprints: BTreeMap::new() }
+    }
+
     fn take(&mut self, key: &str, value: &[u8]) -> std::result::Result<(), Reason> {
+        let digest = digest(key, value);
         if let Some(number) = Kinds::number_of_key(key) {
-            self.kinds.insert(number, Kinds::decode(number, value)?);
+            let group = Kinds::decode(self.member, number, value)?;
+            self.kinds.insert(number, Read::new(group, digest));
         } else if let Some(number) = Fingerprints::number_of_key(key) {
-            self.fingerprints.insert(number, (Fingerprints::decode(number, value)?, false));
+            let group = Fingerprints::decode(number, value)?;
+            self.fingerprints.insert(number, Read::new(group, digest));
         }
         Ok(())
     }
 
     pub(super) fn set(&mut self, pbn: Pbn, record: Option<Record>) {
         let number = Kinds::number_of(pbn);
-        let kinds = self.kinds.entry(number).or_insert_with(|| Kinds::new(number));
-        kinds.set(pbn, record.map(|record| record.kind));
+        let new = || Read::new(Kinds::new(number), 0);
+        let kinds = self.kinds.entry(number).or_insert_with(new);
+        kinds.group.set(pbn, record.map(|record| record.kind));
         let number = Fingerprints::number_of(pbn);
-        let new = || (Fingerprints::new(number), false);
-        let (fingerprints, is_changed) = self.fingerprints.entry(number).or_insert_with(new);
+        let new = || Read::new(Fingerprints::new(number), 0);
+        let fingerprints = self.fingerprints.entry(number).or_insert_with(new);
         let fingerprint = record.map(|record| record.fingerprint);
-        *is_changed |= fingerprints.get(pbn) != fingerprint;
-        fingerprints.set(pbn, fingerprint);
+        fingerprints.is_changed |= fingerprints.group.get(pbn) != fingerprint;
+        fingerprints.group.set(pbn, fingerprint);
     }
 
-    /// Returns the page, key and new value of each group; no value for one without blocks. The
-    /// kinds are always written, because what was only read may be not durable yet.
-    pub(super) fn changes(&self) -> impl Iterator<Item = (u32, String, Option<Vec<u8>>)> {
-        let kinds = self.kinds.iter().map(|(number, kinds)| {
-            (Kinds::first_block(*number) / PAGE_BLOCKS, Kinds::key(*number), kinds.encode())
-        });
-        let changed = self.fingerprints.iter().filter(|(_, (_, is_changed))| *is_changed);
-        kinds.chain(changed.map(|(number, (fingerprints, _))| {
-            (
-                Fingerprints::first_block(*number) / PAGE_BLOCKS,
-                Fingerprints::key(*number),
-                fingerprints.encode(),
-            )
-        }))
+    /// Returns the changes of each page. A group without blocks has no value. The kinds are always
+    /// written, because what was only read may be not durable yet.
+    pub(super) fn changes(&self) -> BTreeMap<u32, Changes> {
+        let mut changes: BTreeMap<u32, Changes> = BTreeMap::new();
+        for (number, read) in &self.kinds {
+            let page = changes.entry(Kinds::first_block(*number) / PAGE_BLOCKS).or_default();
+            let new = page.put(Kinds::key(*number), read.group.encode());
+            page.keys_by = page.keys_by.wrapping_add(new).wrapping_sub(read.digest);
+        }
+        for (number, read) in self.fingerprints.iter().filter(|(_, read)| read.is_changed) {
+            let page = changes.entry(Fingerprints::first_block(*number) / PAGE_BLOCKS).or_default();
+            let new = page.put(Fingerprints::key(*number), read.group.encode());
+            page.fingerprints_by = page.fingerprints_by.wrapping_add(new).wrapping_sub(read.digest);
+        }
+        changes
     }
 }
 
@@ -67,7 +91,7 @@ impl Ledger {
             .iter()
             .flat_map(|(name, keys)| keys.chunks(KEYS_AT_ONCE).map(move |keys| (&**name, keys)));
         let reads: Vec<KeysOf<'_>> = reads.collect();
-        let mut groups = Groups::default();
+        let mut groups = Groups::new(self.member);
         for reads in reads.chunks(OBJECTS_AT_ONCE) {
             let values = self.retry(|objects| {
                 let mut requests: Vec<Request<'_>> = reads.iter().copied().map(get).collect();
@@ -94,7 +118,7 @@ impl Ledger {
             fingerprints.insert(Fingerprints::number_of(pbn));
         }
         let pages = groups.into_iter().map(|(page, groups)| (self.page(page), groups));
-        let pages = pages.filter(|(name, _)| self.versions.contains_key(name));
+        let pages = pages.filter(|(name, _)| self.seals.contains_key(name));
         let keys = pages.map(|(name, [kinds, fingerprints])| {
             let fingerprints = fingerprints.into_iter().map(Fingerprints::key);
             (name, kinds.into_iter().map(Kinds::key).chain(fingerprints).collect())
@@ -109,8 +133,8 @@ impl Ledger {
     pub(super) fn record_in(&self, groups: &Groups, pbn: Pbn) -> Result<Option<Record>> {
         let kinds = groups.kinds.get(&Kinds::number_of(pbn));
         let fingerprints = groups.fingerprints.get(&Fingerprints::number_of(pbn));
-        let kind = kinds.and_then(|kinds| kinds.get(pbn));
-        match (kind, fingerprints.and_then(|(fingerprints, _)| fingerprints.get(pbn))) {
+        let kind = kinds.and_then(|read| read.group.get(pbn));
+        match (kind, fingerprints.and_then(|read| read.group.get(pbn))) {
             (Some(kind), Some(fingerprint)) => Ok(Some(Record { fingerprint, kind })),
             (None, None) => Ok(None),
             _ => {

@@ -1,11 +1,14 @@
 //! Tests of ledgers on a simulated store that fails, is full, or answers late.
 
 use super::*;
-use crate::record::BlockState;
+use crate::record::{BlockState, Elsewhere};
 use gemelo_domain::MemberId;
 use gemelo_format::Fingerprint;
 use gemelo_objects::Locks as _;
 use gemelo_objects::simulated::{Client, Faults, World};
+use gemelo_objects::{KeyRange, MAX_PAGE_KEYS};
+
+mod damage;
 
 const MEMBER: MemberId = MemberId(1);
 
@@ -17,10 +20,13 @@ fn load(client: &Client) -> Ledger {
 fn try_load(client: &Client) -> Result<(Ledger, BTreeMap<Pbn, BlockState>)> {
     let (objects, clock) = (Arc::new(client.clone()), Arc::new(client.clock()));
     let mut kinds = BTreeMap::new();
-    let (ledger, _) = Ledger::load(objects, clock, MEMBER, |pbn, kind| {
+    let Loaded { ledger, damage, .. } = Ledger::load(objects, clock, MEMBER, |pbn, kind| {
         assert_eq!(kinds.insert(pbn, kind), None, "a block is read once");
     })?;
-    Ok((ledger, kinds))
+    match damage.into_iter().next() {
+        Some(damage) => Err(DomainError::from(damage).into()),
+        None => Ok((ledger, kinds)),
+    }
 }
 
 fn pbn(number: u32) -> Pbn {
@@ -38,15 +44,15 @@ fn records() -> BTreeMap<Pbn, Option<Record>> {
     (0..8).map(|page| (pbn(page), Some(record))).collect()
 }
 
-fn updates(ledger: &Ledger) -> Vec<(String, Update)> {
-    let update = |(pbn, record): (Pbn, Option<Record>)| {
-        let mut groups = groups::Groups::default();
-        groups.set(pbn, record);
-        let set = groups.changes().map(|(_, key, value)| (key, value.unwrap())).collect();
-        let name = ledger.page(page_of_block(pbn));
-        ledger.update(name, Changes { set, remove: Vec::new() })
-    };
-    records().into_iter().map(update).collect()
+fn update(ledger: &Ledger, records: &[(Pbn, Option<Record>)]) -> Sealed {
+    let mut groups = groups::Groups::new(MEMBER);
+    records.iter().for_each(|(pbn, record)| groups.set(*pbn, *record));
+    let (page, changes) = groups.changes().pop_first().unwrap();
+    ledger.update(ledger.page(page), changes)
+}
+
+fn updates(ledger: &Ledger) -> Vec<Sealed> {
+    records().into_iter().map(|one| update(ledger, &[one])).collect()
 }
 
 #[test]
@@ -95,7 +101,7 @@ fn a_page_that_a_late_call_of_the_last_holder_created_can_be_changed() {
     world.set_faults(Faults::NONE);
     new.fence(&old.instance(), gemelo_objects::Fenced::Lost).unwrap();
     let mut ledger = load(&new);
-    assert!(ledger.versions.is_empty(), "no call has arrived yet");
+    assert!(ledger.seals.is_empty(), "no call has arrived yet");
     world.sleep_until_ns(world.now_ns() + 3 * Faults::NONE.timeout_ns);
     let arrived = new.list("ledger.").unwrap();
     assert!(!arrived.is_empty(), "calls arrive where the fence is not known");
@@ -118,7 +124,7 @@ fn changes_of_parts_of_groups_keep_the_other_records() {
     let client = world.client();
     let mut ledger = load(&client);
     let mut all: BTreeMap<Pbn, Record> = BTreeMap::new();
-    let place = (MemberId(2), pbn(77));
+    let place = Elsewhere::of((MEMBER, pbn(1)), (MemberId(2), pbn(77))).unwrap();
     let kinds = [
         BlockState::Published,
         BlockState::Lent,
@@ -192,14 +198,12 @@ fn a_change_in_doubt_is_not_lost_by_the_next_one_of_its_group() {
     let mut ledger = load(&client);
     let published = |number| (pbn(number), Some(record(number, BlockState::Published)));
     ledger.write(&BTreeMap::from([published(1)])).unwrap();
+    let mut groups = ledger.groups_of([1, 2].map(pbn).into_iter()).unwrap();
+    groups.set(pbn(2), published(2).1);
     world.set_faults(Faults { lost_calls: 1000, ..Faults::NONE });
-    let name = ledger.page(0);
-    let mut groups = groups::Groups::default();
-    for number in 1..=2 {
-        groups.set(pbn(number), published(number).1);
-    }
-    let set = groups.changes().map(|(_, key, value)| (key, value.unwrap())).collect();
-    let update = ledger.update(name, Changes { set, remove: Vec::new() });
+    // As `write` does it, which would wait for the answer.
+    let (page, changes) = groups.changes().pop_first().unwrap();
+    let update = ledger.update(ledger.page(page), changes);
     ledger.send(vec![update], false).unwrap_err();
     assert!(ledger.is_in_doubt());
     world.set_faults(Faults::NONE);
@@ -255,7 +259,7 @@ fn the_head_names_the_pages_so_that_nobody_looks_for_them() {
         let mut kinds = BTreeMap::new();
         let take = |pbn, kind| assert_eq!(kinds.insert(pbn, kind), None);
         let loaded = Ledger::load(Arc::clone(&objects) as _, Arc::clone(&clock) as _, MEMBER, take);
-        (loaded.unwrap().0, kinds)
+        (loaded.unwrap().ledger, kinds)
     };
     let (mut ledger, kinds) = load();
     assert!(kinds.is_empty());
@@ -270,7 +274,7 @@ fn the_head_names_the_pages_so_that_nobody_looks_for_them() {
     world.set_capacity(u64::MAX);
     ledger.name_pages(&BTreeSet::from([100])).unwrap();
     let (mut ledger, kinds) = load();
-    assert_eq!((kinds.len(), ledger.named.contains(&100)), (8, true));
+    assert_eq!((kinds.len(), ledger.named.contains_key(&100)), (8, true));
     ledger.write(&change).unwrap();
     assert_eq!(load().1.len(), 9);
 }

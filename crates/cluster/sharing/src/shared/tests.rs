@@ -45,8 +45,8 @@ fn fingerprint(of: Pbn) -> Fingerprint {
 }
 
 /// The place from which a block is borrowed.
-fn place(of: Pbn) -> Place {
-    (OTHER, pbn(of.number() + 100))
+fn place(of: Pbn) -> Elsewhere {
+    Elsewhere::of((MEMBER, of), (OTHER, pbn(of.number() + 100))).unwrap()
 }
 
 /// A call of the own store.
@@ -168,6 +168,10 @@ impl OwnBlocks for PlainBlocks {
         let unused = pbns.iter().copied().filter(is_elsewhere).collect();
         LeftBlocks { unused, open: Vec::new() }
     }
+
+    fn stop(&self, why: String) {
+        panic!("{why}");
+    }
 }
 
 /// The stores of the other members. It notes what was read.
@@ -198,7 +202,7 @@ fn member() -> (Member, Receiver<Call>) {
     let world = World::new(1, Faults::NONE);
     let client = world.client();
     let (objects, clock) = (Arc::new(client.clone()), Arc::new(client.clock()));
-    let (ledger, _) = Ledger::load(objects, clock, MEMBER, |_, _| {}).unwrap();
+    let ledger = Ledger::load(objects, clock, MEMBER, |_, _| {}).unwrap().ledger;
     let (blocks, foreign) = (Blocks::default(), Arc::new(OtherStore::default()));
     let parts = SharedParts {
         member: MEMBER,
@@ -248,7 +252,7 @@ impl Member {
     fn kind_in_ledger(&self, pbn: Pbn) -> Option<BlockState> {
         let client = self.world.client();
         let clock = Arc::new(client.clock());
-        let (ledger, _) = Ledger::load(Arc::new(client), clock, MEMBER, |_, _| {}).unwrap();
+        let ledger = Ledger::load(Arc::new(client), clock, MEMBER, |_, _| {}).unwrap().ledger;
         ledger.read(&[pbn]).unwrap()[0].map(|record| record.kind)
     }
 
@@ -277,7 +281,7 @@ fn intent(changes: &[(Pbn, Action, Entry)]) -> Intent {
 
 /// A content of the other member that this one is about to share.
 fn shared_content(of: Pbn) -> (Pbn, Action, Entry) {
-    let (home, content) = place(of);
+    let (home, content) = place(of).place();
     (of, Action::Publish(of), Entry { home, pbn: content, members: 1, is_suspect: false })
 }
 
@@ -444,7 +448,7 @@ fn a_block_is_free_when_the_ledger_has_forgotten_the_intent() {
     assert_eq!(member.shared.blocks.write().take_freed(), [two]);
     let clock = Arc::new(member.client.clock());
     let objects = Arc::new(member.client);
-    let (_, in_flight) = Ledger::load(objects, clock, MEMBER, |_, _| {}).unwrap();
+    let in_flight = Ledger::load(objects, clock, MEMBER, |_, _| {}).unwrap().in_flight;
     assert!(in_flight.is_empty());
 }
 

@@ -140,6 +140,11 @@ fn error_at(lbn: Lbn) -> impl FnOnce(io::Error) -> VolumeError {
     }
 }
 
+/// Returns whether a content was not read because where it lies cannot be reached. It may be intact.
+fn is_out_of_reach(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::HostUnreachable | io::ErrorKind::TimedOut)
+}
+
 /// Returns the requests with a block that was left, in order.
 fn left_of(wanted: &[(usize, Wanted)], reads: &[ContentRead<'_>]) -> Vec<usize> {
     let pairs = wanted.iter().zip(reads);
@@ -234,7 +239,9 @@ impl Engine {
         if read.is_ok() && self.seed.of_content(content) == wanted.checksum {
             return Ok(());
         }
-        self.note_damage(volume, wanted);
+        if !read.as_ref().is_err_and(is_out_of_reach) {
+            self.note_damage(volume, wanted);
+        }
         // A client must not get the bytes of a damaged block.
         content.fill(0);
         read.map_err(error_at(wanted.lbn))?;

@@ -63,6 +63,11 @@ impl Health {
         let _ = self.stopped.set(StopReason::Panic(panicked));
     }
 
+    /// Ends all changes, because the owner of the veto has lost what it must know.
+    pub(crate) fn stop_by_owner(&self, why: String) {
+        let _ = self.stopped.set(StopReason::Owner { why });
+    }
+
     /// Watches the calling thread: the pool stops if it panics before the guard is dropped.
     pub(crate) const fn watch(&self) -> PanicWatch<'_> {
         PanicWatch(self)

@@ -173,6 +173,11 @@ impl Engine {
         self.health.stop_by_panic(panicked);
     }
 
+    /// Ends all changes, because the owner of the veto has lost what it must know.
+    pub(crate) fn stop_by_owner(&self, why: String) {
+        self.health.stop_by_owner(why);
+    }
+
     /// Watches the calling thread: the pool stops if it panics before the guard is dropped.
     pub(crate) fn watch(&self) -> PanicWatch<'_> {
         self.health.watch()
@@ -286,6 +291,11 @@ impl Engine {
         is_elsewhere: &dyn Fn(&Pbn) -> bool,
     ) -> LeftBlocks {
         self.data.left_blocks(pbns, is_elsewhere)
+    }
+
+    /// The contents in use.
+    pub(crate) fn used(&self) -> Vec<Pbn> {
+        self.data.used()
     }
 
     /// Frees blocks that the veto held.

@@ -21,6 +21,12 @@ impl Pool {
         Ok(records.iter().map(fit).collect())
     }
 
+    /// Returns the contents in use, also those without fingerprints.
+    #[must_use]
+    pub fn used(&self) -> Vec<Pbn> {
+        self.engine.used()
+    }
+
     /// Returns the function that takes the fingerprints of contents.
     #[must_use]
     pub fn fingerprinter(&self) -> &Fingerprinter {

@@ -51,6 +51,12 @@ impl Pool {
         self.engine.stop_by_panic(panicked);
     }
 
+    /// Ends all changes, because the owner of the veto does not know any more which blocks others
+    /// use. `why` completes "the pool stopped because".
+    pub fn stop_by_owner(&self, why: String) {
+        self.engine.stop_by_owner(why);
+    }
+
     /// Returns the reason why the pool takes no changes any more, if it has stopped. Looks first
     /// whether the file of a disk was deleted: what is written to such a pool is lost, so it takes
     /// no changes from then on. Its volumes can still be read.

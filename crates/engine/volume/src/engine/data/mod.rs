@@ -307,6 +307,13 @@ impl DataPath {
         self.held.fetch_sub(pbns.len() as u64, Ordering::Relaxed);
     }
 
+    /// The contents in use.
+    pub(crate) fn used(&self) -> Vec<Pbn> {
+        let mut used = Vec::new();
+        self.space.lock().each_used(&mut |pbn| used.push(pbn));
+        used
+    }
+
     /// Looks for blocks whose space can be given back; see [`ContentSpace::left_blocks`].
     pub(crate) fn left_blocks(
         &self,

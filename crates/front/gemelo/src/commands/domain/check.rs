@@ -16,8 +16,8 @@ use std::time::Duration;
 pub(crate) struct Arguments {
     #[command(flatten)]
     domain: DomainArguments,
-    /// Rebuild the shards of the index that contradict the ledgers of the members; no member may be
-    /// served meanwhile
+    /// Write ledgers of members again that have lost records, and rebuild the shards of the index
+    /// that contradict the ledgers; no member may be served meanwhile
     #[arg(long)]
     repair: bool,
     #[command(flatten)]
@@ -52,6 +52,8 @@ struct Checked {
     more_problems: u64,
     /// Shards that were rebuilt.
     rebuilt_shards: u64,
+    /// Members whose ledgers were written again.
+    rewritten_ledgers: u64,
 }
 
 impl Checked {
@@ -60,8 +62,15 @@ impl Checked {
         let unsettled =
             unsettled.into_iter().map(|(member, changes)| Unsettled { member, changes }).collect();
         let problems = findings.list.iter().map(ToString::to_string).collect();
-        let (more_problems, rebuilt_shards) = (findings.more, repaired.shards);
-        Self { members, records, unsettled, problems, more_problems, rebuilt_shards }
+        Self {
+            members,
+            records,
+            unsettled,
+            problems,
+            more_problems: findings.more,
+            rebuilt_shards: repaired.shards,
+            rewritten_ledgers: repaired.ledgers,
+        }
     }
 
     fn text(&self) -> String {
@@ -72,6 +81,10 @@ impl Checked {
         let more = self.problems.len().saturating_sub(MAX_PRINTED) as u64 + self.more_problems;
         if more > 0 {
             text += &format!("and {} more\n", format_count(more));
+        }
+        if self.rewritten_ledgers > 0 {
+            text +=
+                &format!("{} written again\n", format_counted(self.rewritten_ledgers, "ledger"));
         }
         if self.rebuilt_shards > 0 {
             text += &format!("{} rebuilt\n", format_counted(self.rebuilt_shards, "shard"));

@@ -7,7 +7,7 @@ mod clock;
 mod coded;
 mod contents;
 mod guide;
-mod host;
+pub(crate) mod host;
 mod rights;
 mod sharing;
 mod storm;
