@@ -165,6 +165,13 @@ pub enum VolumeError {
         /// The disk that is full.
         disk: DiskRole,
     },
+    /// The change needs a checkpoint, and the last try of one has just failed.
+    #[kind(Failed)]
+    #[error("no checkpoint can be written: {error}")]
+    NoCheckpoint {
+        /// The error of that try, with its causes.
+        error: String,
+    },
     /// A block does not match the checksum of its content, or cannot be read.
     #[kind(Damaged)]
     #[error("block {lbn} of the volume is damaged")]
@@ -206,6 +213,11 @@ pub enum StopReason {
         /// The disk whose file was deleted.
         disk: DiskRole,
     },
+    /// A part of the metadata was found damaged. What was acknowledged before is kept.
+    Damage {
+        /// The name of the damaged part.
+        what: String,
+    },
 }
 
 impl fmt::Display for StopReason {
@@ -221,6 +233,11 @@ impl fmt::Display for StopReason {
                 formatter,
                 "because the file of its {disk} was deleted: what it holds is lost when this \
                  process ends"
+            ),
+            Self::Damage { what } => write!(
+                formatter,
+                "because its metadata is damaged ({what}): stop its server, and repair it with \
+                 'gemelo pool check --repair'"
             ),
         }
     }
