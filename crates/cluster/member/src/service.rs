@@ -7,6 +7,7 @@ use crate::flight::Flight;
 use crate::lease_renewer::LeaseRenewer;
 use crate::lease_state::{Ended, LeaseState};
 use crate::marks::MARK_KEY;
+use gemelo_base::background::{Step, Task, TaskStat};
 use gemelo_base::{Clock, with_causes};
 use gemelo_domain::{DomainError, MemberId, MemberValues, Members, Tenure};
 use gemelo_objects::{ObjectError, Objects, Operation, Request};
@@ -28,6 +29,8 @@ pub(crate) struct HeldLease {
     context: Arc<DiskContext>,
     /// `true` once the member is in use, so that a loss ends the process.
     is_in_use: AtomicBool,
+    /// The renewals. They are not put off while they fail, because the lease would end meanwhile.
+    renewals: Task,
 }
 
 impl HeldLease {
@@ -41,6 +44,7 @@ impl HeldLease {
 
     /// Renews the lease once. It ends the lease if another client has the member.
     pub(crate) fn renew(&self) {
+        let began_ns = self.renewals.now_ns();
         let mut tenure = self.tenure.lock();
         let lease_state = self.lease_state();
         match tenure.renew(&*self.client.index, &*self.clock) {
@@ -48,8 +52,9 @@ impl HeldLease {
             Err(DomainError::NotHeld) => lease_state.end(Ended::LeaseOver),
             Err(DomainError::Object(ObjectError::Fenced { .. })) => lease_state.end(Ended::Fenced),
             // The store may answer in time yet. If it does not, the lease is over.
-            Err(_) => {}
+            Err(error) => return self.renewals.note_failure(began_ns, with_causes(&error)),
         }
+        self.renewals.note_step(Step::more(1));
     }
 
     /// Looks after the fences of earlier clients of the member, if it is time.
@@ -130,12 +135,14 @@ impl Service {
         let (disks, metadata) = client.open_disks(&context)?;
         metadata.settle()?;
         let (client, clock, tenure) = (Arc::clone(client), Arc::clone(clock), Mutex::new(tenure));
+        let renewals = Task::steady("lease", Arc::clone(&clock));
         let held_lease = Arc::new(HeldLease {
             client,
             clock,
             tenure,
             context,
             is_in_use: AtomicBool::new(false),
+            renewals,
         });
         Ok(Self { held_lease, disks, renewer: None, condition: None, is_released: false })
     }
@@ -155,6 +162,12 @@ impl Service {
     /// Before, while it is being opened, it may try again.
     pub fn note_use(&self) {
         self.held_lease.is_in_use.store(true, Ordering::Release);
+    }
+
+    /// Returns the figures of the renewals of the lease.
+    #[must_use]
+    pub fn renewals(&self) -> TaskStat {
+        self.held_lease.renewals.stat()
     }
 
     /// Renews the lease once, for callers without a renewer.

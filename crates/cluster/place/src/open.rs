@@ -4,6 +4,7 @@ use crate::error::{PlaceError, Result};
 use crate::member::MemberPlace;
 use crate::place::PoolPlace;
 use crate::sharing::{MemberSharing, SharingStat};
+use gemelo_base::background::TaskStat;
 use gemelo_base::{Clock, StopFlag};
 use gemelo_disk::DiskAccess;
 use gemelo_member::{Inspection, LeaseState, MemberError, Service};
@@ -113,6 +114,18 @@ impl PlacedPool {
     #[must_use]
     pub fn sharing_stat(&self) -> Option<SharingStat> {
         self.sharing.as_ref().map(|sharing| sharing.stat(self.worker.as_ref()))
+    }
+
+    /// Returns the figures of the tasks that the background repeats by itself: those of the engine,
+    /// and for a member also the sharing and the renewals of the lease.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<TaskStat> {
+        let mut tasks = self.pool.tasks();
+        tasks.extend(self.worker.as_ref().map(SharingWorker::task));
+        if let Hold::Service(service) = &self.hold {
+            tasks.push(service.renewals());
+        }
+        tasks
     }
 
     /// Publishes contents and releases references, as far as there are any now. Only members have

@@ -2,6 +2,7 @@
 
 use crate::Sharing;
 use crate::pace::{Business, pause_after};
+use gemelo_base::background::{Step, Task, TaskStat};
 use gemelo_base::{Clock, StopFlag, SystemClock, panics, with_causes};
 use gemelo_volume::Pool;
 use parking_lot::Mutex;
@@ -11,8 +12,6 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Pause after a round that failed. The store may be cut off for a while.
-const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// Interval between two looks at the stop flag and at blocks that writers may wait for.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -21,6 +20,8 @@ pub struct SharingWorker {
     sharing: Arc<Sharing>,
     stop: StopFlag,
     failure: Arc<Mutex<Option<String>>>,
+    /// The rounds. The store may be cut off for a while, and then they pause for longer and longer.
+    task: Arc<Task>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -36,6 +37,8 @@ impl SharingWorker {
         may_work: impl Fn() -> bool + Send + 'static,
     ) -> io::Result<Self> {
         let (stop, failure) = (StopFlag::new(), Arc::default());
+        let task = Arc::new(Task::new("sharing", Arc::new(SystemClock::new())));
+        let rounds = Arc::clone(&task);
         let (worked, stopped, noted) =
             (Arc::clone(&sharing), stop.clone(), Arc::<Mutex<_>>::clone(&failure));
         let stopping = Arc::clone(&pool);
@@ -43,7 +46,12 @@ impl SharingWorker {
             let mut has_failed = false;
             let mut business = Business::default();
             while !stopped.is_raised() && may_work() {
+                let began_ns = rounds.now_ns();
                 let (round, took) = timed(|| worked.work(&pool));
+                match &round {
+                    Ok(_) => rounds.note_step(Step::more(1)),
+                    Err(error) => rounds.note_failure(began_ns, with_causes(error)),
+                }
                 // A failure repeats, unless it has passed by the next round.
                 *noted.lock() = match &round {
                     Err(error) => Some(with_causes(error)),
@@ -61,7 +69,7 @@ impl SharingWorker {
                         });
                     }
                     Ok(_) => {}
-                    Err(_) => wait(&stopped, FAILED_PAUSE, || false),
+                    Err(_) => wait(&stopped, rounds.wait(), || false),
                 }
             }
             if has_failed && may_work() {
@@ -72,7 +80,13 @@ impl SharingWorker {
         let told = move |panicked| stopping.stop_by_panic(panicked);
         let thread = panics::start("gemelo-share", told, work)?;
         sharing.shared.has_worker.store(true, Ordering::Relaxed);
-        Ok(Self { sharing, stop, failure, thread: Some(thread) })
+        Ok(Self { sharing, stop, failure, task, thread: Some(thread) })
+    }
+
+    /// Returns the figures of the rounds.
+    #[must_use]
+    pub fn task(&self) -> TaskStat {
+        self.task.stat()
     }
 
     /// Returns the reason why the last round failed, if it did.

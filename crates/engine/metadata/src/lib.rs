@@ -10,6 +10,7 @@
 mod cached;
 mod error;
 mod estimate;
+mod found_damage;
 mod log;
 mod moving;
 mod registry;
@@ -23,6 +24,7 @@ mod traits;
 pub use cached::{HeldPages, MissingPages};
 pub use error::MetadataError;
 pub use estimate::{Needs, PlannedPool, estimate};
+pub use found_damage::FoundDamage;
 pub use moving::{GivenUp, MovableBackend, MoveStep};
 pub use registry::{BackendContext, LoadOptions, NewMetadata, about_backend, empty, load};
 pub use sampling::IndexSampling;

@@ -1,5 +1,6 @@
 //! The table of backends: how each is described to people and how it is made.
 
+use super::found_damage::FoundDamage;
 use super::sampling::IndexSampling;
 use super::slots::SlotSpace;
 use super::stats::Damage;
@@ -20,6 +21,8 @@ pub struct BackendContext<'h> {
     pub slots: SlotSpace,
     /// The contents that an index in memory has, with the backend `compact`.
     pub sampling: IndexSampling,
+    /// Where backends note damage that they find.
+    pub damage: FoundDamage,
 }
 
 impl<'h> BackendContext<'h> {
@@ -28,13 +31,19 @@ impl<'h> BackendContext<'h> {
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, superblock: &'h Superblock) -> Self {
         let (slots, sampling) = (SlotSpace::default(), IndexSampling::ALL);
-        Self { disk, superblock, slots, sampling }
+        Self { disk, superblock, slots, sampling, damage: FoundDamage::default() }
     }
 
     /// Returns the context with this sample of contents in the index.
     #[must_use]
     pub fn with_sampling(self, sampling: IndexSampling) -> Self {
         Self { sampling, ..self }
+    }
+
+    /// Returns the context whose backends note damage here.
+    #[must_use]
+    pub fn with_damage(self, damage: FoundDamage) -> Self {
+        Self { damage, ..self }
     }
 }
 

@@ -115,7 +115,9 @@ pub trait Volumes {
 /// no longer needed.
 ///
 /// The order is `freeze`, `merge`, the pages of [`LocalPages`] if there are any, then `finish` once
-/// the root is durable, or `abandon` after a failure. Changes go on meanwhile, but volumes are
+/// the root is durable, or `abandon` after a failure. After a failure while the root was written it
+/// is unknown which root is on the disk, so the checkpoint neither finishes nor is abandoned, and
+/// none follows it. Changes go on meanwhile, but volumes are
 /// created, removed or cloned between `freeze` and the end only if the backend allows it.
 pub trait Checkpoint {
     /// Returns whether volumes may be created, removed and cloned while a checkpoint is under way.
@@ -143,7 +145,8 @@ pub trait Checkpoint {
     /// used again.
     fn finish(&mut self) -> Garbage;
 
-    /// Ends a checkpoint that failed. The next checkpoint writes the frozen changes too.
+    /// Ends a checkpoint that failed before the write of its root began, and gives back the slots
+    /// that it took. The next checkpoint writes the frozen changes too.
     fn abandon(&mut self);
 
     /// The backend's pages on the metadata disk. `None` for a backend that keeps its metadata

@@ -165,6 +165,13 @@ pub enum VolumeError {
         /// The disk that is full.
         disk: DiskRole,
     },
+    /// The change needs a checkpoint, and the last try of one has just failed.
+    #[kind(Failed)]
+    #[error("no checkpoint can be written: {error}")]
+    NoCheckpoint {
+        /// The error of that try, with its causes.
+        error: String,
+    },
     /// A block does not match the checksum of its content, or cannot be read.
     #[kind(Damaged)]
     #[error("block {lbn} of the volume is damaged")]
@@ -211,6 +218,11 @@ pub enum StopReason {
         /// The reason, in words.
         why: String,
     },
+    /// A part of the metadata was found damaged. What was acknowledged before is kept.
+    Damage {
+        /// The name of the damaged part.
+        what: String,
+    },
 }
 
 impl fmt::Display for StopReason {
@@ -228,6 +240,11 @@ impl fmt::Display for StopReason {
                  process ends"
             ),
             Self::Owner { why } => write!(formatter, "because {why}"),
+            Self::Damage { what } => write!(
+                formatter,
+                "because its metadata is damaged ({what}): stop its server, and repair it with \
+                 'gemelo pool check --repair'"
+            ),
         }
     }
 }

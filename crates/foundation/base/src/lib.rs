@@ -1,6 +1,6 @@
 //! Types that all gemelo crates share: sizes and durations as users write them, clocks, random
 //! numbers, sets of numbers, the monitor to which libraries report progress, the stop flag, locks,
-//! threads that tell of their panics, and the kinds of failures.
+//! threads that tell of their panics, work in the background, and the kinds of failures.
 //!
 //! This crate does no input or output apart from reading time and random bytes, asking for the
 //! identity of a file, and reads of files whose errors say what is missing. It contains nothing about blocks, load or volumes.
@@ -9,6 +9,7 @@
 
 extern crate self as gemelo_base;
 
+pub mod background;
 mod boot_clock;
 mod bytes;
 pub mod clock;

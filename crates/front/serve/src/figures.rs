@@ -2,6 +2,7 @@
 
 use crate::report::{ServerStat, StatReport, Thresholds, VolumeReport, used_share, warnings};
 use crate::scrub::ScrubStat;
+use gemelo_base::background::TaskStat;
 use gemelo_base::process;
 use gemelo_device::{FrontEndStats, Listening};
 use gemelo_place::PoolPlace;
@@ -30,16 +31,17 @@ fn server_stat(front_ends: &[Arc<dyn Listening>]) -> ServerStat {
     stat
 }
 
-/// Reports on a pool, and on its server if it is served. `volumes` are the figures of each volume,
+/// Reports on a pool with its tasks, and on its server if it is served. `volumes` are the figures of each volume,
 /// or `()`.
 pub(crate) fn report_on<V>(
     pool: &Pool,
     place: &PoolPlace,
-    front_ends: Option<&[Arc<dyn Listening>]>,
+    (front_ends, tasks): (Option<&[Arc<dyn Listening>]>, Vec<TaskStat>),
     thresholds: &Thresholds,
     volumes: V,
 ) -> Result<StatReport<V>, VolumeError> {
     let stat = pool.stat()?;
+    let stopped = stat.stopped.is_some();
     let file_system_free_bytes = place.directory().and_then(free_below);
     let server = front_ends.map(server_stat);
     let mut report = StatReport {
@@ -54,7 +56,8 @@ pub(crate) fn report_on<V>(
         damaged_blocks: pool.damaged_blocks(),
         scrub: ScrubStat::default(),
         sharing: None,
-        read_only: pool.is_read_only(),
+        tasks,
+        read_only: pool.is_read_only() || stopped,
         warnings: Vec::new(),
     };
     report.warnings = warnings(&report, thresholds);
@@ -79,9 +82,20 @@ pub(crate) fn connections(front_ends: &[Arc<dyn Listening>], export: Option<&str
     front_ends.iter().map(|front_end| front_end.connections(export) as u64).sum()
 }
 
-/// Returns a warning for each damage that was found when the pool was opened.
-pub(crate) fn damage_of(pool: &Pool) -> Vec<String> {
-    pool.damage().iter().map(|what| format!("the metadata are damaged: {what}")).collect()
+/// Returns a warning for each damage of the metadata that was found when the pool was opened.
+pub(crate) fn damage_at_opening(pool: &Pool) -> Vec<String> {
+    pool.damage().iter().map(damage_warning).collect()
+}
+
+/// Returns a warning for each damage of the metadata that was found when the pool was opened, or
+/// since then. A pool that is open for reading only found it at opening.
+fn damage_of(pool: &Pool) -> Vec<String> {
+    let since = pool.damaged_metadata().filter(|_| !pool.is_read_only());
+    pool.damage().iter().chain(&since).map(damage_warning).collect()
+}
+
+fn damage_warning(what: &String) -> String {
+    format!("the metadata are damaged: {what}")
 }
 
 /// Returns the free bytes of the file system that holds the data store, and [`None`] if the store

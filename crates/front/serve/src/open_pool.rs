@@ -2,13 +2,14 @@
 
 use crate::control::Looks;
 use crate::failure::{Remedy, RequestFailure};
-use crate::figures::{connections, damage_of, report_on, volume_reports};
+use crate::figures::{connections, damage_at_opening, report_on, volume_reports};
 use crate::leased_volume::LeasedVolume;
 use crate::report::{StatReport, Thresholds, VolumeReport};
 use crate::request::{CheckedReport, DomainShare, FoundReport, PoolRequest, Reply};
 use crate::scrub::Scrubs;
 use crate::settings::Settings;
 use crate::space::SpaceCounter;
+use gemelo_base::background::TaskStat;
 use gemelo_base::panics::Panicked;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
@@ -108,7 +109,7 @@ impl OpenPool {
 
     /// Returns a warning for each damage that was found when the pool was opened.
     pub(crate) fn damage(&self) -> Vec<String> {
-        damage_of(self.pool())
+        damage_at_opening(self.pool())
     }
 
     pub(crate) fn volume_names(&self) -> Vec<String> {
@@ -318,6 +319,13 @@ impl OpenPool {
         Ok(())
     }
 
+    /// The figures of the tasks that the background repeats by itself.
+    pub(crate) fn tasks(&self) -> Vec<TaskStat> {
+        let mut tasks = self.placed.tasks();
+        tasks.push(self.scrubs.task().stat());
+        tasks
+    }
+
     /// Reports on the pool and its server.
     pub(crate) fn stat(&self) -> Result<StatReport, VolumeError> {
         self.stat_with(self.stat_of_volumes())
@@ -329,8 +337,8 @@ impl OpenPool {
     }
 
     fn stat_with<V>(&self, volumes: V) -> Result<StatReport<V>, VolumeError> {
-        let (pool, front_ends) = (self.pool(), self.front_ends());
-        let report = report_on(pool, &self.place, front_ends, &self.thresholds, volumes)?;
+        let of_server = (self.front_ends(), self.tasks());
+        let report = report_on(self.pool(), &self.place, of_server, &self.thresholds, volumes)?;
         let read_only = report.read_only && !self.is_only_looked_at;
         let (scrub, sharing) = (self.scrubs.stat(), self.placed.sharing_stat());
         Ok(StatReport { read_only, scrub, sharing, ..report })
@@ -402,7 +410,8 @@ pub fn let_look(place: &PoolPlace, pool: Weak<Pool>) -> Option<Looks> {
     let figures = move || {
         let pool = pool.upgrade()?;
         let volumes = volume_reports(&pool, None);
-        let report = report_on(&pool, &place, None, &Thresholds::default(), volumes);
+        let report =
+            report_on(&pool, &place, (None, pool.tasks()), &Thresholds::default(), volumes);
         let holder_process_id = Some(std::process::id());
         Some(report.map(|report| StatReport { holder_process_id, ..report }))
     };

@@ -2,6 +2,7 @@
 
 use crate::scrub::ScrubStat;
 use gemelo_base::StatTable;
+use gemelo_base::background::TaskStat;
 use gemelo_base::units::{format_counted, format_size};
 use gemelo_place::SharingStat;
 use gemelo_volume::{DamagedBlock, PoolStat, VolumeSummary};
@@ -26,7 +27,8 @@ pub struct StatReport<V = Vec<VolumeReport>> {
     /// Id of the process that has the pool without serving it, if another process asks.
     #[serde(default)]
     pub holder_process_id: Option<u32>,
-    /// Damage of the metadata that was found when the pool was opened, one text for each place.
+    /// Damage of the metadata that was found when the pool was opened or since then, one text for
+    /// each place.
     pub damage: Vec<String>,
     /// Damaged blocks that were found since then and are still in use.
     #[serde(default)]
@@ -37,6 +39,9 @@ pub struct StatReport<V = Vec<VolumeReport>> {
     /// Figures of what a member shares with its domain; [`None`] for a pool that is no member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<SharingStat>,
+    /// The tasks that the background repeats by itself.
+    #[serde(default)]
+    pub tasks: Vec<TaskStat>,
     /// `true` if the pool refuses changes.
     pub read_only: bool,
     /// Warnings that hold now.
@@ -142,10 +147,7 @@ pub(crate) fn warnings<V>(report: &StatReport<V>, thresholds: &Thresholds) -> Ve
              'gemelo pool scrub' heals those whose contents have another copy"
         ));
     }
-    let failed = report.pool.activity.failed_checkpoints;
-    if failed > 0 {
-        warnings.push(format!("{failed} checkpoints failed: the metadata disk is full or broken"));
-    }
+    warnings.extend(report.tasks.iter().filter_map(TaskStat::warning));
     warnings
 }
 

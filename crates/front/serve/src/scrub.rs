@@ -3,6 +3,7 @@
 //! member.
 
 use crate::failure::RequestFailure;
+use gemelo_base::background::{Step, Task};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_place::{PlacedPool, PoolPlace};
 use gemelo_volume::{Pool, ScrubOptions, ScrubReport};
@@ -79,6 +80,8 @@ pub(crate) struct Scrubs {
     kept: Kept,
     running: Mutex<Option<Arc<Progress>>>,
     last: Mutex<Option<LastScrub>>,
+    /// The scrubs by the schedule. One by a command that comes to its end counts as well.
+    task: Task,
 }
 
 impl Scrubs {
@@ -91,7 +94,12 @@ impl Scrubs {
 
     fn keeping(kept: Kept) -> Self {
         let last = Mutex::new(kept.read());
-        Self { kept, running: Mutex::default(), last }
+        let task = Task::new("scrub", Arc::new(SystemClock::new()));
+        Self { kept, running: Mutex::default(), last, task }
+    }
+
+    pub(crate) const fn task(&self) -> &Task {
+        &self.task
     }
 
     pub(crate) fn stat(&self) -> ScrubStat {
@@ -119,6 +127,7 @@ impl Scrubs {
             damaged_contents: report.problems.len() as u64 + report.more_problems,
         };
         *self.last.lock() = Some(last);
+        self.task.note_step(Step::more(report.checked_contents));
         if let Err(error) = self.kept.write(&last) {
             monitor.warn(&format!("cannot keep the outcome of the scrub: {error}"));
         }

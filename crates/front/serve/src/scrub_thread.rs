@@ -1,5 +1,6 @@
 //! The thread that scrubs a served pool by its schedule.
 
+use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
 use crate::scrub::{ScrubSchedule, has_passed};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit, panics};
@@ -33,7 +34,11 @@ pub(crate) fn start(
                 continue;
             }
             tried_s = Some(now_s);
-            scrub_by_schedule(&pool, schedule, &*monitor, &stop);
+            let began_ns = pool.scrubs().task().now_ns();
+            if let Err(failure) = scrub_by_schedule(&pool, schedule, &*monitor, &stop) {
+                pool.scrubs().task().note_failure(began_ns, failure.to_string());
+                pool.scrubs().task().put_off(interval);
+            }
         }
     };
     panics::start("gemelo-scrub", told, work).map(Some)
@@ -44,8 +49,9 @@ fn scrub_by_schedule(
     schedule: ScrubSchedule,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) {
+) -> Result<(), RequestFailure> {
     let options = ScrubOptions { max_bytes_per_s: Some(schedule.max_bytes_per_s), heals: true };
+    // The log of failures tells of one that lasts.
     match pool.scrub(options, &Quiet(monitor), stop) {
         Ok(report) if report.is_clean() => monitor.log(&format!(
             "scrub: {} contents checked, {} healed",
@@ -56,8 +62,9 @@ fn scrub_by_schedule(
             report.problems.len() as u64 + report.more_problems
         )),
         Err(_) if stop.is_raised() => {}
-        Err(failure) => monitor.warn(&format!("the scrub failed: {failure}")),
+        Err(failure) => return Err(failure),
     }
+    Ok(())
 }
 
 /// A monitor that passes on messages and no progress: a server has no place for it.

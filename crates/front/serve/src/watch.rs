@@ -1,8 +1,10 @@
-//! Watches a served pool, and warns when space runs low, when blocks are found damaged, and when
-//! the pool stops taking changes, for example because it was deleted.
+//! Watches a served pool, and warns when space runs low, when blocks are found damaged, when the
+//! pool stops taking changes, for example because it was deleted, and when a task in the background
+//! fails. It tells as well that a task works again.
 
 use crate::open_pool::OpenPool;
 use crate::report::{space_warning, stop_warning};
+use gemelo_base::background::FailureLog;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_volume::DamagedBlock;
@@ -44,6 +46,7 @@ struct GivenWarnings {
     is_directory_lost: bool,
     used_share: f64,
     damaged_blocks: BTreeSet<DamagedBlock>,
+    tasks: FailureLog,
 }
 
 /// Warns once of a pool that has stopped and of each damaged block. Warns once of each threshold,
@@ -51,6 +54,7 @@ struct GivenWarnings {
 fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
     look_for_stop(pool, monitor, told);
     look_for_damage(pool, monitor, &mut told.damaged_blocks);
+    told.tasks.look(&pool.tasks(), monitor);
     // Commands that ask for figures get this error.
     let Ok(report) = pool.stat_of_pool() else { return };
     let reached = pool.thresholds().reached(report.used_share).unwrap_or(0.0);

@@ -3,9 +3,9 @@
 
 use super::cache::{Cache, Width};
 use super::held;
-use crate::BackendContext;
 use crate::error::{MetadataError, Result};
 use crate::slots::{SlotSpace, Slots};
+use crate::{BackendContext, FoundDamage};
 use gemelo_base::locks::Mutex;
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{
@@ -41,8 +41,6 @@ struct Changes {
     taken: Vec<Slot>,
     /// Slots that the state before the checkpoint needs and the state after it does not.
     retired: Vec<Slot>,
-    /// Slots of checkpoints that failed. They stay taken until a checkpoint succeeds.
-    left: Vec<Slot>,
 }
 
 /// Pages of a pool that is salvaged.
@@ -64,7 +62,7 @@ pub(crate) struct Pages {
     changes: Mutex<Changes>,
     /// The thread that writes new pages, while there is one.
     writer: Mutex<Option<SyncSender<NewPages>>>,
-    is_damaged: AtomicBool,
+    damage: FoundDamage,
     /// Pages that were read from their second copies.
     damaged_copies: AtomicU64,
     /// `true` while both copies of each page are read.
@@ -83,7 +81,7 @@ impl Pages {
             slots: Mutex::new(Slots::of(&home.slots)),
             changes: Mutex::default(),
             writer: Mutex::default(),
-            is_damaged: AtomicBool::new(false),
+            damage: home.damage.clone(),
             damaged_copies: AtomicU64::new(0),
             reads_both: AtomicBool::new(false),
             salvaged: Mutex::default(),
@@ -104,7 +102,7 @@ impl Pages {
 
     /// Returns whether any page was found damaged since the pool was opened.
     pub(super) fn is_damaged(&self) -> bool {
-        self.is_damaged.load(Ordering::Relaxed)
+        self.damage.is_found()
     }
 
     /// Returns the number of pages that were read from their second copies so far.
@@ -114,8 +112,9 @@ impl Pages {
 
     /// Notes that a page is malformed, and returns the error for it.
     pub(super) fn damaged(&self, at: NodeRef) -> MetadataError {
-        self.is_damaged.store(true, Ordering::Relaxed);
-        MetadataError::damaged(format!("the page in slot {}", at.slot.number()))
+        let what = format!("the page in slot {}", at.slot.number());
+        self.damage.note(&what);
+        MetadataError::damaged(what)
     }
 
     /// Reads a page. Fails with the kind `Damaged` if the page does not match its checksum.
@@ -260,7 +259,7 @@ impl Pages {
     /// Ends the reading of both copies. These pages are read as empty ones from now on.
     pub(super) fn end_salvage(&self, lost: HashSet<NodeRef>) {
         self.reads_both.store(false, Ordering::Relaxed);
-        self.is_damaged.store(false, Ordering::Relaxed);
+        self.damage.clear();
         self.salvaged.lock().lost = lost;
     }
 
@@ -401,21 +400,21 @@ impl Pages {
         let mut changes = self.changes.lock();
         let mut slots = self.slots.lock();
         assert!(changes.unwritten.is_empty(), "a checkpoint that ends has written its pages");
-        let Changes { taken, retired, left, .. } = &mut *changes;
-        taken.clear();
+        changes.taken.clear();
         self.salvaged.lock().lost.clear();
-        retired.drain(..).chain(left.drain(..)).for_each(|slot| slots.release(slot));
+        changes.retired.drain(..).for_each(|slot| slots.release(slot));
     }
 
-    /// Ends a checkpoint that failed. The root on disk may be the old or the new one, so the slots
-    /// of both states stay taken.
+    /// Ends a checkpoint that failed before its root was written. No state has the slots that it
+    /// took, so the next one takes them again: a checkpoint that fails for ever takes no space.
     pub(super) fn abandon(&self) {
         let mut changes = self.changes.lock();
-        let Changes { waiting, unwritten, taken, retired, left, .. } = &mut *changes;
+        let mut slots = self.slots.lock();
+        let Changes { waiting, unwritten, taken, retired, .. } = &mut *changes;
         waiting.clear();
         unwritten.clear();
         retired.clear();
-        left.append(taken);
+        taken.drain(..).for_each(|slot| slots.release(slot));
     }
 }
 

@@ -78,11 +78,11 @@ impl Collector {
         Self { bytes_per_s, allowed_bytes: 0, at_ns: now_ns, next: 0 }
     }
 
-    /// Goes on, as far as the rate allows.
-    pub(super) fn work(&mut self, engine: &Engine) -> Result<()> {
-        let now_ns = engine.clock.now_ns();
+    /// Goes on, as far as the rate allows. Returns the number of blocks that were given back.
+    pub(super) fn work(&mut self, engine: &Engine) -> Result<u64> {
+        let (now_ns, mut done) = (engine.clock.now_ns(), 0);
         if self.bytes_per_s == 0 || now_ns <= self.at_ns {
-            return Ok(());
+            return Ok(done);
         }
         let earned = u128::from(self.bytes_per_s) * u128::from(now_ns - self.at_ns) / 1_000_000_000;
         let most = self.bytes_per_s.saturating_mul(MAX_SAVED_S);
@@ -91,23 +91,24 @@ impl Collector {
         self.at_ns = now_ns;
         let block_bytes = engine.block_bytes() as u64;
         if engine.data.undiscarded_blocks() == 0 {
-            return Ok(());
+            return Ok(done);
         }
         loop {
             let blocks =
                 u32::try_from(self.allowed_bytes / block_bytes).unwrap_or(u32::MAX).min(RUN_BLOCKS);
             if blocks < engine.data.min_discard_blocks() {
-                return Ok(());
+                return Ok(done);
             }
             let least = engine.data.min_discard_blocks();
             let (count, next) = engine.data.discard_undiscarded(self.next, least..=blocks)?;
             assert!(count <= blocks, "more was given back than allowed");
             self.allowed_bytes -= u64::from(count) * block_bytes;
+            done += u64::from(count);
             add(&engine.counters.discarded_blocks, u64::from(count));
             let Some(next) = next else {
                 self.next = 0;
                 self.at_ns = now_ns.saturating_add(REST_NS);
-                return Ok(());
+                return Ok(done);
             };
             self.next = next;
         }

@@ -5,6 +5,7 @@ use super::locks::{OrderedMutex, Rank};
 use crate::error::{Result, StopReason, VolumeError};
 use gemelo_base::panics::{self, Panicked};
 use gemelo_format::DiskRole;
+use gemelo_metadata::FoundDamage;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -13,12 +14,14 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct Health {
     is_read_only: bool,
     stopped: OnceLock<StopReason>,
+    damage: FoundDamage,
 }
 
 impl Health {
-    pub(crate) fn new(is_read_only: bool) -> Self {
+    /// Makes the health of a pool whose backend notes damage there.
+    pub(crate) fn new(is_read_only: bool, damage: FoundDamage) -> Self {
         panics::note_places();
-        Self { is_read_only, stopped: OnceLock::new() }
+        Self { is_read_only, stopped: OnceLock::new(), damage }
     }
 
     /// Returns whether the pool was opened for reading only.
@@ -26,24 +29,47 @@ impl Health {
         self.is_read_only
     }
 
-    /// Returns whether a failure has ended all changes.
+    /// Returns whether a failure has ended all changes, also those that were acknowledged.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.get().is_some()
     }
 
-    /// The failure that has ended all changes.
-    pub(crate) fn stop_reason(&self) -> Option<&StopReason> {
-        self.stopped.get()
+    /// The reason for which the pool takes no changes any more.
+    pub(crate) fn stop_reason(&self) -> Option<StopReason> {
+        self.stopped.get().cloned().or_else(|| Some(StopReason::Damage { what: self.damaged()? }))
+    }
+
+    /// The part of the metadata that was found damaged since the pool was opened.
+    pub(crate) fn damaged(&self) -> Option<String> {
+        self.damage.what()
     }
 
     /// Fails if the pool takes no changes.
     pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_running()?;
+        match self.damage.is_found() {
+            false => Ok(()),
+            true => Err(self.stopped_error()),
+        }
+    }
+
+    /// Fails if nothing may be written any more. Changes that were acknowledged before damage was
+    /// found can still be made durable: the journal needs no other metadata.
+    pub(crate) fn check_running(&self) -> Result<()> {
         if self.is_read_only {
             return Err(VolumeError::ReadOnly);
         }
-        match self.stopped.get() {
-            None => Ok(()),
-            Some(reason) => Err(VolumeError::Stopped { reason: reason.clone() }),
+        match self.is_stopped() {
+            false => Ok(()),
+            true => Err(self.stopped_error()),
+        }
+    }
+
+    #[cold]
+    fn stopped_error(&self) -> VolumeError {
+        match self.stop_reason() {
+            Some(reason) => VolumeError::Stopped { reason },
+            None => VolumeError::ReadOnly,
         }
     }
 
@@ -105,7 +131,7 @@ impl Syncs {
     /// Runs a sync. A failure ends all changes of the pool.
     pub(crate) fn sync(&self, sync: impl FnOnce() -> io::Result<()>) -> Result<()> {
         let _alone = self.alone.lock();
-        self.health.check_writable()?;
+        self.health.check_running()?;
         sync().map_err(|source| {
             self.health.stop(self.disk, "sync");
             VolumeError::Io { disk: self.disk, action: "sync", source }

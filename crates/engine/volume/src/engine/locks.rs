@@ -288,23 +288,24 @@ impl<T> OrderedRwLock<T> {
 #[cfg(all(test, debug_assertions))]
 mod tests {
     use super::*;
+    use gemelo_metadata::FoundDamage;
 
     fn mutex(rank: Rank) -> OrderedMutex<()> {
-        OrderedMutex::new(rank, &Arc::new(Health::new(false)), ())
+        OrderedMutex::new(rank, &Arc::new(Health::new(false, FoundDamage::default())), ())
     }
 
     fn rw_lock(rank: Rank) -> OrderedRwLock<()> {
-        OrderedRwLock::new(rank, &Arc::new(Health::new(false)), ())
+        OrderedRwLock::new(rank, &Arc::new(Health::new(false, FoundDamage::default())), ())
     }
 
     fn patches() -> [OrderedMutex<()>; 2] {
-        let health = Arc::new(Health::new(false));
+        let health = Arc::new(Health::new(false, FoundDamage::default()));
         [1, 2].map(|number| OrderedMutex::numbered(Rank::Patch, number, &health, ()))
     }
 
     #[test]
     fn a_panic_under_a_lock_stops_the_pool_before_another_thread_gets_it() {
-        let health = Arc::new(Health::new(false));
+        let health = Arc::new(Health::new(false, FoundDamage::default()));
         let state = OrderedRwLock::new(Rank::State, &health, 0);
         let space = OrderedMutex::new(Rank::Space, &health, 0);
         std::thread::scope(|scope| {

@@ -5,6 +5,7 @@ use super::Engine;
 use super::collector::Collector;
 use super::stop_signal::StopSignal;
 use crate::error::Result;
+use gemelo_base::background::Step;
 
 /// The thread that commits rests so many times as long as the last commit took, unless much has
 /// gathered: commits take a fifth of the time of a slow disk at most.
@@ -58,20 +59,27 @@ pub(super) fn work(engine: &Engine, stop: &StopSignal) {
     let mut collector = Collector::new(engine.tuning.collect_bytes_per_s, engine.clock.now_ns());
     while !stop.wait() {
         let is_due = interval.has_passed(engine);
-        // A failure repeats at the next flush, which reports it.
-        let _ = maintain(engine, is_due).and_then(|()| collector.work(engine));
+        // A pool that takes no changes needs none of this.
+        if engine.check_writable().is_ok() {
+            maintain(engine, is_due);
+            engine.tasks.collector.turn(|| collector.work(engine).map(Step::more));
+        }
     }
 }
 
-fn maintain(engine: &Engine, is_due: bool) -> Result<()> {
-    engine.check_writable()?;
+/// Does what is due. Each task is independent of the others: a full disk keeps nothing else from
+/// being done.
+fn maintain(engine: &Engine, is_due: bool) {
+    let tasks = &engine.tasks;
     if is_due {
-        engine.data.retry_unwritten();
-        // A full disk keeps nothing else from being done.
-        let _ = engine.log.tell_free_veto();
+        tasks.write_out.turn(|| engine.data.retry_unwritten().map(|()| Step::more(0)));
+        tasks.veto.turn(|| engine.log.tell_free_veto().map(|()| Step::more(0)));
         engine.data.free_retired();
     }
-    if engine.log.is_checkpoint_due() { engine.checkpoint() } else { Ok(()) }
+    if tasks.checkpoint.is_due() && engine.log.is_checkpoint_due() {
+        // The log notes the outcome, because requests write checkpoints as well.
+        let _ = engine.checkpoint();
+    }
 }
 
 /// The work of the thread that makes changes durable while others write, also during a checkpoint:
@@ -81,36 +89,55 @@ pub(super) fn commit(engine: &Engine, stop: &StopSignal) {
     while !stop.wait() {
         let began_ns = engine.clock.now_ns();
         let is_due = interval.has_passed(engine);
-        // A failure repeats at the next flush, which reports it.
-        let _ = engine.check_writable().and_then(|()| {
-            if is_due || engine.log.is_commit_long(rest.is_over(began_ns)) {
+        // What was acknowledged is made durable also if damage keeps the pool from taking more.
+        if engine.health.check_running().is_err() {
+            continue;
+        }
+        let is_due = is_due || engine.tasks.commit.is_failing();
+        let mut step = || -> Result<Step> {
+            let is_wanted = is_due || engine.log.is_commit_long(rest.is_over(began_ns));
+            if is_wanted {
                 engine.flush()?;
                 rest = Rest::after(began_ns, engine.clock.now_ns());
             }
-            engine.log.mark_if_idle()
-        });
+            engine.log.mark_if_idle().map(|()| Step::more(u64::from(is_wanted)))
+        };
+        engine.tasks.commit.turn(&mut step);
     }
 }
 
 /// The work of the thread that completes the index of an opened pool.
 pub(super) fn catch_up(engine: &Engine, stop: &StopSignal) {
-    // What cannot be read now is not found as a duplicate until the next opening.
-    let _ = engine.complete_index(&|| stop.is_raised());
+    let complete = || engine.complete_index(&|| stop.is_raised()).map(|()| Step::more(1));
+    // Until then, what the index does not lead to is not found as a duplicate.
+    while engine.check_writable().is_ok() && engine.tasks.index.turn(complete).is_none() {
+        if stop.wait() {
+            return;
+        }
+    }
 }
 
 /// The work of the thread that clears volumes. It takes as long as the volumes are large, and
 /// nothing else waits for it.
 pub(super) fn clear(engine: &Engine, stop: &StopSignal) {
-    // A failure leaves the rest to the next opening.
-    let _ = engine.clear_left(&|| stop.is_raised());
-    let mut interval = Interval::of_commits(engine);
-    while !stop.wait() {
+    let (mut interval, mut has_left, mut is_due) = (Interval::of_commits(engine), true, true);
+    loop {
         // Volumes whose removal found no room are tried again at the interval.
-        if engine.catalogue.take_new_hidden() || interval.has_passed(engine) {
-            let _ = engine.clear_hidden(&|| stop.is_raised());
+        is_due |= engine.catalogue.take_new_hidden() || interval.has_passed(engine);
+        if is_due && engine.check_writable().is_ok() {
+            let clear = || match has_left {
+                true => engine.clear_left(&|| stop.is_raised()),
+                false => engine.clear_hidden(&|| stop.is_raised()),
+            };
+            let cleared = engine.tasks.removal.turn(|| clear().map(|()| Step::more(1)));
+            has_left &= cleared.is_none();
+            is_due = cleared.is_none();
+        }
+        if stop.wait() {
+            break;
         }
     }
-    if engine.catalogue.take_new_hidden() {
+    if engine.catalogue.take_new_hidden() || is_due {
         // Removals just before the end of a short command are not left to the next opening.
         let _ = engine.clear_hidden(&|| false);
     }

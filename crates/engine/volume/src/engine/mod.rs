@@ -32,6 +32,7 @@ mod segment;
 mod shared;
 mod stop_signal;
 mod supply;
+mod tasks;
 mod volume_space;
 mod volumes;
 mod wanted;

@@ -10,12 +10,14 @@ use super::layout::{Cleaner, Ticker};
 use super::locks::{OrderedMutex, QuickRead, QuickWrite, Rank};
 use super::log::{JournalStats, Log, LogParts, State};
 use super::shared::VolumeSettings;
+use super::tasks::Tasks;
 use crate::counters::{PoolActivity, PoolCounters};
 use crate::error::{Result, StopReason};
 use crate::journal::Journal;
 use crate::load::Traffic;
 use crate::pool::Tuning;
 use gemelo_base::Clock;
+use gemelo_base::background::TaskStat;
 use gemelo_base::panics::Panicked;
 use gemelo_disk::Disk;
 use gemelo_format::{
@@ -41,6 +43,7 @@ pub(crate) struct Engine {
     pub(super) ticker: Ticker,
     pub(super) catalogue: Catalogue,
     pub(super) damages: Damages,
+    pub(super) tasks: Tasks,
     pub(super) finder: FinderControl,
     pub(super) cleaner: OrderedMutex<Cleaner>,
 }
@@ -92,6 +95,7 @@ impl Engine {
             (Arc::clone(&health), Arc::clone(&counters)),
         ));
         data.hold_unused(&parts.held);
+        let tasks = Tasks::new(&clock);
         let log = Log::new(LogParts {
             disk: parts.metadata,
             writes_beside: parts.writes_beside,
@@ -101,6 +105,8 @@ impl Engine {
             counters: Arc::clone(&counters),
             health: Arc::clone(&health),
             data: Arc::clone(&data),
+            checkpoint_task: Arc::clone(&tasks.checkpoint),
+            commit_task: Arc::clone(&tasks.commit),
             backend,
             journal: parts.journal,
             journal_data_bytes: parts.journal_data_bytes,
@@ -121,6 +127,7 @@ impl Engine {
             damages: Damages::new(&health),
             cleaner: OrderedMutex::new(Rank::Cleaning, &health, Cleaner::default()),
             health,
+            tasks,
             finder: FinderControl::default(),
         }
     }
@@ -164,8 +171,18 @@ impl Engine {
     }
 
     /// The failure that has ended all changes of the pool.
-    pub(crate) fn stop_reason(&self) -> Option<&StopReason> {
+    pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         self.health.stop_reason()
+    }
+
+    /// The part of the metadata that was found damaged since the pool was opened.
+    pub(crate) fn damaged_metadata(&self) -> Option<String> {
+        self.health.damaged()
+    }
+
+    /// The figures of the tasks in the background.
+    pub(crate) fn task_figures(&self) -> Vec<TaskStat> {
+        self.tasks.stats()
     }
 
     /// Ends all changes, because a thread that works on the pool panicked.

@@ -7,6 +7,7 @@ use super::read::Read;
 use super::{Engine, Range, VolumeShared};
 use crate::counters::add;
 use crate::error::VolumeError;
+use gemelo_base::with_causes;
 use gemelo_device::{DeviceError, Durability, Operation, Request};
 use gemelo_format::{DedupMode, Lbn};
 use std::ops;
@@ -231,7 +232,22 @@ impl Engine {
             }
         }
         let failures = segment.iter().filter(|request| request.outcome.is_err()).count();
-        add(&volume.counters().failed_requests, failures as u64);
+        if failures > 0 {
+            add(&volume.counters().failed_requests, failures as u64);
+            self.note_failed_requests(segment);
+        }
+    }
+
+    /// Notes requests that fail because of the pool's disks. A pool that takes no changes says so
+    /// itself, and damaged blocks have a list of their own.
+    #[cold]
+    fn note_failed_requests(&self, segment: &[Request<'_>]) {
+        let errors = segment.iter().filter_map(|request| request.outcome.as_ref().err());
+        let mut of_disks =
+            errors.filter(|error| matches!(error, DeviceError::Io(_) | DeviceError::NoSpace));
+        if let Some(error) = of_disks.next().filter(|_| self.check_writable().is_ok()) {
+            self.tasks.requests.note_failure(self.clock.now_ns(), with_causes(error));
+        }
     }
 }
 

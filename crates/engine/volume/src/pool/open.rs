@@ -17,7 +17,7 @@ use gemelo_format::{
     Superblock, VolumeId, WHOLE_SLOT, find_roots, replay_journal,
 };
 use gemelo_metadata::{
-    BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
+    BackendContext, Damage, FoundDamage, Index, LoadOptions, Map, MetadataBackend, MetadataError,
 };
 use gemelo_store::{
     BufferOptions, PoolDisks, ReadCache, Store, WriteBuffer, WriteObserver, WrittenContent,
@@ -36,6 +36,8 @@ const FIRST_COMMIT: u64 = 1;
 
 /// A checkpoint with the journal replayed on it.
 pub(crate) struct Recovered {
+    /// Damage that the backend finds from now on.
+    pub(crate) found_damage: FoundDamage,
     pub(crate) superblock: Superblock,
     pub(crate) store: Arc<dyn Store>,
     /// Contents that the store may lack.
@@ -77,13 +79,15 @@ pub(crate) fn recover(
     tuning: &Tuning,
 ) -> Result<Recovered> {
     let (is_salvaged, mut damage) = (salvage.is_some(), Damage::default());
+    let found_damage = FoundDamage::default();
     let superblock = disks.read_superblock(&mut damage.harmless)?;
     let seed = PoolSeed::of(&superblock);
     let store = disks.store(&superblock);
     damage.harmless.extend(store.check_labels()?);
     let options = LoadOptions { cache_bytes: tuning.cache_bytes, salvages: is_salvaged };
     let home = BackendContext::new(Arc::clone(&disks.metadata), &superblock)
-        .with_sampling(tuning.index_sampling);
+        .with_sampling(tuning.index_sampling)
+        .with_damage(found_damage.clone());
     let Loaded { mut backend, root, newest } = load(&home, options, &mut damage)?;
     let mut past_loss = PastLoss::default();
     let mut replayed_data = ReplayedData::new(&superblock, &store);
@@ -131,7 +135,12 @@ pub(crate) fn recover(
     // the journal as it is.
     let taken = replayed.incomplete.filter(|_| is_salvaged).map(|commit| commit.header.number);
     let next_commit = replayed.next_commit.max(taken.map_or(0, |number| number + 1));
+    if is_salvaged {
+        // The salvage has replaced it.
+        found_damage.clear();
+    }
     Ok(Recovered {
+        found_damage,
         superblock,
         store,
         replayed_data,
@@ -257,6 +266,7 @@ impl Pool {
     ) -> Result<Self> {
         let is_salvaged = recovered.is_salvaged;
         let Recovered {
+            found_damage,
             superblock,
             mut store,
             replayed_data,
@@ -295,7 +305,7 @@ impl Pool {
             }
             _ => Vec::new(),
         };
-        let health = Arc::new(Health::new(is_read_only));
+        let health = Arc::new(Health::new(is_read_only, found_damage));
         assert!(space.blocks().blocks() == data_blocks, "the space is that of the data store");
         let (contents, remembered) =
             contents_of((&disks, store, data_blocks), &superblock, &tuning, (&clock, &health))?;
@@ -350,7 +360,8 @@ fn start(engine: &Arc<Engine>, began_ns: u64) -> Result<Vec<Worker>> {
     let _ = engine.reserve_slots();
     let end_ns = began_ns.saturating_add(MAX_INDEX_NS);
     let is_late = || engine.has_background() && engine.now_ns() >= end_ns;
-    // A page that cannot be read keeps the pool from taking writes, and nothing else.
+    // A damaged page keeps the pool from taking changes, which `stopped` tells, and nothing else.
+    // The background goes on where a page could not be read.
     let _ = engine.complete_index(&is_late);
     if !engine.has_background() {
         // A clean-up that fails here is done at the next opening.

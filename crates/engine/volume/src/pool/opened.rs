@@ -4,6 +4,7 @@ use super::{PoolDirectory, Tuning};
 use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace, Worker};
 use crate::error::{Result, StopReason, VolumeError};
 use crate::volume::Volume;
+use gemelo_base::background::TaskStat;
 use gemelo_base::locks::Mutex;
 use gemelo_base::panics::Panicked;
 use gemelo_base::{Clock, Monitor, StopFlag};
@@ -63,7 +64,7 @@ impl Pool {
     #[must_use]
     pub fn stopped(&self) -> Option<StopReason> {
         self.look_for_deletion();
-        self.engine.stop_reason().cloned()
+        self.engine.stop_reason()
     }
 
     fn look_for_deletion(&self) {
@@ -80,6 +81,20 @@ impl Pool {
     #[must_use]
     pub fn damage(&self) -> &[String] {
         &self.damage
+    }
+
+    /// Returns the part of the metadata that was found damaged since the pool was opened. Such a
+    /// pool takes no changes; what was acknowledged before can be flushed.
+    #[must_use]
+    pub fn damaged_metadata(&self) -> Option<String> {
+        self.engine.damaged_metadata()
+    }
+
+    /// Returns the figures of the tasks that the background repeats by itself: what they did, and
+    /// since when and why they fail.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<TaskStat> {
+        self.engine.task_figures()
     }
 
     /// Returns the first thousand damaged blocks that were found since the pool was opened and that
@@ -291,7 +306,8 @@ impl Pool {
                 other => other,
             },
             Err(VolumeError::ReadOnly) => Ok(()),
-            Err(error) => Err(error),
+            // What was acknowledged before damage was found is made durable.
+            Err(error) => self.engine.flush().and(Err(error)),
         }
     }
 }

@@ -245,7 +245,7 @@ impl Pool {
             journal_bytes: COPIES as u64 * journal.ring_bytes,
             generation: journal.generation,
             volumes: engine.volume_count(),
-            stopped: engine.stop_reason().map(ToString::to_string),
+            stopped: engine.stop_reason().map(|reason| reason.to_string()),
             write_buffer: engine.buffer_figures(),
             content_cache: engine.content_cache_figures(),
             finder: engine.finder_figures(),

@@ -114,6 +114,8 @@ pub struct World {
     failing: Vec<(usize, Call, Range<u64>)>,
     /// Ranges that cannot be read, each with its disk.
     unreadable: Vec<(usize, Range<u64>)>,
+    /// Disks whose calls all fail, apart from syncs, until they are mended.
+    broken: [bool; 2],
     calls: u64,
     changing_calls: u64,
     sync_calls: u64,
@@ -161,6 +163,7 @@ impl Simulation {
             gates: Vec::new(),
             failing: Vec::new(),
             unreadable: Vec::new(),
+            broken: [false; 2],
             calls: 0,
             changing_calls: 0,
             sync_calls: 0,
@@ -245,6 +248,11 @@ impl Simulation {
         self.world.lock().unwrap().unreadable.push((which, range));
     }
 
+    /// Makes all calls to a disk fail, apart from syncs, or makes the disk work again.
+    pub fn set_broken(&self, which: usize, is_broken: bool) {
+        self.world.lock().unwrap().broken[which] = is_broken;
+    }
+
     pub fn is_down(&self) -> bool {
         self.world.lock().unwrap().is_down
     }
@@ -306,6 +314,17 @@ struct Place {
     which: usize,
     call: Option<Call>,
     offset: u64,
+}
+
+impl World {
+    /// Fails a call to a disk that is broken, and counts it.
+    fn check_broken(&mut self, which: usize) -> io::Result<()> {
+        if !self.broken[which] {
+            return Ok(());
+        }
+        self.calls += 1;
+        Err(io::Error::other("the disk does not answer"))
+    }
 }
 
 /// A fault in a call of several requests.

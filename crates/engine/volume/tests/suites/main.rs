@@ -12,6 +12,7 @@
 
 mod ahead;
 mod background;
+mod background_failures;
 mod beside;
 mod bursts;
 mod cache;

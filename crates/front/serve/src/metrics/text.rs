@@ -6,6 +6,7 @@ use super::sharing::sharing_stats;
 use super::volumes::activity_stats;
 use crate::report::StatReport;
 use crate::scrub::ScrubStat;
+use gemelo_base::background::TaskStat;
 use gemelo_volume::VolumesActivity;
 
 /// Renders the figures of a pool. Their number does not depend on that of the volumes.
@@ -71,7 +72,7 @@ fn pool_stats(page: &mut Page, report: &StatReport<()>) {
         ),
         (
             "pool_damages",
-            "Damaged places of the metadata found at opening, and damaged blocks found since then.",
+            "Damaged places of the metadata, and damaged blocks found since the opening.",
             (report.damage.len() + report.damaged_blocks.len()) as u64,
         ),
         ("pool_warnings", "Warnings that hold now.", report.warnings.len() as u64),
@@ -95,8 +96,32 @@ fn pool_stats(page: &mut Page, report: &StatReport<()>) {
             bytes,
         );
     }
+    task_stats(page, &report.tasks);
     page.table("pool_metadata_cache", &pool.metadata_cache);
     page.table("pool", &pool.activity);
+}
+
+/// Figures of the tasks in the background.
+fn task_stats(page: &mut Page, tasks: &[TaskStat]) {
+    type Figure = fn(&TaskStat) -> u64;
+    let figures: [(&str, &str, &str, Figure); 3] = [
+        (
+            "pool_task_failing",
+            "gauge",
+            "1 while the task cannot do its work: it is tried again after pauses.",
+            |task| u64::from(task.failure.is_some()),
+        ),
+        ("pool_task_failures_total", "counter", "Tries of the task that failed.", |task| {
+            task.failures
+        }),
+        ("pool_task_outages_total", "counter", "How often the task began to fail.", |task| {
+            task.outages
+        }),
+    ];
+    for (name, kind, help, figure) in figures {
+        page.head(name, kind, help);
+        tasks.iter().for_each(|task| page.value(name, &[("task", &task.name)], figure(task)));
+    }
 }
 
 fn server_stats(page: &mut Page, report: &StatReport<()>) {

@@ -103,7 +103,9 @@ impl DiskLayer for FullDisk {
 fn a_failure_of_the_thread_that_writes_is_that_of_the_work() {
     let pages = over(Arc::new(FullDisk::default()), 0);
     assert!(make_beside(&pages).is_err());
+    assert!(pages.in_use() > 0);
     pages.abandon();
+    assert_eq!(pages.in_use(), 0, "the next attempt takes the same slots");
     // The last list would have been written by the flush alone.
     let made = pages.write_beside(|| {
         (0..WRITE_PAGES)

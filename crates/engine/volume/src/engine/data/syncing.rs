@@ -55,7 +55,7 @@ impl DataPath {
     ) -> Result<Synced<'_>> {
         let mut synced = Synced::default();
         if let Some((buffer, begun)) = self.contents.buffer().zip(begun) {
-            self.health.check_writable()?;
+            self.health.check_running()?;
             let written = buffer.write_out_and_hold(begun);
             let untried = written.map_err(|error| self.stop_writing(error))?;
             if untried.is_some() {
@@ -131,12 +131,15 @@ impl DataPath {
     }
 
     /// Tries again to write out contents for which there was no space.
-    pub(crate) fn retry_unwritten(&self) {
-        if let Some(buffer) = self.contents.buffer()
-            && buffer.failure().is_some_and(|error| error.is_full())
-        {
-            // A failure is that of the next sync.
-            let _ = buffer.write_out();
+    pub(crate) fn retry_unwritten(&self) -> Result<()> {
+        match self.contents.buffer() {
+            Some(buffer) if buffer.failure().is_some_and(|error| error.is_full()) => {
+                // The sync that follows reports what stops the pool.
+                let is_full = buffer.write_out().is_err();
+                let full = VolumeError::NoSpace { disk: DiskRole::Data };
+                if is_full { Err(full) } else { Ok(()) }
+            }
+            _ => Ok(()),
         }
     }
 

@@ -38,17 +38,23 @@ impl Engine {
         let mut volumes = self.examined_volumes();
         let last = self.finder.last_turn();
         volumes.sort_by_key(|volume| (volume.turn().begin(last), volume.id()));
+        let mut failed = None;
         for volume in volumes {
             let removed = volume.enter();
             if *removed {
                 continue;
             }
-            if let Some(found) = self.find_in(&volume, scope, max_blocks)? {
-                Turn::note_served(last, volume.turn(), found);
-                return Ok(Some(found));
+            match self.find_in(&volume, scope, max_blocks) {
+                Ok(Some(found)) => {
+                    Turn::note_served(last, volume.turn(), found);
+                    return Ok(Some(found));
+                }
+                Ok(None) => {}
+                // One that cannot be examined does not keep the others from being.
+                Err(error) => failed = Some(error),
             }
         }
-        Ok(None)
+        failed.map_or(Ok(None), Err)
     }
 
     /// The volumes that may have blocks to examine.

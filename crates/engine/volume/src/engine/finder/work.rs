@@ -6,7 +6,9 @@ use super::Scope;
 use super::control::FinderState;
 use super::pace::{Hold, Look, Pace};
 use super::while_written::WhileWritten;
+use crate::error::Result;
 use crate::load::Traffic;
+use gemelo_base::background::Step;
 use gemelo_base::scheduling::use_spare_time;
 use std::time::Duration;
 
@@ -41,7 +43,8 @@ impl Engine {
             self.finder.add_held(hold, now_ns.saturating_sub(since_ns));
         }
         let look = self.finder_look(now_ns);
-        if self.finder.has_command() || !self.has_due(now_ns) {
+        let is_failing = !self.tasks.finder.is_due() || self.check_writable().is_err();
+        if self.finder.has_command() || is_failing || !self.has_due(now_ns) {
             pace.note_load(&look);
             pace.note_done();
             let is_paused = self.finder.is_paused();
@@ -59,10 +62,13 @@ impl Engine {
         };
         self.finder.set_state(FinderState::Working);
         let began_ns = self.step_clock_ns();
-        // Blocks that fail are marked again and come due after the delay.
-        let Ok(Some(found)) = self.find_next(Scope::Due { now_ns }, step.max_blocks) else {
-            return POLL_INTERVAL;
-        };
+        let mut found = None;
+        self.tasks.finder.turn(|| -> Result<Step> {
+            // Blocks that fail are marked again and come due after the delay.
+            found = self.find_next(Scope::Due { now_ns }, step.max_blocks)?;
+            Ok(Step::more(found.map_or(0, |found| found.report.examined_blocks)))
+        });
+        let Some(found) = found else { return POLL_INTERVAL };
         let took_ns = self.step_clock_ns().saturating_sub(began_ns);
         pace.note_step(step, found.report.examined_blocks, took_ns);
         Duration::ZERO

@@ -4,7 +4,10 @@ use super::marks::Tick;
 use super::walk::{Due, Walk};
 use crate::engine::Engine;
 use crate::engine::stop_signal::StopSignal;
+use crate::error::Result;
+use gemelo_base::background::{Again, Step};
 use gemelo_base::scheduling::use_spare_time;
+use std::time::Duration;
 
 /// A pool is idle while requests were under way for less than this part of the time between two
 /// looks.
@@ -14,10 +17,10 @@ const SAVED_PART: u64 = 5;
 /// Bytes by which a look at a chunk counts even if nothing is moved. It bounds the processor time
 /// that looking at volumes in good order takes.
 const LOOK_BYTES: u64 = 32 << 10;
-/// Pause after everything was done: 1 s.
-const REST_NS: u64 = 1_000_000_000;
-/// Pause after a failure, or when there was no room: 10 s.
-const FAILED_REST_NS: u64 = 10_000_000_000;
+/// Pause after everything was done.
+const REST: Duration = Duration::from_secs(1);
+/// Pause when there was no room.
+const ROOM_REST: Duration = Duration::from_secs(10);
 
 /// Bytes that may be moved at present.
 struct Allowance {
@@ -77,6 +80,19 @@ impl Engine {
         volumes.values().map(|volume| volume.load().busy_ns()).fold(0, u64::saturating_add)
     }
 
+    /// Arranges one chunk, if one is due.
+    fn arrange_step(&self, walk: &mut Walk, due: Due, allowance: &mut Allowance) -> Result<Step> {
+        let Some(report) = self.arrange_next(walk, due)? else {
+            return Ok(Step::then_rest(0, REST));
+        };
+        let bytes = report.moved_blocks * self.block_bytes() as u64;
+        allowance.spend(bytes.max(LOOK_BYTES));
+        Ok(match report.is_short_of_room {
+            true => Step::then_rest(report.moved_blocks, ROOM_REST),
+            false => Step::more(report.moved_blocks),
+        })
+    }
+
     /// Returns whether requests are under way.
     fn has_requests(&self) -> bool {
         self.traffic().in_flight > 0
@@ -91,31 +107,24 @@ pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     let began_ns = engine.clock.now_ns();
     let mut allowance = Allowance::new(tuning.bytes_per_s, began_ns);
     let mut idleness = Idleness::new(began_ns);
-    let (mut walk, mut rest_until_ns) = (Walk::default(), 0);
+    let mut walk = Walk::default();
     while !stop.wait() {
         let now_ns = engine.clock.now_ns();
         engine.ticker.set(Tick::of(now_ns));
         allowance.earn(now_ns);
         let is_idle = idleness.look(engine, now_ns);
-        if !is_idle || now_ns < rest_until_ns || tuning.bytes_per_s == 0 {
+        if !is_idle || tuning.bytes_per_s == 0 || engine.check_writable().is_err() {
             continue;
         }
         // A tick is only known to be over when the next one has begun.
         let until = Tick::before(now_ns.saturating_sub(delay_ns));
         let sweeps = now_ns.saturating_sub(began_ns) >= delay_ns;
         while allowance.is_left() && !engine.has_requests() && !stop.is_raised() {
-            let rest_ns = match engine.arrange_next(&mut walk, Due { until, sweeps }) {
-                Ok(Some(report)) => {
-                    let bytes = report.moved_blocks * engine.block_bytes() as u64;
-                    allowance.spend(bytes.max(LOOK_BYTES));
-                    if report.is_short_of_room { FAILED_REST_NS } else { 0 }
-                }
-                Ok(None) => REST_NS,
-                Err(_) => FAILED_REST_NS,
-            };
-            if rest_ns > 0 {
+            let due = Due { until, sweeps };
+            let step = || engine.arrange_step(&mut walk, due, &mut allowance);
+            if !matches!(engine.tasks.arranger.turn(step), Some(Step { again: Again::AtOnce, .. }))
+            {
                 walk.means.room.forget();
-                rest_until_ns = now_ns.saturating_add(rest_ns);
                 break;
             }
         }

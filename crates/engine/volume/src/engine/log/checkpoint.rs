@@ -7,6 +7,8 @@ use super::journal_data::Settled;
 use crate::counters::add;
 use crate::engine::locks::OrderedGuard;
 use crate::error::{Result, VolumeError};
+use gemelo_base::background::Step;
+use gemelo_base::with_causes;
 use gemelo_disk::DiskWrite;
 use gemelo_format::{BackendKind, DiskRole, Root};
 use gemelo_metadata::{PageWrites, Pressure, Sealed, Totals};
@@ -36,7 +38,11 @@ impl Log {
             return Ok(());
         }
         let _alone = self.checkpointer.lock();
-        if self.pressure() < Pressure::Full { Ok(()) } else { self.checkpoint_alone() }
+        if self.pressure() < Pressure::Full {
+            return Ok(());
+        }
+        self.check_may_try()?;
+        self.checkpoint_alone()
     }
 
     /// Waits for a checkpoint if the backend takes no clone before, and bounds the commits that
@@ -45,10 +51,29 @@ impl Log {
         if !self.read().backend().has_room_for_clone() {
             let _alone = self.checkpointer.lock();
             if !self.read().backend().has_room_for_clone() {
+                self.check_may_try()?;
                 self.checkpoint_alone()?;
             }
         }
         self.bound_waiting()
+    }
+
+    /// Writes a checkpoint for a request that needs one.
+    pub(super) fn checkpoint_for_request(&self) -> Result<()> {
+        let _alone = self.checkpointer.lock();
+        self.check_may_try()?;
+        self.checkpoint_alone()
+    }
+
+    /// Fails as the last checkpoint did if that has just been tried. Requests then take no
+    /// processor time for tries of their own, however many there are.
+    fn check_may_try(&self) -> Result<()> {
+        let failure = self.checkpoint_task.fresh_failure().filter(|_| self.tuning.background);
+        let Some(error) = failure else { return Ok(()) };
+        Err(match *self.full_disk.lock() {
+            Some(disk) => VolumeError::NoSpace { disk },
+            None => VolumeError::NoCheckpoint { error },
+        })
     }
 
     /// The need of a checkpoint: for the backend's memory, and for the time of an opening after a
@@ -65,18 +90,36 @@ impl Log {
 
     /// Does the same as [`Self::checkpoint`], for a caller that holds the checkpointer's lock.
     pub(super) fn checkpoint_alone(&self) -> Result<()> {
-        self.health.check_writable()?;
+        self.health.check_running()?;
+        let began_ns = self.clock.now_ns();
+        let written = self.try_checkpoint();
+        match &written {
+            Ok(true) => self.checkpoint_task.note_step(Step::more(1)),
+            Ok(false) => {}
+            Err(error) => {
+                *self.full_disk.lock() = match error {
+                    VolumeError::NoSpace { disk } => Some(*disk),
+                    _ => None,
+                };
+                self.checkpoint_task.note_failure(began_ns, with_causes(error));
+            }
+        }
+        written.map(drop)
+    }
+
+    /// Writes a checkpoint. Returns `false` if it was given up for contents that have no space.
+    fn try_checkpoint(&self) -> Result<bool> {
         let mut committer = self.committer.lock();
         let (next_commit, backend, totals) = self.freeze(&mut committer)?;
         let written = self.write_waiting(&mut committer);
-        if let Err(stopped) = self.health.check_writable() {
+        if let Err(stopped) = self.health.check_running() {
             return written.and(Err(stopped));
         }
         if committer.waits_for_data() {
             // A root must not refer to contents that may not be there after a crash.
             self.write().backend_mut().abandon();
             add(&self.counters.failed_checkpoints, 1);
-            return written.map(|_| ());
+            return written.map(|_| false);
         }
         let mark = Mark {
             generation: committer.generation() + 1,
@@ -101,12 +144,13 @@ impl Log {
         };
         self.write_frozen(&mark, synced, held)
             .inspect_err(|_| add(&self.counters.failed_checkpoints, 1))
+            .map(|()| true)
     }
 
     fn freeze(&self, committer: &mut Committer) -> Result<(u64, BackendKind, Totals)> {
         let mut state = self.write();
         // A thread that panicked may have left the state half changed.
-        self.health.check_writable()?;
+        self.health.check_running()?;
         self.close_now(&mut state, committer);
         state.backend_mut().freeze();
         Ok((state.open.number(), state.backend().kind(), state.backend().totals()))
@@ -135,7 +179,11 @@ impl Log {
         held: Option<OrderedGuard<'_, Committer>>,
     ) -> Result<()> {
         if let Err(error) = synced.and_then(|()| self.write_pages_and_root(mark)) {
-            self.write().backend_mut().abandon();
+            // A failed write of a root has stopped the pool. Either root may be on the disk then,
+            // so the slots of both states stay taken, and no other checkpoint follows.
+            if !self.health.is_stopped() {
+                self.write().backend_mut().abandon();
+            }
             return Err(error);
         }
         let garbage = self.write().backend_mut().finish();

@@ -15,6 +15,7 @@ use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use crate::pool::Tuning;
 use gemelo_base::Clock;
+use gemelo_base::background::Task;
 use gemelo_base::locks::Mutex;
 use gemelo_disk::Disk;
 use gemelo_format::{COPIES, DiskRole, PoolSeed, Superblock};
@@ -36,6 +37,11 @@ pub(crate) struct Log {
     pub(super) counters: Arc<PoolCounters>,
     pub(super) health: Arc<Health>,
     pub(super) data: Arc<DataPath>,
+    /// The entries of checkpoints and commits among the tasks in the background.
+    pub(super) checkpoint_task: Arc<Task>,
+    pub(super) commit_task: Arc<Task>,
+    /// The disk that lacked space for the last checkpoint.
+    pub(super) full_disk: Mutex<Option<DiskRole>>,
     pub(super) syncs: Syncs,
     pub(super) state: OrderedQuickLock<State>,
     pub(super) group: GroupCommit,
@@ -69,6 +75,8 @@ pub(crate) struct LogParts {
     pub(crate) counters: Arc<PoolCounters>,
     pub(crate) health: Arc<Health>,
     pub(crate) data: Arc<DataPath>,
+    pub(crate) checkpoint_task: Arc<Task>,
+    pub(crate) commit_task: Arc<Task>,
     pub(crate) backend: Box<dyn MetadataBackend>,
     pub(crate) journal: Journal,
     /// Bytes of the contents that the journal carries.
@@ -99,6 +107,9 @@ impl Log {
             tuning: parts.tuning,
             counters: parts.counters,
             data: parts.data,
+            checkpoint_task: parts.checkpoint_task,
+            commit_task: parts.commit_task,
+            full_disk: Mutex::default(),
             syncs: Syncs::new(DiskRole::Metadata, health),
             state: OrderedQuickLock::new(Rank::State, health, State::new(backend, open)),
             group: GroupCommit::default(),

@@ -32,6 +32,10 @@ impl SimulatedDisk {
         let Some(offset) = run.first().map(|read| read.offset) else { return };
         self.wait(Call::Read, offset);
         let mut world = self.world.lock().unwrap();
+        if world.check_broken(self.which).is_err() {
+            let broken = || Err(io::Error::other("the disk does not answer"));
+            return run.iter_mut().for_each(|read| read.outcome = broken());
+        }
         let ranges: Vec<_> = run.iter().map(|read| range(read.offset, read.buffer.len())).collect();
         let hit = world.enter_run((self.which, Call::Read), &ranges, false);
         for (number, read) in run.iter_mut().enumerate() {
@@ -61,6 +65,10 @@ impl SimulatedDisk {
         let Some(offset) = run.first().map(|write| write.offset) else { return };
         self.wait(Call::Write, offset);
         let mut world = self.world.lock().unwrap();
+        if world.check_broken(self.which).is_err() {
+            let broken = || Err(io::Error::other("the disk does not answer"));
+            return run.iter_mut().for_each(|write| write.outcome = broken());
+        }
         // The metadata disk has its journal and roots from the start. Contents go to a sparse file.
         let end = run.last().map_or(0, |write| write.offset as usize + write.bytes.len());
         let takes_space = self.which == DATA || end > world.images[METADATA].live.len();
@@ -111,6 +119,7 @@ impl SimulatedDisk {
     fn change(&self, change: impl FnOnce(&mut Image)) -> io::Result<()> {
         self.maybe_panic(None);
         let mut world = self.world.lock().unwrap();
+        world.check_broken(self.which)?;
         let crashes = world.enter(self.place(None, 0), false)?;
         change(&mut world.images[self.which]);
         world.maybe_shoot();
@@ -128,6 +137,7 @@ impl Disk for SimulatedDisk {
 
     fn set_len(&self, length: u64) -> io::Result<()> {
         let mut world = self.world.lock().unwrap();
+        world.check_broken(self.which)?;
         let crashes = world.enter(self.place(None, 0), true)?;
         world.images[self.which].set_len(length as usize);
         world.maybe_shoot();

@@ -2,6 +2,7 @@
 //! defect, and fails without the mend. Each module has the defects of one part of the program.
 
 mod answers;
+mod background;
 mod campaigns;
 mod damage;
 mod filebench;

@@ -4,7 +4,9 @@ use super::pass::{Effort, Step};
 use crate::engine::Engine;
 use crate::engine::stop_signal::StopSignal;
 use crate::error::Result;
+use gemelo_base::background::Step as Turn;
 use gemelo_base::scheduling::use_spare_time;
+use std::time::Duration;
 
 /// The thread works while less than this part of the blocks is free, until twice as many are.
 const FREE_PART: u64 = 32;
@@ -12,18 +14,20 @@ const FREE_PART: u64 = 32;
 const MAX_FREE_BLOCKS: u64 = 1 << 16;
 /// Bytes that are saved before the moves are made durable, which frees the old places.
 const SAVED_AT_ONCE: u64 = 8 << 20;
-/// Pause after a pass that has saved nothing, or a failure: 10 s.
-const REST_NS: u64 = 10_000_000_000;
+/// Pause after a pass that has saved nothing.
+const REST: Duration = Duration::from_secs(10);
 
 /// The work of the thread.
 pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
     use_spare_time();
-    let mut rest_until_ns = 0;
     while !stop.wait() {
-        let now_ns = engine.clock.now_ns();
-        if now_ns >= rest_until_ns && !engine.clean_if_short(stop).unwrap_or(false) {
-            rest_until_ns = now_ns.saturating_add(REST_NS);
+        if engine.check_writable().is_err() {
+            continue;
         }
+        engine.tasks.cleaner.turn(|| -> Result<Turn> {
+            let is_of_use = engine.clean_if_short(stop)?;
+            Ok(if is_of_use { Turn::more(1) } else { Turn::then_rest(0, REST) })
+        });
     }
 }
 

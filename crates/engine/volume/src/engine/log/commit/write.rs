@@ -4,6 +4,7 @@ use super::{Committer, Effects, Written};
 use crate::counters::add;
 use crate::engine::log::{Log, State};
 use crate::error::Result;
+use gemelo_base::background::Step;
 use gemelo_format::{COPIES, CommitOrder, NewCommit, Pbn, append_freed, build_commit};
 use gemelo_metadata::Pressure;
 use std::sync::atomic::Ordering;
@@ -31,7 +32,7 @@ impl Log {
         if self.health.is_read_only() {
             return Ok(());
         }
-        self.health.check_writable()?;
+        self.health.check_running()?;
         let last = self.read().open.last_number();
         self.make_durable(last)
     }
@@ -43,21 +44,24 @@ impl Log {
         if self.data.has_unwritten() && self.is_journal_half_full() {
             // Later there may be no room for the commit with which a checkpoint keeps contents that
             // have no space.
-            self.checkpoint()?;
+            self.checkpoint_for_request()?;
         }
         loop {
             let mut committer = self.committer.lock();
             if committer.durable >= number {
                 return Ok(());
             }
-            self.health.check_writable()?;
+            self.health.check_running()?;
             self.close_open(&mut committer)?;
             let started_ns = self.clock.now_ns();
             if self.write_waiting(&mut committer)? == Written::NoRoom {
                 drop(committer);
-                self.checkpoint()?;
+                self.checkpoint_for_request()?;
             } else {
                 lead.succeed(committer.durable, self.clock.now_ns().saturating_sub(started_ns));
+                if self.commit_task.is_failing() {
+                    self.commit_task.note_step(Step::more(1));
+                }
             }
         }
     }
@@ -66,7 +70,7 @@ impl Log {
     fn close_open(&self, committer: &mut Committer) -> Result<()> {
         let mut state = self.write();
         // A thread that panicked may have left the state half changed.
-        self.health.check_writable()?;
+        self.health.check_running()?;
         if !state.open.is_empty() {
             self.close_now(&mut state, committer);
         }
@@ -76,7 +80,7 @@ impl Log {
     /// Puts the open commit behind those that wait, also if it is empty.
     pub(in crate::engine::log) fn close_even_empty(&self, committer: &mut Committer) -> Result<()> {
         let mut state = self.write();
-        self.health.check_writable()?;
+        self.health.check_running()?;
         self.close_now(&mut state, committer);
         Ok(())
     }
