@@ -1,1 +1,3 @@
 //! Campaigns that took away, compared or decided what they should not.
+
+mod family;
