@@ -7,7 +7,9 @@ use crate::options::ScanOptions;
 use crate::read::Session;
 use crate::request::Counting;
 use crate::trouble::Troubles;
-use crate::walk::{Batch, Ended, Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
+use crate::walk::{
+    Batch, Ended, Mounts, Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Clock, Monitor, Silent, StopFlag, SystemClock, Unit};
 use rustix::fs::{AtFlags, FileType, Stat};
@@ -101,10 +103,13 @@ pub fn plan(
     };
     let mut random = Random::new(0);
     monitor.begin("looking at files", Unit::Items, None);
-    let mut walker = Walker::new(options, &counts, &troubles, &halt);
+    let mounts = Mounts::of(&roots);
+    let mut walker = Walker::new(options, &counts, &troubles, &halt, &mounts);
     let _ended_early = walker.walk(&roots, &mut |batch| {
         monitor.advance(batch.names.len() as u64);
-        for_each_file(&batch, |index, stat| found.add(options, &batch, index, &stat, &mut random));
+        for_each_file(&batch, |index, stat| {
+            found.add(options, &batch, index, &stat, &mounts, &mut random)
+        });
         Ok(())
     });
     for root in roots.iter().filter(|root| root.kind == RootKind::BlockDevice) {
@@ -175,15 +180,16 @@ impl PlannedFiles {
         batch: &Batch,
         index: usize,
         stat: &Stat,
+        mounts: &Mounts,
         random: &mut Random,
     ) {
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return;
         }
-        let is_met_again = stat.st_nlink > 1
-            && !options.request().count_hard_links
-            && !self.links.insert((stat.st_dev, stat.st_ino));
-        if is_met_again {
+        let identity = (stat.st_dev, stat.st_ino);
+        let has_other_names = mounts.files.contains(&identity)
+            || (stat.st_nlink > 1 && !options.request().count_hard_links);
+        if has_other_names && !self.links.insert(identity) {
             return;
         }
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
@@ -262,7 +268,7 @@ pub(crate) fn tell_total(session: &Session<'_>, roots: &[Root]) {
     let (counts, silent) = (WalkCounts::default(), Silent);
     let troubles = Troubles::new(&silent);
     let mut total: u64 = 0;
-    let mut walker = Walker::new(session.options, &counts, &troubles, session.halt);
+    let mut walker = Walker::new(session.options, &counts, &troubles, session.halt, session.mounts);
     let walked = walker.walk(roots, &mut |batch| {
         for_each_file(&batch, |_, stat| {
             total = total.saturating_add(u64::try_from(stat.st_size).unwrap_or(0));

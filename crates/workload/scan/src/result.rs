@@ -98,6 +98,8 @@ pub struct FileCounts {
     pub excluded: u64,
     /// The number of directories and files on other file systems.
     pub other_file_systems_skipped: u64,
+    /// The number of directories that mounts showed again at another place.
+    pub repeated_directories_skipped: u64,
     /// The number of files and directories that could not be read, or not to their end.
     pub unreadable: u64,
     /// The number of files that vanished, shrank, grew or were modified during the scan.
@@ -118,6 +120,8 @@ impl FileCounts {
         self.excluded = self.excluded.saturating_add(other.excluded);
         self.other_file_systems_skipped =
             self.other_file_systems_skipped.saturating_add(other.other_file_systems_skipped);
+        self.repeated_directories_skipped =
+            self.repeated_directories_skipped.saturating_add(other.repeated_directories_skipped);
         self.unreadable = self.unreadable.saturating_add(other.unreadable);
         self.changed = self.changed.saturating_add(other.changed);
     }

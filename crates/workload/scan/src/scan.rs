@@ -16,7 +16,7 @@ use crate::set::{self, ContentLocation, CountingSet, locked};
 use crate::sharing::sharing_result;
 use crate::tally::{Row, Tally};
 use crate::trouble::Troubles;
-use crate::walk::{Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
+use crate::walk::{Mounts, Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use gemelo_format::Compression;
 use std::collections::HashSet;
@@ -97,6 +97,7 @@ fn read_all(
     let sizes: Vec<SizeState> =
         options.request().block_bytes.iter().map(|size| SizeState::new(options, *size)).collect();
     let links = Mutex::new(HashSet::new());
+    let mounts = Mounts::of(roots);
     let batch_bytes = Mutex::new(Vec::new());
     let session = Session {
         options,
@@ -107,6 +108,7 @@ fn read_all(
         walk: &walk,
         sizes: &sizes,
         links: &links,
+        mounts: &mounts,
         batch_bytes: &batch_bytes,
     };
     monitor.begin("reading", Unit::Bytes, known_total(roots));
@@ -127,6 +129,7 @@ fn read_all(
         special_skipped: walk.special.load(Ordering::Relaxed),
         excluded: walk.excluded.load(Ordering::Relaxed),
         other_file_systems_skipped: walk.other_file_systems.load(Ordering::Relaxed),
+        repeated_directories_skipped: walk.repeated.load(Ordering::Relaxed),
         ..FileCounts::default()
     };
     (files.unreadable, files.changed) = (troubles.unreadable_count(), troubles.changed_count());
@@ -174,7 +177,13 @@ fn run_threads(
             let total = thread("total").spawn_scoped(scope, || plan::tell_total(session, roots));
             drop(total.map_err(failed)?);
         }
-        let mut walker = Walker::new(session.options, session.walk, session.troubles, session.halt);
+        let mut walker = Walker::new(
+            session.options,
+            session.walk,
+            session.troubles,
+            session.halt,
+            session.mounts,
+        );
         let _ended_early = walker.walk(roots, &mut |batch| session.queue.send(batch));
         session.queue.end_walk();
         let mut all = Counted::default();

@@ -9,7 +9,7 @@ use crate::halt::Halt;
 use crate::options::ScanOptions;
 use crate::set::{ContentLocation, locked};
 use crate::trouble::Troubles;
-use crate::walk::{Batch, Names, WalkCounts, count};
+use crate::walk::{Batch, Mounts, Names, WalkCounts, count};
 use gemelo_base::Monitor;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -43,6 +43,8 @@ pub(crate) struct Session<'scan> {
     pub(crate) sizes: &'scan [SizeState],
     /// The files with several hard links that were found, as (file system, inode number).
     pub(crate) links: &'scan Mutex<HashSet<(u64, u64)>>,
+    /// The mounts below the paths of the scan.
+    pub(crate) mounts: &'scan Mounts,
     /// The bytes of each batch, from which places in the scan are computed.
     pub(crate) batch_bytes: &'scan Mutex<Vec<u64>>,
 }
@@ -127,8 +129,7 @@ impl<'scan> Worker<'scan> {
                 Ok(Some((fd, stat, size_bytes))) => {
                     // The threads determine which of several hard links is found first, but places
                     // must not depend on them.
-                    let in_locality =
-                        stat.st_nlink == 1 || self.session.options.request().count_hard_links;
+                    let in_locality = !self.has_other_names(&stat);
                     let names = Arc::clone(&batch.names);
                     let file = FileRef {
                         names,
@@ -182,7 +183,7 @@ impl<'scan> Worker<'scan> {
             count(&self.session.walk.other_file_systems);
             return Ok(None);
         }
-        if stat.st_nlink > 1 && !self.session.options.request().count_hard_links {
+        if self.has_other_names(&stat) {
             let is_new = locked(self.session.links).insert((stat.st_dev, stat.st_ino));
             if !is_new {
                 self.counted.hard_links_skipped += 1;
@@ -190,6 +191,12 @@ impl<'scan> Worker<'scan> {
             }
         }
         Ok(Some((fd, stat, size_bytes)))
+    }
+
+    /// Returns whether the scan can meet a file by another name, and counts it only once.
+    fn has_other_names(&self, stat: &Stat) -> bool {
+        let is_mounted = self.session.mounts.files.contains(&(stat.st_dev, stat.st_ino));
+        is_mounted || (stat.st_nlink > 1 && !self.session.options.request().count_hard_links)
     }
 
     fn file(&mut self, fd: OwnedFd, file: FileRef, size_bytes: u64, stat: Stat) {

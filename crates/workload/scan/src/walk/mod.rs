@@ -5,10 +5,12 @@
 //! subdirectories. It does not depend on the number of reading threads.
 
 mod directories;
+mod mounts;
 mod names;
 mod roots;
 
 pub(crate) use directories::{Directories, DirectoryNumber};
+pub(crate) use mounts::{Identity, Mounts};
 pub(crate) use names::Names;
 pub(crate) use roots::{Root, RootKind, roots_of};
 
@@ -17,6 +19,7 @@ use crate::options::ScanOptions;
 use crate::trouble::Troubles;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::process::Resource;
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -60,6 +63,7 @@ pub(crate) struct WalkCounts {
     pub(crate) special: AtomicU64,
     pub(crate) excluded: AtomicU64,
     pub(crate) other_file_systems: AtomicU64,
+    pub(crate) repeated: AtomicU64,
 }
 
 /// Raises the limit of open files to its maximum, because every directory on the way down and every
@@ -85,12 +89,15 @@ struct Frame {
     subdirectories: Vec<CString>,
     /// The directory with which the files count.
     counted_with: DirectoryNumber,
+    /// `true` if the files were met at another place.
+    is_repeated: bool,
 }
 
 impl Frame {
     fn new(fd: OwnedFd, path: Arc<Path>, counted_with: DirectoryNumber) -> Self {
         let (directory, below) = (Arc::new(fd), PathBuf::new());
-        Self { directory, path, below, subdirectories: Vec::new(), counted_with }
+        let subdirectories = Vec::new();
+        Self { directory, path, below, subdirectories, counted_with, is_repeated: false }
     }
 }
 
@@ -107,6 +114,9 @@ pub(crate) struct Walker<'scan> {
     pub(crate) halt: &'scan Halt,
     /// The directories with figures of their own.
     pub(crate) directories: Directories,
+    mounts: &'scan Mounts,
+    /// The directories that were listed, if mounts can repeat them.
+    listed: HashSet<Identity>,
     sequence: u32,
 }
 
@@ -118,9 +128,19 @@ impl<'scan> Walker<'scan> {
         counts: &'scan WalkCounts,
         troubles: &'scan Troubles<'scan>,
         halt: &'scan Halt,
+        mounts: &'scan Mounts,
     ) -> Self {
         let directories = Directories::new(options.request().directory_depth);
-        Self { options, counts, troubles, halt, directories, sequence: 0 }
+        Self {
+            options,
+            counts,
+            troubles,
+            halt,
+            directories,
+            mounts,
+            listed: HashSet::new(),
+            sequence: 0,
+        }
     }
 
     /// Walks all roots.
@@ -159,7 +179,7 @@ impl<'scan> Walker<'scan> {
             Ok(fd) => {
                 let counted_with = self.directories.root(&root.path);
                 let frame = Frame::new(fd, Arc::from(root.path.as_path()), counted_with);
-                frames.push(self.list(frame, device, sink)?);
+                frames.extend(self.first_met(frame, device, sink)?);
             }
             Err(error) => self.troubles.unreadable(&root.path, &error.into()),
         }
@@ -180,11 +200,35 @@ impl<'scan> Walker<'scan> {
                         if self.excludes() { frame.below.join(os_name) } else { PathBuf::new() };
                     let counted_with = self.directories.below(frame.counted_with, level, &path);
                     let next = Frame { below, ..Frame::new(fd, Arc::from(path), counted_with) };
-                    frames.push(self.list(next, device, sink)?);
+                    frames.extend(self.first_met(next, device, sink)?);
                 }
                 Err(error) => self.troubles.unreadable(&path, &error.into()),
             }
         }
+    }
+
+    /// Lists a directory unless mounts have shown it before. One that was shown before is only looked
+    /// through for what is mounted below it.
+    fn first_met(
+        &mut self,
+        mut frame: Frame,
+        device: Option<u64>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Option<Frame>, Ended> {
+        if self.mounts.can_repeat && self.is_listed(&frame.directory) {
+            count(&self.counts.repeated);
+            if !self.mounts.has_below(&frame.path) {
+                return Ok(None);
+            }
+            frame.is_repeated = true;
+        }
+        self.list(frame, device, sink).map(Some)
+    }
+
+    /// Remembers a directory. Returns whether it was known.
+    fn is_listed(&mut self, directory: &OwnedFd) -> bool {
+        let stat = rustix::fs::fstat(directory);
+        stat.is_ok_and(|stat| !self.listed.insert((stat.st_dev, stat.st_ino)))
     }
 
     fn is_elsewhere(&self, fd: &OwnedFd, device: Option<u64>) -> bool {
@@ -202,7 +246,9 @@ impl<'scan> Walker<'scan> {
         device: Option<u64>,
         sink: &mut Sink<'_>,
     ) -> Result<Frame, Ended> {
-        count(&self.counts.directories);
+        if !frame.is_repeated {
+            count(&self.counts.directories);
+        }
         let directory = Arc::clone(&frame.directory);
         let place = BatchPlace {
             directory: Some(Arc::clone(&directory)),
@@ -248,8 +294,10 @@ impl<'scan> Walker<'scan> {
             }
         }
         match self.known_kind(frame, name, kind) {
-            Some(FileType::RegularFile) => names.push(name),
             Some(FileType::Directory) => frame.subdirectories.push(name.to_owned()),
+            // All else in a directory that was listed before was counted there.
+            Some(_) if frame.is_repeated => {}
+            Some(FileType::RegularFile) => names.push(name),
             Some(FileType::Symlink) => count(&self.counts.symbolic_links),
             Some(_) => count(&self.counts.special),
             None => {}

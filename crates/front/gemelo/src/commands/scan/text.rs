@@ -122,6 +122,11 @@ fn files(result: &ScanResult) -> String {
         (counts.special_skipped, ("special file", "special files"), ", skipped"),
         (counts.excluded, FILE_OR_DIRECTORY, ", excluded"),
         (counts.other_file_systems_skipped, FILE_OR_DIRECTORY, " on other file systems, skipped"),
+        (
+            counts.repeated_directories_skipped,
+            ("directory", "directories"),
+            " mounted at several places, counted once",
+        ),
         (counts.changed, ("file", "files"), " changed during the scan"),
         (counts.unreadable, FILE_OR_DIRECTORY, " could not be read"),
     ] {

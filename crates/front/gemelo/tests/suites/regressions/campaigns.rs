@@ -1,3 +1,4 @@
 //! Campaigns that took away, compared or decided what they should not.
 
+mod family;
 mod removal;
