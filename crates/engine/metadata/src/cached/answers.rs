@@ -106,7 +106,9 @@ impl<L: Layout> Index for CachedBackend<L> {
     fn prefetch(&self, volume: VolumeId, lbns: &[Lbn], places: &[MapEntry]) -> Result<()> {
         assert_eq!(lbns.len(), places.len(), "each LBN has a place");
         let own = places.iter().map(|place| place.pbn().map_or(0, Pbn::number));
-        let pbns = self.pbns_to_change(volume, lbns, &own.collect::<Vec<_>>())?;
+        let mut pbns = self.pbns_to_change(volume, lbns, &own.collect::<Vec<_>>())?;
+        // Those in one page are looked up one after another.
+        pbns.sort_unstable();
         self.counts_of(&pbns)?;
         if self.pages.is_damaged() {
             return Err(MetadataError::damaged("a page was damaged when it was read"));

@@ -17,7 +17,7 @@ pub(super) struct Before {
     /// The copies of shared nodes that the change needs.
     copies: Vec<CopiedNode>,
     /// The counts that the change gives to blocks, except to a fresh one.
-    counts: Vec<NewCount>,
+    counts: [Option<NewCount>; 2],
 }
 
 /// A bound above every LBN.
@@ -207,17 +207,19 @@ impl<L: Layout> CachedBackend<L> {
         let word = self.word(id, lbn)?;
         let copies = self.copies_for(id, lbn)?;
         let (own, shared) = (self.pbn_of(word), shared.map_or(0, Pbn::number));
-        let mut gains = Gains::default();
+        let mut counts = [None; 2];
         // A block that the LBN has already keeps its references, and LBNs that have left their
         // family have none.
         let is_counted = self.is_counting && lbn.0 >= self.volume(id)?.place.left;
         if is_counted && own != shared {
             let entries = self.entries(id, lbn, own)?;
-            for (pbn, gain) in [(own, entries.loss()), (shared, entries.gain(shared))] {
-                gains.add(pbn, if pbn == 0 { 0 } else { gain });
+            let gains = [(own, entries.loss()), (shared, entries.gain(shared))];
+            for (count, (pbn, gain)) in counts.iter_mut().zip(gains) {
+                if pbn != 0 && gain != 0 {
+                    *count = Some(NewCount::after(pbn, self.count(pbn)?, gain)?);
+                }
             }
         }
-        let counts = self.counts_after(&gains)?;
         Ok(Before { word, copies, counts })
     }
 
@@ -251,12 +253,16 @@ impl<L: Layout> CachedBackend<L> {
             volume.stored = count(volume.stored, is_stored, was_stored);
             self.references = count(self.references, is_stored, was_stored);
         }
-        self.set_counts(before.counts, freed);
+        self.set_counts(before.counts.into_iter().flatten(), freed);
         Ok(())
     }
 
     /// Gives blocks new counts. A block without references is free.
-    pub(super) fn set_counts(&mut self, counts: Vec<NewCount>, freed: &mut Vec<Pbn>) {
+    pub(super) fn set_counts(
+        &mut self,
+        counts: impl IntoIterator<Item = NewCount>,
+        freed: &mut Vec<Pbn>,
+    ) {
         for NewCount { pbn, before, after } in counts {
             self.active.counts.insert(pbn, after);
             self.active.read_counts.add(pbn, before);

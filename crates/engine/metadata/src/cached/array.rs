@@ -39,8 +39,10 @@ pub(super) fn leaf_at(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<
         return Ok(None);
     }
     let Some(root) = tree.root else { return Ok(None) };
-    // A list of look-ups, and the changes after it, ask for each leaf several times.
-    if let Some(known) = held::leaf(root, number) {
+    // A list of look-ups, and the changes after it, ask for each leaf several times. Below a single
+    // directory page, its place there costs less than looking for the leaf among those held.
+    let is_deep = tree.height > 1;
+    if is_deep && let Some(known) = held::leaf(root, number) {
         return Ok(known);
     }
     let mut found = Some(root);
@@ -48,7 +50,9 @@ pub(super) fn leaf_at(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<
         let Some(at) = found else { break };
         found = child(&*pages.read(at, Width::Wide)?, number / span(level) % FANOUT);
     }
-    held::keep_leaf(root, number, found);
+    if is_deep {
+        held::keep_leaf(root, number, found);
+    }
     Ok(found)
 }
 

@@ -262,8 +262,8 @@ impl Layout for BTreeLayout {
         Ok(LeafAt { keys, at: Some(at) })
     }
 
-    fn read_leaf(pages: &Pages, at: NodeRef, part: Part) -> Result<Arc<Page>> {
-        check(pages, pages.read(at, Width::of(0, part))?, at, part, 0)
+    fn check_leaf(pages: &Pages, leaf: Arc<Page>, at: NodeRef, part: Part) -> Result<Arc<Page>> {
+        check(pages, leaf, at, part, 0)
     }
 
     fn value(leaf: &Page, part: Part, key: u64) -> u128 {

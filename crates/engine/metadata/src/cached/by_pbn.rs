@@ -38,16 +38,16 @@ impl<V> ByPbn<V> {
         self.get(pbn).is_some()
     }
 
-    pub(super) fn insert(&mut self, pbn: u64, value: V) {
+    /// Sets a value. Returns the one that was replaced.
+    pub(super) fn insert(&mut self, pbn: u64, value: V) -> Option<V> {
         let (table, key) = split(pbn);
         if table >= self.tables.len() {
             self.tables.resize_with(table + 1, PartedTable::default);
         }
         let table = &mut self.tables[table];
-        match table.find_mut(hash(key), |(of, _)| *of == key) {
-            Some((_, known)) => *known = value,
-            None => table.add(hash(key), (key, value), |(of, _)| hash(*of)),
-        }
+        let replaced =
+            table.set(hash(key), (key, value), |(of, _)| *of == key, |(of, _)| hash(*of));
+        replaced.map(|(_, value)| value)
     }
 
     pub(super) fn remove(&mut self, pbn: u64) {

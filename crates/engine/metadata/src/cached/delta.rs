@@ -114,8 +114,9 @@ impl Delta {
 
     /// Sets the identity of a PBN, and makes its fingerprint lead to it.
     pub(super) fn set_identity(&mut self, pbn: u64, identity: Identity) {
-        self.forget_identity(pbn);
-        self.identities.insert(pbn, identity.to_bytes());
+        if let Some(known) = self.identities.insert(pbn, identity.to_bytes()) {
+            self.forget_content(pbn, Identity::from_bytes(known));
+        }
         let fingerprint = identity.fingerprint();
         if fingerprint.is_none() {
             return;
@@ -136,10 +137,15 @@ impl Delta {
     /// Removes the identity of a PBN that has lost its last reference.
     pub(super) fn forget_identity(&mut self, pbn: u64) {
         if let Some(identity) = self.identity(pbn) {
-            let hash = hash(tag(identity.fingerprint()));
-            self.index.remove(hash, |entry| entry.pbn() == pbn);
+            self.forget_content(pbn, identity);
             self.identities.remove(pbn);
         }
+    }
+
+    /// Has the fingerprint of an identity no longer lead to its PBN.
+    fn forget_content(&mut self, pbn: u64, identity: Identity) {
+        let hash = hash(tag(identity.fingerprint()));
+        self.index.remove(hash, |entry| entry.pbn() == pbn);
     }
 
     pub(super) fn index_entries(&self) -> u64 {
@@ -176,7 +182,7 @@ impl Delta {
             let is_live = self.counts.get(pbn).is_none_or(|count| *count > 0);
             if is_live && !self.identities.has(pbn) {
                 match self.find(identity.fingerprint()) {
-                    Some(_) => self.identities.insert(pbn, *bytes),
+                    Some(_) => _ = self.identities.insert(pbn, *bytes),
                     None => self.set_identity(pbn, identity),
                 }
             }

@@ -62,6 +62,20 @@ pub(super) struct NewCount {
     pub(super) after: u32,
 }
 
+impl NewCount {
+    /// The count of a block that has some references and gets more; fewer if the gain is negative.
+    pub(super) fn after(pbn: u64, before: u32, gain: i64) -> Result<Self> {
+        let after = i64::from(before) + gain;
+        match u32::try_from(after) {
+            _ if before == 0 || after < 0 => Err(MetadataError::damaged(format!(
+                "block {pbn} has {before} references, and would have {after}"
+            ))),
+            Ok(after) => Ok(Self { pbn, before, after }),
+            Err(_) => Err(MetadataError::TooManyReferences),
+        }
+    }
+}
+
 /// References that blocks get; negative if they lose some.
 #[derive(Debug, Default)]
 pub(super) struct Gains(BTreeMap<u64, i64>);
@@ -86,17 +100,7 @@ impl Gains {
     /// The counts of [`Self::pbns`] after a change, computed from those before it.
     pub(super) fn counts(&self, before: &[u32]) -> Result<Vec<NewCount>> {
         let gains = self.0.iter().filter(|(_, gain)| **gain != 0);
-        let counts = gains.zip(before).map(|((pbn, gain), count)| {
-            let after = i64::from(*count) + gain;
-            match u32::try_from(after) {
-                _ if *count == 0 || after < 0 => Err(MetadataError::damaged(format!(
-                    "block {pbn} has {count} references, and would have {after}"
-                ))),
-                Ok(after) => Ok(NewCount { pbn: *pbn, before: *count, after }),
-                Err(_) => Err(MetadataError::TooManyReferences),
-            }
-        });
-        counts.collect()
+        gains.zip(before).map(|((pbn, gain), count)| NewCount::after(*pbn, *count, *gain)).collect()
     }
 }
 
@@ -159,6 +163,9 @@ impl<L: Layout> CachedBackend<L> {
         lbns: &[Lbn],
         own: &[u64],
     ) -> Result<Vec<u64>> {
+        if self.is_alone(id)? {
+            return Ok(own.iter().copied().filter(|own| *own != 0).collect());
+        }
         let place = self.volume(id)?.place;
         for other in [place.before, place.after].into_iter().flatten() {
             self.words(other)?.get_all(lbns).into_iter().collect::<Result<Vec<_>>>()?;

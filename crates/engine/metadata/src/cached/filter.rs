@@ -47,6 +47,56 @@ impl LbnFilter {
     }
 }
 
+/// The leaves that a set knows from each number of LBNs on: two bytes for each LBN at most.
+const KNOWN_LEAVES: [(usize, usize); 3] =
+    [(1 << 6, 1 << 10), (1 << 10, 1 << 14), (1 << 14, 1 << 18)];
+
+/// The set of the leaves that have LBNs, a bit each. It knows the first leaves of a map, and more
+/// of them with more LBNs.
+#[derive(Debug, Default)]
+pub(super) struct LeafSet {
+    words: Vec<u64>,
+}
+
+impl LeafSet {
+    const fn place(leaf: u64) -> (usize, u64) {
+        ((leaf / u64::BITS as u64) as usize, 1 << (leaf % u64::BITS as u64))
+    }
+
+    /// Adds a leaf to the set of the leaves of this many LBNs with it. The set is made anew of all
+    /// of them where it gets to know more leaves.
+    pub(super) fn add(&mut self, leaf: u64, lbns: usize, all: impl Iterator<Item = u64>) {
+        match KNOWN_LEAVES.iter().find(|(from, _)| *from == lbns) {
+            Some((_, leaves)) if self.words.len() * (u64::BITS as usize) < *leaves => {
+                self.words = vec![0; leaves / u64::BITS as usize];
+                all.for_each(|leaf| self.set(leaf));
+            }
+            _ => self.set(leaf),
+        }
+    }
+
+    fn set(&mut self, leaf: u64) {
+        let (word, bit) = Self::place(leaf);
+        if let Some(word) = self.words.get_mut(word) {
+            *word |= bit;
+        }
+    }
+
+    /// Removes a leaf, all of whose LBNs go.
+    pub(super) fn remove(&mut self, leaf: u64) {
+        let (word, bit) = Self::place(leaf);
+        if let Some(word) = self.words.get_mut(word) {
+            *word &= !bit;
+        }
+    }
+
+    /// Returns whether a leaf has LBNs; [`None`] for a leaf that the set does not know.
+    pub(super) fn has(&self, leaf: u64) -> Option<bool> {
+        let (word, bit) = Self::place(leaf);
+        self.words.get(word).map(|word| word & bit != 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +115,26 @@ mod tests {
             }
         }
         assert_eq!(filter.words.len(), SIZES[2].1 / 64);
+    }
+
+    #[test]
+    fn a_set_of_leaves_is_right_where_it_knows_them_and_takes_two_bytes_an_lbn() {
+        let (mut set, mut leaves) = (LeafSet::default(), Vec::new());
+        for number in 0..20_000u64 {
+            let leaf = mix64(number) % 40_000;
+            leaves.push(leaf);
+            set.add(leaf, leaves.len(), leaves.iter().copied());
+            assert!(set.words.len() * size_of::<u64>() <= 2 * leaves.len());
+            if KNOWN_LEAVES.iter().any(|(from, _)| from.abs_diff(leaves.len()) < 2) {
+                for leaf in 0..40_000 {
+                    assert!(set.has(leaf).is_none_or(|has| has == leaves.contains(&leaf)));
+                }
+            }
+        }
+        assert_eq!((set.has(1 << 18), set.has((1 << 18) - 1)), (None, Some(false)));
+        let (gone, other) =
+            (leaves[0], (0..).find(|leaf| *leaf != leaves[0] && leaves.contains(leaf)));
+        set.remove(gone);
+        assert_eq!((set.has(gone), set.has(other.unwrap())), (Some(false), Some(true)));
     }
 }

@@ -207,11 +207,26 @@ pub(super) fn room() -> usize {
     HELD.with_borrow(|held| if held.holders > 0 { MAX_HELD - held.pages.len() } else { 0 })
 }
 
-/// A page that this thread holds.
-pub(super) fn get(at: NodeRef) -> Option<Arc<Page>> {
-    HELD.with_borrow(|held| {
-        let found = held.pages.find(at.checksum, |(of, _)| *of == at);
-        found.map(|(_, page)| Arc::clone(page))
+/// A page that this thread holds, or that is in a cache. The thread holds it then, if it holds
+/// pages.
+pub(super) fn get_or_keep(
+    at: NodeRef,
+    cached: impl FnOnce() -> Option<Arc<Page>>,
+) -> Option<Arc<Page>> {
+    HELD.with_borrow_mut(|held| {
+        let is_it = |(of, _): &(NodeRef, Arc<Page>)| *of == at;
+        if held.holders == 0 {
+            return cached();
+        }
+        if let Some((_, page)) = held.pages.find(at.checksum, is_it) {
+            return Some(Arc::clone(page));
+        }
+        let page = cached()?;
+        if held.pages.len() < MAX_HELD {
+            let new = (at, Arc::clone(&page));
+            held.pages.insert_unique(at.checksum, new, |(of, _)| of.checksum);
+        }
+        Some(page)
     })
 }
 

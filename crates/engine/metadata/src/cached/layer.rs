@@ -5,7 +5,7 @@
 //! share pages. A checkpoint turns layers into pages.
 
 use super::array;
-use super::filter::LbnFilter;
+use super::filter::{LbnFilter, LeafSet};
 use gemelo_format::{DIRECTORY_ENTRIES, MAP_PAGE_ENTRIES};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -124,6 +124,8 @@ pub(crate) struct Layer {
     pub(super) words: BTreeMap<u64, u64>,
     /// The LBNs that have been in `words`.
     filter: LbnFilter,
+    /// The leaves that have words.
+    leaves: LeafSet,
     /// Leaves of which nothing below this layer counts.
     pub(super) cuts: Cuts,
     pub(super) marks: HashMap<Position, Mark>,
@@ -136,6 +138,7 @@ impl Layer {
             height,
             words: BTreeMap::new(),
             filter: LbnFilter::default(),
+            leaves: LeafSet::default(),
             cuts: Cuts::default(),
             marks: HashMap::new(),
         }
@@ -147,8 +150,13 @@ impl Layer {
 
     /// The word of an LBN, if this layer decides it.
     pub(super) fn word(&self, lbn: u64) -> Option<u64> {
-        let cut = || self.cuts.end_at(lbn / LEAF_LBNS).map(|_| 0);
-        let word = if self.filter.may_have(lbn) { self.words.get(&lbn) } else { None };
+        let cut = || match self.cuts.len() {
+            0 => None,
+            _ => self.cuts.end_at(lbn / LEAF_LBNS).map(|_| 0),
+        };
+        let leaf = lbn / LEAF_LBNS;
+        let may_have = self.leaves.has(leaf) != Some(false) && self.filter.may_have(lbn);
+        let word = if may_have { self.words.get(&lbn) } else { None };
         word.copied().or_else(cut)
     }
 
@@ -156,6 +164,8 @@ impl Layer {
     pub(super) fn set_word(&mut self, lbn: u64, word: u64) -> bool {
         let is_new = self.words.insert(lbn, word).is_none();
         if is_new {
+            let leaves = self.words.keys().map(|lbn| lbn / LEAF_LBNS);
+            self.leaves.add(lbn / LEAF_LBNS, self.words.len(), leaves);
             self.filter.add(lbn, self.words.len(), self.words.keys().copied());
         }
         is_new
@@ -168,6 +178,7 @@ impl Layer {
         let forgotten: Vec<u64> = self.words.range(start..end).map(|(lbn, _)| *lbn).collect();
         for lbn in &forgotten {
             self.words.remove(lbn);
+            self.leaves.remove(lbn / LEAF_LBNS);
         }
         self.cuts.add(leaves.clone());
         forgotten.len()
@@ -175,7 +186,8 @@ impl Layer {
 
     /// Returns whether the layer has a word below this node.
     pub(super) fn has_words(&self, at: Position) -> bool {
-        self.words.range(at.lbns()).next().is_some()
+        let known = if at.level == 0 { self.leaves.has(at.number) } else { None };
+        known.unwrap_or_else(|| self.words.range(at.lbns()).next().is_some())
     }
 
     /// Returns whether nothing below this layer counts at this node.

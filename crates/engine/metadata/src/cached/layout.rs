@@ -1,6 +1,7 @@
 //! The differences between the backends of this module: the layout of numbers and index entries in
 //! pages, and the place of the index.
 
+use super::cache::Width;
 use super::compact::MemoryIndex;
 use super::layer::{Layer, Position};
 use super::pages::Pages;
@@ -111,9 +112,24 @@ impl<'c, L: Layout> Cursor<'c, L> {
 
     /// Holds a leaf, and returns the value of a key in it.
     fn read(&mut self, LeafAt { keys, at }: LeafAt, key: u64) -> Result<u128> {
-        let page = at.map(|at| L::read_leaf(self.pages, at, self.part)).transpose()?;
-        let value = page.as_deref().map_or(0, |page| L::value(page, self.part, key));
-        self.held = Some(Leaf { keys, page });
+        let Some(at) = at else {
+            self.held = Some(Leaf { keys, page: None });
+            return Ok(0);
+        };
+        let page = self.pages.read(at, Width::of(0, self.part))?;
+        self.hold((keys, at), page, key)
+    }
+
+    /// Holds a leaf that was read, and returns the value of a key in it.
+    fn hold(
+        &mut self,
+        (keys, at): (Range<u64>, NodeRef),
+        page: Arc<Page>,
+        key: u64,
+    ) -> Result<u128> {
+        let page = L::check_leaf(self.pages, page, at, self.part)?;
+        let value = L::value(&page, self.part, key);
+        self.held = Some(Leaf { keys, page: Some(page) });
         Ok(value)
     }
 
@@ -132,9 +148,14 @@ impl<'c, L: Layout> Cursor<'c, L> {
             let mut value = Ok(0);
             if !awaited.contains(key) {
                 match L::leaf_at(self.pages, &self.tree, self.part, *key) {
-                    Ok(LeafAt { keys, at: Some(at) }) if !self.pages.has(at) => {
-                        missing.push(at);
-                        awaited = keys;
+                    Ok(LeafAt { keys, at: Some(at) }) => {
+                        match self.pages.in_memory(at, Width::of(0, self.part)) {
+                            Some(page) => value = self.hold((keys, at), page, *key),
+                            None => {
+                                missing.push(at);
+                                awaited = keys;
+                            }
+                        }
                     }
                     Ok(leaf) => value = self.read(leaf, *key),
                     Err(error) => value = Err(error),
@@ -144,6 +165,9 @@ impl<'c, L: Layout> Cursor<'c, L> {
                 left.push(place);
             }
             values.push(value);
+        }
+        if left.is_empty() {
+            return values;
         }
         self.pages.fetch(missing);
         for place in left {
@@ -233,8 +257,8 @@ pub(crate) trait Layout: Send + Sync + 'static {
     /// Returns the place of a key's leaf, if it is stored, and the range of keys of that leaf.
     fn leaf_at(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<LeafAt>;
 
-    /// Reads a leaf.
-    fn read_leaf(pages: &Pages, at: NodeRef, part: Part) -> Result<Arc<Page>>;
+    /// Returns a leaf that was read, unless it is malformed.
+    fn check_leaf(pages: &Pages, leaf: Arc<Page>, at: NodeRef, part: Part) -> Result<Arc<Page>>;
 
     /// Returns the value of a key in its leaf.
     fn value(leaf: &Page, part: Part, key: u64) -> u128;

@@ -110,8 +110,8 @@ const NEIGHBOURS_SHARE: u64 = 16;
 /// The least memory that can be configured.
 const MIN_CACHE_BYTES: u64 = 64 << 10;
 /// Memory of a word, and of a mark or a cut, in a layer with its share of the nodes. Measured for
-/// words; two of their bytes are for the filter.
-const WORD_BYTES: u64 = 32;
+/// words; two of their bytes are for the filter, and two for the set of leaves.
+const WORD_BYTES: u64 = 34;
 const MARK_BYTES: u64 = 40;
 /// A change unmaps or copies at most one LBN for this many bytes of the delta's memory. Each LBN
 /// takes far less, so a single change cannot fill the delta.

@@ -117,14 +117,15 @@ impl Pages {
         MetadataError::damaged(what)
     }
 
+    /// A page that this thread holds or the cache has.
+    pub(super) fn in_memory(&self, at: NodeRef, width: Width) -> Option<Arc<Page>> {
+        // A list of look-ups needs some pages many times, and the cache is locked once for each.
+        held::get_or_keep(at, || self.cache.get(at, width))
+    }
+
     /// Reads a page. Fails with the kind `Damaged` if the page does not match its checksum.
     pub(super) fn read(&self, at: NodeRef, width: Width) -> Result<Arc<Page>> {
-        // A list of look-ups needs some pages many times, and the cache is locked once for each.
-        if let Some(page) = held::get(at) {
-            return Ok(page);
-        }
-        if let Some(page) = self.cache.get(at, width) {
-            held::keep(at, &page);
+        if let Some(page) = self.in_memory(at, width) {
             return Ok(page);
         }
         // The page may be one that the checkpoint under way has made and not written yet.

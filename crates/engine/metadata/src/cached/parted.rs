@@ -3,6 +3,7 @@
 //! takes up to 100 ms to grow.
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// A part of the largest tables has some ten thousand entries.
 const PARTS: usize = 64;
@@ -38,6 +39,24 @@ impl<T> PartedTable<T> {
     pub(super) fn add(&mut self, hash: u64, entry: T, hash_of: impl Fn(&T) -> u64) {
         self.parts[part(hash)].insert_unique(hash, entry, hash_of);
         self.entries += 1;
+    }
+
+    /// Sets an entry. Returns the one that was replaced.
+    pub(super) fn set(
+        &mut self,
+        hash: u64,
+        entry: T,
+        is_it: impl FnMut(&T) -> bool,
+        hash_of: impl Fn(&T) -> u64,
+    ) -> Option<T> {
+        match self.parts[part(hash)].entry(hash, is_it, hash_of) {
+            Entry::Occupied(mut known) => Some(std::mem::replace(known.get_mut(), entry)),
+            Entry::Vacant(place) => {
+                place.insert(entry);
+                self.entries += 1;
+                None
+            }
+        }
     }
 
     pub(super) fn remove(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) {

@@ -235,7 +235,7 @@ impl<L: Layout> CachedBackend<L> {
             )));
         }
         self.physical = found.used;
-        wrong.into_iter().for_each(|(pbn, count)| self.active.counts.insert(pbn, count));
+        wrong.into_iter().for_each(|(pbn, count)| _ = self.active.counts.insert(pbn, count));
         Ok(())
     }
 

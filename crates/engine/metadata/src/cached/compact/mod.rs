@@ -249,8 +249,8 @@ impl Layout for CompactLayout {
         TableLayout::leaf_at(pages, tree, part, key)
     }
 
-    fn read_leaf(pages: &Pages, at: NodeRef, part: Part) -> Result<Arc<Page>> {
-        TableLayout::read_leaf(pages, at, part)
+    fn check_leaf(pages: &Pages, leaf: Arc<Page>, at: NodeRef, part: Part) -> Result<Arc<Page>> {
+        TableLayout::check_leaf(pages, leaf, at, part)
     }
 
     fn value(leaf: &Page, part: Part, key: u64) -> u128 {
